@@ -1,0 +1,41 @@
+# Two commands do everything on a fresh machine: `make run` (the main job) and `make test` (the tests).
+# Each sets up .venv by itself from the frozen list and does not reinstall what is there.
+PYTHON ?= python3
+REQUIREMENTS ?= requirements/cpu.txt
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+# One thread a process: two spinning OpenMP threads on two busy cores are slower than two processes.
+export OMP_NUM_THREADS ?= 1
+# Byte-compile at install and at first import, else every start of a stage is slow.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: run test quick lint setup coverage bench clean
+
+run: setup
+	$(BIN)/lethe run
+
+test: setup lint
+	$(BIN)/python -m pytest
+
+quick: setup
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+setup: $(STAMP)
+
+# The frozen list is complete, so pip need not resolve anything (--no-deps); the second line adds what a build
+# of torch for another machine needs beyond it, and nothing where the list was enough.
+$(STAMP): $(REQUIREMENTS) pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --compile --no-deps -r $(REQUIREMENTS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --compile $$(grep '^torch==' $(REQUIREMENTS))
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $(STAMP)
+
+clean:
+	rm -rf .venv build *.egg-info

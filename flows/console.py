@@ -1,0 +1,56 @@
+"""What every command shares: the `--json` flag and the two ways of printing a result."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from typing import Annotated, Any
+
+import typer
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
+
+
+def print_json(value: Any) -> None:
+    """Print strict JSON: dataclasses become objects, NumPy values plain ones, what is not finite null."""
+    typer.echo(json.dumps(plain(value), allow_nan=False))
+
+
+def plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def print_table(title: str, columns: list[str], rows: list[list[Any]], notes: list[str] = ()) -> None:
+    """Print a table for people; cells are shown as text, markup inside them is not obeyed."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*[Text(_cell(item)) for item in row])
+    console.print(table)
+    for note in notes:
+        console.print(Text(note))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)

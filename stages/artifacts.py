@@ -1,0 +1,194 @@
+"""Files: written whole or not at all, read with errors that name the file and the line.
+
+Every artifact is written to a temporary name beside its place and moved there, so that a reader never sees half
+a file and a killed writer leaves the old one intact.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stages.errors import BadFile, BadRow, MissingColumn
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+SCHEMA_VERSION = 1
+TABLE_SUFFIXES = (".csv", ".parquet", ".jsonl", ".json")
+
+
+@contextlib.contextmanager
+def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
+    """Yield a temporary path beside ``path``; on success it replaces ``path`` in one step, on error it is removed."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        os.chmod(temporary, 0o644)  # mkstemp makes 0600, which would hide artifacts from other users
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
+    """Yield a temporary folder beside ``path``; on success it replaces ``path``, on error it is removed."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+    try:
+        yield temporary
+        os.chmod(temporary, 0o755)
+        if path.is_symlink() or path.is_file():
+            path.unlink()
+        elif path.exists():
+            shutil.rmtree(path)
+        os.replace(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_text(path: str | os.PathLike, text: str) -> None:
+    with atomic_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: str | os.PathLike, value: Any) -> None:
+    """Write strict JSON (infinities and NaN become null) with sorted, stable formatting."""
+    write_text(path, json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: str | os.PathLike) -> Any:
+    text = _read_text(path)
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise BadRow(path, error.lineno, f"not valid JSON ({error.msg})") from error
+
+
+def write_jsonl(path: str | os.PathLike, rows: Iterable[dict]) -> None:
+    lines = [json.dumps(_finite(row), ensure_ascii=False, allow_nan=False) for row in rows]
+    write_text(path, "\n".join(lines) + ("\n" if lines else ""))
+
+
+def read_jsonl(path: str | os.PathLike) -> list[tuple[int, dict]]:
+    """Read JSON lines as (line number from 1, object); blank lines are passed over."""
+    rows = []
+    for number, line in enumerate(_read_text(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise BadRow(path, number, f"not valid JSON ({error.msg})") from error
+        if not isinstance(row, dict):
+            raise BadRow(path, number, f"got {type(row).__name__}, expected a JSON object")
+        rows.append((number, row))
+    return rows
+
+
+def write_parquet(path: str | os.PathLike, table: pd.DataFrame) -> None:
+    """Write a table as Parquet with the schema version in its metadata."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    arrow = pa.Table.from_pandas(table, preserve_index=False)
+    arrow = arrow.replace_schema_metadata(
+        {**(arrow.schema.metadata or {}), b"lethe_schema": str(SCHEMA_VERSION).encode()}
+    )
+    with atomic_file(path) as temporary:
+        pq.write_table(arrow, temporary)
+
+
+def read_table(path: str | os.PathLike, required: Sequence[str] = ()) -> pd.DataFrame:
+    """Read a user's table: CSV, Parquet, or JSON lines, told apart by the file's ending.
+
+    The frame keeps the file's row order. Raises `BadFile`, `BadRow` or `MissingColumn`.
+    """
+    import pandas as pd
+
+    path = Path(path)
+    if path.is_dir():
+        raise BadFile(path, "is a folder, expected a file")
+    if not path.exists():
+        raise BadFile(path, "no such file", "Check the path.")
+    suffix = path.suffix.lower()
+    if suffix == ".csv":
+        try:
+            table = pd.read_csv(path, encoding="utf-8")
+        except pd.errors.EmptyDataError:
+            raise BadFile(path, "is empty, expected a header and rows") from None
+        except (pd.errors.ParserError, UnicodeDecodeError) as error:
+            raise BadFile(path, f"cannot be read as CSV ({str(error).strip()})") from None
+    elif suffix == ".parquet":
+        try:
+            table = pd.read_parquet(path)
+        except Exception as error:  # pyarrow raises several unrelated classes for a broken file
+            raise BadFile(path, f"cannot be read as Parquet ({str(error).splitlines()[0]})") from None
+    elif suffix in (".jsonl", ".json"):
+        table = pd.DataFrame([row for _, row in read_jsonl(path)])
+    else:
+        raise BadFile(path, f"ends in {suffix or 'nothing'!r}, legal are {', '.join(TABLE_SUFFIXES)}")
+    for column in required:
+        if column not in table.columns:
+            raise MissingColumn(path, column, table.columns)
+    return table
+
+
+def numeric_column(table: pd.DataFrame, column: str, path: str | os.PathLike) -> np.ndarray:
+    """A column as float64, null as NaN; a cell that is no number is a `BadRow`."""
+    import numpy as np
+    import pandas as pd
+
+    values = table[column]
+    if pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
+        return values.to_numpy(dtype=np.float64, na_value=np.nan)
+    numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    broken = np.flatnonzero(np.isnan(numbers) & values.notna().to_numpy())
+    # Spelled-out NaN is a missing value, not a broken cell.
+    broken = [i for i in broken if str(values.iloc[i]).strip().lower() not in ("nan", "null", "none", "")]
+    if broken:
+        first = int(broken[0])
+        raise BadRow(path, first + file_line(path), f"column {column}: got {values.iloc[first]!r}, expected a number")
+    return numbers
+
+
+def file_line(path: str | os.PathLike) -> int:
+    """The line on which a table's first row stands: 2 in a CSV, which has a header, else 1."""
+    return 2 if Path(path).suffix.lower() == ".csv" else 1
+
+
+def _read_text(path: str | os.PathLike) -> str:
+    path = Path(path)
+    if not path.is_file():
+        raise BadFile(path, "is a folder, expected a file" if path.is_dir() else "no such file", "Check the path.")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        raise BadRow(path, line, "not valid UTF-8", "Convert the file to UTF-8.") from error
+
+
+def _finite(value: Any) -> Any:
+    """Replace what JSON cannot hold; NumPy scalars and arrays become plain numbers and lists."""
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _finite(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,91 @@
+"""Errors that a person can act on.
+
+Each class owns its sentence: what was got, what is legal, what to do. The command line prints the sentence
+without a traceback and leaves with the class's ``exit_status`` (1: the work failed; 2: wrong use or bad input).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from os import PathLike
+
+
+class LetheError(Exception):
+    """The work failed for a reason that can be told in a sentence."""
+
+    exit_status = 1
+
+
+class BadInput(LetheError):
+    """Wrong use or bad input: nothing was computed."""
+
+    exit_status = 2
+
+
+class BadValue(BadInput, ValueError):
+    """An argument lies outside its legal range.
+
+    Also a ``ValueError``, so that callers of the pure functions may catch it as such.
+    """
+
+    def __init__(self, name: str, got: object, legal: str, remedy: str = ""):
+        self.name, self.got, self.legal = name, got, legal
+        super().__init__(f"{name}: got {_short(got)}; legal is {legal}." + (f" {remedy}" if remedy else ""))
+
+
+class BadFile(BadInput):
+    """A file is missing or cannot be used as a whole."""
+
+    def __init__(self, path: str | PathLike, problem: str, remedy: str = ""):
+        self.path = str(path)
+        super().__init__(f"{self.path}: {problem}." + (f" {remedy}" if remedy else ""))
+
+
+class BadRow(BadInput):
+    """One row of a file is broken. ``row`` counts lines of the file from 1 (the header is line 1 in a CSV)."""
+
+    def __init__(self, path: str | PathLike, row: int, problem: str, remedy: str = ""):
+        self.path, self.row = str(path), row
+        super().__init__(f"{self.path}, line {row}: {problem}." + (f" {remedy}" if remedy else ""))
+
+
+class MissingColumn(BadFile):
+    """A table lacks a column that the command needs."""
+
+    def __init__(self, path: str | PathLike, column: str, present: Iterable[str]):
+        present = sorted(map(str, present))
+        super().__init__(
+            path,
+            f"no column {column!r}; its columns are {', '.join(present) if present else '(none)'}",
+            f"Rename the column that holds it to {column!r}.",
+        )
+
+
+class BadParam(BadInput):
+    """A key of params.yaml is unknown, of the wrong type or impossible."""
+
+    def __init__(self, key: str, got: object, legal: str, source: str = "params.yaml"):
+        self.key = key
+        super().__init__(f"{source}, key {key}: got {_short(got)}; legal is {legal}.")
+
+
+class StageFailed(LetheError):
+    """A stage of the pipeline ended with an error; its own message stands above this one."""
+
+    def __init__(self, stage: str, status: int, tail: str = ""):
+        self.stage = stage
+        super().__init__(
+            f"Stage {stage} failed with exit status {status}." + (f" It said last:\n{tail}" if tail else "")
+        )
+
+
+class MissingArtifact(LetheError):
+    """An artifact of an earlier stage is not there."""
+
+    def __init__(self, path: str | PathLike, made_by: str):
+        super().__init__(f"{path} is missing: it is made by {made_by}. Run `dvc repro` (or `lethe run`) first.")
+
+
+def _short(value: object, limit: int = 80) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."

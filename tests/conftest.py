@@ -1,0 +1,21 @@
+"""What all tests share: where the optional real data and oracles are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+# One thread a process: two spinning OpenMP threads on a busy two-core machine are slower than one.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("DO_NOT_TRACK", "true")
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of oracles and real data, named by LETHE_SHARED; tests that need it are skipped without it."""
+    folder = os.environ.get("LETHE_SHARED")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("LETHE_SHARED names no folder: the oracles and the real data are not at hand")
+    return Path(folder)
