@@ -28,7 +28,7 @@ TABLE_SUFFIXES = (".csv", ".parquet", ".jsonl", ".json")
 
 @contextlib.contextmanager
 def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``; on success it replaces ``path`` in one step, on error it is removed."""
+    """Yield a temporary path beside ``path``: it replaces ``path`` on success and is removed on error."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
@@ -161,7 +161,9 @@ def numeric_column(table: pd.DataFrame, column: str, path: str | os.PathLike) ->
     broken = [i for i in broken if str(values.iloc[i]).strip().lower() not in ("nan", "null", "none", "")]
     if broken:
         first = int(broken[0])
-        raise BadRow(path, first + file_line(path), f"column {column}: got {values.iloc[first]!r}, expected a number")
+        raise BadRow(
+            path, first + file_line(path), f"column {column}: got {values.iloc[first]!r}, expected a number"
+        )
     return numbers
 
 
