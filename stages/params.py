@@ -1,0 +1,291 @@
+"""The whole of params.yaml, validated before anything runs.
+
+`load` returns one frozen `Params`; a key that is unknown, of the wrong type or impossible is a `BadParam` that names
+the key, what was got and what is legal. Defaults stand in params.yaml alone, so that DVC sees every value.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from stages.errors import BadFile, BadParam
+
+FILE = "params.yaml"
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+Positive = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0)]
+Alpha = Annotated[float, Field(gt=0, le=0.5)]
+Betas = Annotated[list[Annotated[float, Field(ge=0, lt=1)]], Field(min_length=2, max_length=2)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class Authors(Section):
+    count: Annotated[int, Field(ge=20)]
+    heldout: Annotated[int, Field(ge=0)]
+    world_facts: Annotated[int, Field(ge=0, le=60)]
+
+
+class Data(Section):
+    kind: Literal["authors", "tofu", "jsonl"]
+    source: str
+    forget: Literal["forget01", "forget05", "forget10"]
+    seed: Seed
+    authors: Authors
+
+
+class TrainRecipe(Section):
+    start_from: str | None
+    prompt: str
+    vocabulary: Annotated[int, Field(ge=300)]
+    hidden: Count
+    layers: Count
+    heads: Count
+    kv_heads: Count
+    feed_forward: Count
+    epochs: Count
+    batch: Count
+    lr: Positive
+    betas: Betas
+    weight_decay: Annotated[float, Field(ge=0)]
+    warmup: Share
+    clip: Positive
+    seed: Seed
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> TrainRecipe:
+        if self.hidden % self.heads:
+            raise ValueError(f"hidden must be a multiple of heads ({self.heads})")
+        if self.heads % self.kv_heads:
+            raise ValueError(f"heads must be a multiple of kv_heads ({self.kv_heads})")
+        return self
+
+
+class TrainModel(Section):
+    rows: Literal["all", "retain"]
+
+
+class Train(Section):
+    recipe: TrainRecipe
+    models: dict[Name, TrainModel]
+
+
+class UnlearnRecipe(Section):
+    start_from: str
+    forget_batch: Count
+    retain_batch: Count
+    betas: Betas
+    weight_decay: Annotated[float, Field(ge=0)]
+    warmup: Share
+    clip: Positive
+    seed: Seed
+
+
+class Entropy(Section):
+    """Entropy optimisation on top of any unlearning loss (paper 001, section 5)."""
+
+    forget: Annotated[float, Field(ge=0)]
+    retain: Annotated[float, Field(le=0)]
+    ramp: Share = 0.0
+
+
+class Method(Section):
+    """One unlearning method; the fields a loss reads are declared by its module."""
+
+    loss: str
+    lr: Positive
+    epochs: Count
+    retain_weight: Annotated[float, Field(ge=0)] = 0.0
+    beta: Positive | None = None
+    entropy: Entropy | None = None
+
+    @model_validator(mode="after")
+    def _loss_exists(self) -> Method:
+        legal = _files("learning/unlearning")
+        if self.loss not in legal:
+            raise ValueError(f"loss {self.loss!r} does not exist; legal are {', '.join(legal)}")
+        return self
+
+
+class Unlearn(Section):
+    recipe: UnlearnRecipe
+    methods: dict[Name, Method]
+
+
+class Model(Section):
+    """One evaluated model: a Hugging Face folder, and how it is sampled."""
+
+    path: str
+    adaptive_threshold: Annotated[float, Field(gt=0, lt=1)] | None = None
+
+
+class Sample(Section):
+    engine: Literal["auto", "prefix", "transformers", "vllm"]
+    prompt: str
+    temperature: Positive
+    top_p: Annotated[float, Field(gt=0, le=1)]
+    top_k: Annotated[int, Field(ge=0)]
+    max_new_tokens: Count
+    seed: Seed
+    stop: Literal["fixed", "sequential"]
+    n: Count
+    utility_n: Count
+    utility_questions: Count
+    max_rows: Count
+
+
+class Score(Section):
+    scorers: Annotated[list[str], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _scorers_exist(self) -> Score:
+        legal = _files("scoring")
+        for scorer in self.scorers:
+            if scorer not in legal:
+                raise ValueError(f"scorer {scorer!r} does not exist; legal are {', '.join(legal)}")
+        return self
+
+
+class Metrics(Section):
+    alpha: Alpha
+    rho: Annotated[float, Field(ge=0)]
+    thresholds: Annotated[list[Share], Field(min_length=1)]
+    leak: str
+    binary: str
+    share_above: Share
+
+
+class EpsilonStar(Section):
+    method: Literal["empirical", "parametric"]
+    delta: Annotated[float, Field(ge=0, lt=1)] | None
+    alpha: Alpha
+
+
+class Report(Section):
+    base: Name
+    retrain: Name
+
+
+class Params(Section):
+    data: Data
+    train: Train
+    unlearn: Unlearn
+    models: Annotated[dict[Name, Model], Field(min_length=1)]
+    sample: Sample
+    score: Score
+    metrics: Metrics
+    epsilon_star: EpsilonStar
+    audits: dict[Name, dict[str, Any]]
+    games: dict[Name, dict[str, Any]]
+    report: Report
+
+    @model_validator(mode="after")
+    def _names_meet(self) -> Params:
+        for key in ("leak", "binary"):
+            scorer = getattr(self.metrics, key)
+            if scorer not in self.score.scorers:
+                raise ValueError(
+                    f"metrics.{key} is {scorer!r}, which score.scorers does not list "
+                    f"({', '.join(self.score.scorers)})"
+                )
+        doubled = set(self.train.models) & set(self.unlearn.methods)
+        if doubled:
+            raise ValueError(
+                f"{', '.join(sorted(doubled))} is both in train.models and unlearn.methods: rename one"
+            )
+        return self
+
+
+def load(path: str | os.PathLike = FILE) -> Params:
+    """Read and validate the whole of ``path``; raises `BadFile` or `BadParam`."""
+    return validate(read_yaml(path), str(path))
+
+
+def read_yaml(path: str | os.PathLike) -> dict[str, Any]:
+    import yaml
+
+    path = Path(path)
+    if not path.is_file():
+        raise BadFile(path, "no such file", "Run the command in the root of the repository.")
+    try:
+        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}" if mark else ""
+        raise BadFile(path, f"not valid YAML{where}") from None
+    if not isinstance(value, dict):
+        raise BadFile(path, f"holds {type(value).__name__}, expected keys")
+    return value
+
+
+def validate(value: dict[str, Any], source: str = FILE) -> Params:
+    try:
+        return Params.model_validate(value)
+    except ValidationError as error:
+        raise _bad_param(error, value, source) from None
+
+
+def _bad_param(error: ValidationError, value: dict[str, Any], source: str) -> BadParam:
+    """The first problem in Lethe's words; the count of the others is told."""
+    problems = error.errors()
+    first = problems[0]
+    location = [str(part) for part in first["loc"] if part != "[key]"]
+    key = ".".join(location) or "(top level)"
+    legal = _legal(first, location)
+    if len(problems) > 1:
+        legal += f" ({len(problems) - 1} more keys are wrong)"
+    got = "nothing: the key is missing" if first["type"] == "missing" else first["input"]
+    if first["type"] == "value_error" and isinstance(got, dict):
+        got = "a combination that cannot be"
+    return BadParam(key, got, legal, source)
+
+
+def _legal(problem: dict[str, Any], location: list[str]) -> str:
+    kind, context = problem["type"], problem.get("ctx", {})
+    if kind == "extra_forbidden":
+        known = _fields(location[:-1])
+        return f"one of the keys {', '.join(known)}" if known else "no such key"
+    if kind == "literal_error":
+        return str(context["expected"])
+    if kind == "value_error":
+        return str(context["error"])
+    if kind == "string_pattern_mismatch":
+        return "a name of letters, digits, '.', '_' and '-'"
+    message = problem["msg"]
+    return message.replace("Input should be ", "").replace("Field required", "a value here")
+
+
+def _fields(location: list[str]) -> list[str]:
+    """The legal keys of the section at ``location``, walking down the models."""
+    section: Any = Params
+    for part in location:
+        if isinstance(section, type) and issubclass(section, BaseModel) and part in section.model_fields:
+            section = _section_of(section.model_fields[part].annotation)
+        # a name of a dictionary: its section is already the value's
+    return list(section.model_fields) if isinstance(section, type) and issubclass(section, BaseModel) else []
+
+
+def _section_of(annotation: Any) -> Any:
+    """The model inside ``dict[Name, Model]``, ``Model | None`` or ``Annotated[...]``."""
+    if isinstance(annotation, type) and not getattr(annotation, "__args__", None):
+        return annotation
+    for argument in reversed(getattr(annotation, "__args__", ())):
+        found = _section_of(argument)
+        if isinstance(found, type) and issubclass(found, BaseModel):
+            return found
+    return annotation
+
+
+def _files(folder: str) -> list[str]:
+    """The members of a registry: the modules of a folder, told without importing them."""
+    place = Path(__file__).parent / folder
+    return sorted(path.stem for path in place.glob("*.py") if not path.stem.startswith("_"))
