@@ -1,0 +1,116 @@
+"""Model folders for the tests, and exact arithmetic on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+END = "."
+
+
+def build_tokenizer(folder: Path, letters: str) -> None:
+    """Letters are tokens 0, 1, ...; the last token ends an answer and pads."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = {letter: number for number, letter in enumerate(letters + END)}
+    raw = Tokenizer(models.WordLevel(vocabulary, unk_token=END))
+    raw.pre_tokenizer, raw.decoder = pre_tokenizers.Split("", "isolated"), decoders.Fuse()
+    PreTrainedTokenizerFast(tokenizer_object=raw, eos_token=END, pad_token=END).save_pretrained(folder)
+
+
+def build_llama(folder: Path, letters: str, scale: float, seed: int = 0, **changes) -> Path:
+    """A random Llama whose logits have a standard deviation of about ``scale``."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    build_tokenizer(folder, letters)
+    shape = {
+        "vocab_size": len(letters) + 1,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 128,
+        "bos_token_id": None,
+        "eos_token_id": len(letters),
+        "pad_token_id": len(letters),
+        "initializer_range": 0.5,
+    }
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = LlamaForCausalLM(LlamaConfig(**{**shape, **changes}))
+        torch.nn.init.normal_(model.lm_head.weight, std=scale / model.config.hidden_size**0.5)
+    model.save_pretrained(folder)
+    return folder
+
+
+def exact_probabilities(
+    folder: Path, prompt: tuple[int, ...], length: int, temperature=1.0, top_p=1.0, top_k=0, threshold=None
+) -> dict[tuple[int, ...], float]:
+    """The probability of every answer of up to ``length`` tokens, by enumeration with plain forward passes.
+
+    The naive twin of all engines: no cache, no batch of prefixes, the definition of each cut written out.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).eval()
+    end = model.config.eos_token_id
+    answers, open_prefixes = {}, {(): (1.0, 0.0)}
+    for step in range(1, length + 1):
+        grown = {}
+        for prefix, (mass, confidence) in open_prefixes.items():
+            with torch.inference_mode():
+                logits = model(torch.tensor([prompt + prefix])).logits[0, -1].numpy()
+            plain = np.exp(logits - logits.max())
+            confidence_now = confidence + (plain / plain.sum()).max()
+            chances = step_probabilities(logits, temperature, top_p, top_k)
+            if threshold is not None and confidence_now / step > threshold:
+                chances = (logits == logits.max()).astype(float)
+            for token in np.flatnonzero(chances):
+                answer = (*prefix, int(token))
+                if token == end or step == length:
+                    answers[answer] = mass * chances[token]
+                else:
+                    grown[answer] = (mass * chances[token], confidence_now)
+        open_prefixes = grown
+    return answers
+
+
+def step_probabilities(logits: np.ndarray, temperature: float, top_p: float, top_k: int) -> np.ndarray:
+    """Temperature, then top-k, then the smallest set of most likely tokens whose mass reaches top_p."""
+    chances = np.exp((logits - logits.max()) / temperature)
+    order = np.argsort(-chances)
+    if top_k:
+        chances[order[top_k:]] = 0
+    chances /= chances.sum()
+    before = np.concatenate([[0.0], np.cumsum(chances[order])[:-1]])
+    chances[order[before >= top_p]] = 0
+    return chances / chances.sum()
+
+
+def chi_square_p_value(counts: dict, probabilities: dict) -> float:
+    """P-value of counts against exact probabilities; answers expected fewer than 5 times share one cell.
+
+    An answer of probability 0 that was drawn all the same gives 0.
+    """
+    from scipy.special import chdtrc
+
+    if set(counts) - set(probabilities):
+        return 0.0
+    n = sum(counts.values())
+    expected = np.array([n * chance for chance in probabilities.values()])
+    observed = np.array([counts.get(answer, 0) for answer in probabilities])
+    rare = expected < 5
+    expected = np.append(expected[~rare], expected[rare].sum())
+    observed = np.append(observed[~rare], observed[rare].sum())
+    kept = expected > 0
+    statistic = ((observed - expected)[kept] ** 2 / expected[kept]).sum()
+    return float(chdtrc(kept.sum() - 1, statistic))
+
+
+def as_text(answer: tuple[int, ...], letters: str) -> str:
+    return "".join(letters[token] for token in answer if token < len(letters))

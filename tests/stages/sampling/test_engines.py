@@ -1,0 +1,183 @@
+"""What every engine must do: draw from the exact distribution, and give each prompt a stream of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from sampling_models import as_text, chi_square_p_value, exact_probabilities
+
+from stages.errors import BadFile, BadInput
+from stages.sampling.engine import Options, Prompt, Settings, open_engine
+
+LETTERS = "abcde"
+PROMPT = (0, 3, 1)
+WAYS = {
+    "plain": {},
+    "cold": {"temperature": 0.5},
+    "hot": {"temperature": 1.7},
+    "top_p": {"top_p": 0.7},
+    "top_k": {"top_k": 3},
+    "all cuts": {"temperature": 0.8, "top_k": 4, "top_p": 0.8},
+    "adaptive": {"adaptive_threshold": 0.45},
+    "adaptive, hot, cut": {"adaptive_threshold": 0.5, "temperature": 1.4, "top_p": 0.9},
+}
+KINDS = ["transformers"]
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return request.param
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_whole_answers_have_their_exact_probabilities(kind, way, tiny_model):
+    settings = Settings(n=4000, max_new_tokens=4, seed=5, greedy=False, **WAYS[way])
+    (answers,) = open_engine(kind, tiny_model).answer([Prompt("p", PROMPT)], settings)
+    cuts = {name: value for name, value in WAYS[way].items() if name != "adaptive_threshold"}
+    exact = exact_probabilities(tiny_model, PROMPT, 4, threshold=settings.adaptive_threshold, **cuts)
+    assert sum(exact.values()) == pytest.approx(1)
+    # "a" then the end and "a" at the length limit are different answers with equal texts
+    named = {(as_text(answer, LETTERS), "stop" if answer[-1] == 5 else "length"): p for answer, p in exact.items()}
+    assert chi_square_p_value(Counter(zip(answers.texts, answers.finish_reasons, strict=True)), named) > 1e-3
+
+
+def test_an_adaptive_temperature_that_is_off_or_late_is_noticed(kind, tiny_model):
+    """The chi-square test above has power: the neighbouring definitions fail it."""
+    settings = Settings(n=4000, max_new_tokens=4, seed=5, greedy=False, adaptive_threshold=0.45)
+    (answers,) = open_engine(kind, tiny_model).answer([Prompt("p", PROMPT)], settings)
+    drawn = Counter(zip(answers.texts, answers.finish_reasons, strict=True))
+    for threshold in (None, 0.35, 0.55):
+        exact = exact_probabilities(tiny_model, PROMPT, 4, threshold=threshold)
+        named = {(as_text(a, LETTERS), "stop" if a[-1] == 5 else "length"): p for a, p in exact.items()}
+        assert chi_square_p_value(drawn, named) < 1e-6
+
+
+def test_the_greedy_answer_comes_first_and_is_the_most_likely_path(kind, tiny_model):
+    settings = Settings(n=3, max_new_tokens=6, temperature=1.5)
+    (answers,) = open_engine(kind, tiny_model).answer([Prompt("p", PROMPT)], settings)
+    assert answers.samples == [-1, 0, 1, 2]
+    (path,) = exact_probabilities(tiny_model, PROMPT, 6, top_k=1)
+    assert answers.texts[0] == as_text(path, LETTERS)
+    assert answers.tokens[0] == len(path)
+
+
+def test_mean_confidence_is_the_mean_top_probability_at_temperature_one(kind, tiny_model):
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    settings = Settings(n=20, max_new_tokens=6, temperature=1.5, top_p=0.9)
+    (answers,) = open_engine(kind, tiny_model).answer([Prompt("p", PROMPT)], settings)
+    model = AutoModelForCausalLM.from_pretrained(tiny_model)
+    for text, count, reason, mean in zip(
+        answers.texts, answers.tokens, answers.finish_reasons, answers.mean_confidences, strict=True
+    ):
+        answer = tuple(LETTERS.index(letter) for letter in text) + (5,) * (reason == "stop")
+        assert len(answer) == count
+        with torch.inference_mode():
+            logits = model(torch.tensor([PROMPT + answer])).logits[0, len(PROMPT) - 1 : -1]
+        assert mean == pytest.approx(logits.softmax(-1).amax(-1).mean().item(), abs=1e-5)
+
+
+def test_answers_do_not_depend_on_the_other_prompts(kind, sure_model):
+    prompts = [Prompt(f"q{number}", tuple(range(number, number + 3 + number % 3))) for number in range(5)]
+    settings = Settings(n=40, max_new_tokens=12, seed=1)
+    engine = open_engine(kind, sure_model)
+    together = list(engine.answer(prompts, settings))
+    alone = [next(iter(engine.answer([prompt], settings))) for prompt in reversed(prompts)]
+    assert together == alone[::-1]
+    assert together == list(open_engine(kind, sure_model).answer(prompts, settings))
+
+
+def test_seeds_prompts_and_batches_have_streams_of_their_own(kind, sure_model):
+    engine = open_engine(kind, sure_model)
+
+    def texts(prompt_id="q", **changes):
+        settings = Settings(**{"n": 30, "max_new_tokens": 8, "seed": 1, "greedy": False, **changes})
+        (answers,) = engine.answer([Prompt(prompt_id, (4, 5))], settings)
+        return answers.texts
+
+    assert texts() == texts()
+    assert texts() != texts(seed=2)
+    assert texts() != texts(prompt_id="r")
+    assert texts() != texts(first_sample=30)
+
+
+def test_a_later_batch_is_numbered_on(kind, sure_model):
+    settings = Settings(n=2, max_new_tokens=2, greedy=False, first_sample=128)
+    (answers,) = open_engine(kind, sure_model).answer([Prompt("q", (4, 5))], settings)
+    assert answers.samples == [128, 129]
+
+
+def test_only_the_greedy_answer(kind, sure_model):
+    (answers,) = open_engine(kind, sure_model).answer([Prompt("q", (4, 5))], Settings(n=0, max_new_tokens=4))
+    assert answers.samples == [-1]
+
+
+def test_the_global_generator_of_torch_is_left_alone(kind, sure_model):
+    import torch
+
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    list(open_engine(kind, sure_model).answer([Prompt("q", (4, 5))], Settings(n=5, max_new_tokens=4)))
+    assert torch.equal(torch.rand(2), expected)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "changes", "said"),
+    [
+        ((), {}, "at least one token"),
+        ((99,), {}, "0 to 5"),
+        ((1,) * 100, {"max_new_tokens": 100}, "context is 128"),
+    ],
+)
+def test_prompts_the_model_cannot_take_are_refused(kind, tiny_model, prompt, changes, said):
+    settings = Settings(**{"n": 1, "max_new_tokens": 2, **changes})
+    with pytest.raises(BadInput, match=said):
+        list(open_engine(kind, tiny_model).answer([Prompt("p", prompt)], settings))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"n": -1},
+        {"max_new_tokens": 0},
+        {"temperature": 0},
+        {"temperature": float("nan")},
+        {"top_p": 0},
+        {"top_p": 1.1},
+        {"top_k": -1},
+        {"adaptive_threshold": 1.5},
+        {"seed": -1},
+    ],
+)
+def test_settings_out_of_range_are_refused(changes):
+    with pytest.raises(BadInput, match=next(iter(changes))):
+        Settings(**{"n": 1, "max_new_tokens": 1, **changes})
+
+
+def test_unknown_engines_options_and_folders_are_refused(tmp_path):
+    with pytest.raises(BadInput, match="transformers"):
+        open_engine("magic", tmp_path)
+    with pytest.raises(BadInput, match="max_rows"):
+        open_engine("transformers", tmp_path, {"rows": 3})
+    with pytest.raises(BadInput, match="from 1"):
+        Options(max_rows=0)
+    with pytest.raises(BadFile, match=r"config\.json"):
+        open_engine("transformers", tmp_path)
+
+
+def test_streams_of_different_prompts_and_batches_differ():
+    draws = {
+        tuple(Settings(n=1, max_new_tokens=1, seed=seed, first_sample=first).stream(name).generate_state(4))
+        for seed in (0, 1)
+        for first in (0, 64)
+        for name in ("a", "b")
+    }
+    assert len(draws) == 8
+    assert np.array_equal(
+        Settings(n=9, max_new_tokens=1).stream("a").generate_state(4),
+        Settings(n=1, max_new_tokens=5, top_p=0.5).stream("a").generate_state(4),
+    )
