@@ -1,8 +1,9 @@
 """Adaptive temperature: a sequence that the model is sure of goes on greedily.
 
-c_t is the mean over steps 1..t, the current one included, of the largest next-token probability at temperature 1,
-before any top-k or top-p. Where c_t exceeds the threshold, the temperature of that step is 0, else the one set; c_t
-is computed anew at every step, so a sequence may unlock again (Scholten, Günnemann & Schwinn 2025, section 5).
+c_t is the mean over steps 1..t, the current one included, of the largest next-token probability at
+temperature 1, before any top-k or top-p. Where c_t exceeds the threshold, the temperature of that step is 0, else
+the one set; c_t is computed anew at every step, so a sequence may unlock again (Scholten, Günnemann & Schwinn,
+"A probabilistic perspective on unlearning and alignment for large language models", ICLR 2025, section 5).
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ def force_top(logits: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 class ConfidenceProcessor:
     """Logits processor of one `model.generate` call: records confidence, and makes rows greedy.
 
-    Row 0 is greedy throughout if ``greedy_row``; every row is while its mean confidence exceeds ``threshold``. It must
-    see the raw logits, before any warper.
+    Row 0 is greedy throughout if ``greedy_row``; every row is while its mean confidence exceeds ``threshold``.
+    It must see the raw logits, before any warper.
     """
 
     def __init__(self, threshold: float | None, greedy_row: bool):

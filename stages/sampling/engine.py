@@ -44,7 +44,7 @@ class Settings:
 
     ``adaptive_threshold`` in (0, 1]: a sequence whose mean top probability so far exceeds it goes on greedily
     (adaptive temperature); None leaves the temperature alone. ``top_k = 0`` and ``top_p = 1`` cut nothing.
-    The samples are numbered ``first_sample``, ..., ``first_sample + n - 1`` and a later batch of the same prompt is
+    The samples are numbered ``first_sample``, ..., ``first_sample + n - 1``; a later batch of the same prompt is
     independent of an earlier one. ``greedy`` adds the most likely continuation as sample -1.
     """
 
@@ -66,7 +66,7 @@ class Settings:
             (
                 "temperature",
                 0 < self.temperature < float("inf"),
-                "a number above 0 (the greedy answer has sample -1)",
+                "a number above 0 (for greedy, read sample -1)",
             ),
             ("top_p", 0 < self.top_p <= 1, "a number in (0, 1]"),
             ("top_k", self.top_k >= 0, "a whole number from 0 (0: no cut)"),
@@ -108,8 +108,8 @@ class Answers:
 class Options:
     """How to run, never what to draw: nothing here changes the distribution.
 
-    ``dtype`` "auto" is float32 on the CPU and the checkpoint's own on a GPU. ``max_rows`` bounds the sequences that
-    are live at once.
+    ``dtype`` "auto" is float32 on the CPU and the checkpoint's own on a GPU. ``max_rows`` bounds the sequences
+    that are live at once.
     """
 
     device: str = "auto"
@@ -136,7 +136,7 @@ class Options:
 
 
 class Engine(Protocol):
-    """``Engine(model_folder, options)`` loads the model; ``answer`` yields each prompt's answers once they are done."""
+    """``Engine(model_folder, options)`` loads the model; ``answer`` yields each prompt's answers once done."""
 
     name: str
 
@@ -163,6 +163,6 @@ def check_prompts(prompts: Sequence[Prompt], settings: Settings, context: int | 
             raise BadValue(
                 "max_new_tokens",
                 settings.max_new_tokens,
-                f"at most {context - len(prompt.token_ids)} for prompt {prompt.prompt_id!r}, since the model's context "
-                f"is {context} tokens and the prompt has {len(prompt.token_ids)}",
+                f"at most {context - len(prompt.token_ids)} for prompt {prompt.prompt_id!r}, since the model's "
+                f"context is {context} tokens and the prompt has {len(prompt.token_ids)}",
             )
