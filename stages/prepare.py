@@ -1,0 +1,26 @@
+"""Stage `prepare`: the dataset's splits as JSON lines, checked row by row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stages import datasets, params
+from stages.artifacts import SCHEMA_VERSION, atomic_folder, write_json, write_jsonl
+from stages.entry import run_stage
+
+OUT = Path("data/dataset")
+
+
+def main() -> None:
+    data = params.load().data
+    splits = datasets.load(data)
+    with atomic_folder(OUT) as folder:
+        for name, rows in splits.items():
+            write_jsonl(folder / f"{name}.jsonl", rows)
+        counts = {name: len(rows) for name, rows in splits.items()}
+        write_json(folder / "about.json", {"schema": SCHEMA_VERSION, "kind": data.kind, "rows": counts})
+    print(", ".join(f"{name} {count}" for name, count in counts.items()))
+
+
+if __name__ == "__main__":
+    run_stage(main)
