@@ -17,7 +17,9 @@ from stages.errors import LetheError
 
 # name on the command line -> module of flows.commands whose function `command` it is
 COMMANDS: dict[str, str] = {}
-AUDITS: dict[str, str] = {}
+AUDITS: dict[str, str] = {
+    "swap": "audit_swap",
+}
 SCORES: dict[str, str] = {}
 
 

@@ -1,0 +1,153 @@
+"""`lethe audit swap` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from flows.cli import app
+
+HEADER = "split,member,attack,accept"
+# Four points a set: a_original = 3/4 - 1/4, a_swapped = 2/4 - 1/4.
+CASE = {
+    ("original", "forget"): "1110",
+    ("original", "test"): "0010",
+    ("swapped", "forget"): "1100",
+    ("swapped", "test"): "0100",
+}
+
+
+def rows(case=CASE, attack="confidence", suffix=""):
+    return [f"{half},{member},{attack},{bit}{suffix}" for (half, member), bits in case.items() for bit in bits]
+
+
+@pytest.fixture
+def audit(tmp_path):
+    def run(lines, *options):
+        file = tmp_path / "predictions.csv"
+        file.write_text("\n".join(lines) + "\n")
+        return CliRunner().invoke(app, ["audit", "swap", "--predictions", str(file), *options])
+
+    return run
+
+
+def answer(result):
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_json_is_the_contract(audit):
+    got = answer(audit([HEADER, *rows()], "--json"))
+    assert got == {
+        "quality": 0.625,
+        "advantage": 0.375,
+        "by_attack": {
+            "confidence": {
+                "a_original": 0.5,
+                "a_swapped": 0.25,
+                "advantage": 0.375,
+                "ci_low": None,
+                "ci_high": None,
+            }
+        },
+    }
+
+
+def test_people_get_a_table_with_the_strongest_attack(audit):
+    result = audit([HEADER, *rows()])
+    assert result.exit_code == 0
+    assert "Unlearning quality 0.6250 (strongest attack: confidence)" in result.stdout
+    assert "No intervals" in result.stdout
+
+
+def test_seeds_are_averaged_before_the_absolute_value(audit):
+    mirrored = {(half, member): CASE[half, {"forget": "test", "test": "forget"}[member]] for half, member in CASE}
+    lines = [HEADER + ",seed", *rows(suffix=",0"), *rows(mirrored, suffix=",1")]
+    got = answer(audit(lines, "--json"))
+    assert got["quality"] == 1
+    interval = got["by_attack"]["confidence"]
+    assert interval["ci_low"] == 0 < interval["ci_high"] <= 1
+
+
+def test_weights_are_normalised_within_split_member_and_seed(audit):
+    lines = [HEADER + ",weight"]
+    for half in ("original", "swapped"):
+        lines += [f"{half},forget,a,1,30", f"{half},forget,a,0,10", f"{half},test,a,1,1", f"{half},test,a,0,3"]
+    assert answer(audit(lines, "--json"))["advantage"] == 0.5
+
+
+def test_the_strongest_attack_decides(audit):
+    silent = dict.fromkeys(CASE, "1111")
+    got = answer(audit([HEADER, *rows(), *rows(silent, attack="always yes")], "--json"))
+    assert got["advantage"] == 0.375
+    assert got["by_attack"]["always yes"]["advantage"] == 0
+
+
+def test_different_seeds_in_the_halves_are_two_samples(audit):
+    lines = [HEADER + ",seed"]
+    for seed, half in [(0, "original"), (1, "original"), (2, "swapped"), (3, "swapped"), (4, "swapped")]:
+        lines += [f"{half},forget,a,{0.5 + seed / 20},{seed}", f"{half},test,a,0.1,{seed}"]
+    got = answer(audit(lines, "--json"))["by_attack"]["a"]
+    assert got["advantage"] == pytest.approx((0.425 + 0.55) / 2)
+    assert got["ci_low"] < got["advantage"] < got["ci_high"]
+
+
+def test_jsonl_and_parquet_are_read_alike(tmp_path):
+    import pandas as pd
+
+    table = pd.DataFrame([row.split(",") for row in rows()], columns=HEADER.split(",")).astype({"accept": float})
+    table.to_parquet(tmp_path / "p.parquet")
+    table.to_json(tmp_path / "p.jsonl", orient="records", lines=True)
+    for name in ("p.parquet", "p.jsonl"):
+        result = CliRunner().invoke(app, ["audit", "swap", "--predictions", str(tmp_path / name), "--json"])
+        assert answer(result)["quality"] == 0.625
+
+
+@pytest.mark.parametrize(
+    "lines, said",
+    [
+        ([HEADER, *rows()[:-1]], "3 points against 4 to forget"),
+        ([HEADER, *rows()[:8]], "no rows with split swapped"),
+        ([HEADER, *[r for r in rows() if "test" not in r]], "0 points against 4"),
+        ([HEADER, *rows(), "originel,forget,a,1"], "line 18: column split: got 'originel'"),
+        ([HEADER, *rows(), "original,retain,a,1"], "line 18: column member: got 'retain'"),
+        ([HEADER, "original,forget,a,1.5"], "line 2: column accept: got 1.5"),
+        ([HEADER, "original,forget,a,"], "line 2: column accept: got nan"),
+        ([HEADER, "original,forget,a,yes"], "line 2: column accept: got 'yes', expected a number"),
+        ([HEADER, "original,forget,,1"], "line 2: column attack"),
+        ([HEADER], "has no rows"),
+        (["split,member,accept"], "no column 'attack'"),
+        ([HEADER + ",weight", *rows(suffix=",0")], "not all zero"),
+        ([HEADER + ",weight", *rows(suffix=",-1")], "column weight"),
+        (
+            [HEADER + ",seed", *rows(suffix=",0"), *rows({k: v[:2] for k, v in CASE.items()}, suffix=",1")],
+            "one size",
+        ),
+    ],
+)
+def test_a_broken_file_is_told_in_one_sentence(audit, lines, said):
+    result = audit(lines, "--json")
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert "Traceback" not in result.output
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_an_impossible_alpha_is_refused(audit):
+    assert audit([HEADER, *rows()], "--alpha", "1").exit_code == 2
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from(["original", "swapped", "forget", "test", "", "1", "x", "nan"]), max_size=6))
+)
+def test_no_file_makes_a_traceback(tmp_path_factory, cells):
+    file = tmp_path_factory.mktemp("swap") / "p.csv"
+    file.write_text("\n".join([HEADER, *(",".join(row) for row in cells)]))
+    result = CliRunner().invoke(app, ["audit", "swap", "--predictions", str(file)])
+    assert result.exit_code in (0, 2)
+    assert result.exception is None or isinstance(result.exception, SystemExit)
