@@ -126,5 +126,5 @@ def _checked(path: Path):
     for column in ("attack", "seed"):
         if column in table:
             refuse(table[column].isna(), column, "a label, not empty")
-    seed = table["seed"] if "seed" in table else 0
+    seed = table.get("seed", 0)
     return table.assign(accept=accept, weight=weight, seed=seed, attack=table["attack"].astype(str))

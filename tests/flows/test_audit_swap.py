@@ -108,7 +108,7 @@ def test_jsonl_and_parquet_are_read_alike(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "lines, said",
+    ("lines", "said"),
     [
         ([HEADER, *rows()[:-1]], "3 points against 4 to forget"),
         ([HEADER, *rows()[:8]], "no rows with split swapped"),

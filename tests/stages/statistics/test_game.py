@@ -180,7 +180,7 @@ def test_different_adversaries_in_the_halves_are_refused():
         unlearning_quality({"a": [0.1]}, {"b": [0.1]})
 
 
-@pytest.mark.parametrize("pairs, seeds, paired", [(1, 4, True), (1, 4, False), (5, 3, True)])
+@pytest.mark.parametrize(("pairs", "seeds", "paired"), [(1, 4, True), (1, 4, False), (5, 3, True)])
 @pytest.mark.parametrize("mean", [0.0, 0.03, 0.3])
 def test_intervals_cover_the_advantage(pairs, seeds, paired, mean):
     """Monte Carlo: at alpha .1 the interval misses the true |mean| in at most a tenth of 1,500 games."""
@@ -276,7 +276,7 @@ def test_one_retrained_model_for_both_halves_has_quality_exactly_one():
 
 
 def test_refitting_the_threshold_per_split_breaks_the_grounding():
-    """Why thresholds are fitted once: refitted, an attack finds chance differences and 'beats' a retrained model."""
+    """Why thresholds are fitted once: refitted, an attack finds chance differences against a retrained model."""
     rng = np.random.default_rng(11)
     once, refitted = [], []
     for _ in range(200):
@@ -344,7 +344,7 @@ def test_record_level_privacy_bounds_a_forget_set_only_through_group_privacy():
     assert group_bound(0, 0.01, 5).delta == pytest.approx(0.05)
 
 
-@pytest.mark.parametrize("epsilon, delta", [(-1, 0), (math.inf, 0), (math.nan, 0), (1, -0.1), (1, 1.1)])
+@pytest.mark.parametrize(("epsilon", "delta"), [(-1, 0), (math.inf, 0), (math.nan, 0), (1, -0.1), (1, 1.1)])
 def test_impossible_budgets_are_refused(epsilon, delta):
-    with pytest.raises(BadValue, match="epsilon|delta"):
+    with pytest.raises(BadValue, match=r"epsilon|delta"):
         certified_bound(epsilon, delta)

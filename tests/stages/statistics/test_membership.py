@@ -52,7 +52,7 @@ def test_certainty_of_the_right_class_is_zero_and_of_the_wrong_one_is_finite():
     assert entropy(certain)[0] == 0
 
 
-@pytest.mark.parametrize("members, nonmembers", [([], [1.0]), ([1.0], []), ([math.nan], [1.0])])
+@pytest.mark.parametrize(("members", "nonmembers"), [([], [1.0]), ([1.0], []), ([math.nan], [1.0])])
 def test_scores_that_fit_nothing_are_refused(members, nonmembers):
     with pytest.raises(BadValue, match="scores"):
         fit_threshold(members, nonmembers)
