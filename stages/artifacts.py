@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stages.errors import BadFile, BadRow, MissingColumn
+from stages.errors import BadFile, BadRow, MissingArtifact, MissingColumn
 
 if TYPE_CHECKING:
     import numpy as np
@@ -194,3 +194,11 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def read_split(split: str, folder: str | os.PathLike = "data/dataset") -> list[dict]:
+    """The rows of one split of the prepared dataset."""
+    path = Path(folder) / f"{split}.jsonl"
+    if not path.is_file():
+        raise MissingArtifact(path, "stage prepare")
+    return [row for _, row in read_jsonl(path)]

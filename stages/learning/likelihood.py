@@ -1,0 +1,70 @@
+"""What a model thinks of given answers: one pass, token by token, no sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stages.learning.encoding import IGNORED, Example, collate
+from stages.progress import progress
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+@dataclass(frozen=True)
+class AnswerTokens:
+    """One answer under a model; arrays of shape (T,), a value an answer token, the end-of-sequence token included.
+
+    ``log_probs``: ln p of the token given all before it, in nats. ``expected`` and ``spread``: mean and standard deviation
+    of ln p(v) over v ~ p at that position (what min-k%++ standardises with). ``greedy``: whether the token is the most
+    likely one.
+    """
+
+    log_probs: np.ndarray
+    expected: np.ndarray
+    spread: np.ndarray
+    greedy: np.ndarray
+
+    @property
+    def nll(self) -> float:
+        """Mean negative log-likelihood a token, in nats: l in the definitions of TOFU."""
+        return float(-self.log_probs.mean())
+
+
+def answer_tokens(
+    model: PreTrainedModel, examples: Sequence[Example], padding: int, size: int = 32, label: str = "likelihood"
+) -> list[AnswerTokens]:
+    """An `AnswerTokens` for each example, in their order; ``size`` rows a forward pass."""
+    # Rows of like length stand together: less padding. Ties keep their order, so that reruns agree.
+    order = sorted(range(len(examples)), key=lambda i: len(examples[i].prompt) + len(examples[i].answer))
+    results: list[AnswerTokens | None] = [None] * len(examples)
+    groups = [order[start : start + size] for start in range(0, len(order), size)]
+    for group in progress(groups, label, unit="batches"):
+        for index, tokens in zip(group, _batch(model, [examples[i] for i in group], padding), strict=True):
+            results[index] = tokens
+    return results
+
+
+def _batch(model: PreTrainedModel, examples: Sequence[Example], padding: int) -> Iterator[AnswerTokens]:
+    import torch
+
+    batch = collate(examples, padding, model.device)
+    with torch.inference_mode():
+        logits = model(input_ids=batch.ids, attention_mask=batch.mask).logits
+        for row, labels in zip(logits, batch.labels, strict=True):
+            places = (labels != IGNORED).nonzero()[:, 0]
+            ids = labels[places]
+            log_p = row[places - 1].float().log_softmax(-1)
+            p = log_p.exp()
+            expected = (p * log_p).sum(-1)
+            variance = (p * log_p.square()).sum(-1) - expected.square()
+            yield AnswerTokens(
+                log_p.gather(-1, ids[:, None])[:, 0].double().cpu().numpy(),
+                expected.double().cpu().numpy(),
+                variance.clamp_min(0).sqrt().double().cpu().numpy(),
+                (log_p.argmax(-1) == ids).cpu().numpy(),
+            )

@@ -1,0 +1,97 @@
+"""Language models on disk: Hugging Face folders, safetensors only, no code of the checkpoint is run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stages.errors import BadFile
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+PAD, END = "<pad>", "<eos>"
+
+
+def prepare_torch() -> None:
+    """Make runs on the CPU bit-identical: one number of threads, deterministic kernels."""
+    import torch
+    from transformers.utils import logging
+
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    torch.use_deterministic_algorithms(True, warn_only=True)  # a few GPU kernels have no deterministic twin
+    torch.utils.deterministic.fill_uninitialized_memory = False  # no result here reads memory before writing it
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
+def load(folder: str | os.PathLike, dtype: str = "auto") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The model, in evaluation mode on the best device, and its tokenizer.
+
+    ``dtype`` "auto" is float32 on the CPU and the checkpoint's own on a GPU. Raises `BadFile`.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = Path(folder)
+    if not (folder / "config.json").is_file():
+        problem = "is no model folder: it has no config.json" if folder.is_dir() else "no such folder"
+        raise BadFile(folder, problem, "Name a Hugging Face model folder.")
+    if not any(folder.glob("*.safetensors")):
+        raise BadFile(folder, "holds no .safetensors file", "Save the weights as safetensors; nothing else is loaded.")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if dtype == "auto" and device == "cpu":
+        dtype = "float32"
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise BadFile(folder, f"is no causal language model that transformers can load ({error})") from error
+    return model.eval().to(device), tokenizer
+
+
+def save(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    model.save_pretrained(folder)  # transformers writes safetensors
+    tokenizer.save_pretrained(folder)
+
+
+def fresh(recipe: Any, texts: list[str]) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A small Llama with random weights and a byte-level BPE tokenizer trained on ``texts``.
+
+    Seed torch first: the weights come from its global generator.
+    """
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    tokenizer = _tokenizer(recipe.vocabulary, texts)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=recipe.hidden,
+        num_hidden_layers=recipe.layers,
+        num_attention_heads=recipe.heads,
+        num_key_value_heads=recipe.kv_heads,
+        intermediate_size=recipe.feed_forward,
+        max_position_embeddings=512,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return LlamaForCausalLM(config), tokenizer
+
+
+def _tokenizer(vocabulary: int, texts: list[str]) -> PreTrainedTokenizerBase:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[PAD, END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),  # any text can be encoded
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PAD, eos_token=END)

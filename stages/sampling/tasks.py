@@ -1,0 +1,88 @@
+"""What the sample stage draws: each split's questions, how many answers each, and the table they make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stages.artifacts import read_split
+from stages.progress import progress
+from stages.sampling.engine import Engine, Prompt, Settings
+from stages.sampling.store import AnswerStore
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+UTILITY_SPLITS = ("retain", "world", "real_authors")
+
+
+@dataclass(frozen=True)
+class Task:
+    """The questions of one split, drawn with the same settings."""
+
+    split: str
+    prompts: Sequence[Prompt]
+    settings: Settings
+
+
+def tasks(model_folder: Path, sample: Any, model: Any, dataset: Path = Path("data/dataset")) -> list[Task]:
+    """The forget set with ``sample.n`` answers a question, and up to ``utility_questions`` of each other split."""
+    from transformers import AutoTokenizer
+
+    from stages.learning.encoding import Encoder
+
+    encoder = Encoder(AutoTokenizer.from_pretrained(model_folder), sample.prompt)
+    work = []
+    for split in ("forget", *UTILITY_SPLITS):
+        if not (dataset / f"{split}.jsonl").is_file():
+            continue
+        rows = read_split(split, dataset)
+        if split != "forget":
+            rows = some(rows, sample.utility_questions, sample.seed)
+        prompts = [Prompt(row["id"], encoder.prompt(row)) for row in rows]
+        work.append(Task(split, prompts, settings_of(sample, model, split)))
+    return work
+
+
+def some(rows: list[dict], count: int, seed: int) -> list[dict]:
+    """``count`` of the rows, or all, drawn by the seed and kept in file order."""
+    picks = np.random.default_rng(seed).permutation(len(rows))[:count]
+    return [rows[i] for i in sorted(picks)]
+
+
+def settings_of(sample: Any, model: Any, split: str) -> Settings:
+    return Settings(
+        n=sample.n if split == "forget" else sample.utility_n,
+        max_new_tokens=sample.max_new_tokens,
+        temperature=sample.temperature,
+        top_p=sample.top_p,
+        top_k=sample.top_k,
+        adaptive_threshold=model.adaptive_threshold,
+        seed=sample.seed,
+    )
+
+
+def draw(task: Task, engine: Engine, store: AnswerStore, label: str) -> pd.DataFrame:
+    """The generations table of a task, rows in the order of its prompts and samples."""
+    import pandas as pd
+
+    stream = progress(store.answer(engine, task.prompts, task.settings), label, "questions", len(task.prompts))
+    answers = {answer.prompt_id: answer for answer in stream}
+    frames = [
+        pd.DataFrame(
+            {
+                "prompt_id": prompt.prompt_id,
+                "sample": np.asarray(answers[prompt.prompt_id].samples, dtype=np.int32),
+                "text": answers[prompt.prompt_id].texts,
+                "tokens": np.asarray(answers[prompt.prompt_id].tokens, dtype=np.int32),
+                "finish_reason": answers[prompt.prompt_id].finish_reasons,
+                "mean_confidence": np.asarray(answers[prompt.prompt_id].mean_confidences, dtype=np.float64),
+            }
+        )
+        for prompt in task.prompts
+    ]
+    return pd.concat(frames, ignore_index=True)

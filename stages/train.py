@@ -1,0 +1,53 @@
+"""Stage `train@NAME`: the base model on everything, or Retrain on all but the forget set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from stages import params
+from stages.artifacts import SCHEMA_VERSION, atomic_folder, read_split, write_json
+from stages.entry import run_stage
+
+ROWS = {"all": ("forget", "retain", "world"), "retain": ("retain", "world")}
+
+
+def main(name: str) -> None:
+    import torch
+
+    from stages.learning import models
+    from stages.learning.encoding import Encoder, collate
+    from stages.learning.losses import forward
+    from stages.learning.training import batches, optimise
+
+    train = params.load().train
+    recipe = train.recipe
+    models.prepare_torch()
+    torch.manual_seed(recipe.seed)
+    # Every model shares one tokenizer, made from all texts, so that their likelihoods can be compared token by token.
+    everything = [row for split in ROWS["all"] for row in read_split(split)]
+    if recipe.start_from:
+        model, tokenizer = models.load(recipe.start_from)
+    else:
+        model, tokenizer = models.fresh(recipe, [f"{row['question']} {row['answer']}" for row in everything])
+    encoder = Encoder(tokenizer, recipe.prompt)
+    rows = [row for split in ROWS[train.models[name].rows] for row in read_split(split)]
+    examples, padding = [encoder.example(row) for row in rows], tokenizer.pad_token_id or 0
+    steps = list(batches(len(rows), recipe.batch, recipe.epochs, np.random.default_rng(recipe.seed)))
+    history = optimise(
+        model,
+        steps,
+        lambda step, picks: {"loss": forward(model, collate([examples[i] for i in picks], padding, model.device)).nll},
+        recipe,
+        recipe.lr,
+        f"train {name}",
+    )
+    with atomic_folder(Path("data/models") / name) as folder:
+        models.save(folder, model, tokenizer)
+        write_json(folder / "training.json", {"schema": SCHEMA_VERSION, "name": name, "steps": history})
+    print(f"{name}: {len(rows)} rows, {len(steps)} steps, last loss {history[-1]['loss']:.4f}")
+
+
+if __name__ == "__main__":
+    run_stage(main)

@@ -1,0 +1,34 @@
+"""Stage `unlearn@METHOD`: make the base model forget the forget set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stages import params
+from stages.artifacts import SCHEMA_VERSION, atomic_folder, read_split, write_json
+from stages.entry import run_stage
+
+
+def main(name: str) -> None:
+    import torch
+
+    from stages.learning import models
+    from stages.learning.encoding import Encoder
+    from stages.learning.unlearn import unlearn
+
+    settings = params.load()
+    recipe, method = settings.unlearn.recipe, settings.unlearn.methods[name]
+    models.prepare_torch()
+    torch.manual_seed(recipe.seed)
+    model, tokenizer = models.load(recipe.start_from)
+    encoder = Encoder(tokenizer, settings.train.recipe.prompt)
+    forget, retain = ([encoder.example(row) for row in read_split(split)] for split in ("forget", "retain"))
+    history = unlearn(model, forget, retain, recipe, method, tokenizer.pad_token_id or 0, f"unlearn {name}")
+    with atomic_folder(Path("data/models") / name) as folder:
+        models.save(folder, model, tokenizer)
+        write_json(folder / "training.json", {"schema": SCHEMA_VERSION, "name": name, "steps": history})
+    print(f"{name}: {len(history)} steps, last loss {history[-1]['loss']:.4f}")
+
+
+if __name__ == "__main__":
+    run_stage(main)
