@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """``end_ids`` are the tokens that end an answer; ``context`` the most positions the model has, None if unbounded."""
+    """``end_ids`` end an answer; ``context`` is the most positions the model has, None if unbounded."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
@@ -30,7 +30,6 @@ class LanguageModel:
 
 
 def load(folder: Path, options: Options) -> LanguageModel:
-    import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
     if not (folder / "config.json").is_file():

@@ -76,7 +76,7 @@ class TransformersEngine:
 
 
 def lengths_until_end(generated, end_ids: Sequence[int]):
-    """The number of tokens of each row up to its first end token, that included; the row's width where it has none."""
+    """Tokens of each row up to its first end token, that included; the row's width where it has none."""
     import torch
 
     ended = torch.isin(generated, torch.tensor(end_ids, dtype=generated.dtype, device=generated.device))
