@@ -26,6 +26,7 @@ GREEDY = -1  # the sample number of the greedy answer
 
 # kind -> "module:class"; `auto` is resolved to one of them by `choose`
 ENGINES = {
+    "prefix": "stages.sampling.prefix_engine:PrefixEngine",
     "transformers": "stages.sampling.transformers_engine:TransformersEngine",
 }
 
@@ -43,8 +44,8 @@ class Settings:
     """How to draw.
 
     ``adaptive_threshold`` in (0, 1]: a sequence whose mean top probability so far exceeds it goes on greedily
-    (adaptive temperature); None leaves the temperature alone. ``top_k = 0`` and ``top_p = 1`` cut nothing.
-    The samples are numbered ``first_sample``, ..., ``first_sample + n - 1``; a later batch of the same prompt is
+    (adaptive temperature); None leaves the temperature alone. ``top_k = 0`` and ``top_p = 1`` cut nothing. The
+    samples are numbered ``first_sample``, ..., ``first_sample + n - 1``; a later batch of the same prompt is
     independent of an earlier one. ``greedy`` adds the most likely continuation as sample -1.
     """
 
@@ -91,9 +92,9 @@ class Settings:
 class Answers:
     """All answers to one prompt, one entry of each list an answer.
 
-    ``tokens`` counts the generated tokens, the end-of-sequence token included; ``finish_reasons`` are "stop" (the
-    model ended the answer) or "length"; ``mean_confidences`` are means over these tokens' steps of the largest
-    next-token probability at temperature 1, before any top-k or top-p.
+    ``tokens`` counts the generated tokens, the end-of-sequence token included; ``finish_reasons`` are "stop"
+    (the model ended the answer) or "length"; ``mean_confidences`` are means over these tokens' steps of the
+    largest next-token probability at temperature 1, before any top-k or top-p.
     """
 
     prompt_id: str

@@ -31,7 +31,9 @@ class LanguageModel:
 
 def load(folder: Path, options: Options) -> LanguageModel:
     from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()
     if not (folder / "config.json").is_file():
         raise BadFile(folder, "not a model folder: it has no config.json", "Name a Hugging Face model folder.")
     device = resolve_device(options.device)

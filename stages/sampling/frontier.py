@@ -1,0 +1,185 @@
+"""The frontier of a forest: which distinct prefixes are live, and which samples follow each of them.
+
+All samples of one prompt start on one row, the prompt. A step draws every sample's next token; samples that
+drew the same token on the same row share a row again, so a row is a distinct prefix and the rows are the
+frontier of the trie of all samples. This module is the bookkeeping alone, in NumPy; keys, values and logits are
+the engine's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Work that can be started at any time: equally long prefixes of one prompt, and the samples that follow.
+
+    ``prompt`` is the prompt's index; ``tokens`` (rows, length) includes the prompt's own; ``confidence``
+    (rows,) sums the top probabilities of the steps so far; sample ``number[i]`` follows prefix ``row[i]``.
+    """
+
+    prompt: int
+    tokens: np.ndarray
+    confidence: np.ndarray
+    number: np.ndarray
+    row: np.ndarray
+
+    @property
+    def length(self) -> int:
+        return self.tokens.shape[1]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A finished answer and the samples that drew it. ``tokens`` are the generated ones, the end included."""
+
+    tokens: tuple[int, ...]
+    number: np.ndarray
+    mean_confidence: float
+    stopped: bool
+
+
+@dataclass
+class Running:
+    """A branch at work: where it started, in case it must start again, and what it has finished."""
+
+    start: Branch
+    leaves: list[Leaf] = field(default_factory=list)
+    most_rows: int = 0
+
+
+class Frontier:
+    """Flat arrays over the live rows of all running branches, and over the samples that follow them.
+
+    All rows are equally long, so that no row is padded: a prompt joins when the rows have reached its length.
+    Rows: ``owner`` (key of ``running``), ``prompt_length``, ``confidence``, ``tokens`` (rows, length), and
+    between `grow` and `settle` the ``parent`` row. Samples: ``row``, ``number``, and ``lane``, its row of
+    ``table``.
+    """
+
+    def __init__(self, end_ids: tuple[int, ...], max_new_tokens: int, vocabulary: int):
+        self.end_ids, self.max_new_tokens, self.vocabulary = np.array(end_ids, int), max_new_tokens, vocabulary
+        self.running: dict[int, Running] = {}
+        self._joined = 0
+        self.clear(0)
+
+    def clear(self, length: int) -> None:
+        """No rows, of that length."""
+        self.tokens = np.zeros((0, length), np.int64)
+        self.owner = self.prompt_length = self.parent = np.zeros(0, np.int64)
+        self.confidence = np.zeros(0)
+        self.row = self.number = self.lane = np.zeros(0, np.int64)
+        self.table = np.zeros((0, self.max_new_tokens), np.int64)
+
+    @property
+    def length(self) -> int:
+        return self.tokens.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def join(self, branch: Branch, prompt_length: int, table: np.ndarray) -> None:
+        """Add a branch's rows behind the others; ``table`` (samples of the branch, steps) holds its draws."""
+        key, rows = self._joined, len(branch.tokens)
+        self._joined += 1
+        self.running[key] = Running(branch, most_rows=rows)
+        self.row = np.concatenate([self.row, branch.row + len(self)])
+        self.number = np.concatenate([self.number, branch.number])
+        self.table = np.concatenate([self.table[self.lane], table])
+        self.lane = np.arange(len(self.table))
+        self.tokens = np.concatenate([self.tokens, branch.tokens])
+        self.confidence = np.concatenate([self.confidence, branch.confidence])
+        self.owner = np.append(self.owner, np.full(rows, key))
+        self.prompt_length = np.append(self.prompt_length, np.full(rows, prompt_length))
+
+    def steps_done(self) -> np.ndarray:
+        """Tokens generated so far on each row."""
+        return self.length - self.prompt_length
+
+    def draws(self) -> np.ndarray:
+        """Each sample's draw for the coming step."""
+        return self.table[self.lane, self.steps_done()[self.row]]
+
+    def grow(self, top_probability: np.ndarray, drawn: np.ndarray) -> None:
+        """Put every sample on the row of its new token; what is thereby finished becomes leaves of its branch.
+
+        ``top_probability`` (rows,), ``drawn`` (samples,).
+        """
+        self.confidence = self.confidence + top_probability
+        children, row = np.unique(self.row * self.vocabulary + drawn, return_inverse=True)
+        parent, token = children // self.vocabulary, children % self.vocabulary
+        self.tokens = np.column_stack([self.tokens[parent], token])
+        self.parent, self.row = parent, row.reshape(-1)
+        self.owner, self.prompt_length = self.owner[parent], self.prompt_length[parent]
+        self.confidence = self.confidence[parent]
+        stopped = np.isin(token, self.end_ids)
+        finished = stopped | (self.steps_done() == self.max_new_tokens)
+        if finished.any():
+            self._shed(finished, stopped)
+        for key, rows in zip(*np.unique(self.owner, return_counts=True), strict=True):
+            self.running[key].most_rows = max(self.running[key].most_rows, rows)
+
+    def _shed(self, finished: np.ndarray, stopped: np.ndarray) -> None:
+        samples = np.flatnonzero(finished[self.row])
+        samples = samples[np.argsort(self.row[samples], kind="stable")]
+        groups = np.split(samples, np.flatnonzero(np.diff(self.row[samples])) + 1)
+        means = self.confidence / self.steps_done()
+        for row, group in zip(np.flatnonzero(finished), groups, strict=True):
+            answer = tuple(self.tokens[row, self.prompt_length[row] :].tolist())
+            leaf = Leaf(answer, self.number[group], float(means[row]), bool(stopped[row]))
+            self.running[self.owner[row]].leaves.append(leaf)
+        self._keep(~finished)
+
+    def _keep(self, rows: np.ndarray) -> None:
+        """Drop the other rows, and the samples that follow them. ``rows``: (rows,) of bool."""
+        samples = rows[self.row]
+        self.row = (np.cumsum(rows) - 1)[self.row[samples]]
+        self.number, self.lane = self.number[samples], self.lane[samples]
+        for name in ("tokens", "owner", "prompt_length", "confidence", "parent"):
+            setattr(self, name, getattr(self, name)[rows])
+
+    def finished(self) -> list[Running]:
+        """Take out the branches that have no live row left."""
+        done = [key for key in self.running if key not in set(self.owner.tolist())]
+        return [self.running.pop(key) for key in done]
+
+    def split(self, key: int) -> Branch:
+        """Take the second half of a branch's rows out, in the order of their tokens, to be started later."""
+        own = np.flatnonzero(self.owner == key)
+        own = own[np.lexsort(self.tokens[own].T[::-1])][len(own) // 2 :]
+        gone = np.zeros(len(self), bool)
+        gone[own] = True
+        samples = gone[self.row]
+        prompt = self.running[key].start.prompt
+        row = (np.cumsum(gone) - 1)[self.row[samples]]
+        branch = Branch(prompt, self.tokens[gone], self.confidence[gone], self.number[samples], row)
+        self._keep(~gone)
+        return branch
+
+    def abandon(self, key: int) -> Branch:
+        """Take a branch out whole and unfinished; returns it as it was when it joined."""
+        self._keep(self.owner != key)
+        return self.running.pop(key).start
+
+    def settle(self) -> tuple[np.ndarray, np.ndarray]:
+        """Give every child a slot below their number; returns (sources, targets), the slots to be copied.
+
+        A parent's first child stays in its slot where that is low enough, so what is copied is what forks and
+        what fills the gaps. No slot is both a source and a target: a target is a slot in which no child stays.
+        """
+        first = np.ones(len(self), bool)
+        first[1:] = self.parent[1:] != self.parent[:-1]
+        stays = first & (self.parent < len(self))
+        vacant = np.ones(len(self), bool)
+        vacant[self.parent[stays]] = False
+        slot = self.parent.copy()
+        slot[~stays] = targets = np.flatnonzero(vacant)
+        sources = self.parent[~stays]
+        by_slot = np.argsort(slot)
+        for name in ("tokens", "owner", "prompt_length", "confidence", "parent"):
+            setattr(self, name, getattr(self, name)[by_slot])
+        self.row = slot[self.row]
+        return sources, targets

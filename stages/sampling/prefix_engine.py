@@ -1,0 +1,286 @@
+"""Shared prefixes: all samples of a prompt that agree so far are one row of the model's batch.
+
+The draws stay independent: each sample follows its own row of a random table by inverse transform, and a row is
+forked when the samples on it part. What is saved is only the arithmetic that many rows would have repeated, so
+the surer the model, the more is saved.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stages.errors import BadFile, LetheError
+from stages.sampling.adaptive_temperature import top_probability
+from stages.sampling.draws import cut_weights, draw, random_table
+from stages.sampling.engine import GREEDY, Answers, Options, Prompt, Settings, check_prompts
+from stages.sampling.frontier import Branch, Frontier, Leaf
+from stages.sampling.loading import LanguageModel, load
+
+if TYPE_CHECKING:
+    import torch
+    from transformers.cache_utils import Cache
+
+logger = logging.getLogger(__name__)
+
+# Matrix products on a CPU use other kernels, with other last bits, for a handful of rows than for many.
+LEAST_ROWS_ON_CPU = 16
+WEIGHTS_AT_ONCE = 1 << 24  # entries of a (rows, vocabulary) block of the draws: 128 MiB in float64
+PREFILL_ROWS = 64
+
+
+class PrefixEngine:
+    """Several prompts at once where that cannot change a bit of any prompt's results, else one after the other."""
+
+    name = "prefix"
+
+    def __init__(self, model_folder: Path, options: Options):
+        self.loaded, self.max_rows = load(model_folder, options), options.max_rows
+        self.forward = Forward(self.loaded)
+        if not self.forward.keeps_keys():
+            raise BadFile(model_folder, "the prefix engine needs a key-value cache", "Take engine: transformers.")
+        on_gpu = self.loaded.device.type != "cpu"
+        # A GPU promises no bits in any case, so there prompts share batches for speed.
+        self.together = on_gpu or self.forward.rows_are_independent()
+        if not self.together:
+            logger.info("prefix engine: rows of a batch change each other's last bits, so one prompt at a time")
+
+    def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
+        check_prompts(prompts, settings, self.loaded.context, self.loaded.vocabulary)
+        yield from Decoding(self, prompts, settings).run()
+
+
+class Forward:
+    """Calls of the model with a row cache."""
+
+    def __init__(self, loaded: LanguageModel):
+        import inspect
+
+        self.model, self.device = loaded.model, loaded.device
+        self.vocabulary = loaded.vocabulary
+        self.least_rows = LEAST_ROWS_ON_CPU if loaded.device.type == "cpu" else 1
+        accepts = inspect.signature(self.model.forward).parameters
+        self.last_only = {"logits_to_keep": 1} if "logits_to_keep" in accepts else {}
+
+    def prefill(self, tokens: np.ndarray) -> Cache:
+        """Keys and values of whole rows: (rows, length) of equally long prefixes."""
+        import torch
+        from transformers.cache_utils import Cache, DynamicLayer
+
+        cache = Cache(layer_class_to_replicate=DynamicLayer)
+        ids = torch.from_numpy(tokens).to(self.device)
+        self.model(input_ids=ids, past_key_values=cache, use_cache=True, **self.last_only)
+        return cache
+
+    def step(self, tokens: np.ndarray, cache: Cache) -> torch.Tensor:
+        """One more token (rows,) behind each row of the cache -> float32 logits (rows, vocabulary)."""
+        import torch
+
+        ids = torch.zeros(max(len(tokens), self.least_rows), 1, dtype=torch.long)
+        ids[: len(tokens), 0] = torch.from_numpy(tokens)
+        logits = self.model(input_ids=ids.to(self.device), past_key_values=cache, use_cache=True).logits
+        return logits[: len(tokens), -1].float()
+
+    def keeps_keys(self) -> bool:
+        """Whether the model keeps all its state in keys and values, a layer at a time."""
+        import torch
+
+        try:
+            with torch.inference_mode():
+                cache = self.prefill(np.zeros((1, 2), np.int64))
+        except (AttributeError, TypeError, ValueError, NotImplementedError):
+            return False  # it asked the cache for a state of another kind
+        return len(cache.layers) > 0 and all(layer.get_seq_length() == 2 for layer in cache.layers)
+
+    def rows_are_independent(self) -> bool:
+        """Whether a row's logits are the same to the bit in batches of any size: tried with the model itself."""
+        import torch
+
+        from stages.sampling.row_cache import RowCache
+
+        random = np.random.default_rng(0)
+        prefixes = random.integers(self.vocabulary, size=(70, 4))
+        tokens = random.integers(self.vocabulary, size=70)
+
+        def logits(rows: np.ndarray) -> torch.Tensor:
+            cache = RowCache()
+            for slot, row in enumerate(rows):
+                cache.fill(slot, prefills[row])
+            cache.set_length(prefixes.shape[1])
+            return self.step(tokens[rows], cache)
+
+        with torch.inference_mode():
+            prefills = [self.prefill(prefix[None]) for prefix in prefixes]
+            whole = logits(np.arange(70))
+            parts = [np.arange(70)[::-1], *(np.arange(start, start + rows) for start, rows in BATCHES_TRIED)]
+            return all(torch.equal(logits(part), whole[part.copy()]) for part in parts)
+
+
+BATCHES_TRIED = [(0, 1), (3, 2), (5, 15), (0, 16), (1, 17), (9, 31), (2, 33), (4, 64)]
+
+
+class Decoding:
+    """One call of `answer`: prompts wait until the rows at work have reached their length, then join them."""
+
+    def __init__(self, engine: PrefixEngine, prompts: Sequence[Prompt], settings: Settings):
+        self.engine, self.prompts, self.settings = engine, prompts, settings
+        self.forward, self.loaded = engine.forward, engine.loaded
+        self.max_rows = engine.max_rows
+        self.frontier = Frontier(self.loaded.end_ids, settings.max_new_tokens, self.loaded.vocabulary)
+        self.pending = [self._whole(index) for index in range(len(prompts))]
+        self.unfinished = [len(branch.number) for branch in self.pending]
+        self.leaves: list[list[Leaf]] = [[] for _ in prompts]
+        self.rows_a_sample = 0.0  # the most seen: the forecast of how many rows a prompt will need
+
+    def _whole(self, index: int) -> Branch:
+        number = np.arange(-self.settings.greedy, self.settings.n)
+        tokens = np.array([self.prompts[index].token_ids], np.int64)
+        return Branch(index, tokens, np.zeros(1), number, np.zeros(len(number), np.int64))
+
+    def run(self) -> Iterator[Answers]:
+        import torch
+
+        from stages.sampling.row_cache import RowCache
+
+        self.cache = RowCache()
+        while self.pending or len(self.frontier):
+            try:
+                with torch.inference_mode():
+                    self._join()
+                    self._step()
+                exhausted = None
+            except (torch.OutOfMemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                exhausted = str(error)
+            if exhausted:
+                self._halve(exhausted)
+            yield from self._finished()
+
+    def _join(self) -> None:
+        """Start the branches that are as long as the rows at work, as far as rows are forecast to last."""
+        if not len(self.frontier):
+            self.frontier.clear(min(branch.length for branch in self.pending))
+        for branch in [branch for branch in self.pending if branch.length == self.frontier.length]:
+            if len(self.frontier) and not self._fits(branch):
+                break
+            self.pending.remove(branch)
+            for start in range(0, len(branch.tokens), PREFILL_ROWS) if branch.length > 1 else ():
+                tokens = branch.tokens[start : start + PREFILL_ROWS, :-1]
+                self.cache.fill(len(self.frontier) + start, self.forward.prefill(tokens))
+            prompt = self.prompts[branch.prompt]
+            stream = self.settings.stream(prompt.prompt_id)
+            table = random_table(stream, self.settings.n, self.settings.max_new_tokens)
+            table = np.concatenate([table, np.zeros((1, self.settings.max_new_tokens), np.int64)])[branch.number]
+            self.frontier.join(branch, len(prompt.token_ids), table)
+
+    def _fits(self, branch: Branch) -> bool:
+        at_work = sum(self._rows_for(running.start) for running in self.frontier.running.values())
+        return self.engine.together and at_work + self._rows_for(branch) <= self.max_rows
+
+    def _rows_for(self, branch: Branch) -> int:
+        """Rows that a branch is forecast to need: as many as its samples until one branch has shown otherwise."""
+        return max(len(branch.tokens), int(len(branch.number) * (self.rows_a_sample or 1)))
+
+    def _step(self) -> None:
+        frontier = self.frontier
+        self.cache.set_length(frontier.length - 1)
+        logits = self.forward.step(frontier.tokens[:, -1], self.cache)
+        top, top_token, drawn = self._draw(logits)
+        sure = np.zeros(len(frontier), bool)
+        if self.settings.adaptive_threshold is not None:
+            mean = (frontier.confidence + top) / (frontier.steps_done() + 1)
+            sure = mean > self.settings.adaptive_threshold
+        forced = sure[frontier.row] | (frontier.number == GREEDY)
+        frontier.grow(top, np.where(forced, top_token[frontier.row], drawn))
+        self._relieve()
+        sources, targets = frontier.settle()
+        if len(targets):
+            device = self.loaded.device
+            moves = (torch_ints(sources, device), torch_ints(targets, device))
+            self.cache.copy(len(frontier), *moves)
+
+    def _draw(self, logits: torch.Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Each row's top probability and top token, and each sample's drawn token."""
+        rows, draws, settings = self.frontier.row, self.frontier.draws(), self.settings
+        block = max(1, WEIGHTS_AT_ONCE // logits.shape[1])
+        drawn = np.zeros(len(rows), np.int64)
+        for start in range(0, len(logits), block):
+            own = np.flatnonzero((rows >= start) & (rows < start + block))
+            part = logits[start : start + block]
+            weights = cut_weights(part, settings.temperature, settings.top_k, settings.top_p)
+            row, column = (torch_ints(values, logits.device) for values in (rows[own] - start, draws[own]))
+            drawn[own] = draw(weights, row, column).cpu().numpy()
+        top = top_probability(logits).double().cpu().numpy()
+        return top, logits.argmax(-1).cpu().numpy(), drawn
+
+    def _relieve(self) -> None:
+        """Keep the live rows within bounds.
+
+        A branch that is too wide for itself is halved, whoever runs beside it; then the youngest branches give
+        way. Neither changes a draw, and the former depends on the prompt alone.
+        """
+        frontier = self.frontier
+        for key in list(frontier.running):
+            while np.count_nonzero(frontier.owner == key) > self.max_rows:
+                self.pending.append(frontier.split(key))
+        while len(frontier) > self.max_rows:
+            self.pending.append(frontier.abandon(max(frontier.running)))
+
+    def _halve(self, said: str) -> None:
+        rows = min(len(self.frontier), self.max_rows)
+        if rows <= 1:
+            raise LetheError(f"Out of memory with a single live row: {said}")
+        self.max_rows = rows // 2
+        logger.warning("out of memory with %d live rows: going on with at most %d", rows, self.max_rows)
+        self.pending += [self.frontier.abandon(key) for key in list(self.frontier.running)]
+        self.cache.layers.clear()
+        gc.collect()
+        if self.loaded.device.type == "cuda":
+            import torch
+
+            torch.cuda.empty_cache()
+
+    def _finished(self) -> Iterator[Answers]:
+        for running in self.frontier.finished():
+            prompt = running.start.prompt
+            self.rows_a_sample = max(self.rows_a_sample, running.most_rows / len(running.start.number))
+            self.leaves[prompt] += running.leaves
+            self.unfinished[prompt] -= sum(len(leaf.number) for leaf in running.leaves)
+            if not self.unfinished[prompt]:
+                yield self._answers(prompt)
+
+    def _answers(self, prompt: int) -> Answers:
+        leaves, numbers = self.leaves[prompt], self.settings.sample_numbers()
+        self.leaves[prompt] = []
+        of_sample = np.empty(len(numbers), np.int64)
+        for index, leaf in enumerate(leaves):
+            of_sample[leaf.number + self.settings.greedy] = index
+        # An answer that many samples drew is turned into text once.
+        texts = self.loaded.tokenizer.batch_decode([leaf.tokens for leaf in leaves], skip_special_tokens=True)
+        return Answers(
+            self.prompts[prompt].prompt_id,
+            numbers,
+            [texts[leaf] for leaf in of_sample],
+            [len(leaves[leaf].tokens) for leaf in of_sample],
+            ["stop" if leaves[leaf].stopped else "length" for leaf in of_sample],
+            [leaves[leaf].mean_confidence for leaf in of_sample],
+        )
+
+
+def torch_ints(values: np.ndarray, device: torch.device) -> torch.Tensor:
+    import torch
+
+    return torch.from_numpy(values).to(device)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether torch ran out of memory; on the CPU it says so in a plain RuntimeError."""
+    import torch
+
+    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
