@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stages.artifacts import read_split
+from stages.artifacts import SCHEMA_VERSION, read_split
 from stages.progress import progress
 from stages.sampling.engine import Engine, Prompt, Settings
 from stages.sampling.store import AnswerStore
@@ -64,6 +64,22 @@ def settings_of(sample: Any, model: Any, split: str) -> Settings:
         adaptive_threshold=model.adaptive_threshold,
         seed=sample.seed,
     )
+
+
+def about(work: Sequence[Task], engine: Engine, sample: Any, model: Any) -> dict:
+    """What a reader of the generations must know: which engine drew, how, and how many."""
+    return {
+        "schema": SCHEMA_VERSION,
+        "engine": engine.name,
+        "engine_reason": getattr(engine, "reason", f"sample.engine is {sample.engine}"),
+        "temperature": sample.temperature,
+        "top_p": sample.top_p,
+        "top_k": sample.top_k,
+        "adaptive_threshold": model.adaptive_threshold,
+        "max_new_tokens": sample.max_new_tokens,
+        "seed": sample.seed,
+        "splits": {task.split: {"questions": len(task.prompts), "n": task.settings.n} for task in work},
+    }
 
 
 def draw(task: Task, engine: Engine, store: AnswerStore, label: str) -> pd.DataFrame:

@@ -1,0 +1,36 @@
+"""Stage `score@MODEL`: every generation against its question's answer, a column a scorer; missing is null, never 0."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from stages import params
+from stages.artifacts import SCHEMA_VERSION, atomic_folder, read_split, read_table, write_json, write_parquet
+from stages.entry import run_stage
+
+
+def main(name: str) -> None:
+    run(name, params.load().score)
+
+
+def run(name: str, score: Any, root: Path = Path("data")) -> None:
+    """Score ``root/generations/name`` into ``root/scores/name``."""
+    from stages.progress import progress
+    from stages.scoring.tables import score_answers
+
+    tables, missing = {}, {}
+    paths = sorted((root / "generations" / name).glob("*.parquet"))
+    for path in progress(paths, f"score {name}", "splits"):
+        items = {row["id"]: row for row in read_split(path.stem, root / "dataset")}
+        tables[path.stem] = score_answers(read_table(path), items, score.scorers)
+        missing[path.stem] = {scorer: int(tables[path.stem][scorer].isna().sum()) for scorer in score.scorers}
+    with atomic_folder(root / "scores" / name) as folder:
+        for split, table in tables.items():
+            write_parquet(folder / f"{split}.parquet", table)
+        write_json(folder / "about.json", {"schema": SCHEMA_VERSION, "scorers": score.scorers, "missing": missing})
+    print(", ".join(f"{split} {len(table)} answers" for split, table in tables.items()))
+
+
+if __name__ == "__main__":
+    run_stage(main)
