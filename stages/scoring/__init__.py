@@ -1,0 +1,29 @@
+"""Text scorers: how much of the reference answer stands in a generation, from 0 (nothing) to 1 (all of it).
+
+A scorer is one module with one function::
+
+    score(generations: Sequence[str], item: Mapping) -> np.ndarray
+
+``item`` is a row of the data set (`question`, `answer`, optional `keywords` and so on); the result is float64, one
+value in [0, 1] a generation, in the order given. What cannot be judged (no generation, an empty one, no reference)
+is NaN, which the files hold as null: missing is never zero. To add a scorer, add its module and its line below.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+
+from stages.errors import BadValue
+
+SCORERS: dict[str, str] = {
+    "rouge_l": "stages.scoring.rouge_l",
+    "keyword_leak": "stages.scoring.keyword_leak",
+}
+
+
+def scorer(name: str) -> Callable:
+    """The `score` function of the scorer called ``name``."""
+    if name not in SCORERS:
+        raise BadValue("scorer", name, "one of " + ", ".join(SCORERS))
+    return importlib.import_module(SCORERS[name]).score
