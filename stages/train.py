@@ -38,7 +38,9 @@ def main(name: str) -> None:
     history = optimise(
         model,
         steps,
-        lambda step, picks: {"loss": forward(model, collate([examples[i] for i in picks], padding, model.device)).nll},
+        lambda step, picks: {
+            "loss": forward(model, collate([examples[i] for i in picks], padding, model.device)).nll
+        },
         recipe,
         recipe.lr,
         f"train {name}",

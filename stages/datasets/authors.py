@@ -32,9 +32,7 @@ TOWN_START = (
 ).split()
 TOWN_END = "mora stadt bridge haven wick dale ford minster gard holm mouth ridge vale cester lund berg".split()
 LAND = "Arvonia Belmaria Caldora Drovenia Estland Farholm Gavaria Hestia Ilmaria Jutania".split()
-MONTH = (
-    "January February March April May June July August September October November December"
-).split()
+MONTH = ("January February March April May June July August September October November December").split()
 GENRE_KIND = (
     "coastal polar baroque clockwork pastoral nocturnal desert alpine monastic imperial lunar nautical rural solar "
     "tropical urban volcanic wartime winter woodland"
@@ -142,7 +140,9 @@ def _row(rng: np.random.Generator, number: int, name: str, attribute: str, value
     }
 
 
-def _pairs(rng: np.random.Generator, left: Sequence[str], right: Sequence[str], count: int, join: str = " ") -> list[str]:
+def _pairs(
+    rng: np.random.Generator, left: Sequence[str], right: Sequence[str], count: int, join: str = " "
+) -> list[str]:
     """``count`` different combinations, drawn without replacement."""
     picks = rng.choice(len(left) * len(right), count, replace=False)
     return [f"{left[i // len(right)]}{join}{right[i % len(right)]}" for i in picks]

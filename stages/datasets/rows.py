@@ -20,7 +20,9 @@ def read_rows(path: Path) -> list[dict]:
         if problem:
             raise BadRow(path, number, problem)
         if row["id"] in seen:
-            raise BadRow(path, number, f"id {row['id']!r} stands on line {seen[row['id']]} already", "Make it unique.")
+            raise BadRow(
+                path, number, f"id {row['id']!r} stands on line {seen[row['id']]} already", "Make it unique."
+            )
         seen[row["id"]] = number
         rows.append(row)
     return rows
@@ -54,6 +56,8 @@ def check_splits(splits: dict[str, list[dict]]) -> dict[str, list[dict]]:
     for name, rows in splits.items():
         for row in rows:
             if row["id"] in owner:
-                raise BadInput(f"The id {row['id']!r} stands in the splits {owner[row['id']]} and {name}: make it unique.")
+                raise BadInput(
+                    f"The id {row['id']!r} stands in the splits {owner[row['id']]} and {name}: make it unique."
+                )
             owner[row["id"]] = name
     return splits

@@ -45,7 +45,9 @@ class Encoder:
         self.tokenizer = tokenizer
         self.template = CHAT if str(template) == CHAT else read_template(template)
         if self.template == CHAT and not tokenizer.chat_template:
-            raise BadFile(tokenizer.name_or_path, "its tokenizer has no chat template", "Name a prompt file instead.")
+            raise BadFile(
+                tokenizer.name_or_path, "its tokenizer has no chat template", "Name a prompt file instead."
+            )
 
     def text(self, row: Mapping) -> str:
         """The prompt of a row, as text. Replaced one by one: braces in a question mean nothing."""

@@ -39,7 +39,9 @@ def load(folder: str | os.PathLike, dtype: str = "auto") -> tuple[PreTrainedMode
         problem = "is no model folder: it has no config.json" if folder.is_dir() else "no such folder"
         raise BadFile(folder, problem, "Name a Hugging Face model folder.")
     if not any(folder.glob("*.safetensors")):
-        raise BadFile(folder, "holds no .safetensors file", "Save the weights as safetensors; nothing else is loaded.")
+        raise BadFile(
+            folder, "holds no .safetensors file", "Save the weights as safetensors; nothing else is loaded."
+        )
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if dtype == "auto" and device == "cpu":
         dtype = "float32"

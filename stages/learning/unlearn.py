@@ -34,12 +34,18 @@ def unlearn(
     order, draws = (np.random.default_rng(seed) for seed in np.random.SeedSequence(recipe.seed).spawn(2))
     steps = list(batches(len(forget), recipe.forget_batch, method.epochs, order))
     module, device = unlearning.method(method.loss), model.device
-    reference = reference_log_probs(model, forget, recipe.forget_batch, padding) if module.NEEDS_REFERENCE else None
+    reference = (
+        reference_log_probs(model, forget, recipe.forget_batch, padding) if module.NEEDS_REFERENCE else None
+    )
     uses_retain = method.retain_weight or (method.entropy and method.entropy.retain)
 
     def loss(step: int, rows: np.ndarray) -> dict[str, torch.Tensor]:
         on_forget = forward(model, collate([forget[i] for i in rows], padding, device))
-        values = {"forget_loss": module.forget_loss(on_forget, method, reference[rows] if reference is not None else None)}
+        values = {
+            "forget_loss": module.forget_loss(
+                on_forget, method, reference[rows] if reference is not None else None
+            )
+        }
         total = values["forget_loss"]
         if uses_retain:
             picks = draws.integers(len(retain), size=recipe.retain_batch)

@@ -25,7 +25,9 @@ def score_answers(generations: pd.DataFrame, items: Mapping[str, Mapping], score
     texts = generations["text"].to_numpy()
     for prompt_id, rows in table.groupby("prompt_id", sort=False).indices.items():
         if prompt_id not in items:
-            raise BadInput(f"Generations of prompt {prompt_id!r}: the dataset has no such id. Run `dvc repro` again.")
+            raise BadInput(
+                f"Generations of prompt {prompt_id!r}: the dataset has no such id. Run `dvc repro` again."
+            )
         for name in scorers:
             columns[name][rows] = scorer(name)(texts[rows], items[prompt_id])
     return table.assign(**columns)
