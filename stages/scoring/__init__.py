@@ -18,7 +18,13 @@ from stages.errors import BadValue
 
 SCORERS: dict[str, str] = {
     "rouge_l": "stages.scoring.rouge_l",
+    "rouge_l_precision": "stages.scoring.rouge_l_precision",
+    "rouge_l_f": "stages.scoring.rouge_l_f",
+    "rouge_1": "stages.scoring.rouge_1",
+    "rouge_1_precision": "stages.scoring.rouge_1_precision",
+    "rouge_1_f": "stages.scoring.rouge_1_f",
     "keyword_leak": "stages.scoring.keyword_leak",
+    "exact_match": "stages.scoring.exact_match",
 }
 
 

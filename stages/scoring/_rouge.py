@@ -11,11 +11,13 @@ Source: Lin, "ROUGE: a package for automatic evaluation of summaries" (2004), se
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+
+from stages.scoring._texts import score_distinct
 
 _KEPT = b"abcdefghijklmnopqrstuvwxyz0123456789"
 _BLANKED = bytes(byte if byte in _KEPT else ord(" ") for byte in range(256))
@@ -54,9 +56,12 @@ def rouge_l(generations: Sequence[str], reference: str) -> Rouge:
     return _rouge(common.astype(np.float64), encoded, target)
 
 
-def has_words(text: object) -> bool:
-    """True for a string in which ROUGE sees at least one word."""
-    return isinstance(text, str) and bool(_words(text))
+def part(rouge: Callable[..., Rouge], name: str, generations: Sequence[str], item: Mapping) -> np.ndarray:
+    """One part of `Rouge` as a scorer: NaN where the generation is missing or the answer has no word."""
+    reference = item.get("answer")
+    if not isinstance(reference, str) or not _words(reference):
+        return np.full(len(generations), np.nan)
+    return score_distinct(generations, lambda texts: getattr(rouge(texts, reference), name))
 
 
 def _words(text: str) -> list[bytes]:

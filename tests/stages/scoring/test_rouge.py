@@ -79,7 +79,9 @@ def test_lines_of_100_000_characters_do_not_stall(line, scored_as):
     assert np.isin(recall, [0, 1 / 3, 1 / 6, 1 / 2, 2 / 6, 1]).all()
 
 
-@pytest.mark.parametrize("name", ["rouge_l"])
+@pytest.mark.parametrize(
+    "name", ["rouge_l", "rouge_l_precision", "rouge_l_f", "rouge_1", "rouge_1_precision", "rouge_1_f"]
+)
 def test_what_is_missing_is_nan(name):
     score = scorer(name)
     got = score(["an author", "", None, " \n", float("nan"), "..."], {"answer": "an author"})
@@ -88,6 +90,15 @@ def test_what_is_missing_is_nan(name):
         assert np.isnan(score(["an author"], {"answer": answer})).all()
     assert np.isnan(score(["an author"], {})).all()
     assert score([], {"answer": "an author"}).shape == (0,)
+
+
+def test_each_scorer_is_its_part():
+    item, text = {"answer": "a b c d"}, ["d c b a x"]
+    expected = {"rouge_l": 1 / 4, "rouge_l_precision": 1 / 5, "rouge_1": 1, "rouge_1_precision": 4 / 5}
+    for name, value in expected.items():
+        assert scorer(name)(text, item).tolist() == [value]
+    assert scorer("rouge_l_f")(text, item)[0] == pytest.approx(2 / 9)
+    assert scorer("rouge_1_f")(text, item)[0] == pytest.approx(8 / 9)
 
 
 def test_stems_kept_are_bounded(monkeypatch):
