@@ -47,7 +47,7 @@ def _second_largest(grams: Ngrams, copies: np.ndarray) -> np.ndarray:
     No sample's own largest count is wanted: for the sample that holds it the others reach the second largest, and
     for any other sample its own count is at most the second largest already.
     """
-    order = np.lexsort((-grams.count, grams.gram))
+    order = np.argsort(grams.gram * (grams.count.max(initial=0) + 1) - grams.count)
     gram, count, several = grams.gram[order], grams.count[order], copies[grams.text[order]] > 1
     first = np.flatnonzero(np.diff(gram, prepend=-1))
     follower = np.minimum(first + 1, len(gram) - 1)

@@ -75,9 +75,9 @@ def test_1024_samples_take_less_than_a_tenth_of_a_second():
 
 
 def _time(samples: list[str]) -> float:
-    start = time.perf_counter()
+    start = time.process_time()  # not the clock on the wall: the machine may be busy
     measure(samples)
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 @pytest.mark.parametrize("line", ["a" * 100_000, "a b " * 25_000, "\x00" * 100_000, "<b>" * 33_000])
