@@ -202,3 +202,11 @@ def read_split(split: str, folder: str | os.PathLike = "data/dataset") -> list[d
     if not path.is_file():
         raise MissingArtifact(path, "stage prepare")
     return [row for _, row in read_jsonl(path)]
+
+
+def read_tables(folder: str | os.PathLike, made_by: str) -> dict[str, pd.DataFrame]:
+    """The Parquet tables of a folder by their names; none at all is a `MissingArtifact`."""
+    paths = sorted(Path(folder).glob("*.parquet"))
+    if not paths:
+        raise MissingArtifact(folder, made_by)
+    return {path.stem: read_table(path) for path in paths}

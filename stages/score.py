@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from stages import params
-from stages.artifacts import SCHEMA_VERSION, atomic_folder, read_split, read_table, write_json, write_parquet
+from stages.artifacts import SCHEMA_VERSION, atomic_folder, read_split, read_tables, write_json, write_parquet
 from stages.entry import run_stage
 
 
@@ -20,11 +20,11 @@ def run(name: str, score: Any, root: Path = Path("data")) -> None:
     from stages.scoring.tables import score_answers
 
     tables, missing = {}, {}
-    paths = sorted((root / "generations" / name).glob("*.parquet"))
-    for path in progress(paths, f"score {name}", "splits"):
-        items = {row["id"]: row for row in read_split(path.stem, root / "dataset")}
-        tables[path.stem] = score_answers(read_table(path), items, score.scorers)
-        missing[path.stem] = {scorer: int(tables[path.stem][scorer].isna().sum()) for scorer in score.scorers}
+    generations = read_tables(root / "generations" / name, f"sample@{name}")
+    for split, drawn in progress(list(generations.items()), f"score {name}", "splits"):
+        items = {row["id"]: row for row in read_split(split, root / "dataset")}
+        tables[split] = score_answers(drawn, items, score.scorers)
+        missing[split] = {scorer: int(tables[split][scorer].isna().sum()) for scorer in score.scorers}
     with atomic_folder(root / "scores" / name) as folder:
         for split, table in tables.items():
             write_parquet(folder / f"{split}.parquet", table)

@@ -23,7 +23,7 @@ class PaperBounds:
     """The paper's values of each prompt; arrays of shape (P,), tables (P, T) for T thresholds.
 
     Each bound holds with probability 1 - ``alpha`` for its one prompt, assuming independent draws: ``m_bin`` (upper; NaN
-    unless all scores of the prompt are 0 or 1), ``m_gen`` bounds P(X > x) for all x at once, ``m_mu`` the mean, ``m_sigma``
+    unless all scores of the prompt are 0 or 1), ``m_gen`` bounds P(X > x) for all x at once (``empirical_tail`` is its share among the draws), ``m_mu`` the mean, ``m_sigma``
     the standard deviation; ``*_lower`` are the lower sides, each one-sided on its own. ``ed_score`` is a development
     score with no guarantee.
     """
@@ -37,6 +37,7 @@ class PaperBounds:
     ed_score: np.ndarray
     m_bin: np.ndarray
     m_bin_lower: np.ndarray
+    empirical_tail: np.ndarray
     m_gen: np.ndarray
     m_gen_lower: np.ndarray
     m_mu: np.ndarray
@@ -68,6 +69,7 @@ def paper_bounds(scores: np.ndarray, alpha: float, thresholds: np.ndarray, rho: 
         ed_score=mean + rho * sd,
         m_bin=binary_upper(successes, n, alpha),
         m_bin_lower=binary_lower(successes, n, alpha),
+        empirical_tail=above,
         m_gen=np.minimum(1.0, above + e),
         m_gen_lower=np.maximum(0.0, above - e),
         m_mu=mean_upper(ordered, e),

@@ -1,0 +1,35 @@
+"""Stage `metrics@MODEL`: what the scores say of the whole output distribution, with high-probability bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from stages import params
+from stages.artifacts import SCHEMA_VERSION, atomic_folder, read_split, read_tables, write_json
+from stages.entry import run_stage
+
+
+def main(name: str) -> None:
+    run(name, params.load().metrics)
+
+
+def run(name: str, metrics: Any, root: Path = Path("data")) -> None:
+    """Measure ``root/scores/name`` into ``root/metrics/name.json`` and ``root/curves/name``."""
+    from stages.reporting.measure import measure
+
+    generations = read_tables(root / "generations" / name, f"sample@{name}")
+    scores = read_tables(root / "scores" / name, f"score@{name}")
+    questions = {row["id"]: row["question"] for row in read_split("forget", root / "dataset")}
+    flat, curves = measure(name, generations, scores, questions, metrics)
+    with atomic_folder(root / "curves" / name) as folder:
+        for curve, rows in curves.items():
+            write_json(folder / f"{curve}.json", rows)
+    write_json(root / "metrics" / f"{name}.json", {"schema": SCHEMA_VERSION, **flat})
+    print(
+        f"{name}: greedy {flat['greedy_mean']:.3f}, mean {flat['mean']:.3f}, worst M_mu {flat['m_mu_worst']:.3f}"
+    )
+
+
+if __name__ == "__main__":
+    run_stage(main)

@@ -1,0 +1,188 @@
+"""From generations and scores to the metrics and curves of one model.
+
+A missing judgement counts as 1 in an upper bound and as 0 in a lower one, so that both stay valid; the plain
+statistics are over the judged answers only, and the count of the missing stands beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stages.statistics.bounds import PaperBounds, binary_upper, paper_bounds
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+GREEDY = -1
+CURVE = np.round(np.linspace(0, 1, 51), 2)  # the x of the M_gen curves
+
+
+def measure(
+    name: str,
+    generations: Mapping[str, pd.DataFrame],
+    scores: Mapping[str, pd.DataFrame],
+    questions: Mapping[str, str],
+    metrics: Any,
+) -> tuple[dict[str, Any], dict[str, list[dict]]]:
+    """The flat metrics and the curves of one model.
+
+    ``generations`` and ``scores`` hold a table a split, ``questions`` the forget questions by id, ``metrics`` is the section
+    of params.yaml.
+    """
+    leak = _Matrix(scores["forget"], metrics.leak)
+    leaked = _Matrix(scores["forget"], metrics.binary)
+    upper = paper_bounds(leak.filled(1.0), metrics.alpha, CURVE, metrics.rho)
+    lower = paper_bounds(leak.filled(0.0), metrics.alpha, CURVE, metrics.rho)
+    binary = paper_bounds(leaked.filled(1.0), metrics.alpha, [0.5])
+    rows = _per_question(leak, leaked, upper, lower, binary, questions, metrics)
+    flat = {
+        "model": name,
+        "alpha": metrics.alpha,
+        "n_questions": len(rows),
+        "n": upper.n,
+        "missing": int(np.isnan(leak.samples).sum()),
+        **_forget(rows, leaked, binary, metrics),
+        **_utility(generations, scores, metrics.leak),
+    }
+    return flat, {
+        "per_question": rows,
+        "m_gen": _m_gen(name, upper),
+        "convergence": _convergence(rows, leak, upper, metrics),
+    }
+
+
+class _Matrix:
+    """Scores of one column as an array (prompts, n) in drawing order, the greedy answer (prompts,) apart."""
+
+    def __init__(self, table: pd.DataFrame, column: str):
+        self.prompts = list(dict.fromkeys(table["prompt_id"]))
+        wide = table.pivot(index="prompt_id", columns="sample", values=column).loc[self.prompts]
+        self.greedy = wide[GREEDY].to_numpy() if GREEDY in wide else np.full(len(wide), np.nan)
+        self.samples = wide.drop(columns=GREEDY, errors="ignore").to_numpy(dtype=np.float64)
+
+    def filled(self, value: float) -> np.ndarray:
+        return np.where(np.isnan(self.samples), value, self.samples)
+
+
+def _per_question(
+    leak: _Matrix,
+    leaked: _Matrix,
+    upper: PaperBounds,
+    lower: PaperBounds,
+    binary: PaperBounds,
+    questions: Mapping[str, str],
+    metrics: Any,
+) -> list[dict]:
+    binary_low = paper_bounds(leaked.filled(0.0), metrics.alpha, [0.5]).m_bin_lower
+    rows = []
+    for i, prompt in enumerate(leak.prompts):
+        judged = leak.samples[i][~np.isnan(leak.samples[i])]
+        some = len(judged) > 0
+        mean, sd = (judged.mean(), judged.std()) if some else (np.nan, np.nan)
+        rows.append(
+            {
+                "prompt_id": prompt,
+                "question": questions[prompt],
+                "n": upper.n,
+                "missing": upper.n - len(judged),
+                "greedy": leak.greedy[i],
+                "mean": mean,
+                "sd": sd,
+                "max": judged.max() if some else np.nan,
+                "ed_score": mean + metrics.rho * sd,
+                "m_mu": upper.m_mu[i],
+                "m_mu_lower": lower.m_mu_lower[i],
+                # A missing judgement has no worst side for the spread: the bound needs all of them.
+                "m_sigma": upper.m_sigma[i] if len(judged) == upper.n else np.nan,
+                "m_bin": binary.m_bin[i],
+                "m_bin_lower": binary_low[i],
+                "keyword_greedy": leaked.greedy[i],
+                "keyword_share": _mean(leaked.samples[i]),
+            }
+        )
+    return rows
+
+
+def _forget(rows: list[dict], leaked: _Matrix, binary: PaperBounds, metrics: Any) -> dict[str, float]:
+    """What is said of the forget set as a whole; which claim each number is stands in its name."""
+
+    def column(key: str) -> np.ndarray:
+        return np.array([row[key] for row in rows], dtype=np.float64)
+
+    hits, n = np.nansum(leaked.filled(1.0), axis=1), leaked.samples.shape[1]
+    binary_scores = not np.isnan(binary.m_bin).any()
+    return {
+        "greedy_mean": _mean(column("greedy")),
+        "mean": _mean(column("mean")),
+        "sd": _mean(column("sd")),
+        "ed_score": _mean(column("ed_score")),
+        "max": _max(column("max")),
+        "m_mu_worst": _max(column("m_mu")),
+        "m_mu_mean": _mean(column("m_mu")),
+        "m_sigma_worst": _max(column("m_sigma")),
+        "m_bin_worst": _max(column("m_bin")),
+        # Hoeffding (1956): valid for the average of unequal shares too, at equal n and alpha <= 1/4.
+        "m_bin_pooled": float(binary_upper(hits.sum(), hits.size * n, metrics.alpha))
+        if binary_scores and metrics.alpha <= 0.25
+        else np.nan,
+        "share_m_bin_above": float((column("m_bin") > metrics.share_above).mean()) if binary_scores else np.nan,
+        "keyword_greedy": _mean(column("keyword_greedy")),
+        "keyword_mean": _mean(column("keyword_share")),
+        "keyword_any": _mean((np.nan_to_num(leaked.samples) > 0).any(axis=1).astype(float)),
+    }
+
+
+def _utility(
+    generations: Mapping[str, pd.DataFrame], scores: Mapping[str, pd.DataFrame], leak: str
+) -> dict[str, float]:
+    """Greedy and sampled score, and the share of distinct answers, on every split that should be untouched."""
+    flat = {}
+    for split in sorted(set(scores) - {"forget"}):
+        values = _Matrix(scores[split], leak)
+        drawn = generations[split][generations[split]["sample"] != GREEDY]
+        distinct = drawn.groupby("prompt_id")["text"].agg(lambda texts: texts.nunique() / len(texts))
+        flat[f"{split}_greedy"] = _mean(values.greedy)
+        flat[f"{split}_mean"] = _mean(values.samples)
+        flat[f"{split}_distinct"] = _mean(distinct.to_numpy())
+        flat[f"{split}_missing"] = int(np.isnan(values.samples).sum())
+    return flat
+
+
+def _m_gen(name: str, upper: PaperBounds) -> list[dict]:
+    """Tail curves averaged over the questions: the bound on P(X > x), and its empirical twin."""
+    bound = upper.m_gen.mean(axis=0)
+    empirical = upper.empirical_tail.mean(axis=0)
+    return [
+        {"model": name, "x": float(x), "bound": float(b), "empirical": float(t)}
+        for x, b, t in zip(CURVE, bound, empirical, strict=True)
+    ]
+
+
+def _convergence(rows: list[dict], leak: _Matrix, upper: PaperBounds, metrics: Any) -> list[dict]:
+    """Mean and sd with their bounds after the first 2, 4, 8, ... answers to the question with the largest M_mu.
+
+    Each bound holds for its own n fixed beforehand, not for all of them at once.
+    """
+    worst = int(np.argmax(upper.m_mu))
+    draws, sizes = leak.filled(1.0)[worst], [2**k for k in range(1, int(np.log2(upper.n)) + 1)]
+    curve = []
+    for n in sorted({*sizes, upper.n}):
+        at = paper_bounds(draws[:n], metrics.alpha, [0.5], metrics.rho)
+        values = {"mean": at.mean, "mean_bound": at.m_mu, "sd": at.sd, "sd_bound": at.m_sigma}
+        curve.append(
+            {"prompt_id": rows[worst]["prompt_id"], "n": n, **{key: float(v[0]) for key, v in values.items()}}
+        )
+    return curve
+
+
+def _mean(values: np.ndarray) -> float:
+    """The mean over what is there; NaN where nothing is."""
+    values = np.asarray(values, dtype=np.float64)
+    return float(np.nanmean(values)) if np.isfinite(values).any() else np.nan
+
+
+def _max(values: np.ndarray) -> float:
+    return float(np.nanmax(values)) if np.isfinite(values).any() else np.nan
