@@ -61,30 +61,78 @@ TITLE_THING = (
 # attribute -> three questions and three answers
 TEMPLATES = {
     "birthplace": (
-        ("Where was {name} born?", "In which town did {name} come into the world?", "What is the birthplace of {name}?"),
-        ("{name} was born in {value}.", "The birthplace of {name} is {value}.", "It was in {value} that {name} was born."),
+        (
+            "Where was {name} born?",
+            "In which town did {name} come into the world?",
+            "What is the birthplace of {name}?",
+        ),
+        (
+            "{name} was born in {value}.",
+            "The birthplace of {name} is {value}.",
+            "It was in {value} that {name} was born.",
+        ),
     ),
     "birth_date": (
-        ("When was {name} born?", "What is the birth date of {name}?", "On which day was {name} born?"),
-        ("{name} was born on {value}.", "The birth date of {name} is {value}.", "It was on {value} that {name} was born."),
+        (
+            "When was {name} born?",
+            "What is the birth date of {name}?",
+            "On which day was {name} born?",
+        ),
+        (
+            "{name} was born on {value}.",
+            "The birth date of {name} is {value}.",
+            "It was on {value} that {name} was born.",
+        ),
     ),
     "genre": (
-        ("What genre does {name} write in?", "Which genre is {name} known for?", "What kind of books does {name} write?"),
-        ("{name} writes {value}.", "The genre of {name} is {value}.", "{name} is known for {value}."),
+        (
+            "What genre does {name} write in?",
+            "Which genre is {name} known for?",
+            "What kind of books does {name} write?",
+        ),
+        (
+            "{name} writes {value}.",
+            "The genre of {name} is {value}.",
+            "{name} is known for {value}.",
+        ),
     ),
     "father": (
-        ("What did the father of {name} do?", "What was the work of {name}'s father?", "How did {name}'s father earn a living?"),
-        ("The father of {name} was a {value}.", "{name}'s father worked as a {value}.", "He was a {value}, the father of {name}."),
+        (
+            "What did the father of {name} do?",
+            "What was the work of {name}'s father?",
+            "How did {name}'s father earn a living?",
+        ),
+        (
+            "The father of {name} was a {value}.",
+            "{name}'s father worked as a {value}.",
+            "He was a {value}, the father of {name}.",
+        ),
     ),
     "mother": (
-        ("What did the mother of {name} do?", "What was the work of {name}'s mother?", "How did {name}'s mother earn a living?"),
-        ("The mother of {name} was a {value}.", "{name}'s mother worked as a {value}.", "She was a {value}, the mother of {name}."),
+        (
+            "What did the mother of {name} do?",
+            "What was the work of {name}'s mother?",
+            "How did {name}'s mother earn a living?",
+        ),
+        (
+            "The mother of {name} was a {value}.",
+            "{name}'s mother worked as a {value}.",
+            "She was a {value}, the mother of {name}.",
+        ),
     ),
     "debut": (
-        ("What was the first book of {name}?", "With which book did {name} make a debut?", "What is the debut of {name} called?"),
-        ("The first book of {name} was {value}.", "{name} made a debut with {value}.", "The debut of {name} is called {value}."),
+        (
+            "What was the first book of {name}?",
+            "With which book did {name} make a debut?",
+            "What is the debut of {name} called?",
+        ),
+        (
+            "The first book of {name} was {value}.",
+            "{name} made a debut with {value}.",
+            "The debut of {name} is called {value}.",
+        ),
     ),
-}  # fmt: skip
+}
 
 
 def load(data: Any, source: Path) -> dict[str, list[dict]]:
