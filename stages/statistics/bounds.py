@@ -22,10 +22,10 @@ SIGMA_GRID = np.linspace(0.0, 1.0, 101)  # cells of .01, joined with the data po
 class PaperBounds:
     """The paper's values of each prompt; arrays of shape (P,), tables (P, T) for T thresholds.
 
-    Each bound holds with probability 1 - ``alpha`` for its one prompt, assuming independent draws: ``m_bin`` (upper; NaN
-    unless all scores of the prompt are 0 or 1), ``m_gen`` bounds P(X > x) for all x at once (``empirical_tail`` is its share among the draws), ``m_mu`` the mean, ``m_sigma``
-    the standard deviation; ``*_lower`` are the lower sides, each one-sided on its own. ``ed_score`` is a development
-    score with no guarantee.
+    Each bound holds with probability 1 - ``alpha`` for its one prompt, assuming independent draws: ``m_bin`` (NaN unless
+    all scores of the prompt are 0 or 1), ``m_gen`` on P(X > x) for all x at once (``empirical_tail`` is the share among
+    the draws), ``m_mu`` on the mean, ``m_sigma`` on the standard deviation; ``*_lower`` are the lower sides, each
+    one-sided on its own. ``ed_score`` is a development score with no guarantee.
     """
 
     n: int
