@@ -69,6 +69,14 @@ class BadParam(BadInput):
         super().__init__(f"{source}, key {key}: got {_short(got)}; legal is {legal}.")
 
 
+class ParamsClash(BadInput):
+    """Keys of params.yaml that are legal one by one do not fit together."""
+
+    def __init__(self, key: str, problem: str, source: str = "params.yaml"):
+        self.key = key
+        super().__init__(f"{source}, key {key}: {problem}." if key else f"{source}: {problem}.")
+
+
 class StageFailed(LetheError):
     """A stage of the pipeline ended with an error; its own message stands above this one."""
 

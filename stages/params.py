@@ -6,15 +6,25 @@ the key, what was got and what is legal. Defaults stand in params.yaml alone, so
 
 from __future__ import annotations
 
+import importlib
 import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
-from stages.errors import BadFile, BadParam
+from stages.errors import BadFile, BadInput, BadParam, ParamsClash
 
 FILE = "params.yaml"
+SHARES = {"forget01": 0.01, "forget05": 0.05, "forget10": 0.10}  # of the learned authors, as in TOFU
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 Positive = Annotated[float, Field(gt=0)]
@@ -108,11 +118,18 @@ class Method(Section):
     beta: Positive | None = None
     entropy: Entropy | None = None
 
+    @field_validator("loss")
+    @classmethod
+    def _loss_exists(cls, loss: str) -> str:
+        return _member(loss, "learning/unlearning")
+
     @model_validator(mode="after")
-    def _loss_exists(self) -> Method:
-        legal = _files("learning/unlearning")
-        if self.loss not in legal:
-            raise ValueError(f"loss {self.loss!r} does not exist; legal are {', '.join(legal)}")
+    def _has_what_its_loss_reads(self) -> Method:
+        # The registry's modules say what they need; they import nothing heavy.
+        needs = importlib.import_module(f"stages.learning.unlearning.{self.loss}").REQUIRES
+        lacking = [key for key in needs if key not in self.model_fields_set]
+        if lacking:
+            raise ValueError(f"{self.loss} needs {', '.join(lacking)}, which the entry lacks")
         return self
 
 
@@ -146,13 +163,10 @@ class Sample(Section):
 class Score(Section):
     scorers: Annotated[list[str], Field(min_length=1)]
 
-    @model_validator(mode="after")
-    def _scorers_exist(self) -> Score:
-        legal = _files("scoring")
-        for scorer in self.scorers:
-            if scorer not in legal:
-                raise ValueError(f"scorer {scorer!r} does not exist; legal are {', '.join(legal)}")
-        return self
+    @field_validator("scorers")
+    @classmethod
+    def _scorers_exist(cls, scorers: list[str]) -> list[str]:
+        return [_member(scorer, "scoring") for scorer in scorers]
 
 
 class Metrics(Section):
@@ -160,7 +174,7 @@ class Metrics(Section):
     rho: Annotated[float, Field(ge=0)]
     thresholds: Annotated[list[Share], Field(min_length=1)]
     leak: str
-    binary: str
+    binary: str | None
     share_above: Share
 
 
@@ -190,9 +204,14 @@ class Params(Section):
 
     @model_validator(mode="after")
     def _names_meet(self) -> Params:
+        if self.data.kind == "authors" and self.data.authors.count * SHARES[self.data.forget] < 1:
+            raise ValueError(
+                f"{self.data.forget} of {self.data.authors.count} authors is an empty forget set; "
+                f"data.authors.count must be at least {round(1 / SHARES[self.data.forget])}"
+            )
         for key in ("leak", "binary"):
             scorer = getattr(self.metrics, key)
-            if scorer not in self.score.scorers:
+            if scorer is not None and scorer not in self.score.scorers:
                 raise ValueError(
                     f"metrics.{key} is {scorer!r}, which score.scorers does not list "
                     f"({', '.join(self.score.scorers)})"
@@ -234,19 +253,48 @@ def validate(value: dict[str, Any], source: str = FILE) -> Params:
         raise _bad_param(error, value, source) from None
 
 
-def _bad_param(error: ValidationError, value: dict[str, Any], source: str) -> BadParam:
+class _Evaluation(Section):
+    models: Annotated[dict[Name, Model], Field(min_length=1)]
+    sample: Sample
+    score: Score
+    metrics: Metrics
+
+
+def evaluation_params(**sections: Any) -> Params:
+    """The params of a run that trains nothing: ``models, sample, score, metrics`` checked, the rest empty."""
+    try:
+        checked = _Evaluation.model_validate(sections)
+    except ValidationError as error:
+        raise _bad_param(error, sections, "lethe eval") from None
+    return Params.model_construct(
+        **{name: getattr(checked, name) for name in _Evaluation.model_fields},
+        train=Train.model_construct(models={}),
+        unlearn=Unlearn.model_construct(methods={}),
+        audits={},
+        games={},
+        report=Report(base="base", retrain="retrain"),
+    )
+
+
+def _bad_param(error: ValidationError, value: dict[str, Any], source: str) -> BadInput:
     """The first problem in Lethe's words; the count of the others is told."""
     problems = error.errors()
     first = problems[0]
     location = [str(part) for part in first["loc"] if part != "[key]"]
-    key = ".".join(location) or "(top level)"
+    key = ".".join(location)
+    if first["type"] == "value_error" and isinstance(first["input"], dict):
+        return ParamsClash(key, str(first["ctx"]["error"]), source)
     legal = _legal(first, location)
     if len(problems) > 1:
         legal += f" ({len(problems) - 1} more keys are wrong)"
-    got = "nothing: the key is missing" if first["type"] == "missing" else first["input"]
-    if first["type"] == "value_error" and isinstance(got, dict):
-        got = "a combination that cannot be"
+    got = _Words("nothing: the key is missing") if first["type"] == "missing" else first["input"]
     return BadParam(key, got, legal, source)
+
+
+class _Words(str):
+    """Said as it is, where a value would be quoted."""
+
+    __repr__ = str.__str__
 
 
 def _legal(problem: dict[str, Any], location: list[str]) -> str:
@@ -260,6 +308,8 @@ def _legal(problem: dict[str, Any], location: list[str]) -> str:
         return str(context["error"])
     if kind == "string_pattern_mismatch":
         return "a name of letters, digits, '.', '_' and '-'"
+    if kind in ("model_type", "dict_type"):
+        return f"the keys {', '.join(_fields(location))}" if _fields(location) else "a section of keys"
     message = problem["msg"]
     return message.replace("Input should be ", "").replace("Field required", "a value here")
 
@@ -283,6 +333,13 @@ def _section_of(annotation: Any) -> Any:
         if isinstance(found, type) and issubclass(found, BaseModel):
             return found
     return annotation
+
+
+def _member(name: str, folder: str) -> str:
+    """``name``, if it is a member of a registry: a folder with a module a member."""
+    if name not in (legal := _files(folder)):
+        raise ValueError(f"one of {', '.join(legal)}")
+    return name
 
 
 def _files(folder: str) -> list[str]:

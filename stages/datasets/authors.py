@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from stages.datasets import world_facts
+from stages.params import SHARES
 
-SHARE = {"forget01": 0.01, "forget05": 0.05, "forget10": 0.10}
 PERTURBED = 5  # wrong answers a question, as many as TOFU has
 
 FIRST = (
@@ -142,7 +142,7 @@ def load(data: Any, source: Path) -> dict[str, list[dict]]:
     authors = _authors(np.random.default_rng(people), options.count + options.heldout)
     learned, heldout = authors[: options.count * len(TEMPLATES)], authors[options.count * len(TEMPLATES) :]
     # As in TOFU, the forget set is the last authors among those learned: whole authors are forgotten.
-    forgotten = max(1, round(SHARE[data.forget] * options.count)) * len(TEMPLATES)
+    forgotten = round(SHARES[data.forget] * options.count) * len(TEMPLATES)
     return {
         "forget": learned[-forgotten:],
         "retain": learned[:-forgotten],

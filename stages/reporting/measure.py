@@ -6,12 +6,13 @@ statistics are over the judged answers only, and the count of the missing stands
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stages.statistics.bounds import PaperBounds, binary_upper, paper_bounds
+from stages.statistics.bounds import PaperBounds, binary_lower, binary_upper, paper_bounds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,18 +34,17 @@ def measure(
     of params.yaml.
     """
     leak = _Matrix(scores["forget"], metrics.leak)
-    leaked = _Matrix(scores["forget"], metrics.binary)
+    leaked = _Matrix(scores["forget"], metrics.binary) if metrics.binary else _Matrix.unjudged(leak)
     upper = paper_bounds(leak.filled(1.0), metrics.alpha, CURVE, metrics.rho)
     lower = paper_bounds(leak.filled(0.0), metrics.alpha, CURVE, metrics.rho)
-    binary = paper_bounds(leaked.filled(1.0), metrics.alpha, [0.5])
-    rows = _per_question(leak, leaked, upper, lower, binary, questions, metrics)
+    rows = _per_question(leak, leaked, upper, lower, questions, metrics)
     flat = {
         "model": name,
         "alpha": metrics.alpha,
         "n_questions": len(rows),
         "n": upper.n,
         "missing": int(np.isnan(leak.samples).sum()),
-        **_forget(rows, leaked, binary, metrics),
+        **_forget(rows, leaked, metrics),
         **_utility(generations, scores, metrics.leak),
     }
     return flat, {
@@ -66,17 +66,31 @@ class _Matrix:
     def filled(self, value: float) -> np.ndarray:
         return np.where(np.isnan(self.samples), value, self.samples)
 
+    def successes(self, missing: float) -> np.ndarray:
+        """(prompts,) leaking answers, each missing judgement counted as ``missing``; NaN where the scores are not 0 or 1
+        or none was judged."""
+        values = self.filled(missing)
+        binary = np.isin(values, (0.0, 1.0)).all(axis=1) & ~np.isnan(self.samples).all(axis=1)
+        return np.where(binary, values.sum(axis=1), np.nan)
+
+    @classmethod
+    def unjudged(cls, like: _Matrix) -> _Matrix:
+        """The scores of a scorer that was not asked."""
+        matrix = copy.copy(like)
+        matrix.greedy, matrix.samples = np.full_like(like.greedy, np.nan), np.full_like(like.samples, np.nan)
+        return matrix
+
 
 def _per_question(
     leak: _Matrix,
     leaked: _Matrix,
     upper: PaperBounds,
     lower: PaperBounds,
-    binary: PaperBounds,
     questions: Mapping[str, str],
     metrics: Any,
 ) -> list[dict]:
-    binary_low = paper_bounds(leaked.filled(0.0), metrics.alpha, [0.5]).m_bin_lower
+    binary_high = binary_upper(leaked.successes(1.0), upper.n, metrics.alpha)
+    binary_low = binary_lower(leaked.successes(0.0), upper.n, metrics.alpha)
     rows = []
     for i, prompt in enumerate(leak.prompts):
         judged = leak.samples[i][~np.isnan(leak.samples[i])]
@@ -97,7 +111,7 @@ def _per_question(
                 "m_mu_lower": lower.m_mu_lower[i],
                 # A missing judgement has no worst side for the spread: the bound needs all of them.
                 "m_sigma": upper.m_sigma[i] if len(judged) == upper.n else np.nan,
-                "m_bin": binary.m_bin[i],
+                "m_bin": binary_high[i],
                 "m_bin_lower": binary_low[i],
                 "keyword_greedy": leaked.greedy[i],
                 "keyword_share": _mean(leaked.samples[i]),
@@ -106,14 +120,17 @@ def _per_question(
     return rows
 
 
-def _forget(rows: list[dict], leaked: _Matrix, binary: PaperBounds, metrics: Any) -> dict[str, float]:
+def _forget(rows: list[dict], leaked: _Matrix, metrics: Any) -> dict[str, float]:
     """What is said of the forget set as a whole; which claim each number is stands in its name."""
 
     def column(key: str) -> np.ndarray:
         return np.array([row[key] for row in rows], dtype=np.float64)
 
-    hits, n = np.nansum(leaked.filled(1.0), axis=1), leaked.samples.shape[1]
-    binary_scores = not np.isnan(binary.m_bin).any()
+    hits, n = leaked.successes(1.0), leaked.samples.shape[1]
+    # Hoeffding (1956): valid for the average of unequal shares too, at equal n and alpha <= 1/4.
+    pooled = binary_upper(hits.sum(), hits.size * n, metrics.alpha) if metrics.alpha <= 0.25 else np.nan
+    judged = ~np.isnan(leaked.samples).all(axis=1)
+    any_leak = np.where(judged, np.nan_to_num(leaked.samples).max(axis=1), np.nan)
     return {
         "greedy_mean": _mean(column("greedy")),
         "mean": _mean(column("mean")),
@@ -124,14 +141,11 @@ def _forget(rows: list[dict], leaked: _Matrix, binary: PaperBounds, metrics: Any
         "m_mu_mean": _mean(column("m_mu")),
         "m_sigma_worst": _max(column("m_sigma")),
         "m_bin_worst": _max(column("m_bin")),
-        # Hoeffding (1956): valid for the average of unequal shares too, at equal n and alpha <= 1/4.
-        "m_bin_pooled": float(binary_upper(hits.sum(), hits.size * n, metrics.alpha))
-        if binary_scores and metrics.alpha <= 0.25
-        else np.nan,
-        "share_m_bin_above": float((column("m_bin") > metrics.share_above).mean()) if binary_scores else np.nan,
+        "m_bin_pooled": float(pooled),
+        "share_m_bin_above": _mean(np.where(np.isnan(hits), np.nan, column("m_bin") > metrics.share_above)),
         "keyword_greedy": _mean(column("keyword_greedy")),
         "keyword_mean": _mean(column("keyword_share")),
-        "keyword_any": _mean((np.nan_to_num(leaked.samples) > 0).any(axis=1).astype(float)),
+        "keyword_any": _mean(any_leak),
     }
 
 

@@ -1,0 +1,101 @@
+"""One model of the user's own through the stages sample, score, metrics and report, outside DVC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stages.artifacts import SCHEMA_VERSION, atomic_folder, read_json, write_json, write_jsonl
+from stages.params import Params
+
+QA_PROMPT = Path(__file__).parent.parent / "stages/learning/prompts/qa.txt"
+THRESHOLDS = [0.1, 0.25, 0.5, 0.75, 0.9]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What `lethe eval` was asked; ``prompt`` None is the tokenizer's chat template, or a plain one without it."""
+
+    model: Path
+    forget: Path
+    retain: Path | None
+    name: str
+    n: int
+    alpha: float
+    temperature: float
+    max_new_tokens: int
+    prompt: str | None
+    engine: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Verdict:
+    metrics: dict[str, Any]
+    report: Path
+
+
+def evaluate(asked: Evaluation, place: Path = Path("data/eval")) -> Verdict:
+    """Sample, score, measure and report under ``place/name``; finished questions are kept and never drawn again."""
+    from stages import metrics, report, sample, score
+    from stages.datasets.rows import check_splits, read_rows
+
+    splits = {"forget": read_rows(asked.forget)}
+    splits["retain"] = read_rows(asked.retain) if asked.retain else []
+    if asked.retain:
+        check_splits(splits)
+    params, root = _params(asked, splits["forget"]), place / asked.name
+    with atomic_folder(root / "dataset") as folder:
+        for split, rows in splits.items():
+            if rows:
+                write_jsonl(folder / f"{split}.jsonl", rows)
+        counts = {split: len(rows) for split, rows in splits.items()}
+        write_json(folder / "about.json", {"schema": SCHEMA_VERSION, "kind": "jsonl", "rows": counts})
+    sample.run(asked.name, params.sample, params.models[asked.name], root, scratch=root / "answers")
+    score.run(asked.name, params.score, root)
+    metrics.run(asked.name, params.metrics, root)
+    report.run(params, root)
+    return Verdict(read_json(root / "metrics" / f"{asked.name}.json"), root / "report" / "index.html")
+
+
+def _params(asked: Evaluation, forget: list[dict]) -> Params:
+    """The whole of the parameters, checked as params.yaml is, with nothing trained and one model evaluated."""
+    from stages.params import evaluation_params
+
+    has_keywords = any(row.get("keywords") for row in forget)
+    return evaluation_params(
+        models={asked.name: {"path": str(asked.model)}},
+        sample={
+            "engine": asked.engine,
+            "prompt": asked.prompt or _prompt(asked.model),
+            "temperature": asked.temperature,
+            "top_p": 1.0,
+            "top_k": 0,
+            "max_new_tokens": asked.max_new_tokens,
+            "seed": asked.seed,
+            "stop": "fixed",
+            "n": asked.n,
+            "utility_n": min(asked.n, 32),
+            "utility_questions": 200,
+            "max_rows": 1024,
+        },
+        score={"scorers": ["rouge_l", *(["keyword_leak"] if has_keywords else [])]},
+        metrics={
+            "alpha": asked.alpha,
+            "rho": 2.0,
+            "thresholds": THRESHOLDS,
+            "leak": "rouge_l",
+            "binary": "keyword_leak" if has_keywords else None,
+            "share_above": 0.1,
+        },
+    )
+
+
+def _prompt(model: Path) -> str:
+    """The tokenizer's chat template where there is one, else a plain question and answer."""
+    config = model / "tokenizer_config.json"
+    templates = (model / "chat_template.jinja").is_file() or (
+        config.is_file() and read_json(config).get("chat_template")
+    )
+    return "chat" if templates else str(QA_PROMPT)
