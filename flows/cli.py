@@ -20,7 +20,9 @@ COMMANDS: dict[str, str] = {}
 AUDITS: dict[str, str] = {
     "swap": "audit_swap",
 }
-SCORES: dict[str, str] = {}
+SCORES: dict[str, str] = {
+    "tofu-log": "score_tofu_log",
+}
 
 
 class LetheGroup(TyperGroup):
