@@ -1,0 +1,81 @@
+"""The whole pipeline on a set of params that takes seconds a stage: for the end-to-end tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parent.parent
+COPIED = ("stages", "flows", "dvc.yaml", "params.yaml", ".dvcignore", "pyproject.toml", "data/source")
+
+
+def small_params() -> dict[str, Any]:
+    """The committed params with everything that costs time made small."""
+    params = yaml.safe_load((ROOT / "params.yaml").read_text())
+    params["data"]["authors"] = {"count": 20, "heldout": 4, "world_facts": 5}
+    params["train"]["recipe"] |= {"vocabulary": 400, "hidden": 32, "layers": 1, "feed_forward": 64, "epochs": 8}
+    methods = params["unlearn"]["methods"]
+    methods["npo_entropy"] |= {"epochs": 4}
+    params["unlearn"]["methods"] = {"npo_entropy": methods["npo_entropy"]}
+    params["models"] = {
+        name: params["models"][name] for name in ("base", "retrain", "npo_entropy", "npo_entropy_at")
+    }
+    params["sample"] |= {"n": 64, "utility_n": 4, "utility_questions": 5, "max_new_tokens": 16}
+    return params
+
+
+def make_repository(folder: Path, params: dict[str, Any], git: bool = True) -> Path:
+    """A copy of the project's sources with these params, under git and DVC as a clone would be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in COPIED:
+        source, target = ROOT / name, folder / name
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target)
+    (folder / ".dvc").mkdir()
+    shutil.copy(ROOT / ".dvc/config", folder / ".dvc/config")
+    for name in ("audits", "games"):
+        (folder / "data" / name).mkdir()
+        (folder / "data" / name / ".gitkeep").touch()
+    write_params(folder, params)
+    if git:
+        shutil.copy(ROOT / ".gitignore", folder / ".gitignore")
+        for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "copy"]):
+            subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", *command], cwd=folder, check=True)
+    return folder
+
+
+def write_params(folder: Path, params: dict[str, Any]) -> None:
+    (folder / "params.yaml").write_text(yaml.safe_dump(params, sort_keys=False))
+
+
+def environment() -> dict[str, str]:
+    """The environment of a fresh shell with this interpreter first on the path."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+
+
+def run(folder: Path, *command: str, check: bool = True, timeout: float = 600) -> subprocess.CompletedProcess:
+    """Run a module of the copy, `dvc` or `flows.cli`, and keep what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    if check and done.returncode:
+        raise AssertionError(
+            f"{command} left with {done.returncode}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        )
+    return done

@@ -1,0 +1,120 @@
+"""The main job from params to report, on the small params; then what a rerun and one changed param do."""
+
+import copy
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.small import environment, make_repository, run, small_params, write_params
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    """A copy of the project after one `lethe run`."""
+    folder = make_repository(tmp_path_factory.mktemp("clone") / "lethe", small_params())
+    done = run(folder, "flows.cli", "run")
+    assert "data/report/index.html" in done.stdout + done.stderr
+    return folder
+
+
+def lock(folder: Path) -> dict:
+    return yaml.safe_load((folder / "dvc.lock").read_text())["stages"]
+
+
+def metrics(folder: Path) -> dict:
+    return {path.name: json.loads(path.read_text()) for path in sorted((folder / "data/metrics").glob("*.json"))}
+
+
+def test_the_run_ends_with_a_report_and_numbers_that_make_sense(repository):
+    page = (repository / "data/report/index.html").read_text()
+    assert "npo_entropy_at" in page
+    found = metrics(repository)
+    assert set(found) == {f"{name}.json" for name in small_params()["models"]}
+    for values in found.values():
+        assert values["mean"] <= values["m_mu_worst"] <= 1
+        assert values["keyword_mean"] <= values["m_bin_pooled"] <= values["m_bin_worst"] <= 1
+    assert found["base.json"]["mean"] > found["npo_entropy.json"]["mean"]
+
+
+def test_after_the_run_nothing_is_stale_and_nothing_runs_again(repository):
+    assert "up to date" in run(repository, "dvc", "status").stdout
+    before = lock(repository)
+    done = run(repository, "dvc", "repro")
+    assert "Running stage" not in done.stdout
+    again = run(repository, "flows.cli", "run")
+    assert "Running stage" not in again.stdout + again.stderr
+    assert lock(repository) == before
+
+
+def test_the_same_seed_gives_the_same_metrics(repository, tmp_path):
+    """A second run from nothing, by DVC alone, ends with the same bytes."""
+    other = make_repository(tmp_path / "lethe", small_params())
+    run(other, "dvc", "repro")
+    assert metrics(other) == metrics(repository)
+    assert {k: v["outs"] for k, v in lock(other).items() if k != "report"} == {
+        k: v["outs"] for k, v in lock(repository).items() if k != "report"
+    }
+
+
+def test_one_changed_method_runs_its_branch_only(repository):
+    params = small_params()
+    params["unlearn"]["methods"]["npo_entropy"]["lr"] = 1.0e-4
+    before = lock(repository)
+    write_params(repository, params)
+    run(repository, "dvc", "repro")
+    after = lock(repository)
+    changed = {name for name in after if after[name] != before[name]}
+    assert changed == {
+        "unlearn@npo_entropy",
+        "report",
+        *(
+            f"{stage}@{model}"
+            for stage in ("sample", "score", "metrics")
+            for model in ("npo_entropy", "npo_entropy_at")
+        ),
+        *(f"epsilon_star@{model}" for model in ("npo_entropy", "npo_entropy_at")),
+    }
+    write_params(repository, small_params())
+    run(repository, "dvc", "repro")
+
+
+def test_a_wrong_param_is_refused_before_anything_runs(repository):
+    params = copy.deepcopy(small_params())
+    params["metrics"]["alpha"] = 0.7
+    write_params(repository, params)
+    done = run(repository, "flows.cli", "run", check=False)
+    write_params(repository, small_params())
+    assert done.returncode == 2
+    assert "metrics.alpha" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_killed_sampling_resumes_to_the_same_answers(repository, tmp_path):
+    """kill -9 in the middle of sampling: the finished questions are kept, the result is that of an undisturbed run."""
+    other = make_repository(tmp_path / "lethe", small_params())
+    for name in ("dataset", "models"):
+        subprocess.run(["cp", "-r", str(repository / "data" / name), str(other / "data")], check=True)
+    stage = [sys.executable, "-m", "stages.sample", "base"]
+    first = subprocess.Popen(stage, cwd=other, env=environment())
+    scratch, deadline = other / ".lethe/scratch", time.monotonic() + 120
+    while not list(scratch.rglob("*.json")):
+        assert time.monotonic() < deadline
+        assert first.poll() is None, "sampling was over before a question was kept"
+        time.sleep(0.01)
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    assert not (other / "data/generations/base").exists()
+    run(other, "stages.sample", "base")
+    for split in ("forget", "retain", "world"):
+        place = f"data/generations/base/{split}.parquet"
+        assert (other / place).read_bytes() == (repository / place).read_bytes()
+    assert not list(scratch.rglob("*.json"))
