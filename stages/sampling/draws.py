@@ -26,9 +26,9 @@ def random_table(stream: np.random.SeedSequence, samples: int, steps: int) -> np
 def weigh(logits: torch.Tensor, temperature: float, top_k: int, top_p: float) -> tuple[torch.Tensor, torch.Tensor]:
     """Each row's top probability at temperature 1, and its unnormalised next-token probabilities after the cuts.
 
-    ``logits``: (rows, vocabulary), float32. Returns (rows,) and (rows, vocabulary rounded up to whole blocks); what
-    is cut has weight 0. Temperature comes first, then top-k, which keeps tokens tied with the k-th, then top-p, the
-    fewest most likely tokens whose share of what top-k left reaches ``top_p``.
+    ``logits``: (rows, vocabulary), float32. Returns (rows,) and (rows, vocabulary rounded up to whole blocks);
+    what is cut has weight 0. Temperature comes first, then top-k, which keeps tokens tied with the k-th, then
+    top-p, the fewest most likely tokens whose share of what top-k left reaches ``top_p``.
     """
     rows, vocabulary = logits.shape
     padded = logits.new_zeros(rows, -(-vocabulary // BLOCK) * BLOCK)

@@ -19,10 +19,11 @@ from stages.errors import BadFile, LetheError
 from stages.sampling.draws import draw, random_table, weigh
 from stages.sampling.engine import GREEDY, Answers, Options, Prompt, Settings, check_prompts
 from stages.sampling.frontier import Branch, Frontier, Leaf
-from stages.sampling.loading import LanguageModel, load
+from stages.sampling.loading import checkpoint, load
 
 if TYPE_CHECKING:
     import torch
+    from transformers import PreTrainedModel
     from transformers.cache_utils import Cache
 
 logger = logging.getLogger(__name__)
@@ -39,30 +40,30 @@ class PrefixEngine:
     name = "prefix"
 
     def __init__(self, model_folder: Path, options: Options):
-        self.loaded, self.max_rows = load(model_folder, options), options.max_rows
-        self.forward = Forward(self.loaded)
+        self.checkpoint, self.max_rows = checkpoint(model_folder), options.max_rows
+        self.forward = Forward(load(self.checkpoint, options))
         if not self.forward.keeps_keys():
             raise BadFile(model_folder, "the prefix engine needs a key-value cache", "Take engine: transformers.")
-        on_gpu = self.loaded.device.type != "cpu"
+        on_gpu = self.forward.device.type != "cpu"
         # A GPU promises no bits in any case, so there prompts share batches for speed.
         self.together = on_gpu or self.forward.rows_are_independent()
         if not self.together:
             logger.info("prefix engine: rows of a batch change each other's last bits, so one prompt at a time")
 
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
-        check_prompts(prompts, settings, self.loaded.context, self.loaded.vocabulary)
+        check_prompts(prompts, settings, self.checkpoint.context, self.checkpoint.vocabulary)
         yield from Decoding(self, prompts, settings).run()
 
 
 class Forward:
     """Calls of the model with a row cache."""
 
-    def __init__(self, loaded: LanguageModel):
+    def __init__(self, model: PreTrainedModel):
         import inspect
 
-        self.model, self.device = loaded.model, loaded.device
-        self.vocabulary = loaded.vocabulary
-        self.least_rows = LEAST_ROWS_ON_CPU if loaded.device.type == "cpu" else 1
+        self.model, self.device = model, model.device
+        self.vocabulary = model.get_input_embeddings().num_embeddings
+        self.least_rows = LEAST_ROWS_ON_CPU if model.device.type == "cpu" else 1
         accepts = inspect.signature(self.model.forward).parameters
         self.last_only = {"logits_to_keep": 1} if "logits_to_keep" in accepts else {}
 
@@ -128,9 +129,9 @@ class Decoding:
 
     def __init__(self, engine: PrefixEngine, prompts: Sequence[Prompt], settings: Settings):
         self.engine, self.prompts, self.settings = engine, prompts, settings
-        self.forward, self.loaded = engine.forward, engine.loaded
+        self.forward, self.checkpoint = engine.forward, engine.checkpoint
         self.max_rows = engine.max_rows
-        self.frontier = Frontier(self.loaded.end_ids, settings.max_new_tokens, self.loaded.vocabulary)
+        self.frontier = Frontier(self.checkpoint.end_ids, settings.max_new_tokens, self.forward.vocabulary)
         self.pending = [self._whole(index) for index in range(len(prompts))]
         self.unfinished = [len(branch.number) for branch in self.pending]
         self.leaves: list[list[Leaf]] = [[] for _ in prompts]
@@ -182,7 +183,7 @@ class Decoding:
             self.frontier.join(branch, len(prompt.token_ids), table)
 
     def _fits(self, branch: Branch) -> bool:
-        """Whether the rows are forecast to last for one branch more; were they not, the youngest would give way."""
+        """Whether the rows are forecast to suffice with one branch more; if not, the youngest must give way."""
         forecast = self._forecast(branch)
         for key, running in self.frontier.running.items():
             rows = np.count_nonzero(self.frontier.owner == key)
@@ -249,7 +250,7 @@ class Decoding:
         self.pending += [self.frontier.abandon(key) for key in list(self.frontier.running)]
         self.cache.layers.clear()
         gc.collect()
-        if self.loaded.device.type == "cuda":
+        if self.forward.device.type == "cuda":
             import torch
 
             torch.cuda.empty_cache()
@@ -271,7 +272,7 @@ class Decoding:
         for index, leaf in enumerate(leaves):
             of_sample[leaf.number + self.settings.greedy] = index
         # An answer that many samples drew is turned into text once.
-        texts = self.loaded.tokenizer.batch_decode(
+        texts = self.checkpoint.tokenizer.batch_decode(
             [np.array(leaf.tokens) for leaf in leaves], skip_special_tokens=True
         )
         return Answers(
