@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # Draws are compared as whole multiples of 2**-40: exact whatever the row, and far finer than float32 logits.
 BITS = 40
+BLOCK = 64  # tokens whose mass is summed before it is cumulated: sums are fast, running sums are not
 
 
 def random_table(stream: np.random.SeedSequence, samples: int, steps: int) -> np.ndarray:
@@ -22,39 +23,60 @@ def random_table(stream: np.random.SeedSequence, samples: int, steps: int) -> np
     return np.random.Generator(np.random.PCG64(stream)).integers(0, 1 << BITS, size=(samples, steps))
 
 
-def cut_weights(logits: torch.Tensor, temperature: float, top_k: int, top_p: float) -> torch.Tensor:
-    """Unnormalised next-token probabilities after temperature, then top-k, then top-p; 0 for what is cut.
+def weigh(logits: torch.Tensor, temperature: float, top_k: int, top_p: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Each row's top probability at temperature 1, and its unnormalised next-token probabilities after the cuts.
 
-    ``logits``: (rows, vocabulary), float32. top-k keeps tokens tied with the k-th; top-p keeps the fewest most
-    likely tokens whose share of what top-k left reaches ``top_p``.
+    ``logits``: (rows, vocabulary), float32. Returns (rows,) and (rows, vocabulary rounded up to whole blocks);
+    what is cut has weight 0. Temperature comes first, then top-k, which keeps tokens tied with the k-th, then
+    top-p, the fewest most likely tokens whose share of what top-k left reaches ``top_p``.
     """
-    weights = logits - logits.amax(-1, keepdim=True)
+    rows, vocabulary = logits.shape
+    padded = logits.new_zeros(rows, -(-vocabulary // BLOCK) * BLOCK)
+    weights = padded[:, :vocabulary]
+    shifted = logits - logits.amax(-1, keepdim=True)
+    top = 1 / weights.copy_(shifted).exp_().sum(-1)
     if temperature != 1:
-        weights /= temperature
-    weights = weights.exp_()
-    if 0 < top_k < weights.shape[-1]:
+        weights.copy_(shifted.div_(temperature)).exp_()
+    if 0 < top_k < vocabulary:
         weights *= logits >= logits.topk(top_k).values[:, -1:]
     if top_p < 1:
         ordered, order = weights.sort(dim=-1, descending=True)
         mass = ordered.double().cumsum(-1)
-        before = mass - ordered
-        kept = before < top_p * mass[:, -1:]
+        kept = mass - ordered < top_p * mass[:, -1:]
         weights *= kept.new_empty(kept.shape).scatter_(1, order, kept)
-    return weights
+    return top, padded
 
 
-def draw(weights: torch.Tensor, rows: torch.Tensor, table_column: torch.Tensor) -> torch.Tensor:
+def draw(weights: torch.Tensor, rows: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
     """Each sample's token: the first at which its row's cumulated share exceeds its draw.
 
-    ``weights``: (rows, vocabulary); ``rows`` and ``table_column``: (samples,), the row that a sample follows
-    and its draw from `random_table`. Returns (samples,) tokens; a token of weight 0 is never drawn.
+    ``weights``: (rows, whole blocks); ``rows`` and ``draws``: (samples,), the row that a sample follows and its
+    number from `random_table`. Returns (samples,) tokens; a token of weight 0 is never drawn.
+    """
+    blocks = weights.view(len(weights), -1, BLOCK)
+    shares = cumulated(blocks.sum(-1), 1 << BITS)
+    block = first_above(shares, rows, draws)
+    # Within its block a sample searches what its draw exceeds the blocks before by; most share their block.
+    visited, visit = (rows * blocks.shape[1] + block).unique(return_inverse=True)
+    row, column = visited // blocks.shape[1], visited % blocks.shape[1]
+    below = shares[row, column - 1].where(column > 0, 0)
+    within = cumulated(blocks[row, column], (shares[row, column] - below)[:, None])
+    return block * BLOCK + first_above(within, visit, draws - below[visit])
+
+
+def cumulated(masses: torch.Tensor, whole: torch.Tensor | int) -> torch.Tensor:
+    """Running sums along each row of (rows, columns) masses, in whole numbers that end at ``whole``."""
+    sums = masses.double().cumsum(-1)
+    return (sums / sums[:, -1:] * whole).long()
+
+
+def first_above(shares: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """For each value, the first column of its row of ascending ``shares`` that exceeds it.
+
+    One search for all rows: row r's shares lie in [r, r + 1] * 2**BITS of a single ascending list.
     """
     import torch
 
-    count, vocabulary = weights.shape
-    mass = weights.cumsum(-1, dtype=torch.float64)
-    scale = 2.0**BITS / mass[:, -1:]
-    # One search for all samples of all rows: row r's shares lie in [r, r + 1] of a single ascending list.
-    floors = torch.arange(count, device=weights.device) << BITS
-    shares = mass.mul_(scale).long().add_(floors[:, None]).view(-1)
-    return torch.searchsorted(shares, table_column + floors[rows], right=True) - rows * vocabulary
+    floors = torch.arange(len(shares), device=shares.device) << BITS
+    found = torch.searchsorted((shares + floors[:, None]).view(-1), values + floors[rows], right=True)
+    return found - rows * shares.shape[1]

@@ -27,6 +27,7 @@ GREEDY = -1  # the sample number of the greedy answer
 # kind -> "module:class"; `auto` is resolved to one of them by `choose`
 ENGINES = {
     "prefix": "stages.sampling.prefix_engine:PrefixEngine",
+    "vllm": "stages.sampling.vllm_engine:VllmEngine",
     "transformers": "stages.sampling.transformers_engine:TransformersEngine",
 }
 
@@ -116,12 +117,14 @@ class Options:
     device: str = "auto"
     dtype: str = "auto"
     max_rows: int = 1024
+    tensor_parallel: int = 1
+    data_parallel: int = 1
 
     def __post_init__(self):
         for name, legal in [("dtype", ("auto", "float32", "bfloat16", "float16"))]:
             if getattr(self, name) not in legal:
                 raise BadValue(name, getattr(self, name), f"one of {', '.join(legal)}")
-        for name in ("max_rows",):
+        for name in ("max_rows", "tensor_parallel", "data_parallel"):
             if getattr(self, name) < 1:
                 raise BadValue(name, getattr(self, name), "a whole number from 1")
 

@@ -15,45 +15,54 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class LanguageModel:
-    """``end_ids`` end an answer; ``context`` is the most positions the model has, None if unbounded."""
+class Checkpoint:
+    """What a model folder says without its weights.
 
-    model: PreTrainedModel
+    ``end_ids`` end an answer; ``context`` is the most positions the model has, None if unbounded.
+    """
+
+    folder: Path
     tokenizer: PreTrainedTokenizerBase
-    device: torch.device
     end_ids: tuple[int, ...]
     context: int | None
-
-    @property
-    def vocabulary(self) -> int:
-        return self.model.get_input_embeddings().num_embeddings
+    vocabulary: int
 
 
-def load(folder: Path, options: Options) -> LanguageModel:
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+def checkpoint(folder: Path) -> Checkpoint:
+    from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+
+    if not (folder / "config.json").is_file():
+        raise BadFile(folder, "not a model folder: it has no config.json", "Name a Hugging Face model folder.")
+    try:
+        tokenizer, config = AutoTokenizer.from_pretrained(folder), AutoConfig.from_pretrained(folder)
+    except (OSError, ValueError, KeyError) as error:
+        raise BadFile(folder, f"not a model that transformers can load ({error})") from error
+    try:
+        generation = GenerationConfig.from_pretrained(folder)
+    except OSError:  # the file is optional
+        generation = GenerationConfig.from_model_config(config)
+    text = config.get_text_config()
+    end_ids = end_tokens(generation.eos_token_id, tokenizer)
+    return Checkpoint(folder, tokenizer, end_ids, getattr(text, "max_position_embeddings", None), text.vocab_size)
+
+
+def load(described: Checkpoint, options: Options) -> PreTrainedModel:
+    """The model of a folder on its device, ready to be sampled from and without sampling habits of its own."""
+    from transformers import AutoModelForCausalLM, GenerationConfig
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()
-    if not (folder / "config.json").is_file():
-        raise BadFile(folder, "not a model folder: it has no config.json", "Name a Hugging Face model folder.")
     device = resolve_device(options.device)
-    dtype = options.dtype
-    if dtype == "auto" and device.type == "cpu":
-        dtype = "float32"
+    dtype = "float32" if options.dtype == "auto" and device.type == "cpu" else options.dtype
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+        model = AutoModelForCausalLM.from_pretrained(described.folder, dtype=dtype)
     except (OSError, ValueError, KeyError) as error:
-        raise BadFile(folder, f"not a causal language model that transformers can load ({error})") from error
-    model.eval().to(device)
-    end_ids = end_tokens(model.generation_config.eos_token_id, tokenizer)
-    # Checkpoints bring sampling habits of their own (temperature .6, repetition penalties): they would change the
-    # distribution behind the back of the settings.
-    model.generation_config = GenerationConfig(
-        eos_token_id=list(end_ids) or None, pad_token_id=pad_token(tokenizer)
-    )
-    context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    return LanguageModel(model, tokenizer, device, end_ids, context)
+        problem = f"not a causal language model that transformers can load ({error})"
+        raise BadFile(described.folder, problem) from error
+    # Checkpoints bring temperatures and repetition penalties, which would change the distribution behind the back
+    # of the settings.
+    model.generation_config = GenerationConfig()
+    return model.eval().to(device)
 
 
 def end_tokens(configured: int | list[int] | None, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
@@ -63,11 +72,6 @@ def end_tokens(configured: int | list[int] | None, tokenizer: PreTrainedTokenize
     if configured is None:
         return ()
     return (configured,) if isinstance(configured, int) else tuple(configured)
-
-
-def pad_token(tokenizer: PreTrainedTokenizerBase) -> int:
-    """A token to fill rows with; padding is masked, so any will do where the tokenizer names none."""
-    return tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
 
 
 def resolve_device(name: str) -> torch.device:

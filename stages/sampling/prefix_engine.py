@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stages.errors import BadFile, LetheError
-from stages.sampling.adaptive_temperature import top_probability
-from stages.sampling.draws import cut_weights, draw, random_table
+from stages.sampling.draws import draw, random_table, weigh
 from stages.sampling.engine import GREEDY, Answers, Options, Prompt, Settings, check_prompts
 from stages.sampling.frontier import Branch, Frontier, Leaf
-from stages.sampling.loading import LanguageModel, load
+from stages.sampling.loading import checkpoint, load
 
 if TYPE_CHECKING:
     import torch
+    from transformers import PreTrainedModel
     from transformers.cache_utils import Cache
 
 logger = logging.getLogger(__name__)
@@ -40,30 +40,30 @@ class PrefixEngine:
     name = "prefix"
 
     def __init__(self, model_folder: Path, options: Options):
-        self.loaded, self.max_rows = load(model_folder, options), options.max_rows
-        self.forward = Forward(self.loaded)
+        self.checkpoint, self.max_rows = checkpoint(model_folder), options.max_rows
+        self.forward = Forward(load(self.checkpoint, options))
         if not self.forward.keeps_keys():
             raise BadFile(model_folder, "the prefix engine needs a key-value cache", "Take engine: transformers.")
-        on_gpu = self.loaded.device.type != "cpu"
+        on_gpu = self.forward.device.type != "cpu"
         # A GPU promises no bits in any case, so there prompts share batches for speed.
         self.together = on_gpu or self.forward.rows_are_independent()
         if not self.together:
             logger.info("prefix engine: rows of a batch change each other's last bits, so one prompt at a time")
 
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
-        check_prompts(prompts, settings, self.loaded.context, self.loaded.vocabulary)
+        check_prompts(prompts, settings, self.checkpoint.context, self.checkpoint.vocabulary)
         yield from Decoding(self, prompts, settings).run()
 
 
 class Forward:
     """Calls of the model with a row cache."""
 
-    def __init__(self, loaded: LanguageModel):
+    def __init__(self, model: PreTrainedModel):
         import inspect
 
-        self.model, self.device = loaded.model, loaded.device
-        self.vocabulary = loaded.vocabulary
-        self.least_rows = LEAST_ROWS_ON_CPU if loaded.device.type == "cpu" else 1
+        self.model, self.device = model, model.device
+        self.vocabulary = model.get_input_embeddings().num_embeddings
+        self.least_rows = LEAST_ROWS_ON_CPU if model.device.type == "cpu" else 1
         accepts = inspect.signature(self.model.forward).parameters
         self.last_only = {"logits_to_keep": 1} if "logits_to_keep" in accepts else {}
 
@@ -108,7 +108,7 @@ class Forward:
         tokens = random.integers(self.vocabulary, size=70)
 
         def logits(rows: np.ndarray) -> torch.Tensor:
-            cache = RowCache()
+            cache = RowCache(prefixes.shape[1] + 1)
             for slot, row in enumerate(rows):
                 cache.fill(slot, prefills[row])
             cache.set_length(prefixes.shape[1])
@@ -129,13 +129,14 @@ class Decoding:
 
     def __init__(self, engine: PrefixEngine, prompts: Sequence[Prompt], settings: Settings):
         self.engine, self.prompts, self.settings = engine, prompts, settings
-        self.forward, self.loaded = engine.forward, engine.loaded
+        self.forward, self.checkpoint = engine.forward, engine.checkpoint
         self.max_rows = engine.max_rows
-        self.frontier = Frontier(self.loaded.end_ids, settings.max_new_tokens, self.loaded.vocabulary)
+        self.frontier = Frontier(self.checkpoint.end_ids, settings.max_new_tokens, self.forward.vocabulary)
         self.pending = [self._whole(index) for index in range(len(prompts))]
         self.unfinished = [len(branch.number) for branch in self.pending]
         self.leaves: list[list[Leaf]] = [[] for _ in prompts]
-        self.rows_a_sample = 0.0  # the most seen: the forecast of how many rows a prompt will need
+        # The most rows of the finished branches and their samples: the forecast. A quarter until one is finished.
+        self.done_rows, self.done_samples = 0.25, 1
 
     def _whole(self, index: int) -> Branch:
         number = np.arange(-self.settings.greedy, self.settings.n)
@@ -147,7 +148,9 @@ class Decoding:
 
         from stages.sampling.row_cache import RowCache
 
-        self.cache = RowCache()
+        self.cache = RowCache(
+            max(map(len, (prompt.token_ids for prompt in self.prompts)), default=0) + self.settings.max_new_tokens
+        )
         while self.pending or len(self.frontier):
             try:
                 with torch.inference_mode():
@@ -180,44 +183,50 @@ class Decoding:
             self.frontier.join(branch, len(prompt.token_ids), table)
 
     def _fits(self, branch: Branch) -> bool:
-        at_work = sum(self._rows_for(running.start) for running in self.frontier.running.values())
-        return self.engine.together and at_work + self._rows_for(branch) <= self.max_rows
+        """Whether the rows are forecast to suffice with one branch more; if not, the youngest must give way."""
+        forecast = self._forecast(branch)
+        for key, running in self.frontier.running.items():
+            rows = np.count_nonzero(self.frontier.owner == key)
+            past_its_peak = rows < running.most_rows
+            forecast += rows if past_its_peak else max(rows, self._forecast(running.start))
+        return self.engine.together and forecast <= self.max_rows
 
-    def _rows_for(self, branch: Branch) -> int:
-        """Rows that a branch is forecast to need: as many as its samples until one branch has shown otherwise."""
-        return max(len(branch.tokens), int(len(branch.number) * (self.rows_a_sample or 1)))
+    def _forecast(self, branch: Branch) -> int:
+        return max(len(branch.tokens), int(len(branch.number) * self.done_rows / self.done_samples))
 
     def _step(self) -> None:
         frontier = self.frontier
         self.cache.set_length(frontier.length - 1)
         logits = self.forward.step(frontier.tokens[:, -1], self.cache)
-        top, top_token, drawn = self._draw(logits)
-        sure = np.zeros(len(frontier), bool)
+        top, drawn = self._draw(logits)
+        forced = frontier.number == GREEDY
         if self.settings.adaptive_threshold is not None:
             mean = (frontier.confidence + top) / (frontier.steps_done() + 1)
-            sure = mean > self.settings.adaptive_threshold
-        forced = sure[frontier.row] | (frontier.number == GREEDY)
-        frontier.grow(top, np.where(forced, top_token[frontier.row], drawn))
+            forced |= (mean > self.settings.adaptive_threshold)[frontier.row]
+        rows, of_sample = np.unique(frontier.row[forced], return_inverse=True)
+        drawn[forced] = logits[to_device(rows, logits.device)].argmax(-1).cpu().numpy()[of_sample]
+        frontier.grow(top, drawn)
         self._relieve()
         sources, targets = frontier.settle()
         if len(targets):
-            device = self.loaded.device
-            moves = (torch_ints(sources, device), torch_ints(targets, device))
+            moves = (to_device(slots, logits.device) for slots in (sources, targets))
             self.cache.copy(len(frontier), *moves)
 
-    def _draw(self, logits: torch.Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Each row's top probability and top token, and each sample's drawn token."""
+    def _draw(self, logits: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Each row's top probability, and each sample's drawn token."""
+        import torch
+
         rows, draws, settings = self.frontier.row, self.frontier.draws(), self.settings
         block = max(1, WEIGHTS_AT_ONCE // logits.shape[1])
-        drawn = np.zeros(len(rows), np.int64)
+        drawn, tops = np.empty(len(rows), np.int64), []
         for start in range(0, len(logits), block):
-            own = np.flatnonzero((rows >= start) & (rows < start + block))
             part = logits[start : start + block]
-            weights = cut_weights(part, settings.temperature, settings.top_k, settings.top_p)
-            row, column = (torch_ints(values, logits.device) for values in (rows[own] - start, draws[own]))
+            top, weights = weigh(part, settings.temperature, settings.top_k, settings.top_p)
+            own = np.flatnonzero((rows >= start) & (rows < start + block))
+            row, column = (to_device(values, logits.device) for values in (rows[own] - start, draws[own]))
             drawn[own] = draw(weights, row, column).cpu().numpy()
-        top = top_probability(logits).double().cpu().numpy()
-        return top, logits.argmax(-1).cpu().numpy(), drawn
+            tops.append(top)
+        return torch.cat(tops).double().cpu().numpy(), drawn
 
     def _relieve(self) -> None:
         """Keep the live rows within bounds.
@@ -241,7 +250,7 @@ class Decoding:
         self.pending += [self.frontier.abandon(key) for key in list(self.frontier.running)]
         self.cache.layers.clear()
         gc.collect()
-        if self.loaded.device.type == "cuda":
+        if self.forward.device.type == "cuda":
             import torch
 
             torch.cuda.empty_cache()
@@ -249,7 +258,8 @@ class Decoding:
     def _finished(self) -> Iterator[Answers]:
         for running in self.frontier.finished():
             prompt = running.start.prompt
-            self.rows_a_sample = max(self.rows_a_sample, running.most_rows / len(running.start.number))
+            self.done_rows += running.most_rows
+            self.done_samples += len(running.start.number)
             self.leaves[prompt] += running.leaves
             self.unfinished[prompt] -= sum(len(leaf.number) for leaf in running.leaves)
             if not self.unfinished[prompt]:
@@ -262,7 +272,9 @@ class Decoding:
         for index, leaf in enumerate(leaves):
             of_sample[leaf.number + self.settings.greedy] = index
         # An answer that many samples drew is turned into text once.
-        texts = self.loaded.tokenizer.batch_decode([leaf.tokens for leaf in leaves], skip_special_tokens=True)
+        texts = self.checkpoint.tokenizer.batch_decode(
+            [np.array(leaf.tokens) for leaf in leaves], skip_special_tokens=True
+        )
         return Answers(
             self.prompts[prompt].prompt_id,
             numbers,
@@ -273,7 +285,7 @@ class Decoding:
         )
 
 
-def torch_ints(values: np.ndarray, device: torch.device) -> torch.Tensor:
+def to_device(values: np.ndarray, device: torch.device) -> torch.Tensor:
     import torch
 
     return torch.from_numpy(values).to(device)

@@ -9,7 +9,7 @@ import numpy as np
 
 from stages.sampling.adaptive_temperature import ConfidenceProcessor
 from stages.sampling.engine import Answers, Options, Prompt, Settings, check_prompts
-from stages.sampling.loading import load
+from stages.sampling.loading import checkpoint, load
 
 
 class TransformersEngine:
@@ -22,10 +22,11 @@ class TransformersEngine:
     name = "transformers"
 
     def __init__(self, model_folder: Path, options: Options):
-        self.loaded, self.max_rows = load(model_folder, options), options.max_rows
+        self.checkpoint, self.max_rows = checkpoint(model_folder), options.max_rows
+        self.model = load(self.checkpoint, options)
 
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
-        check_prompts(prompts, settings, self.loaded.context, self.loaded.vocabulary)
+        check_prompts(prompts, settings, self.checkpoint.context, self.checkpoint.vocabulary)
         for prompt in prompts:
             yield self._answer_one(prompt, settings)
 
@@ -37,9 +38,9 @@ class TransformersEngine:
         for start, seed in zip(starts, seeds, strict=True):
             rows = min(self.max_rows, len(numbers) - start)
             ids, means = self._generate(prompt, settings, rows, int(seed), settings.greedy and start == 0)
-            texts += self.loaded.tokenizer.batch_decode(ids, skip_special_tokens=True)
+            texts += self.checkpoint.tokenizer.batch_decode(ids, skip_special_tokens=True)
             tokens += map(len, ids)
-            reasons += ["stop" if row[-1] in self.loaded.end_ids else "length" for row in ids]
+            reasons += ["stop" if row[-1] in self.checkpoint.end_ids else "length" for row in ids]
             confidences += means
         return Answers(prompt.prompt_id, numbers, texts, tokens, reasons, confidences)
 
@@ -48,7 +49,7 @@ class TransformersEngine:
         import torch
         from transformers import GenerationConfig, LogitsProcessorList
 
-        device, watch = self.loaded.device, ConfidenceProcessor(settings.adaptive_threshold, greedy_row)
+        device, watch = self.model.device, ConfidenceProcessor(settings.adaptive_threshold, greedy_row)
         inputs = torch.tensor([prompt.token_ids], device=device).expand(rows, -1)
         config = GenerationConfig(
             do_sample=True,
@@ -56,19 +57,19 @@ class TransformersEngine:
             temperature=settings.temperature,
             top_k=settings.top_k,
             top_p=settings.top_p,
-            eos_token_id=list(self.loaded.end_ids) or None,
-            pad_token_id=self.loaded.model.generation_config.pad_token_id,
+            eos_token_id=list(self.checkpoint.end_ids) or None,
+            pad_token_id=0,  # what fills a finished row is cut off again,
         )
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), torch.inference_mode():
             torch.manual_seed(seed % 2**63)
-            output = self.loaded.model.generate(
+            output = self.model.generate(
                 inputs,
                 attention_mask=torch.ones_like(inputs),
                 generation_config=config,
                 logits_processor=LogitsProcessorList([watch]),
             )
         generated = output[:, len(prompt.token_ids) :]
-        lengths = lengths_until_end(generated, self.loaded.end_ids)
+        lengths = lengths_until_end(generated, self.checkpoint.end_ids)
         sums = torch.stack(watch.confidences, 1).double().cumsum(1)
         means = sums.gather(1, (lengths - 1)[:, None])[:, 0] / lengths
         ids = [row[:length] for row, length in zip(generated.tolist(), lengths.tolist(), strict=True)]
