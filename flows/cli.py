@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from stages.errors import LetheError
 
 # name on the command line -> module of flows.commands whose function `command` it is
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {"run": "run"}
 AUDITS: dict[str, str] = {
     "swap": "audit_swap",
 }

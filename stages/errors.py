@@ -82,6 +82,7 @@ class StageFailed(LetheError):
 
     def __init__(self, stage: str, status: int, tail: str = ""):
         self.stage = stage
+        self.exit_status = 2 if status == 2 else 1  # bad input stays bad input
         super().__init__(
             f"Stage {stage} failed with exit status {status}." + (f" It said last:\n{tail}" if tail else "")
         )

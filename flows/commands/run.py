@@ -1,0 +1,60 @@
+"""`lethe run`: bring every stage up to date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.console import JsonFlag, print_json
+
+
+def command(
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("-S", "--set", metavar="KEY=VALUE", help="Change a value of params.yaml first; repeatable."),
+    ] = None,
+    preset: Annotated[str | None, typer.Option(help="Change params.yaml by a file of flows/presets first.")] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Stages run at once. Default: as many as cores; 1 where they share a GPU."),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the DVC experiment that -S and --preset make.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run the pipeline: what is stale and what depends on it, several stages at once; the rest is not touched.
+
+    With `-S` or `--preset`, params.yaml in this folder changes first, just as `dvc exp run -S` does it; in a git
+    repository the result is then kept as a DVC experiment (`dvc exp show`).
+
+    Example: `lethe run -S unlearn.methods.npo.beta=0.2`
+    """
+    from flows import record, settings, workspace
+    from flows.overview import standard
+    from flows.server import temporary_server
+    from stages import params
+
+    root = Path.cwd()
+    screen = standard()
+    workspace.prepare(root)
+    changes = list(settings.read_preset(preset).items()) if preset else []
+    changes += map(settings.parse, set_ or [])
+    if changes:
+        for line in settings.change(root / params.FILE, changes) or ["nothing, the values are there already"]:
+            screen.print(f"params.yaml changes: {line}")
+    params.load()
+    with temporary_server(root):
+        from flows.pipeline import run
+
+        error = run(jobs)
+    news = record.read(root)
+    if changes and error is None:
+        news["experiment"], sentence = workspace.save_experiment(name)
+        screen.print(sentence)
+    if as_json:
+        print_json(news | {"error": str(error) if error else None})
+    else:
+        typer.echo(record.summary(news))
+    if error:
+        raise error

@@ -1,0 +1,80 @@
+"""What a person sees while a pipeline runs: a line when a stage starts and ends, and on a terminal what is going on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+
+def standard() -> Console:
+    """Where a command tells what it does: standard error, for standard output is for results; text as it is."""
+    return Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+
+
+class Overview:
+    """Plain lines in the order of events; on a terminal, below them, the running stages and how far they are."""
+
+    def __init__(self, total: int, progress_folder: Path, console: Console):
+        self.console = console
+        self.total = total
+        self.done = 0
+        self.running: dict[str, float] = {}  # stage -> when it started
+        self.began = time.monotonic()
+        self.progress_folder = progress_folder
+
+    @contextlib.contextmanager
+    def live(self) -> Iterator[Overview]:
+        if not self.console.is_terminal:
+            yield self
+            return
+        with Live(get_renderable=self._lines, console=self.console, refresh_per_second=4, transient=True):
+            yield self
+
+    def tell(self, sentence: str) -> None:
+        if sentence:
+            self.console.print(Text(sentence))
+
+    def say(self, stage: str, line: str) -> None:
+        self.tell(f"  {stage} | {line}")
+
+    def passed(self, stage: str, end: str) -> None:
+        """A stage ended without being run."""
+        self.done += 1
+        if end != "clean":
+            self.tell(f"{stage} {end}")
+
+    def started(self, stage: str, stale: list[str]) -> None:
+        self.running[stage] = time.monotonic()
+        why = "; ".join(stale[:3]) + (f" and {len(stale) - 3} more" if len(stale) > 3 else "")
+        self.tell(f"{stage} starts ({why or 'what it reads changed'})")
+
+    def ended(self, stage: str, end: str) -> float:
+        """Tell that a running stage ended; returns its seconds."""
+        seconds = time.monotonic() - self.running.pop(stage)
+        self.done += 1
+        self.tell(f"{stage} {end} after {seconds:.1f} s ({self.done} of {self.total})")
+        return seconds
+
+    def _lines(self) -> Group:
+        now = time.monotonic()
+        lines = [Text(f"{stage} {_clock(now - since)} {self._progress(stage)}") for stage, since in self.running.items()]
+        return Group(*lines, Text(f"{self.done} of {self.total} stages, {_clock(now - self.began)}", style="bold"))
+
+    def _progress(self, stage: str) -> str:
+        """What the stage last wrote about itself (stages/progress.py), or nothing."""
+        try:
+            told = json.loads((self.progress_folder / f"{stage}.json").read_text())
+            return f"{told['label']}: {told['text']}"
+        except (OSError, ValueError, KeyError):
+            return ""
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"

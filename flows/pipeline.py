@@ -1,0 +1,231 @@
+"""The pipeline as a Prefect flow over the DVC stages: a task a stage, as many at once as there are cores.
+
+DVC alone decides what is stale and does the work. The flow reads its graph once, starts a process only for stages
+that may be stale, and keeps the record. A stage that fails takes those that read its outputs with it; the others
+finish.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import queue
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, get_client, tags, task
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.client.schemas.filters import FlowRunFilter
+from prefect.futures import wait
+from prefect.runtime import flow_run
+from prefect.states import Cancelled, Completed, Crashed, Failed, State
+from prefect.utilities.annotations import allow_failure, quote
+
+from flows import record, workspace
+from flows.overview import Overview, standard
+from stages import params, tracking
+from stages.errors import LetheError, StageFailed
+
+# How a stage can end, and what Prefect's record calls it.
+ENDS = {
+    "clean": ("Cached", "nothing it reads has changed"),
+    "unchanged": ("Cached", "what it reads came out the same"),
+    "restored": ("Cached", "DVC's cache had its outputs"),
+    "ran": ("Completed", ""),
+    "failed": ("Failed", ""),
+    "blocked": ("UpstreamFailed", "not run, because a stage it needs failed"),
+    "stopped": ("Cancelled", "stopped by a signal"),
+}
+UP_TO_DATE = ("clean", "unchanged", "restored", "ran")
+
+
+class Stopped(LetheError):
+    """A signal ended the pipeline."""
+
+    def __init__(self, number: int):
+        self.exit_status = 128 + number
+        super().__init__(f"Stopped by {signal.Signals(number).name}; `lethe run` goes on from here.")
+
+
+@dataclasses.dataclass
+class Stage:
+    """One stage in this run; ``end`` is a key of ENDS once it is over."""
+
+    name: str
+    upstream: list[Stage]
+    stale: list[str]  # what changed about it when the run began
+    end: str = ""
+    seconds: float = 0.0
+    status: int = 0
+    said: str = ""  # its last lines, if it failed
+
+    def ready(self) -> bool:
+        return not self.end and all(stage.end for stage in self.upstream)
+
+    def foregone(self) -> str:
+        """How it ends without being run, or nothing: asked once everything upstream is over."""
+        if any(stage.end not in UP_TO_DATE for stage in self.upstream):
+            return "blocked"
+        if not self.stale and all(stage.end in ("clean", "unchanged") for stage in self.upstream):
+            return "clean"
+        return ""
+
+
+@flow(name="lethe")
+def pipeline(jobs: int | None = None) -> State:
+    """Bring every stage up to date, ``jobs`` at once (default: `default_jobs`), from the repository's root."""
+    root = Path.cwd()
+    with workspace.only_run(root):
+        close_abandoned_runs()
+        params.load()
+        stages = read_stages(root)
+        overview = Overview(len(stages), root / workspace.PROGRESS, standard())
+        processes = workspace.Processes()
+        with overview.live(), signals_stop(processes) as signals:
+            run_stages(stages, jobs or default_jobs(), overview, processes)
+        complete = all(stage.end in UP_TO_DATE for stage in stages)
+        news = record.write(root, {stage.name: _outcome(stage) for stage in stages}, complete)
+        publish(news)
+        if signals:
+            return Cancelled(message="stopped by a signal", data=Stopped(signals[0]))
+        overview.tell(tracking.log_new(root))
+    failed = [stage for stage in stages if stage.end == "failed"]
+    if failed:
+        blocked = sum(stage.end == "blocked" for stage in stages)
+        first = max(failed, key=lambda stage: stage.status == 2)  # bad input is the user's to mend, so it is told first
+        error = StageFailed(first.name, first.status, first.said)
+        return Failed(message=f"{len(failed)} stages failed, {blocked} were not run", data=error)
+    ran = sum(stage.end == "ran" for stage in stages)
+    return Completed(message=f"{ran} stages ran, {len(stages) - ran} were up to date")
+
+
+def run(jobs: int | None = None) -> LetheError | None:
+    """Run the pipeline in this process under the server that PREFECT_API_URL names; returns why it failed, if so.
+
+    The record of what it did is in `record.FILE`. Raises the `LetheError` of what it could not even begin with.
+    """
+    with tags(folder_tag()):
+        state = pipeline(jobs, return_state=True)
+    if state.is_completed():
+        return None
+    error = state.result(raise_on_failure=False)
+    if isinstance(error, (StageFailed, Stopped)):
+        return error
+    raise error
+
+
+def default_jobs() -> int:
+    """As many stages at once as this process may use cores; one where a GPU is shared by them."""
+    return 1 if Path("/dev/nvidia0").exists() else len(os.sched_getaffinity(0))
+
+
+def read_stages(root: Path) -> list[Stage]:
+    """All stages in an order in which they can run; among those that can, the longest chain of work first."""
+    graph = workspace.read_graph(root)
+    stages: dict[str, Stage] = {}
+    for name, upstream in graph.upstream.items():
+        stages[name] = Stage(name, [stages[before] for before in upstream], graph.stale.get(name, []))
+    height = graph.height()
+    return sorted(stages.values(), key=lambda stage: -height[stage.name])
+
+
+def run_stages(stages: list[Stage], jobs: int, overview: Overview, processes: workspace.Processes) -> None:
+    """Run what is stale, each stage once all it reads is up to date; every stage becomes a task in Prefect's record."""
+    ended: queue.Queue[Stage] = queue.Queue()
+    futures: dict[str, Any] = {}
+    running = 0
+    pending = list(stages)
+    while pending or running:
+        for stage in list(pending):
+            if not stage.ready():
+                continue
+            stage.end = "stopped" if processes.stopped else stage.foregone()
+            if not stage.end and running == jobs:
+                continue
+            upstream = [allow_failure(futures[before.name]) for before in stage.upstream]
+            runs = not stage.end
+            future = bring_up_to_date.with_options(name=stage.name).submit(
+                quote(stage), quote(overview), quote(processes), wait_for=upstream
+            )
+            if runs:
+                running += 1
+                future.add_done_callback(lambda _, stage=stage: ended.put(stage))
+            futures[stage.name] = future
+            pending.remove(stage)
+        if running:
+            stage = ended.get()
+            stage.end = stage.end or "failed"  # only if Prefect itself lost the task
+            running -= 1
+    wait(list(futures.values()))
+
+
+@task
+def bring_up_to_date(stage: Stage, overview: Overview, processes: workspace.Processes) -> State:
+    """Run one stage through DVC, unless its end is foregone, and say how it ended."""
+    if stage.end:
+        overview.passed(stage.name, stage.end)
+    else:
+        overview.started(stage.name, stage.stale)
+        result = workspace.reproduce(stage.name, overview.say, processes)
+        stage.status, stage.said = result.status, result.tail
+        stage.seconds = overview.ended(stage.name, result.state)
+        stage.end = result.state
+    name, message = ENDS[stage.end]
+    kind = Completed if stage.end in UP_TO_DATE else Cancelled if stage.end == "stopped" else Failed
+    return kind(name=name, message=message or f"{stage.end} in {stage.seconds:.1f} s")
+
+
+@contextlib.contextmanager
+def signals_stop(processes: workspace.Processes) -> Iterator[list[int]]:
+    """Within it, the first SIGINT, SIGTERM or SIGHUP ends all stages and is listed; a second one acts as ever."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+    former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+
+    def restore() -> None:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+    def handle(number: int, _frame: Any) -> None:
+        received.append(number)
+        restore()
+        processes.stop()
+
+    for number in former:
+        signal.signal(number, handle)
+    try:
+        yield received
+    finally:
+        restore()
+
+
+def folder_tag() -> str:
+    """Tells the runs of this folder on this machine from all others in Prefect's record."""
+    return f"{socket.gethostname()}:{Path.cwd()}"
+
+
+def close_abandoned_runs() -> None:
+    """Runs of this folder that still count as running were killed: nothing runs now, for we hold the folder's lock."""
+    of_this_folder = FlowRunFilter(tags={"all_": [folder_tag()]}, state={"type": {"any_": ["RUNNING"]}})
+    with get_client(sync_client=True) as client:
+        for run in client.read_flow_runs(flow_run_filter=of_this_folder):
+            if str(run.id) != flow_run.id:
+                client.set_flow_run_state(run.id, Crashed(message="killed before it ended"), force=True)
+
+
+def publish(news: dict[str, Any]) -> None:
+    """Leave the stages and what changed as artifacts of this run in Prefect's record."""
+    rows = [{"stage": name, **outcome} for name, outcome in news["stages"].items()]
+    create_table_artifact(key="stages", table=rows, description="How each stage ended.")
+    create_markdown_artifact(key="changes", markdown=record.as_markdown(news), description="What changed.")
+
+
+def _outcome(stage: Stage) -> dict[str, Any]:
+    return {"state": ENDS[stage.end][0], "why": stage.end, "seconds": round(stage.seconds, 2)}

@@ -1,0 +1,92 @@
+"""Prefect's record keeper for the length of one run: a server on 127.0.0.1 that dies with us.
+
+Prefect would start one by itself, but leave it behind when the run is killed, and start it only once its own
+import is done; here both happen at the same time. Where PREFECT_API_URL names a server already, that one is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from flows.workspace import SCRATCH
+from stages.entry import die_with_parent, no_telemetry
+
+
+def environment(root: Path) -> dict[str, str]:
+    """Prefect's settings: its records stay under the repository, it is quiet, and asks nobody outside."""
+    return {
+        "PREFECT_HOME": str(root / SCRATCH / "prefect"),
+        "PREFECT_LOGGING_LEVEL": "CRITICAL",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+        "PREFECT_CLIENT_SERVER_VERSION_CHECK_ENABLED": "false",
+        "PREFECT_API_REQUEST_TIMEOUT": "120",
+        "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
+    }
+
+
+@contextlib.contextmanager
+def temporary_server(root: Path) -> Iterator[None]:
+    """Within it, Prefect's client finds a server; call before anything imports prefect."""
+    no_telemetry()
+    for name, value in environment(root).items():
+        os.environ.setdefault(name, value)
+    if "PREFECT_API_URL" in os.environ:
+        yield
+        return
+    # Our socket listens from the start: clients wait in its queue until the server answers, nobody has to poll.
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
+        os.set_inheritable(listening.fileno(), True)
+        home = Path(os.environ["PREFECT_HOME"])
+        home.mkdir(parents=True, exist_ok=True)
+        with open(home / "server.log", "w") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "flows.server", str(listening.fileno())],
+                pass_fds=[listening.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
+    try:
+        yield
+    finally:
+        del os.environ["PREFECT_API_URL"]
+        process.terminate()
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def serve(descriptor: int) -> None:
+    """Answer on the listening socket ``descriptor`` until SIGTERM."""
+    die_with_parent()
+    version = importlib.metadata.version("prefect")
+    home = Path(os.environ["PREFECT_HOME"])
+    migrated = home / f"migrated-{version}"
+    # The tables are made once a version of Prefect: looking each time whether they are there takes a second.
+    ready = migrated.exists() and (home / "prefect.db").exists()
+    os.environ["PREFECT_API_DATABASE_MIGRATE_ON_START"] = str(not ready).lower()
+    os.environ["PREFECT_UI_ENABLED"] = "false"
+    import uvicorn
+    from prefect.server.api.server import create_app
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets=None):
+            await super().startup(sockets=sockets)
+            migrated.touch()
+
+    app = create_app(ephemeral=True, final=True)
+    Server(uvicorn.Config(app, log_level="error", lifespan="on")).run(sockets=[socket.socket(fileno=descriptor)])
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]))

@@ -1,0 +1,89 @@
+"""Changes to params.yaml from the command line: `-S key=value` and presets, comments and order kept."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from stages import params
+from stages.artifacts import write_text
+from stages.errors import BadFile, BadParam, BadValue
+
+PRESETS = Path(__file__).parent / "presets"
+
+
+def parse(assignment: str) -> tuple[str, Any]:
+    """``sample.n=64`` as its key and value; the value is read as YAML."""
+    key, equals, text = assignment.partition("=")
+    if not equals or not key.strip():
+        raise BadValue("-S", assignment, "key=value, for example sample.n=64")
+    return key.strip(), parse_value(key, text)
+
+
+def parse_value(key: str, text: str) -> Any:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        return YAML(typ="safe", pure=True).load(text)
+    except YAMLError:
+        raise BadParam(key.strip(), text, "a value in YAML", source="-S") from None
+
+
+def read_preset(name: str) -> dict[str, Any]:
+    """A preset is a file of keys and values, as `-S` would set them: each replaces the whole value at its key."""
+    known = sorted(path.stem for path in PRESETS.glob("*.yaml"))
+    if name not in known:
+        raise BadValue("--preset", name, f"one of {', '.join(known)}" if known else "none: there is no preset")
+    return params.read_yaml(PRESETS / f"{name}.yaml")
+
+
+def change(path: Path, settings: Sequence[tuple[str, Any]]) -> list[str]:
+    """Set keys of a params file, in order; validated whole before the file is touched. Returns what changed."""
+    import yaml
+
+    document = _yaml().load(path.read_text(encoding="utf-8"))
+    if not isinstance(document, dict):
+        raise BadFile(path, "holds no keys")
+    said = []
+    for key, value in settings:
+        *sections, last = key.split(".")
+        section = document
+        for part in sections:
+            section = section.get(part) if isinstance(section, dict) else None
+        if not isinstance(section, dict):
+            raise BadParam(key, value, f"a key whose sections exist ({'.'.join(sections)} does not)", str(path))
+        if last not in section or section[last] != value:
+            said.append(f"{key}: {_short(section.get(last, 'absent'))} -> {_short(value)}")
+            section[last] = value
+    stream = io.StringIO()
+    _yaml().dump(document, stream)
+    params.validate(yaml.safe_load(stream.getvalue()), str(path))
+    if said:
+        write_text(path, stream.getvalue())
+    return said
+
+
+def _yaml():
+    from ruamel.yaml import YAML
+
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 4096  # never fold a long line
+    represent = yaml.representer.add_representer
+    represent(type(None), lambda writer, _: writer.represent_scalar("tag:yaml.org,2002:null", "null"))
+    # YAML 1.1 reads 1e-05 as text and 1.0e-05 as a number; YAML 1.2 reads both as numbers.
+    represent(float, lambda writer, value: writer.represent_scalar("tag:yaml.org,2002:float", _number(value)))
+    return yaml
+
+
+def _number(value: float) -> str:
+    text = repr(value)
+    return text.replace("e", ".0e", 1) if "e" in text and "." not in text else text
+
+
+def _short(value: Any, limit: int = 60) -> str:
+    text = str(dict(value) if isinstance(value, dict) else value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -1,0 +1,245 @@
+"""The repository as DVC sees it: what this machine needs, the graph of stages, what is stale, running one stage."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from stages.artifacts import write_text
+from stages.errors import BadFile, LetheError
+
+SCRATCH = Path(".lethe")  # ignored by git and DVC: Prefect's records, locks, progress, the page template of plots
+PROGRESS = SCRATCH / "progress"
+PLOTS_PAGE = SCRATCH / "plots.html"
+
+
+class AlreadyRunning(LetheError):
+    def __init__(self, pid: str):
+        super().__init__(f"Another `lethe run` (process {pid}) works in this folder. Wait for it, or end it first.")
+
+
+def prepare(root: Path) -> None:
+    """Make a fresh folder ready for DVC: the settings that depend on this machine go to .dvc/config.local.
+
+    An export without git needs ``core.no_scm``; `dvc plots show` needs a page with its JavaScript inside to work
+    without a network.
+    """
+    for name in ("dvc.yaml", "params.yaml"):
+        if not (root / name).is_file():
+            raise BadFile(root / name, "no such file", "Run the command in the root of the repository.")
+    if not (root / PLOTS_PAGE).exists():
+        write_text(root / PLOTS_PAGE, plots_page())
+    from dvc.config import Config
+
+    config = Config(dvc_dir=str(root / ".dvc"))
+    no_scm = not in_git(root)
+    page = os.path.join("..", PLOTS_PAGE)  # DVC reads it from .dvc
+    if config["core"].get("no_scm", False) == no_scm and config["plots"].get("html_template") == page:
+        return
+    with config.edit("local") as local:
+        local.setdefault("core", {})["no_scm"] = no_scm
+        local.setdefault("plots", {})["html_template"] = page
+
+
+def in_git(root: Path) -> bool:
+    return any((folder / ".git").exists() for folder in (root, *root.parents))
+
+
+def plots_page() -> str:
+    """The page of `dvc plots show` with Vega's JavaScript inside, as vl-convert carries it."""
+    import vl_convert
+
+    script = vl_convert.javascript_bundle().replace("</script", "<\\/script")
+    return (
+        "<!DOCTYPE html>\n<html>\n<head>\n{refresh_tag}\n<meta charset=\"utf-8\">\n<title>Lethe: plots</title>\n"
+        f"<script>\n(function () {{\n{script}\n}})();\n</script>\n"
+        "<style>table { border-spacing: 15px; }</style>\n</head>\n<body>\n{plot_divs}\n</body>\n</html>\n"
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Graph:
+    """The stages in an order in which they can run."""
+
+    upstream: dict[str, list[str]]  # stage -> the stages whose outputs it reads
+    stale: dict[str, list[str]]  # stage -> what changed about it, for stages changed themselves
+
+    def descendants(self, stages: set[str]) -> set[str]:
+        reached = set(stages)
+        for stage, before in self.upstream.items():
+            if reached.intersection(before):
+                reached.add(stage)
+        return reached - stages
+
+    def height(self) -> dict[str, int]:
+        """How many stages stand one after another behind each: the higher, the sooner it should start."""
+        height = dict.fromkeys(self.upstream, 0)
+        for stage in reversed(self.upstream):
+            for before in self.upstream[stage]:
+                height[before] = max(height[before], height[stage] + 1)
+        return height
+
+
+def read_graph(root: Path) -> Graph:
+    """One look of DVC at the whole repository; raises `BadFile` where dvc.yaml cannot be used."""
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+
+    try:
+        with Repo(str(root)) as repo:
+            edges = repo.index.graph
+            # Only stages with a command run; files tracked by a .dvc file of their own are inputs.
+            stages = {stage.addressing: stage for stage in edges if stage.cmd is not None}
+            upstream = {name: [up.addressing for up in edges.successors(stages[name])] for name in stages}
+            upstream = {name: sorted(set(before) & set(stages)) for name, before in upstream.items()}
+            stale = {name: _reasons(change) for name, change in repo.status().items() if name in stages}
+    except DvcException as error:
+        raise BadFile(root / "dvc.yaml", f"DVC cannot use it: {_sentence(error)}") from error
+    return Graph(_in_order(upstream), stale)
+
+
+def _in_order(upstream: dict[str, list[str]]) -> dict[str, list[str]]:
+    order: dict[str, list[str]] = {}
+
+    def visit(stage: str) -> None:
+        if stage not in order:
+            for before in upstream[stage]:
+                visit(before)
+            order[stage] = upstream[stage]
+
+    for stage in upstream:
+        visit(stage)
+    return order
+
+
+def _reasons(changes: list) -> list[str]:
+    """DVC's status entry of a stage as short texts such as ``data/dataset modified``."""
+    reasons = []
+    for change in changes:
+        if not isinstance(change, dict):
+            reasons.append(str(change))
+            continue
+        for paths in change.values():
+            reasons += [f"{path} {what}" for path, what in paths.items() if isinstance(what, str)]
+            for values in (what for what in paths.values() if isinstance(what, dict)):
+                reasons += [f"{key} {what}" for key, what in values.items()]
+    return reasons
+
+
+def _sentence(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".")
+
+
+# What DVC itself says around a stage; the rest of the output is the stage's own.
+CHATTER = re.compile(
+    r"^(Running stage '|> |(Updating|Generating) lock file|Use `dvc push`|To track the changes with git"
+    r"|\s+git add |Stage '.*(didn't change|is cached)|Data and pipelines are up to date|To enable auto staging"
+    r"|ERROR: failed to reproduce|WARNING: Process '.* had been killed|Verifying data sources|'.*' didn't change|$)"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Reproduced:
+    state: str  # ran | unchanged | restored (from DVC's cache) | failed | stopped
+    status: int = 0  # the stage's own exit status
+    tail: str = ""  # its last lines
+
+
+def reproduce(stage: str, say: Callable[[str, str], None], processes: Processes) -> Reproduced:
+    """Have DVC bring one stage up to date; ``say(stage, line)`` gets each line the stage prints, as it comes."""
+    state, status, tail = "unchanged", 0, []
+    process = processes.start(["--wait-for-lock", "repro", "--single-item", stage])
+    if process is None:
+        return Reproduced("stopped")
+    with process:
+        for line in process.stdout:
+            line = line.rstrip()
+            if line.startswith("Running stage '"):
+                state = "ran"
+            elif "is cached - skipping run" in line:
+                state = "restored"
+            elif found := re.search(r"failed to reproduce .* exited with (-?\d+)", line):
+                status = int(found.group(1))
+            if not CHATTER.match(line):
+                tail = [*tail[-2:], line]
+                say(stage, line)
+    if process.returncode:
+        return Reproduced("stopped" if processes.stopped else "failed", status or process.returncode, "\n".join(tail))
+    return Reproduced(state)
+
+
+class Processes:
+    """The DVC processes of one run, so that a signal can end them all."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self._started: list[subprocess.Popen] = []
+        self._lock = threading.Lock()
+
+    def start(self, arguments: list[str]) -> subprocess.Popen | None:
+        """Start `dvc ARGUMENTS`, or nothing once `stop` was called."""
+        with self._lock:
+            if self.stopped:
+                return None
+            process = subprocess.Popen(
+                [sys.executable, "-m", "flows.dvc_child", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                env=child_environment(),
+                start_new_session=True,  # Ctrl-C reaches only us, and we end the children in order
+            )
+            self._started.append(process)
+            return process
+
+    def stop(self) -> None:
+        """Send SIGTERM to each that runs (it takes its stage with it); none starts after this."""
+        with self._lock:
+            self.stopped = True
+            for process in self._started:
+                process.terminate()  # does nothing to one that has ended
+
+
+def save_experiment(name: str | None) -> tuple[str | None, str]:
+    """Keep the workspace as a DVC experiment: its name, if it was kept, and a sentence about it."""
+    if not in_git(Path.cwd()):
+        return None, "No git repository here: the changed params.yaml stays, no DVC experiment is kept."
+    arguments = [sys.executable, "-m", "flows.dvc_child", "exp", "save", "--force", *(["--name", name] if name else [])]
+    done = subprocess.run(arguments, capture_output=True, text=True, env=child_environment())
+    if found := re.search(r"saved as: (\S+)", done.stdout):
+        return found.group(1), f"Kept as the DVC experiment {found.group(1)} (`dvc exp show`)."
+    said = " ".join((done.stderr or done.stdout).split())
+    return None, f"Not kept as a DVC experiment: {said}"
+
+
+def child_environment() -> dict[str, str]:
+    """What a stage finds around it: this interpreter first in PATH (stages run `python`), one thread a process."""
+    path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
+    return {"OMP_NUM_THREADS": "1"} | os.environ | {"PATH": path, "PYTHONUNBUFFERED": "1"}
+
+
+@contextlib.contextmanager
+def only_run(root: Path) -> Iterator[None]:
+    """Hold the folder's lock while a pipeline runs; raises `AlreadyRunning` where another one holds it."""
+    path = root / SCRATCH / "run.lock"
+    path.parent.mkdir(exist_ok=True)
+    with open(path, "a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            raise AlreadyRunning(lock.read().strip() or "unknown") from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
