@@ -1,7 +1,7 @@
 """The whole of params.yaml, validated before anything runs.
 
-`load` returns one frozen `Params`; a key that is unknown, of the wrong type or impossible is a `BadParam` that names
-the key, what was got and what is legal. Defaults stand in params.yaml alone, so that DVC sees every value.
+`load` returns one frozen `Params`; a key that is unknown, of the wrong type or impossible is a `BadParam` that
+names the key, what was got and what is legal. Defaults stand in params.yaml alone, so that DVC sees every value.
 """
 
 from __future__ import annotations
@@ -45,12 +45,19 @@ class Authors(Section):
     world_facts: Annotated[int, Field(ge=0, le=60)]
 
 
+class Tofu(Section):
+    hub: str | None
+    retain_authors: Count | None
+    heldout_authors: Annotated[int, Field(ge=0)]
+
+
 class Data(Section):
     kind: Literal["authors", "tofu", "jsonl"]
     source: str
     forget: Literal["forget01", "forget05", "forget10"]
     seed: Seed
     authors: Authors
+    tofu: Tofu
 
 
 class TrainRecipe(Section):
