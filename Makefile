@@ -16,10 +16,10 @@ run: setup
 	$(BIN)/lethe run
 
 test: setup lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 quick: setup
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 lint: setup
 	$(BIN)/ruff check .
