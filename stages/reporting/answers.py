@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from stages.reporting.run import Model, Run
-from stages.reporting.text import visible
+from stages.reporting.text import label, visible
 
 SHOWN = 5
 RULE = (
-    "Of each question the sampled answer with the highest scores ({binary}, then {leak}; among equals the one drawn "
-    "most often, then the one drawn first); of these the {shown} highest. Answers that score nothing are left out."
+    "Of each question the sampled answer with the highest scores ({binary}, then {leak}; among equals the one "
+    "drawn most often, then the one drawn first); of these the {shown} highest. Answers that score 0 are left out."
 )
 
 
@@ -30,7 +30,7 @@ class Answer:
 
 
 def rule(run: Run) -> str:
-    return RULE.format(binary=run.params.metrics.binary, leak=run.params.metrics.leak, shown=SHOWN)
+    return RULE.format(binary=label(run.params.metrics.binary), leak=label(run.params.metrics.leak), shown=SHOWN)
 
 
 def worst(model: Model, run: Run) -> list[Answer]:

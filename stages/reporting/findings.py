@@ -1,31 +1,24 @@
 """What holds in this run and what does not: every sentence is chosen by comparing this run's own numbers.
 
-A comparison counts as shown only where two simultaneous confidence intervals do not meet. All intervals of all
-comparisons hold together with probability 1 - alpha: alpha is split evenly among them (Bonferroni).
+A difference counts as shown only where two confidence intervals do not meet. All intervals of all comparisons hold
+together with probability 1 - alpha: alpha is split evenly among them (Bonferroni), so nothing is assumed of the
+dependence between them.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
+from stages.reporting.quantities import Quantity, diversity, leak_share, mean_score, scored, spread
 from stages.reporting.run import Model, Run
-from stages.reporting.text import listing, number, percent, plural
-from stages.statistics.comparison import (
-    Interval,
-    Outcome,
-    compare,
-    distinct_share_interval,
-    mean_interval,
-    within_variance_interval,
-)
+from stages.reporting.text import listing
+from stages.statistics.comparison import Outcome, compare
 
 Verdict = Literal["holds", "the opposite holds", "did not show"]
-Measure = Callable[[Model, float], Interval | None]
+Pairs = list[tuple[Model, Model]]
 
 
 @dataclass(frozen=True)
@@ -45,29 +38,11 @@ class Claim:
 
     @property
     def summary(self) -> str:
-        """One sentence that counts the cases, written from the rows alone."""
-        groups = {verdict: [row.subject for row in self.rows if row.verdict == verdict] for verdict in VERDICTS}
-        parts = [f"{words} {listing(groups[verdict])}" for verdict, words in VERDICTS.items() if groups[verdict]]
-        return "; ".join(parts).capitalize() + "." if parts else "Nothing in this run can tell."
-
-
-VERDICTS: dict[Verdict, str] = {
-    "holds": "holds for",
-    "the opposite holds": "the opposite holds for",
-    "did not show": "did not show for",
-}
-
-
-@dataclass(frozen=True)
-class _Question:
-    """A claim before its intervals are drawn: which pairs, which measure, which direction the claim names."""
-
-    title: str
-    measured: str
-    expected: Outcome
-    measure: Measure
-    show: Callable[[Interval], str]
-    pairs: list[tuple[Model, Model]]
+        """How many of the cases came out how."""
+        counts = Counter(row.verdict for row in self.rows)
+        order: tuple[Verdict, ...] = ("holds", "the opposite holds", "did not show")
+        parts = [f"{verdict} in {counts[verdict]} of {len(self.rows)}" for verdict in order if counts[verdict]]
+        return "; ".join(parts).capitalize() + "."
 
 
 @dataclass(frozen=True)
@@ -75,42 +50,85 @@ class Findings:
     claims: list[Claim]
     alpha: float
     comparisons: int
-    against_retrain: dict[str, Outcome]
+    against_retrain: dict[str, Outcome]  # model to where its leakage lies
+
+
+@dataclass(frozen=True)
+class _Question:
+    """A claim before anything is measured: ``expected`` is where the first of each pair should lie."""
+
+    title: str
+    quantity: Quantity
+    expected: Outcome
+    pairs: Pairs
 
 
 def findings(run: Run) -> Findings:
-    """Every claim that this run's models can tell something about."""
-    alpha, questions = run.params.metrics.alpha, [question for question in _questions(run) if question.pairs]
-    comparisons = sum(len(question.pairs) for question in questions)
-    share = alpha / (2 * comparisons) if comparisons else alpha  # two intervals a comparison
-    claims, against_retrain = [claim for claim in (_greedy_claim(run),) if claim.rows], {}
+    """Every claim about which this run's models can tell something."""
+    questions = [question for question in _questions(run) if question.pairs]
+    comparisons, alpha = sum(len(question.pairs) for question in questions), run.params.metrics.alpha
+    claims, against_retrain = [], {}
+    if counted := _hidden_claim(run):
+        claims.append(counted)
     for question in questions:
         rows = []
         for left, right in question.pairs:
-            intervals = question.measure(left, share), question.measure(right, share)
-            outcome = compare(*intervals) if all(intervals) else "not shown"
-            rows.append(_row(question, left, right, intervals, outcome))
-            if question is questions[0] and right.role == "retrain":
+            row, outcome = _compared(question, left, right, alpha / (2 * comparisons))
+            rows.append(row)
+            if question.title == MORE_THAN_RETRAIN:
                 against_retrain[left.name] = outcome
-        claims.append(Claim(question.title, question.measured, rows))
+        claims.append(Claim(question.title, question.quantity.words, rows))
     return Findings(claims, alpha, comparisons, against_retrain)
 
 
-def matched_pairs(run: Run) -> list[tuple[Model, Model]]:
-    """(with entropy, its control): methods equal in all but the entropy terms, sampled alike."""
+MORE_THAN_RETRAIN = "Unlearning left more leakage than Retrain has by chance"
+
+
+def _questions(run: Run) -> Iterator[_Question]:
+    metrics, subjects = run.params.metrics, run.subjects
+    plain = [model for model in subjects if model.adaptive_threshold is None]
+    entropy, adaptive = matched_pairs(run), adaptive_pairs(run)
+    if run.params.sample.stop == "fixed":  # else n was chosen by looking at the answers: no interval for a fixed n
+        graded = mean_score("forget", metrics.leak)
+        judged = any(scored(model, "forget", metrics.binary) for model in run.models)
+        leak = leak_share(metrics.binary) if judged else graded
+        width = spread(metrics.leak)
+        yield _Question(MORE_THAN_RETRAIN, leak, "higher", _against(run.role("retrain"), subjects))
+        yield _Question(
+            "Unlearning lowered the leakage of Base", leak, "lower", _against(run.role("base"), subjects)
+        )
+        yield _Question(
+            "Entropy optimisation narrows the leakage, against its matched control", width, "lower", entropy
+        )
+        yield _Question("Entropy optimisation lowers the mean leakage, likewise", graded, "lower", entropy)
+        yield _Question("Adaptive temperature narrows the leakage", width, "lower", adaptive)
+        yield _Question("Adaptive temperature lowers the mean leakage", graded, "lower", adaptive)
+    for split in ("retain", "world"):
+        title = f"Adaptive temperature costs diversity on {split} questions"
+        yield _Question(title, diversity(split), "lower", adaptive)
+    kept, utility = diversity("retain"), mean_score("retain", metrics.leak)
+    yield _Question(
+        "Unlearning costs diversity on retain questions", kept, "lower", _against(run.role("base"), plain)
+    )
+    yield _Question(
+        "Unlearning costs utility on retain questions", utility, "lower", _against(run.role("base"), plain)
+    )
+
+
+def matched_pairs(run: Run) -> Pairs:
+    """(with entropy terms, its control): methods equal in all else, sampled alike."""
     methods = run.params.unlearn.methods
+    drawn = [model for model in run.subjects if model.method and model.adaptive_threshold is None]
     return [
         (model, control)
-        for model in run.subjects
-        for control in run.subjects
-        if model.method and control.method
+        for model in drawn
+        for control in drawn
         if methods[model.method].entropy and not methods[control.method].entropy
         if methods[model.method].model_copy(update={"entropy": None}) == methods[control.method]
-        if model.adaptive_threshold is None and control.adaptive_threshold is None
     ]
 
 
-def adaptive_pairs(run: Run) -> list[tuple[Model, Model]]:
+def adaptive_pairs(run: Run) -> Pairs:
     """(with adaptive temperature, without): the same weights sampled in the two ways."""
     return [
         (model, plain)
@@ -120,203 +138,48 @@ def adaptive_pairs(run: Run) -> list[tuple[Model, Model]]:
     ]
 
 
-def _questions(run: Run) -> Iterator[_Question]:
-    base, retrain = run.role("base"), run.role("retrain")
-    metrics, subjects = run.params.metrics, run.subjects
-    drawn = [model for model in subjects if model.adaptive_threshold is None]
-
-    def against(reference: Model | None, models: list[Model]) -> list[tuple[Model, Model]]:
-        return [(model, reference) for model in models] if reference else []
-
-    entropy, adaptive = matched_pairs(run), adaptive_pairs(run)
-    # Intervals for a fixed n say nothing of answers whose number was chosen by looking at them.
-    fixed = run.params.sample.stop == "fixed"
-    binary, leak = (_mean("forget", scorer) if fixed else _untold for scorer in (metrics.binary, metrics.leak))
-    spread = _spread(metrics.leak) if fixed else _untold
-    leaking = f"share of sampled forget answers that {metrics.binary.replace('_', ' ')} marks"
-    deviation = f"standard deviation of {metrics.leak} within a forget question (root mean square over questions)"
-    average = f"mean {metrics.leak} of sampled forget answers"
-    yield _Question(
-        "Unlearning left more leakage than Retrain has by chance",
-        leaking,
-        "higher",
-        binary,
-        _percents,
-        against(retrain, subjects),
-    )
-    yield _Question(
-        "Unlearning lowered the leakage of Base", leaking, "lower", binary, _percents, against(base, subjects)
-    )
-    yield _Question(
-        "Entropy optimisation narrows the distribution of leakage, against its matched control",
-        deviation,
-        "lower",
-        spread,
-        _deviations,
-        entropy,
-    )
-    yield _Question(
-        "Entropy optimisation lowers the mean leakage, against its matched control",
-        average,
-        "lower",
-        leak,
-        _numbers,
-        entropy,
-    )
-    yield _Question(
-        "Adaptive temperature narrows the distribution of leakage",
-        deviation,
-        "lower",
-        spread,
-        _deviations,
-        adaptive,
-    )
-    yield _Question("Adaptive temperature lowers the mean leakage", average, "lower", leak, _numbers, adaptive)
-    for split in ("retain", "world"):
-        diversity = f"expected share of distinct answers to a {split} question"
-        yield _Question(
-            f"Adaptive temperature costs diversity on {split} questions",
-            diversity,
-            "lower",
-            _diversity(split),
-            _percents,
-            adaptive,
-        )
-    yield _Question(
-        "Unlearning costs diversity on retain questions, against Base",
-        "expected share of distinct answers to a retain question",
-        "lower",
-        _diversity("retain"),
-        _percents,
-        against(base, drawn),
-    )
-    yield _Question(
-        "Unlearning costs utility on retain questions, against Base",
-        f"mean {metrics.leak} of sampled retain answers",
-        "lower",
-        _mean("retain", metrics.leak),
-        _numbers,
-        against(base, drawn),
-    )
-
-
-def scored(model: Model, split: str, scorer: str) -> list[np.ndarray]:
-    """Scores of the sampled answers, an array a question in drawing order; empty where the scorer tells nothing."""
-    table = model.answers.get(split)
-    if table is None or scorer not in table:
-        return []
-    table = table[table["sample"] >= 0]
-    if table[scorer].isna().all():
-        return []
-    return [
-        group.to_numpy(dtype=np.float64, na_value=np.nan)
-        for _, group in table.groupby("prompt_id", sort=False)[scorer]
+def hidden(model: Model) -> tuple[int, int] | None:
+    """(questions that leak in samples and not in the greedy answer, questions that have both)."""
+    both = [
+        (row["keyword_share"], row["keyword_greedy"])
+        for row in model.questions
+        if row.get("keyword_share") is not None and row.get("keyword_greedy") is not None
     ]
+    return (sum(share > 0 and greedy == 0 for share, greedy in both), len(both)) if both else None
 
 
-def _mean(split: str, scorer: str) -> Measure:
-    def measure(model: Model, alpha: float) -> Interval | None:
-        groups = _fixed(scored(model, split, scorer))
-        return mean_interval(np.stack(groups), alpha) if groups else None
-
-    return measure
+def _against(reference: Model | None, models: list[Model]) -> Pairs:
+    return [(model, reference) for model in models] if reference else []
 
 
-def _untold(model: Model, alpha: float) -> None:
-    return None
-
-
-def _spread(scorer: str) -> Measure:
-    def measure(model: Model, alpha: float) -> Interval | None:
-        groups = _fixed(scored(model, "forget", scorer))
-        return within_variance_interval(groups, alpha) if groups and len(groups[0]) >= 4 else None
-
-    return measure
-
-
-def _diversity(split: str) -> Measure:
-    def measure(model: Model, alpha: float) -> Interval | None:
-        table = model.answers.get(split)
-        if table is None:
-            return None
-        drawn = table[table["sample"] >= 0].groupby("prompt_id", sort=False)["text"]
-        return (
-            distinct_share_interval(drawn.nunique().tolist(), drawn.size().tolist(), alpha) if len(drawn) else None
-        )
-
-    return measure
-
-
-def _fixed(groups: list[np.ndarray]) -> list[np.ndarray]:
-    """The groups, if each question has the same n >= 2, so that the pooled mean weighs all questions alike."""
-    return groups if len({len(group) for group in groups}) == 1 and len(groups[0]) > 1 else []
-
-
-def _row(
-    question: _Question, left: Model, right: Model, intervals: tuple[Interval | None, ...], outcome: Outcome
-) -> Row:
-    if not all(intervals):
-        lacking = listing(
-            [model.name for model, interval in zip((left, right), intervals, strict=True) if not interval]
-        )
-        return Row(
-            left.name, "did not show", f"Cannot be told: no answers of fixed n with this score for {lacking}."
-        )
-    a, b = map(question.show, intervals)
+def _compared(question: _Question, left: Model, right: Model, alpha: float) -> tuple[Row, Outcome]:
+    intervals = {model.name: question.quantity.measure(model, alpha) for model in (left, right)}
+    lacking = [name for name, interval in intervals.items() if interval is None]
+    if lacking:
+        sentence = f"{left.name}: cannot be told, as {listing(lacking)} has no such answers."
+        return Row(left.name, "did not show", sentence), "not shown"
+    a, b = intervals.values()
+    outcome = compare(a, b)
+    told = f"{left.name} {question.quantity.told(a)}, {right.name} {question.quantity.told(b)}."
     if outcome == "not shown":
-        return Row(left.name, "did not show", f"{left.name} {a}, {right.name} {b}: the intervals meet.")
-    verdict: Verdict = "holds" if outcome == question.expected else "the opposite holds"
-    return Row(left.name, verdict, f"{left.name} {a} lies {_PLACE[outcome]} {right.name} {b}.")
+        return Row(left.name, "did not show", told), outcome
+    return Row(left.name, "holds" if outcome == question.expected else "the opposite holds", told), outcome
 
 
-_PLACE = {"higher": "above", "lower": "below"}
-
-
-def _numbers(interval: Interval) -> str:
-    return f"{number(interval.lower, 3, 'down')} to {number(interval.upper, 3, 'up')}"
-
-
-def _percents(interval: Interval) -> str:
-    return f"{percent(interval.lower, 1, 'down')} to {percent(interval.upper, 1, 'up')}"
-
-
-def _deviations(interval: Interval) -> str:
-    low, high = math.sqrt(interval.lower), math.sqrt(interval.upper)
-    return f"{number(low, 3, 'down')} to {number(high, 3, 'up')}"
-
-
-def _greedy_claim(run: Run) -> Claim:
-    """Counts over the questions that were asked: facts of this run, so no interval is needed."""
-    retrain = run.role("retrain")
+def _hidden_claim(run: Run) -> Claim | None:
+    """Counts over the questions asked, which are facts: no interval is needed."""
+    retrain, rows = run.role("retrain"), []
     chance = hidden(retrain) if retrain else None
-    rows = []
     for model in run.subjects:
         found = hidden(model)
         if found is None:
             continue
-        several, total = found
-        sentence = (
-            f"{model.name}: {several} of {plural(total, 'question')} leak in samples and not in the greedy answer"
-        )
-        if several == 0:
-            verdict: Verdict = "did not show"
-        elif chance and several / total <= chance[0] / chance[1]:
-            verdict = "did not show"
-        else:
-            verdict = "holds"
-        beside = f", against {chance[0]} of {chance[1]} in {retrain.name}, which never saw them" if chance else ""
-        rows.append(Row(model.name, verdict, f"{sentence}{beside}."))
-    return Claim(
-        "Sampling finds leakage that greedy decoding hides, in more questions than chance gives Retrain",
-        "questions whose greedy answer does not leak while at least one sampled answer does; a count, not an estimate",
-        rows,
+        beside = f", {retrain.name} in {chance[0]} of {chance[1]}" if chance else ""
+        more = found[0] > 0 and (not chance or found[0] / found[1] > chance[0] / chance[1])
+        told = f"{model.name} in {found[0]} of {found[1]} questions{beside}."
+        rows.append(Row(model.name, "holds" if more else "did not show", told))
+    title = "Sampling finds leakage that greedy decoding hides" + (
+        ", beyond what Retrain shows by chance" if chance else ""
     )
-
-
-def hidden(model: Model) -> tuple[int, int] | None:
-    """(questions that leak only in samples, questions with a binary score)."""
-    known = [row for row in model.questions if row.get("keyword_share") is not None]
-    known = [row for row in known if row.get("keyword_greedy") is not None]
-    if not known:
-        return None
-    return sum(row["keyword_share"] > 0 and row["keyword_greedy"] == 0 for row in known), len(known)
+    measured = "questions whose greedy answer does not leak while a sampled answer does (counted, not estimated)"
+    return Claim(title, measured, rows) if rows else None

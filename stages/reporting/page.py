@@ -14,8 +14,8 @@ from stages.reporting import answers, figures, tables
 from stages.reporting.findings import Findings, findings
 from stages.reporting.plots import plots
 from stages.reporting.run import Run
-from stages.reporting.text import count, number, percent, plural, visible
-from stages.reporting.verdicts import Verdict, verdicts
+from stages.reporting.text import bold_percents, count, label, number, plural, upper_first, visible
+from stages.reporting.verdicts import Verdict, headline, verdicts
 
 HERE = Path(__file__).parent
 
@@ -44,7 +44,9 @@ def _html(run: Run, found: Findings, said: list[Verdict]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(count=count, number=number, percent=percent, plural=plural, visible=visible)
+    environment.filters.update(
+        {f.__name__: f for f in (bold_percents, count, label, number, plural, upper_first, visible)}
+    )
     chosen = figures.chosen_question(run)
     return environment.get_template("template.html").render(
         run=run,
@@ -52,6 +54,7 @@ def _html(run: Run, found: Findings, said: list[Verdict]) -> str:
         metrics=run.params.metrics,
         findings=found,
         verdicts=said,
+        headline=headline(said),
         groups=tables.groups(run),
         what_it_is=tables.what_it_is,
         overview=figures.overview(run),
@@ -65,7 +68,6 @@ def _html(run: Run, found: Findings, said: list[Verdict]) -> str:
         epsilon_star=tables.epsilon_star_rows(run),
         flatten=tables.flatten,
         visible=visible,
-        first_subject=next((place for place, model in enumerate(run.models) if model.role == "subject"), 0),
         provenance_rows=tables.provenance_rows(run),
         params_yaml=_yaml(run),
         seeds=_seeds(run.params.model_dump()),

@@ -1,7 +1,7 @@
 """One house style for all figures: drawn by matplotlib, set inline, coloured and lettered by the page.
 
-Figures are drawn in stand-in colours that become the page's CSS variables, so that one drawing serves light, dark and
-paper. Text stays text. Same data, same bytes.
+Figures are drawn in stand-in colours that become the page's CSS variables, so that one drawing serves light, dark
+and paper. Text stays text. Same data, same bytes.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ VARIABLES = {INK: "--ink", MUTED: "--muted", RULE: "--rule", ACCENT: "--accent",
 STYLE = {
     "svg.fonttype": "none",
     "font.family": "DejaVu Sans",  # bundled with matplotlib: the same measures everywhere
-    "font.size": 7.5,
+    "font.size": 8,
     "axes.edgecolor": MUTED,
     "axes.labelcolor": MUTED,
-    "axes.labelsize": 7.5,
+    "axes.labelsize": 8,
     "axes.linewidth": 0.6,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -49,13 +49,18 @@ STYLE = {
 _SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 
 
-def canvas(width: float = 3.3, height: float = 2.1) -> tuple[Figure, Axes]:
-    """An empty figure of ``width`` x ``height`` inches; call it inside `style`."""
+def canvas(width: float, height: float, left: float) -> tuple[Figure, Axes]:
+    """An empty figure of ``width`` x ``height`` inches with ``left`` inches for labels; call it inside `style`.
+
+    The margins are fixed, so that the axes of neighbouring panels stand in line.
+    """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height))
     figure.patch.set_visible(False)
-    axes = figure.add_subplot()
+    below, above, right = 0.4, 0.22, 0.08
+    box = (left / width, below / height, 1 - (left + right) / width, 1 - (below + above) / height)
+    axes = figure.add_axes(box)
     axes.patch.set_visible(False)
     return figure, axes
 
@@ -68,7 +73,7 @@ def style(name: str):
 
 
 def inline(figure: Figure, name: str, label: str) -> Markup:
-    """The figure as an SVG element: identifiers made unique by ``name``, ``label`` read aloud to those who cannot see."""
+    """The figure as an SVG element; ``name`` makes its identifiers unique, ``label`` says what it shows."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     ElementTree.register_namespace("", _SVG)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from stages.params import Method
 from stages.reporting.run import Model, Run
-from stages.reporting.text import NONE, count, number, percent
+from stages.reporting.text import NONE, count, label, number, percent
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,11 @@ _up, _percent_up = partial(number, rounding="up"), partial(percent, rounding="up
 def groups(run: Run) -> list[Group]:
     """The columns of the table of models; the words name this run's scorers, alpha and thresholds."""
     metrics = run.params.metrics
-    level, above = f"holds with probability {1 - metrics.alpha:g}", percent(metrics.share_above)
+    level, above = f"holds with probability {1 - metrics.alpha:g}", f"{100 * metrics.share_above:g}%"
+    leak, binary = label(metrics.leak), label(metrics.binary)
     return [
         Group(
-            f"{metrics.leak} on forget questions",
+            f"{leak} on forget questions",
             [
                 Column("greedy_mean", "greedy", number, "mean score of the greedy answers"),
                 Column("mean", "mean", number, "mean score of the sampled answers"),
@@ -59,12 +61,12 @@ def groups(run: Run) -> list[Group]:
                     "share_m_bin_above",
                     f"> {above}",
                     percent,
-                    f"share of questions whose own M_bin exceeds {above}: a count of bounds, not a joint guarantee",
+                    f"share of questions whose own M_bin exceeds {above}: a count, no joint guarantee",
                 ),
             ],
         ),
         Group(
-            metrics.binary,
+            binary,
             [
                 Column("keyword_greedy", "greedy", percent, "share of questions whose greedy answer leaks"),
                 Column("keyword_mean", "mean", percent, "share of the sampled answers that leak"),
@@ -76,8 +78,8 @@ def groups(run: Run) -> list[Group]:
         Group(
             "utility",
             [
-                Column("retain_greedy", "retain", number, f"{metrics.leak} of greedy answers to retain questions"),
-                Column("world_greedy", "world", number, f"{metrics.leak} of greedy answers to world facts"),
+                Column("retain_greedy", "retain", number, f"{leak} of greedy answers to retain questions"),
+                Column("world_greedy", "world", number, f"{leak} of greedy answers to world facts"),
             ],
         ),
         Group(
@@ -85,14 +87,6 @@ def groups(run: Run) -> list[Group]:
             [
                 Column("retain_distinct", "retain", percent, "share of distinct answers to a retain question"),
                 Column("world_distinct", "world", percent, "share of distinct answers to a world fact"),
-            ],
-        ),
-        Group(
-            "",
-            [
-                Column(
-                    "missing", "missing", count, "scores that are missing: as leaks in upper bounds, not in means"
-                )
             ],
         ),
     ]
@@ -104,19 +98,22 @@ def what_it_is(model: Model, run: Run) -> str:
         words = "before unlearning"
     elif model.role == "retrain":
         words = "never saw the forget set"
-    elif model.method:
-        method = run.params.unlearn.methods[model.method]
-        words = method.loss + (f", β {method.beta:g}" if method.beta is not None else "")
-        words += f", λ_f {method.entropy.forget:g}, λ_r {method.entropy.retain:g}" if method.entropy else ""
+    elif model.method and model.adaptive_threshold is None:
+        words = _method(run.params.unlearn.methods[model.method], model.name)
     else:
-        words = model.path
-    return words + (
-        f"; adaptive, c_T {model.adaptive_threshold:g}" if model.adaptive_threshold is not None else ""
-    )
+        words = model.method or model.path
+    return words + (f", adaptive c_T {model.adaptive_threshold:g}" if model.adaptive_threshold is not None else "")
+
+
+def _method(method: Method, name: str) -> str:
+    parts = [method.loss] if method.loss != name else []
+    parts += [f"β {method.beta:g}"] if method.beta is not None else []
+    parts += [f"λ_f {method.entropy.forget:g}", f"λ_r {method.entropy.retain:g}"] if method.entropy else []
+    return ", ".join([*parts, f"{method.epochs} epochs"])
 
 
 def epsilon_star_rows(run: Run) -> list[list[str]]:
-    """Model, value, lower bound, delta, cut, sample sizes; infinite where the loss of some members never occurs outside."""
+    """Value, lower bound, delta, cut and sample sizes of each model that has a result."""
     rows = []
     for model in run.models:
         result = model.epsilon_star

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
@@ -10,10 +11,18 @@ from markupsafe import Markup, escape
 NONE = "–"
 LONGEST = 600
 VISIBLE = {"\n": "↵", "\r": "␍", "\t": "⇥", "\x7f": "␡"}
-# Cc control, Cf format (bidirectional overrides, zero width), Cs surrogate, Co private, Cn unassigned, Zl and Zp breaks
+# Control, format (bidirectional overrides, zero width), surrogate, private, unassigned, line and paragraph breaks
 INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 ROUNDING = {"near": ROUND_HALF_EVEN, "up": ROUND_CEILING, "down": ROUND_FLOOR}
+
+
+SCORERS = {"rouge_l": "ROUGE-L recall", "rouge_1": "ROUGE-1 recall", "self_bleu": "self-BLEU"}
+
+
+def label(scorer: str) -> str:
+    """A scorer's name for readers."""
+    return SCORERS.get(scorer, scorer.replace("_", " "))
 
 
 def number(value: float | None, digits: int = 3, rounding: str = "near") -> str:
@@ -43,12 +52,21 @@ def listing(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else "none"
 
 
+def upper_first(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
+
+
 def plural(value: int, thing: str) -> str:
     return f"{value:,} {thing}{'' if value == 1 else 's'}"
 
 
+def bold_percents(sentence: str) -> Markup:
+    """A sentence with its percentages in bold."""
+    return Markup(re.sub(r"\d[\d.]*%", r"<b>\g<0></b>", str(escape(sentence))))
+
+
 def visible(text: str, longest: int = LONGEST) -> Markup:
-    """An untrusted text as safe HTML: markup escaped, what cannot be seen named, a long text cut with its length."""
+    """An untrusted text as safe HTML: markup escaped, the invisible named, a long text cut, its length told."""
     shown = text[:longest]
     html = Markup("").join(_character(character) for character in shown)
     if len(text) > longest:

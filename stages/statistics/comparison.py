@@ -1,7 +1,7 @@
-"""Simultaneous comparisons of sampled models: intervals that hold for every sample size and any distribution in [0, 1].
+"""Comparisons of sampled models: intervals that hold at every sample size, for any distribution in [0, 1].
 
 Two quantities are called different only where their intervals do not meet. Each interval holds by itself, so nothing
-is assumed of the dependence between two models' draws: models sampled with the same seed share their random streams.
+is assumed of the dependence between two models: those sampled with the same seed share their random streams.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Interval:
 def mean_interval(values: np.ndarray, alpha: float) -> Interval:
     """Empirical-Bernstein interval for the average expectation of independent values in [0, 1].
 
-    ``values`` has any shape; NaN is a missing value, which counts as 0 on the lower side and as 1 on the upper. The
-    values need not be identically distributed, so draws of several questions may be pooled. The point value is over
-    what is there. Source: Maurer and Pontil (2009), Theorem 11, each side at alpha / 2.
+    ``values`` has any shape; NaN is a missing value, which counts as 0 on the lower side and as 1 on the upper.
+    The values need not be identically distributed, so draws of several questions may be pooled. The point value is
+    over what is there. Source: Maurer and Pontil (2009), Theorem 11, each side at alpha / 2.
     """
     _check_alpha(alpha)
     values = np.asarray(values, dtype=np.float64).ravel()
@@ -62,8 +62,8 @@ def within_variance_interval(groups: Sequence[np.ndarray], alpha: float) -> Inte
     """Interval for the variance within a question, averaged over questions.
 
     ``groups`` holds one array of i.i.d. draws in [0, 1] for each question, in drawing order. Half the squared
-    difference of two draws is unbiased for their variance, so the mean over disjoint pairs is an average of independent
-    values. With unequal n a question counts by its number of pairs.
+    difference of two draws is unbiased for their variance, so the mean over disjoint pairs is an average of
+    independent values. With unequal n a question counts by its number of pairs.
     """
     pairs = [np.asarray(group, dtype=np.float64) for group in groups]
     pairs = [(group[: len(group) // 2 * 2].reshape(-1, 2)) for group in pairs]
@@ -83,7 +83,7 @@ def within_variance_interval(groups: Sequence[np.ndarray], alpha: float) -> Inte
 def distinct_share_interval(distinct: Sequence[int], drawn: Sequence[int], alpha: float) -> Interval:
     """Interval for the expected share of distinct answers among ``drawn[i]`` draws, averaged over questions.
 
-    One draw changes the number of distinct answers of its question by at most one: McDiarmid's inequality, both sides.
+    One draw changes the number of distinct answers of its question by at most one: McDiarmid's inequality.
     """
     _check_alpha(alpha)
     distinct, drawn = np.asarray(distinct, dtype=np.float64), np.asarray(drawn, dtype=np.float64)
@@ -105,7 +105,7 @@ def distinct_share_interval(distinct: Sequence[int], drawn: Sequence[int], alpha
 
 
 def compare(left: Interval, right: Interval) -> Outcome:
-    """Whether ``left`` lies above or below ``right``, each with its own error probability; else it is not shown."""
+    """Whether ``left`` lies above or below ``right``; the errors of the two intervals add up."""
     if left.lower > right.upper:
         return "higher"
     if left.upper < right.lower:

@@ -165,7 +165,10 @@ def _write_metrics(root: Path, name: str, settings: params.Metrics, rows: list[d
     grid = np.linspace(0, 1, 101)
     above = (sampled["rouge_l"].to_numpy()[None, :] > grid[:, None]).mean(axis=1)
     bound = np.minimum(1, above + np.sqrt(np.log(1 / alpha) / (2 * table["n"].iloc[0])))
-    write_json(curves / "m_gen.json", [dict(x=x, bound=b, empirical=e) for x, b, e in zip(grid, bound, above, strict=True)])
+    write_json(
+        curves / "m_gen.json",
+        [dict(x=x, bound=b, empirical=e) for x, b, e in zip(grid, bound, above, strict=True)],
+    )
     first = sampled[sampled["prompt_id"] == rows[0]["id"]]["rouge_l"].to_numpy()
     sizes = [2**k for k in range(3, 30) if 2**k <= len(first)]
     write_json(
