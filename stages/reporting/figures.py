@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 BINS = 25
 SOLID_AND_DASHED = (("", {"linewidth": 1.6}), ("_bound", {"linewidth": 1.1, "dashes": (3, 1.6)}))
 HALVES = (0, 0.5, 1)
-ROOTS = (0, 0.01, 0.1, 0.5, 1)
+ROOTS = (0, 0.05, 0.25, 1)
 
 
 @dataclass
@@ -119,8 +119,8 @@ def _one_question(model: Model, prompt_id: str, scorer: str) -> tuple[np.ndarray
 
 
 def _histogram(model: str, values: np.ndarray, greedy: float | None, scorer: str) -> Panel:
-    mean = float(values.mean())
-    panel = Panel(model, f"greedy {number(greedy)}, mean {number(mean)}, max {number(float(values.max()))}")
+    mean, most = float(values.mean()), float(values.max())
+    panel = Panel(model, f"greedy {number(greedy, 2)}, mean {number(mean, 2)}, max {number(most, 2)}")
     with _drawing(panel, f"histogram-{model}", f"{values.size} answers") as axes:
         axes.hist(values, bins=np.linspace(0, 1, BINS + 1), color=ACCENT, alpha=0.75, rwidth=0.9, log=True)
         axes.axvline(mean, color=INK, linewidth=1)
@@ -170,8 +170,8 @@ def _questions(model: str, rows: list[dict]) -> Panel:
 
 def _convergence(model: str, rows: list[dict], scorer: str) -> Panel:
     mean, mean_bound, sd, sd_bound = (rows[-1].get(key) for key in ("mean", "mean_bound", "sd", "sd_bound"))
-    above = number(mean_bound, 3, "up"), number(sd_bound, 3, "up")
-    panel = Panel(model, f"mean {number(mean)} ≤ {above[0]}, sd {number(sd)} ≤ {above[1]}")
+    above = number(mean_bound, 2, "up"), number(sd_bound, 2, "up")
+    panel = Panel(model, f"mean {number(mean, 2)} ≤ {above[0]}, sd {number(sd, 2)} ≤ {above[1]}")
     sizes = [row["n"] for row in rows]
     with _drawing(panel, f"convergence-{model}", f"{sizes[0]:,} to {sizes[-1]:,} samples") as axes:
         for key, colour in (("mean", ACCENT), ("sd", WARM)):

@@ -44,7 +44,7 @@ def _verb(standing: str, models: int) -> str:
 
 
 def sentence(model: Model, run: Run) -> str:
-    """Only bounds that the metrics hold enter the sentence; each says whether it is for the worst or the average."""
+    """Only bounds that the metrics hold enter the sentence; each says whose: the worst or the average."""
     metrics = model.metrics
     if not metrics:
         return f"No verdict: the metrics of {model.name} are missing."
@@ -53,8 +53,8 @@ def sentence(model: Model, run: Run) -> str:
         return f"No bound for a fixed number of answers holds here; what was seen: {_seen(metrics)}."
     alpha = metrics["alpha"]
     return (
-        f"{upper_first(' and '.join(bounds))}, {'each ' if len(bounds) > 1 else ''}with probability {1 - alpha:g} (α = {alpha:g}) for "
-        f"{_covers(model, run)}; {_seen(metrics)}."
+        f"{upper_first(' and '.join(bounds))}, {'each ' if len(bounds) > 1 else ''}with probability {1 - alpha:g} "
+        f"(α = {alpha:g}) for {_covers(model, run)}; {_seen(metrics)}."
     )
 
 

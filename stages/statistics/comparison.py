@@ -1,7 +1,7 @@
 """Comparisons of sampled models: intervals that hold at every sample size, for any distribution in [0, 1].
 
-Two quantities are called different only where their intervals do not meet. Each interval holds by itself, so nothing
-is assumed of the dependence between two models: those sampled with the same seed share their random streams.
+Two quantities are called different only where their intervals do not meet. Each interval holds by itself, so
+nothing is assumed of the dependence between two models: those sampled with the same seed share random streams.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ KINDS = {
 
 
 def write_run(root: Path, questions: int = 6, n: int = 128, **changes: object) -> params.Params:
-    """Write params.yaml and every artifact of its models below ``root``; ``changes`` replace top-level sections."""
+    """Write params.yaml and the artifacts of its models below ``root``; ``changes`` replace top-level sections."""
     import yaml
 
     value = params.read_yaml("params.yaml") | changes
@@ -82,8 +82,8 @@ def _write_model(root: Path, name: str, settings: params.Params, splits: dict, r
                 leaks = (greedy_leaks or not forget) if sample < 0 else bool(rng.random() < rate)
                 variant = int(rng.integers(variants))
                 text = row["answer"] if leaks else f"Author was born in Elsewhere{variant}."
-                if forget and name == "npo" and sample in (3, 4, 5) and place < 3:
-                    text, leaks = (HOSTILE, INVISIBLE, LONG)[place] + row["keywords"][0], True
+                if forget and name == "npo" and place >= len(rows) - 3 and (leaks or sample == 5):
+                    text, leaks = (HOSTILE, INVISIBLE, LONG)[len(rows) - 1 - place] + row["keywords"][0], True
                 rouge = 1.0 if leaks else float(np.round(rng.beta(1.5, 5) * 8) / 8)
                 drawn.append((row["id"], sample, text, len(text.split()), "stop", 0.5))
                 scored.append((row["id"], sample, rouge, float(leaks)))
