@@ -11,8 +11,8 @@ from stages.reporting.text import label, visible
 
 SHOWN = 5
 RULE = (
-    "Of each question the sampled answer with the highest scores ({binary}, then {leak}; among equals the one "
-    "drawn most often, then the one drawn first); of these the {shown} highest. Answers that score 0 are left out."
+    "Of each question the sampled answer with the highest score ({scores}; among equals the one drawn most often, "
+    "then the one drawn first); of these the {shown} highest. Answers that score 0 are left out."
 )
 
 
@@ -30,13 +30,18 @@ class Answer:
 
 
 def rule(run: Run) -> str:
-    return RULE.format(binary=label(run.params.metrics.binary), leak=label(run.params.metrics.leak), shown=SHOWN)
+    return RULE.format(scores=", then ".join(map(label, _scorers(run))), shown=SHOWN)
+
+
+def _scorers(run: Run) -> list[str]:
+    """By which scores an answer is worse than another: the 0/1 one first, where there is one."""
+    return [scorer for scorer in (run.params.metrics.binary, run.params.metrics.leak) if scorer]
 
 
 def worst(model: Model, run: Run) -> list[Answer]:
     """At most ``SHOWN`` answers by the rule above; missing scores rank as zero here and are shown as missing."""
     table = model.answers.get("forget")
-    scorers = [run.params.metrics.binary, run.params.metrics.leak]
+    scorers = _scorers(run)
     if table is None or not set(scorers) <= set(table.columns):
         return []
     sampled, greedy = table[table["sample"] >= 0], table[table["sample"] < 0]
@@ -52,8 +57,8 @@ def worst(model: Model, run: Run) -> list[Answer]:
     for key, name in zip(keys, scorers, strict=True):
         ranked[key] = ranked[name].fillna(0.0).astype(float)
     ranked = ranked[(ranked[keys] > 0).any(axis=1)]
-    order = [*keys, "times", "first"]
-    ranked = ranked.sort_values(order, ascending=[False, False, False, True], kind="stable")
+    ascending = [*(False for _ in keys), False, True]
+    ranked = ranked.sort_values([*keys, "times", "first"], ascending=ascending, kind="stable")
     ranked = ranked.drop_duplicates("prompt_id").head(SHOWN)
     return [_answer(row, scorers, run, drawn, greedy_text) for row in ranked.to_dict("records")]
 

@@ -57,10 +57,11 @@ def overview(run: Run) -> list[Panel]:
     names, models = run.params.metrics, run.models
     score = [(m.name, *map(m.metrics.get, ("greedy_mean", "mean", "m_mu_worst"))) for m in models]
     leaks = [(m.name, *map(m.metrics.get, ("keyword_greedy", "keyword_mean", "keyword_any"))) for m in models]
-    return [
-        _marks("overview-score", label(names.leak), "bar: bound M_µ of the worst question", score),
-        _marks("overview-leaks", label(names.binary), "bar: share of questions that leaked at least once", leaks),
-    ]
+    panels = [("overview-score", label(names.leak), "bar: bound M_µ of the worst question", score)]
+    if names.binary:
+        note = "bar: share of questions that leaked at least once"
+        panels.append(("overview-leaks", label(names.binary), note, leaks))
+    return [_marks(*panel) for panel in panels]
 
 
 def histograms(run: Run, prompt_id: str) -> list[Panel]:
@@ -85,7 +86,7 @@ def per_question(run: Run) -> list[Panel]:
 
 
 def convergence(run: Run) -> list[Panel]:
-    """Mean and standard deviation of one question, estimate and bound, against the number of samples."""
+    """Mean and sd of each model's worst question by M_µ, estimate and bound, against the number of samples."""
     scorer = label(run.params.metrics.leak)
     return [_convergence(model.name, model.convergence, scorer) for model in run.models if model.convergence]
 
@@ -171,7 +172,9 @@ def _questions(model: str, rows: list[dict]) -> Panel:
 def _convergence(model: str, rows: list[dict], scorer: str) -> Panel:
     mean, mean_bound, sd, sd_bound = (rows[-1].get(key) for key in ("mean", "mean_bound", "sd", "sd_bound"))
     above = number(mean_bound, 2, "up"), number(sd_bound, 2, "up")
-    panel = Panel(model, f"mean {number(mean, 2)} ≤ {above[0]}, sd {number(sd, 2)} ≤ {above[1]}")
+    panel = Panel(
+        model, f"{rows[0]['prompt_id']}: mean {number(mean, 2)} ≤ {above[0]}, sd {number(sd, 2)} ≤ {above[1]}"
+    )
     sizes = [row["n"] for row in rows]
     with _drawing(panel, f"convergence-{model}", f"{sizes[0]:,} to {sizes[-1]:,} samples") as axes:
         for key, colour in (("mean", ACCENT), ("sd", WARM)):

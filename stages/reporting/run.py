@@ -62,22 +62,22 @@ def load(params: Params, root: Path, provenance: dict[str, Any]) -> Run:
     def read(path: str, made_by: str, reader: Callable = read_json, empty: Any = None) -> Any:
         if (root / path).is_file():
             return reader(root / path)
-        missing.append(f"{path} (made by {made_by})")
+        missing.append(f"{root.name}/{path} (made by {made_by})")
         return {} if empty is None else empty
 
-    forget = read("data/dataset/forget.jsonl", "prepare", read_jsonl, [])
+    forget = read("dataset/forget.jsonl", "prepare", read_jsonl, [])
     trained = {**dict.fromkeys(params.train.models, "train"), **dict.fromkeys(params.unlearn.methods, "unlearn")}
     return Run(
         params=params,
         models=[_model(name, params, root, read) for name in params.models],
         forget={row["id"]: row for _, row in forget},
-        dataset=read("data/dataset/about.json", "prepare"),
+        dataset=read("dataset/about.json", "prepare"),
         training={
-            name: read(f"data/models/{name}/training.json", f"{stage}@{name}").get("steps", [])
+            name: read(f"models/{name}/training.json", f"{stage}@{name}").get("steps", [])
             for name, stage in trained.items()
         },
-        audits={name: read(f"data/audits/{name}/result.json", f"audit@{name}") for name in params.audits},
-        games={name: read(f"data/games/{name}/result.json", f"game@{name}") for name in params.games},
+        audits={name: read(f"audits/{name}/result.json", f"audit@{name}") for name in params.audits},
+        games={name: read(f"games/{name}/result.json", f"game@{name}") for name in params.games},
         provenance=provenance,
         missing=missing,
     )
@@ -88,30 +88,31 @@ def _model(name: str, params: Params, root: Path, read: Callable) -> Model:
     folder = Path(entry.path)
     own = folder.parent == Path("data/models") and folder.name in params.unlearn.methods
     roles: dict[str, Role] = {settings.base: "base", settings.retrain: "retrain"}
-    curves = f"data/curves/{name}"
+    # A run of the user's own checkpoint has no such stage, so that nothing is missing there.
+    privacy = hasattr(params, "epsilon_star")
     return Model(
         name=name,
         role=roles.get(name, "subject"),
         path=entry.path,
         adaptive_threshold=entry.adaptive_threshold,
         method=folder.name if own else None,
-        metrics=read(f"data/metrics/{name}.json", f"metrics@{name}"),
-        questions=read(f"{curves}/per_question.json", f"metrics@{name}", empty=[]),
-        m_gen=read(f"{curves}/m_gen.json", f"metrics@{name}", empty=[]),
-        convergence=read(f"{curves}/convergence.json", f"metrics@{name}", empty=[]),
-        about=read(f"data/generations/{name}/about.json", f"sample@{name}"),
+        metrics=read(f"metrics/{name}.json", f"metrics@{name}"),
+        questions=read(f"curves/{name}/per_question.json", f"metrics@{name}", empty=[]),
+        m_gen=read(f"curves/{name}/m_gen.json", f"metrics@{name}", empty=[]),
+        convergence=read(f"curves/{name}/convergence.json", f"metrics@{name}", empty=[]),
+        about=read(f"generations/{name}/about.json", f"sample@{name}"),
         answers=_answers(name, root, read),
-        epsilon_star=read(f"data/epsilon_star/{name}/result.json", f"epsilon_star@{name}"),
+        epsilon_star=read(f"epsilon_star/{name}/result.json", f"epsilon_star@{name}") if privacy else {},
     )
 
 
 def _answers(name: str, root: Path, read: Callable) -> dict[str, pd.DataFrame]:
     """Generations joined with their scores, a table a split; row order is drawing order."""
-    splits = sorted(path.stem for path in (root / f"data/scores/{name}").glob("*.parquet")) or ["forget"]
+    splits = sorted(path.stem for path in (root / f"scores/{name}").glob("*.parquet")) or ["forget"]
     answers = {}
     for split in splits:
-        drawn = read(f"data/generations/{name}/{split}.parquet", f"sample@{name}", read_table, ())
-        scores = read(f"data/scores/{name}/{split}.parquet", f"score@{name}", read_table, ())
+        drawn = read(f"generations/{name}/{split}.parquet", f"sample@{name}", read_table, ())
+        scores = read(f"scores/{name}/{split}.parquet", f"score@{name}", read_table, ())
         if len(drawn) and len(scores):
             answers[split] = drawn.merge(scores, on=["prompt_id", "sample"], how="left", validate="one_to_one")
     return answers

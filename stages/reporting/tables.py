@@ -30,7 +30,16 @@ _up, _percent_up = partial(number, rounding="up"), partial(percent, rounding="up
 
 
 def groups(run: Run) -> list[Group]:
-    """The columns of the table of models; the words name this run's scorers, alpha and thresholds."""
+    """The columns of the table of models that hold a value, grouped."""
+    kept = []
+    for group in _all_groups(run):
+        columns = [c for c in group.columns if any(model.metrics.get(c.key) is not None for model in run.models)]
+        kept += [Group(group.title, columns)] if columns else []
+    return kept
+
+
+def _all_groups(run: Run) -> list[Group]:
+    """The words name this run's scorers, alpha and thresholds."""
     metrics = run.params.metrics
     level, above = f"holds with probability {1 - metrics.alpha:g}", f"{100 * metrics.share_above:g}%"
     leak, binary = label(metrics.leak), label(metrics.binary)

@@ -17,11 +17,20 @@ INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 ROUNDING = {"near": ROUND_HALF_EVEN, "up": ROUND_CEILING, "down": ROUND_FLOOR}
 
 
-SCORERS = {"rouge_l": "ROUGE-L recall", "rouge_1": "ROUGE-1 recall", "self_bleu": "self-BLEU"}
+SCORERS = {
+    "rouge_l": "ROUGE-L recall",
+    "rouge_l_f": "ROUGE-L F",
+    "rouge_l_precision": "ROUGE-L precision",
+    "rouge_1": "ROUGE-1 recall",
+    "rouge_1_f": "ROUGE-1 F",
+    "rouge_1_precision": "ROUGE-1 precision",
+}
 
 
-def label(scorer: str) -> str:
-    """A scorer's name for readers."""
+def label(scorer: str | None) -> str:
+    """A scorer's name for readers; "leak" where none was asked."""
+    if scorer is None:
+        return "leak"
     return SCORERS.get(scorer, scorer.replace("_", " "))
 
 

@@ -48,13 +48,13 @@ def sentence(model: Model, run: Run) -> str:
     metrics = model.metrics
     if not metrics:
         return f"No verdict: the metrics of {model.name} are missing."
-    bounds = _bounds(metrics, run)
+    bounds = _bounds(model, run)
     if not bounds:
-        return f"No bound for a fixed number of answers holds here; what was seen: {_seen(metrics)}."
+        return f"No bound for a fixed number of answers holds here; what was seen: {_seen(model)}."
     alpha = metrics["alpha"]
     return (
         f"{upper_first(' and '.join(bounds))}, {'each ' if len(bounds) > 1 else ''}with probability {1 - alpha:g} "
-        f"(α = {alpha:g}) for {_covers(model, run)}; {_seen(metrics)}."
+        f"(α = {alpha:g}) for {_covers(model, run)}; {_seen(model)}."
     )
 
 
@@ -65,7 +65,7 @@ def _standing(model: Model, findings: Findings) -> tuple[str, str]:
         return STANDING[findings.against_retrain[model.name]]
     leaked = model.metrics.get("keyword_any")
     if leaked is None:
-        return "has no verdict", "open"
+        return "is not judged", "open"
     return ("leaks in some answers", "bad") if leaked > 0 else ("leaks in no answer seen", "open")
 
 
@@ -75,34 +75,42 @@ def _covers(model: Model, run: Run) -> str:
     temperature = model.about.get("temperature", run.params.sample.temperature)
     cut = model.adaptive_threshold
     adaptive = f", greedy above confidence {cut:g}," if cut is not None else ""
-    prompt = Path(run.params.sample.prompt).name
-    return f"i.i.d. answers{engine} at temperature {temperature:g}{adaptive} to prompt {prompt}"
+    prompt = run.params.sample.prompt
+    wording = "the chat template" if prompt == "chat" else f"prompt {Path(prompt).name}"
+    return f"i.i.d. answers{engine} at temperature {temperature:g}{adaptive} to {wording}"
 
 
-def _bounds(metrics: dict, run: Run) -> list[str]:
-    leak, questions = label(run.params.metrics.binary), f"all {count(metrics['n_questions'])} forget questions"
-    pooled, worst, mean = (metrics.get(key) for key in ("m_bin_pooled", "m_bin_worst", "m_mu_worst"))
-    bounds = []
-    if pooled is not None:
-        bounds.append(f"at most {percent(pooled, 1, 'up')} of answers show {leak} on average over {questions}")
-    if worst is not None and bounds:
-        bounds.append(f"at most {percent(worst, 1, 'up')} on the worst of them")
-    elif worst is not None:
-        bounds.append(f"at most {percent(worst, 1, 'up')} of answers show {leak} on the worst of {questions}")
-    if not bounds and mean is not None:
+def _bounds(model: Model, run: Run) -> list[str]:
+    total, judged = len(model.questions), sum(row.get("m_bin") is not None for row in model.questions)
+    everything = f"all {plural(total, 'forget question')}"
+    named = everything if judged == total else f"the {judged:,} judged of {plural(total, 'forget question')}"
+    pooled, worst, mean = map(model.metrics.get, ("m_bin_pooled", "m_bin_worst", "m_mu_worst"))
+    if worst is None and mean is None:
+        return []
+    if worst is None:
         score = label(run.params.metrics.leak)
-        bounds.append(f"the mean {score} is at most {number(mean, 3, 'up')} on the worst of {questions}")
-    return bounds
+        return [f"the mean {score} is at most {number(mean, 3, 'up')} on the worst of {everything}"]
+    leak, most = label(run.params.metrics.binary), percent(worst, 1, "up")
+    if pooled is None:
+        return [f"at most {most} of answers show {leak} on the worst of {named}"]
+    average = percent(pooled, 1, "up")
+    return [
+        f"at most {average} of answers show {leak} on average over {named}",
+        f"at most {most} on the worst of them",
+    ]
 
 
-def _seen(metrics: dict) -> str:
+def _seen(model: Model) -> str:
     """What the answers showed: facts, not estimates."""
-    total, missing = metrics.get("n_questions"), metrics.get("missing") or 0
+    metrics, missing = model.metrics, model.metrics.get("missing") or 0
     tail = f"; {plural(missing, 'score')} missing, taken as leaks by the bounds" if missing else ""
-    if metrics.get("keyword_any") is None:
+    judged = [row for row in model.questions if row.get("keyword_share") is not None]
+    if not judged:
         greedy, mean = number(metrics.get("greedy_mean")), number(metrics.get("mean"))
         return f"greedy answers score {greedy} in the mean, sampled answers {mean}{tail}"
-    greedy = metrics.get("keyword_greedy")
-    beside = f", {count(greedy * total)} in the greedy answer" if greedy is not None else ""
-    questions = f"{count(metrics['keyword_any'] * total)} of {plural(total, 'question')}"
-    return f"{questions} leaked at least once in {count(metrics['n'])} sampled answers{beside}{tail}"
+    hits = sum(row["keyword_share"] > 0 for row in judged)
+    greedy = sum((row.get("keyword_greedy") or 0) > 0 for row in judged)
+    return (
+        f"{hits:,} of {plural(len(judged), 'question')} leaked at least once in {count(metrics.get('n'))} sampled answers, "
+        f"{greedy:,} in the greedy answer{tail}"
+    )

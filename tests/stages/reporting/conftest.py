@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from stages import params, reporting
+from stages import params
+from stages.reporting.page import Page, render
+from stages.reporting.run import Run
+from stages.reporting.run import load as load_run
 from tests.stages.reporting.synthetic import write_run
 
 MODELS = ("base", "retrain", "grad_ascent", "npo", "npo_at", "npo_matched", "npo_entropy")
 PROVENANCE = {"revision": "0123456789ab", "python": "3.11.7", "packages": {"numpy": "2.3.5"}}
 
 
-def load(root: Path) -> reporting.Run:
-    return reporting.load(params.load(root / "params.yaml"), root, PROVENANCE)
+def load(root: Path) -> Run:
+    return load_run(params.load(root / "params.yaml"), root / "data", PROVENANCE)
 
 
 @pytest.fixture(scope="session")
@@ -49,10 +52,10 @@ def own_artifacts(artifacts, tmp_path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def run(artifacts) -> reporting.Run:
+def run(artifacts) -> Run:
     return load(artifacts)
 
 
 @pytest.fixture(scope="session")
-def page(run) -> reporting.Page:
-    return reporting.render(run)
+def page(run) -> Page:
+    return render(run)
