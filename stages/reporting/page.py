@@ -1,0 +1,111 @@
+"""A run rendered: every number on the page comes from its artifacts, every sentence from those numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from stages.artifacts import SCHEMA_VERSION
+from stages.reporting import answers, figures, tables
+from stages.reporting.findings import Findings, findings
+from stages.reporting.plots import plots
+from stages.reporting.run import Run
+from stages.reporting.text import bold_percents, count, label, number, plural, upper_first, visible
+from stages.reporting.verdicts import Verdict, headline, verdicts
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Page:
+    html: str
+    summary: dict[str, Any]
+    plots: dict[str, list[dict]]
+
+
+def render(run: Run) -> Page:
+    """The same run gives the same bytes."""
+    found = findings(run)
+    said = verdicts(run, found)
+    return Page(_html(run, found, said), _summary(run, found, said), plots(run))
+
+
+def _html(run: Run, found: Findings, said: list[Verdict]) -> str:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        {f.__name__: f for f in (bold_percents, count, label, number, plural, upper_first, visible)}
+    )
+    chosen = figures.chosen_question(run)
+    return environment.get_template("template.html").render(
+        run=run,
+        style=Markup((HERE / "style.css").read_text(encoding="utf-8")),
+        metrics=run.params.metrics,
+        findings=found,
+        verdicts=said,
+        headline=headline(said),
+        groups=tables.groups(run),
+        what_it_is=tables.what_it_is,
+        overview=figures.overview(run),
+        chosen=chosen,
+        histograms=figures.histograms(run, chosen.prompt_id) if chosen else [],
+        m_gen=figures.m_gen(run),
+        per_question=figures.per_question(run),
+        convergence=figures.convergence(run),
+        worst=[(model, answers.worst(model, run)) for model in run.models],
+        worst_rule=answers.rule(run),
+        epsilon_star=tables.epsilon_star_rows(run),
+        flatten=tables.flatten,
+        visible=visible,
+        provenance_rows=tables.provenance_rows(run),
+        params_yaml=_yaml(run),
+        seeds=_seeds(run.params.model_dump()),
+    )
+
+
+def _summary(run: Run, found: Findings, said: list[Verdict]) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA_VERSION,
+        "alpha": run.params.metrics.alpha,
+        "models": {
+            verdict.model: {"standing": verdict.standing, "verdict": verdict.sentence, "metrics": model.metrics}
+            for verdict, model in zip(said, run.models, strict=True)
+        },
+        "findings": {
+            "alpha": found.alpha,
+            "comparisons": found.comparisons,
+            "claims": [{**dataclasses.asdict(claim), "summary": claim.summary} for claim in found.claims],
+        },
+        "missing": run.missing,
+        "provenance": run.provenance,
+    }
+
+
+def _yaml(run: Run) -> str:
+    import yaml
+
+    return yaml.safe_dump(
+        run.params.model_dump(), sort_keys=False, allow_unicode=True, default_flow_style=None, width=100
+    )
+
+
+def _seeds(value: dict, path: str = "") -> list[tuple[str, int]]:
+    """Every seed of the params by its dotted key."""
+    found = []
+    for key, item in value.items():
+        if isinstance(item, dict):
+            found += _seeds(item, f"{path}{key}.")
+        elif key == "seed":
+            found.append((path + key, item))
+    return found

@@ -1,0 +1,91 @@
+"""What can be compared between two models: each quantity is measured as a confidence interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from stages.reporting.run import Model
+from stages.reporting.text import label, number, percent
+from stages.statistics.comparison import Interval, distinct_share_interval, mean_interval, within_variance_interval
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """``measure(model, alpha)`` gives an interval, or None where the model's artifacts do not allow one."""
+
+    words: str
+    measure: Callable[[Model, float], Interval | None]
+    show: Callable[[float, str], str]  # a bound and the direction to round it
+
+    def told(self, interval: Interval) -> str:
+        return f"{self.show(interval.lower, 'down')} to {self.show(interval.upper, 'up')}"
+
+
+def leak_share(scorer: str) -> Quantity:
+    """The probability that a sampled forget answer leaks, by a 0/1 scorer, averaged over questions."""
+    words = f"share of sampled forget answers with {label(scorer)}"
+    return Quantity(words, lambda model, alpha: _mean(model, "forget", scorer, alpha), _percent)
+
+
+def mean_score(split: str, scorer: str) -> Quantity:
+    """The expected score of a sampled answer, averaged over the questions of a split."""
+    words = f"mean {label(scorer)} of sampled {split} answers"
+    return Quantity(words, lambda model, alpha: _mean(model, split, scorer, alpha), _number)
+
+
+def spread(scorer: str) -> Quantity:
+    """The standard deviation of a score within a forget question, as root mean square over questions."""
+
+    def measure(model: Model, alpha: float) -> Interval | None:
+        groups = scored(model, "forget", scorer)
+        return within_variance_interval(groups, alpha) if groups and len(groups[0]) >= 4 else None
+
+    words = f"standard deviation of {label(scorer)} within a forget question, root mean square over questions"
+    return Quantity(words, measure, lambda variance, rounding: number(math.sqrt(variance), 3, rounding))
+
+
+def diversity(split: str) -> Quantity:
+    """The expected share of distinct answers among those drawn for a question of a split."""
+
+    def measure(model: Model, alpha: float) -> Interval | None:
+        table = model.answers.get(split)
+        if table is None:
+            return None
+        drawn = table[table["sample"] >= 0].groupby("prompt_id", sort=False)["text"]
+        distinct, size = drawn.nunique().tolist(), drawn.size().tolist()
+        return distinct_share_interval(distinct, size, alpha) if size else None
+
+    return Quantity(f"expected share of distinct answers to a {split} question", measure, _percent)
+
+
+def scored(model: Model, split: str, scorer: str) -> list[np.ndarray]:
+    """Scores of the sampled answers, an array a question in drawing order.
+
+    Empty where the scorer says nothing, or where the questions have no common n: a pooled mean would weigh them
+    unequally, and a number of answers chosen by looking at them allows no interval for a fixed n.
+    """
+    table = model.answers.get(split)
+    if table is None or scorer not in table:
+        return []
+    sampled = table[table["sample"] >= 0]
+    if sampled[scorer].isna().all():
+        return []
+    groups = [group.to_numpy(dtype=np.float64) for _, group in sampled.groupby("prompt_id", sort=False)[scorer]]
+    return groups if len({len(group) for group in groups}) == 1 and len(groups[0]) > 1 else []
+
+
+def _mean(model: Model, split: str, scorer: str, alpha: float) -> Interval | None:
+    groups = scored(model, split, scorer)
+    return mean_interval(np.stack(groups), alpha) if groups else None
+
+
+def _number(value: float, rounding: str) -> str:
+    return number(value, 3, rounding)
+
+
+def _percent(value: float, rounding: str) -> str:
+    return percent(value, 1, rounding)

@@ -1,0 +1,109 @@
+"""One house style for all figures: drawn by matplotlib, set inline, coloured and lettered by the page.
+
+Figures are drawn in stand-in colours that become the page's CSS variables, so that one drawing serves light, dark
+and paper. Text stays text. Same data, same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import xml.etree.ElementTree as ElementTree
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK, MUTED, RULE, ACCENT, WARM, PAPER = (f"#01010{digit}" for digit in range(1, 7))
+VARIABLES = {INK: "--ink", MUTED: "--muted", RULE: "--rule", ACCENT: "--accent", WARM: "--warm", PAPER: "--paper"}
+
+STYLE = {
+    "svg.fonttype": "none",
+    "font.family": "DejaVu Sans",  # bundled with matplotlib: the same measures everywhere
+    "font.size": 8,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": MUTED,
+    "axes.labelsize": 8,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": RULE,
+    "grid.linewidth": 0.5,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 0,
+    "xtick.minor.size": 0,
+    "ytick.minor.size": 0,
+    "text.color": INK,
+    "lines.linewidth": 1.4,
+    "lines.solid_capstyle": "round",
+}
+_SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+
+
+def canvas(width: float, height: float, left: float) -> tuple[Figure, Axes]:
+    """An empty figure of ``width`` x ``height`` inches with ``left`` inches for labels; call it inside `style`.
+
+    The margins are fixed, so that the axes of neighbouring panels stand in line.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height))
+    figure.patch.set_visible(False)
+    below, above, right = 0.4, 0.22, 0.08
+    box = (left / width, below / height, 1 - (left + right) / width, 1 - (below + above) / height)
+    axes = figure.add_axes(box)
+    axes.patch.set_visible(False)
+    return figure, axes
+
+
+def style(name: str):
+    """The house style as a context; ``name`` seeds the identifiers inside the drawing."""
+    import matplotlib
+
+    return matplotlib.rc_context({**STYLE, "svg.hashsalt": name})
+
+
+def inline(figure: Figure, name: str, label: str) -> Markup:
+    """The figure as an SVG element; ``name`` makes its identifiers unique, ``label`` says what it shows."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    ElementTree.register_namespace("", _SVG)
+    root = ElementTree.fromstring(buffer.getvalue())
+    for parent in list(root.iter()):  # a style element inside an inline SVG would restyle the whole page
+        for child in [child for child in parent if child.tag in (f"{{{_SVG}}}metadata", f"{{{_SVG}}}style")]:
+            parent.remove(child)
+    for size in ("width", "height", "version"):
+        root.attrib.pop(size, None)
+    root.set("role", "img")
+    root.set("aria-label", label)
+    _clean_identifiers(root, name)
+    text = ElementTree.tostring(root, encoding="unicode")
+    for colour, variable in VARIABLES.items():
+        text = text.replace(colour, f"var({variable})")
+    text = text.replace(" font-family: 'DejaVu Sans';", "").replace("<defs />", "")
+    return Markup(re.sub(r"\n\s*", "", text))
+
+
+def _clean_identifiers(root: ElementTree.Element, name: str) -> None:
+    """Keep only the identifiers that something refers to, with the figure's name before them."""
+    text = ElementTree.tostring(root, encoding="unicode")
+    used = set(re.findall(r"url\(#([^)]+)\)", text)) | set(re.findall(r'href="#([^"]+)"', text))
+    for element in root.iter():
+        identifier = element.attrib.pop("id", None)
+        if identifier in used:
+            element.set("id", f"{name}-{identifier}")
+        reference = element.attrib.pop(f"{{{_XLINK}}}href", None)
+        if reference:
+            element.set("href", f"#{name}-{reference[1:]}")
+        for key, value in element.attrib.items():
+            if "url(#" in value:
+                element.set(key, value.replace("url(#", f"url(#{name}-"))

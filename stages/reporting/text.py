@@ -1,0 +1,100 @@
+"""Numbers and untrusted texts as a reader may see them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+
+from markupsafe import Markup, escape
+
+NONE = "–"
+LONGEST = 600
+VISIBLE = {"\n": "↵", "\r": "␍", "\t": "⇥", "\x7f": "␡"}
+# Control, format (bidirectional overrides, zero width), surrogate, private, unassigned, line and paragraph breaks
+INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+ROUNDING = {"near": ROUND_HALF_EVEN, "up": ROUND_CEILING, "down": ROUND_FLOOR}
+
+
+SCORERS = {
+    "rouge_l": "ROUGE-L recall",
+    "rouge_l_f": "ROUGE-L F",
+    "rouge_l_precision": "ROUGE-L precision",
+    "rouge_1": "ROUGE-1 recall",
+    "rouge_1_f": "ROUGE-1 F",
+    "rouge_1_precision": "ROUGE-1 precision",
+}
+
+
+def label(scorer: str | None) -> str:
+    """A scorer's name for readers; "leak" where none was asked."""
+    if scorer is None:
+        return "leak"
+    return SCORERS.get(scorer, scorer.replace("_", " "))
+
+
+def number(value: float | None, digits: int = 3, rounding: str = "near") -> str:
+    """A plain number. A bound is rounded away from the estimate ("up", "down"), so that it stays a bound."""
+    if value is None:
+        return NONE
+    return f"{_rounded(value, digits, rounding):,}"
+
+
+def percent(value: float | None, digits: int = 1, rounding: str = "near") -> str:
+    if value is None:
+        return NONE
+    rounded = _rounded(Decimal(repr(float(value))) * 100, digits, rounding)
+    return f"{rounded:.0f}%" if rounded in (0, 100) else f"{rounded}%"
+
+
+def count(value: float | None) -> str:
+    return NONE if value is None else f"{value:,.0f}"
+
+
+def share_of(value: float | None, total: int | None) -> str:
+    """A share of few things as a count: `7 of 30`."""
+    return NONE if value is None or not total else f"{round(value * total)} of {total}"
+
+
+def listing(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else "none"
+
+
+def upper_first(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
+
+
+def plural(value: int, thing: str) -> str:
+    return f"{value:,} {thing}{'' if value == 1 else 's'}"
+
+
+def bold_percents(sentence: str) -> Markup:
+    """A sentence with its percentages in bold."""
+    return Markup(re.sub(r"\d[\d.]*%", r"<b>\g<0></b>", str(escape(sentence))))
+
+
+def visible(text: str, longest: int = LONGEST) -> Markup:
+    """An untrusted text as safe HTML: markup escaped, the invisible named, a long text cut, its length told."""
+    shown = text[:longest]
+    html = Markup("").join(_character(character) for character in shown)
+    if len(text) > longest:
+        html += Markup('<span class="cut"> … cut here: {} characters in all</span>').format(f"{len(text):,}")
+    return html
+
+
+def _character(character: str) -> Markup:
+    if unicodedata.category(character) not in INVISIBLE:
+        return escape(character)
+    if character in VISIBLE:
+        shown = VISIBLE[character]
+    elif character < " ":
+        shown = chr(0x2400 + ord(character))
+    else:
+        shown = f"U+{ord(character):04X}"
+    return Markup('<span class="control" title="U+{}">{}</span>').format(f"{ord(character):04X}", shown)
+
+
+def _rounded(value: float | Decimal, digits: int, rounding: str) -> Decimal:
+    exact = value if isinstance(value, Decimal) else Decimal(repr(float(value)))
+    return exact.quantize(Decimal(1).scaleb(-digits), rounding=ROUNDING[rounding])

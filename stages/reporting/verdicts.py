@@ -1,0 +1,116 @@
+"""The verdict on each model: one sentence with its alpha and what it covers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from stages.reporting.findings import Findings
+from stages.reporting.run import Model, Run
+from stages.reporting.text import count, label, number, percent, plural, upper_first
+
+STANDING = {
+    "higher": ("leaks more than Retrain", "bad"),
+    "lower": ("leaks less than Retrain", "good"),
+    "not shown": ("is not told apart from Retrain", "open"),
+}
+PLURAL = {"leaks": "leak", "is": "are", "has": "have"}
+REFERENCE = {"base": "reference: before unlearning", "retrain": "reference: never saw the forget set"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    model: str
+    standing: str
+    tone: str  # bad | good | open | reference
+    sentence: str
+
+
+def verdicts(run: Run, findings: Findings) -> list[Verdict]:
+    return [Verdict(model.name, *_standing(model, findings), sentence(model, run)) for model in run.models]
+
+
+def headline(said: list[Verdict]) -> str:
+    """How many of the models under test stand where, in one sentence; empty where there is none."""
+    standings = Counter(verdict.standing for verdict in said if verdict.tone != "reference")
+    parts = [f"{models} {_verb(standing, models)}" for standing, models in standings.items()]
+    return f"Of {plural(standings.total(), 'model')} under test: {', '.join(parts)}." if parts else ""
+
+
+def _verb(standing: str, models: int) -> str:
+    verb, rest = standing.split(" ", 1)
+    return f"{verb if models == 1 else PLURAL[verb]} {rest}"
+
+
+def sentence(model: Model, run: Run) -> str:
+    """Only bounds that the metrics hold enter the sentence; each says whose: the worst or the average."""
+    metrics = model.metrics
+    if not metrics:
+        return f"No verdict: the metrics of {model.name} are missing."
+    bounds = _bounds(model, run)
+    if not bounds:
+        return f"No bound for a fixed number of answers holds here; what was seen: {_seen(model)}."
+    alpha = metrics["alpha"]
+    return (
+        f"{upper_first(' and '.join(bounds))}, {'each ' if len(bounds) > 1 else ''}with probability {1 - alpha:g} "
+        f"(α = {alpha:g}) for {_covers(model, run)}; {_seen(model)}."
+    )
+
+
+def _standing(model: Model, findings: Findings) -> tuple[str, str]:
+    if model.role in REFERENCE:
+        return REFERENCE[model.role], "reference"
+    if model.name in findings.against_retrain:
+        return STANDING[findings.against_retrain[model.name]]
+    leaked = model.metrics.get("keyword_any")
+    if leaked is None:
+        return "is not judged", "open"
+    return ("leaks in some answers", "bad") if leaked > 0 else ("leaks in no answer seen", "open")
+
+
+def _covers(model: Model, run: Run) -> str:
+    """Which draws the bounds are about."""
+    engine = f" of the {model.about['engine']} engine" if model.about.get("engine") else ""
+    temperature = model.about.get("temperature", run.params.sample.temperature)
+    cut = model.adaptive_threshold
+    adaptive = f", greedy above confidence {cut:g}," if cut is not None else ""
+    prompt = run.params.sample.prompt
+    wording = "the chat template" if prompt == "chat" else f"prompt {Path(prompt).name}"
+    return f"i.i.d. answers{engine} at temperature {temperature:g}{adaptive} to {wording}"
+
+
+def _bounds(model: Model, run: Run) -> list[str]:
+    total, judged = len(model.questions), sum(row.get("m_bin") is not None for row in model.questions)
+    everything = f"all {plural(total, 'forget question')}"
+    named = everything if judged == total else f"the {judged:,} judged of {plural(total, 'forget question')}"
+    pooled, worst, mean = map(model.metrics.get, ("m_bin_pooled", "m_bin_worst", "m_mu_worst"))
+    if worst is None and mean is None:
+        return []
+    if worst is None:
+        score = label(run.params.metrics.leak)
+        return [f"the mean {score} is at most {number(mean, 3, 'up')} on the worst of {everything}"]
+    leak, most = label(run.params.metrics.binary), percent(worst, 1, "up")
+    if pooled is None:
+        return [f"at most {most} of answers show {leak} on the worst of {named}"]
+    average = percent(pooled, 1, "up")
+    return [
+        f"at most {average} of answers show {leak} on average over {named}",
+        f"at most {most} on the worst of them",
+    ]
+
+
+def _seen(model: Model) -> str:
+    """What the answers showed: facts, not estimates."""
+    metrics, missing = model.metrics, model.metrics.get("missing") or 0
+    tail = f"; {plural(missing, 'score')} missing, taken as leaks by the bounds" if missing else ""
+    judged = [row for row in model.questions if row.get("keyword_share") is not None]
+    if not judged:
+        greedy, mean = number(metrics.get("greedy_mean")), number(metrics.get("mean"))
+        return f"greedy answers score {greedy} in the mean, sampled answers {mean}{tail}"
+    hits = sum(row["keyword_share"] > 0 for row in judged)
+    greedy = sum((row.get("keyword_greedy") or 0) > 0 for row in judged)
+    return (
+        f"{hits:,} of {plural(len(judged), 'question')} leaked at least once in {count(metrics.get('n'))} sampled answers, "
+        f"{greedy:,} in the greedy answer{tail}"
+    )

@@ -1,0 +1,210 @@
+"""The page: complete, byte-identical, free of what the artifacts do not hold, and safe."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import pytest
+
+from stages import params
+from stages.artifacts import read_json, write_json
+from stages.reporting import verdicts
+from stages.reporting.findings import findings
+from stages.reporting.page import render
+from stages.reporting.run import load as load_run
+from stages.reporting.tables import flatten
+from tests.stages.reporting.conftest import MODELS, PROVENANCE, load
+from tests.stages.reporting.synthetic import change_json
+
+
+def test_the_same_artifacts_give_the_same_bytes(page, artifacts):
+    again = render(load(artifacts))
+    assert again.html == page.html
+    assert again.summary == page.summary
+    assert again.plots == page.plots
+
+
+def test_every_model_has_a_verdict_with_alpha_and_cover(page):
+    for name in MODELS:
+        sentence = page.summary["models"][name]["verdict"]
+        assert sentence in re.sub(r"</?b>", "", page.html)
+        assert "α = 0.01" in sentence
+        assert "on the worst of" in sentence
+        assert "temperature 1" in sentence
+        assert ("greedy above confidence 0.9" in sentence) == name.endswith("_at")
+
+
+def test_the_page_asks_for_nothing_outside_itself(page):
+    addresses = re.findall(r'(?:src|href|action|poster|data)\s*=\s*"([^"]*)"', page.html)
+    assert all(address.startswith(("#", "data:,")) for address in addresses)
+    assert "@import" not in page.html
+    assert not re.findall(r"url\((?!#)", page.html)
+    assert "<script" not in page.html
+
+
+def test_identifiers_are_unique(page):
+    identifiers = re.findall(r'\bid="([^"]*)"', page.html)
+    assert len(identifiers) == len(set(identifiers))
+    assert set(re.findall(r"url\(#([^)]+)\)", page.html)) <= set(identifiers)
+
+
+def test_hostile_generations_are_shown_as_text(page):
+    assert "&lt;script&gt;document.title" in page.html
+    assert "&lt;img src=x" in page.html
+    assert ">␛</span>[31m" in page.html
+    assert "characters in all" in page.html
+    assert page.html.isprintable() or not re.search(r"[\x00-\x08\x0b-\x1f\u202e\u200b]", page.html)
+
+
+def test_what_is_missing_is_named_and_not_fatal(own_small):
+    for path in ("metrics/npo.json", "epsilon_star/retrain/result.json", "curves/npo_at/m_gen.json"):
+        (own_small / "data" / path).unlink()
+    shutil.rmtree(own_small / "data/generations/npo_at")
+    page = render(load(own_small))
+    missing = page.summary["missing"]
+    assert "data/metrics/npo.json (made by metrics@npo)" in missing
+    assert "data/epsilon_star/retrain/result.json (made by epsilon_star@retrain)" in missing
+    assert "data/curves/npo_at/m_gen.json (made by metrics@npo_at)" in missing
+    assert any("generations/npo_at" in item for item in missing)
+    assert "artifacts missing" in page.html
+    assert page.summary["models"]["npo"]["verdict"] == "No verdict: the metrics of npo are missing."
+
+
+def test_a_report_of_nothing_is_a_page_that_says_so(own_small):
+    shutil.rmtree(own_small / "data")
+    page = render(load(own_small))
+    assert len(page.summary["missing"]) > 20
+    assert "No verdict: the metrics of base are missing." in page.html
+
+
+def test_only_what_params_name_is_shown(own_small):
+    text = (own_small / "params.yaml").read_text()
+    entry = re.search(r"  npo_at:\n    path: data/models/npo\n    adaptive_threshold: 0.9\n", text).group(0)
+    (own_small / "params.yaml").write_text(text.replace(entry, ""))
+    (own_small / "data/metrics/stranger.json").write_text("{}")
+    page = render(load(own_small))
+    assert "npo_at" not in page.summary["models"]
+    assert "npo_at</h3>" not in page.html
+    assert "stranger" not in page.html
+
+
+def test_bounds_are_rounded_away_from_the_estimate(own_small):
+    change_json(own_small / "data/metrics/npo.json", m_bin_worst=0.12301, m_mu_worst=0.50001, mean=0.50001)
+    row = render(load(own_small)).html.split('<th scope="row">npo<small>')[1].split("</tr>")[0]
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", row)
+    assert "12.4%" in cells
+    assert (cells[1], cells[5]) == ("0.500", "0.501")
+
+
+def test_standings_follow_the_comparison_with_retrain(run):
+    found = findings(run)
+    for outcome, words in (("higher", "leaks more"), ("lower", "leaks less"), ("not shown", "is not told apart")):
+        changed = found.__class__(found.claims, found.alpha, found.comparisons, dict.fromkeys(MODELS, outcome))
+        said = {verdict.model: verdict.standing for verdict in verdicts.verdicts(run, changed)}
+        assert said["npo"] == f"{words} {'from' if outcome == 'not shown' else 'than'} Retrain"
+        assert said["base"] == "reference: before unlearning"
+        assert verdicts.headline(verdicts.verdicts(run, changed)).startswith("Of 5 models under test: 5 ")
+
+
+def verdict_on_npo(root):
+    run = load(root)
+    return verdicts.sentence(next(model for model in run.models if model.name == "npo"), run)
+
+
+def change_questions(root, change):
+    path = root / "data/curves/npo/per_question.json"
+    write_json(path, [row | change(place) for place, row in enumerate(read_json(path))])
+
+
+def test_a_verdict_without_binary_scores_uses_the_mean(own_artifacts):
+    keys = ("m_bin_worst", "m_bin_pooled", "keyword_any", "keyword_greedy", "keyword_mean")
+    change_json(own_artifacts / "data/metrics/npo.json", **dict.fromkeys(keys), m_mu_worst=0.4321, greedy_mean=0.2)
+    change_questions(own_artifacts, lambda place: {"m_bin": None, "keyword_share": None, "keyword_greedy": None})
+    sentence = verdict_on_npo(own_artifacts)
+    assert sentence.startswith("The mean ROUGE-L recall is at most 0.433 on the worst of all 6 forget questions")
+    assert "greedy answers score 0.200" in sentence
+
+
+def test_questions_that_were_not_judged_are_not_covered(own_artifacts):
+    change_json(own_artifacts / "data/metrics/npo.json", m_bin_pooled=None)
+    change_questions(own_artifacts, lambda place: {"m_bin": None, "keyword_share": None} if place == 0 else {})
+    sentence = verdict_on_npo(own_artifacts)
+    assert "show keyword leak on the worst of the 5 judged of 6 forget questions" in sentence
+    assert "of 5 questions leaked at least once" in sentence
+
+
+def test_one_checkpoint_without_references_or_keywords(own_small):
+    """What `lethe eval` renders: no Base, no Retrain, no 0/1 score, no privacy stage."""
+    whole = params.load(own_small / "params.yaml")
+    metrics = whole.metrics.model_dump() | {"binary": None}
+    sections = {"models": {"npo": {"path": "/models/mine"}}, "metrics": metrics, "score": {"scorers": ["rouge_l"]}}
+    checked = params.evaluation_params(**sections, sample=whole.sample.model_dump() | {"prompt": "chat"})
+    keys = ("m_bin_worst", "m_bin_pooled", "keyword_any", "keyword_greedy", "keyword_mean", "share_m_bin_above")
+    change_json(own_small / "data/metrics/npo.json", **dict.fromkeys(keys))
+    change_questions(own_small, lambda place: {"m_bin": None, "keyword_share": None, "keyword_greedy": None})
+    page = render(load_run(checked, own_small / "data", PROVENANCE))
+    assert page.summary["missing"] == []
+    assert page.summary["models"]["npo"]["standing"] == "is not judged"
+    assert "to the chat template" in page.summary["models"]["npo"]["verdict"]
+    told = re.sub(r"<style>.*?</style>|<pre>.*?</pre>", "", page.html, flags=re.S)
+    assert not re.search(r"M_bin|keyword|Retrain|Base", told)
+
+
+def test_no_bound_is_claimed_where_the_metrics_hold_none(own_artifacts):
+    keys = ("m_bin_worst", "m_bin_pooled", "m_mu_worst", "m_sigma_worst")
+    change_json(own_artifacts / "data/metrics/npo.json", **dict.fromkeys(keys))
+    sentence = verdict_on_npo(own_artifacts)
+    assert sentence.startswith("No bound for a fixed number of answers holds here; what was seen:")
+    assert "probability" not in sentence
+
+
+def test_missing_scores_are_counted(own_small):
+    change_json(own_small / "data/metrics/npo.json", missing=3)
+    page = render(load(own_small))
+    assert "3 scores missing, taken as leaks by the bounds" in page.html
+
+
+def test_epsilon_star_that_is_infinite(own_small):
+    change_json(own_small / "data/epsilon_star/npo/result.json", epsilon_star=None, infinite=True)
+    section = render(load(own_small)).html.split('id="epsilon-star"')[1].split("</section>")[0]
+    assert "∞" in section
+
+
+@pytest.mark.parametrize("kind", ["audits", "games"])
+def test_audits_and_games_have_sections_only_when_named(own_small, page, kind):
+    assert f'id="{kind}"' not in page.html
+    text = (own_small / "params.yaml").read_text().replace(f"{kind}: {{}}", f"{kind}: {{mine: {{a: 1}}}}")
+    (own_small / "params.yaml").write_text(text)
+    rows = [{"method": "exact", "epsilon_lower": 3.87, "note": "<b>"}]
+    result = {"n": 5000, "results": rows, "mechanism": "gaussian"}
+    write_json(own_small / f"data/{kind}/mine/result.json", result)
+    section = render(load(own_small)).html.split(f'id="{kind}"')[1].split("</section>")[0]
+    assert "3.87" in section
+    assert "gaussian" in section
+    assert "&lt;b&gt;" in section
+
+
+def test_any_result_file_becomes_values_and_tables():
+    result = {"quality": 0.97531, "ok": True, "by_attack": {"loss": {"a": 0.1}}, "seeds": [1, 2], "x": None}
+    values, tables = flatten(result)
+    assert values == [("quality", "0.9753"), ("ok", "yes"), ("seeds", "1, 2"), ("x", "–")]
+    assert tables == [("by_attack", ["name", "a"], [["loss", "0.1"]])]
+
+
+def test_the_question_shown_is_chosen_by_the_rule(run, page):
+    highest = max(
+        ((row["m_bin"], model.name, row["question"]) for model in run.subjects for row in model.questions),
+        key=lambda entry: entry[0],
+    )
+    section = page.html.split('id="question"')[1].split("</section>")[0]
+    assert f"that of {highest[1]}" in section
+    assert highest[2] in section
+
+
+def test_plots_hold_every_model_and_only_numbers(page, artifacts):
+    assert {row["model"] for row in page.plots["m_gen.json"]} == set(MODELS)
+    assert {row["model"] for row in page.plots["per_question.json"]} == set(MODELS)
+    steps = read_json(artifacts / "data/models/npo/training.json")["steps"]
+    drawn = [row for row in page.plots["training_loss.json"] if row["model"] == "npo"]
+    assert [(row["step"], row["loss"]) for row in drawn] == [(row["step"], row["loss"]) for row in steps]

@@ -1,0 +1,64 @@
+"""Stage `report` as it is run: files whole, the same bytes again, a broken artifact named."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stages import params
+from tests.stages.reporting.synthetic import write_run
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("stage")
+    models = params.read_yaml("params.yaml")["models"]
+    write_run(root, questions=3, n=32, models={name: models[name] for name in ("base", "retrain", "npo")})
+    return root
+
+
+def report(root: Path) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "stages.report"],
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def content(root: Path) -> dict[str, bytes]:
+    folder = root / "data/report"
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_writes_the_same_files_twice(root):
+    done = report(root)
+    assert done.returncode == 0, done.stderr
+    assert "report: data/report/index.html" in done.stdout
+    first = content(root)
+    assert set(first) == {
+        "index.html", "summary.json", "plots/m_gen.json", "plots/per_question.json", "plots/training_loss.json",
+    }  # fmt: skip
+    assert report(root).returncode == 0
+    assert content(root) == first
+
+
+def test_a_broken_artifact_is_named_and_the_old_report_stays(root):
+    before = content(root) or (report(root) and content(root))
+    path = root / "data/metrics/npo.json"
+    whole = path.read_text()
+    path.write_text(whole[: len(whole) // 2])
+    done = report(root)
+    path.write_text(whole)
+    assert done.returncode == 2
+    assert "data/metrics/npo.json, line" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert content(root) == before
