@@ -55,7 +55,9 @@ def log_new(workspace: Path | None = None) -> str:
     Never raises: the artifacts are what counts, and what could not be logged will be the next time.
     """
     workspace = workspace or Path.cwd()
-    home = Path(os.environ.get("DVC_ROOT", workspace)).resolve()  # an experiment in a folder of its own logs here too
+    home = Path(
+        os.environ.get("DVC_ROOT", workspace)
+    ).resolve()  # an experiment in a folder of its own logs here too
     try:
         with _alone(home):
             return _log_new(workspace, home)
@@ -75,7 +77,9 @@ def _log_new(workspace: Path, home: Path) -> str:
     if not _new(entries, wanted, home):
         return ""
     if not answers(wanted):
-        sentence = f"MLflow: {wanted} does not answer; logged locally instead (`lethe ui`), and there once it does. "
+        sentence = (
+            f"MLflow: {wanted} does not answer; logged locally instead (`lethe ui`), and there once it does. "
+        )
         wanted = store(home)
     try:
         count = _log(entries, wanted, workspace, home)
@@ -187,7 +191,12 @@ def _log_entry(client: Any, experiment_id: str, parent: str, entry: Entry) -> No
     from mlflow.entities import Metric
 
     stage, _, model = entry.stage.partition("@")
-    tags = {"mlflow.parentRunId": parent, FINGERPRINT: entry.fingerprint, "lethe.stage": stage, "lethe.model": model}
+    tags = {
+        "mlflow.parentRunId": parent,
+        FINGERPRINT: entry.fingerprint,
+        "lethe.stage": stage,
+        "lethe.model": model,
+    }
     run_id = client.create_run(experiment_id, run_name=entry.stage, tags=tags).info.run_id
     _log_params(client, run_id, entry.params)
     now = int(time.time() * 1000)
@@ -281,7 +290,10 @@ def _numbers(values: dict[str, Any], leave: tuple[str, ...] = ()) -> dict[str, f
     return {
         key: float(value)
         for key, value in values.items()
-        if key not in leave and isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        if key not in leave
+        and isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and math.isfinite(value)
     }
 
 

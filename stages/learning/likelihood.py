@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stages.learning.encoding import IGNORED, Example, collate
+from stages.learning.encoding import IGNORED, Encoder, Example, collate
 from stages.progress import progress
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,21 @@ def answer_tokens(
         for index, tokens in zip(group, _batch(model, [examples[i] for i in group], padding), strict=True):
             results[index] = tokens
     return results
+
+
+def mean_losses(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompt: str,
+    rows: Sequence[Mapping],
+    label: str = "losses",
+) -> np.ndarray:
+    """(N,) the mean negative log-likelihood of each row's answer, in nats a token."""
+    encoder = Encoder(tokenizer, prompt)
+    examples = [encoder.example(row) for row in rows]
+    return np.array(
+        [tokens.nll for tokens in answer_tokens(model, examples, tokenizer.pad_token_id or 0, label=label)]
+    )
 
 
 def _batch(model: PreTrainedModel, examples: Sequence[Example], padding: int) -> Iterator[AnswerTokens]:

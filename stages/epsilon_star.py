@@ -1,0 +1,76 @@
+"""Stage `epsilon_star@MODEL`: the model's losses on the forget set against those on authors that nobody trained on.
+
+The members are the forget set: Epsilon* near 0 says that the losses no longer tell it from unseen authors.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from stages import params
+from stages.artifacts import SCHEMA_VERSION, atomic_folder, read_split, write_json, write_parquet
+from stages.entry import run_stage
+
+
+def main(name: str) -> None:
+    settings = params.load()
+    run(name, settings.models[name], settings.epsilon_star, settings.sample.prompt)
+
+
+def run(name: str, model: Any, settings: Any, prompt: str, root: Path = Path("data")) -> None:
+    """Losses and Epsilon* of one model into ``root/epsilon_star/name``."""
+    import pandas as pd
+
+    from stages.learning.likelihood import mean_losses
+    from stages.learning.models import load, prepare_torch
+
+    prepare_torch()
+    language_model, tokenizer = load(model.path)
+    losses = {
+        split: mean_losses(
+            language_model, tokenizer, prompt, read_split(split, root / "dataset"), f"{name} {split}"
+        )
+        for split in ("forget", "heldout")
+    }
+    result = compare(losses["forget"], losses["heldout"], settings)
+    with atomic_folder(root / "epsilon_star" / name) as folder:
+        write_json(folder / "result.json", {"schema": SCHEMA_VERSION, "model": name, **result})
+        write_parquet(
+            folder / "losses.parquet",
+            pd.concat([pd.DataFrame({"split": s, "loss": v}) for s, v in losses.items()]),
+        )
+    print(
+        f"{name}: Epsilon* {result['epsilon_star']}, at least {result['epsilon_lower']} (alpha {settings.alpha})"
+    )
+
+
+def compare(train: Any, population: Any, settings: Any) -> dict[str, Any]:
+    """Epsilon* and its lower bound under the keys of `lethe audit epsilon-star --json`."""
+    import math
+
+    from stages.statistics import epsilon_star as statistics
+
+    delta = statistics.recommended_delta(len(train)) if settings.delta is None else settings.delta
+    estimate = getattr(statistics, f"{settings.method}_epsilon_star")(train, population, delta)
+    # The forget set is taken as a sample of what was to be forgotten. Its own shares are known exactly, but beyond
+    # its largest loss a ratio over them is infinite whatever the model.
+    lower = statistics.split_lower_bound(train, population, delta, settings.alpha)
+    return {
+        "epsilon_star": estimate.value,
+        "infinite": math.isinf(estimate.value),
+        "epsilon_lower": lower.value,
+        "alpha": lower.alpha,
+        "delta": delta,
+        "cut": estimate.cut,
+        "n_train": len(train),
+        "n_population": len(population),
+        "threshold": estimate.threshold,
+        "method": settings.method,
+        "assumes": lower.assumes,
+        "note": estimate.note,
+    }
+
+
+if __name__ == "__main__":
+    run_stage(main)
