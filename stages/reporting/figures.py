@@ -28,6 +28,7 @@ ROOTS = (0, 0.05, 0.25, 1)
 class Panel:
     title: str
     note: str = ""
+    name: str = ""
     svg: Markup | None = None
 
 
@@ -50,6 +51,18 @@ def chosen_question(run: Run) -> Chosen | None:
             why = f"it has the highest {symbol} bound of any question and model under test, that of {model.name}"
             return Chosen(row["prompt_id"], model.name, why)
     return None
+
+
+def draw(run: Run) -> dict[str, list[Panel]]:
+    """All figures of the report, by kind."""
+    chosen = chosen_question(run)
+    return {
+        "overview": overview(run),
+        "histograms": histograms(run, chosen.prompt_id) if chosen else [],
+        "convergence": convergence(run),
+        "m_gen": m_gen(run),
+        "per_question": per_question(run),
+    }
 
 
 def overview(run: Run) -> list[Panel]:
@@ -199,7 +212,7 @@ def _drawing(
     panel: Panel, name: str, told: str, size: tuple[float, float] = (2.25, 1.75), left: float = 0.36
 ) -> Iterator[Axes]:
     """Empty axes in the house style; on leaving, ``panel`` holds the drawing. ``told`` says it in words."""
-    name = name.replace(".", "_")
+    name = panel.name = name.replace(".", "_")
     with svg.style(name):
         figure, axes = svg.canvas(*size, left)
         yield axes

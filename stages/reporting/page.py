@@ -11,9 +11,11 @@ from markupsafe import Markup
 
 from stages.artifacts import SCHEMA_VERSION
 from stages.reporting import answers, figures, tables
+from stages.reporting.figures import Panel
 from stages.reporting.findings import Findings, findings
 from stages.reporting.plots import plots
 from stages.reporting.run import Run
+from stages.reporting.svg import standalone
 from stages.reporting.text import bold_percents, count, label, number, plural, upper_first, visible
 from stages.reporting.verdicts import Verdict, headline, verdicts
 
@@ -25,16 +27,18 @@ class Page:
     html: str
     summary: dict[str, Any]
     plots: dict[str, list[dict]]
+    figures: dict[str, str]  # file name to SVG
 
 
 def render(run: Run) -> Page:
     """The same run gives the same bytes."""
     found = findings(run)
-    said = verdicts(run, found)
-    return Page(_html(run, found, said), _summary(run, found, said), plots(run))
+    said, drawn = verdicts(run, found), figures.draw(run)
+    files = {f"{panel.name}.svg": standalone(panel.svg) for panels in drawn.values() for panel in panels}
+    return Page(_html(run, found, said, drawn), _summary(run, found, said), plots(run), files)
 
 
-def _html(run: Run, found: Findings, said: list[Verdict]) -> str:
+def _html(run: Run, found: Findings, said: list[Verdict], drawn: dict[str, list[Panel]]) -> str:
     import jinja2
 
     environment = jinja2.Environment(
@@ -47,7 +51,6 @@ def _html(run: Run, found: Findings, said: list[Verdict]) -> str:
     environment.filters.update(
         {f.__name__: f for f in (bold_percents, count, label, number, plural, upper_first, visible)}
     )
-    chosen = figures.chosen_question(run)
     return environment.get_template("template.html").render(
         run=run,
         style=Markup((HERE / "style.css").read_text(encoding="utf-8")),
@@ -57,12 +60,8 @@ def _html(run: Run, found: Findings, said: list[Verdict]) -> str:
         headline=headline(said),
         groups=tables.groups(run),
         what_it_is=tables.what_it_is,
-        overview=figures.overview(run),
-        chosen=chosen,
-        histograms=figures.histograms(run, chosen.prompt_id) if chosen else [],
-        m_gen=figures.m_gen(run),
-        per_question=figures.per_question(run),
-        convergence=figures.convergence(run),
+        chosen=figures.chosen_question(run),
+        **drawn,
         worst=[(model, answers.worst(model, run)) for model in run.models],
         worst_rule=answers.rule(run),
         epsilon_star=tables.epsilon_star_rows(run),

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK, MUTED, RULE, ACCENT, WARM, PAPER = (f"#01010{digit}" for digit in range(1, 7))
-VARIABLES = {INK: "--ink", MUTED: "--muted", RULE: "--rule", ACCENT: "--accent", WARM: "--warm", PAPER: "--paper"}
+INK, MUTED, RULE, ACCENT, WARM = (f"#01010{digit}" for digit in range(1, 6))
+LIGHT = {"ink": "#1c1d1f", "muted": "#5d6167", "rule": "#e1e1db", "accent": "#2459a9", "warm": "#c2410c"}
+VARIABLES = {INK: "--ink", MUTED: "--muted", RULE: "--rule", ACCENT: "--accent", WARM: "--warm"}
 
 STYLE = {
     "svg.fonttype": "none",
@@ -91,6 +92,12 @@ def inline(figure: Figure, name: str, label: str) -> Markup:
         text = text.replace(colour, f"var({variable})")
     text = text.replace(" font-family: 'DejaVu Sans';", "").replace("<defs />", "")
     return Markup(re.sub(r"\n\s*", "", text))
+
+
+def standalone(drawing: Markup) -> str:
+    """An inline figure as a file of its own, on paper: for slides, papers and MLflow."""
+    text = re.sub(r"var\(--(\w+)\)", lambda name: LIGHT[name.group(1)], str(drawing))
+    return text.replace("<svg ", '<svg font-family="DejaVu Sans, sans-serif" ', 1) + "\n"
 
 
 def _clean_identifiers(root: ElementTree.Element, name: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -44,9 +46,8 @@ def test_writes_the_same_files_twice(root):
     assert done.returncode == 0, done.stderr
     assert "report: data/report/index.html" in done.stdout
     first = content(root)
-    assert set(first) == {
-        "index.html", "summary.json", "plots/m_gen.json", "plots/per_question.json", "plots/training_loss.json",
-    }  # fmt: skip
+    plots = {"plots/m_gen.json", "plots/per_question.json", "plots/training_loss.json"}
+    assert {"index.html", "summary.json", *plots, "figures/overview-leaks.svg"} <= set(first)
     assert report(root).returncode == 0
     assert content(root) == first
 
@@ -62,3 +63,22 @@ def test_a_broken_artifact_is_named_and_the_old_report_stays(root):
     assert "data/metrics/npo.json, line" in done.stderr
     assert "Traceback" not in done.stderr
     assert content(root) == before
+
+
+def test_dvc_draws_the_plots_of_the_report(root, tmp_path):
+    content(root) or report(root)
+    folder = shutil.copytree(root, tmp_path / "repository")
+    shutil.copy(ROOT / "dvc.yaml", folder)
+    (folder / ".dvc").mkdir()
+    (folder / ".dvc/config").write_text("[core]\n    no_scm = true\n    analytics = false\n")
+    shutil.copytree(ROOT / ".dvc/plots", folder / ".dvc/plots")
+    command = [sys.executable, "-m", "dvc", "plots", "show", "--json"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    drawn = json.loads(done.stdout)["data"]
+    assert set(drawn) == {"M_gen", "bounds per question", "training loss"}
+    for plot in drawn.values():
+        specification = (
+            json.loads(plot[0]["content"]) if isinstance(plot[0]["content"], str) else plot[0]["content"]
+        )
+        assert {row["model"] for row in specification["data"]["values"]} >= {"base", "retrain", "npo"}

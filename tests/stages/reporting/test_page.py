@@ -23,6 +23,7 @@ def test_the_same_artifacts_give_the_same_bytes(page, artifacts):
     assert again.html == page.html
     assert again.summary == page.summary
     assert again.plots == page.plots
+    assert again.figures == page.figures
 
 
 def test_every_model_has_a_verdict_with_alpha_and_cover(page):
@@ -41,6 +42,15 @@ def test_the_page_asks_for_nothing_outside_itself(page):
     assert "@import" not in page.html
     assert not re.findall(r"url\((?!#)", page.html)
     assert "<script" not in page.html
+
+
+def test_figures_stand_alone(page):
+    import xml.etree.ElementTree as ElementTree
+
+    assert {f"{kind}-npo.svg" for kind in ("histogram", "mgen", "questions", "convergence")} < set(page.figures)
+    for drawing in page.figures.values():
+        assert ElementTree.fromstring(drawing).tag == "{http://www.w3.org/2000/svg}svg"
+        assert "var(" not in drawing
 
 
 def test_identifiers_are_unique(page):
