@@ -191,6 +191,84 @@ class EpsilonStar(Section):
     alpha: Alpha
 
 
+class ImageData(Section):
+    """The data set of an image game; see `stages.datasets.images.load`."""
+
+    kind: Literal["digits", "fashion_mnist", "cifar10"]
+    source: str | None
+    points: Count | None
+    label_noise: Share
+    seed: Seed
+
+
+class ImageLearning(Section):
+    network: Literal["resnet8", "resnet14", "resnet20", "resnet18"]
+    optimiser: Literal["sgd", "rmsprop"]
+    lr: Positive
+    momentum: Annotated[float, Field(ge=0, lt=1)]
+    weight_decay: Annotated[float, Field(ge=0)]
+    epochs: Count
+    batch: Annotated[int, Field(ge=2)]
+    milestones: list[Count]
+
+
+class Privacy(Section):
+    """DP-SGD: the budget of one record, and the norm its gradient is clipped to."""
+
+    epsilon: Positive
+    delta: Annotated[float, Field(gt=0, lt=1)]
+    clip: Positive
+
+
+class Defender(Section):
+    """One unlearning method of the image game; the fields a method reads are declared by its module."""
+
+    method: str
+    lr: Positive | None = None
+    epochs: Count | None = None
+    batch: Count | None = None
+    noise: Positive | None = None
+    retain_weight: Annotated[float, Field(ge=0)] | None = None
+
+    @field_validator("method")
+    @classmethod
+    def _method_exists(cls, method: str) -> str:
+        return _member(method, "learning/image_unlearning")
+
+    @model_validator(mode="after")
+    def _has_what_its_method_reads(self) -> Defender:
+        needs = importlib.import_module(f"stages.learning.image_unlearning.{self.method}").REQUIRES
+        lacking = [key for key in needs if getattr(self, key) is None]
+        if lacking:
+            raise ValueError(f"{self.method} needs {', '.join(lacking)}, which the entry lacks")
+        return self
+
+
+class ImageGame(Section):
+    """The unlearning sample inference game on images."""
+
+    kind: Literal["images"]
+    data: ImageData
+    portion: Annotated[float, Field(gt=0, lt=1)]
+    pairs: Count
+    seeds: Count
+    seed: Seed
+    alpha: Alpha
+    learning: ImageLearning
+    privacy: Privacy | None
+    shadow_models: Annotated[int, Field(ge=4, multiple_of=2)]
+    shared_retrain: bool
+    random_splits: bool
+    confused_classes: Annotated[list[Seed], Field(min_length=2, max_length=2)] | None
+    methods: Annotated[dict[Name, Defender], Field(min_length=1)]
+    attacks: Annotated[list[str], Field(min_length=1)]
+
+    @field_validator("attacks")
+    @classmethod
+    def _attacks_exist(cls, attacks: list[str]) -> list[str]:
+        return [_member(attack, "learning/attacks") for attack in attacks]
+
+
 class Report(Section):
     base: Name
     retrain: Name
@@ -206,7 +284,7 @@ class Params(Section):
     metrics: Metrics
     epsilon_star: EpsilonStar
     audits: dict[Name, dict[str, Any]]
-    games: dict[Name, dict[str, Any]]
+    games: dict[Name, ImageGame]
     report: Report
 
     @model_validator(mode="after")

@@ -1,0 +1,23 @@
+"""RetrFinal: draw the last layer anew and train it on the retain set, all before it frozen (Goel et al. 2023)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stages.learning.image_unlearning import ft_final
+
+if TYPE_CHECKING:
+    from stages.learning.image_networks import ResNet
+    from stages.learning.image_unlearning import Task
+
+REQUIRES = ft_final.REQUIRES
+NEEDS_LEARNED = True
+
+
+def unlearn(task: Task) -> ResNet:
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(task.seed)
+        task.network.final.reset_parameters()
+    return ft_final.unlearn(task)

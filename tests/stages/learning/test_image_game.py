@@ -1,0 +1,239 @@
+"""The image game on a hundred digits: splits, grounding, resuming, comparisons."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stages.errors import BadParam
+from stages.learning.image_game import ImageGame, make, play
+from stages.params import ImageGame as Settings
+from stages.statistics.game import signed_advantage, swap_advantage
+from stages.statistics.membership import fit_threshold
+
+ROOT = Path(__file__).parents[3]
+SMALL = {
+    "kind": "images",
+    "data": {"kind": "digits", "source": None, "points": 160, "label_noise": 0.3, "seed": 0},
+    "portion": 0.2,
+    "pairs": 2,
+    "seeds": 2,
+    "seed": 0,
+    "alpha": 0.05,
+    "learning": {
+        "network": "resnet8",
+        "optimiser": "sgd",
+        "lr": 0.05,
+        "momentum": 0.9,
+        "weight_decay": 0.0005,
+        "epochs": 6,
+        "batch": 20,
+        "milestones": [5],
+    },
+    "privacy": None,
+    "shadow_models": 4,
+    "shared_retrain": True,
+    "random_splits": True,
+    "confused_classes": [3, 8],
+    "methods": {"retrain": {"method": "retrain"}, "none": {"method": "none"}},
+    "attacks": ["correctness", "confidence", "likelihood_ratio"],
+}
+
+
+def settings(**changes):
+    return Settings.model_validate({**SMALL, **changes})
+
+
+def one_after_another(function, arguments, label):
+    for one in arguments:
+        function(*one)
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory):
+    return tmp_path_factory.mktemp("scratch")
+
+
+@pytest.fixture(scope="module")
+def played(scratch):
+    return play(settings(), scratch, one_after_another)
+
+
+def test_shadow_half_and_data_set_are_disjoint_and_splits_stay_inside(tmp_path):
+    game = ImageGame(settings(), tmp_path)
+    assert not set(game.target) & set(game.shadow)
+    assert len(game.target) == len(game.shadow) == 80
+    original, swapped = game.split(0, "original"), game.split(0, "swapped")
+    assert (original.forget == swapped.test).all()
+    assert (original.test == swapped.forget).all()
+    assert (original.retain == swapped.retain).all()
+    assert set(np.concatenate([original.learned, original.test])) == set(game.target)
+    assert len(original.forget) == 13
+    others = [game.split(1, "original"), game.split(0, "random")]
+    assert all(set(other.forget) != set(original.forget) for other in others)
+
+
+def test_every_shadow_point_is_learned_by_half_of_the_shadow_models(tmp_path):
+    game = ImageGame(settings(shadow_models=6), tmp_path)
+    learned = np.concatenate([job.retain for job in game.shadows()])
+    assert np.unique(learned, return_counts=True)[1].tolist() == [3] * 80
+    assert set(learned) == set(game.shadow)
+
+
+def test_a_retrained_model_that_serves_both_halves_has_quality_exactly_one(played):
+    result, _ = played
+    assert result["methods"]["retrain"]["quality"]["value"] == 1
+    assert result["methods"]["retrain"]["by_pair"] == [1, 1]
+
+
+def test_what_was_not_unlearned_is_found(played):
+    result, _ = played
+    none = result["methods"]["none"]
+    assert none["quality"]["value"] < 0.9
+    assert none["accuracy"]["forget"] > none["accuracy"]["test"]
+
+
+def test_the_compared_metrics_are_not_grounded(played):
+    """The same shared retrained model: random splits and the AUC do not call it perfect."""
+    retrain = played[0]["methods"]["retrain"]
+    assert retrain["random_splits"]["quality"] < 1
+    assert retrain["mia_score"] != pytest.approx(0.5, abs=1e-9)
+
+
+def test_interclass_confusion_is_memorised_unless_retrained(played):
+    methods = played[0]["methods"]
+    assert methods["none"]["confusion_score"] < methods["retrain"]["confusion_score"]
+    assert 0 <= methods["none"]["confusion_score"] <= 1
+
+
+def test_refitting_per_split_breaks_the_grounding_of_a_real_retrained_model(played, scratch):
+    game = ImageGame(settings(), scratch)
+    labels = game.images.labels
+    gaps = []
+    for pair in range(2):
+        split = game.split(pair, "original")
+        job = next(
+            p.job for p in game.played() if (p.method, p.pair, p.half, p.seed) == ("retrain", pair, "original", 0)
+        )
+        logits = game.logits(job)
+        scores = logits[np.arange(len(labels)), labels] - logits.max(axis=1)
+        signed = []
+        for half in (split, split.swapped()):
+            threshold = fit_threshold(scores[half.forget], scores[half.test]).value
+            signed.append(signed_advantage(scores[half.forget] >= threshold, scores[half.test] >= threshold))
+        gaps.append(swap_advantage(signed[:1], signed[1:]).value)
+    assert max(gaps) > 0
+
+
+def test_swapped_halves_and_seeds_are_learned_afresh(tmp_path):
+    game = ImageGame(settings(shared_retrain=False), tmp_path)
+    places = [game.place(one.job) for one in game.played()]
+    assert len(set(places)) == len(places)
+    shared = ImageGame(settings(), tmp_path)
+    retrained = [shared.place(one.job) for one in shared.played() if one.method == "retrain"]
+    # Two pairs of two seeds: one model for both halves of each, one for the random split.
+    assert len(set(retrained)) == 8
+    assert len(retrained) == 12
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seed": 1},
+        {"data": {**SMALL["data"], "label_noise": 0.1}},
+        {"learning": {**SMALL["learning"], "lr": 0.06}},
+        {"privacy": {"epsilon": 1.0, "delta": 1e-3, "clip": 1.0}},
+        {"portion": 0.3},
+    ],
+)
+def test_a_changed_parameter_means_other_models(tmp_path, changes):
+    one, other = ImageGame(settings(), tmp_path), ImageGame(settings(**changes), tmp_path)
+    assert not {one.place(p.job) for p in one.played()} & {other.place(p.job) for p in other.played()}
+
+
+def test_a_changed_method_leaves_the_others_finished(tmp_path):
+    methods = {"retrain": {"method": "retrain"}, "fisher": {"method": "fisher", "noise": 0.01}}
+    louder = {**methods, "fisher": {"method": "fisher", "noise": 0.02}}
+    one, other = (ImageGame(settings(methods=m), tmp_path) for m in (methods, louder))
+    places = [{p.method: g.place(p.job) for p in g.played()} for g in (one, other)]
+    assert places[0]["retrain"] == places[1]["retrain"]
+    assert places[0]["fisher"] != places[1]["fisher"]
+
+
+def test_finished_models_are_not_made_again(scratch, played):
+    made = []
+
+    def count(function, arguments, label):
+        made.extend(arguments)
+
+    again, _ = play(settings(), scratch, count)
+    assert made == []
+    assert again == played[0]
+
+
+def test_a_kill_in_the_middle_resumes_without_repeating(tmp_path):
+    """A real SIGKILL of a real process; what stands then is whole, is kept, and ends in the same result."""
+    script = tmp_path / "game.py"
+    script.write_text(
+        f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests/stages/learning')!r}]\n"
+        "from pathlib import Path\n"
+        "from test_image_game import one_after_another, settings\n"
+        "from stages.learning.image_game import play\n"
+        f"play(settings(pairs=1, seeds=1), Path({str(tmp_path / 'scratch')!r}), one_after_another)\n"
+    )
+    process = subprocess.Popen([sys.executable, str(script)], env={**os.environ, "OMP_NUM_THREADS": "1"})
+    deadline = time.monotonic() + 60
+    while len(list((tmp_path / "scratch").glob("[0-9a-f]*"))) < 3:
+        assert process.poll() is None, "the game ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    stood = {path: path.stat().st_mtime_ns for path in (tmp_path / "scratch").glob("[0-9a-f]*/logits.npy")}
+    assert len(stood) >= 3
+
+    resumed, _ = play(settings(pairs=1, seeds=1), tmp_path / "scratch", one_after_another)
+    assert {path: path.stat().st_mtime_ns for path in stood} == stood
+    untouched, _ = play(settings(pairs=1, seeds=1), tmp_path / "other", one_after_another)
+    assert resumed == untouched
+
+
+def test_the_order_of_the_work_does_not_matter(tmp_path):
+    game = ImageGame(settings(pairs=1, seeds=1), tmp_path)
+    jobs = game.shadows()[:2]
+    for folder, order in (("a", jobs), ("b", jobs[::-1])):
+        for job in order:
+            make(settings(pairs=1, seeds=1), tmp_path / folder, job)
+    for path in (tmp_path / "a").glob("*/logits.npy"):
+        assert (np.load(path) == np.load(tmp_path / "b" / path.parent.name / "logits.npy")).all()
+
+
+def test_a_private_game_states_its_group_privacy(tmp_path):
+    private = settings(
+        pairs=1,
+        seeds=1,
+        random_splits=False,
+        confused_classes=None,
+        methods={"retrain": {"method": "retrain"}},
+        learning={**SMALL["learning"], "epochs": 1},
+        privacy={"epsilon": 8.0, "delta": 1e-3, "clip": 1.0},
+    )
+    result, _ = play(private, tmp_path, one_after_another)
+    assert result["privacy"]["vacuous"]
+    assert "group privacy" in result["privacy"]["assumes"]
+    assert result["methods"]["retrain"]["quality"]["value"] == 1
+
+
+def test_impossible_games_are_refused_before_anything_runs(tmp_path):
+    with pytest.raises(BadParam, match=r"methods.fisher.noise.*needs it"):
+        ImageGame(settings(methods={"fisher": {"method": "fisher"}}), tmp_path)
+    for classes in ([3, 3], [3, 10]):
+        with pytest.raises(BadParam, match="two different classes of 0 to 9"):
+            ImageGame(settings(confused_classes=classes), tmp_path)
