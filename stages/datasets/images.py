@@ -38,7 +38,7 @@ class Images:
 def load(kind: str, source: str | None = None, points: int | None = None, label_noise: float = 0.0, seed: int = 0):
     """The data set ``kind`` as `Images`.
 
-    ``source`` is a folder (Fashion-MNIST, CIFAR-10) or, for CIFAR-10, a name on the hub; None takes the usual place.
+    ``source`` is a folder (Fashion-MNIST, CIFAR-10) or, for CIFAR-10, a name on the hub; None is the usual place.
     ``points`` draws that many at random, None keeps all. ``label_noise`` gives that share of the points, drawn at
     random, another label drawn at random: a network can only learn those by heart. Raises `BadFile`, `BadValue`.
     """

@@ -5,9 +5,9 @@ A module has ``fit(shadows, seed)``, which returns an adversary with
 - ``score(view)``: (n,) float64, higher where the point looks more like one the model learned,
 - ``accept(view)``: (n,) in [0, 1], the probability that the adversary says "forget".
 
-It is fitted **once**, on shadow models and the shadow half of the data, which no forget or test set touches, and then
-used for both halves of every swapped pair: refitted on each split, an attack finds chance differences even in a
-retrained model.
+It is fitted **once**, on shadow models and the shadow half of the data, which no forget or test set touches, and
+then used for both halves of every swapped pair: refitted on each split, an attack finds chance differences even in
+a retrained model.
 
 All attacks here are weak (one draw from the oracle: the answer on a point ignores the other points) and black-box.
 The interface holds stronger ones: ``accept`` is called once an oracle with all its points, so that an adversary of

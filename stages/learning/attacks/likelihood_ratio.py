@@ -1,9 +1,9 @@
 """A likelihood-ratio attack from the shadow models (Carlini et al. 2022), with what a fair adversary can have.
 
 The score of a point is its logit-scaled confidence z = ln p_y - ln(1 - p_y), which is about normal. The shadow
-models, none of which learned the point, tell how sure a model is of it without having learned it: mu_out(x). On the
-shadow points, the shift and the spreads of z - mu_out(x) for members and for others are fitted, one normal each; the
-attack is their likelihood ratio. What is easy for every model thus no longer looks learned.
+models, none of which learned the point, tell how sure a model is of it without having learned it: mu_out(x). On
+the shadow points, a normal distribution of z - mu_out(x) is fitted for members and one for the others; the attack
+is their likelihood ratio. What is easy for every model thus no longer looks learned.
 """
 
 from __future__ import annotations
