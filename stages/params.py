@@ -269,6 +269,21 @@ class ImageGame(Section):
         return [_member(attack, "learning/attacks") for attack in attacks]
 
 
+class ImageTables(Section):
+    """Tables 1 to 4 and Figure 2 of paper 003 at a scale of one's own: the game varied in four ways."""
+
+    kind: Literal["image_tables"]
+    game: ImageGame
+    private_learning: ImageLearning
+    budgets: Annotated[list[Privacy], Field(min_length=1)]
+    points: list[Count]
+    repeats: Annotated[int, Field(ge=2)]
+
+
+GAMES: dict[str, type[Section]] = {"images": ImageGame, "image_tables": ImageTables}
+Game = Annotated[ImageGame | ImageTables, Field(discriminator="kind")]
+
+
 class Report(Section):
     base: Name
     retrain: Name
@@ -284,7 +299,7 @@ class Params(Section):
     metrics: Metrics
     epsilon_star: EpsilonStar
     audits: dict[Name, dict[str, Any]]
-    games: dict[Name, ImageGame]
+    games: dict[Name, Game]
     report: Report
 
     @model_validator(mode="after")
@@ -366,7 +381,7 @@ def _bad_param(error: ValidationError, value: dict[str, Any], source: str) -> Ba
     problems = error.errors()
     first = problems[0]
     location = [str(part) for part in first["loc"] if part != "[key]"]
-    key = ".".join(location)
+    key = ".".join(part for at, part in enumerate(location) if at != 2 or part not in GAMES)
     if first["type"] == "value_error" and isinstance(first["input"], dict):
         return ParamsClash(key, str(first["ctx"]["error"]), source)
     legal = _legal(first, location)
@@ -387,6 +402,8 @@ def _legal(problem: dict[str, Any], location: list[str]) -> str:
     if kind == "extra_forbidden":
         known = _fields(location[:-1])
         return f"one of the keys {', '.join(known)}" if known else "no such key"
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        return f"a key kind, one of {', '.join(GAMES)}"
     if kind == "literal_error":
         return str(context["expected"])
     if kind == "value_error":
@@ -405,6 +422,8 @@ def _fields(location: list[str]) -> list[str]:
     for part in location:
         if isinstance(section, type) and issubclass(section, BaseModel) and part in section.model_fields:
             section = _section_of(section.model_fields[part].annotation)
+        elif part in GAMES:  # pydantic names the member of a union between a game's name and its keys
+            section = GAMES[part]
         # a name of a dictionary: its section is already the value's
     return list(section.model_fields) if isinstance(section, type) and issubclass(section, BaseModel) else []
 

@@ -114,7 +114,7 @@ def headline(result: dict[str, Any]) -> dict[str, Any]:
             "attack": quality["attack"],
             **{f"accuracy_{part}": value for part, value in method.get("accuracy", {}).items()},
             "mia_score": method["mia_score"],
-            "confusion_score": method.get("confusion_score"),
+            "confusion_score": method["confusion"]["score"] if method.get("confusion") else None,
             "random_splits_quality": random and random["quality"],
         }
     plain = {key: value for key, value in result.items() if not isinstance(value, dict)}

@@ -232,15 +232,20 @@ def play(
             part: float(np.mean([game.accuracy(one.job, getattr(one.split, part)) for one in mine]))
             for part in ("retain", "forget", "test")
         }
-        memorised = [game.memorisation(one.job) for one in game.confused() if one.method == name]
-        method["confusion_score"] = 1 - float(np.mean(memorised)) if memorised else None
+        confused = [one for one in game.confused() if one.method == name]
+        method["confusion"] = confused and {
+            "score": 1 - float(np.mean([game.memorisation(one.job) for one in confused])),
+            "accuracy": float(np.mean([game.accuracy(one.job, one.split.test) for one in confused])),
+        }
     split, privacy = game.split(0, "original"), settings.privacy
     result = {
         "kind": "images",
+        "accuracy_is": "accuracy",
         "sizes": {part: len(getattr(split, part)) for part in ("retain", "forget", "test")},
         "shadow_points": len(game.shadow),
         **{key: getattr(settings, key) for key in ("pairs", "seeds", "alpha", "shared_retrain")},
         "privacy": privacy and asdict(group_bound(privacy.epsilon, privacy.delta, len(split.forget))),
+        "defenders": {name: entry.method for name, entry in settings.methods.items()},
         "methods": methods,
     }
     return result, outcomes

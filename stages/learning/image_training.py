@@ -15,7 +15,6 @@ from stages.datasets.images import Images
 from stages.learning.image_networks import ResNet, build
 from stages.learning.training import batches
 
-
 # Any choice of orders is a valid bound; large budgets need orders near 1, small ones large orders.
 RENYI_ORDERS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.35, 1.5, 1.75, *range(2, 65), 80, 128, 256)
 

@@ -63,7 +63,7 @@ def test_the_papers_six_are_there():
 def test_every_defender_declares_itself_and_repeats_to_the_bit(method, digits, learned):
     module = defender(method)
     assert all(hasattr(SETTINGS, field) for field in module.REQUIRES)
-    assert module.NEEDS_LEARNED == (method != "retrain")
+    assert (method != "retrain") == module.NEEDS_LEARNED
     once, again = (unlearn(method, digits, learned) for _ in range(2))
     assert not changed(once, again)
     assert all(torch.isfinite(weight).all() for weight in once.state_dict().values())

@@ -1,0 +1,52 @@
+"""The games section of params.yaml: presets are whole, mistakes are named by key."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+import yaml
+
+from stages import params
+from stages.errors import BadParam
+
+ROOT = Path(__file__).parents[2]
+PRESETS = sorted((ROOT / "presets").glob("game-*.yaml"))
+
+
+def with_game(change):
+    value = params.read_yaml(ROOT / "params.yaml")
+    games = params.read_yaml(ROOT / "presets/game-digits.yaml")["games"]
+    value["games"] = copy.deepcopy(games)
+    change(value["games"]["digits"])
+    return value
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda path: path.stem)
+def test_every_game_preset_is_valid(preset):
+    value = params.read_yaml(ROOT / "params.yaml")
+    value["games"] = yaml.safe_load(preset.read_text())["games"]
+    assert params.validate(value).games
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda g: g.update(portion=1.5), r"games.digits.portion: got 1.5; legal is less than 1"),
+        (lambda g: g.update(kind="sounds"), r"games.digits: .*a key kind, one of images"),
+        (lambda g: g.pop("kind"), r"games.digits: .*a key kind, one of images"),
+        (lambda g: g.update(pears=3), r"games.digits.pears: .*one of the keys kind, data, portion, pairs"),
+        (lambda g: g.pop("pairs"), r"games.digits.pairs: .*the key is missing"),
+        (lambda g: g.update(shadow_models=5), r"games.digits.shadow_models: got 5; legal is a multiple of 2"),
+        (
+            lambda g: g["methods"].update(x={"method": "magic"}),
+            r"games.digits.methods.x: .*'magic' does not exist",
+        ),
+        (lambda g: g.update(attacks=["guess"]), r"games.digits: .*attack 'guess' does not exist"),
+        (lambda g: g["learning"].update(network="vgg"), r"games.digits.learning.network: .*'resnet18'"),
+    ],
+)
+def test_a_mistake_is_named_by_its_key(change, said):
+    with pytest.raises(BadParam, match=said):
+        params.validate(with_game(change))
