@@ -65,7 +65,11 @@ class ImageGame:
         order = self._generator("halves").permutation(len(self.images))
         half = len(order) // 2
         self.target, self.shadow = np.sort(order[:half]), np.sort(order[half:])
-        _check(settings, self.images.classes)
+        pair, classes = settings.confused_classes, self.images.classes
+        if pair is not None and (pair[0] == pair[1] or max(pair) >= classes):
+            raise BadParam(
+                "games.*.confused_classes", pair, f"two different classes of 0 to {classes - 1}, or null"
+            )
 
     def split(self, pair: int, half: str) -> Split:
         """The split of a pair's half, in row numbers of the data set."""
@@ -281,17 +285,6 @@ def make(settings: Any, scratch: Path, job: Job) -> None:
     with atomic_folder(game.place(job)) as folder:
         save_file(network.state_dict(), folder / "model.safetensors")
         np.save(folder / "logits.npy", logits(network.eval(), images))
-
-
-def _check(settings: Any, classes: int) -> None:
-    """Refuse before anything runs what could only fail after hours."""
-    for name, entry in settings.methods.items():
-        for field in defender(entry.method).REQUIRES:
-            if getattr(entry, field) is None:
-                raise BadParam(f"games.*.methods.{name}.{field}", None, f"a value: method {entry.method} needs it")
-    pair = settings.confused_classes
-    if pair is not None and (pair[0] == pair[1] or max(pair) >= classes):
-        raise BadParam("games.*.confused_classes", pair, f"two different classes of 0 to {classes - 1}, or null")
 
 
 def defender_of(settings: Any, job: Job):

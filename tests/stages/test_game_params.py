@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from stages import params
-from stages.errors import BadParam
+from stages.errors import BadInput
 
 ROOT = Path(__file__).parents[2]
 PRESETS = sorted((ROOT / "presets").glob("game-*.yaml"))
@@ -41,12 +41,13 @@ def test_every_game_preset_is_valid(preset):
         (lambda g: g.update(shadow_models=5), r"games.digits.shadow_models: got 5; legal is a multiple of 2"),
         (
             lambda g: g["methods"].update(x={"method": "magic"}),
-            r"games.digits.methods.x: .*'magic' does not exist",
+            r"digits.methods.x.method: got 'magic'; .*fisher",
         ),
-        (lambda g: g.update(attacks=["guess"]), r"games.digits: .*attack 'guess' does not exist"),
+        (lambda g: g.update(attacks=["guess"]), r"games.digits.attacks: got .*guess.*likelihood_ratio"),
+        (lambda g: g["methods"].update(x={"method": "fisher"}), r"digits.methods.x: .*needs noise"),
         (lambda g: g["learning"].update(network="vgg"), r"games.digits.learning.network: .*'resnet18'"),
     ],
 )
 def test_a_mistake_is_named_by_its_key(change, said):
-    with pytest.raises(BadParam, match=said):
+    with pytest.raises(BadInput, match=said):
         params.validate(with_game(change))
