@@ -64,7 +64,9 @@ class Overview:
 
     def _lines(self) -> Group:
         now = time.monotonic()
-        lines = [Text(f"{stage} {_clock(now - since)} {self._progress(stage)}") for stage, since in self.running.items()]
+        lines = [
+            Text(f"{stage} {_clock(now - since)} {self._progress(stage)}") for stage, since in self.running.items()
+        ]
         return Group(*lines, Text(f"{self.done} of {self.total} stages, {_clock(now - self.began)}", style="bold"))
 
     def _progress(self, stage: str) -> str:

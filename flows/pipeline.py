@@ -97,7 +97,9 @@ def pipeline(jobs: int | None = None) -> State:
     failed = [stage for stage in stages if stage.end == "failed"]
     if failed:
         blocked = sum(stage.end == "blocked" for stage in stages)
-        first = max(failed, key=lambda stage: stage.status == 2)  # bad input is the user's to mend, so it is told first
+        first = max(
+            failed, key=lambda stage: stage.status == 2
+        )  # bad input is the user's to mend, so it is told first
         error = StageFailed(first.name, first.status, first.said)
         return Failed(message=f"{len(failed)} stages failed, {blocked} were not run", data=error)
     ran = sum(stage.end == "ran" for stage in stages)

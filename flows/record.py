@@ -72,11 +72,15 @@ def write(root: Path, stages: dict[str, dict[str, Any]], complete: bool) -> dict
 def summary(record: dict[str, Any], limit: int = 10) -> str:
     """A few lines for people: how the stages ended, what changed, where the report is."""
     ends = Counter(outcome["why"] for outcome in record["stages"].values())
-    lines = [f"{len(record['stages'])} stages: " + ", ".join(f"{count} {end}" for end, count in ends.most_common())]
+    lines = [
+        f"{len(record['stages'])} stages: " + ", ".join(f"{count} {end}" for end, count in ends.most_common())
+    ]
     changes = record["changes"]
     if changes:
         lines.append(f"{len(changes)} metrics changed since {record['compared_with']}:")
-        lines += [f"  {c['model']} {c['metric']}: {_cell(c['before'])} -> {_cell(c['after'])}" for c in changes[:limit]]
+        lines += [
+            f"  {c['model']} {c['metric']}: {_cell(c['before'])} -> {_cell(c['after'])}" for c in changes[:limit]
+        ]
         if len(changes) > limit:
             lines.append(f"  and {len(changes) - limit} more ({FILE}, `dvc metrics diff`)")
     elif record["complete"] and record["compared_with"]:
@@ -96,7 +100,9 @@ def as_markdown(record: dict[str, Any], limit: int = 200) -> str:
         return f"No metric changed since {record['compared_with']}."
     lines = [f"Changed since {record['compared_with']}:", "", "| model | metric | before | after |", "|-|-|-|-|"]
     for change in record["changes"][:limit]:
-        lines.append(f"| {change['model']} | {change['metric']} | {_cell(change['before'])} | {_cell(change['after'])} |")
+        lines.append(
+            f"| {change['model']} | {change['metric']} | {_cell(change['before'])} | {_cell(change['after'])} |"
+        )
     if len(record["changes"]) > limit:
         lines.append(f"\n{len(record['changes']) - limit} more changes are in {SCRATCH}/last_run.json.")
     return "\n".join(lines)

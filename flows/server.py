@@ -58,7 +58,7 @@ def temporary_server(root: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        del os.environ["PREFECT_API_URL"]
+        os.environ.pop("PREFECT_API_URL", None)
         process.terminate()
         try:
             process.wait(timeout=10)

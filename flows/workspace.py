@@ -23,7 +23,9 @@ PLOTS_PAGE = SCRATCH / "plots.html"
 
 class AlreadyRunning(LetheError):
     def __init__(self, pid: str):
-        super().__init__(f"Another `lethe run` (process {pid}) works in this folder. Wait for it, or end it first.")
+        super().__init__(
+            f"Another `lethe run` (process {pid}) works in this folder. Wait for it, or end it first."
+        )
 
 
 def prepare(root: Path) -> None:
@@ -59,7 +61,7 @@ def plots_page() -> str:
 
     script = vl_convert.javascript_bundle().replace("</script", "<\\/script")
     return (
-        "<!DOCTYPE html>\n<html>\n<head>\n{refresh_tag}\n<meta charset=\"utf-8\">\n<title>Lethe: plots</title>\n"
+        '<!DOCTYPE html>\n<html>\n<head>\n{refresh_tag}\n<meta charset="utf-8">\n<title>Lethe: plots</title>\n'
         f"<script>\n(function () {{\n{script}\n}})();\n</script>\n"
         "<style>table { border-spacing: 15px; }</style>\n</head>\n<body>\n{plot_divs}\n</body>\n</html>\n"
     )
@@ -172,7 +174,9 @@ def reproduce(stage: str, say: Callable[[str, str], None], processes: Processes)
                 tail = [*tail[-2:], line]
                 say(stage, line)
     if process.returncode:
-        return Reproduced("stopped" if processes.stopped else "failed", status or process.returncode, "\n".join(tail))
+        return Reproduced(
+            "stopped" if processes.stopped else "failed", status or process.returncode, "\n".join(tail)
+        )
     return Reproduced(state)
 
 
@@ -214,7 +218,15 @@ def save_experiment(name: str | None) -> tuple[str | None, str]:
     """Keep the workspace as a DVC experiment: its name, if it was kept, and a sentence about it."""
     if not in_git(Path.cwd()):
         return None, "No git repository here: the changed params.yaml stays, no DVC experiment is kept."
-    arguments = [sys.executable, "-m", "flows.dvc_child", "exp", "save", "--force", *(["--name", name] if name else [])]
+    arguments = [
+        sys.executable,
+        "-m",
+        "flows.dvc_child",
+        "exp",
+        "save",
+        "--force",
+        *(["--name", name] if name else []),
+    ]
     done = subprocess.run(arguments, capture_output=True, text=True, env=child_environment())
     if found := re.search(r"saved as: (\S+)", done.stdout):
         return found.group(1), f"Kept as the DVC experiment {found.group(1)} (`dvc exp show`)."

@@ -5,7 +5,7 @@ dvc.lock, and only fingerprints not logged before are logged: a cache hit makes 
 in .lethe, so that MLflow is imported only when there is something to log.
 
 The server is MLFLOW_TRACKING_URI, or a database in the repository. One that does not answer costs seconds: the
-runs go to the repository's database, and to the server the next time it answers.
+runs go to the repository's database, and to the server the next time it answers. LETHE_TRACKING=off logs nothing.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ def log_new(workspace: Path | None = None) -> str:
 
     Never raises: the artifacts are what counts, and what could not be logged will be the next time.
     """
+    if os.environ.get("LETHE_TRACKING") == "off":
+        return ""
     workspace = workspace or Path.cwd()
     home = Path(
         os.environ.get("DVC_ROOT", workspace)

@@ -15,7 +15,9 @@ def command(
         list[str] | None,
         typer.Option("-S", "--set", metavar="KEY=VALUE", help="Change a value of params.yaml first; repeatable."),
     ] = None,
-    preset: Annotated[str | None, typer.Option(help="Change params.yaml by a file of flows/presets first.")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="Change params.yaml by a file of flows/presets first.")
+    ] = None,
     jobs: Annotated[
         int | None,
         typer.Option(min=1, help="Stages run at once. Default: as many as cores; 1 where they share a GPU."),

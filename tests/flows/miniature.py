@@ -1,0 +1,155 @@
+"""A miniature repository: the shape of the real one (a chain, branches, a report), with stages that take no time."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+STEP = '''
+"""A stage that writes what it reads; `slow` makes it wait, `fail` names the outputs it fails at."""
+import json, sys, time
+from pathlib import Path
+
+from stages import tracking
+from stages.artifacts import write_json
+from stages.entry import run_stage
+from stages.errors import BadFile
+
+
+def main(out, text=""):
+    while Path("slow").exists() and Path("slow").read_text() in out:
+        Path("alive").write_text(str(time.time()))
+        time.sleep(0.05)
+    if Path("fail").exists() and Path("fail").read_text() in out:
+        raise BadFile("rows.jsonl", "line 3 is broken")
+    if out.endswith(".json"):
+        write_json(out, {"model": Path(out).stem, "mean": float(len(text)), "text": text})
+    else:
+        write_json(Path(out) / "training.json", {"steps": [{"step": i, "loss": 1 / (i + 1)} for i in range(3)]})
+        (Path(out) / "text").write_text(text)
+    print("wrote", out)
+    if out == "data/report":
+        print(tracking.log_new())
+
+
+run_stage(main)
+'''
+
+DVC_YAML = """
+vars: [params.yaml]
+stages:
+  prepare:
+    cmd: python step.py data/dataset
+    params: [data]
+    deps: [step.py]
+    outs: [data/dataset]
+  unlearn:
+    foreach: ${unlearn.methods}
+    do:
+      cmd: python step.py data/models/${key} ${item.lr}
+      params: ["unlearn.methods.${key}"]
+      deps: [step.py, data/dataset]
+      outs: ["data/models/${key}"]
+  metrics:
+    foreach: ${models}
+    do:
+      cmd: python step.py data/metrics/${key}.json ${metrics.alpha}
+      params: [metrics]
+      deps: [step.py, "${item.path}"]
+      metrics: ["data/metrics/${key}.json"]
+  audit:
+    foreach: ${audits}
+    do:
+      cmd: python step.py data/audits/${key}
+      outs: ["data/audits/${key}"]
+  report:
+    cmd: python step.py data/report
+    deps: [step.py, data/models, data/metrics]
+    outs: [data/report]
+"""
+
+
+class Repository:
+    def __init__(self, folder: Path, prefect: dict[str, str]):
+        self.folder = folder
+        self.prefect_home = Path(prefect["PREFECT_HOME"])
+        path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+        clean = {
+            key: value for key, value in os.environ.items() if not key.startswith(("MLFLOW", "PREFECT", "DVC"))
+        }
+        self.environment = clean | prefect | {"PYTHONPATH": str(ROOT), "PATH": path}
+
+    def use_its_own_server(self) -> None:
+        """Let `lethe run` start its temporary server, as it does for a user."""
+        del self.environment["PREFECT_API_URL"]
+
+    def start(self, *arguments: str, **extra: str) -> subprocess.Popen:
+        command = [sys.executable, "-m", "flows.cli", *arguments]
+        return subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=self.environment | extra,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def lethe(self, *arguments: str, **extra: str) -> subprocess.CompletedProcess:
+        process = self.start(*arguments, **extra)
+        out, err = process.communicate(timeout=300)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def dvc(self, *arguments: str) -> subprocess.CompletedProcess:
+        command = [sys.executable, "-m", "dvc", *arguments]
+        return subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=120
+        )
+
+    def git(self, *arguments: str) -> None:
+        identity = ["-c", "user.name=Test", "-c", "user.email=test@example.org"]
+        subprocess.run(["git", *identity, *arguments], cwd=self.folder, check=True, capture_output=True)
+
+    def edit_params(self, old: str, new: str) -> None:
+        path = self.folder / "params.yaml"
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+
+def make(folder: Path, prefect: dict[str, str], methods: Sequence[str] = ("grad_diff", "npo")) -> Repository:
+    """A miniature repository without git, as an export is: some methods, a model each."""
+    folder.mkdir()
+    (folder / "step.py").write_text(STEP)
+    (folder / "dvc.yaml").write_text(DVC_YAML)
+    (folder / ".gitignore").write_text(".lethe/\nmlflow.db*\nmlruns/\n")
+    shutil.copy(ROOT / ".dvcignore", folder)
+    (folder / ".dvc").mkdir()
+    for name in ("config", ".gitignore"):
+        shutil.copy(ROOT / ".dvc" / name, folder / ".dvc")
+    (folder / "params.yaml").write_text(small_params(methods))
+    return Repository(folder, prefect)
+
+
+def small_params(methods: Sequence[str]) -> str:
+    """The real params.yaml with some of its methods, and their models alone."""
+    import yaml
+
+    values = yaml.safe_load((ROOT / "params.yaml").read_text())
+    values["unlearn"]["methods"] = {name: values["unlearn"]["methods"][name] for name in methods}
+    values["models"] = {name: {"path": f"data/models/{name}"} for name in methods}
+    values["report"] |= {"base": "npo", "retrain": "npo"}
+    return "# The head comment stays.\n" + yaml.safe_dump(values, sort_keys=False)
+
+
+def wait_until(condition, seconds: float = 60) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not happen in time"
+        time.sleep(0.05)

@@ -1,0 +1,205 @@
+"""`lethe run` from outside, on the miniature repository."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import time
+
+import pytest
+from miniature import Repository, wait_until
+
+STAGES = {
+    "prepare", "unlearn@grad_diff", "unlearn@npo", "metrics@grad_diff", "metrics@npo", "report",
+}  # fmt: skip
+
+
+def ends(result) -> dict[str, str]:
+    return {name: outcome["why"] for name, outcome in json.loads(result.stdout)["stages"].items()}
+
+
+def mlflow_runs(repository: Repository) -> list[str]:
+    with sqlite3.connect(repository.folder / "mlflow.db") as store:
+        return sorted(name for (name,) in store.execute("select name from runs where lifecycle_stage = 'active'"))
+
+
+def prefect_states(repository: Repository, table: str) -> list[tuple[str, str]]:
+    """Names and states of this repository's runs, the oldest first."""
+    with sqlite3.connect(repository.prefect_home / "prefect.db") as store:
+        mine = "select id from flow_run where tags like ?"
+        column = "id" if table == "flow_run" else "flow_run_id"
+        query = f"select name, state_name from {table} where {column} in ({mine}) order by created"
+        return store.execute(query, [f"%{repository.folder}%"]).fetchall()
+
+
+def test_run_cached_rerun_and_one_changed_branch(repository):
+    repository.use_its_own_server()
+    first = repository.lethe("run", "--json")
+    assert first.returncode == 0, first.stderr
+    assert ends(first) == dict.fromkeys(STAGES, "ran")
+    assert "report | MLflow: 6 new runs." in first.stderr
+    children = [name for name in mlflow_runs(repository) if not name.startswith("pipeline")]
+    assert set(children) == STAGES
+    assert repository.dvc("status").stdout.startswith("Data and pipelines are up to date")
+
+    again = repository.lethe("run", "--json")
+    assert ends(again) == dict.fromkeys(STAGES, "clean")
+    assert {state for _, state in prefect_states(repository, "task_run")[-len(STAGES) :]} == {"Cached"}
+    assert len(mlflow_runs(repository)) == len(children) + 1
+    assert json.loads(again.stdout)["changes"] == []
+
+    changed = repository.lethe("run", "-S", "unlearn.methods.npo.lr=1e-5", "--json")
+    assert "params.yaml changes: unlearn.methods.npo.lr: 0.0005 -> 1e-05" in changed.stderr
+    assert (repository.folder / "params.yaml").read_text().startswith("# The head comment stays.\n")
+    branch = {name for name, end in ends(changed).items() if end != "clean"}
+    assert branch == {"unlearn@npo", "metrics@npo", "report"}
+    new = sorted(mlflow_runs(repository))
+    for name in mlflow_runs(repository):
+        if name in children:
+            children.remove(name)
+            new.remove(name)
+    assert [name for name in new if not name.startswith("pipeline")] == ["metrics@npo", "unlearn@npo"]
+
+
+def test_failure_takes_its_branch_only_and_the_rerun_mends_it(repository):
+    repository.environment["LETHE_TRACKING"] = "off"
+    (repository.folder / "fail").write_text("models/npo")
+    failed = repository.lethe("run", "--json")
+    assert failed.returncode == 2, "bad input of a stage is bad input of the pipeline"
+    assert ends(failed) == {
+        "prepare": "ran",
+        "unlearn@grad_diff": "ran",
+        "metrics@grad_diff": "ran",
+        "unlearn@npo": "failed",
+        "metrics@npo": "blocked",
+        "report": "blocked",
+    }
+    assert "unlearn@npo: rows.jsonl: line 3 is broken." in failed.stderr
+    assert "Traceback" not in failed.stderr
+    states = dict(prefect_states(repository, "task_run"))
+    assert sorted(states.values()) == ["Completed"] * 3 + ["Failed"] + ["UpstreamFailed"] * 2
+    (repository.folder / "fail").unlink()
+    mended = repository.lethe("run", "--json")
+    assert mended.returncode == 0
+    assert {name for name, end in ends(mended).items() if end == "clean"} == {
+        "prepare", "unlearn@grad_diff", "metrics@grad_diff",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("victim", ["stage", "dvc", "flow"])
+def test_kill_leaves_no_orphan_and_the_rerun_is_right(small, victim):
+    if victim == "flow":
+        small.use_its_own_server()
+    (small.folder / "slow").write_text("models/npo")
+    process = small.start("run")
+    wait_until(lambda: (small.folder / "alive").exists())
+    stage = pid_of(small, "step.py")
+    dvc = parent_of(stage)
+    os.kill({"stage": stage, "dvc": dvc, "flow": process.pid}[victim], signal.SIGKILL)
+    process.communicate(timeout=120)
+    assert process.returncode == {"stage": 1, "dvc": 1, "flow": -signal.SIGKILL}[victim]
+    wait_until(lambda: not list(processes_of(small)), seconds=10)
+    quiet = (small.folder / "alive").read_text()
+    time.sleep(0.3)
+    assert (small.folder / "alive").read_text() == quiet, "a stage went on writing"
+    (small.folder / "slow").unlink()
+    rerun = small.lethe("run", "--json")
+    assert rerun.returncode == 0, rerun.stderr
+    assert ends(rerun)["unlearn@npo"] == "ran"
+    assert small.dvc("status").stdout.startswith("Data and pipelines are up to date")
+    first, second = (state for _, state in prefect_states(small, "flow_run"))
+    assert (first, second) == ("Crashed" if victim == "flow" else "Failed", "Completed")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_in_order(small, number):
+    if number == signal.SIGTERM:
+        small.use_its_own_server()
+    (small.folder / "slow").write_text("models/npo")
+    process = small.start("run", "--json")
+    wait_until(lambda: (small.folder / "alive").exists())
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert "Stopped by SIG" in err
+    assert json.loads(out)["stages"]["metrics@npo"]["why"] == "stopped"
+    assert prefect_states(small, "flow_run")[-1][1] == "Cancelled"
+    assert not list(processes_of(small))
+
+
+def test_only_one_run_at_a_time(small):
+    (small.folder / "slow").write_text("dataset")
+    process = small.start("run")
+    try:
+        wait_until(lambda: (small.folder / "alive").exists())
+        second = small.lethe("run")
+        assert second.returncode == 1
+        assert f"process {process.pid}" in second.stderr
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def test_git_keeps_a_changed_run_as_an_experiment(small):
+    small.git("init", "-q")
+    small.git("add", "-A")
+    small.git("commit", "-qm", "start")
+    result = small.lethe("run", "-S", "metrics.alpha=0.05", "--name", "stricter", "--json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["experiment"] == "stricter"
+    assert "stricter" in small.dvc("exp", "list").stdout
+    assert "alpha: 0.05" in (small.folder / "params.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["-S", "metrics.alpha=0.7"], "key metrics.alpha: got 0.7"),
+        (["-S", "sample.n=0"], "key sample.n: got 0"),
+        (["-S", "sample.m=3"], "key sample.m"),
+        (["-S", "nosuch.key=3"], "key nosuch.key"),
+        (["-S", "sample.n"], "key=value"),
+        (["-S", "unlearn.methods.npo.loss=magic"], "legal are"),
+        (["--preset", "nosuch"], "--preset"),
+    ],
+)
+def test_bad_settings_change_nothing(repository, arguments, told):
+    before = (repository.folder / "params.yaml").read_text()
+    result = repository.lethe("run", *arguments)
+    assert result.returncode == 2
+    assert told in result.stderr
+    assert "Traceback" not in result.stderr
+    assert (repository.folder / "params.yaml").read_text() == before
+    assert not (repository.folder / "dvc.lock").exists()
+
+
+def test_not_a_repository(repository, tmp_path):
+    repository.folder = tmp_path
+    result = repository.lethe("run")
+    assert result.returncode == 2
+    assert "dvc.yaml: no such file" in result.stderr
+
+
+def processes_of(repository: Repository):
+    """The live processes that work in the repository's folder."""
+    for entry in os.scandir("/proc"):
+        try:
+            if entry.name.isdigit() and os.readlink(f"/proc/{entry.name}/cwd") == str(repository.folder):
+                yield int(entry.name)
+        except OSError:
+            continue
+
+
+def pid_of(repository: Repository, text: str) -> int:
+    for pid in processes_of(repository):
+        with open(f"/proc/{pid}/cmdline") as line:
+            if f"\0{text}" in line.read():
+                return pid
+    raise AssertionError(f"no process {text}")
+
+
+def parent_of(pid: int) -> int:
+    with open(f"/proc/{pid}/stat") as line:
+        return int(line.read().rpartition(")")[2].split()[1])
