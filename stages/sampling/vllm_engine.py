@@ -19,6 +19,7 @@ ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "2",  # GiB
     "VLLM_USE_V2_MODEL_RUNNER": "0",  # the second model runner has another interface for logits processors
 }
+LONGEST_ON_CPU = 4096  # tokens of prompt and answer
 
 
 class VllmEngine:
@@ -44,6 +45,9 @@ class VllmEngine:
         self.checkpoint, self.max_rows = checkpoint(model_folder), options.max_rows
         on_cpu = resolve_device(options.device).type == "cpu"
         dtype = "float32" if options.dtype == "auto" and on_cpu else options.dtype
+        # On a CPU vLLM 0.32 cannot take back a seeded draw, which it must for a prompt read in parts: read it whole.
+        whole_prompts = {"enable_chunked_prefill": False, "max_num_batched_tokens": 2 * LONGEST_ON_CPU} if on_cpu else {}
+        longest = min(filter(None, (self.checkpoint.context, LONGEST_ON_CPU if on_cpu else None)), default=None)
         self.llm = LLM(
             model=str(model_folder),
             dtype=dtype,
@@ -54,6 +58,8 @@ class VllmEngine:
             tensor_parallel_size=options.tensor_parallel,
             logits_processors=[AdaptiveTemperature],
             disable_log_stats=True,
+            max_model_len=longest,
+            **whole_prompts,
         )
 
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
