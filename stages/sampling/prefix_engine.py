@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Matrix products on a CPU use other kernels, with other last bits, for a handful of rows than for many.
-LEAST_ROWS_ON_CPU = 16
+# On a CPU matrix products use other kernels, with other last bits, for a handful of rows than for many, and so do
+# elementwise functions for the last few numbers that fill no vector: whole sixteens of rows avoid both.
+ROWS_ON_CPU = 16
 WEIGHTS_AT_ONCE = 1 << 24  # entries of a (rows, vocabulary) block of the draws: 128 MiB in float64
 PREFILL_ROWS = 64
 
@@ -63,7 +64,7 @@ class Forward:
 
         self.model, self.device = model, model.device
         self.vocabulary = model.get_input_embeddings().num_embeddings
-        self.least_rows = LEAST_ROWS_ON_CPU if model.device.type == "cpu" else 1
+        self.multiple = ROWS_ON_CPU if model.device.type == "cpu" else 1
         accepts = inspect.signature(self.model.forward).parameters
         self.last_only = {"logits_to_keep": 1} if "logits_to_keep" in accepts else {}
 
@@ -81,7 +82,7 @@ class Forward:
         """One more token (rows,) behind each row of the cache -> float32 logits (rows, vocabulary)."""
         import torch
 
-        ids = torch.zeros(max(len(tokens), self.least_rows), 1, dtype=torch.long)
+        ids = torch.zeros(-(-len(tokens) // self.multiple) * self.multiple, 1, dtype=torch.long)
         ids[: len(tokens), 0] = torch.from_numpy(tokens)
         logits = self.model(input_ids=ids.to(self.device), past_key_values=cache, use_cache=True).logits
         return logits[: len(tokens), -1].float()
@@ -98,30 +99,36 @@ class Forward:
         return len(cache.layers) > 0 and all(layer.get_seq_length() == 2 for layer in cache.layers)
 
     def rows_are_independent(self) -> bool:
-        """Whether a row's logits are the same to the bit in batches of any size: tried with the model itself."""
+        """Whether a row comes out the same to the bit in batches of any size: tried with the model itself."""
         import torch
 
         from stages.sampling.row_cache import RowCache
 
         random = np.random.default_rng(0)
-        prefixes = random.integers(self.vocabulary, size=(70, 4))
-        tokens = random.integers(self.vocabulary, size=70)
+        rows, length = 120, 4
+        prefixes = random.integers(self.vocabulary, size=(rows, length))
+        tokens = random.integers(self.vocabulary, size=rows)
 
-        def logits(rows: np.ndarray) -> torch.Tensor:
-            cache = RowCache(prefixes.shape[1] + 1)
-            for slot, row in enumerate(rows):
+        def results(chosen: np.ndarray) -> list[torch.Tensor]:
+            cache = RowCache(length + 1)
+            for slot, row in enumerate(chosen):
                 cache.fill(slot, prefills[row])
-            cache.set_length(prefixes.shape[1])
-            return self.step(tokens[rows], cache)
+            cache.set_length(length)
+            logits = self.step(tokens[chosen], cache)
+            last = cache.layers[-1]
+            return [logits, last.keys[: len(chosen), :, length], last.values[: len(chosen), :, length]]
 
+        batches = [
+            np.arange(start, start + count) for start, count in [(0, 1), (3, 16), (7, 17), (1, 50), (2, 96)]
+        ]
         with torch.inference_mode():
             prefills = [self.prefill(prefix[None]) for prefix in prefixes]
-            whole = logits(np.arange(70))
-            parts = [np.arange(70)[::-1], *(np.arange(start, start + rows) for start, rows in BATCHES_TRIED)]
-            return all(torch.equal(logits(part), whole[part.copy()]) for part in parts)
-
-
-BATCHES_TRIED = [(0, 1), (3, 2), (5, 15), (0, 16), (1, 17), (9, 31), (2, 33), (4, 64)]
+            whole = results(np.arange(rows))
+            return all(
+                torch.equal(part, all_rows[torch.from_numpy(batch)])
+                for batch in [*batches, random.permutation(rows)]
+                for part, all_rows in zip(results(batch), whole, strict=True)
+            )
 
 
 class Decoding:

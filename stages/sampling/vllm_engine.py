@@ -46,7 +46,9 @@ class VllmEngine:
         on_cpu = resolve_device(options.device).type == "cpu"
         dtype = "float32" if options.dtype == "auto" and on_cpu else options.dtype
         # On a CPU vLLM 0.32 cannot take back a seeded draw, which it must for a prompt read in parts: read it whole.
-        whole_prompts = {"enable_chunked_prefill": False, "max_num_batched_tokens": 2 * LONGEST_ON_CPU} if on_cpu else {}
+        whole_prompts = (
+            {"enable_chunked_prefill": False, "max_num_batched_tokens": 2 * LONGEST_ON_CPU} if on_cpu else {}
+        )
         longest = min(filter(None, (self.checkpoint.context, LONGEST_ON_CPU if on_cpu else None)), default=None)
         self.llm = LLM(
             model=str(model_folder),

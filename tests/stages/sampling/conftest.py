@@ -14,6 +14,14 @@ def tiny_model(tmp_path_factory) -> Path:
     return build_llama(tmp_path_factory.mktemp("models") / "tiny", letters="abcde", scale=1.0)
 
 
+@pytest.fixture(scope="session", params=["prefix", "transformers", pytest.param("vllm", marks=pytest.mark.slow)])
+def tiny_engine(request, tiny_model):
+    """The tiny model in each engine; opened once, since vLLM takes its time to start."""
+    from stages.sampling.engine import open_engine
+
+    return open_engine(request.param, tiny_model)
+
+
 @pytest.fixture(scope="session")
 def sure_model(tmp_path_factory) -> Path:
     """Twenty-seven tokens and large logits: a model that is often sure, whose samples share long prefixes."""

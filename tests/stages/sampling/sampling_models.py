@@ -28,11 +28,11 @@ def build_llama(folder: Path, letters: str, scale: float, seed: int = 0, **chang
     build_tokenizer(folder, letters)
     shape = {
         "vocab_size": len(letters) + 1,
-        "hidden_size": 32,
+        "hidden_size": 64,
         "intermediate_size": 48,
         "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
+        "num_attention_heads": 2,  # of 32 numbers: vLLM's attention on the CPU takes no smaller ones
+        "num_key_value_heads": 1,
         "max_position_embeddings": 128,
         "bos_token_id": None,
         "eos_token_id": len(letters),
