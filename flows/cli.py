@@ -16,7 +16,10 @@ from typer.core import TyperGroup
 from stages.errors import LetheError
 
 # name on the command line -> module of flows.commands whose function `command` it is
-COMMANDS: dict[str, str] = {"run": "run"}
+COMMANDS: dict[str, str] = {
+    "run": "run",
+    "eval": "eval",
+}
 AUDITS: dict[str, str] = {
     "swap": "audit_swap",
 }

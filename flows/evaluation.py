@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,10 +54,12 @@ def evaluate(asked: Evaluation, place: Path = Path("data/eval")) -> Verdict:
                 write_jsonl(folder / f"{split}.jsonl", rows)
         counts = {split: len(rows) for split, rows in splits.items()}
         write_json(folder / "about.json", {"schema": SCHEMA_VERSION, "kind": "jsonl", "rows": counts})
-    sample.run(asked.name, params.sample, params.models[asked.name], root, scratch=root / "answers")
-    score.run(asked.name, params.score, root)
-    metrics.run(asked.name, params.metrics, root)
-    report.run(params, root)
+    # What stages say while they work is for people; standard output is the result's.
+    with contextlib.redirect_stdout(sys.stderr):
+        sample.run(asked.name, params.sample, params.models[asked.name], root, scratch=root / "answers")
+        score.run(asked.name, params.score, root)
+        metrics.run(asked.name, params.metrics, root)
+        report.run(params, root)
     return Verdict(read_json(root / "metrics" / f"{asked.name}.json"), root / "report" / "index.html")
 
 
