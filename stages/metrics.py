@@ -16,12 +16,15 @@ def main(name: str) -> None:
 
 def run(name: str, metrics: Any, root: Path = Path("data")) -> None:
     """Measure ``root/scores/name`` into ``root/metrics/name.json`` and ``root/curves/name``."""
+    from stages.reporting.likelihood import likelihood_metrics
     from stages.reporting.measure import measure
 
     generations = read_tables(root / "generations" / name, f"sample@{name}")
     scores = read_tables(root / "scores" / name, f"score@{name}")
     questions = {row["id"]: row["question"] for row in read_split("forget", root / "dataset")}
     flat, curves = measure(name, generations, scores, questions, metrics)
+    likelihoods = read_tables(root / "scores" / name / "likelihood", f"score@{name}")
+    flat |= likelihood_metrics(likelihoods, scores, metrics.alpha)
     with atomic_folder(root / "curves" / name) as folder:
         for curve, rows in curves.items():
             write_json(folder / f"{curve}.json", rows)

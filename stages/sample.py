@@ -16,24 +16,29 @@ def main(name: str) -> None:
 
 
 def run(name: str, sample: Any, model: Any, root: Path = Path("data"), scratch: Path | None = None) -> None:
-    """Draw every split's answers into ``root/generations/name``.
+    """Draw every split's answers into ``root/generations/name``, and how likely the given ones are beside them.
 
     Finished prompts are kept while the work goes on, and for good where ``scratch`` names the folder.
     """
+    from stages.learning.given_answers import given_answers
     from stages.learning.models import prepare_torch
     from stages.sampling.engine import open_engine
     from stages.sampling.store import SCRATCH, AnswerStore, model_digest
-    from stages.sampling.tasks import about, draw, tasks
+    from stages.sampling.tasks import about, chosen, draw, heldout, tasks
 
     folder = Path(model.path)
     prepare_torch()
+    rows = chosen(sample, root / "dataset")
+    given = given_answers(folder, {**rows, **heldout(root / "dataset")}, sample.prompt, f"likelihood {name}")
     engine = open_engine(sample.engine, folder, {"max_rows": sample.max_rows})
     store = AnswerStore(model_digest(folder), engine.name, scratch or SCRATCH)
-    work = tasks(folder, sample, model, root / "dataset")
+    work = tasks(folder, rows, sample, model)
     tables = {task.split: draw(task, engine, store, f"sample {name} {task.split}") for task in work}
     with atomic_folder(root / "generations" / name) as out:
         for split, table in tables.items():
             write_parquet(out / f"{split}.parquet", table)
+        for split, table in given.items():
+            write_parquet(out / "likelihood" / f"{split}.parquet", table)
         write_json(out / "about.json", about(work, engine, sample, model))
     if scratch is None:
         for task in work:

@@ -17,7 +17,8 @@ def main(name: str) -> None:
 def run(name: str, score: Any, root: Path = Path("data")) -> None:
     """Score ``root/generations/name`` into ``root/scores/name``."""
     from stages.progress import progress
-    from stages.scoring.tables import score_answers
+    from stages.scoring._tables import score_answers
+    from stages.scoring.likelihood.table import score_likelihoods
 
     tables, missing = {}, {}
     generations = read_tables(root / "generations" / name, f"sample@{name}")
@@ -25,9 +26,15 @@ def run(name: str, score: Any, root: Path = Path("data")) -> None:
         items = {row["id"]: row for row in read_split(split, root / "dataset")}
         tables[split] = score_answers(drawn, items, score.scorers)
         missing[split] = {scorer: int(tables[split][scorer].isna().sum()) for scorer in score.scorers}
+    likelihoods = {}
+    for split, given in read_tables(root / "generations" / name / "likelihood", f"sample@{name}").items():
+        items = {row["id"]: row for row in read_split(split, root / "dataset")}
+        likelihoods[split] = score_likelihoods(given, items)
     with atomic_folder(root / "scores" / name) as folder:
         for split, table in tables.items():
             write_parquet(folder / f"{split}.parquet", table)
+        for split, table in likelihoods.items():
+            write_parquet(folder / "likelihood" / f"{split}.parquet", table)
         write_json(folder / "about.json", {"schema": SCHEMA_VERSION, "scorers": score.scorers, "missing": missing})
     print(", ".join(f"{split} {len(table)} answers" for split, table in tables.items()))
 

@@ -75,6 +75,7 @@ def test_one_changed_method_runs_its_branch_only(repository):
     changed = {name for name in after if after[name] != before[name]}
     assert changed == {
         "unlearn@npo_entropy",
+        "compare",
         "report",
         *(
             f"{stage}@{model}"

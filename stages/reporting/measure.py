@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stages.scoring.diversity import DIVERSITY, diversity
 from stages.statistics.bounds import PaperBounds, binary_lower, binary_upper, paper_bounds
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ def measure(
 ) -> tuple[dict[str, Any], dict[str, list[dict]]]:
     """The flat metrics and the curves of one model.
 
-    ``generations`` and ``scores`` hold a table a split, ``questions`` the forget questions by id, ``metrics`` is the section
-    of params.yaml.
+    ``generations`` and ``scores`` hold a table a split, ``questions`` the forget questions by id, ``metrics`` is
+    the section of params.yaml.
     """
     leak = _Matrix(scores["forget"], metrics.leak)
     leaked = _Matrix(scores["forget"], metrics.binary) if metrics.binary else _Matrix.unjudged(leak)
@@ -152,15 +153,16 @@ def _forget(rows: list[dict], leaked: _Matrix, metrics: Any) -> dict[str, float]
 def _utility(
     generations: Mapping[str, pd.DataFrame], scores: Mapping[str, pd.DataFrame], leak: str
 ) -> dict[str, float]:
-    """Greedy and sampled score, and the share of distinct answers, on every split that should be untouched."""
+    """Greedy and sampled score, and the diversity of the answers, on every split that should be untouched."""
     flat = {}
     for split in sorted(set(scores) - {"forget"}):
         values = _Matrix(scores[split], leak)
         drawn = generations[split][generations[split]["sample"] != GREEDY]
-        distinct = drawn.groupby("prompt_id")["text"].agg(lambda texts: texts.nunique() / len(texts))
+        texts = drawn.groupby("prompt_id")["text"]
         flat[f"{split}_greedy"] = _mean(values.greedy)
         flat[f"{split}_mean"] = _mean(values.samples)
-        flat[f"{split}_distinct"] = _mean(distinct.to_numpy())
+        for name in DIVERSITY:
+            flat[f"{split}_{name}"] = _mean(texts.agg(diversity(name)).to_numpy())
         flat[f"{split}_missing"] = int(np.isnan(values.samples).sum())
     return flat
 

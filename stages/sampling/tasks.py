@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 UTILITY_SPLITS = ("retain", "world", "real_authors")
+HELDOUT = "heldout"
 
 
 @dataclass(frozen=True)
@@ -29,23 +30,33 @@ class Task:
     settings: Settings
 
 
-def tasks(model_folder: Path, sample: Any, model: Any, dataset: Path = Path("data/dataset")) -> list[Task]:
-    """The forget set with ``sample.n`` answers a question, and up to ``utility_questions`` of each other split."""
+def chosen(sample: Any, dataset: Path = Path("data/dataset")) -> dict[str, list[dict]]:
+    """The rows that are asked: the whole forget set, and up to ``utility_questions`` of each other split there is."""
+    rows = {}
+    for split in ("forget", *UTILITY_SPLITS):
+        if (dataset / f"{split}.jsonl").is_file():
+            rows[split] = read_split(split, dataset)
+            if split != "forget":
+                rows[split] = some(rows[split], sample.utility_questions, sample.seed)
+    return rows
+
+
+def heldout(dataset: Path) -> dict[str, list[dict]]:
+    """The rows that no model learned, by the split's name, if the dataset has some: never asked, only compared with."""
+    return {HELDOUT: read_split(HELDOUT, dataset)} if (dataset / f"{HELDOUT}.jsonl").is_file() else {}
+
+
+def tasks(model_folder: Path, rows: Mapping[str, list[dict]], sample: Any, model: Any) -> list[Task]:
+    """The prompts of each split, ``sample.n`` answers to each of the forget set and ``utility_n`` to the others."""
     from transformers import AutoTokenizer
 
     from stages.learning.encoding import Encoder
 
     encoder = Encoder(AutoTokenizer.from_pretrained(model_folder), sample.prompt)
-    work = []
-    for split in ("forget", *UTILITY_SPLITS):
-        if not (dataset / f"{split}.jsonl").is_file():
-            continue
-        rows = read_split(split, dataset)
-        if split != "forget":
-            rows = some(rows, sample.utility_questions, sample.seed)
-        prompts = [Prompt(row["id"], encoder.prompt(row)) for row in rows]
-        work.append(Task(split, prompts, settings_of(sample, model, split)))
-    return work
+    return [
+        Task(split, [Prompt(row["id"], encoder.prompt(row)) for row in asked], settings_of(sample, model, split))
+        for split, asked in rows.items()
+    ]
 
 
 def some(rows: list[dict], count: int, seed: int) -> list[dict]:

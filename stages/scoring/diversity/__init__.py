@@ -15,7 +15,7 @@ DIVERSITY: dict[str, str] = {
     "self_bleu": "stages.scoring.diversity.self_bleu",
     "distinct_1": "stages.scoring.diversity.distinct_1",
     "distinct_2": "stages.scoring.diversity.distinct_2",
-    "distinct_share": "stages.scoring.diversity.distinct_share",
+    "distinct": "stages.scoring.diversity.distinct",
 }
 
 

@@ -29,23 +29,18 @@ LIKELIHOODS: dict[str, str] = {
         "mia_zlib",
         "mia_min_k",
         "mia_min_k_plus_plus",
-        "mia_reference",
     )
 }
 
 
 @dataclass(frozen=True)
 class Item:
-    """One row of a data set under one model: its answers, token by token.
-
-    ``text`` is the answer as written; ``reference`` is the same answer under a model that never saw the row.
-    """
+    """One row of a data set under one model: its answers, token by token; ``text`` is the answer as written."""
 
     text: str
     answer: AnswerTokens
     paraphrased: AnswerTokens | None = None
     perturbed: tuple[AnswerTokens, ...] = ()
-    reference: AnswerTokens | None = None
 
 
 def likelihood(name: str) -> Callable[[Item], float]:
@@ -55,8 +50,6 @@ def likelihood(name: str) -> Callable[[Item], float]:
     return importlib.import_module(LIKELIHOODS[name]).measure
 
 
-def loss(tokens: AnswerTokens | None) -> float:
+def loss(tokens: AnswerTokens) -> float:
     """Mean negative log-probability a token in nats, end of sequence included; NaN where there is no token."""
-    if tokens is None or not len(tokens.log_probs):
-        return float("nan")
-    return -float(tokens.log_probs.mean())
+    return -float(tokens.log_probs.mean()) if len(tokens.log_probs) else float("nan")

@@ -26,7 +26,7 @@ def test_distinct_n_equals_counting(texts, n):
 
 
 def test_distinct_share():
-    measure = diversity("distinct_share")
+    measure = diversity("distinct")
     assert measure(["a", "a", "b", "c"]) == 0.75
     assert measure(["a", None, "", "a"]) == 0.5
     assert np.isnan(measure([None, ""]))

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def score_answers(generations: pd.DataFrame, items: Mapping[str, Mapping], scorers: Sequence[str]) -> pd.DataFrame:
     """``prompt_id, sample`` and a float64 column a scorer, rows as in ``generations``; NaN is missing.
 
-    ``items`` maps a prompt's id to its row of the dataset. A generation of an unknown prompt is refused: it would be
-    scored against nothing.
+    ``items`` maps a prompt's id to its row of the dataset. A generation of an unknown prompt is refused: it
+    would be scored against nothing.
     """
     table = generations[["prompt_id", "sample"]].reset_index(drop=True)
     columns = {name: np.full(len(table), np.nan) for name in scorers}
