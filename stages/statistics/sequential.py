@@ -1,0 +1,122 @@
+"""Stop early and stay valid: tests of one prompt's leak that may be looked at after every sample.
+
+Against "the mean is at least p0" stands the mixture, over q under p0, of the capitals
+prod (X_t q / p0 + (1 - X_t)(1 - q) / (1 - p0)). For scores of 0 and 1 that is the likelihood ratio of q and p0; for scores
+between, each factor is linear in X_t, so its mean is at most 1 wherever the mean is at least p0. The mixture is
+Beta(1/2, 1/2) cut off at p0, which is uniform in the angle theta of q = sin^2 theta. By Ville's inequality it ever reaches
+1 / alpha with probability at most alpha, at whatever time one stops.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from stages.errors import BadValue
+from stages.statistics.betting import mean_lower, mean_upper
+from stages.statistics.checks import check_alpha, check_count, check_scores
+
+NODES = 64  # of the mixture; a finite mixture is as valid as the integral
+
+UNDECIDED, CERTIFIED, LEAKS = "undecided", "certified", "leaks"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Where a prompt stands after ``n`` samples; each of the two verdicts is wrong with probability at most alpha.
+
+    ``certified``: the mean leak is at most ``tau``. ``leaks``: it is at least ``tau_leak``. ``undecided`` otherwise. The
+    bounds on the mean hold at this stopping time, each one-sided with probability 1 - alpha, if ``cap`` was fixed
+    beforehand.
+    """
+
+    verdict: str
+    n: int
+    cap: int
+    tau: float
+    tau_leak: float
+    alpha: float
+    mean_upper: float
+    mean_lower: float
+    method: str = "mixture martingale; bounds by betting"
+    assumes: str = "independent draws of one prompt, in sampling order"
+
+
+class SequentialTest:
+    """Certify a mean leak of at most ``tau``, detect one of at least ``tau_leak``, or give up at ``cap`` samples."""
+
+    def __init__(self, tau: float, tau_leak: float, alpha: float, cap: int):
+        check_alpha(alpha)
+        check_count("cap", cap)
+        if not 0 < tau <= tau_leak < 1:
+            raise BadValue("tau and tau_leak", (tau, tau_leak), "0 < tau <= tau_leak < 1")
+        self.tau, self.tau_leak, self.alpha, self.cap = tau, tau_leak, alpha, cap
+        self.verdict, self.scores = UNDECIDED, np.empty(0)
+        self._certify = _Capital(tau, above=False)
+        self._detect = _Capital(tau_leak, above=True)
+
+    @property
+    def done(self) -> bool:
+        return self.verdict != UNDECIDED or len(self.scores) >= self.cap
+
+    def update(self, scores: np.ndarray) -> str:
+        """Take further scores in [0, 1], in sampling order, and look after each; returns the verdict.
+
+        Scores after the decision, or beyond the cap, are not looked at.
+        """
+        scores = check_scores(scores)[0][: self.cap - len(self.scores)]
+        if self.done:
+            return self.verdict
+        goal = math.log(1 / self.alpha)
+        times = {
+            CERTIFIED: _first(self._certify.path(scores) >= goal),
+            LEAKS: _first(self._detect.path(scores) >= goal),
+        }
+        verdict, stop = min(times.items(), key=lambda item: item[1])
+        if stop < len(scores):
+            self.verdict, scores = verdict, scores[: stop + 1]
+        self.scores = np.concatenate([self.scores, scores])
+        return self.verdict
+
+    def decision(self) -> Decision:
+        """The verdict so far, with anytime-valid bounds on the mean."""
+        check_count("samples seen", len(self.scores))
+        return Decision(
+            verdict=self.verdict,
+            n=len(self.scores),
+            cap=self.cap,
+            tau=self.tau,
+            tau_leak=self.tau_leak,
+            alpha=self.alpha,
+            mean_upper=float(mean_upper(self.scores, self.alpha, horizon=self.cap)[0]),
+            mean_lower=float(mean_lower(self.scores, self.alpha, horizon=self.cap)[0]),
+        )
+
+
+class _Capital:
+    """The mixture of capitals against a mean of at least ``null`` (or, ``above``, of at most it), kept as logarithms."""
+
+    def __init__(self, null: float, above: bool):
+        edge = math.asin(math.sqrt(null))
+        start, end = (edge, math.pi / 2) if above else (0.0, edge)
+        nodes, weights = np.polynomial.legendre.leggauss(NODES)
+        q = np.square(np.sin(start + (nodes + 1) / 2 * (end - start)))
+        self.slope = q / null - (1 - q) / (1 - null)
+        self.level = (1 - q) / (1 - null)
+        self.log_weights = np.log(weights / 2)
+        self.logs = np.zeros(NODES)
+
+    def path(self, scores: np.ndarray) -> np.ndarray:
+        """(len(scores),) the mixture's log capital after each further score; the state moves on."""
+        steps = self.logs + np.cumsum(np.log(self.level + scores[:, None] * self.slope), axis=0)
+        if len(steps):
+            self.logs = steps[-1]
+        top = steps.max(axis=1, keepdims=True)
+        return top[:, 0] + np.log(np.exp(steps + self.log_weights - top).sum(axis=1))
+
+
+def _first(reached: np.ndarray) -> int:
+    """The place of the first True, or the length."""
+    return int(np.argmax(reached)) if reached.any() else len(reached)
