@@ -19,6 +19,8 @@ from stages.errors import LetheError
 COMMANDS: dict[str, str] = {
     "run": "run",
     "eval": "eval",
+    "bounds": "bounds",
+    "plan": "plan",
 }
 AUDITS: dict[str, str] = {
     "swap": "audit_swap",

@@ -45,9 +45,10 @@ def berk_jones_eta(n: int, alpha: float, known: MutableMapping[tuple[int, float]
     check_count("n", n)
     check_alpha(alpha)
     known = _SOLVED if known is None else known
-    if (n, alpha) not in known:
-        known[n, alpha] = _solve_eta(n, alpha)
-    return known[n, alpha]
+    eta = known.get((n, alpha))
+    if eta is None:
+        eta = known[n, alpha] = _solve_eta(n, alpha)
+    return eta
 
 
 def _solve_eta(n: int, alpha: float) -> float:
