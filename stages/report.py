@@ -32,7 +32,7 @@ def run(settings: Any, root: Path = Path("data")) -> None:
         for name, drawing in page.figures.items():
             write_text(folder / "figures" / name, drawing)
     for artifact in page.summary["missing"]:
-        print(f"missing: {artifact}")
+        print(f"missing: {artifact['path']}, made by {artifact['made_by']}")
     print(f"report: {root / 'report/index.html'}")
 
 

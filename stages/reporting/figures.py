@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 BINS = 25
 SOLID_AND_DASHED = (("", {"linewidth": 1.6}), ("_bound", {"linewidth": 1.1, "dashes": (3, 1.6)}))
 HALVES = (0, 0.5, 1)
+LONGEST_NAME = 28  # letters of a model's name beside its marks
 ROOTS = (0, 0.05, 0.25, 1)
 
 
@@ -106,7 +107,8 @@ def convergence(run: Run) -> list[Panel]:
 
 def _marks(name: str, scorer: str, note: str, rows: list[tuple]) -> Panel:
     panel = Panel(f"{scorer} over all forget questions", note)
-    left = 0.2 + 0.062 * max(len(row[0]) for row in rows)
+    names = [name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…" for name, *_ in rows]
+    left = 0.2 + 0.062 * max(map(len, names))
     bar = {"color": ACCENT, "alpha": 0.28, "linewidth": 5, "solid_capstyle": "butt"}
     told = [f"{model}: greedy {number(g)}, sampled {number(m)}, bar {number(end)}" for model, g, m, end in rows]
     with _drawing(panel, name, "; ".join(told), (4.6, 0.5 + 0.2 * len(rows)), left) as axes:
@@ -114,7 +116,7 @@ def _marks(name: str, scorer: str, note: str, rows: list[tuple]) -> Panel:
             axes.plot([0, end], [place, place], **bar) if end is not None else None
             axes.plot([mean], [place], "o", color=ACCENT, markersize=4.2, clip_on=False)
             axes.plot([greedy], [place], "D", mfc="none", mec=WARM, markersize=4.6, clip_on=False)
-        axes.set_yticks(range(len(rows)), [row[0] for row in rows])
+        axes.set_yticks(range(len(rows)), names)
         axes.tick_params(axis="y", labelcolor=INK, pad=7)
         axes.grid(False, axis="y")
         axes.spines["left"].set_visible(False)

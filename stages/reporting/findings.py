@@ -7,6 +7,7 @@ dependence between them.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -65,7 +66,9 @@ class _Question:
 
 def findings(run: Run) -> Findings:
     """Every claim about which this run's models can tell something."""
-    questions = [question for question in _questions(run) if question.pairs]
+    # Models without answers are named among what is missing.
+    sampled = dataclasses.replace(run, models=[model for model in run.models if model.answers])
+    questions = [question for question in _questions(sampled) if question.pairs]
     comparisons, alpha = sum(len(question.pairs) for question in questions), run.params.metrics.alpha
     claims, against_retrain = [], {}
     if counted := _hidden_claim(run):
@@ -156,7 +159,7 @@ def _compared(question: _Question, left: Model, right: Model, alpha: float) -> t
     intervals = {model.name: question.quantity.measure(model, alpha) for model in (left, right)}
     lacking = [name for name, interval in intervals.items() if interval is None]
     if lacking:
-        sentence = f"{left.name}: cannot be told, as {listing(lacking)} has no such answers."
+        sentence = f"{left.name}: cannot be told without such answers of {listing(lacking)}."
         return Row(left.name, "did not show", sentence), "not shown"
     a, b = intervals.values()
     outcome = compare(a, b)

@@ -64,6 +64,8 @@ def _html(run: Run, found: Findings, said: list[Verdict], drawn: dict[str, list[
         **drawn,
         worst=[(model, answers.worst(model, run)) for model in run.models],
         worst_rule=answers.rule(run),
+        epsilon_star_head=tables.EPSILON_STAR,
+        epsilon_star_notes=tables.epsilon_star_notes(run),
         epsilon_star=tables.epsilon_star_rows(run),
         flatten=tables.flatten,
         visible=visible,
@@ -86,7 +88,7 @@ def _summary(run: Run, found: Findings, said: list[Verdict]) -> dict[str, Any]:
             "comparisons": found.comparisons,
             "claims": [{**dataclasses.asdict(claim), "summary": claim.summary} for claim in found.claims],
         },
-        "missing": run.missing,
+        "missing": [{"path": path, "made_by": stage} for path, stage in run.missing],
         "provenance": run.provenance,
     }
 

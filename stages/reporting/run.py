@@ -44,10 +44,17 @@ class Run:
     audits: dict[str, dict]
     games: dict[str, dict]
     provenance: dict[str, Any]
-    missing: list[str] = field(default_factory=list)
+    missing: list[tuple[str, str]] = field(default_factory=list)  # path, the stage that makes it
 
     def role(self, role: Role) -> Model | None:
         return next((model for model in self.models if model.role == role), None)
+
+    @property
+    def missing_by_stage(self) -> dict[str, list[str]]:
+        grouped: dict[str, list[str]] = {}
+        for path, stage in self.missing:
+            grouped.setdefault(stage, []).append(path)
+        return grouped
 
     @property
     def subjects(self) -> list[Model]:
@@ -57,12 +64,12 @@ class Run:
 
 def load(params: Params, root: Path, provenance: dict[str, Any]) -> Run:
     """Read the artifacts of the names that ``params`` lists, below ``root``; other files are not looked at."""
-    missing: list[str] = []
+    missing: list[tuple[str, str]] = []
 
     def read(path: str, made_by: str, reader: Callable = read_json, empty: Any = None) -> Any:
         if (root / path).is_file():
             return reader(root / path)
-        missing.append(f"{root.name}/{path} (made by {made_by})")
+        missing.append((f"{root.name}/{path}", made_by))
         return {} if empty is None else empty
 
     forget = read("dataset/forget.jsonl", "prepare", read_jsonl, [])

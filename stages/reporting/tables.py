@@ -9,7 +9,7 @@ from typing import Any
 
 from stages.params import Method
 from stages.reporting.run import Model, Run
-from stages.reporting.text import NONE, count, label, number, percent
+from stages.reporting.text import NONE, count, label, listing, number, percent, upper_first
 
 
 @dataclass(frozen=True)
@@ -121,26 +121,37 @@ def _method(method: Method, name: str) -> str:
     return ", ".join([*parts, f"{method.epochs} epochs"])
 
 
+EPSILON_STAR = ("model", "Epsilon*", "lower bound", "α", "δ", "cut", "threshold", "forget", "population")
+
+
 def epsilon_star_rows(run: Run) -> list[list[str]]:
-    """Value, lower bound, delta, cut and sample sizes of each model that has a result."""
+    """The columns of ``EPSILON_STAR`` for each model that has a result."""
     rows = []
     for model in run.models:
         result = model.epsilon_star
         if not result:
             continue
         value = "∞" if result.get("infinite") else number(result.get("epsilon_star"))
-        rows.append(
-            [
-                model.name,
-                value,
-                number(result.get("epsilon_lower"), 3, "down"),
-                _general(result.get("delta")),
-                _general(result.get("cut")) if result.get("cut") is not None else "none",
-                count(result.get("n_train")),
-                count(result.get("n_population")),
-            ]
-        )
+        lower = number(result.get("epsilon_lower"), 3, "down")
+        cut = "none" if result.get("cut") is None else _general(result["cut"])
+        rest = [_general(result.get(key)) for key in ("alpha", "delta")]
+        sizes = [count(result.get(key)) for key in ("n_train", "n_population")]
+        rows.append([model.name, value, lower, *rest, cut, _general(result.get("threshold")), *sizes])
     return rows
+
+
+def epsilon_star_notes(run: Run) -> list[str]:
+    """What the results say of themselves, each sentence once with the models it is about."""
+    told: dict[str, list[str]] = {}
+    for model in run.models:
+        for key in ("assumes", "note"):
+            if model.epsilon_star.get(key):
+                told.setdefault(model.epsilon_star[key], []).append(model.name)
+    everyone = sum(bool(model.epsilon_star) for model in run.models)
+    return [
+        upper_first(note) + ("." if len(names) == everyone else f" ({listing(names)}).")
+        for note, names in told.items()
+    ]
 
 
 def provenance_rows(run: Run) -> list[list[str]]:

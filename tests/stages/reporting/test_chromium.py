@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from stages.reporting.page import render
 from tests.stages.reporting import chromium
+from tests.stages.reporting.conftest import load
 
 pytestmark = pytest.mark.skipif(chromium.found() is None, reason="no chromium: install the package of that name")
 
@@ -29,6 +31,16 @@ def test_no_error_no_request_no_overflow(tab, path, width, scheme):
     tab.open(path, width, scheme)
     assert tab.logged == []
     assert tab.requested == [path.as_uri()]
+    assert tab.evaluate(HIDDEN_OVERFLOW) == 0
+
+
+def test_a_narrow_page_holds_long_names(tab, own_small):
+    text = (own_small / "params.yaml").read_text()
+    long = "a_model_with_a_name_of_more_than_sixty_letters_and_no_hyphen_in_it"
+    (own_small / "params.yaml").write_text(text.replace("  npo_at:", f"  {long}:"))
+    path = own_small / "index.html"
+    path.write_text(render(load(own_small)).html, encoding="utf-8")
+    tab.open(path, 400)
     assert tab.evaluate(HIDDEN_OVERFLOW) == 0
 
 

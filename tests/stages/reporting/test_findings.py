@@ -151,4 +151,4 @@ def test_without_scores_it_cannot_be_told(own_artifacts):
     (own_artifacts / "data/scores/npo/forget.parquet").unlink()
     row = claim(load(own_artifacts), MORE_THAN_RETRAIN)["npo"]
     assert row.verdict == "did not show"
-    assert row.sentence == "npo: cannot be told, as npo has no such answers."
+    assert row.sentence == "npo: cannot be told without such answers of npo."
