@@ -44,16 +44,14 @@ def _source(file: str) -> bytes:
     return Path(file).read_bytes()
 
 
-def in_processes(function: Callable, arguments: Sequence[tuple], label: str) -> None:
-    """Call ``function`` with each tuple of arguments, a process a core; the first error ends it.
+def in_processes(function: Callable, arguments: Sequence[tuple], label: str) -> list:
+    """Call ``function`` with each tuple of arguments, a process a core; the results in the order of the arguments.
 
-    The order of the calls and the number of cores must not matter to what the function does.
+    The first error ends it. The order of the calls and the number of cores must not matter to what the function does.
     """
     workers = min(len(os.sched_getaffinity(0)), len(arguments))
     if workers <= 1:
-        for one in progress(arguments, label, unit="models"):
-            function(*one)
-        return
+        return [function(*one) for one in progress(arguments, label, unit="tasks")]
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor, as_completed
 
@@ -62,8 +60,9 @@ def in_processes(function: Callable, arguments: Sequence[tuple], label: str) -> 
     with ProcessPoolExecutor(workers, mp_context=context, initializer=die_with_parent) as pool:
         futures = [pool.submit(function, *one) for one in arguments]
         try:
-            for future in progress(as_completed(futures), label, unit="models", total=len(futures)):
+            for future in progress(as_completed(futures), label, unit="tasks", total=len(futures)):
                 future.result()
+            return [future.result() for future in futures]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

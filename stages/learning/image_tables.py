@@ -10,25 +10,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from stages.learning import image_game
 from stages.learning.finished import SCRATCH, in_processes
-from stages.learning.game import Outcome
+from stages.learning.game import Runner
+from stages.learning.game_result import Outcome
+from stages.learning.image_game import play as play_images
 
 NO_PRIVACY = "inf"  # the column of learning without differential privacy
 
 
 def play(
-    settings: Any, scratch: Path = SCRATCH, run: image_game.Runner = in_processes
+    settings: Any, scratch: Path = SCRATCH, run: Runner = in_processes
 ) -> tuple[dict[str, Any], list[Outcome]]:
     """Play every variant; the result carries the game without privacy, ``tables`` and ``figure``."""
     base = settings.game
 
     def variant(**changes: Any) -> dict[str, Any]:
-        return image_game.play(base.model_copy(update=changes), scratch, run)[0]
+        return play_images(base.model_copy(update=changes), scratch, run)[0]
 
-    plain, outcomes = image_game.play(base, scratch, run)
+    plain, outcomes = play_images(base, scratch, run)
     budgets = {
         f"{privacy.epsilon:g}": variant(privacy=privacy, learning=settings.private_learning, random_splits=False)
         for privacy in settings.budgets
@@ -46,6 +45,7 @@ def play(
         "tables": tables({**budgets, NO_PRIVACY: plain}, repeated),
         "figure": {
             "points": {points: _column(game, _quality) for points, game in by_points.items()},
+            "repetitions": settings.repeats,
             "repeats": {method: values["by_pair"] for method, values in repeated["methods"].items()},
         },
         "bounds": {epsilon: game["privacy"] for epsilon, game in budgets.items()},
@@ -56,9 +56,9 @@ def play(
 def tables(budgets: dict[str, dict], repeated: dict) -> dict[str, Any]:
     """Table 1, 3, 4: budget to method to value, with ``accuracy`` by budget; Table 2: method to two deviations."""
     measures = {
-        "quality": (_quality, lambda method: method["accuracy"]["test"]),
+        "quality": (_quality, lambda method: method["performance"]["test"]),
         "confusion": (_confusion, lambda method: method["confusion"] and method["confusion"]["accuracy"]),
-        "mia": (lambda method: method["mia_score"], lambda method: method["accuracy"]["test"]),
+        "mia": (lambda method: method["mia_score"], lambda method: method["performance"]["test"]),
     }
     found: dict[str, Any] = {
         name: {
@@ -67,13 +67,7 @@ def tables(budgets: dict[str, dict], repeated: dict) -> dict[str, Any]:
         }
         for name, (measure, accuracy) in measures.items()
     }
-    found["deviation"] = {
-        method: {
-            "swap": float(np.std(values["by_pair"], ddof=1)),
-            "random": float(np.std(values["random_splits"]["by_pair"], ddof=1)),
-        }
-        for method, values in repeated["methods"].items()
-    }
+    found["deviation"] = {method: values["deviation"] for method, values in repeated["methods"].items()}
     return found
 
 

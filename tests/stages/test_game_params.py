@@ -12,12 +12,12 @@ from stages import params
 from stages.errors import BadInput
 
 ROOT = Path(__file__).parents[2]
-PRESETS = sorted((ROOT / "presets").glob("game-*.yaml"))
+PRESETS = sorted((ROOT / "flows/presets").glob("game-*.yaml"))
 
 
 def with_game(change):
     value = params.read_yaml(ROOT / "params.yaml")
-    games = params.read_yaml(ROOT / "presets/game-digits.yaml")["games"]
+    games = params.read_yaml(ROOT / "flows/presets/game-digits.yaml")["games"]
     value["games"] = copy.deepcopy(games)
     change(value["games"]["digits"])
     return value

@@ -29,7 +29,7 @@ def run_stage(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
 def played(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("root")
     value = yaml.safe_load((ROOT / "params.yaml").read_text())
-    game = yaml.safe_load((ROOT / "presets/game-digits.yaml").read_text())["games"]["digits"]
+    game = yaml.safe_load((ROOT / "flows/presets/game-digits.yaml").read_text())["games"]["digits"]
     game["data"]["points"] = 100
     game["learning"].update(epochs=2, batch=20, lr=0.05, milestones=[])
     game.update(portion=0.2, pairs=1, seeds=2, shadow_models=4, shared_retrain=True)

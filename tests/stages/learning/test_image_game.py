@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from stages.errors import BadParam
-from stages.learning.image_game import ImageGame, make, play
+from stages.learning.image_game import ImageGame, play
 from stages.params import ImageGame as Settings
 from stages.statistics.game import signed_advantage, swap_advantage
 from stages.statistics.membership import fit_threshold
@@ -52,8 +52,7 @@ def settings(**changes):
 
 
 def one_after_another(function, arguments, label):
-    for one in arguments:
-        function(*one)
+    return [function(*one) for one in arguments]
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +96,7 @@ def test_what_was_not_unlearned_is_found(played):
     result, _ = played
     none = result["methods"]["none"]
     assert none["quality"]["value"] < 0.9
-    assert none["accuracy"]["forget"] > none["accuracy"]["test"]
+    assert none["performance"]["forget"] > none["performance"]["test"]
 
 
 def test_the_compared_metrics_are_not_grounded(played):
@@ -122,7 +121,7 @@ def test_refitting_per_split_breaks_the_grounding_of_a_real_retrained_model(play
         job = next(
             p.job for p in game.played() if (p.method, p.pair, p.half, p.seed) == ("retrain", pair, "original", 0)
         )
-        logits = game.logits(job)
+        logits = game.observe(job)
         scores = logits[np.arange(len(labels)), labels] - logits.max(axis=1)
         signed = []
         for half in (split, split.swapped()):
@@ -171,7 +170,9 @@ def test_finished_models_are_not_made_again(scratch, played):
     made = []
 
     def count(function, arguments, label):
-        made.extend(arguments)
+        if label in ("learn", "unlearn"):
+            made.extend(arguments)
+        return one_after_another(function, arguments, label)
 
     again, _ = play(settings(), scratch, count)
     assert made == []
@@ -206,11 +207,10 @@ def test_a_kill_in_the_middle_resumes_without_repeating(tmp_path):
 
 
 def test_the_order_of_the_work_does_not_matter(tmp_path):
-    game = ImageGame(settings(pairs=1, seeds=1), tmp_path)
-    jobs = game.shadows()[:2]
-    for folder, order in (("a", jobs), ("b", jobs[::-1])):
-        for job in order:
-            make(settings(pairs=1, seeds=1), tmp_path / folder, job)
+    for folder, order in (("a", (0, 1)), ("b", (1, 0))):
+        game = ImageGame(settings(pairs=1, seeds=1), tmp_path / folder)
+        for i in order:
+            game.make(game.shadows()[i])
     for path in (tmp_path / "a").glob("*/logits.npy"):
         assert (np.load(path) == np.load(tmp_path / "b" / path.parent.name / "logits.npy")).all()
 
