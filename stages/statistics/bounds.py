@@ -126,11 +126,11 @@ def mean_lower(ordered: np.ndarray, e: float) -> np.ndarray:
 
 def variance_upper(ordered: np.ndarray, e: float) -> np.ndarray:
     """M_sigma squared, in the corrected form (not capped at 1/4), on the data points joined with cells of .01."""
-    return np.array([_variance_upper(row, np.union1d(row, SIGMA_GRID), e) for row in ordered])
+    return np.array([grid_variance_upper(row, np.union1d(row, SIGMA_GRID), e) for row in ordered])
 
 
-def _variance_upper(ordered: np.ndarray, grid: np.ndarray, e: float) -> float:
-    """One prompt: eta_{K-1} + sum d_i F(tau_i), F the upper band where d_i > 0, else the lower one.
+def grid_variance_upper(ordered: np.ndarray, grid: np.ndarray, e: float) -> float:
+    """One prompt on a grid from 0 to 1: eta_{K-1} + sum d_i F(tau_i), F the upper band where d_i > 0, else the lower one.
 
     The paper prints a further term -eta_0 F(tau_0), which forgets the mass at 0: with it this is no bound.
     """
@@ -142,3 +142,30 @@ def _variance_upper(ordered: np.ndarray, grid: np.ndarray, e: float) -> float:
     eta = np.maximum(farthest[:-1], farthest[1:])
     steps = eta[:-1] - eta[1:]
     return eta[-1] + np.sum(steps * np.where(steps > 0, above[1:-1], below[1:-1]))
+
+
+def printed_mean(ordered: np.ndarray, grid: np.ndarray, alpha: float, clip: bool = True) -> tuple[float, float]:
+    """(upper, lower) of the mean as the paper prints them: a fixed grid, the two-sided band (paper 001, Metric 3).
+
+    Valid but loose, for comparison with published numbers; unclipped values may leave [0, 1].
+    """
+    cdf, e = np.searchsorted(ordered, grid, side="right") / len(ordered), dkw(len(ordered), alpha, sides=2)
+    below, above = cdf - e, cdf + e
+    if clip:
+        below, above = np.maximum(below, 0), np.minimum(above, 1)
+    widths = np.diff(grid)
+    return float(1 - widths @ below[:-1]), float(1 - widths @ above[1:])
+
+
+def printed_variance_no_bound(ordered: np.ndarray, grid: np.ndarray, alpha: float) -> float:
+    """M_sigma squared as the paper prints it, which is NOT a bound where P(X = 0) > 0.
+
+    Its extra term -eta_0 F(tau_0) takes the mass at 0 away without putting its distance from the mean back. On fair
+    coins it misses the true variance in every run. Only for comparison with published numbers.
+    """
+    cdf, e = np.searchsorted(ordered, grid, side="right") / len(ordered), dkw(len(ordered), alpha, sides=2)
+    below = np.maximum(cdf - e, 0)
+    centres = printed_mean(ordered, grid, alpha)
+    farthest = np.maximum.reduce([np.square(grid - centre) for centre in centres])
+    eta = np.maximum(farthest[:-1], farthest[1:])
+    return float(grid_variance_upper(ordered, grid, e) - eta[0] * below[0])
