@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -99,13 +100,9 @@ class _Capital:
     """The mixture of capitals against a mean of at least ``null`` (or, ``above``, of at most it), kept as logarithms."""
 
     def __init__(self, null: float, above: bool):
-        edge = math.asin(math.sqrt(null))
-        start, end = (edge, math.pi / 2) if above else (0.0, edge)
-        nodes, weights = np.polynomial.legendre.leggauss(NODES)
-        q = np.square(np.sin(start + (nodes + 1) / 2 * (end - start)))
+        q, self.log_weights = _mixture(null, above)
         self.slope = q / null - (1 - q) / (1 - null)
         self.level = (1 - q) / (1 - null)
-        self.log_weights = np.log(weights / 2)
         self.logs = np.zeros(NODES)
 
     def path(self, scores: np.ndarray) -> np.ndarray:
@@ -115,6 +112,15 @@ class _Capital:
             self.logs = steps[-1]
         top = steps.max(axis=1, keepdims=True)
         return top[:, 0] + np.log(np.exp(steps + self.log_weights - top).sum(axis=1))
+
+
+@cache
+def _mixture(null: float, above: bool) -> tuple[np.ndarray, np.ndarray]:
+    """(NODES,) the q of the mixture and the logarithms of their weights."""
+    edge = math.asin(math.sqrt(null))
+    start, end = (edge, math.pi / 2) if above else (0.0, edge)
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    return np.square(np.sin(start + (nodes + 1) / 2 * (end - start))), np.log(weights / 2)
 
 
 def _first(reached: np.ndarray) -> int:

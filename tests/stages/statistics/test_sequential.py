@@ -1,0 +1,130 @@
+"""Tests that may be looked at after every sample: false verdicts stay under alpha, and few samples are needed."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import betainc, betaln
+
+from stages.errors import BadValue
+from stages.statistics.planning import expected_sequential, samples_for_width, samples_to_certify
+from stages.statistics.sequential import CERTIFIED, LEAKS, UNDECIDED, SequentialTest
+
+ALPHA = 0.05
+
+
+def run(scores, tau=0.05, leak=0.10, alpha=ALPHA, cap=2048, chunk=64):
+    test = SequentialTest(tau, leak, alpha, cap)
+    for start in range(0, len(scores), chunk):
+        test.update(scores[start : start + chunk])
+        if test.done:
+            break
+    return test
+
+
+def exact_log_capital(hits, n, p0):
+    """The mixture in closed form for 0/1 scores: Beta(1/2, 1/2) cut off at p0."""
+
+    def incomplete(a, b):
+        return math.log(betainc(a, b, p0)) + betaln(a, b)
+
+    null = hits * math.log(p0) + (n - hits) * math.log1p(-p0)
+    return incomplete(hits + 0.5, n - hits + 0.5) - incomplete(0.5, 0.5) - null
+
+
+def test_the_nodes_equal_the_closed_form():
+    scores = (np.random.default_rng(0).random(300) < 0.03).astype(float)
+    test = SequentialTest(0.05, 0.1, 0.01, 10_000)
+    path = test._certify.path(scores)
+    for n in (1, 10, 100, 300):
+        assert path[n - 1] == pytest.approx(exact_log_capital(scores[:n].sum(), n, 0.05), rel=1e-9, abs=1e-9)
+
+
+def test_the_known_stopping_times():
+    """109 clean answers certify 5% at alpha .01; three leaks in a row detect 10%."""
+    clean = run(np.zeros(500), alpha=0.01)
+    assert (clean.verdict, len(clean.scores)) == (CERTIFIED, 109)
+    leaky = run(np.ones(500), alpha=0.01)
+    assert (leaky.verdict, len(leaky.scores)) == (LEAKS, 3)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 64, 1000])
+def test_chunks_do_not_matter(chunk):
+    scores = (np.random.default_rng(4).random(2000) < 0.2).astype(float)
+    whole, parts = run(scores, chunk=len(scores)), run(scores, chunk=chunk)
+    assert whole.verdict == parts.verdict == LEAKS
+    assert len(whole.scores) == len(parts.scores)
+    assert whole.decision() == parts.decision()
+
+
+NULLS = {
+    "coins": lambda rng, mean, n: (rng.random(n) < mean).astype(float),
+    "scores between": lambda rng, mean, n: rng.beta(2 * mean, 2 * (1 - mean), n),
+}
+
+
+@pytest.mark.parametrize("kind", NULLS)
+def test_false_verdicts_stay_under_alpha_when_looked_at_after_every_sample(kind):
+    rng, runs = np.random.default_rng(9), 600
+    limit = ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / runs)
+    certified = [run(NULLS[kind](rng, 0.05, 512), cap=512).verdict == CERTIFIED for _ in range(runs)]
+    assert np.mean(certified) <= limit
+    detected = [run(NULLS[kind](rng, 0.10, 512), cap=512).verdict == LEAKS for _ in range(runs)]
+    assert np.mean(detected) <= limit
+
+
+def test_peeking_with_the_fixed_bound_would_be_wrong():
+    """The reason for all this: looking at M_bin after each sample certifies falsely far more often than alpha."""
+    from stages.statistics.bounds import binary_upper
+
+    rng, runs, n = np.random.default_rng(1), 400, np.arange(1, 513)
+    hits = np.cumsum(rng.random((runs, 512)) < 0.05, axis=1)
+    upper = np.where(hits >= n, 1.0, binary_upper(np.minimum(hits, n - 1), n, ALPHA))
+    assert np.mean((upper <= 0.05).any(axis=1)) > 2 * ALPHA
+
+
+def test_the_bounds_at_the_stop_hold():
+    rng, runs = np.random.default_rng(3), 200
+    limit = ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / runs)
+    decisions = [run((rng.random(512) < 0.08).astype(float), cap=512).decision() for _ in range(runs)]
+    assert np.mean([decision.mean_upper < 0.08 for decision in decisions]) <= limit
+    assert np.mean([decision.mean_lower > 0.08 for decision in decisions]) <= limit
+
+
+def test_undecided_at_the_cap_and_nothing_after_the_decision():
+    between = run((np.random.default_rng(0).random(100) < 0.07).astype(float), cap=100)
+    assert (between.verdict, between.done, len(between.scores)) == (UNDECIDED, True, 100)
+    between.update(np.zeros(1000))
+    assert len(between.scores) == 100
+    clean = run(np.zeros(200), alpha=0.01)
+    clean.update(np.ones(50))
+    assert (clean.verdict, len(clean.scores)) == (CERTIFIED, 109)
+
+
+def test_what_is_refused():
+    for tau, leak, alpha, cap in [
+        (0, 0.1, 0.05, 10),
+        (0.2, 0.1, 0.05, 10),
+        (0.1, 1, 0.05, 10),
+        (0.1, 0.2, 0.7, 10),
+    ]:
+        with pytest.raises(BadValue):
+            SequentialTest(tau, leak, alpha, cap)
+    with pytest.raises(BadValue, match="cap"):
+        SequentialTest(0.1, 0.2, 0.05, 0)
+    with pytest.raises(BadValue, match="scores"):
+        SequentialTest(0.1, 0.2, 0.05, 10).update(np.array([0.5, 2.0]))
+
+
+def test_planning():
+    assert samples_for_width(0.05, 0.01) == 922
+    assert samples_for_width(0.05, 0.01, sides=2) == 1060
+    n = samples_to_certify(0.05, 0.01)
+    assert 1 - 0.01 ** (1 / n) <= 0.05 < 1 - 0.01 ** (1 / (n - 1))
+    assert expected_sequential(0.0, 0.05, 0.1, 0.01, 1024, runs=3) == 109
+    assert expected_sequential(0.07, 0.05, 0.1, 0.01, 100, runs=20) > 90
+    for bad in (0, 1, -1):
+        with pytest.raises(BadValue):
+            samples_for_width(bad, 0.01)
+        with pytest.raises(BadValue):
+            samples_to_certify(bad, 0.01)
