@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import logging
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from os import PathLike
@@ -24,7 +25,8 @@ logger = logging.getLogger(__name__)
 
 GREEDY = -1  # the sample number of the greedy answer
 
-# kind -> "module:class"; `auto` is resolved to one of them by `choose`
+AUTO = "auto"
+# kind -> "module:class"; `auto` becomes one of them by `choose`
 ENGINES = {
     "prefix": "stages.sampling.prefix_engine:PrefixEngine",
     "vllm": "stages.sampling.vllm_engine:VllmEngine",
@@ -63,7 +65,7 @@ class Settings:
     def __post_init__(self):
         threshold = self.adaptive_threshold
         for name, good, legal in [
-            ("n", self.n >= 0, "a whole number from 0"),
+            ("n", self.n >= 1 or (self.n == 0 and self.greedy), "a whole number from 1, or 0 with greedy"),
             ("max_new_tokens", self.max_new_tokens >= 1, "a whole number from 1"),
             (
                 "temperature",
@@ -111,7 +113,8 @@ class Options:
     """How to run, never what to draw: nothing here changes the distribution.
 
     ``dtype`` "auto" is float32 on the CPU and the checkpoint's own on a GPU. ``max_rows`` bounds the sequences
-    that are live at once.
+    that are live at once, and thereby the memory. The rest is vLLM's: ``tensor_parallel`` devices hold one model,
+    ``data_parallel`` models work side by side, and ``auto`` takes it for models of ``vllm_from`` parameters or more.
     """
 
     device: str = "auto"
@@ -119,12 +122,13 @@ class Options:
     max_rows: int = 1024
     tensor_parallel: int = 1
     data_parallel: int = 1
+    vllm_from: int = 100_000_000
 
     def __post_init__(self):
         for name, legal in [("dtype", ("auto", "float32", "bfloat16", "float16"))]:
             if getattr(self, name) not in legal:
                 raise BadValue(name, getattr(self, name), f"one of {', '.join(legal)}")
-        for name in ("max_rows", "tensor_parallel", "data_parallel"):
+        for name in ("max_rows", "tensor_parallel", "data_parallel", "vllm_from"):
             if getattr(self, name) < 1:
                 raise BadValue(name, getattr(self, name), "a whole number from 1")
 
@@ -140,24 +144,51 @@ class Options:
 
 
 class Engine(Protocol):
-    """``Engine(model_folder, options)`` loads the model; ``answer`` yields each prompt's answers once done."""
+    """``Engine(model_folder, options)`` loads the model; ``answer`` yields each prompt's answers once done.
+
+    ``reason`` says why it is this engine.
+    """
 
     name: str
+    reason: str
 
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]: ...
 
 
 def open_engine(kind: str, model_folder: str | PathLike, options: Options | Mapping | None = None) -> Engine:
-    """Load a model folder into the engine of that kind."""
-    options = Options.of(options)
+    """Load a model folder into the engine of that kind, or into the one that fits it for "auto"."""
+    options, reason = Options.of(options), "as asked for"
+    if kind == AUTO:
+        kind, reason = choose(Path(model_folder), options)
     if kind not in ENGINES:
-        raise BadValue("engine", kind, f"one of {', '.join(ENGINES)}")
+        raise BadValue("engine", kind, f"one of {', '.join([AUTO, *ENGINES])}")
     module, name = ENGINES[kind].split(":")
-    return getattr(importlib.import_module(module), name)(Path(model_folder), options)
+    engine = getattr(importlib.import_module(module), name)(Path(model_folder), options)
+    engine.reason = reason
+    logger.info("engine %s: %s", kind, reason)
+    return engine
+
+
+def choose(model_folder: Path, options: Options) -> tuple[str, str]:
+    """The engine for "auto" and the reason: vLLM where its start-up and its batches pay, else prefix."""
+    from stages.sampling.loading import parameter_count, resolve_device
+
+    if resolve_device(options.device).type == "cpu":
+        return "prefix", "there is no GPU, and on a CPU shared prefixes are the fastest"
+    if importlib.util.find_spec("vllm") is None:
+        return "prefix", "vLLM is not installed"
+    parameters = parameter_count(model_folder)
+    size = f"the model has {parameters:,} parameters"
+    if parameters < options.vllm_from:
+        return "prefix", f"{size}, fewer than the {options.vllm_from:,} from which vLLM pays"
+    return "vllm", f"there is a GPU, and {size}, at least {options.vllm_from:,}"
 
 
 def check_prompts(prompts: Sequence[Prompt], settings: Settings, context: int | None, vocabulary: int) -> None:
-    """Refuse prompts that the model cannot take: empty, with unknown tokens, or too long for its context."""
+    """Refuse prompts that share a name, are empty, have unknown tokens, or are too long for the model's context."""
+    (name, times), *_ = Counter(prompt.prompt_id for prompt in prompts).most_common(1) or [("", 0)]
+    if times > 1:
+        raise BadValue("prompt ids", name, "distinct names, since each prompt's draws come from its own")
     for prompt in prompts:
         if not prompt.token_ids:
             raise BadValue(f"prompt {prompt.prompt_id!r}", prompt.token_ids, "at least one token")

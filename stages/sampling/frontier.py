@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Branch:
     """Work that can be started at any time: equally long prefixes of one prompt, and the samples that follow.
 
@@ -92,7 +92,7 @@ class Frontier:
         self.lane = np.arange(len(self.table))
         self.tokens = np.concatenate([self.tokens, branch.tokens])
         self.confidence = np.concatenate([self.confidence, branch.confidence])
-        self.owner = np.append(self.owner, np.full(rows, key))
+        self.owner, self.parent = np.append(self.owner, np.full(rows, key)), np.arange(len(self))
         self.prompt_length = np.append(self.prompt_length, np.full(rows, prompt_length))
 
     def steps_done(self) -> np.ndarray:
@@ -146,18 +146,24 @@ class Frontier:
         done = [key for key in self.running if key not in set(self.owner.tolist())]
         return [self.running.pop(key) for key in done]
 
-    def split(self, key: int) -> Branch:
-        """Take the second half of a branch's rows out, in the order of their tokens, to be started later."""
+    def split(self, key: int, most_rows: int) -> tuple[Running, list[Branch]]:
+        """Take a branch out; returns what it has finished and the rest in parts of up to ``most_rows`` rows.
+
+        The parts are cut in the order of their tokens, so that they are the same whatever ran beside the branch.
+        """
         own = np.flatnonzero(self.owner == key)
-        own = own[np.lexsort(self.tokens[own].T[::-1])][len(own) // 2 :]
-        gone = np.zeros(len(self), bool)
-        gone[own] = True
-        samples = gone[self.row]
-        prompt = self.running[key].start.prompt
-        row = (np.cumsum(gone) - 1)[self.row[samples]]
-        branch = Branch(prompt, self.tokens[gone], self.confidence[gone], self.number[samples], row)
-        self._keep(~gone)
-        return branch
+        own = own[np.lexsort(self.tokens[own].T[::-1])]
+        parts = [self._branch(own[start : start + most_rows]) for start in range(0, len(own), most_rows)]
+        self._keep(self.owner != key)
+        return self.running.pop(key), parts
+
+    def _branch(self, rows: np.ndarray) -> Branch:
+        position = np.full(len(self), -1)
+        position[rows] = np.arange(len(rows))
+        samples = position[self.row] >= 0
+        prompt = self.running[self.owner[rows[0]]].start.prompt
+        row = position[self.row[samples]]
+        return Branch(prompt, self.tokens[rows], self.confidence[rows], self.number[samples], row)
 
     def abandon(self, key: int) -> Branch:
         """Take a branch out whole and unfinished; returns it as it was when it joined."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,6 +73,17 @@ def end_tokens(configured: int | list[int] | None, tokenizer: PreTrainedTokenize
     if configured is None:
         return ()
     return (configured,) if isinstance(configured, int) else tuple(configured)
+
+
+def parameter_count(folder: Path) -> int:
+    """Numbers in the folder's safetensors files, read from their headers alone."""
+    from safetensors import safe_open
+
+    count = 0
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, framework="np") as file:
+            count += sum(math.prod(file.get_slice(key).get_shape()) for key in file.keys())  # noqa: SIM118
+    return count
 
 
 def resolve_device(name: str) -> torch.device:

@@ -18,7 +18,7 @@ import numpy as np
 from stages.errors import BadFile, LetheError
 from stages.sampling.draws import draw, random_table, weigh
 from stages.sampling.engine import GREEDY, Answers, Options, Prompt, Settings, check_prompts
-from stages.sampling.frontier import Branch, Frontier, Leaf
+from stages.sampling.frontier import Branch, Frontier, Leaf, Running
 from stages.sampling.loading import checkpoint, load
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Forward:
         from stages.sampling.row_cache import RowCache
 
         random = np.random.default_rng(0)
-        rows, length = 120, 4
+        rows, length = 48, 4
         prefixes = random.integers(self.vocabulary, size=(rows, length))
         tokens = random.integers(self.vocabulary, size=rows)
 
@@ -118,9 +118,7 @@ class Forward:
             last = cache.layers[-1]
             return [logits, last.keys[: len(chosen), :, length], last.values[: len(chosen), :, length]]
 
-        batches = [
-            np.arange(start, start + count) for start, count in [(0, 1), (3, 16), (7, 17), (1, 50), (2, 96)]
-        ]
+        batches = [np.arange(start, start + count) for start, count in [(0, 1), (3, 16), (7, 17), (1, 33)]]
         with torch.inference_mode():
             prefills = [self.prefill(prefix[None]) for prefix in prefixes]
             whole = results(np.arange(rows))
@@ -179,7 +177,6 @@ class Decoding:
         for branch in [branch for branch in self.pending if branch.length == self.frontier.length]:
             if len(self.frontier) and not self._fits(branch):
                 break
-            self.pending.remove(branch)
             for start in range(0, len(branch.tokens), PREFILL_ROWS) if branch.length > 1 else ():
                 tokens = branch.tokens[start : start + PREFILL_ROWS, :-1]
                 self.cache.fill(len(self.frontier) + start, self.forward.prefill(tokens))
@@ -188,6 +185,7 @@ class Decoding:
             table = random_table(stream, self.settings.n, self.settings.max_new_tokens)
             table = np.concatenate([table, np.zeros((1, self.settings.max_new_tokens), np.int64)])[branch.number]
             self.frontier.join(branch, len(prompt.token_ids), table)
+            self.pending.remove(branch)
 
     def _fits(self, branch: Branch) -> bool:
         """Whether the rows are forecast to suffice with one branch more; if not, the youngest must give way."""
@@ -229,6 +227,8 @@ class Decoding:
         for start in range(0, len(logits), block):
             part = logits[start : start + block]
             top, weights = weigh(part, settings.temperature, settings.top_k, settings.top_p)
+            if not top.isfinite().all():
+                raise LetheError("The model's next-token probabilities are not numbers: it has diverged.")
             own = np.flatnonzero((rows >= start) & (rows < start + block))
             row, column = (to_device(values, logits.device) for values in (rows[own] - start, draws[own]))
             drawn[own] = draw(weights, row, column).cpu().numpy()
@@ -236,15 +236,17 @@ class Decoding:
         return torch.cat(tops).double().cpu().numpy(), drawn
 
     def _relieve(self) -> None:
-        """Keep the live rows within bounds.
+        """Keep the live rows within bounds; neither way changes a draw.
 
-        A branch that is too wide for itself is halved, whoever runs beside it; then the youngest branches give
-        way. Neither changes a draw, and the former depends on the prompt alone.
+        A branch that is too wide by itself is cut up, whoever runs beside it, and its parts start anew, so that its
+        bits depend on its prompt alone. Then the youngest branches give way to the older ones.
         """
         frontier = self.frontier
         for key in list(frontier.running):
-            while np.count_nonzero(frontier.owner == key) > self.max_rows:
-                self.pending.append(frontier.split(key))
+            if np.count_nonzero(frontier.owner == key) > self.max_rows:
+                done, parts = frontier.split(key, max(1, self.max_rows // 2))
+                self._keep_leaves(done)
+                self.pending += parts
         while len(frontier) > self.max_rows:
             self.pending.append(frontier.abandon(max(frontier.running)))
 
@@ -264,13 +266,15 @@ class Decoding:
 
     def _finished(self) -> Iterator[Answers]:
         for running in self.frontier.finished():
-            prompt = running.start.prompt
             self.done_rows += running.most_rows
             self.done_samples += len(running.start.number)
-            self.leaves[prompt] += running.leaves
-            self.unfinished[prompt] -= sum(len(leaf.number) for leaf in running.leaves)
-            if not self.unfinished[prompt]:
-                yield self._answers(prompt)
+            self._keep_leaves(running)
+            if not self.unfinished[running.start.prompt]:
+                yield self._answers(running.start.prompt)
+
+    def _keep_leaves(self, running: Running) -> None:
+        self.leaves[running.start.prompt] += running.leaves
+        self.unfinished[running.start.prompt] -= sum(len(leaf.number) for leaf in running.leaves)
 
     def _answers(self, prompt: int) -> Answers:
         leaves, numbers = self.leaves[prompt], self.settings.sample_numbers()

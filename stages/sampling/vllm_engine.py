@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stages.errors import LetheError
+from stages.errors import BadValue, LetheError
 from stages.sampling.engine import Answers, Options, Prompt, Settings, check_prompts
 from stages.sampling.loading import checkpoint, resolve_device
 
+if TYPE_CHECKING:
+    from vllm import LLM
+
 ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_CPU_KVCACHE_SPACE": "2",  # GiB
     "VLLM_USE_V2_MODEL_RUNNER": "0",  # the second model runner has another interface for logits processors
 }
@@ -25,7 +32,7 @@ LONGEST_ON_CPU = 4096  # tokens of prompt and answer
 class VllmEngine:
     """All answers of a prompt are requests of their own under their own seeds; its tokens are a cached prefix.
 
-    Start it under a main guard: the model runs in a process of its own. On a GPU vLLM is not batch-invariant, so
+    Start it under a main guard: the model runs in processes of its own. On a GPU vLLM is not batch-invariant, so
     there the same seed need not give the same answers.
     """
 
@@ -34,6 +41,15 @@ class VllmEngine:
     def __init__(self, model_folder: Path, options: Options):
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
+        self.checkpoint, self.options = checkpoint(model_folder), options
+        self.on_cpu = resolve_device(options.device).type == "cpu"
+        self.context = self.checkpoint.context
+        if self.on_cpu:
+            self.context = min(self.context or LONGEST_ON_CPU, LONGEST_ON_CPU)
+        self.replicas = Replicas(model_folder, options) if options.data_parallel > 1 else None
+        self.llm = None if self.replicas else self._start()
+
+    def _start(self) -> LLM:
         try:
             from vllm import LLM
         except ImportError as error:
@@ -42,33 +58,35 @@ class VllmEngine:
             ) from error
         from stages.sampling.vllm_adaptive import AdaptiveTemperature
 
-        self.checkpoint, self.max_rows = checkpoint(model_folder), options.max_rows
-        on_cpu = resolve_device(options.device).type == "cpu"
-        dtype = "float32" if options.dtype == "auto" and on_cpu else options.dtype
-        # On a CPU vLLM 0.32 cannot take back a seeded draw, which it must for a prompt read in parts: read it whole.
-        whole_prompts = (
-            {"enable_chunked_prefill": False, "max_num_batched_tokens": 2 * LONGEST_ON_CPU} if on_cpu else {}
-        )
-        longest = min(filter(None, (self.checkpoint.context, LONGEST_ON_CPU if on_cpu else None)), default=None)
-        self.llm = LLM(
-            model=str(model_folder),
+        dtype, settings = self.options.dtype, {}
+        if self.on_cpu:
+            dtype = "float32" if dtype == "auto" else dtype
+            # vLLM 0.32 cannot take back a seeded draw on the CPU, which it must while a prompt is read in parts: so
+            # prompts are read whole.
+            settings = {"enable_chunked_prefill": False, "max_num_batched_tokens": 2 * LONGEST_ON_CPU}
+        return LLM(
+            model=str(self.checkpoint.folder),
             dtype=dtype,
+            max_model_len=self.context,
             generation_config="vllm",  # not the checkpoint's: its sampling habits would change the distribution
             enable_prefix_caching=True,
-            enforce_eager=on_cpu,
-            max_num_seqs=options.max_rows,
-            tensor_parallel_size=options.tensor_parallel,
+            enforce_eager=self.on_cpu,
+            max_num_seqs=self.options.max_rows,
+            tensor_parallel_size=self.options.tensor_parallel,
             logits_processors=[AdaptiveTemperature],
             disable_log_stats=True,
-            max_model_len=longest,
-            **whole_prompts,
+            **settings,
         )
 
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
-        check_prompts(prompts, settings, self.checkpoint.context, self.checkpoint.vocabulary)
-        at_once = max(1, 2 * self.max_rows // len(settings.sample_numbers()))
-        for start in range(0, len(prompts), at_once):
-            yield from self._answer(prompts[start : start + at_once], settings)
+        check_prompts(prompts, settings, self.context, self.checkpoint.vocabulary)
+        at_once = max(1, 2 * self.options.max_rows // len(settings.sample_numbers()))
+        groups = [prompts[start : start + at_once] for start in range(0, len(prompts), at_once)]
+        if self.replicas is not None:
+            yield from self.replicas.answer(groups, settings)
+        else:
+            for group in groups:
+                yield from self._answer(group, settings)
 
     def _answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
         from vllm import TokensPrompt
@@ -135,3 +153,53 @@ def mean_top_probability(logprobs) -> float:
     """Of each step vLLM gives the drawn token's raw log probability and the largest one."""
     steps = zip(logprobs.start_indices, logprobs.end_indices, strict=True)
     return math.fsum(math.exp(max(logprobs.logprobs[start:end])) for start, end in steps) / len(logprobs)
+
+
+class Replicas:
+    """Engines side by side, each in a process of its own with its share of the GPUs, fed prompt by prompt.
+
+    A prompt's seeds are its own, so it does not matter which of them answers it.
+    """
+
+    def __init__(self, model_folder: Path, options: Options):
+        context = multiprocessing.get_context("spawn")
+        shares = context.Queue()
+        for share in device_shares(options):
+            shares.put(share)
+        self.pool = ProcessPoolExecutor(
+            options.data_parallel,
+            mp_context=context,
+            initializer=start_replica,
+            initargs=(model_folder, replace(options, data_parallel=1), shares),
+        )
+
+    def answer(self, groups: Sequence[Sequence[Prompt]], settings: Settings) -> Iterator[Answers]:
+        for done in as_completed([self.pool.submit(replica_answer, group, settings) for group in groups]):
+            yield from done.result()
+
+
+def device_shares(options: Options) -> list[str | None]:
+    """What each replica gets as CUDA_VISIBLE_DEVICES: ``tensor_parallel`` GPUs of its own; None on a CPU."""
+    import torch
+
+    if resolve_device(options.device).type == "cpu":
+        return [None] * options.data_parallel
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = visible.split(",") if visible else [str(index) for index in range(torch.cuda.device_count())]
+    wanted = options.data_parallel * options.tensor_parallel
+    if wanted > len(names):
+        raise BadValue("tensor_parallel x data_parallel", wanted, f"at most {len(names)}, the GPUs at hand")
+    size = options.tensor_parallel
+    return [",".join(names[start : start + size]) for start in range(0, wanted, size)]
+
+
+def start_replica(model_folder: Path, options: Options, shares: multiprocessing.Queue) -> None:
+    global _replica
+    share = shares.get()
+    if share is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = share
+    _replica = VllmEngine(model_folder, options)
+
+
+def replica_answer(prompts: Sequence[Prompt], settings: Settings) -> list[Answers]:
+    return list(_replica.answer(prompts, settings))
