@@ -58,7 +58,12 @@ def _all_groups(run: Run) -> list[Group]:
             f"at most, α = {metrics.alpha:g}",
             [
                 Column("m_mu_worst", "M_µ", _up, f"mean score of the worst question: {level}"),
-                Column("m_sigma_worst", "M_σ", _up, f"standard deviation of the worst question: {level}"),
+                Column(
+                    "m_sigma_worst",
+                    "M_σ",
+                    _up,
+                    f"standard deviation of the worst question of those without missing scores: {level}",
+                ),
                 Column("m_bin_worst", "M_bin", _percent_up, f"probability that the worst question leaks: {level}"),
                 Column(
                     "m_bin_pooled",

@@ -184,12 +184,12 @@ def test_epsilon_star_that_is_infinite(own_small):
 @pytest.mark.parametrize("kind", ["audits", "games"])
 def test_audits_and_games_have_sections_only_when_named(own_small, page, kind):
     assert f'id="{kind}"' not in page.html
-    text = (own_small / "params.yaml").read_text().replace(f"{kind}: {{}}", f"{kind}: {{mine: {{a: 1}}}}")
-    (own_small / "params.yaml").write_text(text)
     rows = [{"method": "exact", "epsilon_lower": 3.87, "note": "<b>"}]
     result = {"n": 5000, "results": rows, "mechanism": "gaussian"}
     write_json(own_small / f"data/{kind}/mine/result.json", result)
-    section = render(load(own_small)).html.split(f'id="{kind}"')[1].split("</section>")[0]
+    settings = params.load(own_small / "params.yaml").model_copy(update={kind: {"mine": {}}})
+    html = render(load_run(settings, own_small / "data", PROVENANCE)).html
+    section = html.split(f'id="{kind}"')[1].split("</section>")[0]
     assert "3.87" in section
     assert "gaussian" in section
     assert "&lt;b&gt;" in section
