@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from stages.reporting.quantities import Quantity, diversity, leak_share, mean_score, scored, spread
+from stages.reporting.quantities import Quantity, diversity, judges, leak_share, mean_score, spread
 from stages.reporting.run import Model, Run
 from stages.reporting.text import listing
 from stages.statistics.comparison import Outcome, compare
@@ -93,8 +93,7 @@ def _questions(run: Run) -> Iterator[_Question]:
     entropy, adaptive = matched_pairs(run), adaptive_pairs(run)
     if run.params.sample.stop == "fixed":  # else n was chosen by looking at the answers: no interval for a fixed n
         graded = mean_score("forget", metrics.leak)
-        judged = any(scored(model, "forget", metrics.binary) for model in run.models)
-        leak = leak_share(metrics.binary) if judged else graded
+        leak = leak_share(metrics.binary) if judges(metrics.binary, run.models) else graded
         width = spread(metrics.leak)
         yield _Question(MORE_THAN_RETRAIN, leak, "higher", _against(run.role("retrain"), subjects))
         yield _Question(

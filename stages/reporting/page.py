@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from stages.artifacts import SCHEMA_VERSION
-from stages.reporting import answers, figures, tables
+from stages.reporting import answers, columns, figures, tables
 from stages.reporting.figures import Panel
 from stages.reporting.findings import Findings, findings
 from stages.reporting.plots import plots
@@ -58,7 +58,9 @@ def _html(run: Run, found: Findings, said: list[Verdict], drawn: dict[str, list[
         findings=found,
         verdicts=said,
         headline=headline(said),
-        groups=tables.groups(run),
+        columns=columns.sampling_columns(run),
+        likelihood_columns=columns.likelihood_columns(run),
+        values={model.name: columns.values(model, run) for model in run.models},
         what_it_is=tables.what_it_is,
         chosen=figures.chosen_question(run),
         **drawn,

@@ -10,7 +10,16 @@ import numpy as np
 
 from stages.reporting.run import Model
 from stages.reporting.text import label, number, percent
-from stages.statistics.comparison import Interval, distinct_share_interval, mean_interval, within_variance_interval
+from stages.statistics.comparison import (
+    Groups,
+    Interval,
+    distinct_share_interval,
+    mean_interval,
+    share_interval,
+    within_variance_interval,
+)
+
+Measure = Callable[[Model, float], Interval | None]
 
 
 @dataclass(frozen=True)
@@ -18,7 +27,7 @@ class Quantity:
     """``measure(model, alpha)`` gives an interval, or None where the model's artifacts do not allow one."""
 
     words: str
-    measure: Callable[[Model, float], Interval | None]
+    measure: Measure
     show: Callable[[float, str], str]  # a bound and the direction to round it
 
     def told(self, interval: Interval) -> str:
@@ -28,28 +37,23 @@ class Quantity:
 def leak_share(scorer: str) -> Quantity:
     """The probability that a sampled forget answer leaks, by a 0/1 scorer, averaged over questions."""
     words = f"share of sampled forget answers with {label(scorer)}"
-    return Quantity(words, lambda model, alpha: _mean(model, "forget", scorer, alpha), _percent)
+    return Quantity(words, _measure("forget", scorer, share_interval), _percent)
 
 
 def mean_score(split: str, scorer: str) -> Quantity:
     """The expected score of a sampled answer, averaged over the questions of a split."""
     words = f"mean {label(scorer)} of sampled {split} answers"
-    return Quantity(words, lambda model, alpha: _mean(model, split, scorer, alpha), _number)
+    return Quantity(words, _measure(split, scorer, mean_interval), _number)
 
 
 def spread(scorer: str) -> Quantity:
     """The standard deviation of a score within a forget question, as root mean square over questions."""
-
-    def measure(model: Model, alpha: float) -> Interval | None:
-        groups = scored(model, "forget", scorer)
-        return within_variance_interval(groups, alpha) if groups and len(groups[0]) >= 4 else None
-
     words = f"standard deviation of {label(scorer)} within a forget question, root mean square over questions"
-    return Quantity(words, measure, lambda variance, rounding: number(math.sqrt(variance), 3, rounding))
+    return Quantity(words, _measure("forget", scorer, within_variance_interval), _root)
 
 
 def diversity(split: str) -> Quantity:
-    """The expected share of distinct answers among those drawn for a question of a split."""
+    """The expected number of distinct answers for each answer drawn to the questions of a split."""
 
     def measure(model: Model, alpha: float) -> Interval | None:
         table = model.answers.get(split)
@@ -59,7 +63,7 @@ def diversity(split: str) -> Quantity:
         distinct, size = drawn.nunique().tolist(), drawn.size().tolist()
         return distinct_share_interval(distinct, size, alpha) if size else None
 
-    return Quantity(f"expected share of distinct answers to a {split} question", measure, _percent)
+    return Quantity(f"expected distinct answers for each answer drawn to a {split} question", measure, _percent)
 
 
 def scored(model: Model, split: str, scorer: str) -> list[np.ndarray]:
@@ -78,9 +82,22 @@ def scored(model: Model, split: str, scorer: str) -> list[np.ndarray]:
     return groups if len({len(group) for group in groups}) == 1 and len(groups[0]) > 1 else []
 
 
-def _mean(model: Model, split: str, scorer: str, alpha: float) -> Interval | None:
-    groups = scored(model, split, scorer)
-    return mean_interval(np.stack(groups), alpha) if groups else None
+def judges(scorer: str | None, models: list[Model]) -> bool:
+    """Whether a scorer gave 0 or 1 to forget answers of some model, and nothing else to any."""
+    groups = [group for model in models for group in scored(model, "forget", scorer)] if scorer else []
+    return bool(groups) and all(np.isin(group[~np.isnan(group)], (0.0, 1.0)).all() for group in groups)
+
+
+def _measure(split: str, scorer: str, interval: Callable[[Groups, float], Interval]) -> Measure:
+    def measure(model: Model, alpha: float) -> Interval | None:
+        groups = scored(model, split, scorer)
+        return interval(groups, alpha) if groups else None
+
+    return measure
+
+
+def _root(variance: float, rounding: str) -> str:
+    return number(math.sqrt(variance), 3, rounding)
 
 
 def _number(value: float, rounding: str) -> str:

@@ -43,6 +43,7 @@ class Run:
     training: dict[str, list[dict]]  # trained model to its steps
     audits: dict[str, dict]
     games: dict[str, dict]
+    compared: dict[str, Any]  # MODEL.METRIC to what comparing with Retrain gave
     provenance: dict[str, Any]
     missing: list[tuple[str, str]] = field(default_factory=list)  # path, the stage that makes it
 
@@ -85,6 +86,7 @@ def load(params: Params, root: Path, provenance: dict[str, Any]) -> Run:
         },
         audits={name: read(f"audits/{name}/result.json", f"audit@{name}") for name in params.audits},
         games={name: read(f"games/{name}/result.json", f"game@{name}") for name in params.games},
+        compared=read("compare.json", "compare") if _whole(params) else {},
         provenance=provenance,
         missing=missing,
     )
@@ -95,8 +97,6 @@ def _model(name: str, params: Params, root: Path, read: Callable) -> Model:
     folder = Path(entry.path)
     own = folder.parent == Path("data/models") and folder.name in params.unlearn.methods
     roles: dict[str, Role] = {settings.base: "base", settings.retrain: "retrain"}
-    # A run of the user's own checkpoint has no such stage, so that nothing is missing there.
-    privacy = hasattr(params, "epsilon_star")
     return Model(
         name=name,
         role=roles.get(name, "subject"),
@@ -109,8 +109,13 @@ def _model(name: str, params: Params, root: Path, read: Callable) -> Model:
         convergence=read(f"curves/{name}/convergence.json", f"metrics@{name}", empty=[]),
         about=read(f"generations/{name}/about.json", f"sample@{name}"),
         answers=_answers(name, root, read),
-        epsilon_star=read(f"epsilon_star/{name}/result.json", f"epsilon_star@{name}") if privacy else {},
+        epsilon_star=read(f"epsilon_star/{name}/result.json", f"epsilon_star@{name}") if _whole(params) else {},
     )
+
+
+def _whole(params: Params) -> bool:
+    """Whether this is the pipeline: a run of the user's own checkpoint has no stages epsilon_star and compare."""
+    return hasattr(params, "epsilon_star")
 
 
 def _answers(name: str, root: Path, read: Callable) -> dict[str, pd.DataFrame]:

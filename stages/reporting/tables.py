@@ -1,104 +1,12 @@
-"""The tables: what each column is, whether it is a guarantee, and every model in its row."""
+"""The tables beside those of models: Epsilon*, provenance, and any result file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from stages.params import Method
 from stages.reporting.run import Model, Run
-from stages.reporting.text import NONE, count, label, listing, number, percent, upper_first
-
-
-@dataclass(frozen=True)
-class Column:
-    key: str
-    head: str
-    show: Callable[[Any], str]
-    told: str  # what it is and what it covers
-
-
-@dataclass(frozen=True)
-class Group:
-    title: str
-    columns: list[Column]
-
-
-_up, _percent_up = partial(number, rounding="up"), partial(percent, rounding="up")
-
-
-def groups(run: Run) -> list[Group]:
-    """The columns of the table of models that hold a value, grouped."""
-    kept = []
-    for group in _all_groups(run):
-        columns = [c for c in group.columns if any(model.metrics.get(c.key) is not None for model in run.models)]
-        kept += [Group(group.title, columns)] if columns else []
-    return kept
-
-
-def _all_groups(run: Run) -> list[Group]:
-    """The words name this run's scorers, alpha and thresholds."""
-    metrics = run.params.metrics
-    level, above = f"holds with probability {1 - metrics.alpha:g}", f"{100 * metrics.share_above:g}%"
-    leak, binary = label(metrics.leak), label(metrics.binary)
-    return [
-        Group(
-            f"{leak} on forget questions",
-            [
-                Column("greedy_mean", "greedy", number, "mean score of the greedy answers"),
-                Column("mean", "mean", number, "mean score of the sampled answers"),
-                Column("sd", "sd", number, "standard deviation within a question, mean over questions"),
-                Column("ed_score", "ED", number, f"mean + {metrics.rho:g} sd: a development score, no guarantee"),
-                Column("max", "max", number, "the highest score of any sampled answer"),
-            ],
-        ),
-        Group(
-            f"at most, α = {metrics.alpha:g}",
-            [
-                Column("m_mu_worst", "M_µ", _up, f"mean score of the worst question: {level}"),
-                Column("m_sigma_worst", "M_σ", _up, f"standard deviation of the worst question: {level}"),
-                Column("m_bin_worst", "M_bin", _percent_up, f"probability that the worst question leaks: {level}"),
-                Column(
-                    "m_bin_pooled",
-                    "pooled",
-                    _percent_up,
-                    f"probability of a leak, average over questions: {level}",
-                ),
-                Column(
-                    "share_m_bin_above",
-                    f"> {above}",
-                    percent,
-                    f"share of questions whose own M_bin exceeds {above}: a count, no joint guarantee",
-                ),
-            ],
-        ),
-        Group(
-            binary,
-            [
-                Column("keyword_greedy", "greedy", percent, "share of questions whose greedy answer leaks"),
-                Column("keyword_mean", "mean", percent, "share of the sampled answers that leak"),
-                Column(
-                    "keyword_any", "any", percent, "share of questions of which at least one sampled answer leaks"
-                ),
-            ],
-        ),
-        Group(
-            "utility",
-            [
-                Column("retain_greedy", "retain", number, f"{leak} of greedy answers to retain questions"),
-                Column("world_greedy", "world", number, f"{leak} of greedy answers to world facts"),
-            ],
-        ),
-        Group(
-            "diversity",
-            [
-                Column("retain_distinct", "retain", percent, "share of distinct answers to a retain question"),
-                Column("world_distinct", "world", percent, "share of distinct answers to a world fact"),
-            ],
-        ),
-    ]
+from stages.reporting.text import NONE, count, listing, number, upper_first
 
 
 def what_it_is(model: Model, run: Run) -> str:

@@ -2,6 +2,9 @@
 
 Two quantities are called different only where their intervals do not meet. Each interval holds by itself, so
 nothing is assumed of the dependence between two models: those sampled with the same seed share random streams.
+
+``groups`` holds one array of i.i.d. draws in [0, 1] for each question, in drawing order and of equal length; questions
+are independent. NaN is a missing value: it counts as 0 on the lower side and as 1 on the upper.
 """
 
 from __future__ import annotations
@@ -14,13 +17,17 @@ from typing import Literal
 import numpy as np
 
 from stages.errors import BadValue
+from stages.statistics.bounds import binary_lower, binary_upper
+from stages.statistics.checks import check_alpha, check_scores
 
 Outcome = Literal["higher", "lower", "not shown"]
+Groups = Sequence[np.ndarray]
+INDEPENDENT = "independent draws, identically distributed within a question"
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A two-sided interval for a mean: it contains the mean with probability at least 1 - alpha."""
+    """A two-sided interval: it contains the quantity with probability at least 1 - alpha."""
 
     value: float
     lower: float
@@ -28,80 +35,72 @@ class Interval:
     n: int
     alpha: float
     method: str
-    assumes: str
+    assumes: str = INDEPENDENT
     side: str = "two-sided"
 
 
-def mean_interval(values: np.ndarray, alpha: float) -> Interval:
-    """Empirical-Bernstein interval for the average expectation of independent values in [0, 1].
+def share_interval(groups: Groups, alpha: float) -> Interval:
+    """The probability of 1, averaged over questions, from draws that are 0 or 1: Clopper-Pearson on the pooled count.
 
-    ``values`` has any shape; NaN is a missing value, which counts as 0 on the lower side and as 1 on the upper.
-    The values need not be identically distributed, so draws of several questions may be pooled. The point value is
-    over what is there. Source: Maurer and Pontil (2009), Theorem 11, each side at alpha / 2.
+    Valid for unequal shares by Hoeffding (1956) at equal n and alpha / 2 <= 1/4 a side.
     """
-    _check_alpha(alpha)
-    values = np.asarray(values, dtype=np.float64).ravel()
-    present = values[~np.isnan(values)]
-    if present.size == 0 or values.size < 2:
-        raise BadValue("values", f"{present.size} numbers", "at least two values, not all missing")
-    if present.min() < 0 or present.max() > 1:
-        raise BadValue("values", float(present.min() if present.min() < 0 else present.max()), "numbers in [0, 1]")
-    lows, highs = (np.where(np.isnan(values), fill, values) for fill in (0.0, 1.0))
+    low, high, value = _filled(groups)
+    if not np.isin(low, (0.0, 1.0)).all():
+        raise BadValue("groups", "numbers between 0 and 1", "draws that are 0 or 1")
+    check_alpha(alpha)
+    n = low.size
+    lower = float(binary_lower(low.sum(), n, alpha / 2))
     return Interval(
-        value=float(present.mean()),
-        lower=max(0.0, float(lows.mean()) - _bernstein_width(lows, alpha / 2)),
-        upper=min(1.0, float(highs.mean()) + _bernstein_width(highs, alpha / 2)),
-        n=values.size,
-        alpha=alpha,
-        method="empirical Bernstein",
-        assumes="independent values in [0, 1]",
+        value, lower, float(binary_upper(high.sum(), n, alpha / 2)), n, alpha, "Clopper-Pearson, pooled"
     )
 
 
-def within_variance_interval(groups: Sequence[np.ndarray], alpha: float) -> Interval:
-    """Interval for the variance within a question, averaged over questions.
+def mean_interval(groups: Groups, alpha: float) -> Interval:
+    """The expected score, averaged over questions.
 
-    ``groups`` holds one array of i.i.d. draws in [0, 1] for each question, in drawing order. Half the squared
-    difference of two draws is unbiased for their variance, so the mean over disjoint pairs is an average of
-    independent values. With unequal n a question counts by its number of pairs.
+    Bernstein's inequality with the variance within questions, which is itself bounded from above: alpha / 4 for
+    either in each side. Differences between the questions do not widen it.
     """
-    pairs = [np.asarray(group, dtype=np.float64) for group in groups]
-    pairs = [(group[: len(group) // 2 * 2].reshape(-1, 2)) for group in pairs]
-    squares = np.concatenate([(pair[:, 0] - pair[:, 1]) ** 2 for pair in pairs])
-    whole = mean_interval(squares, alpha)
-    return Interval(
-        value=whole.value / 2,
-        lower=whole.lower / 2,
-        upper=whole.upper / 2,
-        n=whole.n,
-        alpha=alpha,
-        method="empirical Bernstein on disjoint pairs",
-        assumes="i.i.d. draws in [0, 1] within a question, independent questions",
-    )
+    check_alpha(alpha)
+    low, high, value = _filled(groups)
+    lower = max(0.0, float(low.mean()) - _mean_width(low, alpha / 2))
+    upper = min(1.0, float(high.mean()) + _mean_width(high, alpha / 2))
+    return Interval(value, lower, upper, low.size, alpha, "Bernstein, variance bounded")
+
+
+def within_variance_interval(groups: Groups, alpha: float) -> Interval:
+    """The variance within a question, averaged over questions.
+
+    Half the squared difference of two draws is unbiased for their variance, so the mean over disjoint pairs is an
+    average of independent values, to which the empirical Bernstein inequality applies.
+    """
+    check_alpha(alpha)
+    squares = _pair_squares(_checked(groups))
+    # A missing draw leaves its pair anywhere between 0 and 1.
+    low, high = np.nan_to_num(squares, nan=0.0), np.nan_to_num(squares, nan=1.0)
+    lower = max(0.0, float(low.mean()) - _empirical_width(low, alpha / 2))
+    upper = min(1.0, float(high.mean()) + _empirical_width(high, alpha / 2))
+    value = float(np.nanmean(squares)) / 2
+    return Interval(value, lower / 2, upper / 2, squares.size, alpha, "empirical Bernstein on disjoint pairs")
 
 
 def distinct_share_interval(distinct: Sequence[int], drawn: Sequence[int], alpha: float) -> Interval:
-    """Interval for the expected share of distinct answers among ``drawn[i]`` draws, averaged over questions.
+    """The expected number of distinct answers for each answer drawn; ``distinct[i]`` of ``drawn[i]`` in question i.
 
-    One draw changes the number of distinct answers of its question by at most one: McDiarmid's inequality.
+    The number of distinct answers is a self-bounding function of the draws, so that its deviations are no larger than
+    those of a Poisson variable. Source: Boucheron, Lugosi and Massart (2000), A sharp concentration inequality with
+    applications: P(Z <= EZ - t) <= exp(-t^2 / (2 EZ)) and P(Z >= EZ + t) <= exp(-t^2 / (2 EZ + 2 t / 3)), solved for EZ.
     """
-    _check_alpha(alpha)
+    check_alpha(alpha)
     distinct, drawn = np.asarray(distinct, dtype=np.float64), np.asarray(drawn, dtype=np.float64)
     if distinct.size == 0 or distinct.size != drawn.size:
         raise BadValue("distinct", f"{distinct.size} counts", f"one count a question ({drawn.size} questions)")
     if (drawn < 1).any() or (distinct < 1).any() or (distinct > drawn).any():
         raise BadValue("distinct", distinct.tolist(), "between 1 and the number of draws of each question")
-    value = float((distinct / drawn).mean())
-    width = math.sqrt(math.log(2 / alpha) / 2 * float((1 / drawn).sum()) / drawn.size**2)
-    return Interval(
-        value=value,
-        lower=max(0.0, value - width),
-        upper=min(1.0, value + width),
-        n=int(drawn.sum()),
-        alpha=alpha,
-        method="McDiarmid",
-        assumes="independent draws",
-    )
+    found, n, log = float(distinct.sum()), float(drawn.sum()), math.log(2 / alpha)
+    fewest = found - (math.sqrt((2 / 3 * log) ** 2 + 2 * log * found) - 2 / 3 * log)
+    most = found + log + math.sqrt(log**2 + 2 * log * found)
+    return Interval(found / n, max(0.0, fewest / n), min(1.0, most / n), int(n), alpha, "self-bounding function")
 
 
 def compare(left: Interval, right: Interval) -> Outcome:
@@ -113,11 +112,39 @@ def compare(left: Interval, right: Interval) -> Outcome:
     return "not shown"
 
 
-def _bernstein_width(values: np.ndarray, alpha: float) -> float:
+def _mean_width(values: np.ndarray, alpha: float) -> float:
+    """One side of a mean, at alpha: half of it for the variance, half for the mean."""
+    squares = _pair_squares(values)
+    variance = (float(squares.mean()) + _empirical_width(squares, alpha / 2)) / 2
+    log = math.log(2 / alpha)
+    return math.sqrt(2 * min(variance, 0.25) * log / values.size) + log / (3 * values.size)
+
+
+def _empirical_width(values: np.ndarray, alpha: float) -> float:
+    """One side of the mean of independent values in [0, 1]: Maurer and Pontil (2009), Theorem 11."""
     n, log = values.size, math.log(2 / alpha)
     return math.sqrt(2 * float(values.var(ddof=1)) * log / n) + 7 * log / (3 * (n - 1))
 
 
-def _check_alpha(alpha: float) -> None:
-    if not 0 < alpha <= 0.5:
-        raise BadValue("alpha", alpha, "in (0, 0.5]")
+def _pair_squares(values: np.ndarray) -> np.ndarray:
+    """Squared differences of draws 1 and 2, 3 and 4, ... of each question; an odd draw is left out."""
+    pairs = values[:, : values.shape[1] // 2 * 2].reshape(len(values), -1, 2)
+    return np.square(pairs[..., 0] - pairs[..., 1]).ravel()
+
+
+def _filled(groups: Groups) -> tuple[np.ndarray, np.ndarray, float]:
+    """The draws with the missing as 0, as 1, and their mean over what is there."""
+    values = _checked(groups)
+    return np.nan_to_num(values, nan=0.0), np.nan_to_num(values, nan=1.0), float(np.nanmean(values))
+
+
+def _checked(groups: Groups) -> np.ndarray:
+    """(questions, n), NaN where missing."""
+    sizes = sorted({len(group) for group in groups})
+    if len(sizes) != 1 or sizes[0] < 2 or sizes[0] * len(groups) < 4:
+        raise BadValue("groups", f"groups of {sizes} draws", "groups of one size, two draws each and four in all")
+    values = np.array(groups, dtype=np.float64)
+    if np.isnan(values).all():
+        raise BadValue("groups", "nothing but missing values", "at least one value")
+    check_scores(np.nan_to_num(values, nan=0.0))
+    return values

@@ -51,6 +51,8 @@ def write_run(root: Path, questions: int = 6, n: int = 128, **changes: object) -
     for name in [*settings.train.models, *settings.unlearn.methods]:
         steps = [{"step": i, "epoch": i // 10, "loss": 4 * 0.97**i, "lr": 1e-3} for i in range(40)]
         write_json(root / f"data/models/{name}/training.json", {"schema": 1, "name": name, "steps": steps})
+    compared = {f"{name}.forget_quality": 0.5 / (i + 1) for i, name in enumerate(settings.models)}
+    write_json(root / "data/compare.json", {"schema": 1, "retrain": "retrain", **compared})
     for place, name in enumerate(settings.models):
         _write_model(root, name, settings, splits, np.random.default_rng(place))
     return settings
@@ -154,6 +156,10 @@ def _write_metrics(root: Path, name: str, settings: params.Metrics, rows: list[d
         "keyword_mean": hits / total,
         "keyword_any": (table["keyword_share"] > 0).mean(),
         "missing": 0,
+        "model_utility": 0.7,
+        "mia_loss_auc": 0.8,
+        "mia_loss_auc_low": 0.6,
+        "mia_loss_auc_high": 0.9,
     }
     for split in ("retain", "world"):
         part = scores[split]

@@ -181,15 +181,16 @@ def test_epsilon_star_that_is_infinite(own_small):
     assert "∞" in section
 
 
+@pytest.mark.filterwarnings("ignore:Pydantic serializer")  # the entries are empty: only their names count here
 @pytest.mark.parametrize("kind", ["audits", "games"])
 def test_audits_and_games_have_sections_only_when_named(own_small, page, kind):
     assert f'id="{kind}"' not in page.html
-    text = (own_small / "params.yaml").read_text().replace(f"{kind}: {{}}", f"{kind}: {{mine: {{a: 1}}}}")
-    (own_small / "params.yaml").write_text(text)
     rows = [{"method": "exact", "epsilon_lower": 3.87, "note": "<b>"}]
     result = {"n": 5000, "results": rows, "mechanism": "gaussian"}
     write_json(own_small / f"data/{kind}/mine/result.json", result)
-    section = render(load(own_small)).html.split(f'id="{kind}"')[1].split("</section>")[0]
+    settings = params.load(own_small / "params.yaml").model_copy(update={kind: {"mine": {}}})
+    html = render(load_run(settings, own_small / "data", PROVENANCE)).html
+    section = html.split(f'id="{kind}"')[1].split("</section>")[0]
     assert "3.87" in section
     assert "gaussian" in section
     assert "&lt;b&gt;" in section
@@ -200,6 +201,14 @@ def test_any_result_file_becomes_values_and_tables():
     values, tables = flatten(result)
     assert values == [("quality", "0.9753"), ("ok", "yes"), ("seeds", "1, 2"), ("x", "–")]
     assert tables == [("by_attack", ["name", "a"], [["loss", "0.1"]])]
+
+
+def test_columns_without_a_value_are_left_out_and_intervals_stand_beside_their_auc(page, artifacts):
+    rows = page.html.split("Likelihoods, utility and membership")[1].split("</table>")[0]
+    assert re.findall(r'title="[^"]*">([^<]*)</th>', rows) == ["loss", "forget quality", "model utility"]
+    npo = rows.split('<th scope="row">npo<small>')[1].split("</tr>")[0]
+    quality = read_json(artifacts / "data/compare.json")["npo.forget_quality"]
+    assert re.findall(r"<td[^>]*>([^<]*)</td>", npo) == ["0.80 (0.60–0.90)", f"{quality:.2g}", "0.700"]
 
 
 def test_the_question_shown_is_chosen_by_the_rule(run, page):
