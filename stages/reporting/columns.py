@@ -89,7 +89,12 @@ def likelihood_columns(run: Run) -> list[Group]:
     """What the likelihoods of given answers show: memorisation, utility, membership, distance from Retrain."""
     level = f"with its {1 - run.params.metrics.alpha:g} interval; 0.5 tells nothing"
     memorised = [
-        Column("forget_probability", "probability", number, "probability of the forget answers, geometric mean of the tokens"),
+        Column(
+            "forget_probability",
+            "probability",
+            number,
+            "probability of the forget answers, geometric mean of the tokens",
+        ),
         Column("forget_truth_ratio", "truth ratio", number, "TOFU's truth ratio on the forget set"),
         Column("forget_extraction_strength", "extraction", number, "extraction strength of the forget answers"),
         Column("forget_exact_memorisation", "exact", number, "share of forget tokens that are most likely"),
