@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "plan": "plan",
 }
 AUDITS: dict[str, str] = {
+    "epsilon-star": "audit_epsilon_star",
     "swap": "audit_swap",
 }
 SCORES: dict[str, str] = {

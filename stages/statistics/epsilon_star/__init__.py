@@ -1,13 +1,14 @@
 """Epsilon*: the privacy of one trained model from its losses (Negoescu et al. 2024), and lower bounds that hold."""
 
 from stages.statistics.epsilon_star.empirical import empirical_epsilon_star
-from stages.statistics.epsilon_star.lower import split_lower_bound
+from stages.statistics.epsilon_star.lower import band_lower_bound, split_lower_bound
 from stages.statistics.epsilon_star.parametric import parametric_epsilon_star
 from stages.statistics.epsilon_star.ratios import EpsilonStar, LowerBound, from_rates, recommended_delta
 
 __all__ = [
     "EpsilonStar",
     "LowerBound",
+    "band_lower_bound",
     "empirical_epsilon_star",
     "from_rates",
     "parametric_epsilon_star",

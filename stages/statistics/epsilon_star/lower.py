@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from scipy.special import betaincinv, ndtri
 
@@ -76,6 +78,39 @@ def split_lower_bound(
     )
 
 
+def band_lower_bound(
+    train: np.ndarray,
+    population: np.ndarray,
+    delta: float,
+    alpha: float = 0.05,
+    train_complete: bool = False,
+) -> LowerBound:
+    """The largest ratio over all thresholds that two-sided DKW bands on both distribution functions still allow.
+
+    The bands hold at all thresholds at once, at alpha / 2 each, so that the threshold may be chosen after looking. No
+    loss is set aside, but the band is wide in the tails, where the ratio is large: `split_lower_bound` is mostly
+    sharper. With ``train_complete`` the training shares are exact and the one band left takes alpha.
+    """
+    train, population = checked_losses(train, "train"), checked_losses(population, "population")
+    delta, alpha = checked_delta(delta), checked_alpha(alpha)
+    level = alpha if train_complete else alpha / 2
+    thresholds, k_train, k_population = counts(train, population)
+    side_train = _known(k_train, len(train)) if train_complete else _dkw(k_train, len(train), level)
+    value, row, column = largest(_log_bounds(side_train, _dkw(k_population, len(population), level), delta))
+    return LowerBound(
+        value=value,
+        alpha=alpha,
+        delta=delta,
+        n_train=len(train),
+        n_population=len(population),
+        threshold=float(thresholds[column]) if value > 0 else None,
+        ratio=RATIOS[row].name if value > 0 else None,
+        method="simultaneous DKW bands",
+        train_complete=train_complete,
+        assumes=COMPLETE if train_complete else INSTANCE,
+    )
+
+
 # Bounds of shares: ((at or under, above) from below, the same from above), arrays (k,) each.
 Bounds = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
@@ -105,6 +140,16 @@ def _clopper_pearson(k: np.ndarray, n: int, level: float) -> Bounds:
 def _cp_lower(k: np.ndarray, n: int, level: float) -> np.ndarray:
     """The p with P[Binomial(n, p) >= k] = level, 0 for k = 0 (Clopper and Pearson 1934)."""
     return np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, level), 0.0)
+
+
+def _dkw(k: np.ndarray, n: int, level: float) -> Bounds:
+    """The two-sided band at ``level``, clipped to [0, 1], at every threshold at once."""
+    e = math.sqrt(math.log(2 / level) / (2 * n))
+    below, above = shares(k, n)
+    return (np.maximum(below - e, 0), np.maximum(above - e, 0)), (
+        np.minimum(below + e, 1),
+        np.minimum(above + e, 1),
+    )
 
 
 def _wilson(k: np.ndarray, n: int, level: float) -> Bounds:

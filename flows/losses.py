@@ -1,0 +1,104 @@
+"""A user's files of losses: read, checked, audited."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stages.artifacts import TABLE_SUFFIXES, file_line, numeric_column, read_table
+from stages.errors import BadFile, BadRow
+
+
+def read_losses(path: Path) -> np.ndarray:
+    """(n,) losses from a table with a column ``loss``, or from a plain file with one number a line.
+
+    A loss that is missing or not finite is a `BadRow`: an audit must not guess it.
+    """
+    if path.suffix.lower() in TABLE_SUFFIXES and _has_column(path):
+        table = read_table(path, required=["loss"])
+        losses, first = numeric_column(table, "loss", path), file_line(path)
+    else:
+        losses, first = _plain(path), 1
+    if not len(losses):
+        raise BadFile(path, "holds no losses", "It needs one loss a line, or a column `loss`.")
+    broken = np.flatnonzero(~np.isfinite(losses))
+    if broken.size:
+        place = int(broken[0])
+        raise BadRow(path, place + first, f"loss: got {losses[place]}, expected a finite number")
+    return losses
+
+
+def _has_column(path: Path) -> bool:
+    """A CSV whose first line is a number has no header: it is read as a plain file."""
+    if path.suffix.lower() != ".csv" or not path.is_file():
+        return True
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return not _is_number(file.readline())
+
+
+def _plain(path: Path) -> np.ndarray:
+    if not path.is_file():
+        raise BadFile(path, "is a folder, expected a file" if path.is_dir() else "no such file", "Check the path.")
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    values = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() and number == len(lines):
+            continue
+        if not _is_number(line):
+            raise BadRow(path, number, f"got {line.strip()[:40]!r}, expected a number")
+        values.append(float(line))
+    return np.array(values)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def audit(
+    train: np.ndarray,
+    population: np.ndarray,
+    *,
+    delta: float,
+    method: str,
+    cut: float | None,
+    alpha: float,
+    lower: str,
+    train_complete: bool,
+) -> dict[str, Any]:
+    """The result of `lethe audit epsilon-star`, under the keys of its JSON."""
+    from stages.statistics import epsilon_star as statistics
+
+    estimate = getattr(statistics, f"{method}_epsilon_star")(train, population, delta, cut)
+    bound = getattr(statistics, f"{lower}_lower_bound")(train, population, delta, alpha, train_complete)
+    fit = estimate.fit and {
+        "mean_train": estimate.fit.train.means.tolist(),
+        "sd_train": estimate.fit.train.sds.tolist(),
+        "mean_population": estimate.fit.population.means.tolist(),
+        "sd_population": estimate.fit.population.sds.tolist(),
+        "ks_train": estimate.fit.ks_train,
+        "ks_population": estimate.fit.ks_population,
+    }
+    return {
+        "epsilon_star": estimate.value,
+        "infinite": math.isinf(estimate.value),
+        "epsilon_lower": bound.value,
+        "lower_infinite": math.isinf(bound.value),
+        "lower_method": bound.method,
+        "alpha": alpha,
+        "delta": delta,
+        "cut": cut,
+        "n_train": len(train),
+        "n_population": len(population),
+        "threshold": estimate.threshold,
+        "method": method,
+        "assumes": bound.assumes,
+        "fit": fit,
+        "note": estimate.note,
+    }

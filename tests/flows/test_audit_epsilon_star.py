@@ -1,0 +1,90 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from flows.cli import app
+from flows.losses import read_losses
+from stages.statistics.epsilon_star import empirical_epsilon_star, split_lower_bound
+
+KEYS = {"epsilon_star", "infinite", "epsilon_lower", "delta", "cut", "n_train", "n_population", "threshold"}
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, ["audit", "epsilon-star", *map(str, arguments)])
+
+
+@pytest.fixture
+def files(tmp_path):
+    rng = np.random.default_rng(0)
+    train, population = rng.gamma(2, 5, 300), rng.gamma(4, 5, 200)
+    (tmp_path / "train.csv").write_text("loss\n" + "\n".join(map(repr, train.tolist())) + "\n")
+    (tmp_path / "population.txt").write_text("\n".join(map(repr, population.tolist())))
+    return ["--train", tmp_path / "train.csv", "--population", tmp_path / "population.txt"], train, population
+
+
+def test_the_contract(files):
+    arguments, train, population = files
+    got = json.loads(call(*arguments, "--delta", 1e-4, "--cut", 0.001, "--json").stdout)
+    assert set(got) >= KEYS
+    assert got["epsilon_star"] == pytest.approx(empirical_epsilon_star(train, population, 1e-4, 0.001).value)
+    assert got["epsilon_lower"] == pytest.approx(split_lower_bound(train, population, 1e-4).value)
+    assert (got["delta"], got["cut"], got["n_train"], got["n_population"]) == (1e-4, 0.001, 300, 200)
+
+
+def test_an_infinite_value_is_null_and_says_so(files):
+    got = json.loads(call(*files[0], "--delta", 1e-4, "--json").stdout)
+    assert got["epsilon_star"] is None
+    assert got["infinite"] is True
+
+
+def test_parametric_prints_its_fit(files):
+    got = json.loads(
+        call(*files[0], "--delta", 1e-4, "--method", "parametric", "--lower", "band", "--json").stdout
+    )
+    assert set(got["fit"]) >= {"mean_train", "sd_train", "ks_train", "ks_population"}
+    assert "DKW" in got["lower_method"]
+    done = call(*files[0], "--delta", 1e-4, "--method", "parametric")
+    assert "delta" in done.output
+    assert "cut" in done.output
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1, max_size=20))
+def test_any_finite_losses_survive_each_form(tmp_path, losses):
+    forms = {"a.txt": "\n".join(map(repr, losses)), "b.csv": "loss\n" + "\n".join(map(repr, losses)) + "\n"}
+    forms["c.csv"] = forms["a.txt"]
+    forms["d.jsonl"] = "\n".join(json.dumps({"loss": loss}) for loss in losses)
+    for name, text in forms.items():
+        (tmp_path / name).write_text(text)
+        assert read_losses(tmp_path / name).tolist() == losses
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("x.txt", "1\nabc\n", "line 2: got 'abc'"),
+        ("x.txt", "1\nnan\n", "line 2: loss: got nan"),
+        ("x.csv", "loss\n1\n\ninf\n", "got inf"),
+        ("x.csv", "score\n1\n", "no column 'loss'"),
+        ("x.txt", "", "holds no losses"),
+        ("x.txt", "1\n", "at least 2"),
+    ],
+)
+def test_a_bad_file_is_a_sentence_and_status_2(files, tmp_path, name, text, sentence):
+    (tmp_path / name).write_text(text)
+    done = call("--train", tmp_path / name, *files[0][2:], "--delta", 1e-4)
+    assert done.exit_code == 2
+    assert sentence in done.output
+    assert "Traceback" not in done.output
+
+
+def test_a_missing_file_and_bad_options(files, tmp_path):
+    assert "no such file" in call("--train", tmp_path / "none.txt", *files[0][2:], "--delta", 1e-4).output
+    for options in (["--delta", 1.5], ["--delta", 1e-4, "--cut", 0.7], ["--delta", 1e-4, "--alpha", 0]):
+        done = call(*files[0], *options)
+        assert done.exit_code == 2
+        assert "legal is" in done.output

@@ -1,0 +1,189 @@
+"""Epsilon*: every oracle, the check values of the specification, coverage of both lower bounds, the named edges."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import gamma
+
+from stages.errors import BadValue
+from stages.statistics.epsilon_star import (
+    band_lower_bound,
+    empirical_epsilon_star,
+    from_rates,
+    parametric_epsilon_star,
+    recommended_delta,
+    split_lower_bound,
+)
+from stages.statistics.epsilon_star.gaussian import Mixture, Scale, fit_mixture, logit
+from stages.statistics.epsilon_star.parametric import supremum
+
+LOWER = {"split": split_lower_bound, "band": band_lower_bound}
+
+
+def drawn(given):
+    rng, n = np.random.Generator(np.random.PCG64(given["seed"])), given["n"]
+    return rng.gamma(2, 5, n), rng.gamma(2 + given["d"], 5, n)
+
+
+def gaussian_sup(case):
+    given = case["input"]
+    sides = Mixture.normal(given["m_tr"], given["s_tr"]), Mixture.normal(given["m_pop"], given["s_pop"])
+    return supremum(*sides, case["params"]["delta"], None)[0]
+
+
+def moment(case):
+    side, what = ("tr" in case["kind"].rsplit("_", 1)[1]), "sd" in case["kind"]
+    train, population = drawn(case["input"])
+    phi = Scale.of(train, population).phi(train if side else population)
+    fit = fit_mixture(phi)
+    return (fit.sds if what else fit.means)[0]
+
+
+def empirical(case):
+    given, params = case["input"], case["params"]
+    train, population = (given["train"], given["pop"]) if "train" in given else drawn(given)
+    return empirical_epsilon_star(train, population, params["delta"], params["cut"]).value
+
+
+ROUTES = {
+    "points": lambda c: from_rates(c["input"]["fpr"], c["input"]["fnr"], c["params"]["delta"]),
+    "gaussian_parametric_sup": gaussian_sup,
+    "empirical": empirical,
+    "transform_mean_train": moment,
+    "transform_sd_train": moment,
+    "transform_mean_pop": moment,
+    "transform_sd_pop": moment,
+    "transform_value": lambda c: float(logit(np.array(c["input"]["u"]))),
+    "parametric_from_losses": lambda c: parametric_epsilon_star(*drawn(c["input"]), c["params"]["delta"]).value,
+    "lower_bound_dkw_simultaneous": lambda c: (
+        band_lower_bound(*drawn(c["input"]), c["params"]["delta"], c["params"]["alpha"]).value
+    ),
+}
+
+
+def test_every_oracle(shared):
+    cases = json.loads((shared / "oracles/epsilon-star.json").read_text())["cases"]
+    for case in cases:
+        expected = math.inf if case["expected"] == "inf" else case["expected"]
+        rel = 1e-8 if case["kind"] == "parametric_from_losses" else 1e-9
+        assert ROUTES[case["kind"]](case) == pytest.approx(expected, rel=rel, abs=1e-12), case["id"]
+    assert len(cases) == 34
+
+
+def test_known_values():
+    assert from_rates([0.1], [0.5], 0.0) == pytest.approx(math.log(5))
+    assert supremum(Mixture.normal(0, 1), Mixture.normal(3, 1), 1e-5, None)[0] == pytest.approx(
+        16.6754944028, rel=1e-10
+    )
+    assert recommended_delta(1000) == pytest.approx(1 / (1000 * math.log(1000)))
+
+
+def naive_empirical(train, population, delta):
+    best = 0.0
+    for tau in np.concatenate([train, population]):
+        tpr, fpr = np.mean(train <= tau), np.mean(population <= tau)
+        for top, bottom in ((tpr, fpr), (1 - fpr, 1 - tpr), (1 - tpr, 1 - fpr), (fpr, tpr)):
+            if top - delta > 0:
+                best = max(best, math.inf if bottom == 0 else math.log((top - delta) / bottom))
+    return best
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_empirical_equals_its_naive_twin(seed):
+    rng = np.random.default_rng(seed)
+    train, population = rng.integers(0, 9, 40) / 3, rng.integers(0, 11, 30) / 3
+    for delta in (0.0, 0.05, 0.3):
+        assert empirical_epsilon_star(train, population, delta).value == pytest.approx(
+            naive_empirical(train, population, delta)
+        )
+
+
+def truth(k: float, delta: float) -> float:
+    """Epsilon* of Gamma(2, 5) against Gamma(2 + k, 5), on a fine grid of thresholds."""
+    x = np.concatenate([np.geomspace(1e-6, 1, 4000), np.linspace(1, 300, 40_000)])
+    f, g = gamma(2, scale=5), gamma(2 + k, scale=5)
+    pairs = ((f.cdf(x), g.cdf(x)), (g.sf(x), f.sf(x)), (f.sf(x), g.sf(x)), (g.cdf(x), f.cdf(x)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return max(0.0, *(np.nanmax(np.where(a > delta, np.log((a - delta) / b), -np.inf)) for a, b in pairs))
+
+
+@pytest.mark.parametrize(("k", "value"), [(1, 5.55), (2, 11.92), (3, 18.64)])
+def test_the_truth_of_the_simulation_is_the_specifications(k, value):
+    assert truth(k, 1e-5) == pytest.approx(value, abs=0.01)
+
+
+SETTINGS = [(0.0, 200, 1e-3), (1.0, 100, 1e-3), (1.0, 400, 1e-4), (3.0, 200, 1e-5), (0.0, 30, 0.05)]
+
+
+@pytest.mark.parametrize("method", LOWER)
+@pytest.mark.parametrize(("k", "n", "delta"), SETTINGS)
+def test_coverage_of_the_lower_bounds(method, k, n, delta):
+    """Five settings x 1,000 runs, null data among them: the bound exceeds the truth at most alpha of the time."""
+    rng, runs, alpha, exact = np.random.default_rng(17), 1000, 0.05, truth(k, delta)
+    over = [
+        LOWER[method](rng.gamma(2, 5, n), rng.gamma(2 + k, 5, n), delta, alpha).value > exact + 1e-6
+        for _ in range(runs)
+    ]
+    assert np.mean(over) <= alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs)
+
+
+def test_the_lower_bounds_find_something_and_the_plug_in_is_biased_upward():
+    rng = np.random.default_rng(0)
+    train, population = rng.gamma(2, 5, 5000), rng.gamma(5, 5, 5000)
+    assert 1.0 < band_lower_bound(train, population, 1e-5).value < split_lower_bound(train, population, 1e-5).value
+    same = [empirical_epsilon_star(rng.random(1000), rng.random(1000), 1e-4).value for _ in range(20)]
+    assert min(same) > 0
+
+
+def test_delta_zero():
+    rng = np.random.default_rng(0)
+    value = parametric_epsilon_star(rng.normal(0, 1, 50), rng.normal(1, 1, 50), 0.0)
+    assert math.isinf(value.value)
+    assert value.note
+
+
+def test_identical_samples_are_zero():
+    losses = np.random.default_rng(0).random(50)
+    assert empirical_epsilon_star(losses, losses, 1e-3).value == 0
+    assert parametric_epsilon_star(losses, losses, 1e-3).value == pytest.approx(0, abs=1e-9)
+    assert all(bound(losses, losses, 1e-3).value == 0 for bound in LOWER.values())
+
+
+def test_constant_losses():
+    same, other = np.full(20, 1.0), np.full(20, 2.0)
+    assert empirical_epsilon_star(same, same, 1e-3).value == 0
+    assert parametric_epsilon_star(same, same, 1e-3).value == 0
+    assert math.isinf(empirical_epsilon_star(same, other, 1e-3).value)
+    assert math.isfinite(split_lower_bound(same, other, 1e-3).value)
+
+
+def test_one_huge_outlier():
+    rng = np.random.default_rng(0)
+    train, population = rng.random(100), np.append(rng.random(99), 1e300)
+    assert not math.isnan(empirical_epsilon_star(train, population, 1e-3).value)
+    assert not math.isnan(parametric_epsilon_star(train, population, 1e-3).value)
+    assert split_lower_bound(train, population, 1e-3).value == pytest.approx(0, abs=0.5)
+
+
+def test_two_losses_a_side_and_fewer():
+    two = np.array([0.1, 0.2])
+    assert all(math.isfinite(bound(two, two + 1, 0.01).value) for bound in LOWER.values())
+    with pytest.raises(BadValue, match="at least 2"):
+        empirical_epsilon_star(two[:1], two, 0.01)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_what_is_refused(bad):
+    good = np.array([0.1, 0.2, 0.3])
+    with pytest.raises(BadValue, match="finite"):
+        empirical_epsilon_star(np.append(good, bad), good, 0.01)
+    for delta in (-0.1, 1.0):
+        with pytest.raises(BadValue, match="delta"):
+            empirical_epsilon_star(good, good, delta)
+    with pytest.raises(BadValue, match="cut"):
+        empirical_epsilon_star(good, good, 0.01, cut=0.6)
+    for bound in LOWER.values():
+        with pytest.raises(BadValue, match="alpha"):
+            bound(good, good, 0.01, alpha=0)
