@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from markupsafe import Markup
+
 from stages.reporting.run import Model, Run
 from stages.reporting.text import NONE, label, number, percent
 
@@ -29,7 +31,10 @@ class AucColumn(Column):
 
     def cell(self, values: Mapping[str, Any]) -> str:
         value, low, high = (values.get(self.key + end) for end in ("", "_low", "_high"))
-        return NONE if value is None else f"{number(value, 2)} ({number(low, 2, 'down')}–{number(high, 2, 'up')})"
+        if value is None:
+            return NONE
+        span = Markup("{}<small>{}–{}</small>")
+        return span.format(number(value, 2), number(low, 2, "down"), number(high, 2, "up"))
 
 
 @dataclass(frozen=True)

@@ -105,4 +105,4 @@ def _number(value: float, rounding: str) -> str:
 
 
 def _percent(value: float, rounding: str) -> str:
-    return percent(value, 1, rounding)
+    return percent(value, 2, rounding)
