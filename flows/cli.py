@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "eval": "eval",
     "bounds": "bounds",
     "plan": "plan",
+    "game": "game",
 }
 AUDITS: dict[str, str] = {
     "epsilon-star": "audit_epsilon_star",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +22,15 @@ def main(name: str) -> None:
     games = params.load().games
     if name not in games:
         raise BadValue("game", name, f"a name under games in params.yaml: {', '.join(games) or 'there is none'}")
-    settings = games[name]
-    write(name, *importlib.import_module(PLAYERS[settings.kind]).play(settings))
+    result, outcomes = player(games[name].kind)(games[name])
+    write(name, result, outcomes)
+    for method, row in result["methods"].items():
+        print(f"{name} {method}: unlearning quality {row['quality']['value']:.3f} ({row['quality']['attack']})")
+
+
+def player(kind: str) -> Callable:
+    """The function that plays a kind of game: settings, and how calls are run, to the result and the outcomes."""
+    return importlib.import_module(PLAYERS[kind]).play
 
 
 def write(name: str, result: dict[str, Any], outcomes: Sequence[Outcome]) -> None:
@@ -31,14 +38,11 @@ def write(name: str, result: dict[str, Any], outcomes: Sequence[Outcome]) -> Non
     from stages.learning.game_result import headline, predictions
     from stages.reporting.game import page
 
-    short = headline(result)
     with atomic_folder(Path("data/games") / name) as folder:
-        write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **short})
+        write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **headline(result)})
         write_json(folder / "details.json", {"schema": SCHEMA_VERSION, "name": name, **result})
         write_parquet(folder / "predictions.parquet", predictions(outcomes))
         write_text(folder / "index.html", page(name, result))
-    for method, row in short["methods"].items():
-        print(f"{name} {method}: unlearning quality {row['quality']:.3f} ({row['attack']})")
 
 
 if __name__ == "__main__":

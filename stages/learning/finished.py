@@ -7,19 +7,23 @@ another name; nothing stale is ever taken up.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stages.entry import die_with_parent
 from stages.progress import progress
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
 
 SCRATCH = Path(".lethe/scratch/game")
 
@@ -49,20 +53,36 @@ def in_processes(function: Callable, arguments: Sequence[tuple], label: str) -> 
 
     The first error ends it. The order of the calls and the number of cores must not matter to what the function does.
     """
-    workers = min(len(os.sched_getaffinity(0)), len(arguments))
-    if workers <= 1:
+    if min(cores(), len(arguments)) <= 1:
         return [function(*one) for one in progress(arguments, label, unit="tasks")]
+    from concurrent.futures import as_completed
+
+    with workers() as pool:
+        futures = [pool.submit(function, *one) for one in arguments]
+        for future in progress(as_completed(futures), label, unit="tasks", total=len(futures)):
+            future.result()
+        return [future.result() for future in futures]
+
+
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+@contextlib.contextmanager
+def workers() -> Iterator[ProcessPoolExecutor]:
+    """A process a core, which end with this one; what still waits when an error leaves the block is dropped.
+
+    Submit from the thread that opens it: a worker ends with the thread that started it.
+    """
     import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from concurrent.futures import ProcessPoolExecutor
 
     # Spawned, not forked: a forked child of a process that has used torch's threads can hang.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=die_with_parent) as pool:
-        futures = [pool.submit(function, *one) for one in arguments]
+    with ProcessPoolExecutor(cores(), mp_context=context, initializer=die_with_parent) as pool:
         try:
-            for future in progress(as_completed(futures), label, unit="tasks", total=len(futures)):
-                future.result()
-            return [future.result() for future in futures]
+            yield pool
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

@@ -117,6 +117,10 @@ class Game(ABC):
         split = split.swapped() if half == "swapped" else split
         return Split(self.target[split.retain], self.target[split.forget], self.target[split.test])
 
+    def splits(self) -> list[Split]:
+        """The original half of every pair."""
+        return [self.split(pair, HALVES[0]) for pair in range(self.settings.pairs)]
+
     def played(self) -> Iterator[Played]:
         """Every unlearned model that the game evaluates."""
         settings = self.settings
@@ -193,15 +197,17 @@ class Game(ABC):
 
     def play(self, run: Runner = in_processes) -> tuple[dict[str, Any], list[Outcome]]:
         """The whole game: make the models that are not finished, attack them; the result and the outcomes."""
+        (splits,) = run(self.splits, [()], "split")
         self.make_all(run)
         (adversaries,) = run(self.adversaries, [()], "fit attacks")
         by_method = run(self.attack, [(method, adversaries) for method in self.methods()], "attack")
         outcomes = [outcome for found in by_method for outcome in found]
-        (result,) = run(self.result, [(outcomes,)], "quality")
+        (result,) = run(self.result, [(outcomes, splits[0])], "quality")
         return result, outcomes
 
-    def result(self, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-        settings, split = self.settings, self.split(0, "original")
+    def result(self, outcomes: Sequence[Outcome], split: Split) -> dict[str, Any]:
+        """What it came to; ``split`` is any one of the game, for its sizes."""
+        settings = self.settings
         methods = summarise(outcomes, settings.alpha)
         for name, method in methods.items():
             mine = [one for one in self.played() if one.method == name and one.half in HALVES]

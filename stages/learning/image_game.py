@@ -19,7 +19,7 @@ from stages.learning.finished import SCRATCH, digest, in_processes
 from stages.learning.game import NOTHING, Game, Job, Played, Runner
 from stages.learning.game_result import Outcome
 from stages.learning.image_unlearning import Task, defender
-from stages.statistics.game import group_bound
+from stages.statistics.game import Split, group_bound
 
 
 class ImageGame(Game):
@@ -132,8 +132,8 @@ class ImageGame(Game):
         predicted = self.observe(job)[job.forget].argmax(axis=1)
         return float((predicted == job.labels[job.forget]).mean())
 
-    def result(self, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-        result = super().result(outcomes)
+    def result(self, outcomes: Sequence[Outcome], split: Split) -> dict[str, Any]:
+        result = super().result(outcomes, split)
         for name, method in result["methods"].items():
             mine = [one for one in self.confused() if one.method == name]
             method["confusion"] = None

@@ -17,6 +17,9 @@ FLOOR = -15.0  # log-probabilities below say no more; without a floor they would
 
 class ShadowAttack:
     def __init__(self, shadows: Sequence[Shadow], seed: int):
+        import warnings
+
+        from sklearn.exceptions import ConvergenceWarning
         from sklearn.neural_network import MLPClassifier
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
@@ -26,14 +29,15 @@ class ShadowAttack:
         inputs = np.concatenate([_inputs(view) for view in views])
         labels = np.concatenate([view.labels for view in views])
         self.networks = {}
+        warnings.filterwarnings("ignore", category=ConvergenceWarning)  # 200 epochs are enough here
         for label in np.unique(labels).tolist():
-            network = make_pipeline(
-                StandardScaler(), MLPClassifier((64,), alpha=1e-3, early_stopping=True, random_state=seed)
-            )
-            self.networks[label] = network.fit(inputs[labels == label], answers[labels == label])
+            of_class = labels == label
+            if len(np.unique(answers[of_class])) == 2:
+                network = make_pipeline(StandardScaler(), MLPClassifier((64,), alpha=1e-2, random_state=seed))
+                self.networks[label] = network.fit(inputs[of_class], answers[of_class])
 
     def score(self, view: View) -> np.ndarray:
-        """The attack network's probability that the point was learned; 1/2 for a class never seen."""
+        """The attack network's probability that the point was learned; 1/2 for a class without members or others."""
         inputs, scores = _inputs(view), np.full(len(view.labels), 0.5)
         for label, network in self.networks.items():
             rows = view.labels == label

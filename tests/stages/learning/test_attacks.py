@@ -70,6 +70,19 @@ def test_a_weak_attack_answers_on_each_point_alone(name):
     assert np.allclose(adversary.score(few), adversary.score(view)[:7], atol=1e-12)
 
 
+@pytest.mark.parametrize("name", IMAGE_ATTACKS)
+def test_few_points_and_absent_classes_are_no_error(name):
+    rng = np.random.default_rng(11)
+
+    def few(labels):
+        labels = np.array(labels)
+        return View(rng.normal(size=(len(labels), 4)), labels, rng.normal(size=(3, len(labels), 4)))
+
+    adversary = attack(name).fit([Shadow(few([0, 0, 1]), few([0, 2]))], seed=0)
+    assert np.isfinite(adversary.score(few([0, 1, 2, 3]))).all()
+    assert set(adversary.accept(few([0, 1, 2, 3]))) <= {0.0, 1.0}
+
+
 def test_fitting_is_repeatable():
     for name in IMAGE_ATTACKS:
         one, same = (attack(name).fit(shadows(np.random.default_rng(4), 1.0), seed=7) for _ in range(2))

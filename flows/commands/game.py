@@ -1,0 +1,51 @@
+"""`lethe game`: play one unlearning sample inference game by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.console import JsonFlag, print_json, print_table
+from stages.errors import BadValue
+
+
+def command(
+    name: Annotated[str, typer.Argument(help="An entry of games in params.yaml, or of a preset.")],
+    preset: Annotated[str | None, typer.Option(help="Take the game from this file of flows/presets.")] = None,
+    json: JsonFlag = False,
+):
+    """Play one game outside the pipeline: its result and its own page go to data/games/NAME.
+
+    A game that is killed goes on where it was. `lethe run --preset NAME` plays it as a stage of the pipeline instead,
+    with the models that this command has finished.
+
+    Example: `lethe game digits --preset game-digits`
+    """
+    from flows import settings
+    from flows.server import temporary_server
+    from stages import params
+
+    document = params.read_yaml(params.FILE)
+    if preset:
+        document["games"] = settings.read_preset(preset).get("games", {})
+    games = params.validate(document).games
+    if name not in games:
+        where = f"preset {preset}" if preset else "params.yaml"
+        raise BadValue("game", name, f"a game of {where}: {', '.join(games) or 'it has none'}")
+    with temporary_server(Path.cwd()):
+        from flows.game import play
+        from stages.learning.game_result import headline
+
+        result = headline(play(name, games[name]))
+    if json:
+        print_json(result)
+        return
+    shown = ("quality", "ci_low", "ci_high", "attack", "mia_score")
+    print_table(
+        f"Unlearning quality: {name}",
+        ["method", *shown],
+        [[method, *(row[key] for key in shown)] for method, row in result["methods"].items()],
+        [f"The whole result: data/games/{name}/index.html"],
+    )

@@ -1,0 +1,46 @@
+"""One unlearning game as a Prefect flow: split, learn, unlearn, attack, quality.
+
+Each model and each method's attack is a task; models of all pairs, halves, seeds and methods are made side by side, a
+process a core. Finished models are kept, so that a flow that was killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from prefect import flow, task
+from prefect.artifacts import create_table_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from stages import game as stage
+from stages.learning import finished
+from stages.learning.game_result import headline
+
+
+@flow(name="game", task_runner=ThreadPoolTaskRunner(max_workers=finished.cores()), validate_parameters=False)
+def play(name: str, settings: Any) -> dict[str, Any]:
+    """Play the game ``settings`` (an entry of `stages.params.Params.games`) into data/games/NAME."""
+    with finished.workers() as pool:
+        result, outcomes = stage.player(settings.kind)(settings, run=_in_tasks(pool))
+    stage.write(name, result, outcomes)
+    rows = [{"method": method, **row} for method, row in headline(result)["methods"].items()]
+    create_table_artifact(key="unlearning-quality", table=rows, description=f"Game {name}")
+    return result
+
+
+def _in_tasks(pool) -> Callable[[Callable, Sequence[tuple], str], list]:
+    """A runner of `stages.learning.game`: every call a task, its work done by a process of the pool."""
+
+    def run(function: Callable, arguments: Sequence[tuple], label: str) -> list:
+        # Submitted here, not by the tasks: a worker process ends with the thread that started it.
+        work = [pool.submit(function, *one) for one in arguments]
+
+        @task(name=label, cache_policy=NO_CACHE, persist_result=False)
+        def await_work(number: int) -> Any:
+            return work[number].result()
+
+        return [done.result() for done in [await_work.submit(number) for number in range(len(work))]]
+
+    return run

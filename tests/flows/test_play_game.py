@@ -1,0 +1,61 @@
+"""`lethe game` as a user runs it: the Prefect flow of one small game, whole and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from flows.cli import app
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    value = yaml.safe_load((ROOT / "params.yaml").read_text())
+    game = yaml.safe_load((ROOT / "flows/presets/game-digits.yaml").read_text())["games"]["digits"]
+    game["data"]["points"] = 100
+    game["learning"].update(epochs=2, batch=20, lr=0.05, milestones=[])
+    game.update(portion=0.2, pairs=1, seeds=1, shadow_models=4, random_splits=False, confused_classes=None)
+    game.update(attacks=["confidence"])
+    game["methods"] = {name: game["methods"][name] for name in ("retrain", "none")}
+    value["games"] = {"tiny": game}
+    folder = tmp_path_factory.mktemp("root")
+    (folder / "params.yaml").write_text(yaml.safe_dump(value))
+    return folder
+
+
+def test_the_flow_plays_a_game(folder, prefect):
+    environment = {**os.environ, **prefect, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    # One core, one worker: each that starts costs more than this game.
+    core = str(min(os.sched_getaffinity(0)))
+    command = ["taskset", "-c", core, sys.executable, "-m", "flows.cli", "game", "tiny", "--json"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert set(result["methods"]) == {"retrain", "none"}
+    assert (folder / "data/games/tiny/index.html").is_file()
+    # Four shadow models; learned and two methods in either half.
+    assert len(list((folder / ".lethe/scratch/game").glob("*/logits.npy"))) == 4 + 2 * 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("huge",), "a game of params.yaml: tiny"),
+        (("tiny", "--preset", "game-digits"), "a game of preset game-digits: digits"),
+        (("tiny", "--preset", "none"), "--preset"),
+    ],
+)
+def test_an_unknown_game_is_told(folder, monkeypatch, arguments, said):
+    monkeypatch.chdir(folder)
+    done = CliRunner().invoke(app, ["game", *arguments])
+    assert done.exit_code == 2
+    assert said in done.stderr
