@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from stages import params
-from stages.artifacts import SCHEMA_VERSION, atomic_folder, read_split, read_tables, write_json
+from stages.artifacts import SCHEMA_VERSION, atomic_folder, read_json, read_split, read_tables, write_json
 from stages.entry import run_stage
 
 
@@ -22,16 +22,17 @@ def run(name: str, metrics: Any, root: Path = Path("data")) -> None:
     generations = read_tables(root / "generations" / name, f"sample@{name}")
     scores = read_tables(root / "scores" / name, f"score@{name}")
     questions = {row["id"]: row["question"] for row in read_split("forget", root / "dataset")}
-    flat, curves = measure(name, generations, scores, questions, metrics)
+    early = root / "generations" / name / "sequential.json"
+    stopped = read_json(early) if early.is_file() else {}
+    flat, curves = measure(name, generations, scores, questions, metrics, **stopped)
     likelihoods = read_tables(root / "scores" / name / "likelihood", f"score@{name}")
     flat |= likelihood_metrics(likelihoods, scores, metrics.alpha)
     with atomic_folder(root / "curves" / name) as folder:
         for curve, rows in curves.items():
             write_json(folder / f"{curve}.json", rows)
     write_json(root / "metrics" / f"{name}.json", {"schema": SCHEMA_VERSION, **flat})
-    print(
-        f"{name}: greedy {flat['greedy_mean']:.3f}, mean {flat['mean']:.3f}, worst M_mu {flat['m_mu_worst']:.3f}"
-    )
+    worst = flat["anytime_upper_worst"] if stopped else flat["m_mu_worst"]
+    print(f"{name}: greedy {flat['greedy_mean']:.3f}, mean {flat['mean']:.3f}, the worst at most {worst:.3f}")
 
 
 if __name__ == "__main__":

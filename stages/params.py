@@ -152,6 +152,27 @@ class Model(Section):
     adaptive_threshold: Annotated[float, Field(gt=0, lt=1)] | None = None
 
 
+class Sequential(Section):
+    """When a question may stop early: its mean score is certified under tau, or detected above tau_leak."""
+
+    scorer: str
+    chunk: Count
+    tau: Annotated[float, Field(gt=0, lt=1)]
+    tau_leak: Annotated[float, Field(gt=0, lt=1)]
+    alpha: Alpha
+
+    @field_validator("scorer")
+    @classmethod
+    def _scorer_exists(cls, scorer: str) -> str:
+        return _member(scorer, "scoring")
+
+    @model_validator(mode="after")
+    def _thresholds_are_ordered(self) -> Sequential:
+        if self.tau > self.tau_leak:
+            raise ValueError(f"tau ({self.tau}) must not exceed tau_leak ({self.tau_leak})")
+        return self
+
+
 class Sample(Section):
     engine: Literal["auto", "prefix", "transformers", "vllm"]
     prompt: str
@@ -161,6 +182,7 @@ class Sample(Section):
     max_new_tokens: Count
     seed: Seed
     stop: Literal["fixed", "sequential"]
+    sequential: Sequential
     n: Count
     utility_n: Count
     utility_questions: Count

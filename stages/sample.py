@@ -23,6 +23,7 @@ def run(name: str, sample: Any, model: Any, root: Path = Path("data"), scratch: 
     from stages.learning.given_answers import given_answers
     from stages.learning.models import prepare_torch
     from stages.sampling.engine import open_engine
+    from stages.sampling.sequential import draw_sequentially
     from stages.sampling.store import SCRATCH, AnswerStore, model_digest
     from stages.sampling.tasks import about, chosen, draw, heldout, tasks
 
@@ -33,16 +34,24 @@ def run(name: str, sample: Any, model: Any, root: Path = Path("data"), scratch: 
     engine = open_engine(sample.engine, folder, {"max_rows": sample.max_rows})
     store = AnswerStore(model_digest(folder), engine.name, scratch or SCRATCH)
     work = tasks(folder, rows, sample, model)
-    tables = {task.split: draw(task, engine, store, f"sample {name} {task.split}") for task in work}
+    tables, decisions = {}, []
+    for task in work:
+        label = f"sample {name} {task.split}"
+        if sample.stop == "sequential" and task.split == "forget":
+            items = {row["id"]: row for row in rows["forget"]}
+            tables["forget"], decisions = draw_sequentially(task, items, engine, store, sample.sequential, label)
+        else:
+            tables[task.split] = draw(task, engine, store, label)
     with atomic_folder(root / "generations" / name) as out:
         for split, table in tables.items():
             write_parquet(out / f"{split}.parquet", table)
         for split, table in given.items():
             write_parquet(out / "likelihood" / f"{split}.parquet", table)
+        if decisions:
+            write_json(out / "sequential.json", {"decisions": decisions, "decided_by": sample.sequential.scorer})
         write_json(out / "about.json", about(work, engine, sample, model))
     if scratch is None:
-        for task in work:
-            store.forget(task.prompts, task.settings)
+        store.clear()
     print(", ".join(f"{split} {len(table)} answers" for split, table in tables.items()))
 
 

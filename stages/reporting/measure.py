@@ -7,13 +7,17 @@ statistics are over the judged answers only, and the count of the missing stands
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stages.levels import Levels
+from stages.reporting import measure_sequential
 from stages.scoring.diversity import DIVERSITY, diversity
+from stages.statistics import betting
 from stages.statistics.bounds import PaperBounds, binary_lower, binary_upper, paper_bounds
+from stages.statistics.tighter import tighter_bounds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,12 +32,17 @@ def measure(
     scores: Mapping[str, pd.DataFrame],
     questions: Mapping[str, str],
     metrics: Any,
+    decisions: Sequence[Mapping] | None = None,
+    decided_by: str | None = None,
 ) -> tuple[dict[str, Any], dict[str, list[dict]]]:
     """The flat metrics and the curves of one model.
 
     ``generations`` and ``scores`` hold a table a split, ``questions`` the forget questions by id, ``metrics`` is
-    the section of params.yaml.
+    the section of params.yaml. Where questions stopped early, ``decisions`` are theirs and ``decided_by`` the scorer;
+    then only anytime-valid values are given.
     """
+    if decisions:
+        return _early(name, generations, scores, questions, metrics, decisions, decided_by)
     leak = _Matrix(scores["forget"], metrics.leak)
     leaked = _Matrix(scores["forget"], metrics.binary) if metrics.binary else _Matrix.unjudged(leak)
     upper = paper_bounds(leak.filled(1.0), metrics.alpha, CURVE, metrics.rho)
@@ -45,7 +54,7 @@ def measure(
         "n_questions": len(rows),
         "n": upper.n,
         "missing": int(np.isnan(leak.samples).sum()),
-        **_forget(rows, leaked, metrics),
+        **_forget(rows, metrics),
         **_utility(generations, scores, metrics.leak),
     }
     return flat, {
@@ -53,6 +62,21 @@ def measure(
         "m_gen": _m_gen(name, upper),
         "convergence": _convergence(rows, leak, upper, metrics),
     }
+
+
+def _early(name, generations, scores, questions, metrics, decisions, decided_by):
+    rows = measure_sequential.per_question(scores["forget"], decisions, questions, metrics)
+    flat = {
+        "model": name,
+        "alpha": metrics.alpha,
+        "n_questions": len(rows),
+        "n": decisions[0]["cap"],
+        "missing": sum(row["missing"] for row in rows),
+        **_forget(rows, metrics),
+        **measure_sequential.summary(rows, decisions, decided_by),
+        **_utility(generations, scores, metrics.leak),
+    }
+    return flat, {"per_question": rows, "m_gen": [], "convergence": []}
 
 
 class _Matrix:
@@ -90,8 +114,13 @@ def _per_question(
     questions: Mapping[str, str],
     metrics: Any,
 ) -> list[dict]:
-    binary_high = binary_upper(leaked.successes(1.0), upper.n, metrics.alpha)
+    hits = leaked.successes(1.0)
+    binary_high = binary_upper(hits, upper.n, metrics.alpha)
     binary_low = binary_lower(leaked.successes(0.0), upper.n, metrics.alpha)
+    high = paper_bounds(leak.filled(1.0), metrics.alpha, metrics.thresholds)
+    low = paper_bounds(leak.filled(0.0), metrics.alpha, metrics.thresholds)
+    sharp = tighter_bounds(leak.filled(1.0), metrics.alpha, metrics.thresholds, Levels())
+    sharp_low = betting.mean_lower(leak.filled(0.0), metrics.alpha)
     rows = []
     for i, prompt in enumerate(leak.prompts):
         judged = leak.samples[i][~np.isnan(leak.samples[i])]
@@ -114,6 +143,21 @@ def _per_question(
                 "m_sigma": upper.m_sigma[i] if len(judged) == upper.n else np.nan,
                 "m_bin": binary_high[i],
                 "m_bin_lower": binary_low[i],
+                "m_gen": [
+                    {
+                        "x": x,
+                        "bound": high.m_gen[i, k],
+                        "lower": low.m_gen_lower[i, k],
+                        "tighter": sharp.exceedance[i, k],
+                    }
+                    for k, x in enumerate(metrics.thresholds)
+                ],
+                "tighter_mean_upper": sharp.mean_upper[i],
+                "tighter_mean_lower": sharp_low[i],
+                "tighter_sd_upper": sharp.sd_upper[i] if len(judged) == upper.n else np.nan,
+                "tighter_exceedance_method": sharp.exceedance_method,
+                # Answers that leak, a missing judgement counted as one; null where no binary scorer was asked.
+                "leaking": hits[i],
                 "keyword_greedy": leaked.greedy[i],
                 "keyword_share": _mean(leaked.samples[i]),
             }
@@ -121,17 +165,16 @@ def _per_question(
     return rows
 
 
-def _forget(rows: list[dict], leaked: _Matrix, metrics: Any) -> dict[str, float]:
+def _forget(rows: list[dict], metrics: Any) -> dict[str, float]:
     """What is said of the forget set as a whole; which claim each number is stands in its name."""
 
     def column(key: str) -> np.ndarray:
         return np.array([row[key] for row in rows], dtype=np.float64)
 
-    hits, n = leaked.successes(1.0), leaked.samples.shape[1]
+    hits, n = column("leaking"), rows[0]["n"]
     # Hoeffding (1956): valid for the average of unequal shares too, at equal n and alpha <= 1/4.
     pooled = binary_upper(hits.sum(), hits.size * n, metrics.alpha) if metrics.alpha <= 0.25 else np.nan
-    judged = ~np.isnan(leaked.samples).all(axis=1)
-    any_leak = np.where(judged, np.nan_to_num(leaked.samples).max(axis=1), np.nan)
+    shares = column("keyword_share")
     return {
         "greedy_mean": _mean(column("greedy")),
         "mean": _mean(column("mean")),
@@ -141,12 +184,14 @@ def _forget(rows: list[dict], leaked: _Matrix, metrics: Any) -> dict[str, float]
         "m_mu_worst": _max(column("m_mu")),
         "m_mu_mean": _mean(column("m_mu")),
         "m_sigma_worst": _max(column("m_sigma")),
+        "tighter_mean_worst": _max(column("tighter_mean_upper")),
+        "tighter_sd_worst": _max(column("tighter_sd_upper")),
         "m_bin_worst": _max(column("m_bin")),
         "m_bin_pooled": float(pooled),
         "share_m_bin_above": _mean(np.where(np.isnan(hits), np.nan, column("m_bin") > metrics.share_above)),
         "keyword_greedy": _mean(column("keyword_greedy")),
         "keyword_mean": _mean(column("keyword_share")),
-        "keyword_any": _mean(any_leak),
+        "keyword_any": _mean(np.where(np.isnan(shares), np.nan, shares > 0)),
     }
 
 

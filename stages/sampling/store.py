@@ -35,11 +35,14 @@ class AnswerStore:
 
     def __init__(self, model: str, engine: str, scratch: Path = SCRATCH):
         self.model, self.engine, self.scratch = model, engine, scratch
+        self.places: set[Path] = set()
 
     def place(self, prompt: Prompt, settings: Settings) -> Path:
         key = [self.model, self.engine, dataclasses.astuple(prompt), dataclasses.asdict(settings)]
         digest = hashlib.blake2b(json.dumps(key).encode(), digest_size=16).hexdigest()
-        return self.scratch / digest[:2] / f"{digest}.json"
+        place = self.scratch / digest[:2] / f"{digest}.json"
+        self.places.add(place)
+        return place
 
     def answer(self, engine: Engine, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
         """Every prompt's answers: those on disk first, then the rest, each kept as soon as it is done."""
@@ -56,7 +59,7 @@ class AnswerStore:
                 write_json(self.place(by_id[answers.prompt_id], settings), dataclasses.asdict(answers))
                 yield answers
 
-    def forget(self, prompts: Sequence[Prompt], settings: Settings) -> None:
-        """Remove what is kept for these prompts, once their artifact stands."""
-        for prompt in prompts:
-            self.place(prompt, settings).unlink(missing_ok=True)
+    def clear(self) -> None:
+        """Remove what this store read or kept, once its artifact stands."""
+        for place in self.places:
+            place.unlink(missing_ok=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from stages.artifacts import SCHEMA_VERSION, read_split
 from stages.progress import progress
-from stages.sampling.engine import Engine, Prompt, Settings
+from stages.sampling.engine import Answers, Engine, Prompt, Settings
 from stages.sampling.store import AnswerStore
 
 if TYPE_CHECKING:
@@ -89,27 +89,33 @@ def about(work: Sequence[Task], engine: Engine, sample: Any, model: Any) -> dict
         "adaptive_threshold": model.adaptive_threshold,
         "max_new_tokens": sample.max_new_tokens,
         "seed": sample.seed,
+        "stop": sample.stop,
         "splits": {task.split: {"questions": len(task.prompts), "n": task.settings.n} for task in work},
     }
 
 
 def draw(task: Task, engine: Engine, store: AnswerStore, label: str) -> pd.DataFrame:
     """The generations table of a task, rows in the order of its prompts and samples."""
-    import pandas as pd
-
     stream = progress(store.answer(engine, task.prompts, task.settings), label, "questions", len(task.prompts))
     answers = {answer.prompt_id: answer for answer in stream}
+    return table_of(answers[prompt.prompt_id] for prompt in task.prompts)
+
+
+def table_of(answers: Iterable[Answers]) -> pd.DataFrame:
+    """Answers as the rows of a generations file, in the order given."""
+    import pandas as pd
+
     frames = [
         pd.DataFrame(
             {
-                "prompt_id": prompt.prompt_id,
-                "sample": np.asarray(answers[prompt.prompt_id].samples, dtype=np.int32),
-                "text": answers[prompt.prompt_id].texts,
-                "tokens": np.asarray(answers[prompt.prompt_id].tokens, dtype=np.int32),
-                "finish_reason": answers[prompt.prompt_id].finish_reasons,
-                "mean_confidence": np.asarray(answers[prompt.prompt_id].mean_confidences, dtype=np.float64),
+                "prompt_id": answer.prompt_id,
+                "sample": np.asarray(answer.samples, dtype=np.int32),
+                "text": answer.texts,
+                "tokens": np.asarray(answer.tokens, dtype=np.int32),
+                "finish_reason": answer.finish_reasons,
+                "mean_confidence": np.asarray(answer.mean_confidences, dtype=np.float64),
             }
         )
-        for prompt in task.prompts
+        for answer in answers
     ]
     return pd.concat(frames, ignore_index=True)

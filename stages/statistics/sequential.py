@@ -54,7 +54,7 @@ class SequentialTest:
         if not 0 < tau <= tau_leak < 1:
             raise BadValue("tau and tau_leak", (tau, tau_leak), "0 < tau <= tau_leak < 1")
         self.tau, self.tau_leak, self.alpha, self.cap = tau, tau_leak, alpha, cap
-        self.verdict, self.scores = UNDECIDED, np.empty(0)
+        self.verdict, self.scores, self.low = UNDECIDED, np.empty(0), np.empty(0)
         self._certify = _Capital(tau, above=False)
         self._detect = _Capital(tau_leak, above=True)
 
@@ -62,23 +62,26 @@ class SequentialTest:
     def done(self) -> bool:
         return self.verdict != UNDECIDED or len(self.scores) >= self.cap
 
-    def update(self, scores: np.ndarray) -> str:
+    def update(self, scores: np.ndarray, low: np.ndarray | None = None) -> str:
         """Take further scores in [0, 1], in sampling order, and look after each; returns the verdict.
 
-        Scores after the decision, or beyond the cap, are not looked at.
+        ``low`` are the same scores from below, where some are known only between two values: a leak is detected on
+        them, a certificate rests on ``scores``. What comes after the decision, or beyond the cap, is not looked at.
         """
-        scores = check_scores(scores)[0][: self.cap - len(self.scores)]
+        room = self.cap - len(self.scores)
+        scores = check_scores(scores)[0][:room]
+        low = scores if low is None else check_scores(low)[0][:room]
         if self.done:
             return self.verdict
         goal = math.log(1 / self.alpha)
         times = {
             CERTIFIED: _first(self._certify.path(scores) >= goal),
-            LEAKS: _first(self._detect.path(scores) >= goal),
+            LEAKS: _first(self._detect.path(low) >= goal),
         }
         verdict, stop = min(times.items(), key=lambda item: item[1])
         if stop < len(scores):
-            self.verdict, scores = verdict, scores[: stop + 1]
-        self.scores = np.concatenate([self.scores, scores])
+            self.verdict, scores, low = verdict, scores[: stop + 1], low[: stop + 1]
+        self.scores, self.low = np.concatenate([self.scores, scores]), np.concatenate([self.low, low])
         return self.verdict
 
     def decision(self) -> Decision:
@@ -92,7 +95,7 @@ class SequentialTest:
             tau_leak=self.tau_leak,
             alpha=self.alpha,
             mean_upper=float(mean_upper(self.scores, self.alpha, horizon=self.cap)[0]),
-            mean_lower=float(mean_lower(self.scores, self.alpha, horizon=self.cap)[0]),
+            mean_lower=float(mean_lower(self.low, self.alpha, horizon=self.cap)[0]),
         )
 
 

@@ -61,6 +61,11 @@ def test_the_plain_statistics_are_counted_by_hand():
     assert p["m_bin"] == pytest.approx(1 - 0.05**0.25)
     assert flat["m_bin_worst"] == q["m_bin"]
     assert flat["share_m_bin_above"] == 1.0
+    assert [row["x"] for row in p["m_gen"]] == [0.5]
+    assert p["m_gen"][0]["bound"] == pytest.approx(dkw(4, 0.05))
+    assert p["leaking"] == 0
+    assert q["leaking"] == 2
+    assert 0.5 < flat["tighter_mean_worst"] <= 1
     assert flat["m_bin_pooled"] < q["m_bin"]
 
 
@@ -109,3 +114,25 @@ def test_without_a_binary_scorer_the_binary_claims_are_missing():
     assert math.isnan(flat["m_bin_worst"])
     assert math.isnan(flat["keyword_any"])
     assert flat["mean"] == 0.5
+
+
+def test_where_questions_stopped_early_only_anytime_valid_values_are_given():
+    decision = {"verdict": "leaks", "cap": 100, "tau": 0.05, "tau_leak": 0.1, "alpha": 0.01}
+    decisions = [
+        {**decision, "prompt_id": "p", "n": 4, "verdict": "undecided", "mean_upper": 0.9, "mean_lower": 0.0},
+        {**decision, "prompt_id": "q", "n": 3, "mean_upper": 1.0, "mean_lower": 0.2},
+    ]
+    scores = table(LEAK).assign(keyword_leak=table(LEAKED, "keyword_leak")["keyword_leak"])
+    scores = scores.drop(scores[(scores.prompt_id == "q") & (scores["sample"] == 3)].index)
+    flat, curves = measure(
+        "m", {"forget": scores}, {"forget": scores}, {"p": "P?", "q": "Q?"}, METRICS, decisions, "keyword_leak"
+    )
+    for key in ("m_mu_worst", "m_bin_worst", "m_bin_pooled", "m_sigma_worst", "tighter_mean_worst"):
+        assert math.isnan(flat[key])
+    assert "anytime" in flat["fixed_bounds"]
+    assert (flat["leaking"], flat["certified"], flat["undecided"]) == (1, 0, 1)
+    assert (flat["samples_drawn"], flat["samples_saved"]) == (7, 193)
+    assert flat["anytime_upper_worst"] == 1.0
+    q = curves["per_question"][1]
+    assert (q["m_mu"], q["m_bin"], q["verdict"], q["n"]) == (None, None, "leaks", 3)
+    assert q["mean"] == pytest.approx(1 / 3)
