@@ -10,6 +10,7 @@ import pytest
 
 from stages.artifacts import write_json
 from stages.reporting.findings import MORE_THAN_RETRAIN, adaptive_pairs, findings, hidden, matched_pairs
+from stages.reporting.quantities import leak_share
 from tests.stages.reporting.conftest import load
 
 N, QUESTIONS = 128, 6
@@ -116,6 +117,11 @@ def test_all_intervals_share_alpha(run):
     found = findings(run)
     compared = [claim for claim in found.claims if not claim.title.startswith("Sampling finds")]
     assert found.comparisons == sum(len(claim.rows) for claim in compared)
+    share = run.params.metrics.alpha / (2 * found.comparisons)
+    models = {model.name: model for model in run.models}
+    quantity = leak_share("keyword_leak")
+    told = [f"{name} {quantity.told(quantity.measure(models[name], share))}" for name in ("npo", "retrain")]
+    assert claim(run, MORE_THAN_RETRAIN)["npo"].sentence == f"{', '.join(told)}."
 
 
 def test_nothing_is_shown_on_null_data(run):
