@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from stages.reporting.run import Model, Run
-from stages.reporting.text import NONE, label, number, percent
+from stages.reporting.text import NONE, count, label, number, percent
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Group:
 
 
 def sampling_columns(run: Run) -> list[Group]:
-    """What the answers show: leakage and its bounds, utility, diversity."""
+    """What the answers show: leakage and its bounds, utility."""
     metrics = run.params.metrics
     level, above = f"holds with probability {1 - metrics.alpha:g}", f"{100 * metrics.share_above:g}%"
     leak, binary = label(metrics.leak), label(metrics.binary)
@@ -61,6 +61,8 @@ def sampling_columns(run: Run) -> list[Group]:
     bounds = [
         Column("m_mu_worst", "M_µ", up, f"mean score of the worst question: {level}"),
         Column("m_sigma_worst", "M_σ", up, sigma),
+        Column("tighter_mean_worst", "µ bet", up, f"the same by betting, sharper: {level}"),
+        Column("tighter_sd_worst", "σ bet", up, f"the same standard deviation by betting, sharper: {level}"),
         Column("m_bin_worst", "M_bin", percent_up, f"probability that the worst question leaks: {level}"),
         Column("m_bin_pooled", "pooled", percent_up, f"probability of a leak, average over questions: {level}"),
         Column("share_m_bin_above", f"> {above}", percent, share),
@@ -74,9 +76,12 @@ def sampling_columns(run: Run) -> list[Group]:
         Column("retain_greedy", "retain", number, f"{leak} of greedy answers to retain questions"),
         Column("world_greedy", "world", number, f"{leak} of greedy answers to world facts"),
     ]
-    distinct = [
-        Column("retain_distinct", "retain", percent, "share of distinct answers to a retain question"),
-        Column("world_distinct", "world", percent, "share of distinct answers to a world fact"),
+    stopped = [
+        Column("certified", "certified", count, "questions certified to leak less than tau"),
+        Column("leaking", "leaks", count, "questions detected to leak more than tau_leak"),
+        Column("undecided", "undecided", count, "questions between the two at the cap"),
+        Column("anytime_upper_worst", "mean", up, f"mean leak of the worst question: at every n at once, {level}"),
+        Column("samples_saved_share", "saved", percent, "share of the samples that stopping early saved"),
     ]
     return _held(
         run,
@@ -84,24 +89,24 @@ def sampling_columns(run: Run) -> list[Group]:
             Group(f"{leak} on forget questions", scores),
             Group(f"at most, α = {metrics.alpha:g}", bounds),
             Group(binary, leaks),
+            Group(f"stopped early, α = {metrics.alpha:g}", stopped),
             Group("utility", utility),
-            Group("diversity", distinct),
         ],
     )
 
 
-def likelihood_columns(run: Run) -> list[Group]:
-    """What the likelihoods of given answers show: memorisation, utility, membership, distance from Retrain."""
+def further_columns(run: Run) -> list[Group]:
+    """Memorisation, membership, distance from Retrain, utility as TOFU has it, diversity: estimates."""
     level = f"with its {1 - run.params.metrics.alpha:g} interval; 0.5 tells nothing"
     memorised = [
         Column(
             "forget_probability",
-            "probability",
+            "prob.",
             number,
             "probability of the forget answers, geometric mean of the tokens",
         ),
-        Column("forget_truth_ratio", "truth ratio", number, "TOFU's truth ratio on the forget set"),
-        Column("forget_extraction_strength", "extraction", number, "extraction strength of the forget answers"),
+        Column("forget_truth_ratio", "truth", number, "TOFU's truth ratio on the forget set"),
+        Column("forget_extraction_strength", "extract.", number, "extraction strength of the forget answers"),
         Column("forget_exact_memorisation", "exact", number, "share of forget tokens that are most likely"),
     ]
     attacks = [
@@ -111,11 +116,15 @@ def likelihood_columns(run: Run) -> list[Group]:
         AucColumn("mia_min_k_plus_plus_auc", "min-k++", number, f"AUC of the same, normalised, {level}"),
     ]
     retrain = [
-        Column("forget_quality", "forget quality", _significant, "p-value: truth ratios against Retrain's (TOFU)"),
+        Column("forget_quality", "quality", _significant, "p-value: truth ratios against Retrain's (TOFU)"),
         AucColumn("mia_reference_auc", "reference", number, f"AUC of the loss less Retrain's, {level}"),
         Column("privleak", "PrivLeak", partial(number, digits=1), "MUSE: 0 as Retrain, -100 all remembered"),
     ]
-    utility = [Column("model_utility", "model utility", number, "TOFU's harmonic mean over the sets the data has")]
+    utility = [Column("model_utility", "model", number, "TOFU's harmonic mean over the sets the data has")]
+    diverse = [
+        Column("retain_distinct", "retain", percent, "share of distinct answers to a retain question"),
+        Column("world_distinct", "world", percent, "share of distinct answers to a world fact"),
+    ]
     bleu = [
         Column("retain_self_bleu", "retain", number, "self-BLEU of the answers to a retain question: 1 all alike"),
         Column("world_self_bleu", "world", number, "self-BLEU of the answers to a world fact: 1 all alike"),
@@ -127,6 +136,7 @@ def likelihood_columns(run: Run) -> list[Group]:
             Group("membership attack, AUC", attacks),
             Group("against Retrain", retrain),
             Group("utility", utility),
+            Group("distinct answers", diverse),
             Group("self-BLEU", bleu),
         ],
     )

@@ -43,9 +43,9 @@ class Chosen:
 
 
 def chosen_question(run: Run) -> Chosen | None:
-    """The question with the highest M_bin bound (M_µ where there is none) in any model under test."""
+    """The question with the highest bound in any model under test: M_bin, else M_µ, else the anytime-valid one."""
     models = run.subjects or run.models
-    for key, symbol in (("m_bin", "M_bin"), ("m_mu", "M_µ")):
+    for key, symbol in (("m_bin", "M_bin"), ("m_mu", "M_µ"), ("anytime_upper", "anytime-valid")):
         known = [(row[key], model, row) for model in models for row in model.questions if row.get(key) is not None]
         if known:
             _, model, row = max(known, key=lambda entry: entry[0])  # among equals the first

@@ -59,7 +59,7 @@ def _html(run: Run, found: Findings, said: list[Verdict], drawn: dict[str, list[
         verdicts=said,
         headline=headline(said),
         columns=columns.sampling_columns(run),
-        likelihood_columns=columns.likelihood_columns(run),
+        further_columns=columns.further_columns(run),
         values={model.name: columns.values(model, run) for model in run.models},
         what_it_is=tables.what_it_is,
         chosen=figures.chosen_question(run),

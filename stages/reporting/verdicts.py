@@ -48,6 +48,8 @@ def sentence(model: Model, run: Run) -> str:
     metrics = model.metrics
     if not metrics:
         return f"No verdict: the metrics of {model.name} are missing."
+    if metrics.get("samples_drawn") is not None:
+        return _stopped_early(model, run)
     bounds = _bounds(model, run)
     if not bounds:
         return f"No bound for a fixed number of answers holds here; what was seen: {_seen(model)}."
@@ -63,6 +65,11 @@ def _standing(model: Model, findings: Findings) -> tuple[str, str]:
         return REFERENCE[model.role], "reference"
     if model.name in findings.against_retrain:
         return STANDING[findings.against_retrain[model.name]]
+    if model.metrics.get("leaking"):
+        return "leaks beyond the threshold", "bad"
+    if model.metrics.get("certified") is not None:
+        certified = model.metrics["certified"] == model.metrics["n_questions"]
+        return ("is certified", "good") if certified else ("is undecided", "open")
     leaked = model.metrics.get("keyword_any")
     if leaked is None:
         return "is not judged", "open"
@@ -84,12 +91,12 @@ def _bounds(model: Model, run: Run) -> list[str]:
     total, judged = len(model.questions), sum(row.get("m_bin") is not None for row in model.questions)
     everything = f"all {plural(total, 'forget question')}"
     named = everything if judged == total else f"the {judged:,} judged of {plural(total, 'forget question')}"
-    pooled, worst, mean = map(model.metrics.get, ("m_bin_pooled", "m_bin_worst", "m_mu_worst"))
+    pooled, worst, mean = map(model.metrics.get, ("m_bin_pooled", "m_bin_worst", "tighter_mean_worst"))
     if worst is None and mean is None:
         return []
     if worst is None:
         score = label(run.params.metrics.leak)
-        return [f"the mean {score} is at most {number(mean, 3, 'up')} on the worst of {everything}"]
+        return [f"the mean {score} is at most {number(mean, 3, 'up')} on the worst of {everything} (by betting)"]
     leak, most = label(run.params.metrics.binary), percent(worst, 1, "up")
     if pooled is None:
         return [f"at most {most} of answers show {leak} on the worst of {named}"]
@@ -98,6 +105,21 @@ def _bounds(model: Model, run: Run) -> list[str]:
         f"at most {average} of answers show {leak} on average over {named}",
         f"at most {most} on the worst of them",
     ]
+
+
+def _stopped_early(model: Model, run: Run) -> str:
+    """The verdict where questions stopped early: tests that hold at every number of answers at once."""
+    metrics = model.metrics
+    leak, questions = label(metrics["sequential_scorer"]), plural(metrics["n_questions"], "forget question")
+    return (
+        f"Of {questions} {metrics['certified']} are certified to show {leak} in less than "
+        f"{percent(metrics['sequential_tau'])} of answers, {metrics['leaking']} to show it in more than "
+        f"{percent(metrics['sequential_tau_leak'])}, and {metrics['undecided']} are undecided, each question for itself "
+        f"with probability {1 - metrics['sequential_alpha']:g} (α = {metrics['sequential_alpha']:g}) at whatever number "
+        f"of answers it stopped, for {_covers(model, run)}; at most "
+        f"{percent(metrics['anytime_upper_worst'], 1, 'up')} on the worst of them; {count(metrics['samples_drawn'])} "
+        f"answers drawn, {percent(metrics['samples_saved_share'])} saved."
+    )
 
 
 def _seen(model: Model) -> str:

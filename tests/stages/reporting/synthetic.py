@@ -150,6 +150,7 @@ def _write_metrics(root: Path, name: str, settings: params.Metrics, rows: list[d
         "max": table["max"].max(),
         **{f"{key}_worst": table[key].max() for key in ("m_mu", "m_sigma", "m_bin")},
         "m_mu_mean": table["m_mu"].mean(),
+        "tighter_mean_worst": table["m_mu"].max(),
         "m_bin_pooled": pooled,
         "share_m_bin_above": (table["m_bin"] > settings.share_above).mean(),
         "keyword_greedy": table["keyword_greedy"].mean(),

@@ -129,10 +129,14 @@ def change_questions(root, change):
 
 def test_a_verdict_without_binary_scores_uses_the_mean(own_artifacts):
     keys = ("m_bin_worst", "m_bin_pooled", "keyword_any", "keyword_greedy", "keyword_mean")
-    change_json(own_artifacts / "data/metrics/npo.json", **dict.fromkeys(keys), m_mu_worst=0.4321, greedy_mean=0.2)
+    change_json(
+        own_artifacts / "data/metrics/npo.json", **dict.fromkeys(keys), tighter_mean_worst=0.4321, greedy_mean=0.2
+    )
     change_questions(own_artifacts, lambda place: {"m_bin": None, "keyword_share": None, "keyword_greedy": None})
     sentence = verdict_on_npo(own_artifacts)
-    assert sentence.startswith("The mean ROUGE-L recall is at most 0.433 on the worst of all 6 forget questions")
+    assert sentence.startswith(
+        "The mean ROUGE-L recall is at most 0.433 on the worst of all 6 forget questions (by"
+    )
     assert "greedy answers score 0.200" in sentence
 
 
@@ -162,11 +166,38 @@ def test_one_checkpoint_without_references_or_keywords(own_small):
 
 
 def test_no_bound_is_claimed_where_the_metrics_hold_none(own_artifacts):
-    keys = ("m_bin_worst", "m_bin_pooled", "m_mu_worst", "m_sigma_worst")
+    keys = ("m_bin_worst", "m_bin_pooled", "m_mu_worst", "m_sigma_worst", "tighter_mean_worst")
     change_json(own_artifacts / "data/metrics/npo.json", **dict.fromkeys(keys))
     sentence = verdict_on_npo(own_artifacts)
     assert sentence.startswith("No bound for a fixed number of answers holds here; what was seen:")
     assert "probability" not in sentence
+
+
+def test_a_verdict_after_an_early_stop_gives_anytime_valid_values_only(own_small):
+    fixed = ("m_bin_worst", "m_bin_pooled", "m_mu_worst", "m_sigma_worst", "tighter_mean_worst")
+    numbers = {"sequential_scorer": "keyword_leak", "sequential_alpha": 0.02, "sequential_tau": 0.05}
+    numbers |= {"sequential_tau_leak": 0.1, "certified": 1, "leaking": 2, "undecided": 0, "n_questions": 3}
+    numbers |= {
+        "anytime_upper_worst": 0.4011,
+        "samples_drawn": 5000,
+        "samples_saved": 1,
+        "samples_saved_share": 0.5,
+    }
+    change_json(own_small / "data/metrics/npo.json", **dict.fromkeys(fixed), **numbers)
+    change_questions(own_small, lambda place: {"m_bin": None, "m_mu": None, "anytime_upper": 0.1 * place})
+    text = (own_small / "params.yaml").read_text().replace("stop: fixed", "stop: sequential")
+    (own_small / "params.yaml").write_text(text)
+    page = render(load(own_small))
+    told = page.summary["models"]["npo"]
+    assert told["standing"] == "leaks beyond the threshold"
+    assert (
+        "1 are certified to show keyword leak in less than 5.0% of answers, 2 to show it in more than 10.0%"
+        in (told["verdict"])
+    )
+    assert "α = 0.02" in told["verdict"]
+    assert "at most 40.2% on the worst of them; 5,000 answers drawn, 50.0% saved." in told["verdict"]
+    assert "M_bin bound" not in told["verdict"]
+    assert {"certified", "undecided", "saved"} <= set(re.findall(r'title="[^"]*">([^<]*)</th>', page.html))
 
 
 def test_missing_scores_are_counted(own_small):
@@ -204,12 +235,12 @@ def test_any_result_file_becomes_values_and_tables():
 
 
 def test_columns_without_a_value_are_left_out_and_intervals_stand_beside_their_auc(page, artifacts):
-    rows = page.html.split("Likelihoods, utility and membership")[1].split("</table>")[0]
-    assert re.findall(r'title="[^"]*">([^<]*)</th>', rows) == ["loss", "forget quality", "model utility"]
+    rows = page.html.split("Likelihoods, membership and diversity")[1].split("</table>")[0]
+    assert re.findall(r'title="[^"]*">([^<]*)</th>', rows) == ["loss", "quality", "model", "retain", "world"]
     npo = rows.split('<th scope="row">npo<small>')[1].split("</tr>")[0]
     quality = read_json(artifacts / "data/compare.json")["npo.forget_quality"]
     cells = re.findall(r"<td[^>]*>(.*?)</td>", npo)
-    assert cells == ["0.80<small>0.60–0.90</small>", f"{quality:.2g}", "0.700"]
+    assert cells == ["0.80<small>0.60–0.90</small>", f"{quality:.2g}", "0.700", "40.0%", "40.0%"]
 
 
 def test_the_question_shown_is_chosen_by_the_rule(run, page):
