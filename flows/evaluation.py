@@ -83,7 +83,11 @@ def _params(asked: Evaluation, forget: list[dict]) -> Params:
             "n": asked.n,
             "utility_n": min(asked.n, 32),
             "utility_questions": 200,
-            "max_rows": 1024,
+            "max_rows": 4096,
+            "dtype": "auto",
+            "tensor_parallel": 1,
+            "data_parallel": 1,
+            "vllm_from": 100_000_000,
         },
         score={"scorers": ["rouge_l", *(["keyword_leak"] if has_keywords else [])]},
         metrics={

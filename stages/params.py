@@ -187,6 +187,10 @@ class Sample(Section):
     utility_n: Count
     utility_questions: Count
     max_rows: Count
+    dtype: Literal["auto", "float32", "bfloat16", "float16"]
+    tensor_parallel: Count
+    data_parallel: Count
+    vllm_from: Count
 
 
 class Score(Section):

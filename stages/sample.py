@@ -22,7 +22,7 @@ def run(name: str, sample: Any, model: Any, root: Path = Path("data"), scratch: 
     """
     from stages.learning.given_answers import given_answers
     from stages.learning.models import prepare_torch
-    from stages.sampling.engine import open_engine
+    from stages.sampling.engine import Options, open_engine
     from stages.sampling.sequential import draw_sequentially
     from stages.sampling.store import SCRATCH, AnswerStore, model_digest
     from stages.sampling.tasks import about, chosen, draw, heldout, tasks
@@ -31,7 +31,7 @@ def run(name: str, sample: Any, model: Any, root: Path = Path("data"), scratch: 
     prepare_torch()
     rows = chosen(sample, root / "dataset")
     given = given_answers(folder, {**rows, **heldout(root / "dataset")}, sample.prompt, f"likelihood {name}")
-    engine = open_engine(sample.engine, folder, {"max_rows": sample.max_rows})
+    engine = open_engine(sample.engine, folder, Options.from_params(sample))
     store = AnswerStore(model_digest(folder), engine.name, scratch or SCRATCH)
     work = tasks(folder, rows, sample, model)
     tables, decisions = {}, []

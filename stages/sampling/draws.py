@@ -30,13 +30,15 @@ def weigh(logits: torch.Tensor, temperature: float, top_k: int, top_p: float) ->
     what is cut has weight 0. Temperature comes first, then top-k, which keeps tokens tied with the k-th, then
     top-p, the fewest most likely tokens whose share of what top-k left reaches ``top_p``.
     """
+    import torch
+
     rows, vocabulary = logits.shape
-    padded = logits.new_zeros(rows, -(-vocabulary // BLOCK) * BLOCK)
-    weights = padded[:, :vocabulary]
-    shifted = logits - logits.amax(-1, keepdim=True)
-    top = 1 / weights.copy_(shifted).exp_().sum(-1)
+    padded = logits.new_empty(rows, -(-vocabulary // BLOCK) * BLOCK)
+    padded[:, vocabulary:] = 0
+    weights, largest = padded[:, :vocabulary], logits.amax(-1, keepdim=True)
+    top = 1 / torch.sub(logits, largest, out=weights).exp_().sum(-1)
     if temperature != 1:
-        weights.copy_(shifted.div_(temperature)).exp_()
+        torch.sub(logits, largest, out=weights).div_(temperature).exp_()
     if 0 < top_k < vocabulary:
         weights *= logits >= logits.topk(top_k).values[:, -1:]
     if top_p < 1:

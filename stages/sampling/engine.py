@@ -119,7 +119,7 @@ class Options:
 
     device: str = "auto"
     dtype: str = "auto"
-    max_rows: int = 1024
+    max_rows: int = 4096
     tensor_parallel: int = 1
     data_parallel: int = 1
     vllm_from: int = 100_000_000
@@ -134,6 +134,7 @@ class Options:
 
     @classmethod
     def of(cls, options: Options | Mapping | None) -> Options:
+        """From keyword values, each checked by name."""
         if isinstance(options, Options):
             return options
         names = [field.name for field in fields(cls)]
@@ -141,6 +142,12 @@ class Options:
             if name not in names:
                 raise BadValue("engine option", name, f"one of {', '.join(names)}")
         return cls(**(options or {}))
+
+    @classmethod
+    def from_params(cls, sample: object) -> Options:
+        """What the ``sample`` section of params.yaml says about them."""
+        names = [field.name for field in fields(cls) if hasattr(sample, field.name)]
+        return cls(**{name: getattr(sample, name) for name in names})
 
 
 class Engine(Protocol):

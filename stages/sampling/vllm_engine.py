@@ -26,6 +26,7 @@ ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "2",  # GiB
     "VLLM_USE_V2_MODEL_RUNNER": "0",  # the second model runner has another interface for logits processors
 }
+MOST_SEQUENCES = 1024  # at once: beyond it vLLM gains nothing
 LONGEST_ON_CPU = 4096  # tokens of prompt and answer
 
 
@@ -71,7 +72,7 @@ class VllmEngine:
             generation_config="vllm",  # not the checkpoint's: its sampling habits would change the distribution
             enable_prefix_caching=True,
             enforce_eager=self.on_cpu,
-            max_num_seqs=self.options.max_rows,
+            max_num_seqs=min(self.options.max_rows, MOST_SEQUENCES),
             tensor_parallel_size=self.options.tensor_parallel,
             logits_processors=[AdaptiveTemperature],
             disable_log_stats=True,
