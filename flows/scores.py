@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +19,15 @@ SHARE_ABOVE = 0.1  # of prompts whose bound exceeds it (paper 001, Fig. 3a)
 
 @dataclass(frozen=True)
 class PromptScores:
-    """One prompt's scores in file order; a missing one is NaN."""
+    """One prompt's scores in file order; of the ``missing`` ones each is NaN, or left out if they were dropped."""
 
     prompt_id: str
     scores: np.ndarray
+    missing: int
 
 
-def read_scores(path: Path, missing: str | None) -> tuple[list[PromptScores], int]:
-    """The prompts of a file in the order in which they first appear, and how many scores are missing.
+def read_scores(path: Path, missing: str | None) -> list[PromptScores]:
+    """The prompts of a file in the order in which they first appear.
 
     A null or NaN is a `BadRow` unless ``missing`` is "worst" (kept as NaN) or "drop" (left out).
     """
@@ -51,38 +53,48 @@ def read_scores(path: Path, missing: str | None) -> tuple[list[PromptScores], in
     codes, labels = pd.factorize(names)
     order = np.argsort(codes, kind="stable")
     parts = np.split(values[order], np.flatnonzero(np.diff(codes[order])) + 1)
+    counts = np.bincount(codes, weights=absent).astype(int).tolist()
     if missing == "drop":
-        parts = [part[~np.isnan(part)] for part in parts]
+        parts = [part[~np.isnan(part)] if count else part for part, count in zip(parts, counts, strict=True)]
     for label, part in zip(labels, parts, strict=True):
         if not len(part):
             raise BadFile(path, f"prompt {label!r} has no score left", "Leave it out, or use --missing worst.")
-    prompts = [PromptScores(str(label), part) for label, part in zip(labels, parts, strict=True)]
-    return prompts, int(absent.sum())
+    return [PromptScores(str(label), *rest) for label, *rest in zip(labels, parts, counts, strict=True)]
 
 
 def summarise(
-    prompts: Sequence[PromptScores], alpha: float, thresholds: Sequence[float], levels: Levels
+    prompts: Sequence[PromptScores],
+    alpha: float,
+    thresholds: Sequence[float],
+    levels: Levels,
+    missing: str | None = None,
 ) -> dict[str, Any]:
-    """The result of `lethe bounds`, under the keys of its JSON."""
+    """The result of `lethe bounds`, under the keys of its JSON.
+
+    Where ``missing`` says how missing scores count, each entry has their count, and, where they count as the worst, the
+    same values over the judged scores alone (null if there are none).
+    """
     from stages.statistics.many_prompts import LARGEST_POOLED_ALPHA, pooled_average, share_above, worst_prompt
 
     for threshold in thresholds:
         if not 0 <= threshold <= 1:
             raise BadValue("--threshold", threshold, "a number in [0, 1]")
-    rows: list[dict | None] = [None] * len(prompts)
-    sizes = np.array([len(prompt.scores) for prompt in prompts])
-    for n in np.unique(sizes):  # prompts of one size go through the vectorised bounds together
-        places = np.flatnonzero(sizes == n)
-        for place, row in zip(places, _rows([prompts[i] for i in places], alpha, thresholds, levels), strict=True):
-            rows[place] = row
+    sizes = {len(prompt.scores) for prompt in prompts}
+    rows = _entries([prompt.scores for prompt in prompts], alpha, thresholds, levels)
+    rows = [{"prompt_id": prompt.prompt_id, **row} for prompt, row in zip(prompts, rows, strict=True)]
+    if missing:
+        for prompt, row in zip(prompts, rows, strict=True):
+            row["missing"] = prompt.missing
+    if missing == "worst":
+        _add_judged(rows, prompts, alpha, thresholds, levels)
     binary = all(row["m_bin"] is not None for row in rows)
     metric = "m_bin" if binary else "m_mu"
     bounds = np.array([row[metric] for row in rows])
     worst, claim = worst_prompt(bounds, alpha)
     pooled = None
-    if binary and len(set(sizes)) == 1 and alpha <= LARGEST_POOLED_ALPHA:
+    if binary and len(sizes) == 1 and alpha <= LARGEST_POOLED_ALPHA:
         successes = np.array([np.where(np.isnan(p.scores), 1.0, p.scores).sum() for p in prompts])
-        pooled = pooled_average(successes, int(sizes[0]), alpha).value
+        pooled = pooled_average(successes, sizes.pop(), alpha).value
     return {
         "alpha": alpha,
         "n_prompts": len(prompts),
@@ -93,56 +105,60 @@ def summarise(
     }
 
 
-def _rows(
-    prompts: Sequence[PromptScores], alpha: float, thresholds: Sequence[float], levels: Levels
+def _add_judged(rows: list[dict], prompts: Sequence[PromptScores], *settings: Any) -> None:
+    """Beside each entry the one over the judged scores alone; the plain statistics are over these in both."""
+    judged = [prompt.scores[~np.isnan(prompt.scores)] if prompt.missing else prompt.scores for prompt in prompts]
+    entries = iter(_entries([scores for scores in judged if len(scores)], *settings))
+    for row, scores in zip(rows, judged, strict=True):
+        entry = next(entries) if len(scores) else None
+        row |= {key: entry[key] if entry else None for key in ("mean", "sd", "max", "ed_score")}
+        row["judged"] = entry
+
+
+def _entries(
+    scores: Sequence[np.ndarray], alpha: float, thresholds: Sequence[float], levels: Levels
 ) -> list[dict[str, Any]]:
-    """The entries of prompts with the same number of scores."""
+    """An entry for each prompt; those of one size go through the vectorised bounds together."""
+    sizes = np.array([len(one) for one in scores])
+    entries: list[dict] = [{}] * len(scores)
+    order = np.argsort(sizes, kind="stable")
+    for places in np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1):
+        matrix = np.stack([scores[place] for place in places])
+        for place, entry in zip(places, _equally_many(matrix, alpha, thresholds, levels), strict=True):
+            entries[place] = entry
+    return entries
+
+
+def _equally_many(scores: np.ndarray, alpha: float, thresholds: Sequence[float], levels: Levels) -> list[dict]:
+    """The entries of prompts with n scores each, (prompts, n); NaN counts as the worst."""
     from stages.statistics.bounds import paper_bounds
     from stages.statistics.tighter import tighter_bounds
 
-    raw = np.stack([prompt.scores for prompt in prompts])
-    absent = np.isnan(raw)
-    # A missing score counts as 1 in what bounds from above and as 0 in what bounds from below.
-    high, low = np.where(absent, 1.0, raw), np.where(absent, 0.0, raw)
-    upper = paper_bounds(high, alpha, thresholds)
-    sharp = tighter_bounds(high, alpha, thresholds, levels)
-    lower = paper_bounds(low, alpha, thresholds) if absent.any() else upper
-    sharp_lower = tighter_bounds(low, alpha, thresholds, levels) if absent.any() else sharp
-    rows = []
-    for i, prompt in enumerate(prompts):
-        judged = raw[i][~absent[i]]
-        binary, whole = not np.isnan(upper.m_bin[i]), not absent[i].any()
-        mean, sd = (float(judged.mean()), float(judged.std())) if len(judged) else (None, None)
-        rows.append(
-            {
-                "prompt_id": prompt.prompt_id,
-                "n": upper.n,
-                "missing": int(absent[i].sum()),
-                "mean": mean,
-                "sd": sd,
-                "max": float(judged.max()) if len(judged) else None,
-                "ed_score": mean + 2 * sd if len(judged) else None,
-                "m_bin": upper.m_bin[i] if binary else None,
-                "m_bin_lower": lower.m_bin_lower[i] if binary else None,
-                "m_gen": [
-                    {"x": x, "bound": upper.m_gen[i, k], "lower": lower.m_gen_lower[i, k]}
-                    for k, x in enumerate(thresholds)
-                ],
-                "m_mu": upper.m_mu[i],
-                "m_mu_lower": lower.m_mu_lower[i],
-                # A missing score has no worst side for the spread: its bound needs all of them.
-                "m_sigma": upper.m_sigma[i] if whole else None,
-                "tighter": {
-                    "mean_upper": sharp.mean_upper[i],
-                    "mean_lower": sharp_lower.mean_lower[i],
-                    "mean_method": "betting",
-                    "exceedance": [
-                        {"x": x, "bound": sharp.exceedance[i, k], "method": sharp.exceedance_method}
-                        for k, x in enumerate(thresholds)
-                    ],
-                    "sd_upper": sharp.sd_upper[i] if whole else None,
-                    "sd_method": "betting with predictable centre",
-                },
-            }
-        )
-    return rows
+    paper = paper_bounds(scores, alpha, thresholds, missing="worst")
+    sharp = tighter_bounds(scores, alpha, thresholds, levels, missing="worst")
+    names = ("mean", "sd", "max", "ed_score", "m_bin", "m_bin_lower", "m_mu", "m_mu_lower", "m_sigma")
+    columns = [getattr(paper, name).tolist() for name in names]
+    columns += [getattr(sharp, name).tolist() for name in ("mean_upper", "mean_lower", "sd_upper")]
+    tables = [table.tolist() for table in (paper.m_gen, paper.m_gen_lower, sharp.exceedance)]
+    entries = []
+    for *values, mean_upper, mean_lower, sd_upper, tail, tail_lower, exceedance in zip(
+        *columns, *tables, strict=True
+    ):
+        entry = {"n": paper.n, **dict(zip(names, values, strict=True))}
+        if math.isnan(entry["m_bin"]):
+            entry |= {"m_bin": None, "m_bin_lower": None}
+        entry["m_gen"] = [
+            {"x": x, "bound": bound, "lower": lower}
+            for x, bound, lower in zip(thresholds, tail, tail_lower, strict=True)
+        ]
+        entry["tighter"] = {
+            "mean_upper": mean_upper,
+            "mean_lower": mean_lower,
+            "exceedance": [
+                {"x": x, "bound": bound, "method": sharp.exceedance_method}
+                for x, bound in zip(thresholds, exceedance, strict=True)
+            ],
+            "sd_upper": sd_upper,
+        }
+        entries.append(entry)
+    return entries

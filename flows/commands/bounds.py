@@ -41,8 +41,8 @@ def command(
     from flows.scores import read_scores, summarise
     from stages.levels import Levels
 
-    prompts, dropped = read_scores(scores, missing)
-    result = summarise(prompts, alpha, threshold or THRESHOLDS, Levels())
+    prompts = read_scores(scores, missing)
+    result = summarise(prompts, alpha, threshold or THRESHOLDS, Levels(), missing)
     if json:
         print_json(result)
         return
@@ -73,7 +73,8 @@ def command(
         )
     if len(result["per_prompt"]) > SHOWN:
         notes.append(f"{len(result['per_prompt']) - SHOWN} more prompts: see --json.")
-    if dropped:
-        notes.append(f"{dropped} missing scores: --missing {missing} was applied.")
+    if absent := sum(prompt.missing for prompt in prompts):
+        rule = "count against each bound" if missing == "worst" else "were left out, as if missing at random"
+        notes.append(f"{absent} missing scores {rule}; plain statistics are over the judged ones.")
     columns = ["prompt", "n", "mean", "mean <= (betting)", "M_mu", "M_bin", "sd", "sd <= (betting)"]
     print_table(str(scores), columns, rows, notes)

@@ -6,7 +6,6 @@ import math
 from collections.abc import MutableMapping
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import betaincinv, gammaln, xlogy
 
 from stages.statistics.checks import check_alpha, check_count
@@ -37,7 +36,7 @@ def berk_jones(n: int, eta: float) -> np.ndarray:
 
 
 def berk_jones_eta(n: int, alpha: float, known: MutableMapping[tuple[int, float], float] | None = None) -> float:
-    """The level of each quantile at which the whole band holds with probability 1 - alpha, to 1e-12 relative.
+    """The level of each quantile at which the whole band holds with probability 1 - alpha, to about 1e-10 relative.
 
     Berk and Jones 1979; the joint level is computed exactly, not approximated. That takes seconds for n in the
     thousands: ``known`` keeps what was solved, by (n, alpha).
@@ -52,41 +51,41 @@ def berk_jones_eta(n: int, alpha: float, known: MutableMapping[tuple[int, float]
 
 
 def _solve_eta(n: int, alpha: float) -> float:
+    from scipy.optimize import brentq  # a quarter of a second that a level known already need not pay
+
+    def excess(log_eta: float) -> float:
+        return math.log(crossing(berk_jones(n, math.exp(log_eta))) / alpha)
+
     # The joint miss is at least eta (one quantile alone) and at most n eta (all of them).
-    root = brentq(
-        lambda log_eta: noncrossing(berk_jones(n, math.exp(log_eta))) - (1 - alpha),
-        math.log(alpha / n) - 1e-6,
-        math.log(alpha) + 1e-6,
-        xtol=1e-13,
-        rtol=1e-13,
-    )
-    return math.exp(root)
+    return math.exp(brentq(excess, math.log(alpha / n) - 1e-6, math.log(alpha) + 1e-6, xtol=1e-11, rtol=1e-11))
 
 
-def noncrossing(lower: np.ndarray) -> float:
-    """P(U_(i) >= lower_i for all i) for the order statistics of n uniform draws; ``lower`` is non-decreasing.
+def crossing(lower: np.ndarray) -> float:
+    """P(U_(i) < lower_i for some i) for the order statistics of n uniform draws; ``lower`` is non-decreasing.
 
-    The draws are a Poisson process of rate n given that it has n points. Its count must stay under i up to
-    lower_i: one convolution with a Poisson law a step, all terms positive, so nothing cancels. O(n^2) at worst; counts
-    whose probability has fallen under 1e-20 of the whole are dropped.
+    The draws are a Poisson process of rate n given that it has n points. Going up, the first i to fail is the first
+    whose lower_i has i points or more under it; what fails is summed, so that nothing cancels, however small the
+    result. Each step to the next lower_i convolves the law of the count with a Poisson law; counts whose probability
+    has fallen under 1e-20 of the whole are dropped. O(n^2) at worst.
     """
     n = len(lower)
-    start, mass = 0, np.ones(1)  # mass[k]: probability of ``start + k`` points so far, all conditions kept
-    gaps = np.diff(lower, prepend=0.0, append=1.0)
-    for rank, gap in enumerate(gaps[:-1], start=1):
-        mass = np.convolve(mass, _poisson(n * gap))[: rank - start]
+    log_factorials = gammaln(np.arange(n + 1) + 1.0)
+    log_total = n * math.log(n) - n - log_factorials[n]
+    start, mass, failed = 0, np.ones(1), 0.0  # mass[k]: chance of ``start + k`` points so far, none failed
+    for rank, gap, left in zip(range(1, n + 1), np.diff(lower, prepend=0.0), n * (1 - lower), strict=True):
+        mass = np.convolve(mass, _poisson(n * gap, log_factorials))
+        mass, over = mass[: rank - start], mass[max(rank - start, 0) : n + 1 - start]
+        # What is over fails here, and counts if the rest of the n points come later.
+        later = n - max(rank, start) - np.arange(len(over))
+        failed += over @ np.exp(xlogy(later, left) - left - log_factorials[later] - log_total)
         if not mass.size:
-            return 0.0
+            break
         first = int(np.argmax(mass > 1e-20 * mass.sum()))
         start, mass = start + first, mass[first:]
-    missing = n - start - np.arange(len(mass))
-    rate = n * gaps[-1]
-    log_last = xlogy(missing, rate) - rate - gammaln(missing + 1)
-    log_total = n * math.log(n) - n - gammaln(n + 1)
-    return float(np.sum(mass * np.exp(log_last - log_total)))
+    return float(failed)
 
 
-def _poisson(rate: float) -> np.ndarray:
-    """The Poisson law of a rate, cut where what is left is under 1e-20."""
-    counts = np.arange(int(rate + 12 * math.sqrt(rate) + 30))
-    return np.exp(xlogy(counts, rate) - rate - gammaln(counts + 1))
+def _poisson(rate: float, log_factorials: np.ndarray) -> np.ndarray:
+    """The Poisson law of a rate, cut where what is left is under 1e-20, or at n."""
+    counts = np.arange(min(int(rate + 12 * math.sqrt(rate) + 30), len(log_factorials)))
+    return np.exp(xlogy(counts, rate) - rate - log_factorials[: len(counts)])

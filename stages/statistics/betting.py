@@ -9,9 +9,9 @@ order of the draws, which must be the order of sampling.
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
-from scipy.optimize.elementwise import find_root
 
 from stages.statistics.checks import check_alpha, check_scores
 
@@ -37,16 +37,29 @@ def mean_lower(scores: np.ndarray, alpha: float, horizon: int | None = None) -> 
     return 1.0 - mean_upper(1.0 - check_scores(scores), alpha, horizon)
 
 
-def sd_upper(scores: np.ndarray, alpha: float, horizon: int | None = None) -> np.ndarray:
+def sd_upper(
+    scores: np.ndarray, alpha: float, horizon: int | None = None, missing: Literal["refuse", "worst"] = "refuse"
+) -> np.ndarray:
     """(P,) upper bound of each row's standard deviation, with probability 1 - alpha; not capped at the trivial 1/2.
 
-    Bets on Z_t = (X_t - c_t)^2 with the predictable centre c_t, the mean of what came before: whatever c_t is, the
-    mean of Z_t given the past is at least the variance.
+    Bets on `predictable_squares`, whose mean given the past is at least the variance. With ``missing`` "worst" a NaN
+    counts as far from the centre as a score can be.
     """
-    scores = check_scores(scores)
+    squares = predictable_squares(check_scores(scores, missing))
     check_alpha(alpha)
-    squares = np.square(scores - _predictable_mean(scores))
-    return np.sqrt(_smallest_refuted(squares, alpha, horizon or scores.shape[1]))
+    return np.sqrt(_smallest_refuted(squares, alpha, horizon or scores.shape[-1]))
+
+
+def predictable_squares(scores: np.ndarray) -> np.ndarray:
+    """(P, n) Z_t = (X_t - c_t)^2, c_t the mean of what came before with one prior observation of 1/2.
+
+    Whatever c_t is, E[Z_t | past] = variance + (mean - c_t)^2. For NaN it is the largest that a score could give.
+    """
+    judged = ~np.isnan(scores)
+    values = np.where(judged, scores, 0.0)
+    centres = PRIOR_MEAN + np.cumsum(values, axis=1) - values
+    centres /= 1 + np.cumsum(judged, axis=1) - judged
+    return np.square(np.where(judged, scores - centres, np.maximum(centres, 1 - centres)))
 
 
 def _smallest_refuted(values: np.ndarray, alpha: float, horizon: int) -> np.ndarray:
@@ -59,6 +72,8 @@ def _smallest_refuted(values: np.ndarray, alpha: float, horizon: int) -> np.ndar
     bounds, rows = np.ones(len(values)), np.arange(len(values))
     refutable = np.flatnonzero(_best_log_capital(np.ones(len(values)), values, stakes) > goal)
     if refutable.size:
+        from scipy.optimize.elementwise import find_root  # a quarter of a second to import
+
         found = find_root(
             lambda mean, row: _best_log_capital(mean, values[row], stakes[row]) - goal,
             (np.zeros(refutable.size), np.ones(refutable.size)),
@@ -95,9 +110,3 @@ def _stakes(values: np.ndarray, alpha: float, horizon: int) -> np.ndarray:
     variances = (PRIOR_VARIANCE + np.cumsum(np.square(values - means), axis=1)) / counts
     before = np.concatenate([np.full((len(values), 1), PRIOR_VARIANCE), variances[:, :-1]], axis=1)
     return np.sqrt(2 * math.log(1 / alpha) / (horizon * before))
-
-
-def _predictable_mean(values: np.ndarray) -> np.ndarray:
-    """The mean of the values before each one, with one prior observation of 1/2."""
-    sums = np.cumsum(values, axis=1) - values
-    return (PRIOR_MEAN + sums) / np.arange(1, values.shape[1] + 1)

@@ -8,12 +8,13 @@ distribution. All functions take ``scores`` of shape (prompts, n) and work on al
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy.special import betaincinv
 
 from stages.statistics.bands import dkw
-from stages.statistics.checks import check_alpha, check_scores
+from stages.statistics.checks import check_alpha, check_scores, in_blocks
 
 SIGMA_GRID = np.linspace(0.0, 1.0, 101)  # cells of .01, joined with the data points
 
@@ -46,36 +47,59 @@ class PaperBounds:
     assumes: str = "independent draws of one prompt"
 
 
-def paper_bounds(scores: np.ndarray, alpha: float, thresholds: np.ndarray, rho: float = 2.0) -> PaperBounds:
+def paper_bounds(
+    scores: np.ndarray,
+    alpha: float,
+    thresholds: np.ndarray,
+    rho: float = 2.0,
+    missing: Literal["refuse", "worst"] = "refuse",
+) -> PaperBounds:
     """All of the paper's metrics for scores (P, n) in [0, 1]; see `PaperBounds`.
 
-    Raises `BadValue` for scores outside [0, 1], NaN, no scores, or alpha outside (0, .5].
+    With ``missing`` "worst" a NaN counts as 1 in bounds from above and as 0 in bounds from below; ``m_sigma`` holds
+    wherever it may lie; the plain statistics then count it as 1. Raises `BadValue` for scores outside [0, 1], NaN
+    otherwise, no scores, or alpha outside (0, .5].
     """
-    scores = check_scores(scores)
+    scores = check_scores(scores, missing)
     check_alpha(alpha)
     thresholds = np.asarray(thresholds, dtype=np.float64)
-    ordered = np.sort(scores, axis=1)
-    n, mean, sd = scores.shape[1], scores.mean(axis=1), scores.std(axis=1)
-    successes = np.where(((scores == 0) | (scores == 1)).all(axis=1), scores.sum(axis=1), np.nan)
-    above = tail(ordered, thresholds)
+    n = scores.shape[1]
+    values = in_blocks(lambda block: _values(block, alpha, thresholds), scores)
+    absent, successes, above = values.pop("absent"), values.pop("successes"), values["empirical_tail"]
     e = dkw(n, alpha)
     return PaperBounds(
         n=n,
         alpha=alpha,
         thresholds=thresholds,
-        mean=mean,
-        sd=sd,
-        max=ordered[:, -1],
-        ed_score=mean + rho * sd,
+        ed_score=values["mean"] + rho * values["sd"],
         m_bin=binary_upper(successes, n, alpha),
-        m_bin_lower=binary_lower(successes, n, alpha),
-        empirical_tail=above,
+        m_bin_lower=binary_lower(successes - absent, n, alpha),
         m_gen=np.minimum(1.0, above + e),
-        m_gen_lower=np.maximum(0.0, above - e),
-        m_mu=mean_upper(ordered, e),
-        m_mu_lower=mean_lower(ordered, e),
-        m_sigma=np.sqrt(variance_upper(ordered, dkw(n, alpha, sides=2))),
+        # Those that stand as 1 and count as 0 are above every threshold under 1.
+        m_gen_lower=np.maximum(0.0, above - np.minimum(absent[:, None] / n, above) - e),
+        **values,
     )
+
+
+def _values(scores: np.ndarray, alpha: float, thresholds: np.ndarray) -> dict[str, np.ndarray]:
+    n = scores.shape[1]
+    absent = np.isnan(scores)
+    count = np.count_nonzero(absent, axis=1)
+    if count.any():
+        scores = np.where(absent, 1.0, scores)
+    ordered, mean = np.sort(scores, axis=1), scores.mean(axis=1)
+    binary = ((scores == 0) | (scores == 1)).all(axis=1)
+    return {
+        "absent": count,
+        "successes": np.where(binary, scores.sum(axis=1), np.nan),
+        "mean": mean,
+        "sd": scores.std(axis=1, mean=mean[:, None]),
+        "max": ordered[:, -1],
+        "empirical_tail": tail(ordered, thresholds),
+        "m_mu": mean_upper(ordered, dkw(n, alpha)),
+        "m_mu_lower": mean_lower(ordered, dkw(n, alpha), count),
+        "m_sigma": np.sqrt(variance_upper(ordered, dkw(n, alpha, sides=2), count)),
+    }
 
 
 def binary_upper(successes: np.ndarray, n: int, alpha: float) -> np.ndarray:
@@ -96,8 +120,15 @@ def binary_lower(successes: np.ndarray, n: int, alpha: float) -> np.ndarray:
 
 def tail(ordered: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
     """(P, T) share of each row of sorted scores strictly above each threshold."""
-    n = ordered.shape[1]
-    return np.stack([1 - np.searchsorted(row, thresholds, side="right") / n for row in ordered])
+    return 1 - counts_up_to(ordered, thresholds) / ordered.shape[1]
+
+
+def counts_up_to(ordered: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+    """(P, T) how many scores of each sorted row are at most each threshold."""
+    if len(thresholds) > 16:  # where a binary search a row is faster than a comparison a threshold
+        return np.stack([np.searchsorted(row, thresholds, side="right") for row in ordered])
+    counts = [np.count_nonzero(ordered <= x, axis=1) for x in thresholds]
+    return np.stack(counts, axis=1) if counts else np.empty((len(ordered), 0), dtype=np.int64)
 
 
 def mean_upper(ordered: np.ndarray, e: float) -> np.ndarray:
@@ -105,28 +136,61 @@ def mean_upper(ordered: np.ndarray, e: float) -> np.ndarray:
 
     Between two data points F_n is constant, so this grid is the best one. A repeated point spans a cell of no width.
     """
-    n = ordered.shape[1]
-    widths = np.diff(ordered, axis=1, append=1.0)
-    return 1 - widths @ np.maximum(np.arange(1, n + 1) / n - e, 0)
+    levels = np.maximum(np.arange(ordered.shape[1] + 1) / ordered.shape[1] - e, 0)
+    return 1 - levels[-1] + ordered @ np.diff(levels)  # the same sum, by parts
 
 
-def mean_lower(ordered: np.ndarray, e: float) -> np.ndarray:
+def mean_lower(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0) -> np.ndarray:
     """The lower side: 1 - sum (tau_i - tau_{i-1}) min(F_n(tau_i) + e, 1) on the distinct data points, 0 and 1.
 
     The paper takes F_n at the right end of a cell: weak where the points are few (0 for scores that are all 0 or 1).
+    ``missing`` (P,) of each row's scores stand in it as 1 and count as 0 here.
     """
     n = ordered.shape[1]
-    widths = np.diff(ordered, axis=1, prepend=0.0, append=1.0)
-    # F_n at the cell's right end; a repeated point counts all its copies, its cell being the first copy's.
-    at_right = np.empty((len(ordered), n + 1))
-    at_right[:, :n] = [np.searchsorted(row, row, side="right") / n for row in ordered]
-    at_right[:, n] = 1.0
-    return np.maximum(0.0, 1 - (widths * np.minimum(at_right + e, 1)).sum(axis=1))
+    last_of_equals = np.ones(ordered.shape, dtype=bool)
+    np.not_equal(ordered[:, 1:], ordered[:, :-1], out=last_of_equals[:, :-1])
+    # n F_n at a point is the rank of the last of its copies; only the first copy's cell has a width.
+    ranks = np.where(last_of_equals, np.arange(1, n + 1), n)
+    at_right = np.minimum.accumulate(ranks[:, ::-1], axis=1)[:, ::-1] + np.reshape(missing, (-1, 1))
+    widths = np.diff(ordered, axis=1, prepend=0.0)
+    lower = ordered[:, -1] - np.einsum("ij,ij->i", widths, np.minimum(at_right / n + e, 1))
+    return np.maximum(0.0, lower)
 
 
-def variance_upper(ordered: np.ndarray, e: float) -> np.ndarray:
-    """M_sigma squared, in the corrected form (not capped at 1/4), on the data points joined with cells of .01."""
-    return np.array([grid_variance_upper(row, np.union1d(row, SIGMA_GRID), e) for row in ordered])
+def variance_upper(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0) -> np.ndarray:
+    """M_sigma squared, in the corrected form (not capped at 1/4), on the data points joined with cells of .01.
+
+    `grid_variance_upper` for all rows at once. ``missing`` (P,) of each row's scores stand in it as 1 and may lie
+    anywhere: the band's upper side counts them as 0, its lower side as 1.
+    """
+    rows, n = ordered.shape
+    joined = np.concatenate([ordered, np.broadcast_to(SIGMA_GRID, (rows, len(SIGMA_GRID)))], axis=1)
+    order = np.argsort(joined, axis=1, kind="stable")  # a merge of two sorted runs
+    joined = np.take_along_axis(joined, order, axis=1)
+    counts = np.cumsum(order < n, axis=1)
+    # The last of equal points has the right count; with the others gone the rows stand end to end, of unequal lengths.
+    distinct = np.ones(joined.shape, dtype=bool)
+    np.not_equal(joined[:, 1:], joined[:, :-1], out=distinct[:, :-1])
+    sizes = np.count_nonzero(distinct, axis=1)
+    first = np.cumsum(sizes) - sizes
+    last = first + sizes - 1
+    grid, counts = joined[distinct], counts[distinct]
+    above = np.minimum((counts + np.repeat(np.broadcast_to(missing, rows), sizes)) / n + e, 1)
+    below = np.maximum(counts / n - e, 0)
+
+    widths = np.append(np.diff(grid), 0)
+    widths[last] = 0  # no cell leads from one row to the next
+    largest_mean = 1 - np.add.reduceat(widths * below, first)
+    smallest_mean = np.maximum(0, 1 - np.add.reduceat(widths * np.append(above[1:], 0), first))
+    # The farther of the two means from a point is half their distance beyond their middle.
+    middle, half = (largest_mean + smallest_mean) / 2, (largest_mean - smallest_mean) / 2
+    farthest = np.square(np.abs(grid - np.repeat(middle, sizes)) + np.repeat(half, sizes))
+    eta = np.maximum(farthest[:-1], farthest[1:])
+    steps = eta[:-1] - eta[1:]
+    terms = np.zeros(len(grid))
+    terms[1:-1] = np.where(steps > 0, steps * above[1:-1], steps * below[1:-1])
+    terms[first] = terms[last] = 0
+    return eta[last - 1] + np.add.reduceat(terms, first)
 
 
 def grid_variance_upper(ordered: np.ndarray, grid: np.ndarray, e: float) -> float:

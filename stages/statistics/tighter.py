@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from stages.statistics import betting
 from stages.statistics.bands import berk_jones, berk_jones_eta, dkw
+from stages.statistics.bounds import counts_up_to
 from stages.statistics.checks import check_alpha, check_scores
 
 LARGEST_BERK_JONES = 20_000  # draws; beyond, solving the level takes minutes and DKW is used, labelled
@@ -41,9 +43,14 @@ def tighter_bounds(
     alpha: float,
     thresholds: np.ndarray,
     known: MutableMapping[tuple[int, float], float] | None = None,
+    missing: Literal["refuse", "worst"] = "refuse",
 ) -> TighterBounds:
-    """All sharper bounds for scores (P, n) in [0, 1]; ``known`` keeps solved Berk-Jones levels by (n, alpha)."""
-    scores = check_scores(scores)
+    """All sharper bounds for scores (P, n) in [0, 1]; ``known`` keeps solved Berk-Jones levels by (n, alpha).
+
+    With ``missing`` "worst" a NaN counts as 1 in bounds from above and as 0 in bounds from below, and as far from the
+    centre as a score can be in ``sd_upper``.
+    """
+    scores = check_scores(scores, missing)
     check_alpha(alpha)
     thresholds, n = np.asarray(thresholds, dtype=np.float64), scores.shape[1]
     method = "berk-jones" if n <= LARGEST_BERK_JONES else "dkw"
@@ -53,14 +60,15 @@ def tighter_bounds(
         below = np.maximum(np.arange(1, n + 1) / n - dkw(n, alpha), 0)
     # F(x) is at least the band's value at the largest draw not above x; under the smallest draw nothing is known.
     below = np.concatenate([[0.0], below])
-    at_most = np.stack([np.searchsorted(row, thresholds, side="right") for row in np.sort(scores, axis=1)])
+    absent = np.isnan(scores)
+    high, low = (np.where(absent, fill, scores) for fill in (1.0, 0.0)) if absent.any() else (scores, scores)
     return TighterBounds(
         n=n,
         alpha=alpha,
         thresholds=thresholds,
-        mean_upper=betting.mean_upper(scores, alpha),
-        mean_lower=betting.mean_lower(scores, alpha),
-        sd_upper=betting.sd_upper(scores, alpha),
-        exceedance=1 - below[at_most],
+        mean_upper=betting.mean_upper(high, alpha),
+        mean_lower=betting.mean_lower(low, alpha),
+        sd_upper=betting.sd_upper(scores, alpha, missing=missing),
+        exceedance=1 - below[counts_up_to(np.sort(high, axis=1), thresholds)],
         exceedance_method=method,
     )

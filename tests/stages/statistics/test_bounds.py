@@ -72,8 +72,8 @@ ROUTES = {
     "sigma_sq_upper_minimax_dkw": lambda c, x, a: dispersion.sd_upper(x, a)[0] ** 2,
     "ED_score": lambda c, x, a: paper_bounds(x, 0.01, [0.5], c["params"]["rho"]).ed_score[0],
     "bj_one_sided_eta": lambda c, x, a: bands.berk_jones_eta(c["input"]["n"], a),
-    "bj_one_sided_level_coverage": lambda c, x, a: bands.noncrossing(
-        bands.berk_jones(c["input"]["n"], c["params"]["eta"])
+    "bj_one_sided_level_coverage": lambda c, x, a: (
+        1 - bands.crossing(bands.berk_jones(c["input"]["n"], c["params"]["eta"]))
     ),
     "M_mu_upper_BJ": lambda c, x, a: 1 - np.diff(x, append=1) @ bands.berk_jones(len(x), c["params"]["eta"]),
     "mu_upper_betting_prpl": lambda c, x, a: betting.mean_upper(drawn(c), a)[0],
