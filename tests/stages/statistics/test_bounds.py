@@ -1,5 +1,6 @@
 """The paper's bounds: oracles, twins written from the formulas, coverage, and the faults of the printed forms."""
 
+import itertools
 import json
 import math
 
@@ -145,6 +146,29 @@ def test_the_vectorised_forms_equal_the_formulas(values, alpha):
     assert got.m_sigma[0] == pytest.approx(math.sqrt(total), abs=1e-9)
 
 
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0, None]), min_size=1, max_size=6))
+def test_missing_scores_are_bounded_wherever_they_lie(values):
+    """Each bound at its worst is at least as wide as with any filling in of what is missing."""
+    x, cuts = np.array(values, dtype=float), [0.0, 0.5, 1.0]
+    absent = np.isnan(x)
+    paper, sharp = paper_bounds(x, 0.05, cuts, missing="worst"), tighter_bounds(x, 0.05, cuts, missing="worst")
+    spread = dispersion.sd_upper(x, 0.05, missing="worst")
+    for filling in itertools.product([0.0, 0.5, 1.0], repeat=min(int(absent.sum()), 3)):
+        full = x.copy()
+        full[absent] = np.resize(filling, absent.sum()) if filling else []
+        whole, sharp_whole = paper_bounds(full, 0.05, cuts), tighter_bounds(full, 0.05, cuts)
+        assert paper.m_mu[0] >= whole.m_mu[0] - 1e-12
+        assert paper.m_mu_lower[0] <= whole.m_mu_lower[0] + 1e-12
+        assert (paper.m_gen >= whole.m_gen - 1e-12).all()
+        assert (paper.m_gen_lower <= whole.m_gen_lower + 1e-12).all()
+        assert paper.m_sigma[0] >= whole.m_sigma[0] - 1e-12
+        assert (sharp.exceedance >= sharp_whole.exceedance - 1e-12).all()
+        assert spread[0] >= dispersion.sd_upper(full, 0.05)[0] - 1e-12
+        if not absent.any():
+            assert sharp.sd_upper == sharp_whole.sd_upper
+
+
 def test_many_prompts_in_one_call_are_each_alone():
     rng = np.random.default_rng(0)
     scores = np.where(rng.random((7, 50)) < 0.5, 0, rng.random((7, 50)))
@@ -205,6 +229,35 @@ def test_no_band_beats_the_minimax_sd():
     largest = max(np.where(levels < cut, low, high).std() for cut in np.linspace(0, 1, 201))
     assert largest <= bound + 2e-3
     assert largest >= bound - 2e-2
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_the_crossing_probability_equals_its_naive_twin(levels):
+    """Seen from 1 downwards the first to fail is found by subtraction: another algorithm, good for small n."""
+    lower, n = np.sort(levels), len(levels)
+
+    def chance(draws, share, hits):
+        return math.comb(draws, hits) * share**hits * (1 - share) ** (draws - hits)
+
+    first = {}
+    for i in range(n, 0, -1):
+        first[i] = chance(n, 1 - lower[i - 1], n - i) - sum(
+            first[j] * chance(j, 1 - lower[i - 1] / lower[j - 1], j - i) for j in first if lower[j - 1] > 0
+        )
+    assert bands.crossing(lower) == pytest.approx(sum(first.values()), abs=1e-9)
+
+
+def test_the_minimax_sd_equals_its_naive_twin():
+    """Centre by centre: the least, over many centres, of the largest mean square around it."""
+    rng = np.random.default_rng(8)
+    for x in (rng.random(12), rng.integers(0, 3, 9) / 2, np.zeros(5), np.ones(1)):
+        n, e, padded = len(x), bands.dkw(len(x), 0.05, 2), np.concatenate([[0], np.sort(x), [1]])
+        levels = (np.arange(20_000) + 0.5) / 20_000
+        low = padded[np.clip(np.ceil((levels - e) * n), 0, n + 1).astype(int)]
+        high = padded[np.clip(np.ceil((levels + e) * n), 0, n + 1).astype(int)]
+        least = min(np.maximum((low - a) ** 2, (high - a) ** 2).mean() for a in np.linspace(0, 1, 401))
+        assert dispersion.sd_upper(x, 0.05)[0] == pytest.approx(math.sqrt(least), abs=1e-3)
 
 
 def test_the_levels_known_are_not_solved_again():

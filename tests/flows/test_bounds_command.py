@@ -51,8 +51,8 @@ def test_the_contract(tmp_path, suffix):
     assert (got["alpha"], got["n_prompts"], got["pooled"]) == (0.05, 2, None)
     assert [row["prompt_id"] for row in got["per_prompt"]] == ["b", "a"]
     row = got["per_prompt"][0]
-    assert set(row) >= ENTRY
-    assert set(row["tighter"]) >= {"mean_upper", "mean_lower", "exceedance", "sd_upper"}
+    assert set(row) == ENTRY
+    assert set(row["tighter"]) == {"mean_upper", "mean_lower", "exceedance", "sd_upper"}
     paper, sharp = paper_bounds(scores[::2], 0.05, [0.5]), tighter_bounds(scores[::2], 0.05, [0.5])
     assert row["m_gen"] == [
         {"x": 0.5, "bound": pytest.approx(paper.m_gen[0, 0]), "lower": pytest.approx(paper.m_gen_lower[0, 0])}
@@ -98,10 +98,18 @@ def test_missing_scores(tmp_path):
     assert (worst["n"], worst["missing"], worst["mean"]) == (4, 1, pytest.approx(1 / 3))
     assert worst["m_bin"] == pytest.approx(float(binary_upper(2, 4, 0.05)))
     assert worst["m_bin_lower"] == pytest.approx(1 - 0.95 ** (1 / 4))
-    assert worst["m_sigma"] is None
     drop = result(path, "--missing", "drop", "--alpha", 0.05)["per_prompt"][0]
-    assert (drop["n"], drop["missing"]) == (3, 0)
+    assert (drop["n"], drop["missing"]) == (3, 1)
     assert drop["m_bin"] == pytest.approx(float(binary_upper(1, 3, 0.05)))
+    whole = result(write(tmp_path, [0.0, 1.0, 0.0]), "--alpha", 0.05)["per_prompt"][0]
+    assert worst["judged"] == {key: value for key, value in whole.items() if key != "prompt_id"}
+
+
+def test_a_prompt_of_missing_scores_only_says_nothing_at_its_worst(tmp_path):
+    path = write(tmp_path, [0.5, 0.25, math.nan], ["a", "a", "b"])
+    got = result(path, "--missing", "worst")["per_prompt"]
+    assert (got[0]["judged"]["mean"], got[0]["missing"]) == (0.375, 0)
+    assert (got[1]["judged"], got[1]["mean"], got[1]["m_mu"], got[1]["m_mu_lower"]) == (None, None, 1, 0)
 
 
 @pytest.mark.parametrize(
