@@ -74,7 +74,7 @@ def overview(run: Run) -> list[Panel]:
     panels = [("overview-score", label(names.leak), "bar: bound M_µ of the worst question", score)]
     if names.binary:
         note = "bar: share of questions that leaked at least once"
-        panels.append(("overview-leaks", label(names.binary), note, leaks))
+        panels.append(("overview-leaks", label(names.binary), note, leaks, True))
     return [_marks(*panel) for panel in panels]
 
 
@@ -105,7 +105,7 @@ def convergence(run: Run) -> list[Panel]:
     return [_convergence(model.name, model.convergence, scorer) for model in run.models if model.convergence]
 
 
-def _marks(name: str, scorer: str, note: str, rows: list[tuple]) -> Panel:
+def _marks(name: str, scorer: str, note: str, rows: list[tuple], rare: bool = False) -> Panel:
     panel = Panel(f"{scorer} over all forget questions", note)
     names = [name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…" for name, *_ in rows]
     left = 0.2 + 0.062 * max(map(len, names))
@@ -121,6 +121,10 @@ def _marks(name: str, scorer: str, note: str, rows: list[tuple]) -> Panel:
         axes.grid(False, axis="y")
         axes.spines["left"].set_visible(False)
         axes.set(xlim=(0, 1), ylim=(len(rows) - 0.5, -0.5), xlabel=scorer)
+        if rare:
+            axes.set_xscale("function", functions=(np.sqrt, np.square))
+            axes.set_xticks(ROOTS, [f"{root:g}" for root in ROOTS])
+            axes.set_xlabel(f"{scorer}, root scale")
     return panel
 
 

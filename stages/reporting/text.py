@@ -44,7 +44,10 @@ def number(value: float | None, digits: int = 3, rounding: str = "near") -> str:
 def percent(value: float | None, digits: int = 1, rounding: str = "near") -> str:
     if value is None:
         return NONE
-    rounded = _rounded(Decimal(repr(float(value))) * 100, digits, rounding)
+    exact, step = Decimal(repr(float(value))) * 100, Decimal(1).scaleb(-digits)
+    rounded = _rounded(exact, digits, rounding)
+    if rounding == "near" and rounded in (0, 100) and exact != rounded:  # little is not nothing
+        return f"<{step}%" if rounded == 0 else f">{100 - step}%"
     return f"{rounded:.0f}%" if rounded in (0, 100) else f"{rounded}%"
 
 

@@ -1,4 +1,7 @@
-"""A headless Chromium for tests, driven through its debugging pipe: what a page logs, asks for and shows."""
+"""A headless Chromium for tests, driven through its debugging pipe: what a page logs, asks for and shows.
+
+`python -m tests.stages.reporting.chromium data/report/index.html picture.png '#models'` takes the picture of a part.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -123,3 +127,16 @@ def page() -> Iterator[Page]:
         finally:
             browser.terminate()
             browser.wait(timeout=20)
+
+
+def picture(source: Path, target: Path, part: str = "body", margin: int = 24) -> None:
+    """A PNG of the part of a page that a CSS selector names, 1280 pixels wide."""
+    with page() as tab:
+        tab.open(source)
+        box = f"document.querySelector({part!r}).getBoundingClientRect()"
+        top, height = tab.evaluate(f"(box => [box.top + scrollY, box.height])({box})")
+        tab.screenshot(target, x=0, y=max(0, top - margin), width=1280, height=height + 2 * margin)
+
+
+if __name__ == "__main__":
+    picture(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])

@@ -22,7 +22,8 @@ def test_a_printed_upper_bound_is_no_smaller_and_a_lower_one_no_larger(value):
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"), [(0.0, "0%"), (1.0, "100%"), (0.0301, "3.0%"), (0.99999, "100%"), (None, "–")]
+    ("value", "shown"),
+    [(0.0, "0%"), (1.0, "100%"), (0.0301, "3.0%"), (0.99999, ">99.9%"), (0.0001, "<0.1%"), (None, "–")],
 )
 def test_percent(value, shown):
     assert percent(value) == shown
