@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Byte-compile at install and at first import, else every start of a stage is slow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: game-digits game-tables run test quick lint setup coverage bench clean
+.PHONY: game-digits game-authors game-tables run test quick lint setup coverage bench clean
 
 run: setup
 	$(BIN)/lethe run
@@ -43,6 +43,9 @@ clean:
 # The unlearning sample inference game by itself: digits in about five minutes, the paper's tables in about twenty.
 game-digits: setup
 	$(BIN)/lethe game digits --preset game-digits
+
+game-authors: setup
+	$(BIN)/lethe game authors --preset game-authors
 
 game-tables: setup
 	$(BIN)/lethe game digits-tables --preset game-tables

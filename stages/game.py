@@ -15,7 +15,11 @@ from stages.errors import BadValue
 if TYPE_CHECKING:
     from stages.learning.game_result import Outcome
 
-PLAYERS = {"images": "stages.learning.image_game", "image_tables": "stages.learning.image_tables"}
+PLAYERS = {
+    "images": "stages.learning.image_game",
+    "image_tables": "stages.learning.image_tables",
+    "text": "stages.sampling.game_leakage",
+}
 
 
 def main(name: str) -> None:

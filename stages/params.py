@@ -306,8 +306,71 @@ class ImageTables(Section):
     repeats: Annotated[int, Field(ge=2)]
 
 
-GAMES: dict[str, type[Section]] = {"images": ImageGame, "image_tables": ImageTables}
-Game = Annotated[ImageGame | ImageTables, Field(discriminator="kind")]
+class TextLearning(TrainRecipe):
+    """As the pipeline trains; the game gives every model a seed of its own."""
+
+    start_from: str | None = None
+    seed: Literal[0] = 0
+
+
+class TextUnlearning(UnlearnRecipe):
+    """As the pipeline unlearns, from the game's own models and seeds."""
+
+    start_from: Literal["learned"] = "learned"
+    seed: Literal[0] = 0
+
+
+class Leakage(Section):
+    """How many answers are drawn to bound what each method's first model still tells of its forget set."""
+
+    engine: Literal["auto", "prefix", "transformers", "vllm"]
+    n: Count
+    max_new_tokens: Count
+    max_rows: Count
+    seed: Seed
+    alpha: Alpha
+    scorer: str
+
+    @field_validator("scorer")
+    @classmethod
+    def _scorer_exists(cls, scorer: str) -> str:
+        return _member(scorer, "scoring")
+
+
+class TextGame(Section):
+    """The unlearning sample inference game on language models, whole authors at a time."""
+
+    kind: Literal["text"]
+    data: Data
+    portion: Annotated[float, Field(gt=0, lt=1)]
+    pairs: Count
+    seeds: Count
+    seed: Seed
+    alpha: Alpha
+    learning: TextLearning
+    unlearning: TextUnlearning
+    shadow_models: Annotated[int, Field(ge=4, multiple_of=2)]
+    shared_retrain: bool
+    random_splits: bool
+    methods: dict[Name, Method]
+    attacks: Annotated[list[str], Field(min_length=1)]
+    leakage: Leakage | None
+
+    @field_validator("attacks")
+    @classmethod
+    def _attacks_exist(cls, attacks: list[str]) -> list[str]:
+        return [_member(attack, "learning/text_attacks") for attack in attacks]
+
+    @field_validator("methods")
+    @classmethod
+    def _ends_are_taken(cls, methods: dict[str, Method]) -> dict[str, Method]:
+        if taken := {"retrain", "none"} & set(methods):
+            raise ValueError(f"other names than {' and '.join(sorted(taken))}: the game always plays these two")
+        return methods
+
+
+GAMES: dict[str, type[Section]] = {"images": ImageGame, "image_tables": ImageTables, "text": TextGame}
+Game = Annotated[ImageGame | ImageTables | TextGame, Field(discriminator="kind")]
 
 
 class Report(Section):

@@ -57,6 +57,7 @@ class Game(ABC):
     """A game by its params entry; finished models are kept under ``scratch``."""
 
     units: int  # how many there are to split
+    unit: str  # what they are, in the plural
     performs: str  # what `performance` is, in a word or two
 
     def __init__(self, settings: Any, scratch: Path = SCRATCH):
@@ -217,6 +218,7 @@ class Game(ABC):
             }
         return {
             "kind": settings.kind,
+            "unit": self.unit,
             "performs": self.performs,
             "sizes": {part: len(getattr(split, part)) for part in ("retain", "forget", "test")},
             **{key: getattr(settings, key) for key in ("pairs", "seeds", "alpha", "shared_retrain")},

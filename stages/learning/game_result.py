@@ -124,6 +124,7 @@ def headline(result: dict[str, Any]) -> dict[str, Any]:
             "mia_score": method["mia_score"],
             "confusion_score": method["confusion"]["score"] if method.get("confusion") else None,
             "random_splits_quality": random and random["quality"],
+            **{f"leakage_{key}": value for key, value in (method.get("leakage") or {}).items() if "bound" in key},
         }
     plain = {key: value for key, value in result.items() if not isinstance(value, dict)}
     return {**plain, **{f"{part}_points": size for part, size in result["sizes"].items()}, "methods": rows}

@@ -25,7 +25,7 @@ from stages.statistics.game import Split, group_bound
 class ImageGame(Game):
     """A unit is an image; what is observed of a model are its logits on the whole data set."""
 
-    performs = "accuracy"
+    unit, performs = "images", "accuracy"
 
     def load(self) -> None:
         self.images = _images(self.settings.data.model_dump_json())

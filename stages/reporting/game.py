@@ -70,6 +70,14 @@ def beside(result: dict) -> list[tuple[str, dict[str, float | None]]]:
         "1 - interclass confusion": lambda method: method.get("confusion") and method["confusion"]["score"],
         "Q, random splits": lambda method: method["random_splits"] and method["random_splits"]["quality"],
     }
+    one = next(iter(result["methods"].values())).get("leakage")
+    if one:
+        columns |= {
+            f"leaks, greedy ({one['scorer']})": lambda method: method["leakage"]["greedy"],
+            f"leaks, of {one['n']} samples": lambda method: method["leakage"]["mean"],
+            "bound on their rate": lambda method: method["leakage"]["pooled_bound"],
+            "bound, worst question": lambda method: method["leakage"]["worst_bound"],
+        }
     read = [
         (head, {name: get(method) for name, method in result["methods"].items()}) for head, get in columns.items()
     ]

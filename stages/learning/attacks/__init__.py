@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax
@@ -48,10 +49,10 @@ class View:
 
 @dataclass(frozen=True)
 class Shadow:
-    """A shadow model's view of the points it learned and of those it did not."""
+    """A shadow model's view of the points it learned and of those it did not: of images a `View`."""
 
-    members: View
-    nonmembers: View
+    members: Any
+    nonmembers: Any
 
 
 class ThresholdAttack:
@@ -60,20 +61,20 @@ class ThresholdAttack:
     A class that the shadow points lack takes the threshold fitted on all classes.
     """
 
-    def __init__(self, score: Callable[[View], np.ndarray], shadows: Sequence[Shadow]):
+    def __init__(self, score: Callable[[Any], np.ndarray], shadows: Sequence[Shadow]):
         self.score = score
         members, nonmembers = ([getattr(one, side) for one in shadows] for side in ("members", "nonmembers"))
         scores = [np.concatenate([score(view) for view in side]) for side in (members, nonmembers)]
         classes = [np.concatenate([view.labels for view in side]) for side in (members, nonmembers)]
-        everywhere = fit_threshold(*scores).value
-        self.thresholds = np.full(members[0].logits.shape[-1], everywhere)
-        for label in range(len(self.thresholds)):
+        self.everywhere = fit_threshold(*scores).value
+        self.by_class = {}
+        for label in np.intersect1d(*classes).tolist():
             of_class = [one[labels == label] for one, labels in zip(scores, classes, strict=True)]
-            if all(len(one) for one in of_class):
-                self.thresholds[label] = fit_threshold(*of_class).value
+            self.by_class[label] = fit_threshold(*of_class).value
 
-    def accept(self, view: View) -> np.ndarray:
-        return (self.score(view) >= self.thresholds[view.labels]).astype(np.float64)
+    def accept(self, view: Any) -> np.ndarray:
+        thresholds = [self.by_class.get(label, self.everywhere) for label in view.labels.tolist()]
+        return (self.score(view) >= np.array(thresholds)).astype(np.float64)
 
 
 def names() -> list[str]:

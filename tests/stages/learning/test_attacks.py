@@ -135,7 +135,8 @@ def test_thresholds_are_fitted_class_by_class():
     fitted = ThresholdAttack(score, [Shadow(view(True), view(False))])
     assert gained_by(fitted, view(True), view(False)) > 0.98
     lacking = ThresholdAttack(score, [Shadow(view(True, (0, 1)), view(False, (0, 1)))])
-    assert np.isfinite(lacking.thresholds).all()
+    assert set(lacking.by_class) == {0, 1}
+    assert np.isin(lacking.accept(view(True)), (0, 1)).all()
 
 
 def gained_by(adversary, forget, test):

@@ -69,6 +69,7 @@ def single():
         }
     return {
         "kind": "images",
+        "unit": "images",
         "performs": "accuracy",
         "sizes": {"retain": 24546, "forget": 2727, "test": 2727},
         "pairs": 1,
@@ -223,6 +224,30 @@ def test_without_seeds_there_is_no_interval():
     for method in result["methods"].values():
         method["quality"].update(ci_low=None, ci_high=None)
     assert "No intervals" in read(page("digits", result))
+
+
+def test_leakage_bounds_stand_beside_the_quality():
+    result = single()
+    for at, method in enumerate(result["methods"].values()):
+        method["leakage"] = {
+            "scorer": "keyword_leak",
+            "questions": 42,
+            "n": 128,
+            "alpha": 0.01,
+            "greedy": 0.1,
+            "mean": 0.2,
+            "pooled_bound": 0.3,
+            "worst_bound": 0.8 + at / 100,
+        }
+    text = read(page("authors", result))
+    for part in (
+        "bound, worst question",
+        "0.850",
+        "leaks, of 128 samples",
+        "42 forget questions",
+        "hold at 0.99 each",
+    ):
+        assert part in text, part
 
 
 def test_a_method_under_another_name_shows_both():
