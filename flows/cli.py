@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "game": "game",
 }
 AUDITS: dict[str, str] = {
+    "one-run": "audit_one_run",
     "epsilon-star": "audit_epsilon_star",
     "swap": "audit_swap",
 }

@@ -1,0 +1,1 @@
+"""A family of nulls a file; each module's ``family(...)`` returns its `Family`."""

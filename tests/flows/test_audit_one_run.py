@@ -1,0 +1,166 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from flows.cli import app
+
+COUNTS = ("--n", 1000, "--r", 200, "--errors", 26)
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, ["audit", "one-run", *map(str, arguments)])
+
+
+def result(*arguments):
+    done = call(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def by_method(whole):
+    return {row["method"]: row for row in whole["results"]}
+
+
+def test_the_contract():
+    whole = result(*COUNTS, "--delta", 1e-5, "--null", 1.0)
+    assert set(whole) == {"results", "n", "r", "errors", "delta", "alpha", "mechanism"}
+    assert (whole["n"], whole["r"], whole["errors"], whole["mechanism"]) == (1000, 200, 26, "gaussian")
+    rows = by_method(whole)
+    assert set(rows) == {"exact", "chernoff", "steinke", "mahloujifar"}
+    assert set(rows["exact"]) == {"method", "epsilon_lower", "p_value", "assumes", "note"}
+    assert rows["exact"]["epsilon_lower"] == pytest.approx(3.55287371981, rel=1e-7)
+    assert rows["exact"]["p_value"] == pytest.approx(0.529805026801, rel=1e-7)
+    assert "product_channel" in rows["exact"]["assumes"]
+    assert "product_channel" not in rows["steinke"]["assumes"]
+
+
+def test_a_family_rejected_whole_and_none_rejected():
+    whole = result("--n", 1000, "--r", 100, "--errors", 0, "--mechanism", "subsampled-gaussian", "--q", 0.1)
+    row = by_method(whole)["exact"]
+    assert row["epsilon_lower"] is None
+    assert "family rejected" in row["note"]
+    assert by_method(result("--n", 100, "--r", 100, "--errors", 50))["exact"]["epsilon_lower"] == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--mechanism", "laplace", "--delta", 0),
+        ("--mechanism", "approx-dp", "--delta0", 0.01, "--delta", 0.01),
+        ("--mechanism", "subsampled-gaussian", "--q", 0.5),
+        ("--mechanism", "dp-sgd", "--q", 0.1, "--steps", 10, "--method", "exact", "--null", 0.8),
+    ],
+)
+def test_every_mechanism(options):
+    value = result("--n", 1000, "--r", 200, "--errors", 60, *options)["results"][0]["epsilon_lower"]
+    assert 0 < value < 20
+
+
+def test_dp_sgd_of_one_full_step_is_the_gaussian():
+    """With q = 1 and one step, sigma is 1 / mu: the accountant's distributions must give the same audit."""
+    gaussian = result(*COUNTS, "--method", "exact", "--null", 1.0)["results"][0]
+    sgd = result(*COUNTS, "--method", "exact", "--null", 1.0, "--mechanism", "dp-sgd", "--q", 1, "--steps", 1)
+    assert sgd["results"][0]["p_value"] == pytest.approx(gaussian["p_value"], rel=0.01)
+    assert sgd["results"][0]["epsilon_lower"] == pytest.approx(gaussian["epsilon_lower"], rel=0.01)
+
+
+def test_a_trade_off_function_is_one_null(tmp_path):
+    from scipy.special import ndtr, ndtri
+
+    alpha = np.linspace(0, 1, 401)
+    with np.errstate(invalid="ignore"):
+        beta = np.nan_to_num(ndtr(ndtri(1 - alpha) - 1.0), nan=0.0)
+    pd.DataFrame({"alpha": alpha, "beta": beta}).to_csv(tmp_path / "f.csv", index=False)
+    options = ("--mechanism", "tradeoff", "--tradeoff", tmp_path / "f.csv")
+    row = by_method(result("--n", 1000, "--r", 200, "--errors", 26, *options))["exact"]
+    assert row["p_value"] == pytest.approx(0.5298, abs=0.02)
+    assert row["rejected"] is False
+    assert row["epsilon_lower"] == 0
+    rejected = by_method(result("--n", 1000, "--r", 200, "--errors", 5, *options))["exact"]
+    assert rejected["rejected"] is True
+    # The grid's chords are a little more private than the Gaussian with 4.377 through its points.
+    assert 3 < rejected["epsilon_lower"] < 4.378
+
+
+@pytest.fixture
+def guesses(tmp_path):
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 2, 500)
+    outputs = rng.normal(size=500) + bits
+    table = pd.DataFrame({"bit": bits, "guess": (outputs > 0.5).astype(int), "score": np.abs(outputs - 0.5)})
+    path = tmp_path / "g.csv"
+    table.to_csv(path, index=False)
+    return path, table
+
+
+def test_guesses_from_a_file(guesses):
+    path, table = guesses
+    whole = result("--guesses", path, "--r", 100)
+    top = table.nlargest(100, "score")
+    assert (whole["n"], whole["r"], whole["errors"]) == (500, 100, int((top.bit != top.guess).sum()))
+    assert {"independent", "clopper-pearson"} <= set(by_method(result("--guesses", path, "--r", 500)))
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "legal"), [("bit", 2, "0 or 1"), ("guess", -1, "0 or 1"), ("score", None, "a number")]
+)
+def test_a_broken_guess_is_named_by_row(guesses, tmp_path, column, value, legal):
+    table = guesses[1].astype(float)
+    table.loc[3, column] = value
+    table.to_csv(tmp_path / "b.csv", index=False)
+    done = call("--guesses", tmp_path / "b.csv", "--r", 10)
+    assert done.exit_code == 2
+    assert f"line 5: {column}" in done.output
+    assert legal in done.output
+
+
+def test_ties_at_the_cut_are_broken_without_the_bits(tmp_path):
+    """All scores tied, the bits sorted: released in file order, half the file's errors would be hidden."""
+    pd.DataFrame({"bit": [0] * 200 + [1] * 200, "guess": 0, "score": 1.0}).to_csv(tmp_path / "t.csv", index=False)
+    assert 60 < result("--guesses", tmp_path / "t.csv", "--r", 200)["errors"] < 140
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--n", 0, "--r", 1, "--errors", 0), "n: got 0"),
+        (("--n", 10, "--r", 11, "--errors", 0), "r: got 11"),
+        (("--n", 10, "--r", 5, "--errors", 6), "errors: got 6"),
+        ((*COUNTS, "--delta", 1), "delta: got 1"),
+        ((*COUNTS, "--delta", -0.1), "delta: got -0.1"),
+        ((*COUNTS, "--alpha", 0), "alpha: got 0"),
+        ((*COUNTS, "--mechanism", "dp-sgd", "--q", 0.1), "--steps"),
+        ((*COUNTS, "--mechanism", "subsampled-gaussian"), "--q"),
+        ((*COUNTS, "--mechanism", "tradeoff"), "--tradeoff"),
+        (("--n", 10), "--guesses FILE"),
+    ],
+)
+def test_what_is_refused(options, sentence):
+    done = call(*options)
+    assert done.exit_code == 2, done.output
+    assert sentence in " ".join(done.output.split())
+    assert "Traceback" not in done.output
+
+
+def test_the_verdict_against_a_claim():
+    whole = result(*COUNTS, "--claimed-epsilon", 2)
+    assert whole["verdict"] == {
+        "claimed_epsilon": 2.0,
+        "contradicted_by": ["exact", "chernoff", "mahloujifar"],
+        "contradicted": True,
+    }
+    assert "contradicted by exact" in " ".join(call(*COUNTS, "--claimed-epsilon", 2).output.split())
+
+
+@pytest.mark.slow
+def test_two_million_rows(tmp_path):
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 2, 2_000_000)
+    outputs = rng.normal(size=bits.size) + bits
+    table = pd.DataFrame({"bit": bits, "guess": (outputs > 0.5).astype(int), "score": np.abs(outputs - 0.5)})
+    table.to_parquet(tmp_path / "g.parquet")
+    value = result("--guesses", tmp_path / "g.parquet", "--r", 400_000, "--method", "exact")["results"][0]
+    assert 4.2 < value["epsilon_lower"] < 4.378
