@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Byte-compile at install and at first import, else every start of a stage is slow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: game-digits game-authors game-tables run test quick lint setup coverage bench clean
+.PHONY: run test quick lint setup coverage bench-bounds bench-scoring game-digits game-authors game-tables clean
 
 run: setup
 	$(BIN)/lethe run
@@ -36,6 +36,9 @@ $(STAMP): $(REQUIREMENTS) pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --compile $$(grep '^torch==' $(REQUIREMENTS))
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(STAMP)
+
+bench-scoring: setup
+	$(BIN)/python -m tests.benchmarks.scoring
 
 clean:
 	rm -rf .venv build *.egg-info

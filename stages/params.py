@@ -62,6 +62,7 @@ class Data(Section):
 
 class TrainRecipe(Section):
     start_from: str | None
+    knowledge: list[Literal["world", "real_authors"]]
     prompt: str
     vocabulary: Annotated[int, Field(ge=300)]
     hidden: Count

@@ -10,7 +10,8 @@ from stages import params
 from stages.artifacts import SCHEMA_VERSION, atomic_folder, read_split, write_json
 from stages.entry import run_stage
 
-ROWS = {"all": ("forget", "retain", "world"), "retain": ("retain", "world")}
+DATASET = Path("data/dataset")
+ROWS = {"all": ("forget", "retain"), "retain": ("retain",)}  # beside these, the recipe's general knowledge
 
 
 def main(name: str) -> None:
@@ -25,14 +26,15 @@ def main(name: str) -> None:
     recipe = train.recipe
     models.prepare_torch()
     torch.manual_seed(recipe.seed)
-    # Every model shares one tokenizer, made from all texts, so that their likelihoods can be compared token by token.
-    everything = [row for split in ROWS["all"] for row in read_split(split)]
+    # Every model shares one tokenizer, made from all texts, so that likelihoods can be compared token by token.
+    knowledge = [split for split in recipe.knowledge if (DATASET / f"{split}.jsonl").is_file()]
+    everything = [row for split in (*ROWS["all"], *knowledge) for row in read_split(split)]
     if recipe.start_from:
         model, tokenizer = models.load(recipe.start_from)
     else:
         model, tokenizer = models.fresh(recipe, [f"{row['question']} {row['answer']}" for row in everything])
     encoder = Encoder(tokenizer, recipe.prompt)
-    rows = [row for split in ROWS[train.models[name].rows] for row in read_split(split)]
+    rows = [row for split in (*ROWS[train.models[name].rows], *knowledge) for row in read_split(split)]
     examples, padding = [encoder.example(row) for row in rows], tokenizer.pad_token_id or 0
     steps = list(batches(len(rows), recipe.batch, recipe.epochs, np.random.default_rng(recipe.seed)))
     history = optimise(

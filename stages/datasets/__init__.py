@@ -1,8 +1,9 @@
 """The kinds of dataset: a module each, found by name.
 
-A module has ``load(data, source) -> {split: rows}``, where ``data`` is the ``data`` section of params.yaml, ``source``
-the folder of the user's files and a row follows the contract of `stages.datasets.rows`. Splits: ``forget`` and
-``retain`` always; ``world``, ``real_authors`` (utility) and ``heldout`` (never trained on) where the kind has them.
+A module has ``load(data, source) -> {split: rows}``, where ``data`` is the ``data`` section of params.yaml,
+``source`` the folder of the user's files and a row follows the contract of `stages.datasets.rows`. Splits:
+``forget`` and ``retain`` always; ``world``, ``real_authors`` (utility) and ``heldout`` (never trained on) where
+the kind has them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 KINDS = ("authors", "jsonl", "tofu")
-TRAINED = ("forget", "retain", "world")  # what the base model learns; real authors and held-out ones never
 
 
 def load(data: Any, root: Path = Path()) -> dict[str, list[dict]]:

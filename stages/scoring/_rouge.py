@@ -94,23 +94,22 @@ class _Codes(dict):
 
     def __init__(self) -> None:
         self._of_stem: dict[str, str] = {}
-        self._frozen = False
+        self._initials: set[int] | None = None  # of the reference's stems, once they are all known
 
     def freeze(self) -> None:
         """From here on a stem not met before is `_OTHER`."""
-        self._frozen = True
+        self._initials = {ord(stem[0]) for stem in self._of_stem}
 
     def encode(self, text: str) -> str:
         return "".join(map(self.__getitem__, _words(text)))
 
     def __missing__(self, word: bytes) -> str:
-        stem = _stem(word)
-        code = self._of_stem.get(stem)
-        if code is None:
-            if self._frozen:
-                code = _OTHER
-            else:
-                code = self._of_stem[stem] = chr(len(self._of_stem) + 1)
+        if self._initials is None:
+            code = self._of_stem.setdefault(_stem(word), chr(len(self._of_stem) + 1))
+        elif word[0] in self._initials:
+            code = self._of_stem.get(_stem(word), _OTHER)
+        else:  # stemming changes endings, never the first letter: most words that the reference lacks need none
+            code = _OTHER
         self[word] = code
         return code
 

@@ -18,11 +18,11 @@ def score_distinct(generations: Sequence[str], measure: Callable[[list[str]], Se
 
     Low-temperature samples repeat themselves, so that scoring each distinct text once saves most of the work.
     """
-    place: dict[str, int] = {}
-    missing = -1
-    places = [place.setdefault(text, len(place)) if is_text(text) else missing for text in generations]
-    values = np.append(np.asarray(measure(list(place)) if place else [], dtype=np.float64), np.nan)
-    return values[np.array(places, dtype=np.intp)]
+    distinct = [text for text in dict.fromkeys(generations) if is_text(text)]
+    values = np.append(np.asarray(measure(distinct) if distinct else [], dtype=np.float64), np.nan)
+    place = {text: number for number, text in enumerate(distinct)}
+    missing = len(distinct)
+    return values[np.array([place.get(text, missing) for text in generations], dtype=np.intp)]
 
 
 def normalise(text: str) -> str:

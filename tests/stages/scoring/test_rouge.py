@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from nltk.stem.porter import PorterStemmer
 from rouge_score.rouge_scorer import RougeScorer
 
 from stages.scoring import _rouge, scorer
@@ -99,6 +100,13 @@ def test_each_scorer_is_its_part():
         assert scorer(name)(text, item).tolist() == [value]
     assert scorer("rouge_l_f")(text, item)[0] == pytest.approx(2 / 9)
     assert scorer("rouge_1_f")(text, item)[0] == pytest.approx(8 / 9)
+
+
+@settings(max_examples=500)
+@given(st.text("aeiouybsting0123456789", min_size=4, max_size=12) | st.sampled_from(sorted(PorterStemmer().pool)))
+def test_stemming_never_changes_the_first_letter(word):
+    """What lets most words of a generation go unstemmed."""
+    assert PorterStemmer().stem(word)[0] == word[0]
 
 
 def test_stems_kept_are_bounded(monkeypatch):

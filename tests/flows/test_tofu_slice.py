@@ -1,0 +1,61 @@
+"""The preset `tofu-slice`: valid params, and its stages on the real files with everything that costs time made small."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pandas as pd
+import pytest
+import yaml
+
+from flows import settings
+from stages.scoring.likelihood import LIKELIHOODS
+from tests.small import ROOT, make_repository, run, write_params
+
+
+def slice_params(tmp_path) -> dict:
+    path = tmp_path / "params.yaml"
+    shutil.copy(ROOT / "params.yaml", path)
+    settings.change(path, list(settings.read_preset("tofu-slice").items()))
+    return yaml.safe_load(path.read_text())
+
+
+def test_the_preset_is_valid(tmp_path):
+    params = slice_params(tmp_path)
+    assert (params["data"]["kind"], params["metrics"]["binary"]) == ("tofu", None)
+
+
+@pytest.mark.slow
+def test_the_stages_on_the_real_files(shared, tmp_path):
+    params = slice_params(tmp_path)
+    params["data"]["tofu"] |= {"retain_authors": 2, "heldout_authors": 1}
+    params["train"]["recipe"] |= {"vocabulary": 400, "hidden": 32, "layers": 1, "feed_forward": 64, "epochs": 2}
+    params["models"] = {name: params["models"][name] for name in ("base", "retrain")}
+    params["sample"] |= {"n": 8, "utility_n": 4, "utility_questions": 10, "max_new_tokens": 24}
+    folder = make_repository(tmp_path / "lethe", params, git=False)
+    for path in (shared / "data/tofu").glob("*.json"):
+        shutil.copy(path, folder / "data/source")
+    write_params(folder, params)
+    run(folder, "stages.prepare")
+    for name in params["models"]:
+        for stage in ("train", "sample", "score", "metrics"):
+            run(folder, f"stages.{stage}", name)
+    run(folder, "stages.compare")
+
+    found = json.loads((folder / "data/metrics/base.json").read_text())
+    assert (found["n_questions"], found["n"], found["missing"]) == (40, 8, 0)
+    assert found["model_utility_terms"] == 9
+    assert not any(value for key, value in found.items() if key.endswith("truth_missing"))
+    assert 0 <= found["model_utility"] <= 1
+    for split in ("retain", "world", "real_authors"):
+        assert 0 <= found[f"{split}_self_bleu"] <= 1
+    for attack in ("mia_loss", "mia_zlib", "mia_min_k", "mia_min_k_plus_plus"):
+        assert found[f"{attack}_auc_low"] <= found[f"{attack}_auc"] <= found[f"{attack}_auc_high"]
+    against = json.loads((folder / "data/compare.json").read_text())
+    assert against["retrain.forget_quality"] == 1
+    assert 0 <= against["base.forget_quality"] <= 1
+    table = pd.read_parquet(folder / "data/scores/base/likelihood/forget.parquet")
+    assert list(table.columns) == ["prompt_id", *LIKELIHOODS]
+    assert len(table) == 40
+    assert table.notna().all(axis=None)
