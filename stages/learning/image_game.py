@@ -62,7 +62,7 @@ class ImageGame(Game):
         from safetensors.torch import load_file, save_file
 
         from stages.learning.image_networks import build
-        from stages.learning.image_training import learn, logits, points
+        from stages.learning.image_training import device, learn, logits, points
 
         torch.set_num_threads(1)
         images, recipe, privacy = self.images, self.settings.learning, self.settings.privacy
@@ -78,6 +78,7 @@ class ImageGame(Game):
             if not self.starts_afresh(job.method):
                 network = build(recipe.network, retain.images.shape[1], images.classes, 0, privacy is not None)
                 network.load_state_dict(load_file(self.place(job.start) / "model.safetensors"))
+                network.to(device())
             forget = points(images, job.forget, job.labels)
             network = defender(entry.method).unlearn(Task(network, retain, forget, learned, entry, job.seed))
         with atomic_folder(self.place(job)) as folder:

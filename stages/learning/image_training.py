@@ -31,8 +31,13 @@ class Points(NamedTuple):
 
 def points(images: Images, rows: np.ndarray, labels: np.ndarray | None = None) -> Points:
     """The rows of a data set with their own labels or others (all of the data set's), pixels scaled to [-1, 1]."""
-    pixels = torch.from_numpy(images.pixels[rows]).float() * (2 / images.white) - 1
-    return Points(pixels, torch.from_numpy((images.labels if labels is None else labels)[rows]))
+    pixels = torch.from_numpy(images.pixels[rows]).to(device()).float() * (2 / images.white) - 1
+    return Points(pixels, torch.from_numpy((images.labels if labels is None else labels)[rows]).to(device()))
+
+
+def device() -> torch.device:
+    """Where networks and images of this process live."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def learn(data: Points, classes: int, recipe: Any, privacy: Any | None, seed: int) -> ResNet:
@@ -41,7 +46,7 @@ def learn(data: Points, classes: int, recipe: Any, privacy: Any | None, seed: in
     ``recipe`` has network, optimiser, lr, momentum, weight_decay, epochs, batch, milestones (epochs at which the
     rate falls to a tenth); ``privacy``, if any, has epsilon, delta and clip, and learning is then by DP-SGD.
     """
-    network = build(recipe.network, data.images.shape[1], classes, seed, private=privacy is not None)
+    network = build(recipe.network, data.images.shape[1], classes, seed, privacy is not None).to(device())
     if privacy is not None:
         return _learn_privately(network, data, recipe, privacy, seed)
     optimiser = _optimiser(network.parameters(), recipe)
@@ -71,7 +76,7 @@ def _learn_privately(network: ResNet, data: Points, recipe: Any, privacy: Any, s
 
     for known in ("Secure RNG", "Optimal order", "Full backward hook"):
         warnings.filterwarnings("ignore", message=known)
-    drawn, noise = (torch.Generator().manual_seed(seed + offset) for offset in range(2))
+    drawn, noise = torch.Generator().manual_seed(seed), torch.Generator(device()).manual_seed(seed + 1)
     loader = DataLoader(TensorDataset(*data), batch_size=min(recipe.batch, len(data)), generator=drawn)
     network.train()
     private, optimiser, loader = PrivacyEngine(accountant="rdp").make_private(
@@ -133,7 +138,7 @@ def logits(network: nn.Module, images: Images, size: int = 1024) -> np.ndarray:
     """(n, classes) float32 of every image of the data set."""
     rows = np.arange(len(images))
     parts = [network(points(images, rows[start : start + size]).images) for start in range(0, len(rows), size)]
-    return torch.cat(parts).numpy()
+    return torch.cat(parts).cpu().numpy()
 
 
 def _optimiser(parameters: Iterable[nn.Parameter], recipe: Any) -> torch.optim.Optimizer:

@@ -21,7 +21,7 @@ from stages.errors import BadFile
 from stages.learning import text_attacks
 from stages.learning.attacks import Shadow, ThresholdAttack
 from stages.learning.encoding import Encoder, collate
-from stages.learning.finished import SCRATCH, in_processes
+from stages.learning.finished import SCRATCH, digest, in_processes
 from stages.learning.game import Game, Job, Runner
 from stages.learning.game_result import Outcome
 from stages.learning.likelihood import AnswerTokens, answer_tokens
@@ -39,6 +39,7 @@ class TextGame(Game):
 
     def load(self) -> None:
         self.rows, self.units = _rows(self.settings.data.model_dump_json())
+        self.content = digest(self.rows)
 
     def methods(self) -> dict[str, str]:
         return {
@@ -55,7 +56,7 @@ class TextGame(Game):
 
         settings = self.settings
         parts: list[Any] = [
-            self.rows,
+            self.content,
             settings.learning.model_dump(),
             Path(settings.learning.prompt).read_text(encoding="utf-8"),
             *(encoding, losses, models, training),

@@ -76,6 +76,30 @@ def draw_split(n: int, portion: float, rng: np.random.Generator) -> Split:
     return Split(np.sort(order[2 * size :]), np.sort(order[:size]), np.sort(order[size : 2 * size]))
 
 
+@dataclass(frozen=True)
+class Oracle:
+    """What an adversary asks: one set of points, each drawn in proportion to its sensitivity (uniform if None).
+
+    ``sensitivity`` has a value for each of the set's points. A weak adversary draws once, so that its expected answer
+    is the mean that `signed_advantage` takes with ``probabilities`` as weights and nothing need be drawn; one of many
+    queries draws as often as it likes and answers with one probability for the whole set.
+    """
+
+    points: np.ndarray
+    sensitivity: np.ndarray | None = None
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        """(points,) summing to 1."""
+        if self.sensitivity is None:
+            return np.full(len(self.points), 1 / len(self.points))
+        return _normalised("sensitivity", self.sensitivity, np.shape(self.points))
+
+    def draw(self, rng: np.random.Generator, size: int = 1) -> np.ndarray:
+        """``size`` independent draws of points."""
+        return rng.choice(self.points, size, p=self.probabilities)
+
+
 def signed_advantage(
     forget: np.ndarray,
     test: np.ndarray,
@@ -295,12 +319,16 @@ def _mean_acceptance(name: str, accept: np.ndarray, weights: np.ndarray | None) 
         raise BadValue(f"acceptance on the {name} set", accept[~((accept >= 0) & (accept <= 1))][0], "in [0, 1]")
     if weights is None:
         return float(accept.mean())
+    return float(accept @ _normalised(f"weights of the {name} set", weights, accept.shape))
+
+
+def _normalised(name: str, weights: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     weights = np.asarray(weights, float)
-    if weights.shape != accept.shape:
-        raise BadValue(f"weights of the {name} set", weights.shape, f"one weight a point, {accept.shape}")
+    if weights.shape != shape:
+        raise BadValue(name, weights.shape, f"one weight a point, {shape}")
     if not (np.isfinite(weights) & (weights >= 0)).all() or weights.sum() <= 0:
-        raise BadValue(f"weights of the {name} set", weights, "finite, none negative, not all zero")
-    return float(accept @ (weights / weights.sum()))
+        raise BadValue(name, weights, "finite, none negative, not all zero")
+    return weights / weights.sum()
 
 
 def _student(values: np.ndarray, alpha: float) -> float | None:

@@ -27,7 +27,8 @@ def unlearn(task: Task) -> ResNet:
     with torch.no_grad():
         for name, weight in task.network.named_parameters():
             spread = information[name].pow(-0.25).clamp(max=CEILING)
-            weight.add_(task.settings.noise * spread * torch.randn(weight.shape, generator=generator))
+            normal = torch.randn(weight.shape, generator=generator).to(weight.device)
+            weight.add_(task.settings.noise * spread * normal)
     return task.network
 
 
@@ -52,7 +53,9 @@ def fisher_information(network: ResNet, images: Tensor, generator, size: int = 1
     total = {name: torch.zeros_like(weight) for name, weight in weights.items()}
     for part in images.split(size):
         with torch.no_grad():
-            labels = torch.multinomial(network(part).softmax(1), 1, generator=generator)[:, 0]
+            labels = torch.multinomial(network(part).softmax(1).cpu(), 1, generator=generator)[:, 0].to(
+                part.device
+            )
         for name, gradient in per_sample(weights, part, labels).items():
             total[name] += gradient.square().sum(0)
     return {name: value / len(images) for name, value in total.items()}

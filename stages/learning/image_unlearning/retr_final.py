@@ -17,7 +17,7 @@ NEEDS_LEARNED = True
 def unlearn(task: Task) -> ResNet:
     import torch
 
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng():
         torch.manual_seed(task.seed)
         task.network.final.reset_parameters()
     return ft_final.unlearn(task)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from stages.errors import BadValue
 from stages.statistics.game import (
+    Oracle,
     Split,
     certified_bound,
     draw_split,
@@ -148,6 +149,21 @@ def test_impossible_weights_are_refused(weights):
         signed_advantage([1, 0], [0, 1], weights)
 
 
+def test_an_oracle_draws_in_proportion_to_sensitivity():
+    oracle = Oracle(np.array([7, 8, 9]), np.array([1.0, 0.0, 3.0]))
+    drawn = oracle.draw(np.random.default_rng(2), 20_000)
+    assert oracle.probabilities.tolist() == [0.25, 0, 0.75]
+    assert 8 not in drawn
+    assert abs((drawn == 7).mean() - 0.25) < 5 * math.sqrt(0.25 * 0.75 / 20_000)
+    # One draw of a weak adversary: the arithmetic's mean is the expectation over draws.
+    accept = {7: 1.0, 8: 1.0, 9: 0.2}
+    exact = signed_advantage([accept[i] for i in (7, 8, 9)], [0, 0, 0], oracle.probabilities)
+    assert np.mean([accept[i] for i in drawn.tolist()]) == pytest.approx(exact, abs=0.02)
+    assert Oracle(np.arange(4)).probabilities.tolist() == [0.25] * 4
+    with pytest.raises(BadValue, match="sensitivity"):
+        Oracle(np.arange(2), np.array([0.0, 0.0])).draw(np.random.default_rng(0))
+
+
 @pytest.mark.parametrize("accept", [[1.5, 0], [math.nan, 0], [-0.1, 0]])
 def test_acceptance_outside_the_unit_interval_is_refused(accept):
     with pytest.raises(BadValue, match="acceptance"):
@@ -216,13 +232,13 @@ def test_the_quality_interval_holds_for_all_adversaries_at_once():
 
 
 def look_up(table: dict, points: np.ndarray) -> float:
-    """P[accept] of the hard-coded adversary that draws from its oracle until its table knows the point.
+    """The hard-coded adversary's answer: it draws from its oracle until its table knows the point.
 
     The table is the paper's (Proposition 3.9): forgotten points accept, test points reject, points that the splits
-    disagree on are unknown. Without a known point it rejects.
+    disagree on are unknown. Without a known point in 1,000 draws it rejects.
     """
-    known = [table[point] for point in points.tolist() if table.get(point) is not None]
-    return float(np.mean(known)) if known else 0.0
+    drawn = Oracle(points).draw(np.random.default_rng(0), 1000)
+    return next((table[point] for point in drawn.tolist() if table[point] is not None), 0.0)
 
 
 def hard_coded_table(*splits: Split) -> dict:
