@@ -55,8 +55,8 @@ class Split:
 def forget_size(n: int, portion: float) -> int:
     """|F| = |T| = floor(n a / (1 + a)), with a = |F| / |R u F| the unlearning portion, 0 < a < 1.
 
-    The portion is taken as the decimal it is written as: in binary, .1 lies above a tenth and the floor could
-    miss by one. Raises `BadValue` if no point would be left to forget or to retain.
+    The portion is taken as the decimal it is written as: in binary, .3 lies below three tenths and the floor
+    could miss by one. Raises `BadValue` if no point would be left to forget or to retain.
     """
     if not 0 < portion < 1:
         raise BadValue("portion", portion, "a number strictly between 0 and 1")

@@ -92,7 +92,8 @@ def test_sizes_follow_the_portion(n, percent):
 
 def test_sizes_of_the_papers_data_sets():
     assert forget_size(30_000, 0.1) == 2727
-    assert forget_size(60_000, 0.2) == 10_000  # whole: a binary .2 must not make it 9,999
+    assert forget_size(60_000, 0.2) == 10_000
+    assert forget_size(1300, 0.3) == 300  # a whole number: the binary .3 would make it 299
 
 
 @pytest.mark.parametrize("portion", [0, 1, -0.1, float("nan")])
