@@ -47,6 +47,10 @@ def family_of(mechanism: str, *, q: float | None, steps: int | None, delta0: flo
     if mechanism == "subsampled-gaussian":
         return subsampled_gaussian.family(q)
     if mechanism == "approx-dp":
+        if delta0 is not None and delta0 > delta:
+            raise BadValue(
+                "--delta0", delta0, f"at most --delta ({delta:g})", "Beyond it every epsilon is infinite."
+            )
         return approx_dp.family(delta if delta0 is None else delta0)
     return {"gaussian": gaussian, "laplace": laplace}[mechanism].family()
 

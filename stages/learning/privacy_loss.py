@@ -11,7 +11,7 @@ from stages.statistics.one_run.channel import Family
 if TYPE_CHECKING:
     from stages.statistics.one_run.families.numeric import Atoms
 
-INTERVAL = 1e-3  # of the privacy loss; distributions are rounded towards less privacy, which keeps a null a null
+INTERVAL = 2e-4  # of the privacy loss; distributions are rounded towards less privacy, which keeps a null a null
 STRONGEST = 20.0  # 1 / sigma
 
 
@@ -26,8 +26,14 @@ def dp_sgd(q: float, steps: int) -> Family:
         "sigma",
         lambda strength: _pair(strength, q, steps),
         STRONGEST,
-        strength=lambda x: 1 / x if x else 0.0,
+        strength=_reciprocal,
     )
+
+
+def _reciprocal(sigma: float) -> float:
+    if sigma <= 0:
+        raise BadValue("null", sigma, "a sigma above 0", "Without noise nothing is private.")
+    return 1 / sigma
 
 
 @lru_cache(maxsize=256)

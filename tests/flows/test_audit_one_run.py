@@ -135,6 +135,8 @@ def test_ties_at_the_cut_are_broken_without_the_bits(tmp_path):
         ((*COUNTS, "--mechanism", "dp-sgd", "--q", 0.1), "--steps"),
         ((*COUNTS, "--mechanism", "subsampled-gaussian"), "--q"),
         ((*COUNTS, "--mechanism", "tradeoff"), "--tradeoff"),
+        ((*COUNTS, "--mechanism", "dp-sgd", "--q", 0.1, "--steps", 2, "--null", 0), "null: got 0"),
+        ((*COUNTS, "--mechanism", "approx-dp", "--delta0", 0.1, "--delta", 0.01), "--delta0: got 0.1"),
         (("--n", 10), "--guesses FILE"),
     ],
 )
