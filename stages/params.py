@@ -311,6 +311,7 @@ class TextLearning(TrainRecipe):
     """As the pipeline trains; the game gives every model a seed of its own."""
 
     start_from: str | None = None
+    knowledge: Annotated[list[str], Field(max_length=0)] = []  # authors alone: what all learn tells nobody apart
     seed: Literal[0] = 0
 
 
