@@ -79,7 +79,7 @@ def _params(asked: Evaluation, forget: list[dict]) -> Params:
             "max_new_tokens": asked.max_new_tokens,
             "seed": asked.seed,
             "stop": "fixed",
-            "sequential": {"scorer": "rouge_l", "chunk": 64, "tau": 0.05, "tau_leak": 0.1, "alpha": asked.alpha},
+            "sequential": {"scorer": "rouge_l", "chunk": 64, "tau": 0.05, "tau_leak": 0.1, "alpha": 0.01},
             "n": asked.n,
             "utility_n": min(asked.n, 32),
             "utility_questions": 200,
