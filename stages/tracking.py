@@ -57,9 +57,8 @@ def log_new(workspace: Path | None = None) -> str:
     if os.environ.get("LETHE_TRACKING") == "off":
         return ""
     workspace = workspace or Path.cwd()
-    home = Path(
-        os.environ.get("DVC_ROOT", workspace)
-    ).resolve()  # an experiment in a folder of its own logs here too
+    # DVC_ROOT is the repository itself, even where DVC runs an experiment in a copy of it.
+    home = Path(os.environ.get("DVC_ROOT", workspace)).resolve()
     try:
         with _alone(home):
             return _log_new(workspace, home)
@@ -79,16 +78,14 @@ def _log_new(workspace: Path, home: Path) -> str:
     if not _new(entries, wanted, home):
         return ""
     if not answers(wanted):
-        sentence = (
-            f"MLflow: {wanted} does not answer; logged locally instead (`lethe ui`), and there once it does. "
-        )
+        sentence = f"MLflow: {wanted} does not answer; logged locally (`lethe ui`), and there once it does. "
         wanted = store(home)
     try:
         count = _log(entries, wanted, workspace, home)
     except Exception as error:
         if wanted == store(home):
             raise
-        sentence = f"MLflow: {wanted} failed ({_first_line(error)}); logged locally instead (`lethe ui`). "
+        sentence = f"MLflow: {wanted} failed ({_first_line(error)}); logged locally (`lethe ui`), and there the next time. "
         count = _log(entries, store(home), workspace, home)
     return sentence + (f"MLflow: {count} new runs." if count else "")
 
@@ -138,12 +135,12 @@ def _log(entries: list[Entry], uri: str, workspace: Path, home: Path) -> int:
     new = _new(entries, uri, home)
     if not new:
         return 0
-    for noisy in ("alembic", "mlflow"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     from mlflow import MlflowClient
 
+    for noisy in ("alembic", "mlflow"):  # each would tell of the tables it makes
+        logging.getLogger(noisy).setLevel(logging.WARNING)
     client = MlflowClient(tracking_uri=uri)
     experiment = client.get_experiment_by_name(EXPERIMENT)
     if experiment is None:
