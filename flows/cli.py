@@ -18,6 +18,8 @@ from stages.errors import LetheError
 # name on the command line -> module of flows.commands whose function `command` it is
 COMMANDS: dict[str, str] = {
     "run": "run",
+    "serve": "serve",
+    "ui": "ui",
     "eval": "eval",
     "bounds": "bounds",
     "plan": "plan",

@@ -21,13 +21,13 @@ def standard() -> Console:
 class Overview:
     """Plain lines in the order of events; on a terminal, below them, the running stages and how far they are."""
 
-    def __init__(self, total: int, progress_folder: Path, console: Console):
+    def __init__(self, total: int, notes: Path, console: Console):
         self.console = console
         self.total = total
         self.done = 0
         self.running: dict[str, float] = {}  # stage -> when it started
         self.began = time.monotonic()
-        self.progress_folder = progress_folder
+        self.notes = notes  # where stages write how far they are
 
     @contextlib.contextmanager
     def live(self) -> Iterator[Overview]:
@@ -51,6 +51,7 @@ class Overview:
             self.tell(f"{stage} {end}")
 
     def started(self, stage: str, stale: list[str]) -> None:
+        self._note(stage).unlink(missing_ok=True)  # of an earlier run
         self.running[stage] = time.monotonic()
         why = "; ".join(stale[:3]) + (f" and {len(stale) - 3} more" if len(stale) > 3 else "")
         self.tell(f"{stage} starts ({why or 'what it reads changed'})")
@@ -72,10 +73,12 @@ class Overview:
     def _progress(self, stage: str) -> str:
         """What the stage last wrote about itself (stages/progress.py), or nothing."""
         try:
-            told = json.loads((self.progress_folder / f"{stage}.json").read_text())
-            return f"{told['label']}: {told['text']}"
-        except (OSError, ValueError, KeyError):
+            return json.loads(self._note(stage).read_text())["text"]
+        except OSError:
             return ""
+
+    def _note(self, stage: str) -> Path:
+        return self.notes / f"{stage}.json"
 
 
 def _clock(seconds: float) -> str:

@@ -29,6 +29,7 @@ from prefect.utilities.annotations import allow_failure, quote
 from flows import record, workspace
 from flows.overview import Overview, standard
 from stages import params, tracking
+from stages.entry import watch
 from stages.errors import LetheError, StageFailed
 
 # How a stage can end, and what Prefect's record calls it.
@@ -77,15 +78,20 @@ class Stage:
 
 
 @flow(name="lethe")
-def pipeline(jobs: int | None = None) -> State:
-    """Bring every stage up to date, ``jobs`` at once (default: `default_jobs`), from the repository's root."""
+def pipeline(jobs: int | None = None, scheduled: bool = False) -> State:
+    """Bring every stage up to date, ``jobs`` at once (default: `default_jobs`), from the repository's root.
+
+    ``scheduled``: run by `lethe serve` in a process of its own, which ends with it and tells how it went.
+    """
     root = Path.cwd()
+    if scheduled:
+        watch(os.getppid())
     with workspace.only_run(root):
         close_abandoned_runs()
         params.load()
         stages = read_stages(root)
         overview = Overview(len(stages), root / workspace.PROGRESS, standard())
-        processes = workspace.Processes()
+        processes = workspace.Processes(overview.notes if overview.console.is_terminal else None)
         with overview.live(), signals_stop(processes) as signals:
             run_stages(stages, jobs or default_jobs(), overview, processes)
         complete = all(stage.end in UP_TO_DATE for stage in stages)
@@ -94,12 +100,13 @@ def pipeline(jobs: int | None = None) -> State:
         if signals:
             return Cancelled(message="stopped by a signal", data=Stopped(signals[0]))
         overview.tell(tracking.log_new(root))
+        if scheduled:
+            overview.tell(record.summary(news))
     failed = [stage for stage in stages if stage.end == "failed"]
     if failed:
         blocked = sum(stage.end == "blocked" for stage in stages)
-        first = max(
-            failed, key=lambda stage: stage.status == 2
-        )  # bad input is the user's to mend, so it is told first
+        # Bad input is the user's to mend, so it is told first.
+        first = max(failed, key=lambda stage: stage.status == 2)
         error = StageFailed(first.name, first.status, first.said)
         return Failed(message=f"{len(failed)} stages failed, {blocked} were not run", data=error)
     ran = sum(stage.end == "ran" for stage in stages)

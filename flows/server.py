@@ -32,8 +32,11 @@ def environment(root: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def temporary_server(root: Path) -> Iterator[None]:
-    """Within it, Prefect's client finds a server; call before anything imports prefect."""
+def temporary_server(root: Path, schedules: bool = False) -> Iterator[None]:
+    """Within it, Prefect's client finds a server; call before anything imports prefect.
+
+    ``schedules``: the server also makes the runs of schedules, which a single run does not need.
+    """
     no_telemetry()
     for name, value in environment(root).items():
         os.environ.setdefault(name, value)
@@ -47,7 +50,13 @@ def temporary_server(root: Path) -> Iterator[None]:
         home.mkdir(parents=True, exist_ok=True)
         with open(home / "server.log", "w") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "flows.server", str(listening.fileno())],
+                [
+                    sys.executable,
+                    "-m",
+                    "flows.server",
+                    str(listening.fileno()),
+                    *(["schedules"] if schedules else []),
+                ],
                 pass_fds=[listening.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -66,7 +75,7 @@ def temporary_server(root: Path) -> Iterator[None]:
             process.kill()
 
 
-def serve(descriptor: int) -> None:
+def serve(descriptor: int, schedules: bool) -> None:
     """Answer on the listening socket ``descriptor`` until SIGTERM."""
     die_with_parent()
     version = importlib.metadata.version("prefect")
@@ -84,9 +93,9 @@ def serve(descriptor: int) -> None:
             await super().startup(sockets=sockets)
             migrated.touch()
 
-    app = create_app(ephemeral=True, final=True)
+    app = create_app(ephemeral=not schedules, final=True)
     Server(uvicorn.Config(app, log_level="error", lifespan="on")).run(sockets=[socket.socket(fileno=descriptor)])
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]))
+    serve(int(sys.argv[1]), schedules="schedules" in sys.argv[2:])

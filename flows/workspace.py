@@ -183,8 +183,10 @@ def reproduce(stage: str, say: Callable[[str, str], None], processes: Processes)
 class Processes:
     """The DVC processes of one run, so that a signal can end them all."""
 
-    def __init__(self) -> None:
+    def __init__(self, notes: Path | None = None) -> None:
+        """``notes``: a folder where stages write how far they are."""
         self.stopped = False
+        self._environment = child_environment() | ({"LETHE_PROGRESS": str(notes)} if notes else {})
         self._started: list[subprocess.Popen] = []
         self._lock = threading.Lock()
 
@@ -200,7 +202,7 @@ class Processes:
                 stderr=subprocess.STDOUT,
                 text=True,
                 errors="replace",
-                env=child_environment(),
+                env=self._environment,
                 start_new_session=True,  # Ctrl-C reaches only us, and we end the children in order
             )
             self._started.append(process)

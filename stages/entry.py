@@ -60,7 +60,7 @@ def die_with_parent() -> None:
     if os.getppid() != parent or (parent == 1 and not name.startswith(("dvc", "python"))):
         sys.exit(1)
     if name in SHELLS and "DVC_STAGE" in os.environ:
-        _watch(grandparent)
+        watch(grandparent)
 
 
 def _process(pid: int) -> tuple[str, int]:
@@ -70,8 +70,8 @@ def _process(pid: int) -> tuple[str, int]:
     return before.partition("(")[2], int(after.split()[1])
 
 
-def _watch(pid: int) -> None:
-    """End this process once ``pid`` has died."""
+def watch(pid: int) -> None:
+    """Send SIGTERM to this process once ``pid`` has died."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:  # it is dead already

@@ -87,7 +87,7 @@ def _log_new(workspace: Path, home: Path) -> str:
             raise
         sentence = f"MLflow: {wanted} failed ({_first_line(error)}); logged locally (`lethe ui`), and there the next time. "
         count = _log(entries, store(home), workspace, home)
-    return sentence + (f"MLflow: {count} new runs." if count else "")
+    return sentence + (f"MLflow: {count} new run{'s' if count > 1 else ''}." if count else "")
 
 
 def read_entries(workspace: Path) -> list[Entry]:

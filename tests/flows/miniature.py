@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -116,11 +116,8 @@ class Repository:
         identity = ["-c", "user.name=Test", "-c", "user.email=test@example.org"]
         subprocess.run(["git", *identity, *arguments], cwd=self.folder, check=True, capture_output=True)
 
-    def edit_params(self, old: str, new: str) -> None:
-        path = self.folder / "params.yaml"
-        text = path.read_text()
-        assert old in text
-        path.write_text(text.replace(old, new))
+    def params(self) -> str:
+        return (self.folder / "params.yaml").read_text()
 
 
 def make(folder: Path, prefect: dict[str, str], methods: Sequence[str] = ("grad_diff", "npo")) -> Repository:
@@ -153,3 +150,13 @@ def wait_until(condition, seconds: float = 60) -> None:
     while not condition():
         assert time.monotonic() < until, "it did not happen in time"
         time.sleep(0.05)
+
+
+def processes_of(repository: Repository) -> Iterator[int]:
+    """The live processes that work in the repository's folder."""
+    for entry in os.scandir("/proc"):
+        try:
+            if entry.name.isdigit() and os.readlink(f"/proc/{entry.name}/cwd") == str(repository.folder):
+                yield int(entry.name)
+        except OSError:
+            continue

@@ -9,7 +9,7 @@ import sqlite3
 import time
 
 import pytest
-from miniature import Repository, wait_until
+from miniature import Repository, processes_of, wait_until
 
 STAGES = {
     "prepare", "unlearn@grad_diff", "unlearn@npo", "metrics@grad_diff", "metrics@npo", "report",
@@ -180,16 +180,6 @@ def test_not_a_repository(repository, tmp_path):
     result = repository.lethe("run")
     assert result.returncode == 2
     assert "dvc.yaml: no such file" in result.stderr
-
-
-def processes_of(repository: Repository):
-    """The live processes that work in the repository's folder."""
-    for entry in os.scandir("/proc"):
-        try:
-            if entry.name.isdigit() and os.readlink(f"/proc/{entry.name}/cwd") == str(repository.folder):
-                yield int(entry.name)
-        except OSError:
-            continue
 
 
 def pid_of(repository: Repository, text: str) -> int:

@@ -100,7 +100,7 @@ def test_only_what_is_new(folder, monkeypatch):
     changed = yaml.safe_load(yaml.safe_dump(LOCK))
     changed["stages"]["unlearn@npo"]["params"]["params.yaml"]["unlearn.methods.npo"]["lr"] = 0.2
     write_lock(folder, changed)
-    assert tracking.log_new(folder) == "MLflow: 1 new runs."
+    assert tracking.log_new(folder) == "MLflow: 1 new run."
     write_lock(folder, LOCK)
     assert tracking.log_new(folder) == "", "back to what was logged before"
     (folder / ".lethe/tracked.json").unlink()
@@ -111,7 +111,7 @@ def test_only_what_is_new(folder, monkeypatch):
 def test_the_report_by_its_content(folder):
     tracking.log_new(folder)
     write_json(folder / "data/report/summary.json", {"verdict": 1})
-    assert tracking.log_new(folder) == "MLflow: 1 new runs."
+    assert tracking.log_new(folder) == "MLflow: 1 new run."
     assert tracking.log_new(folder) == ""
     assert len(list((folder / "mlruns").rglob("summary.json"))) == 1
 
@@ -121,7 +121,7 @@ def test_a_run_half_logged_is_logged_again(folder):
     with sqlite3.connect(folder / "mlflow.db") as store:
         store.execute("update runs set status = 'RUNNING' where name = 'unlearn@npo'")
     (folder / ".lethe/tracked.json").unlink()
-    assert tracking.log_new(folder) == "MLflow: 1 new runs."
+    assert tracking.log_new(folder) == "MLflow: 1 new run."
     assert runs(folder).count("unlearn@npo") == 1
 
 
