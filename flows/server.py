@@ -21,8 +21,12 @@ from stages.entry import die_with_parent, no_telemetry
 
 def environment(root: Path) -> dict[str, str]:
     """Prefect's settings: its records stay under the repository, it is quiet, and asks nobody outside."""
+    home = root / SCRATCH / "prefect"
     return {
-        "PREFECT_HOME": str(root / SCRATCH / "prefect"),
+        "PREFECT_HOME": str(home),
+        # Two places that Prefect looks for under ~/.prefect although its home is another.
+        "PREFECT_RESULTS_LOCAL_STORAGE_PATH": str(home / "storage"),
+        "PREFECT_SERVER_MEMO_STORE_PATH": str(home / "memo_store.toml"),
         "PREFECT_LOGGING_LEVEL": "CRITICAL",
         "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
         "PREFECT_CLIENT_SERVER_VERSION_CHECK_ENABLED": "false",

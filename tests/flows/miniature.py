@@ -84,7 +84,9 @@ class Repository:
         clean = {
             key: value for key, value in os.environ.items() if not key.startswith(("MLFLOW", "PREFECT", "DVC"))
         }
-        self.environment = clean | prefect | {"PYTHONPATH": str(ROOT), "PATH": path}
+        self.home = folder.parent / "home"  # a run leaves nothing in it
+        self.home.mkdir(exist_ok=True)
+        self.environment = clean | prefect | {"PYTHONPATH": str(ROOT), "PATH": path, "HOME": str(self.home)}
 
     def use_its_own_server(self) -> None:
         """Let `lethe run` start its temporary server, as it does for a user."""

@@ -36,6 +36,8 @@ def prefect_states(repository: Repository, table: str) -> list[tuple[str, str]]:
 
 def test_run_cached_rerun_and_one_changed_branch(repository):
     repository.use_its_own_server()
+    del repository.environment["PREFECT_HOME"]
+    repository.prefect_home = repository.folder / ".lethe/prefect"
     first = repository.lethe("run", "--json")
     assert first.returncode == 0, first.stderr
     assert ends(first) == dict.fromkeys(STAGES, "ran")
@@ -44,6 +46,7 @@ def test_run_cached_rerun_and_one_changed_branch(repository):
     assert set(children) == STAGES
     assert repository.dvc("status").stdout.startswith("Data and pipelines are up to date")
 
+    assert list(repository.home.iterdir()) == []
     again = repository.lethe("run", "--json")
     assert ends(again) == dict.fromkeys(STAGES, "clean")
     assert {state for _, state in prefect_states(repository, "task_run")[-len(STAGES) :]} == {"Cached"}

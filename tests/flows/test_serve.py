@@ -18,7 +18,7 @@ def test_runs_on_schedule_and_tells_what_changed(small):
         (small.folder / "params.yaml").write_text(small.params().replace("alpha: 0.01", "alpha: 0.0625"))
         wait_until(lambda: last_run(small).get("changes"), seconds=120)
         assert {"model": "npo", "metric": "mean", "before": 4.0, "after": 6.0} in last_run(small)["changes"]
-        wait_until(lambda: last_run(small)["stages"]["prepare"]["why"] == "clean", seconds=120)
+        wait_until(lambda: last_run(small)["stages"]["metrics@npo"]["why"] == "clean", seconds=120)
     finally:
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=120)
