@@ -8,6 +8,7 @@ import select
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -71,7 +72,7 @@ def _process(pid: int) -> tuple[str, int]:
 
 
 def watch(pid: int) -> None:
-    """Send SIGTERM to this process once ``pid`` has died."""
+    """Send SIGTERM to this process once ``pid`` has died, and SIGKILL if it is still there ten seconds later."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:  # it is dead already
@@ -80,5 +81,7 @@ def watch(pid: int) -> None:
     def wait() -> None:
         select.select([handle], [], [])
         os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=wait, daemon=True).start()

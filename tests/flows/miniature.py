@@ -162,3 +162,11 @@ def processes_of(repository: Repository) -> Iterator[int]:
                 yield int(entry.name)
         except OSError:
             continue
+
+
+def command_of(pid: int) -> str:
+    """The command line of a process; nothing once it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return ""

@@ -9,7 +9,7 @@ import sqlite3
 import time
 
 import pytest
-from miniature import Repository, processes_of, wait_until
+from miniature import Repository, command_of, processes_of, wait_until
 
 STAGES = {
     "prepare", "unlearn@grad_diff", "unlearn@npo", "metrics@grad_diff", "metrics@npo", "report",
@@ -186,11 +186,7 @@ def test_not_a_repository(repository, tmp_path):
 
 
 def pid_of(repository: Repository, text: str) -> int:
-    for pid in processes_of(repository):
-        with open(f"/proc/{pid}/cmdline") as line:
-            if f"\0{text}" in line.read():
-                return pid
-    raise AssertionError(f"no process {text}")
+    return next(pid for pid in processes_of(repository) if command_of(pid).split()[1:2] == [text])
 
 
 def parent_of(pid: int) -> int:

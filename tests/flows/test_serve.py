@@ -6,7 +6,7 @@ import json
 import signal
 
 import pytest
-from miniature import processes_of, wait_until
+from miniature import command_of, processes_of, wait_until
 
 
 def test_runs_on_schedule_and_tells_what_changed(small):
@@ -35,7 +35,8 @@ def test_no_stage_survives_the_death_of_the_server(small):
     wait_until(lambda: (small.folder / "alive").exists(), seconds=180)
     process.kill()
     process.communicate()
-    wait_until(lambda: not list(processes_of(small)), seconds=60)
+    wait_until(lambda: not any("step.py" in command_of(pid) for pid in processes_of(small)), seconds=10)
+    wait_until(lambda: not list(processes_of(small)), seconds=30)
 
 
 @pytest.mark.parametrize("cron", ["every day", "61 * * * *", ""])
