@@ -147,11 +147,13 @@ def test_only_one_run_at_a_time(small):
 
 def test_git_keeps_a_changed_run_as_an_experiment(small):
     small.git("init", "-q")
+    small.git("config", "user.name", "Test")
+    small.git("config", "user.email", "test@example.org")
     small.git("add", "-A")
     small.git("commit", "-qm", "start")
     result = small.lethe("run", "-S", "metrics.alpha=0.05", "--name", "stricter", "--json")
     assert result.returncode == 0, result.stderr
-    assert json.loads(result.stdout)["experiment"] == "stricter"
+    assert json.loads(result.stdout)["experiment"] == "stricter", result.stderr
     assert "stricter" in small.dvc("exp", "list").stdout
     assert "alpha: 0.05" in (small.folder / "params.yaml").read_text()
 
