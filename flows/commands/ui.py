@@ -32,7 +32,12 @@ def command(
     os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"  # eight idle processes that only traces need
     typer.echo(f"http://127.0.0.1:{port} (Ctrl-C ends it)")
     sys.stdout.flush()
-    arguments = ["--backend-store-uri", tracking.store(root), "--default-artifact-root", (root / "mlruns").as_uri()]
+    arguments = [
+        "--backend-store-uri",
+        tracking.store(root),
+        "--default-artifact-root",
+        (root / "mlruns").as_uri(),
+    ]
     arguments += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     os.execv(sys.executable, [sys.executable, "-m", "mlflow", "server", *arguments])
 
