@@ -1,10 +1,8 @@
-"""A user's files of losses: read, checked, audited."""
+"""A user's files of losses."""
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -59,46 +57,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def audit(
-    train: np.ndarray,
-    population: np.ndarray,
-    *,
-    delta: float,
-    method: str,
-    cut: float | None,
-    alpha: float,
-    lower: str,
-    train_complete: bool,
-) -> dict[str, Any]:
-    """The result of `lethe audit epsilon-star`, under the keys of its JSON."""
-    from stages.statistics import epsilon_star as statistics
-
-    estimate = getattr(statistics, f"{method}_epsilon_star")(train, population, delta, cut)
-    bound = getattr(statistics, f"{lower}_lower_bound")(train, population, delta, alpha, train_complete)
-    fit = estimate.fit and {
-        "mean_train": estimate.fit.train.means.tolist(),
-        "sd_train": estimate.fit.train.sds.tolist(),
-        "mean_population": estimate.fit.population.means.tolist(),
-        "sd_population": estimate.fit.population.sds.tolist(),
-        "ks_train": estimate.fit.ks_train,
-        "ks_population": estimate.fit.ks_population,
-    }
-    return {
-        "epsilon_star": estimate.value,
-        "infinite": math.isinf(estimate.value),
-        "epsilon_lower": bound.value,
-        "lower_infinite": math.isinf(bound.value),
-        "lower_method": bound.method,
-        "alpha": alpha,
-        "delta": delta,
-        "cut": cut,
-        "n_train": len(train),
-        "n_population": len(population),
-        "threshold": estimate.threshold,
-        "method": method,
-        "assumes": bound.assumes,
-        "fit": fit,
-        "note": estimate.note,
-    }

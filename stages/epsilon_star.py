@@ -41,35 +41,22 @@ def run(name: str, model: Any, settings: Any, prompt: str, root: Path = Path("da
             pd.concat([pd.DataFrame({"split": s, "loss": v}) for s, v in losses.items()]),
         )
     print(
-        f"{name}: Epsilon* {result['epsilon_star']}, at least {result['epsilon_lower']} (alpha {settings.alpha})"
+        f"{name}: Epsilon* {result['epsilon_star']:.4g} ({result['method']}, an estimate), at least "
+        f"{result['epsilon_lower']:.4g} with probability {1 - result['alpha']:g} "
+        f"(delta {result['delta']:.3g}, cut {result['cut'] or 'none'})"
     )
 
 
 def compare(train: Any, population: Any, settings: Any) -> dict[str, Any]:
-    """Epsilon* and its lower bound under the keys of `lethe audit epsilon-star --json`."""
-    import math
+    """Epsilon* and its lower bound under the keys of `lethe audit epsilon-star --json`.
 
-    from stages.statistics import epsilon_star as statistics
+    The forget set is taken as a sample of what was to be forgotten, not as a set whose shares are known: beyond the
+    largest loss of such a small set a ratio over known shares is infinite whatever the model.
+    """
+    from stages.statistics.epsilon_star import audit, recommended_delta
 
-    delta = statistics.recommended_delta(len(train)) if settings.delta is None else settings.delta
-    estimate = getattr(statistics, f"{settings.method}_epsilon_star")(train, population, delta)
-    # The forget set is taken as a sample of what was to be forgotten. Its own shares are known exactly, but beyond
-    # its largest loss a ratio over them is infinite whatever the model.
-    lower = statistics.split_lower_bound(train, population, delta, settings.alpha)
-    return {
-        "epsilon_star": estimate.value,
-        "infinite": math.isinf(estimate.value),
-        "epsilon_lower": lower.value,
-        "alpha": lower.alpha,
-        "delta": delta,
-        "cut": estimate.cut,
-        "n_train": len(train),
-        "n_population": len(population),
-        "threshold": estimate.threshold,
-        "method": settings.method,
-        "assumes": lower.assumes,
-        "note": estimate.note,
-    }
+    delta = recommended_delta(len(train)) if settings.delta is None else settings.delta
+    return audit(train, population, delta=delta, method=settings.method, cut=settings.cut, alpha=settings.alpha)
 
 
 if __name__ == "__main__":

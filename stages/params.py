@@ -213,8 +213,9 @@ class Metrics(Section):
 
 
 class EpsilonStar(Section):
-    method: Literal["empirical", "parametric"]
+    method: Literal["parametric", "empirical"]
     delta: Annotated[float, Field(ge=0, lt=1)] | None
+    cut: Annotated[float, Field(gt=0, lt=0.5)] | None
     alpha: Alpha
 
 

@@ -8,9 +8,10 @@ from typer.testing import CliRunner
 
 from flows.cli import app
 from flows.losses import read_losses
-from stages.statistics.epsilon_star import empirical_epsilon_star, split_lower_bound
+from stages.statistics.epsilon_star import empirical_epsilon_star, parametric_epsilon_star, split_lower_bound
 
 KEYS = {"epsilon_star", "infinite", "epsilon_lower", "delta", "cut", "n_train", "n_population", "threshold"}
+EMPIRICAL = ("--method", "empirical")
 
 
 def call(*arguments):
@@ -28,7 +29,7 @@ def files(tmp_path):
 
 def test_the_contract(files):
     arguments, train, population = files
-    got = json.loads(call(*arguments, "--delta", 1e-4, "--cut", 0.001, "--json").stdout)
+    got = json.loads(call(*arguments, "--delta", 1e-4, "--cut", 0.001, *EMPIRICAL, "--json").stdout)
     assert set(got) >= KEYS
     assert got["epsilon_star"] == pytest.approx(empirical_epsilon_star(train, population, 1e-4, 0.001).value)
     assert got["epsilon_lower"] == pytest.approx(split_lower_bound(train, population, 1e-4).value)
@@ -36,20 +37,56 @@ def test_the_contract(files):
 
 
 def test_an_infinite_value_is_null_and_says_so(files):
-    got = json.loads(call(*files[0], "--delta", 1e-4, "--json").stdout)
+    got = json.loads(call(*files[0], "--delta", 1e-4, *EMPIRICAL, "--json").stdout)
     assert got["epsilon_star"] is None
     assert got["infinite"] is True
 
 
-def test_parametric_prints_its_fit(files):
-    got = json.loads(
-        call(*files[0], "--delta", 1e-4, "--method", "parametric", "--lower", "band", "--json").stdout
-    )
-    assert set(got["fit"]) >= {"mean_train", "sd_train", "ks_train", "ks_population"}
-    assert "DKW" in got["lower_method"]
-    done = call(*files[0], "--delta", 1e-4, "--method", "parametric")
-    assert "delta" in done.output
-    assert "cut" in done.output
+def test_parametric_is_the_default_and_gives_its_fit(files):
+    arguments, train, population = files
+    got = json.loads(call(*arguments, "--delta", 1e-4, "--lower", "band", "--json").stdout)
+    value = parametric_epsilon_star(train, population, 1e-4)
+    assert got["epsilon_star"] == value.value
+    assert got["fit"]["means"] == {side: [getattr(value.fit, side).means[0]] for side in ("train", "population")}
+    assert got["fit"]["sds"]["train"] == [value.fit.train.sds[0]]
+    assert 0 <= got["fit"]["ks_p_values"]["population"] <= 1
+    assert got["lower_method"] == "band, Berk-Jones"
+
+
+def test_mixtures_are_fitted_where_asked(files):
+    got = json.loads(call(*files[0], "--delta", 1e-4, "--components", 3, "--json").stdout)
+    assert len(got["fit"]["weights"]["train"]) == 3
+    assert got["method"] == "parametric, mixtures of 3"
+
+
+def test_no_value_is_printed_without_delta_and_cut(files):
+    for options in (["--cut", 0.01], EMPIRICAL, []):
+        said = call(*files[0], "--delta", 1e-4, *options).output
+        assert "0.0001" in said
+        assert "cut" in said
+    assert "none" in said
+
+
+def test_a_complete_training_set_may_leave_an_infinite_bound(tmp_path):
+    (tmp_path / "train.txt").write_text("\n".join(["0.1", "0.2"] * 30))
+    (tmp_path / "population.txt").write_text("\n".join(["0.1", "0.9"] * 30))
+    files = ["--train", tmp_path / "train.txt", "--population", tmp_path / "population.txt"]
+    got = json.loads(call(*files, "--delta", 1e-4, "--train-complete", "--json").stdout)
+    assert (got["epsilon_lower"], got["lower_infinite"]) == (None, True)
+    assert "true of this set" in got["note"]
+    assert "infinite" in call(*files, "--delta", 1e-4, "--train-complete").output
+
+
+def test_a_cut_that_leaves_no_threshold_is_no_number(tmp_path):
+    (tmp_path / "train.txt").write_text("0\n0\n0\n")
+    (tmp_path / "population.txt").write_text("1\n1\n1\n")
+    files = ["--train", tmp_path / "train.txt", "--population", tmp_path / "population.txt"]
+    for method in ("empirical", "parametric"):
+        options = ["--delta", 1e-4, "--cut", 0.1, "--method", method]
+        got = json.loads(call(*files, *options, "--json").stdout)
+        assert (got["epsilon_star"], got["infinite"]) == (None, False)
+        assert "no threshold" in got["note"]
+        assert "undefined" in call(*files, *options).output
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -2,15 +2,20 @@
 
 from stages.statistics.epsilon_star.empirical import empirical_epsilon_star
 from stages.statistics.epsilon_star.lower import band_lower_bound, split_lower_bound
+from stages.statistics.epsilon_star.mechanism import Mechanism, mechanism_epsilon
 from stages.statistics.epsilon_star.parametric import parametric_epsilon_star
 from stages.statistics.epsilon_star.ratios import EpsilonStar, LowerBound, from_rates, recommended_delta
+from stages.statistics.epsilon_star.summary import audit
 
 __all__ = [
     "EpsilonStar",
     "LowerBound",
+    "Mechanism",
+    "audit",
     "band_lower_bound",
     "empirical_epsilon_star",
     "from_rates",
+    "mechanism_epsilon",
     "parametric_epsilon_star",
     "recommended_delta",
     "split_lower_bound",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import gammaln, log_ndtr, logsumexp, ndtri
+from scipy.special import gammaln, log_ndtr, ndtri
 
 from stages.errors import BadValue
 
@@ -41,11 +41,11 @@ class Mixture:
 
     def log_cdf(self, x: np.ndarray) -> np.ndarray:
         """ln P(X <= x), accurate in the lower tail, for any shape of ``x``."""
-        return logsumexp(log_ndtr(self._z(x)) + np.log(self.weights), axis=-1)
+        return self._sum(log_ndtr(self._z(x)))
 
     def log_pdf(self, x: np.ndarray) -> np.ndarray:
         logs = -0.5 * self._z(x) ** 2 - LOG_ROOT_TAU - np.log(self.sds)
-        return logsumexp(logs + np.log(self.weights), axis=-1)
+        return self._sum(logs)
 
     def quantile(self, p: float) -> float:
         """The x with P(X <= x) = p, 0 < p < 1, found in logarithms: exact for p as small as 1e-300."""
@@ -58,6 +58,12 @@ class Mixture:
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         component = rng.choice(len(self.weights), size=n, p=self.weights)
         return rng.normal(self.means[component], self.sds[component])
+
+    def _sum(self, logs: np.ndarray) -> np.ndarray:
+        """ln sum_j weights_j e^(logs_j) over the last axis; one component needs no detour."""
+        return (
+            logs[..., 0] if len(self.weights) == 1 else np.logaddexp.reduce(logs + np.log(self.weights), axis=-1)
+        )
 
     def _z(self, x: np.ndarray) -> np.ndarray:
         return (np.asarray(x, float)[..., None] - self.means) / self.sds

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from scipy.special import betaincinv, ndtri
 
+from stages.errors import BadValue
+from stages.statistics.bands import berk_jones, berk_jones_eta, dkw
 from stages.statistics.epsilon_star.empirical import counts, shares
 from stages.statistics.epsilon_star.ratios import (
     INSTANCE,
@@ -19,6 +19,7 @@ from stages.statistics.epsilon_star.ratios import (
     log_ratios,
 )
 
+LARGEST_BERK_JONES = 20_000  # losses a side; the level of the band takes some 15 s to solve there
 COMPLETE = (
     "the training losses are those of the whole training set, so that its shares are known and not estimated; "
     "the population's losses are independent draws; the statement is about this one model"
@@ -84,19 +85,28 @@ def band_lower_bound(
     delta: float,
     alpha: float = 0.05,
     train_complete: bool = False,
+    band: str = "auto",
 ) -> LowerBound:
-    """The largest ratio over all thresholds that two-sided DKW bands on both distribution functions still allow.
+    """The largest ratio over all thresholds that simultaneous bands on both distribution functions still allow.
 
-    The bands hold at all thresholds at once, at alpha / 2 each, so that the threshold may be chosen after looking. No
-    loss is set aside, but the band is wide in the tails, where the ratio is large: `split_lower_bound` is mostly
-    sharper. With ``train_complete`` the training shares are exact and the one band left takes alpha.
+    The bands hold at all thresholds at once, two-sided at alpha / 2 each, so that the threshold may be chosen after
+    looking and no loss is set aside. ``band`` is "dkw", whose width is the same everywhere; "berk-jones", far narrower
+    in the tails, where the ratios are large; or "auto": Berk-Jones where its level is solved in seconds (no side of
+    more than `LARGEST_BERK_JONES` losses), else DKW. With ``train_complete`` the training shares are exact and the one
+    band left takes alpha.
     """
     train, population = checked_losses(train, "train"), checked_losses(population, "population")
     delta, alpha = checked_delta(delta), checked_alpha(alpha)
+    if band not in ("auto", *BANDS):
+        raise BadValue("band", band, f"one of auto, {', '.join(BANDS)}")
+    if band == "auto":
+        estimated = [population] if train_complete else [train, population]
+        band = "berk-jones" if max(map(len, estimated)) <= LARGEST_BERK_JONES else "dkw"
     level = alpha if train_complete else alpha / 2
     thresholds, k_train, k_population = counts(train, population)
-    side_train = _known(k_train, len(train)) if train_complete else _dkw(k_train, len(train), level)
-    value, row, column = largest(_log_bounds(side_train, _dkw(k_population, len(population), level), delta))
+    side_train = _known(k_train, len(train)) if train_complete else BANDS[band](k_train, len(train), level)
+    side_population = BANDS[band](k_population, len(population), level)
+    value, row, column = largest(_log_bounds(side_train, side_population, delta))
     return LowerBound(
         value=value,
         alpha=alpha,
@@ -105,7 +115,7 @@ def band_lower_bound(
         n_population=len(population),
         threshold=float(thresholds[column]) if value > 0 else None,
         ratio=RATIOS[row].name if value > 0 else None,
-        method="simultaneous DKW bands",
+        method=f"band, {NAMES[band]}",
         train_complete=train_complete,
         assumes=COMPLETE if train_complete else INSTANCE,
     )
@@ -142,16 +152,6 @@ def _cp_lower(k: np.ndarray, n: int, level: float) -> np.ndarray:
     return np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, level), 0.0)
 
 
-def _dkw(k: np.ndarray, n: int, level: float) -> Bounds:
-    """The two-sided band at ``level``, clipped to [0, 1], at every threshold at once."""
-    e = math.sqrt(math.log(2 / level) / (2 * n))
-    below, above = shares(k, n)
-    return (np.maximum(below - e, 0), np.maximum(above - e, 0)), (
-        np.minimum(below + e, 1),
-        np.minimum(above + e, 1),
-    )
-
-
 def _wilson(k: np.ndarray, n: int, level: float) -> Bounds:
     """Wilson's score bounds: close to Clopper-Pearson and cheap enough for millions of thresholds."""
     z = -ndtri(level)
@@ -159,3 +159,23 @@ def _wilson(k: np.ndarray, n: int, level: float) -> Bounds:
     reach = z / (n + z * z) * np.sqrt(k * (n - k) / n + z * z / 4)
     lower, upper = np.maximum(centre - reach, 0.0), np.minimum(centre + reach, 1.0)
     return (lower, 1 - upper), (upper, 1 - lower)
+
+
+def _dkw(k: np.ndarray, n: int, level: float) -> Bounds:
+    """The two-sided Dvoretzky-Kiefer-Wolfowitz band at ``level``, at every threshold at once."""
+    e = dkw(n, level, sides=2)
+    below, above = shares(k, n)
+    return (np.maximum(below - e, 0), np.maximum(above - e, 0)), (
+        np.minimum(below + e, 1),
+        np.minimum(above + e, 1),
+    )
+
+
+def _berk_jones(k: np.ndarray, n: int, level: float) -> Bounds:
+    """The Berk-Jones band: the one-sided one at ``level`` / 2 for the shares under thresholds and for those above."""
+    least = np.concatenate([[0.0], berk_jones(n, berk_jones_eta(n, level / 2))])
+    return (least[k], least[n - k]), (1 - least[n - k], 1 - least[k])
+
+
+BANDS = {"berk-jones": _berk_jones, "dkw": _dkw}
+NAMES = {"berk-jones": "Berk-Jones", "dkw": "DKW"}

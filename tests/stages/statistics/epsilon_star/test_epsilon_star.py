@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,7 +20,11 @@ from stages.statistics.epsilon_star import (
 from stages.statistics.epsilon_star.gaussian import Mixture, Scale, fit_mixture, logit
 from stages.statistics.epsilon_star.parametric import supremum
 
-LOWER = {"split": split_lower_bound, "band": band_lower_bound}
+LOWER = {
+    "split": split_lower_bound,
+    "berk-jones": partial(band_lower_bound, band="berk-jones"),
+    "dkw": partial(band_lower_bound, band="dkw"),
+}
 
 
 def drawn(given):
@@ -58,7 +63,7 @@ ROUTES = {
     "transform_value": lambda c: float(logit(np.array(c["input"]["u"]))),
     "parametric_from_losses": lambda c: parametric_epsilon_star(*drawn(c["input"]), c["params"]["delta"]).value,
     "lower_bound_dkw_simultaneous": lambda c: (
-        band_lower_bound(*drawn(c["input"]), c["params"]["delta"], c["params"]["alpha"]).value
+        band_lower_bound(*drawn(c["input"]), c["params"]["delta"], c["params"]["alpha"], band="dkw").value
     ),
 }
 
@@ -129,10 +134,29 @@ def test_coverage_of_the_lower_bounds(method, k, n, delta):
     assert np.mean(over) <= alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs)
 
 
+def test_coverage_where_the_training_shares_are_known():
+    """The training set is fixed, the population drawn anew: the truth is that set's own Epsilon*, finite by its span."""
+    rng, runs, alpha, delta = np.random.default_rng(3), 1000, 0.05, 1e-3
+    train = np.array([0.0, 0.2, 0.2, 0.3, 0.45, 0.6, 0.7, 1.0])
+    edges = np.unique(train)
+    tpr = np.searchsorted(train, edges, side="right") / len(train)
+    # The population is uniform on [0, 1]; between two training losses the FPR moves and the TPR does not.
+    fpr = np.concatenate([edges, edges[1:], [1.0]])
+    exact = from_rates(fpr, 1 - np.concatenate([tpr, tpr]), delta)
+    for method, bound in LOWER.items():
+        values = [bound(train, rng.random(150), delta, alpha, train_complete=True).value for _ in range(runs)]
+        assert np.mean(np.array(values) > exact + 1e-6) <= alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs), (
+            method
+        )
+        assert max(values) > 0
+
+
 def test_the_lower_bounds_find_something_and_the_plug_in_is_biased_upward():
     rng = np.random.default_rng(0)
-    train, population = rng.gamma(2, 5, 5000), rng.gamma(5, 5, 5000)
-    assert 1.0 < band_lower_bound(train, population, 1e-5).value < split_lower_bound(train, population, 1e-5).value
+    train, population = rng.gamma(2, 5, 2000), rng.gamma(5, 5, 2000)
+    found = {name: bound(train, population, 1e-5).value for name, bound in LOWER.items()}
+    assert 1.0 < found["dkw"] < found["split"]
+    assert 1.0 < found["dkw"] < found["berk-jones"]
     same = [empirical_epsilon_star(rng.random(1000), rng.random(1000), 1e-4).value for _ in range(20)]
     assert min(same) > 0
 
