@@ -19,6 +19,7 @@ from stages.errors import LetheError
 COMMANDS: dict[str, str] = {
     "run": "run",
     "serve": "serve",
+    "sweep": "sweep",
     "ui": "ui",
     "eval": "eval",
     "bounds": "bounds",

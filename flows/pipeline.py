@@ -8,6 +8,7 @@ finish.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import dataclasses
 import os
 import queue
@@ -20,6 +21,7 @@ from typing import Any
 
 from prefect import flow, get_client, tags, task
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.futures import wait
 from prefect.runtime import flow_run
@@ -42,6 +44,8 @@ ENDS = {
     "blocked": ("UpstreamFailed", "not run, because a stage it needs failed"),
     "stopped": ("Cancelled", "stopped by a signal"),
 }
+# The graph, where `run` has read it already.
+READ_AHEAD: contextvars.ContextVar[workspace.Graph | None] = contextvars.ContextVar("READ_AHEAD", default=None)
 UP_TO_DATE = ("clean", "unchanged", "restored", "ran")
 
 
@@ -86,10 +90,10 @@ def pipeline(jobs: int | None = None, scheduled: bool = False) -> State:
     root = Path.cwd()
     if scheduled:
         watch(os.getppid())
-    with workspace.only_run(root):
+    with only_run(root) as graph:
         close_abandoned_runs()
         params.load()
-        stages = read_stages(root)
+        stages = stages_of(graph)
         overview = Overview(len(stages), root / workspace.PROGRESS, standard())
         processes = workspace.Processes(overview.notes if overview.console.is_terminal else None)
         with overview.live(), signals_stop(processes) as signals:
@@ -118,8 +122,15 @@ def run(jobs: int | None = None) -> LetheError | None:
 
     The record of what it did is in `record.FILE`. Raises the `LetheError` of what it could not even begin with.
     """
-    with tags(folder_tag()):
-        state = pipeline(jobs, return_state=True)
+    root = Path.cwd()
+    with workspace.only_run(root):
+        # Read now: the server takes as long to start as DVC takes to look at everything.
+        reading = READ_AHEAD.set(workspace.read_graph(root))
+        try:
+            with tags(folder_tag()):
+                state = pipeline(jobs, return_state=True)
+        finally:
+            READ_AHEAD.reset(reading)
     if state.is_completed():
         return None
     error = state.result(raise_on_failure=False)
@@ -130,12 +141,21 @@ def run(jobs: int | None = None) -> LetheError | None:
 
 def default_jobs() -> int:
     """As many stages at once as this process may use cores; one where a GPU is shared by them."""
-    return 1 if Path("/dev/nvidia0").exists() else len(os.sched_getaffinity(0))
+    return 1 if Path("/dev/nvidia0").exists() else workspace.cores()
 
 
-def read_stages(root: Path) -> list[Stage]:
+@contextlib.contextmanager
+def only_run(root: Path) -> Iterator[workspace.Graph]:
+    """Hold the folder's lock and know its graph, unless `run` has seen to both."""
+    if graph := READ_AHEAD.get():
+        yield graph
+        return
+    with workspace.only_run(root):
+        yield workspace.read_graph(root)
+
+
+def stages_of(graph: workspace.Graph) -> list[Stage]:
     """All stages in an order in which they can run; among those that can, the longest chain of work first."""
-    graph = workspace.read_graph(root)
     stages: dict[str, Stage] = {}
     for name, upstream in graph.upstream.items():
         stages[name] = Stage(name, [stages[before] for before in upstream], graph.stale.get(name, []))
@@ -173,7 +193,7 @@ def run_stages(stages: list[Stage], jobs: int, overview: Overview, processes: wo
     wait(list(futures.values()))
 
 
-@task
+@task(cache_policy=NO_CACHE)  # what is up to date DVC alone knows
 def bring_up_to_date(stage: Stage, overview: Overview, processes: workspace.Processes) -> State:
     """Run one stage through DVC, unless its end is foregone, and say how it ended."""
     if stage.end:

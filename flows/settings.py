@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stages import params
-from stages.artifacts import write_text
+from stages.artifacts import load_yaml, write_text
 from stages.errors import BadFile, BadParam, BadValue
 
 PRESETS = Path(__file__).parent / "presets"
@@ -42,8 +42,14 @@ def read_preset(name: str) -> dict[str, Any]:
 
 def change(path: Path, settings: Sequence[tuple[str, Any]]) -> list[str]:
     """Set keys of a params file, in order; validated whole before the file is touched. Returns what changed."""
-    import yaml
+    said, text = changed(path, settings)
+    if said:
+        write_text(path, text)
+    return said
 
+
+def changed(path: Path, settings: Sequence[tuple[str, Any]]) -> tuple[list[str], str]:
+    """What `change` would say, and the file it would write; raises `BadParam` as it does."""
     document = _yaml().load(path.read_text(encoding="utf-8"))
     if not isinstance(document, dict):
         raise BadFile(path, "holds no keys")
@@ -60,10 +66,8 @@ def change(path: Path, settings: Sequence[tuple[str, Any]]) -> list[str]:
             section[last] = value
     stream = io.StringIO()
     _yaml().dump(document, stream)
-    params.validate(yaml.safe_load(stream.getvalue()), str(path))
-    if said:
-        write_text(path, stream.getvalue())
-    return said
+    params.validate(load_yaml(stream.getvalue()), str(path))
+    return said, stream.getvalue()
 
 
 def _yaml():

@@ -52,7 +52,35 @@ def prepare(root: Path) -> None:
 
 
 def in_git(root: Path) -> bool:
-    return any((folder / ".git").exists() for folder in (root, *root.parents))
+    """Whether git keeps this folder: a copy inside a repository that ignores it, as of a sweep, it does not."""
+    if not any((folder / ".git").exists() for folder in (root, *root.parents)):
+        return False
+    ignored = subprocess.run(["git", "-C", str(root), "check-ignore", "-q", "."], capture_output=True)
+    return ignored.returncode != 0
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def outputs(root: Path) -> set[str]:
+    """What the stages write, as paths from ``root``."""
+    from dvc.repo import Repo
+
+    with Repo(str(root)) as repo:
+        return {os.path.relpath(out.fs_path, root) for out in repo.index.outs if out.stage.cmd is not None}
+
+
+def share_cache(root: Path, copy: Path) -> None:
+    """Have DVC in a copy of the repository work on the repository's own cache."""
+    from dvc.config import Config
+    from dvc.repo import Repo
+
+    with Repo(str(root)) as repo:
+        cache = repo.cache.local.path
+    with Config(dvc_dir=str(copy / ".dvc")).edit("local") as local:
+        local.setdefault("cache", {})["dir"] = str(Path(cache).parents[1])
 
 
 def plots_page() -> str:

@@ -70,6 +70,13 @@ def write_json(path: str | os.PathLike, value: Any) -> None:
     write_text(path, json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+def load_yaml(text: str) -> Any:
+    """YAML by libyaml, where PyYAML has it: ten times as fast on a long dvc.lock. Raises `yaml.YAMLError`."""
+    import yaml
+
+    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
 def read_json(path: str | os.PathLike) -> Any:
     text = _read_text(path)
     try:

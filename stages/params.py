@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from stages.artifacts import load_yaml
 from stages.errors import BadFile, BadInput, BadParam, ParamsClash
 
 FILE = "params.yaml"
@@ -428,7 +429,7 @@ def read_yaml(path: str | os.PathLike) -> dict[str, Any]:
     if not path.is_file():
         raise BadFile(path, "no such file", "Run the command in the root of the repository.")
     try:
-        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+        value = load_yaml(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark else ""

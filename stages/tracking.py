@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from stages.artifacts import read_json, write_json
+from stages.artifacts import load_yaml, read_json, write_json
 
 EXPERIMENT = "lethe"
 FINGERPRINT = "lethe.fingerprint"
@@ -49,8 +49,10 @@ class Entry:
     artifacts: list[Path]
 
 
-def log_new(workspace: Path | None = None) -> str:
+def log_new(workspace: Path | None = None, home: Path | None = None) -> str:
     """Log the stages that were not logged before; returns a sentence that says how many and where, or "".
+
+    ``home``: the repository that keeps the runs, where ``workspace`` is a copy of it.
 
     Never raises: the artifacts are what counts, and what could not be logged will be the next time.
     """
@@ -58,7 +60,7 @@ def log_new(workspace: Path | None = None) -> str:
         return ""
     workspace = workspace or Path.cwd()
     # DVC_ROOT is the repository itself, even where DVC runs an experiment in a copy of it.
-    home = Path(os.environ.get("DVC_ROOT", workspace)).resolve()
+    home = Path(home or os.environ.get("DVC_ROOT", workspace)).resolve()
     try:
         with _alone(home):
             return _log_new(workspace, home)
@@ -95,10 +97,8 @@ def read_entries(workspace: Path) -> list[Entry]:
 
     The report logs while it runs, before DVC has written its entry.
     """
-    import yaml
-
     lock = workspace / "dvc.lock"
-    stages = (yaml.safe_load(lock.read_text(encoding="utf-8")) or {}).get("stages", {}) if lock.exists() else {}
+    stages = (load_yaml(lock.read_text(encoding="utf-8")) or {}).get("stages", {}) if lock.exists() else {}
     entries = []
     for name, entry in stages.items():
         paths = [workspace / out["path"] for out in entry.get("outs", [])]
@@ -168,8 +168,6 @@ def _has(client: Any, experiment_id: str, fingerprint: str) -> bool:
 
 
 def _log_pipeline(client: Any, experiment_id: str, workspace: Path) -> str:
-    import yaml
-
     tags = {"lethe.kind": "pipeline", "lethe.folder": str(workspace.resolve())}
     if name := os.environ.get("DVC_EXP_NAME"):
         tags["lethe.experiment"] = name
@@ -178,7 +176,7 @@ def _log_pipeline(client: Any, experiment_id: str, workspace: Path) -> str:
     run = client.create_run(experiment_id, run_name=time.strftime("pipeline %Y-%m-%d %H:%M:%S"), tags=tags)
     run_id = run.info.run_id
     if (workspace / "params.yaml").exists():
-        values = yaml.safe_load((workspace / "params.yaml").read_text(encoding="utf-8"))
+        values = load_yaml((workspace / "params.yaml").read_text(encoding="utf-8"))
         _log_params(client, run_id, _flat(values))
     for name in ("params.yaml", "dvc.lock"):
         if (workspace / name).exists():

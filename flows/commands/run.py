@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -36,8 +37,11 @@ def command(
     from flows.overview import standard
     from flows.server import temporary_server
     from stages import params
+    from stages.entry import watch
 
     root = Path.cwd()
+    if parent := os.environ.get("LETHE_PARENT"):  # a sweep: its points end with it
+        watch(int(parent))
     screen = standard()
     workspace.prepare(root)
     changes = list(settings.read_preset(preset).items()) if preset else []

@@ -44,6 +44,8 @@ def revision(root: Path) -> str:
     head = _git(root, "rev-parse", "HEAD")
     if head is None:
         return "unknown: not run from a git checkout"
+    if _git(root, "check-ignore", "-q", ".") is not None:
+        return f"{head[:12]}, from a copy of its checkout: whether that differs is not known"
     changed = _git(root, "status", "--porcelain", "--", *CODE)
     return head[:12] + (" with uncommitted changes to code or params" if changed else "")
 

@@ -1,0 +1,80 @@
+"""`lethe sweep`: the pipeline over a grid of params."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flows.console import JsonFlag, print_json, print_table
+
+NAME = re.compile(r"[A-Za-z0-9_-]+")
+# The metrics that the table shows; the file has all.
+SHOWN = ("greedy_mean", "mean", "sd", "m_mu_worst", "keyword_any", "m_bin_worst", "m_bin_pooled", "retain_greedy")
+
+
+def command(
+    set_: Annotated[
+        list[str],
+        typer.Option("-S", "--set", metavar="KEY=V1,V2,...", help="An axis of the grid; repeatable."),
+    ],
+    name: Annotated[str, typer.Option(help="Name of the sweep: data/sweeps/NAME.json.")] = "sweep",
+    at_once: Annotated[int | None, typer.Option(min=1, help="Points at once. Default: as many as cores.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Stages at once in a point.")] = 1,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            help="Address of a Dask scheduler whose workers see this folder and PREFECT_API_URL's server."
+        ),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run the pipeline for every combination of values, several points at once; params.yaml stays as it is.
+
+    What points share runs once, a finished point costs seconds when the sweep is run again, and each stage becomes
+    a run in MLflow. A point that fails is named, and the others finish.
+
+    Example: `lethe sweep -S unlearn.methods.npo.beta=0.1,0.4 -S unlearn.methods.npo.epochs=10,20`
+    """
+    from flows import settings, workspace
+    from flows.grid import grid
+    from flows.server import temporary_server
+    from stages import params
+    from stages.errors import BadValue, LetheError
+
+    root = Path.cwd()
+    if not NAME.fullmatch(name):
+        raise BadValue("--name", name, "letters, digits, - and _")
+    workspace.prepare(root)
+    points = grid(set_)
+    for point in points:
+        settings.changed(root / params.FILE, point.settings)  # every point is valid, or none is run
+    os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "error")  # it tells of each step of its own
+    with temporary_server(root):
+        from flows.sweep import RESULTS, sweep
+
+        result = sweep(root, points, name, at_once or workspace.cores(), jobs, scheduler)
+    if as_json:
+        print_json(result)
+    else:
+        place = RESULTS / f"{name}.json"
+        print_table(f"Sweep {name}", *table(result), notes=[f"Every metric of every model: {place}"])
+    if result["failed"]:
+        told = "; ".join(f"{point}: {said}" for point, said in result["failed"].items())
+        raise LetheError(f"{len(result['failed'])} of {len(points)} points failed. {told}")
+
+
+def table(result: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
+    """Columns and rows, a row a model and point, of the models that are not the same at every point."""
+    rows = result["rows"]
+    axes = list(dict.fromkeys(key for values in result["points"].values() for key in values))
+    metrics = [metric for metric in SHOWN if any(metric in row for row in rows)]
+    values: dict[str, set] = {}
+    for row in rows:
+        values.setdefault(row["model"], set()).add(tuple(row.get(metric) for metric in metrics))
+    varying = [name for name in sorted(values) if len(values[name]) > 1 or len(result["points"]) == 1]
+    columns = ["model", *axes, *metrics]
+    return columns, [[row.get(key) for key in columns] for name in varying for row in rows if row["model"] == name]

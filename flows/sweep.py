@@ -1,0 +1,131 @@
+"""A sweep: the pipeline over a grid of params, a folder a point, on Dask; what is shared is made once.
+
+Every point is a copy of the sources with its own params.yaml under .lethe/sweeps, working on this repository's DVC
+cache: a stage that two points share runs in the first and is restored in the second, if they do not meet there.
+A point that was finished costs seconds when the sweep is run again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
+from prefect.futures import as_completed
+from prefect_dask import DaskTaskRunner
+
+from flows import settings, workspace
+from flows.grid import Point
+from flows.overview import standard
+from stages import tracking
+from stages.artifacts import SCHEMA_VERSION, write_json
+
+SWEEPS = workspace.SCRATCH / "sweeps"
+RESULTS = Path("data/sweeps")
+# Neither sources nor anything a point needs of this folder.
+LEFT = (".git", ".venv*", "__pycache__", "mlruns", "mlflow.db*", "*.egg-info", "build", "tests", ".hypothesis")
+NOT_SOURCES = (workspace.SCRATCH, RESULTS, "data/eval", ".dvc/cache", ".dvc/tmp", ".dvc/config.local")
+LARGE = 1 << 20  # bytes
+
+
+def make_folder(root: Path, folder: Path, point: Point) -> None:
+    """The sources of ``root`` as they are now, with the point's params; what an earlier sweep made there stays."""
+    made = {root / out for out in workspace.outputs(root)} | {root / place for place in NOT_SOURCES}
+
+    def leave(place: str, names: list[str]) -> set[str]:
+        return shutil.ignore_patterns(*LEFT)(place, names) | {name for name in names if Path(place, name) in made}
+
+    own_lock = folder / "dvc.lock"
+    lock = own_lock.read_bytes() if own_lock.exists() else None
+    shutil.copytree(root, folder, ignore=leave, dirs_exist_ok=True, copy_function=copy)
+    if lock is not None:  # what the point itself has done is nearer to it than what this folder has
+        own_lock.write_bytes(lock)
+    settings.change(folder / "params.yaml", point.settings)
+    workspace.share_cache(root, folder)
+
+
+def copy(source: str, target: str) -> None:
+    """A copy; of a large file, such as a checkpoint of the user's own, a hard link where the file system has them."""
+    if os.path.getsize(source) > LARGE:
+        with contextlib.suppress(OSError):
+            Path(target).unlink(missing_ok=True)
+            os.link(source, target)
+            return
+    shutil.copy2(source, target)
+
+
+@task(cache_policy=NO_CACHE)
+def run_point(folder: str, jobs: int) -> dict[str, Any]:
+    """`lethe run` in the point's folder; its record, or ``error``."""
+    command = [sys.executable, "-m", "flows.cli", "run", "--json", "--jobs", str(jobs)]
+    environment = workspace.child_environment() | {"LETHE_TRACKING": "off", "LETHE_PARENT": str(os.getpid())}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    try:
+        found = json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, json.JSONDecodeError):
+        found = {"error": " ".join(done.stderr.split())[-500:] or f"exit status {done.returncode}"}
+    return found
+
+
+@flow(name="lethe sweep")
+def run_points(folders: list[str], jobs: int) -> list[dict[str, Any]]:
+    futures = [run_point.with_options(name=Path(folder).name).submit(folder, jobs) for folder in folders]
+    names = {future.task_run_id: Path(folder).name for future, folder in zip(futures, folders, strict=True)}
+    begun = time.monotonic()
+    for done, future in enumerate(as_completed(futures), 1):
+        left = (time.monotonic() - begun) / done * (len(futures) - done)
+        how = "failed" if future.result().get("error") else "is done"
+        standard().print(f"{names[future.task_run_id]} {how} ({done} of {len(futures)}, about {left:.0f} s to go)")
+    return [future.result() for future in futures]
+
+
+def sweep(root: Path, points: Sequence[Point], name: str, at_once: int, jobs: int, scheduler: str | None) -> dict:
+    """Run every point, ``at_once`` of them with ``jobs`` stages each; returns what it wrote to data/sweeps.
+
+    ``scheduler``: the address of a Dask scheduler whose workers see this folder; None: threads of this process.
+    """
+    folders = [root / SWEEPS / name / point.name for point in points]
+    for point, folder in zip(points, folders, strict=True):
+        make_folder(root, folder, point)
+    runner = DaskTaskRunner(address=scheduler) if scheduler else DaskTaskRunner(cluster_kwargs=local(at_once))
+    found = run_points.with_options(task_runner=runner)([str(folder) for folder in folders], jobs)
+    rows, failed = [], {}
+    for point, folder, outcome in zip(points, folders, found, strict=True):
+        if outcome.get("error"):
+            failed[point.name] = outcome["error"]
+        else:
+            if sentence := tracking.log_new(folder, home=root):
+                standard().print(f"{point.name}: {sentence}")
+            rows += [
+                {"point": point.name, **dict(point.settings), "model": model, **values}
+                for model, values in outcome["metrics"].items()
+            ]
+    result = {
+        "schema": SCHEMA_VERSION,
+        "name": name,
+        "points": {point.name: dict(point.settings) for point in points},
+        "failed": failed,
+        "rows": rows,
+    }
+    write_json(root / RESULTS / f"{name}.json", result)
+    return result
+
+
+def local(at_once: int) -> dict[str, Any]:
+    """Threads of this process, for the work is done by processes of its own: no socket, no dashboard."""
+    return {
+        "n_workers": 1,
+        "threads_per_worker": at_once,
+        "processes": False,
+        "protocol": "inproc://",
+        "dashboard_address": None,
+    }
