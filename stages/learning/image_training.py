@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,11 +12,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from stages.datasets.images import Images
+from stages.learning.dp_sgd import make_private, noise_multiplier
 from stages.learning.image_networks import ResNet, build
 from stages.learning.training import batches
-
-# Any choice of orders is a valid bound; large budgets need orders near 1, small ones large orders.
-RENYI_ORDERS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.35, 1.5, 1.75, *range(2, 65), 80, 128, 256)
 
 
 class Points(NamedTuple):
@@ -64,28 +62,17 @@ def learn(data: Points, classes: int, recipe: Any, privacy: Any | None, seed: in
 
 
 def _learn_privately(network: ResNet, data: Points, recipe: Any, privacy: Any, seed: int) -> ResNet:
-    """DP-SGD by Opacus: Poisson batches, clipped per-sample gradients, noise for the budget of the whole training.
-
-    Batches and noise come from seeded generators, so that reruns agree; a model to be released would need secret
-    randomness.
-    """
-    import warnings
-
-    from opacus import PrivacyEngine
-    from torch.utils.data import DataLoader, TensorDataset
-
-    for known in ("Secure RNG", "Optimal order", "Full backward hook"):
-        warnings.filterwarnings("ignore", message=known)
-    drawn, noise = torch.Generator().manual_seed(seed), torch.Generator(device()).manual_seed(seed + 1)
-    loader = DataLoader(TensorDataset(*data), batch_size=min(recipe.batch, len(data)), generator=drawn)
+    """DP-SGD with the noise for the budget of the whole training."""
     network.train()
-    private, optimiser, loader = PrivacyEngine(accountant="rdp").make_private(
-        module=network,
-        optimizer=_optimiser(network.parameters(), recipe),
-        data_loader=loader,
-        noise_multiplier=noise_multiplier(privacy.epsilon, privacy.delta, 1 / len(loader), recipe.epochs),
-        max_grad_norm=privacy.clip,
-        noise_generator=noise,
+    passes = math.ceil(len(data) / min(recipe.batch, len(data)))
+    private, optimiser, loader = make_private(
+        network,
+        _optimiser(network.parameters(), recipe),
+        data,
+        sample_rate=1 / passes,
+        noise_multiplier=noise_multiplier(privacy.epsilon, privacy.delta, 1 / passes, recipe.epochs * passes),
+        clip=privacy.clip,
+        seed=seed,
     )
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, recipe.milestones)
     for _ in range(recipe.epochs):
@@ -94,25 +81,6 @@ def _learn_privately(network: ResNet, data: Points, recipe: Any, privacy: Any, s
         schedule.step()
     private.remove_hooks()
     return network.eval()
-
-
-@lru_cache
-def noise_multiplier(epsilon: float, delta: float, sample_rate: float, epochs: int) -> float:
-    """The noise that keeps ``epochs`` of Poisson batches within (epsilon, delta), by Renyi accounting.
-
-    Kept for the process: the search takes seconds, and a game trains many networks on one budget.
-    """
-    from opacus.accountants.utils import get_noise_multiplier
-
-    return get_noise_multiplier(
-        target_epsilon=epsilon,
-        target_delta=delta,
-        sample_rate=sample_rate,
-        epochs=epochs,
-        accountant="rdp",
-        epsilon_tolerance=0.001 * epsilon,
-        alphas=RENYI_ORDERS,
-    )
 
 
 def descend(
