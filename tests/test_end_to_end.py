@@ -119,3 +119,25 @@ def test_a_killed_sampling_resumes_to_the_same_answers(repository, tmp_path):
         place = f"data/generations/base/{split}.parquet"
         assert (other / place).read_bytes() == (repository / place).read_bytes()
     assert not list(scratch.rglob("*.json"))
+
+
+def test_a_killed_training_leaves_nothing_and_runs_again(repository, tmp_path):
+    """kill -9 in the middle of training: no model is there, nobody writes on, and the rerun makes the same model."""
+    other = make_repository(tmp_path / "lethe", small_params())
+    subprocess.run(["cp", "-r", str(repository / "data/dataset"), str(other / "data")], check=True)
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    stage = [sys.executable, "-m", "stages.train", "base"]
+    first = subprocess.Popen(stage, cwd=other, env=environment() | {"LETHE_PROGRESS": str(notes)})
+    deadline = time.monotonic() + 120
+    while not list(notes.iterdir()):  # how far it is: steps are being taken
+        assert time.monotonic() < deadline
+        assert first.poll() is None, "training was over before it told how far it is"
+        time.sleep(0.01)
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    assert not (other / "data/models/base").exists()
+    run(other, "stages.train", "base")
+    place = "data/models/base/model.safetensors"
+    assert (other / place).read_bytes() == (repository / place).read_bytes()
+    assert [path.name for path in (other / "data/models").iterdir()] == ["base"]

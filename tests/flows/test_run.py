@@ -194,3 +194,22 @@ def pid_of(repository: Repository, text: str) -> int:
 def parent_of(pid: int) -> int:
     with open(f"/proc/{pid}/stat") as line:
         return int(line.read().rpartition(")")[2].split()[1])
+
+
+def test_it_talks_to_this_machine_only(small):
+    """Nothing of a run listens or connects beyond 127.0.0.1."""
+    import psutil
+
+    small.use_its_own_server()
+    (small.folder / "slow").write_text("report")
+    process = small.start("run")
+    try:
+        wait_until(lambda: (small.folder / "alive").exists(), seconds=120)
+        everyone = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+        connections = [found for one in everyone for found in one.net_connections("inet")]
+    finally:
+        (small.folder / "slow").unlink()
+        process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert any(found.status == psutil.CONN_LISTEN for found in connections)  # Prefect's server
+    assert {end.ip for found in connections for end in (found.laddr, found.raddr) if end} == {"127.0.0.1"}
