@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Byte-compile at install and at first import, else every start of a stage is slow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test quick lint setup coverage bench-scoring game-digits game-authors game-tables clean
+.PHONY: run test quick lint setup coverage bench-scoring bench-epsilon-star epsilon-star-simulation epsilon-star-coverage game-digits game-authors game-tables clean
 
 run: setup
 	$(BIN)/lethe run
@@ -39,6 +39,17 @@ $(STAMP): $(REQUIREMENTS) pyproject.toml
 
 bench-scoring: setup
 	$(BIN)/python -m tests.benchmarks.scoring
+
+bench-epsilon-star: setup
+	$(BIN)/python -m tests.benchmarks.epsilon_star
+
+# Figures 3 to 6 of the Epsilon* paper and the table of its simulation: about two minutes.
+epsilon-star-simulation: setup
+	$(BIN)/lethe simulate-epsilon-star
+
+# How often each lower bound of Epsilon* exceeds the truth: five settings, 1,000 runs each.
+epsilon-star-coverage: setup
+	$(BIN)/python -m tests.stages.statistics.epsilon_star.coverage
 
 clean:
 	rm -rf .venv build *.egg-info

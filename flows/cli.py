@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "bounds": "bounds",
     "plan": "plan",
     "game": "game",
+    "simulate-epsilon-star": "simulate_epsilon_star",
 }
 AUDITS: dict[str, str] = {
     "one-run": "audit_one_run",

@@ -1,0 +1,35 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from flows.cli import app
+
+SMALL = ("--runs", "2", "--size", "200", "--size", "400", "--components", "2", "--delta", "1e-3")
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return lambda *more: CliRunner().invoke(app, ["simulate-epsilon-star", *SMALL, *more])
+
+
+def test_table_and_pictures_from_one_command(call, tmp_path):
+    done = call("--out", "drawn", "--json")
+    assert done.exit_code == 0, done.output
+    result = json.loads(done.stdout)
+    assert [(cell["n"], cell["gap"]) for cell in result["cells"]] == [
+        (n, gap) for n in (200, 400) for gap in range(4)
+    ]
+    assert len(result["goodness_of_fit"]["p_values"]["training losses"]) == 2
+    for number in (3, 4, 5, 6):
+        assert (tmp_path / f"drawn/figure-{number}.png").read_bytes().startswith(b"\x89PNG")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "drawn").iterdir()}
+    assert "The pictures: drawn" in call("--out", "drawn").stdout
+    assert {path.name: path.read_bytes() for path in (tmp_path / "drawn").iterdir()} == before
+
+
+def test_a_delta_of_zero_is_a_sentence(call):
+    done = call("--delta", "0")
+    assert done.exit_code == 2
+    assert "infinite for any gap" in done.output
