@@ -23,9 +23,7 @@ def small_params() -> dict[str, Any]:
     methods = params["unlearn"]["methods"]
     methods["npo_entropy"] |= {"epochs": 4}
     params["unlearn"]["methods"] = {"npo_entropy": methods["npo_entropy"]}
-    params["models"] = {
-        name: params["models"][name] for name in ("base", "retrain", "npo_entropy", "npo_entropy_at")
-    }
+    params["models"] = {name: params["models"][name] for name in ("base", "retrain", "npo_entropy_at")}
     params["sample"] |= {"n": 64, "utility_n": 4, "utility_questions": 5, "max_new_tokens": 16}
     return params
 

@@ -66,7 +66,6 @@ CHANGES: dict[str, tuple[str, Any] | tuple[str, Any, dict[str, Any]]] = {
     "unlearn.methods.npo_entropy.entropy.ramp": ("unlearn@npo_entropy", 1.0),
     "models.base.path": ("sample@base", "data/models/retrain"),
     "models.retrain.path": ("sample@retrain", "data/models/base"),
-    "models.npo_entropy.path": ("sample@npo_entropy", "data/models/base"),
     "models.npo_entropy_at.path": ("sample@npo_entropy_at", "data/models/base"),
     "models.npo_entropy_at.adaptive_threshold": ("sample@npo_entropy_at", 0.001),
     "sample.engine": ("sample@base", "transformers"),
