@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Byte-compile at install and at first import, else every start of a stage is slow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test quick lint setup coverage bench-scoring bench-epsilon-star epsilon-star-simulation epsilon-star-coverage game-digits game-authors game-tables clean
+.PHONY: run test quick lint setup coverage audit-calibration bench-scoring bench-epsilon-star epsilon-star-simulation epsilon-star-coverage game-digits game-authors game-tables clean
 
 run: setup
 	$(BIN)/lethe run
@@ -67,3 +67,7 @@ game-tables: setup
 # How often each bound misses the truth, over all distributions and sizes.
 coverage: setup
 	$(BIN)/python -m tests.stages.statistics.coverage
+
+# How often the one-run audit rejects a null that is exactly true, by every method (2,000 runs and more; ten minutes).
+audit-calibration: setup
+	$(BIN)/python -m tests.stages.statistics.one_run.calibration

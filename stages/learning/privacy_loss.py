@@ -11,8 +11,9 @@ from stages.statistics.one_run.channel import Family
 if TYPE_CHECKING:
     from stages.statistics.one_run.families.numeric import Atoms
 
-INTERVAL = 2e-4  # of the privacy loss; distributions are rounded towards less privacy, which keeps a null a null
+INTERVAL = 1e-3  # of the privacy loss; distributions are rounded towards less privacy, which keeps a null a null
 STRONGEST = 20.0  # 1 / sigma
+TOLERANCE = 1e-4  # each member costs a convolution, up to seconds
 
 
 def dp_sgd(q: float, steps: int) -> Family:
@@ -27,6 +28,7 @@ def dp_sgd(q: float, steps: int) -> Family:
         lambda strength: _pair(strength, q, steps),
         STRONGEST,
         strength=_reciprocal,
+        tolerance=TOLERANCE,
     )
 
 

@@ -136,8 +136,14 @@ def test_ties_at_the_cut_are_broken_without_the_bits(tmp_path):
         ((*COUNTS, "--mechanism", "subsampled-gaussian"), "--q"),
         ((*COUNTS, "--mechanism", "tradeoff"), "--tradeoff"),
         ((*COUNTS, "--mechanism", "dp-sgd", "--q", 0.1, "--steps", 2, "--null", 0), "null: got 0"),
-        ((*COUNTS, "--mechanism", "approx-dp", "--delta0", 0.1, "--delta", 0.01), "--delta0: got 0.1"),
+        ((*COUNTS, "--mechanism", "approx-dp", "--delta0", 0.1, "--delta", 0.01), "delta0: got 0.1"),
         (("--n", 10), "--guesses FILE"),
+        ((*COUNTS, "--r", 100), "--r: got [200, 100]"),
+        ((*COUNTS, "--q", 0.1), "--q: the mechanism gaussian takes none"),
+        ((*COUNTS, "--method", "independent"), "method independent"),
+        ((*COUNTS, "--method", "independent", "--null", 1), "method independent"),
+        ((*COUNTS, "--method", "clopper-pearson"), "method clopper-pearson"),
+        ((*COUNTS, "--claimed-epsilon", -1), "claimed epsilon: got -1"),
     ],
 )
 def test_what_is_refused(options, sentence):
@@ -148,13 +154,50 @@ def test_what_is_refused(options, sentence):
 
 
 def test_the_verdict_against_a_claim():
+    """The claim gives the null of the p-values; the verdict is that of the method fixed beforehand."""
     whole = result(*COUNTS, "--claimed-epsilon", 2)
     assert whole["verdict"] == {
         "claimed_epsilon": 2.0,
-        "contradicted_by": ["exact", "chernoff", "mahloujifar"],
+        "method": "exact",
         "contradicted": True,
+        "contradicted_by": ["exact", "chernoff", "mahloujifar"],
     }
+    for row in whole["results"]:
+        assert (row["p_value"] <= 0.05) == (row["method"] in whole["verdict"]["contradicted_by"])
     assert "contradicted by exact" in " ".join(call(*COUNTS, "--claimed-epsilon", 2).output.split())
+    careful = result(*COUNTS, "--claimed-epsilon", 2, "--method", "steinke")["verdict"]
+    assert (careful["method"], careful["contradicted"]) == ("steinke", False)
+
+
+@pytest.mark.parametrize("options", [(), ("--mechanism", "laplace"), ("--mechanism", "approx-dp")])
+def test_the_p_value_curve_crosses_alpha_at_the_bound(options):
+    whole = result(*COUNTS, "--curve", *options)
+    for row in whole["results"]:
+        for point in whole["curve"]:
+            rejected = point[row["method"]] <= whole["alpha"]
+            assert rejected == (point["epsilon"] <= row["epsilon_lower"]), (row["method"], point)
+    assert "p-values by epsilon" in call(*COUNTS, "--curve").output
+
+
+def test_several_declared_r_share_alpha(guesses):
+    """Each r at its share: no bound is better than the best of single audits at that share, and none worse."""
+    path, _ = guesses
+    several = result("--guesses", path, "--r", 100, "--r", 200, "--r", 500, "--null", 1.0)
+    single = [result("--guesses", path, "--r", r, "--alpha", 0.05 / 3, "--null", 1.0) for r in (100, 200, 500)]
+    assert several["r"] == [100, 200, 500]
+    assert several["errors"] == [one["errors"] for one in single]
+    for method, row in by_method(several).items():
+        found = [by_method(one)[method] for one in single if method in by_method(one)]
+        assert row["epsilon_lower"] == max(one["epsilon_lower"] for one in found)
+        assert row["p_value"] == pytest.approx(min(1, 3 * min(one["p_value"] for one in found)))
+        assert "alpha / 3" in row["note"]
+
+
+def test_the_seed_breaks_ties(tmp_path):
+    table = pd.DataFrame({"bit": [0, 1] * 200, "guess": [0, 0, 1, 1] * 100, "score": 1.0})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    errors = {result("--guesses", tmp_path / "t.csv", "--r", 50, "--seed", seed)["errors"] for seed in range(5)}
+    assert len(errors) > 1
 
 
 @pytest.mark.slow

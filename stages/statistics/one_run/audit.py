@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from stages.errors import BadValue
-from stages.statistics.one_run.channel import Family
+from stages.statistics.one_run.channel import Channel, Family
 from stages.statistics.one_run.counts import Counts
 from stages.statistics.one_run.methods import METHODS
 from stages.statistics.one_run.roots import bracket_root
@@ -20,7 +20,7 @@ ASSUMPTIONS = {
     "r_fixed": "r was fixed before the guesses were seen (or declared in a list, each at its share of alpha)",
     "iid_bits": "the bits are independent fair coins",
 }
-RELATIVE_TOLERANCE = 1e-11
+INFINITE = "epsilon is infinite at delta = {:g}"
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,7 @@ def load_method(name: str) -> ModuleType:
 
 def applicable(counts: Counts) -> list[str]:
     """The methods that apply to these counts, in the registry's order."""
-    return [
-        name
-        for name in METHODS
-        if (check := getattr(load_method(name), "refusal", None)) is None or not check(counts)
-    ]
+    return [name for name in METHODS if _refusal(load_method(name), counts) is None]
 
 
 def audit(
@@ -76,7 +72,23 @@ def audit(
     """
     check_levels(delta, alpha)
     names = applicable(counts) if methods is None else list(methods)
-    return tuple(_run(load_method(name), name, counts, family, delta, alpha, null) for name in names)
+    channel = None if null is None else family.channel(_strength(family, null))
+    return tuple(_run(name, counts, family, delta, alpha, channel) for name in names)
+
+
+def audit_null(
+    counts: Counts, channel: Channel, *, delta: float, alpha: float = 0.05, methods: Iterable[str] | None = None
+) -> tuple[MethodResult, ...]:
+    """Test one null: ``value`` is its own epsilon where it is rejected (``p_value`` at most ``alpha``), else 0."""
+    check_levels(delta, alpha)
+    results = []
+    for name in applicable(counts) if methods is None else methods:
+        module = _applying(name, counts)
+        log_p = _log_p(module, counts, channel, delta)
+        value = channel.epsilon(delta) if log_p <= math.log(alpha) else 0.0
+        note = module.NOTE if math.isfinite(value) else f"{INFINITE.format(delta)}; {module.NOTE}"
+        results.append(_result(name, module, counts, delta, alpha, value, None, math.exp(log_p), note))
+    return tuple(results)
 
 
 def check_levels(delta: float, alpha: float) -> None:
@@ -87,41 +99,57 @@ def check_levels(delta: float, alpha: float) -> None:
 
 
 def log_p_value(method: str, counts: Counts, family: Family, null: float, delta: float) -> float:
-    """ln of a method's p-value for the null with the family's parameter ``null``."""
-    module = load_method(method)
-    channel = family.channel(_strength(family, null))
-    if module.FAMILY_FREE:
-        return module.log_p_value(counts, channel.epsilon(delta), delta)
-    return module.log_p_value(counts, channel)
+    """ln of a method's p-value for the member of ``family`` with the parameter ``null``."""
+    return _log_p(_applying(method, counts), counts, family.channel(_strength(family, null)), delta)
 
 
-def _run(module, name, counts, family, delta, alpha, null) -> MethodResult:
-    if (check := getattr(module, "refusal", None)) and (error := check(counts)):
-        raise error
-    strength = largest_rejected(*_test(module, counts, family, delta, math.log(alpha)))
+def parameter_at(family: Family, epsilon: float, delta: float) -> float:
+    """The parameter of the least private member that is (``epsilon``, ``delta``)-DP: the null that claims it."""
+    if not (math.isfinite(epsilon) and epsilon > 0):
+        raise BadValue("claimed epsilon", epsilon, "a finite number above 0")
+    strength = largest_rejected(
+        lambda s: family.channel(s).epsilon(delta) - epsilon, family.strongest, family.tolerance
+    )
+    return family.strength(min(strength, family.strongest))
+
+
+def _run(name, counts, family, delta, alpha, null: Channel | None) -> MethodResult:
+    module = _applying(name, counts)
+    strength = largest_rejected(*_test(module, counts, family, delta, math.log(alpha)), family.tolerance)
     value, parameter, note = 0.0, None, module.NOTE
     if strength == math.inf:
         value = None
         note = f"family rejected: no member of {family.name} explains so few errors; {note}"
     elif strength is not None and module.FAMILY_FREE:
-        value = parameter = strength
+        value = strength
     elif strength is not None:
         value, parameter = family.channel(strength).epsilon(delta), family.strength(strength) if strength else None
         if value == math.inf:
-            note = f"epsilon is infinite at delta = {delta:g}; {note}"
-    return MethodResult(
-        method=name,
-        value=value,
-        parameter=parameter,
-        p_value=None if null is None else math.exp(log_p_value(name, counts, family, null, delta)),
-        n=counts.n,
-        r=counts.r,
-        errors=counts.errors,
-        delta=delta,
-        alpha=alpha,
-        assumes=module.ASSUMES,
-        note=note,
-    )
+            note = f"{INFINITE.format(delta)}; {note}"
+    p = None if null is None else math.exp(_log_p(module, counts, null, delta))
+    return _result(name, module, counts, delta, alpha, value, parameter, p, note)
+
+
+def _result(name, module, counts, delta, alpha, value, parameter, p, note) -> MethodResult:
+    shared = {"n": counts.n, "r": counts.r, "errors": counts.errors, "delta": delta, "alpha": alpha}
+    return MethodResult(name, value, parameter, p, assumes=module.ASSUMES, note=note, **shared)
+
+
+def _refusal(module: ModuleType, counts: Counts) -> BadValue | None:
+    return module.refusal(counts) if hasattr(module, "refusal") else None
+
+
+def _applying(name: str, counts: Counts) -> ModuleType:
+    module = load_method(name)
+    if error := _refusal(module, counts):
+        raise error
+    return module
+
+
+def _log_p(module: ModuleType, counts: Counts, channel: Channel, delta: float) -> float:
+    if module.FAMILY_FREE:
+        return module.log_p_value(counts, channel.highest_epsilon(delta), delta)
+    return module.log_p_value(counts, channel)
 
 
 def _test(module, counts, family, delta, log_alpha) -> tuple[Callable[[float], float], float]:
@@ -133,7 +161,7 @@ def _test(module, counts, family, delta, log_alpha) -> tuple[Callable[[float], f
     return lambda s: module.log_p_value(counts, family.channel(s)) - log_alpha, family.strongest
 
 
-def largest_rejected(test: Callable[[float], float], strongest: float) -> float | None:
+def largest_rejected(test: Callable[[float], float], strongest: float, tolerance: float) -> float | None:
     """The lower end of the bracket around the largest rejected strength: None if none is, infinite if all are."""
     low, f_low = 0.0, test(0.0)
     if f_low > 0:
@@ -145,7 +173,7 @@ def largest_rejected(test: Callable[[float], float], strongest: float) -> float 
         low, f_low, high = high, f_high, min(2 * high, strongest)
     while low == 0 and high > 1e-12 and (f_middle := test(high / 8)) > 0:
         high, f_high = high / 8, f_middle
-    return bracket_root(test, low, high, f_low, f_high, RELATIVE_TOLERANCE * high)[0]
+    return bracket_root(test, low, high, f_low, f_high, tolerance * high)[0]
 
 
 def _strength(family: Family, null: float) -> float:

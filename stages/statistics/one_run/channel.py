@@ -47,6 +47,10 @@ class Channel:
         """The least epsilon at which the channel is (epsilon, ``delta``)-DP in both directions; may be infinite."""
         raise NotImplementedError
 
+    def highest_epsilon(self, delta: float) -> float:
+        """The same, rounded up rather than down where the channel is known only between two bounds."""
+        return self.epsilon(delta)
+
 
 class SmoothChannel(Channel):
     """A channel whose masses are known as functions of the loss t: s(t) is inverted by bisection."""
@@ -121,7 +125,7 @@ class Family:
 
     ``parameter`` is the number's name for the user and ``strength`` translates it (and is its own inverse: the noise
     sigma of DP-SGD is the reciprocal of its strength). ``strongest`` is where the search gives up: a family rejected
-    there is rejected whole.
+    there is rejected whole; ``tolerance``, relative, is how far it goes.
     """
 
     name: str
@@ -129,6 +133,7 @@ class Family:
     channel: Callable[[float], Channel]
     strongest: float
     strength: Callable[[float], float] = float
+    tolerance: float = 1e-11
 
 
 def solve_epsilon(log_delta_at: Callable[[float], float], delta: float) -> float:

@@ -110,6 +110,9 @@ class Tradeoff(Channel):
     def epsilon(self, delta):
         return self.above.epsilon(delta)
 
+    def highest_epsilon(self, delta):
+        return self.below.epsilon(delta)
+
 
 def from_tradeoff(alpha: np.ndarray, beta: np.ndarray) -> Tradeoff:
     """The null whose trade-off curve passes through points of a convex one.
