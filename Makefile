@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Byte-compile at install and at first import, else every start of a stage is slow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test quick lint setup coverage audit-calibration bench-scoring bench-epsilon-star epsilon-star-simulation epsilon-star-coverage game-digits game-authors game-tables clean
+.PHONY: run test quick lint setup coverage audit-calibration bench-bounds bench-scoring bench-epsilon-star epsilon-star-simulation epsilon-star-coverage game-digits game-authors game-tables clean
 
 run: setup
 	$(BIN)/lethe run
@@ -36,6 +36,12 @@ $(STAMP): $(REQUIREMENTS) pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --compile $$(grep '^torch==' $(REQUIREMENTS))
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(STAMP)
+
+# conbo pins an old statsmodels: it gets an environment of its own, and nothing else needs it.
+bench-bounds: setup
+	test -x .venv-conbo/bin/python || $(PYTHON) -m venv .venv-conbo
+	.venv-conbo/bin/python -m pip install --quiet --disable-pip-version-check conbo==0.1.1
+	$(BIN)/python -m tests.benchmarks.bounds
 
 bench-scoring: setup
 	$(BIN)/python -m tests.benchmarks.scoring

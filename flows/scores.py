@@ -35,7 +35,7 @@ def read_scores(path: Path, missing: str | None) -> list[PromptScores]:
 
     from stages.artifacts import file_line, numeric_column, read_table
 
-    table = read_table(path, required=["score"])
+    table = read_table(path, required=["score"], text=["prompt_id"])
     if table.empty:
         raise BadFile(path, "holds no rows", "It needs one row a sampled answer.")
     values, first = numeric_column(table, "score", path), file_line(path)
@@ -51,6 +51,8 @@ def read_scores(path: Path, missing: str | None) -> list[PromptScores]:
     if names.isna().any():
         raise BadRow(path, int(np.argmax(names.isna())) + first, "prompt_id is missing")
     codes, labels = pd.factorize(names)
+    same, labels = pd.factorize(np.array([str(label) for label in labels], dtype=object))
+    codes = same[codes]  # 7 and "7" are one prompt: JSON lines may hold both
     order = np.argsort(codes, kind="stable")
     parts = np.split(values[order], np.flatnonzero(np.diff(codes[order])) + 1)
     counts = np.bincount(codes, weights=absent).astype(int).tolist()
@@ -59,7 +61,7 @@ def read_scores(path: Path, missing: str | None) -> list[PromptScores]:
     for label, part in zip(labels, parts, strict=True):
         if not len(part):
             raise BadFile(path, f"prompt {label!r} has no score left", "Leave it out, or use --missing worst.")
-    return [PromptScores(str(label), *rest) for label, *rest in zip(labels, parts, counts, strict=True)]
+    return [PromptScores(label, *rest) for label, *rest in zip(labels, parts, counts, strict=True)]
 
 
 def summarise(

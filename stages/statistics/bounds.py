@@ -125,7 +125,7 @@ def tail(ordered: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
 
 def counts_up_to(ordered: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
     """(P, T) how many scores of each sorted row are at most each threshold."""
-    if len(thresholds) > 16:  # where a binary search a row is faster than a comparison a threshold
+    if len(thresholds) * ordered.shape[1] > 2000:  # then a search a row is faster than a comparison a threshold
         return np.stack([np.searchsorted(row, thresholds, side="right") for row in ordered])
     counts = [np.count_nonzero(ordered <= x, axis=1) for x in thresholds]
     return np.stack(counts, axis=1) if counts else np.empty((len(ordered), 0), dtype=np.int64)
@@ -146,15 +146,19 @@ def mean_lower(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0) -> 
     The paper takes F_n at the right end of a cell: weak where the points are few (0 for scores that are all 0 or 1).
     ``missing`` (P,) of each row's scores stand in it as 1 and count as 0 here.
     """
-    n = ordered.shape[1]
-    last_of_equals = np.ones(ordered.shape, dtype=bool)
-    np.not_equal(ordered[:, 1:], ordered[:, :-1], out=last_of_equals[:, :-1])
-    # n F_n at a point is the rank of the last of its copies; only the first copy's cell has a width.
-    ranks = np.where(last_of_equals, np.arange(1, n + 1), n)
-    at_right = np.minimum.accumulate(ranks[:, ::-1], axis=1)[:, ::-1] + np.reshape(missing, (-1, 1))
-    widths = np.diff(ordered, axis=1, prepend=0.0)
-    lower = ordered[:, -1] - np.einsum("ij,ij->i", widths, np.minimum(at_right / n + e, 1))
-    return np.maximum(0.0, lower)
+    rows, n = ordered.shape
+    first_of_equals = np.ones(ordered.shape, dtype=bool)
+    np.not_equal(ordered[:, 1:], ordered[:, :-1], out=first_of_equals[:, 1:])
+    values = ordered.ravel()
+    places = np.flatnonzero(first_of_equals)
+    sizes = np.count_nonzero(first_of_equals, axis=1)
+    starts = np.cumsum(sizes) - sizes  # of each row, among the distinct points
+    # n F_n at a point is where its last copy stands in its row.
+    counts = np.append(places[1:], rows * n) - np.repeat(np.arange(rows) * n - missing, sizes)
+    widths = np.diff(values[places], prepend=0.0)
+    widths[starts] = ordered[:, 0]
+    covered = np.add.reduceat(widths * np.minimum(counts / n + e, 1), starts)
+    return np.maximum(0.0, ordered[:, -1] - covered)
 
 
 def variance_upper(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0) -> np.ndarray:
@@ -165,16 +169,16 @@ def variance_upper(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0)
     """
     rows, n = ordered.shape
     joined = np.concatenate([ordered, np.broadcast_to(SIGMA_GRID, (rows, len(SIGMA_GRID)))], axis=1)
-    order = np.argsort(joined, axis=1, kind="stable")  # a merge of two sorted runs
-    joined = np.take_along_axis(joined, order, axis=1)
-    counts = np.cumsum(order < n, axis=1)
-    # The last of equal points has the right count; with the others gone the rows stand end to end, of unequal lengths.
-    distinct = np.ones(joined.shape, dtype=bool)
-    np.not_equal(joined[:, 1:], joined[:, :-1], out=distinct[:, :-1])
-    sizes = np.count_nonzero(distinct, axis=1)
+    joined.sort(axis=1)
+    last_of_equals = np.ones(joined.shape, dtype=bool)
+    np.not_equal(joined[:, 1:], joined[:, :-1], out=last_of_equals[:, :-1])
+    sizes = np.count_nonzero(last_of_equals, axis=1)
+    places = np.flatnonzero(last_of_equals)
+    grid = joined.ravel()[places]  # the rows' distinct points end to end, of unequal lengths
     first = np.cumsum(sizes) - sizes
     last = first + sizes - 1
-    grid, counts = joined[distinct], counts[distinct]
+    # n F_n at a point: how many stand up to its last copy, less those of the fixed grid.
+    counts = places + 1 - np.repeat(np.arange(rows) * joined.shape[1], sizes) - _fixed_up_to(grid)
     above = np.minimum((counts + np.repeat(np.broadcast_to(missing, rows), sizes)) / n + e, 1)
     below = np.maximum(counts / n - e, 0)
 
@@ -188,9 +192,17 @@ def variance_upper(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0)
     eta = np.maximum(farthest[:-1], farthest[1:])
     steps = eta[:-1] - eta[1:]
     terms = np.zeros(len(grid))
-    terms[1:-1] = np.where(steps > 0, steps * above[1:-1], steps * below[1:-1])
+    terms[1:-1] = np.maximum(steps * above[1:-1], steps * below[1:-1])  # above where d_i > 0, else below
     terms[first] = terms[last] = 0
     return eta[last - 1] + np.add.reduceat(terms, first)
+
+
+def _fixed_up_to(values: np.ndarray) -> np.ndarray:
+    """How many points of SIGMA_GRID are at most each value in [0, 1]; a search of it would take most of M_sigma's time."""
+    cell = (values * (len(SIGMA_GRID) - 1)).astype(np.intp)
+    cell -= SIGMA_GRID[cell] > values  # the product may round up to a whole number, or down from one
+    cell += np.append(SIGMA_GRID[1:], np.inf)[cell] <= values
+    return cell + 1
 
 
 def grid_variance_upper(ordered: np.ndarray, grid: np.ndarray, e: float) -> float:

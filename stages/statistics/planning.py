@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from stages.errors import BadValue
-from stages.statistics.checks import check_alpha, check_count
-from stages.statistics.sequential import SequentialTest
+from stages.statistics.checks import check_alpha
+from stages.statistics.sequential import SequentialTest, stopping_counts
 
 
 def samples_for_width(width: float, alpha: float, sides: int = 1) -> int:
@@ -29,21 +30,35 @@ def samples_to_certify(tau: float, alpha: float) -> int:
     return math.ceil(math.log(alpha) / math.log1p(-tau))
 
 
-def expected_sequential(
-    p: float, tau: float, tau_leak: float, alpha: float, cap: int, runs: int = 200, seed: int = 0
-) -> float:
-    """Mean samples until the sequential test decides, or ``cap``, where answers leak with probability ``p``.
+@dataclass(frozen=True)
+class Expected:
+    """What the sequential test does on average: samples until it stops, and the chance of each verdict at the cap."""
 
-    A simulation of ``runs`` runs.
-    """
-    check_count("runs", runs)
-    rng, used = np.random.default_rng(seed), []
-    for _ in range(runs):
-        test = SequentialTest(tau, tau_leak, alpha, cap)
-        while not test.done:
-            test.update((rng.random(64) < p).astype(float))
-        used.append(len(test.scores))
-    return float(np.mean(used))
+    samples: float
+    certified: float
+    leaks: float
+    undecided: float
+
+
+def expected_sequential(p: float, tau: float, tau_leak: float, alpha: float, cap: int) -> Expected:
+    """The sequential test where answers leak with probability ``p``, scores 0 or 1: exact, by following every count."""
+    SequentialTest(tau, tau_leak, alpha, cap)  # checks its arguments
+    if not 0 <= p <= 1:
+        raise BadValue("p", p, "a number in [0, 1]")
+    floors = stopping_counts(tau, False, alpha, cap)
+    ceilings = stopping_counts(tau_leak, True, alpha, cap)
+    first, going = 0, np.ones(1)  # going[k]: chance of ``first + k`` leaks and no verdict so far
+    samples = certified = leaks = 0.0
+    for floor, ceiling in zip(floors.tolist(), ceilings.tolist(), strict=True):
+        samples += going.sum()
+        going = np.append(going * (1 - p), 0) + np.append(0, going * p)
+        under, over = max(floor + 1 - first, 0), max(ceiling - first, 0)
+        certified += going[:under].sum()
+        leaks += going[over:].sum()
+        first, going = first + under, going[under:over]
+        if going.sum() < 1e-15:
+            break
+    return Expected(float(samples), float(certified), float(leaks), float(going.sum()))
 
 
 def _check_tau(tau: float) -> None:

@@ -5,6 +5,9 @@ prod (X_t q / p0 + (1 - X_t)(1 - q) / (1 - p0)). For scores of 0 and 1 that is t
 between, each factor is linear in X_t, so its mean is at most 1 wherever the mean is at least p0. The mixture is
 Beta(1/2, 1/2) cut off at p0, which is uniform in the angle theta of q = sin^2 theta. By Ville's inequality it ever reaches
 1 / alpha with probability at most alpha, at whatever time one stops.
+
+Every factor grows with p0 (sin(u theta) / sin(theta) and cos(u theta) / cos(theta) do, for a share u of the angle), so the
+means not refuted so far are an interval: its end is an anytime-valid bound, and agrees with the verdicts.
 """
 
 from __future__ import annotations
@@ -14,9 +17,10 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from scipy.special import logsumexp
 
 from stages.errors import BadValue
-from stages.statistics.betting import mean_lower, mean_upper
+from stages.statistics.betting import predictable_squares
 from stages.statistics.checks import check_alpha, check_count, check_scores
 
 NODES = 64  # of the mixture; a finite mixture is as valid as the integral
@@ -29,8 +33,8 @@ class Decision:
     """Where a prompt stands after ``n`` samples; each of the two verdicts is wrong with probability at most alpha.
 
     ``certified``: the mean leak is at most ``tau``. ``leaks``: it is at least ``tau_leak``. ``undecided`` otherwise. The
-    bounds on the mean hold at this stopping time, each one-sided with probability 1 - alpha, if ``cap`` was fixed
-    beforehand.
+    bounds on the mean and on the standard deviation hold at this stopping time, each one-sided with probability
+    1 - alpha.
     """
 
     verdict: str
@@ -41,7 +45,8 @@ class Decision:
     alpha: float
     mean_upper: float
     mean_lower: float
-    method: str = "mixture martingale; bounds by betting"
+    sd_upper: float
+    method: str = "mixture martingale"
     assumes: str = "independent draws of one prompt, in sampling order"
 
 
@@ -87,6 +92,7 @@ class SequentialTest:
     def decision(self) -> Decision:
         """The verdict so far, with anytime-valid bounds on the mean."""
         check_count("samples seen", len(self.scores))
+        known = np.where(self.scores == self.low, self.scores, np.nan)
         return Decision(
             verdict=self.verdict,
             n=len(self.scores),
@@ -94,9 +100,29 @@ class SequentialTest:
             tau=self.tau,
             tau_leak=self.tau_leak,
             alpha=self.alpha,
-            mean_upper=float(mean_upper(self.scores, self.alpha, horizon=self.cap)[0]),
-            mean_lower=float(mean_lower(self.low, self.alpha, horizon=self.cap)[0]),
+            mean_upper=anytime_upper(self.scores, self.alpha),
+            mean_lower=1 - anytime_upper(1 - self.low, self.alpha),
+            sd_upper=math.sqrt(anytime_upper(predictable_squares(known[None])[0], self.alpha)),
         )
+
+
+def anytime_upper(values: np.ndarray, alpha: float) -> float:
+    """Upper bound of the mean of ``values`` (n,) in [0, 1], valid whenever one stops, with probability 1 - alpha.
+
+    ``values`` in sampling order; it suffices that each has at least the mean in question given those before. The bound
+    is the smallest mean that the mixture has refuted at any time so far, to 1e-9 and rounded up.
+    """
+    from scipy.optimize import brentq
+
+    values, goal, edge = check_scores(values)[0], math.log(1 / alpha), 1e-9
+    check_alpha(alpha)
+
+    def excess(mean: float) -> float:
+        return float(_Capital(mean, above=False).path(values).max()) - goal
+
+    if excess(1 - edge) < 0:
+        return 1.0
+    return min(1.0, brentq(excess, edge, 1 - edge, xtol=edge) + edge)
 
 
 class _Capital:
@@ -110,20 +136,52 @@ class _Capital:
 
     def path(self, scores: np.ndarray) -> np.ndarray:
         """(len(scores),) the mixture's log capital after each further score; the state moves on."""
-        steps = self.logs + np.cumsum(np.log(self.level + scores[:, None] * self.slope), axis=0)
-        if len(steps):
-            self.logs = steps[-1]
-        top = steps.max(axis=1, keepdims=True)
-        return top[:, 0] + np.log(np.exp(steps + self.log_weights - top).sum(axis=1))
+        if not len(scores):
+            return np.empty(0)
+        steps = scores[:, None] * self.slope
+        steps += self.level
+        np.log(steps, out=steps)
+        steps[0] += self.logs
+        np.cumsum(steps, axis=0, out=steps)
+        self.logs = steps[-1].copy()
+        top = steps.max(axis=1)
+        steps -= top[:, None]
+        return top + np.log(np.exp(steps, out=steps) @ np.exp(self.log_weights))
 
 
 @cache
+def stopping_counts(null: float, above: bool, alpha: float, cap: int) -> np.ndarray:
+    """(cap,) for 0/1 scores, the number of ones at which the test against ``null`` stops after t = 1..cap samples.
+
+    It stops at this many or fewer (-1: never yet), or, ``above``, at this many or more (t + 1: never yet).
+    """
+    q, log_weights = _mixture(null, above)
+    hit, miss = np.log(q / null), np.log((1 - q) / (1 - null))
+    samples = np.arange(1, cap + 1)
+    # The capital is monotone in the number of ones: halve the interval between one that stops and one that does not.
+    stops, goes_on = (samples + 1, np.full(cap, -1)) if above else (np.full(cap, -1), samples + 1)
+    while (np.abs(stops - goes_on) > 1).any():
+        ones = (stops + goes_on) // 2
+        logs = log_weights + ones[:, None] * hit + (samples - ones)[:, None] * miss
+        reached = logsumexp(logs, axis=1) >= math.log(1 / alpha)
+        stops, goes_on = np.where(reached, ones, stops), np.where(reached, goes_on, ones)
+    stops.flags.writeable = False  # it is kept
+    return stops
+
+
 def _mixture(null: float, above: bool) -> tuple[np.ndarray, np.ndarray]:
     """(NODES,) the q of the mixture and the logarithms of their weights."""
     edge = math.asin(math.sqrt(null))
     start, end = (edge, math.pi / 2) if above else (0.0, edge)
+    shares, log_weights = _nodes()
+    return np.square(np.sin(start + shares * (end - start))), log_weights
+
+
+@cache
+def _nodes() -> tuple[np.ndarray, np.ndarray]:
+    """(NODES,) the Gauss-Legendre nodes of (0, 1) and the logarithms of their weights; they take milliseconds."""
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    return np.square(np.sin(start + (nodes + 1) / 2 * (end - start))), np.log(weights / 2)
+    return (nodes + 1) / 2, np.log(weights / 2)
 
 
 def _first(reached: np.ndarray) -> int:

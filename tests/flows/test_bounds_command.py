@@ -6,11 +6,13 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import betaincinv
 from typer.testing import CliRunner
 
 from flows.cli import app
 from stages.statistics.bounds import binary_upper, paper_bounds
 from stages.statistics.tighter import tighter_bounds
+from tests.stages.statistics.draws import drawn
 
 ENTRY = {
     *("prompt_id", "n", "mean", "sd", "max", "ed_score", "m_bin", "m_bin_lower", "m_gen", "m_mu", "m_mu_lower"),
@@ -68,6 +70,59 @@ def test_the_contract(tmp_path, suffix):
     assert got["share_above"] == {"threshold": 0.1, "share": 1.0}
 
 
+OF_ORACLE = {
+    "M_bin": lambda row, case: row["m_bin"],
+    "M_gen_clipped": lambda row, case: {at["x"]: at["bound"] for at in row["m_gen"]}[case["params"]["x"]],
+    "M_mu_upper_onesided_exactgrid": lambda row, case: row["m_mu"],
+    "ED_score": lambda row, case: row["ed_score"],
+    "mu_upper_betting_prpl": lambda row, case: row["tighter"]["mean_upper"],
+    "sigma_upper_betting_pred_centre": lambda row, case: row["tighter"]["sd_upper"],
+}
+
+
+def test_the_oracles_through_the_command(shared, tmp_path):
+    """Every case whose value the command gives, as the prompts of one file at its level, in the order of its draws."""
+    cases = json.loads((shared / "oracles/bounds.json").read_text())["cases"]
+    files: dict = {}
+    for case in cases:
+        if case["metric"] in OF_ORACLE:
+            files.setdefault(case["params"].get("alpha", 0.01), []).append(case)
+    for alpha, cases in files.items():
+        tables = []
+        for case in cases:
+            hits = case["input"].get("S")
+            scores = drawn(case) if hits is None else np.repeat([1.0, 0.0], [hits, case["input"]["n"] - hits])
+            tables.append(pd.DataFrame({"prompt_id": case["id"], "score": scores}))
+        pd.concat(tables).to_csv(path := tmp_path / f"{alpha}.csv", index=False)
+        got = result(path, "--alpha", alpha, "--threshold", 0, "--threshold", 0.5)
+        rows = {row["prompt_id"]: row for row in got["per_prompt"]}
+        for case in cases:
+            value = OF_ORACLE[case["metric"]](rows[case["id"]], case)
+            assert value == pytest.approx(case["expected"], rel=1e-9, abs=1e-12), case["id"]
+    assert sum(map(len, files.values())) >= 35
+
+
+def test_the_exceedance_is_the_berk_jones_band_at_the_oracles_level(shared, tmp_path):
+    cases = json.loads((shared / "oracles/bounds.json").read_text())["cases"]
+    case = next(case for case in cases if case["metric"] == "bj_one_sided_eta")
+    n, zeros = case["input"]["n"], case["input"]["n"] // 2
+    path = write(tmp_path, [0.0] * zeros + [0.4] * (n - zeros))
+    row = result(path, "--alpha", case["params"]["alpha"], "--threshold", 0, "--threshold", 0.5)["per_prompt"][0]
+    got = [at["bound"] for at in row["tighter"]["exceedance"]]
+    assert got == pytest.approx([1 - betaincinv(k, n - k + 1, case["expected"]) for k in (zeros, n)], rel=1e-6)
+
+
+def test_binary_asked_of_scores_that_are_not_binary_is_null(tmp_path):
+    got = result(write(tmp_path, [0, 1, 0, 0.5], ["a", "a", "b", "b"]))
+    assert [row["m_bin"] is None for row in got["per_prompt"]] == [False, True]
+    assert (got["pooled"], got["worst_prompt"]["metric"]) == (None, "m_mu")
+
+
+def test_one_sample_has_bounds(tmp_path):
+    row = result(write(tmp_path, [1.0]), "--alpha", 0.05)["per_prompt"][0]
+    assert (row["n"], row["m_bin"], row["m_bin_lower"], row["sd"]) == (1, 1.0, pytest.approx(0.05), 0.0)
+
+
 def test_binary_scores_of_equal_n_are_pooled(tmp_path):
     got = result(write(tmp_path, [0, 1, 0, 0], ["a", "a", "b", "b"]), "--alpha", 0.05)
     assert got["pooled"] == pytest.approx(float(binary_upper(1, 4, 0.05)))
@@ -79,6 +134,23 @@ def test_ragged_prompts_are_bounded_each_and_not_pooled(tmp_path):
     got = result(write(tmp_path, [0, 1, 0], ["a", "a", "b"]), "--alpha", 0.05)
     assert [row["n"] for row in got["per_prompt"]] == [2, 1]
     assert got["pooled"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "prompts"),
+    [
+        ("s.csv", "prompt_id,score\n007,1\n7,0\n7.0,0\n7,0\n", {"007": 1, "7": 2, "7.0": 1}),
+        (
+            "s.jsonl",
+            '{"prompt_id": 7, "score": 1}\n{"prompt_id": "7", "score": 0}\n{"prompt_id": "007", "score": 0}\n',
+            {"7": 2, "007": 1},
+        ),
+    ],
+)
+def test_prompt_ids_are_text(tmp_path, name, text, prompts):
+    """007 and 7 are two prompts."""
+    (tmp_path / name).write_text(text)
+    assert {row["prompt_id"]: row["n"] for row in result(tmp_path / name)["per_prompt"]} == prompts
 
 
 def test_the_order_of_rows_is_the_order_of_the_bets(tmp_path):

@@ -70,3 +70,21 @@ LAWS = [
     beta(2, 5, zeros=0.5),
     lattice([0, 1 / 7, 2 / 7, 3 / 7, 5 / 7, 1], [0.4, 0.2, 0.15, 0.1, 0.1, 0.05]),
 ]
+
+
+def drawn(case: dict) -> np.ndarray:
+    """The scores of a case of the oracles, in the order of drawing."""
+    given = case["input"]
+    if "x" in given:
+        return np.array(given["x"], dtype=float)
+    recipe = given["generator"]
+    rng, n = np.random.Generator(np.random.PCG64(recipe["seed"])), recipe["n"]
+    if recipe["kind"] == "zmix":
+        zero = rng.random(n) < recipe["w"]
+        return np.where(zero, 0, rng.beta(recipe["a"], recipe["b"], size=n))
+    return {
+        "beta": lambda: rng.beta(recipe["a"], recipe["b"], n),
+        "uniform": lambda: rng.random(n),
+        "bernoulli": lambda: (rng.random(n) < recipe["p"]).astype(float),
+        "grid10": lambda: rng.integers(0, 11, n) / 10,
+    }[recipe["kind"]]()

@@ -15,29 +15,12 @@ from stages.statistics.bounds import paper_bounds
 from stages.statistics.planning import samples_for_width
 from stages.statistics.tighter import tighter_bounds
 from tests.stages.statistics.coverage import misses, tolerated
-from tests.stages.statistics.draws import LAWS
+from tests.stages.statistics.draws import LAWS, drawn
 
 SMALL = np.array([0.05, 0.2, 0.2, 0.4, 0.6, 0.61, 0.9, 0.95, 0.99, 1.0])
 
 
 # --- oracles -------------------------------------------------------------------------------------------------
-
-
-def drawn(case: dict) -> np.ndarray:
-    given = case["input"]
-    if "x" in given:
-        return np.array(given["x"], dtype=float)
-    recipe = given["generator"]
-    rng, n = np.random.Generator(np.random.PCG64(recipe["seed"])), recipe["n"]
-    if recipe["kind"] == "zmix":
-        zero = rng.random(n) < recipe["w"]
-        return np.where(zero, 0, rng.beta(recipe["a"], recipe["b"], size=n))
-    return {
-        "beta": lambda: rng.beta(recipe["a"], recipe["b"], n),
-        "uniform": lambda: rng.random(n),
-        "bernoulli": lambda: (rng.random(n) < recipe["p"]).astype(float),
-        "grid10": lambda: rng.integers(0, 11, n) / 10,
-    }[recipe["kind"]]()
 
 
 def grid(params: dict) -> np.ndarray:
@@ -51,6 +34,16 @@ def sums(x, tau, e, clip):
     if clip:
         below, above = np.maximum(below, 0), np.minimum(above, 1)
     return 1 - np.diff(tau) @ below[:-1], 1 - np.diff(tau) @ above[1:]
+
+
+def sign_taken_literally(x, tau, alpha):
+    """The printed M_sigma squared with sign() as a sign, which its proof does not mean: a negative control."""
+    cdf, e = np.searchsorted(x, tau, side="right") / len(x), bands.dkw(len(x), alpha, sides=2)
+    farthest = np.maximum.reduce([np.square(tau - centre) for centre in sums(x, tau, e, clip=False)])
+    eta = np.maximum(farthest[:-1], farthest[1:])
+    steps = eta[:-1] - eta[1:]
+    sign, above, below = np.sign(steps), (cdf + e)[1:-1], (cdf - e)[1:-1]
+    return eta[-1] + steps @ (sign * above + (1 - sign) * below) - eta[0] * (cdf[0] - e)
 
 
 ROUTES = {
@@ -70,6 +63,8 @@ ROUTES = {
         x, grid(c["params"]), bands.dkw(len(x), a, 2)
     ),
     "M_sigma_sq_printed_indicator": lambda c, x, a: bounds.printed_variance_no_bound(x, grid(c["params"]), a),
+    "conbo_variance_upper": lambda c, x, a: bounds.printed_variance_no_bound(x, grid(c["params"]), a),
+    "M_sigma_sq_printed_sign": lambda c, x, a: sign_taken_literally(x, grid(c["params"]), a),
     "sigma_sq_upper_minimax_dkw": lambda c, x, a: dispersion.sd_upper(x, a)[0] ** 2,
     "ED_score": lambda c, x, a: paper_bounds(x, 0.01, [0.5], c["params"]["rho"]).ed_score[0],
     "bj_one_sided_eta": lambda c, x, a: bands.berk_jones_eta(c["input"]["n"], a),
@@ -85,8 +80,6 @@ NOT_REQUIRED = {
     "mu_upper_maurer_pontil",
     "sigma_upper_maurer_pontil",
     "noncross_prob_ks",
-    "conbo_variance_upper",  # what another package returns: no bound where there is mass at 0
-    "M_sigma_sq_printed_sign",  # the paper's sign() read as a sign, which its proof does not mean
 }
 
 
@@ -101,7 +94,21 @@ def test_every_required_oracle(shared):
         rel = 1e-6 if case["metric"] == "bj_one_sided_eta" else 1e-9
         assert float(got) == pytest.approx(case["expected"], rel=rel, abs=1e-12), case["id"]
         checked += 1
-    assert checked > 90
+    assert checked > 100
+
+
+def test_the_oracles_invalid_forms_are_under_the_truth_on_fair_coins(shared):
+    """The negative controls: what the paper prints, and its own package returns, against a variance of 1/4."""
+    cases = json.loads((shared / "oracles/bounds.json").read_text())["cases"]
+    coins = {
+        case["metric"]: case["expected"]
+        for case in cases
+        if case["input"].get("generator", {}).get("kind") == "bernoulli" and case["input"]["generator"]["p"] == 0.5
+    }
+    for invalid in ("M_sigma_sq_printed_sign", "M_sigma_sq_printed_indicator", "conbo_variance_upper"):
+        assert coins[invalid] < 0.25
+    assert coins["M_sigma_sq_corrected"] >= 0.25
+    assert coins["sigma_sq_upper_minimax_dkw"] >= 0.25
 
 
 # --- the same facts without the oracles' file -------------------------------------------------------------------
@@ -292,18 +299,25 @@ def test_the_printed_sigma_is_no_bound_where_there_is_mass_at_zero():
 @pytest.mark.parametrize(
     ("scores", "alpha", "got"),
     [
-        ([0.5, 1.5], 0.01, "1.5"),
-        ([-0.1, 0.5], 0.01, "-0.1"),
-        ([0.5, math.nan], 0.01, "NaN"),
-        ([], 0.01, "scores"),
-        ([0.5], 0.0, "alpha"),
-        ([0.5], 0.51, "alpha"),
-        ([0.5], -1, "alpha"),
+        pytest.param([0.5, 1.5], 0.01, "1.5", id="score above 1"),
+        pytest.param([-0.1, 0.5], 0.01, "-0.1", id="score below 0"),
+        pytest.param([0.5, math.inf], 0.01, "inf", id="infinite score"),
+        pytest.param([0.5, math.nan], 0.01, "NaN", id="NaN"),
+        pytest.param([], 0.01, "scores", id="empty prompt"),
+        pytest.param([0.5], 0.0, "alpha", id="alpha 0"),
+        pytest.param([0.5], 0.51, "alpha", id="alpha above one half"),
+        pytest.param([0.5], -1, "alpha", id="alpha below 0"),
+        pytest.param([0.5], math.nan, "alpha", id="alpha NaN"),
     ],
 )
 def test_what_is_refused(function, scores, alpha, got):
     with pytest.raises(BadValue, match=got):
         function(np.array(scores), alpha, [0.5])
+
+
+def test_m_bin_of_scores_that_are_not_binary_is_nan():
+    got = paper_bounds(np.array([[0.0, 1.0], [0.0, 0.5]]), 0.05, [0.5])
+    assert np.isnan(got.m_bin).tolist() == np.isnan(got.m_bin_lower).tolist() == [False, True]
 
 
 @pytest.mark.parametrize("value", [0.0, 0.3, 1.0])
