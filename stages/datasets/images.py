@@ -75,8 +75,7 @@ def _fashion_mnist(source: str | None) -> Images:
         (_idx(folder / f"{part}-images-idx3-ubyte", 3), _idx(folder / f"{part}-labels-idx1-ubyte", 1))
         for part in ("train", "t10k")
     ]
-    pixels, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return Images(pixels[:, None], labels.astype(np.int64), 10, white=255)
+    return _joined(folder, parts, (1, 28, 28))
 
 
 def _idx(path: Path, dimensions: int) -> np.ndarray:
@@ -114,8 +113,7 @@ def _cifar10(source: str | None) -> Images:
         raise BadFile(
             folder, f"holds neither {CIFAR10_FILES[0]} nor {CIFAR10_FILES[0]}.bin", "Unpack CIFAR-10 there."
         )
-    pixels, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return Images(pixels.reshape(-1, 3, 32, 32), labels.astype(np.int64), 10, white=255)
+    return _joined(folder, parts, (3, 32, 32))
 
 
 def _cifar10_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -130,7 +128,7 @@ def _cifar10_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
 def _cifar10_python(path: Path) -> tuple[np.ndarray, np.ndarray]:
     try:
         batch = _ArraysOnly(io.BytesIO(_bytes(path)), encoding="bytes").load()
-        return np.asarray(batch[b"data"], np.uint8), np.asarray(batch[b"labels"])
+        return np.array(batch[b"data"], np.uint8), np.array(batch[b"labels"], np.int64)
     except Exception as error:  # broken bytes make pickle raise almost any class
         raise BadFile(path, f"is no batch of CIFAR-10 ({error})") from None
 
@@ -138,13 +136,18 @@ def _cifar10_python(path: Path) -> tuple[np.ndarray, np.ndarray]:
 class _ArraysOnly(pickle.Unpickler):
     """Unpickles plain values and NumPy arrays; anything else could run code of the file's author."""
 
+    ALLOWED = {
+        ("numpy", "ndarray"),
+        ("numpy", "dtype"),
+        ("numpy._core.multiarray", "_reconstruct"),
+        ("_codecs", "encode"),  # how protocol 2 writes bytes
+    }
+
     def find_class(self, module: str, name: str):
-        if module.split(".")[0] == "numpy" and name in ("_reconstruct", "ndarray", "dtype"):
-            module = module.replace("numpy.core", "numpy._core")  # where NumPy 2 keeps it
-            return super().find_class(module, name)
-        if (module, name) == ("_codecs", "encode"):
-            return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+        module = module.replace("numpy.core", "numpy._core")  # where NumPy 2 keeps it
+        if (module, name) not in self.ALLOWED:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+        return super().find_class(module, name)
 
 
 def _cifar10_hub(name: str) -> Images:
@@ -159,9 +162,22 @@ def _cifar10_hub(name: str) -> Images:
         ) from None
     parts = [data[part] for part in ("train", "test")]
     image, label = ("img", "label") if "img" in parts[0].column_names else ("image", "label")
-    pixels = np.concatenate([np.stack([np.asarray(one) for one in part[image]]) for part in parts])
-    labels = np.concatenate([np.asarray(part[label]) for part in parts])
-    return Images(pixels.transpose(0, 3, 1, 2).astype(np.uint8), labels.astype(np.int64), 10, white=255)
+    arrays = [
+        (np.stack([np.asarray(one, np.uint8).transpose(2, 0, 1) for one in part[image]]), np.asarray(part[label]))
+        for part in parts
+    ]
+    return _joined(name, arrays, (3, 32, 32))
+
+
+def _joined(place: str | Path, parts: list[tuple[np.ndarray, np.ndarray]], shape: tuple[int, int, int]) -> Images:
+    """All parts of a data set of ten classes as one, each image of (channels, height, width) ``shape``."""
+    for pixels, labels in parts:
+        if pixels.ndim < 2 or pixels[0].size != math.prod(shape) or len(pixels) != len(labels):
+            raise BadFile(place, f"has images {pixels.shape} and {len(labels)} labels, expected {shape} each")
+    pixels, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() > 9:
+        raise BadFile(place, "has labels that are no whole numbers from 0 to 9")
+    return Images(pixels.reshape(-1, *shape), labels.astype(np.int64), 10, white=255)
 
 
 def _bytes(path: Path) -> bytes:

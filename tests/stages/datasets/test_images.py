@@ -19,7 +19,7 @@ def idx(array: np.ndarray) -> bytes:
 
 
 def fashion_folder(folder: Path, zipped: bool) -> np.ndarray:
-    pixels = np.arange(5 * 4, dtype=np.uint8).reshape(5, 2, 2)
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 28, 28), dtype=np.uint8)
     for part, rows in (("train", slice(0, 3)), ("t10k", slice(3, 5))):
         for name, values in (("images-idx3", pixels[rows]), ("labels-idx1", np.arange(5, dtype=np.uint8)[rows])):
             data = idx(values)
@@ -61,6 +61,33 @@ def test_fashion_mnist_from_a_folder(tmp_path, zipped):
     assert loaded.labels.tolist() == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize(
+    ("name", "values", "said"),
+    [
+        ("train-labels-idx1-ubyte", np.arange(2), "2 labels"),
+        ("train-labels-idx1-ubyte", np.array([0, 1, 10]), "0 to 9"),
+        ("train-images-idx3-ubyte", np.zeros((3, 2, 2)), r"\(1, 28, 28\)"),
+        ("t10k-images-idx3-ubyte", np.zeros((3, 28)), "3 dimensions"),
+    ],
+)
+def test_files_that_do_not_belong_together_are_refused(tmp_path, name, values, said):
+    fashion_folder(tmp_path, zipped=False)
+    (tmp_path / name).write_bytes(idx(values))
+    with pytest.raises(BadFile, match=said):
+        images.load("fashion_mnist", str(tmp_path))
+
+
+@pytest.mark.skipif(
+    not Path(images.FASHION_MNIST).is_dir(), reason="Debian's package dataset-fashion-mnist is not installed"
+)
+def test_the_real_fashion_mnist():
+    loaded = images.load("fashion_mnist")
+    assert loaded.pixels.shape == (70_000, 1, 28, 28)
+    assert np.bincount(loaded.labels).tolist() == [7000] * 10
+    assert loaded.labels[0] == 9  # an ankle boot
+    assert loaded.pixels.max() == loaded.white
+
+
 def test_a_missing_fashion_mnist_says_where_to_get_it(tmp_path):
     with pytest.raises(BadFile, match="dataset-fashion-mnist"):
         images.load("fashion_mnist", str(tmp_path))
@@ -91,6 +118,45 @@ def test_cifar10_python_and_binary_folders_hold_the_same(tmp_path):
     assert one.pixels.shape == (24, 3, 32, 32)
     assert (one.pixels == other.pixels).all()
     assert (one.labels == other.labels).all()
+
+
+def python2_batch(pixels: np.ndarray, labels: list[int]) -> bytes:
+    """The bytes that Python 2 and its NumPy wrote, as the published batches have them: text opcodes, byte strings."""
+
+    def text(value: bytes) -> bytes:
+        return b"T" + len(value).to_bytes(4, "little") + value
+
+    array = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\x00\x85" + text(b"b") + b"tR"
+    kind = b"cnumpy\ndtype\n(" + text(b"u1") + b"K\x00K\x01tR(K\x03" + text(b"|") + b"NNNJ" + b"\xff" * 4
+    kind += b"J" + b"\xff" * 4 + b"K\x00tb"
+    shape = b"".join(b"J" + size.to_bytes(4, "little") for size in pixels.shape)
+    state = b"(K\x01(" + shape + b"t" + kind + b"\x89" + text(pixels.tobytes()) + b"tb"
+    numbers = b"](" + b"".join(b"K" + bytes([label]) for label in labels) + b"e"
+    return b"\x80\x02}(" + text(b"data") + array + state + text(b"labels") + numbers + b"u."
+
+
+def test_cifar10_as_python_2_pickled_it(tmp_path):
+    parts = [cifar_rows(i) for i in range(6)]
+    for name, (pixels, labels) in zip(images.CIFAR10_FILES, parts, strict=True):
+        (tmp_path / name).write_bytes(python2_batch(pixels, labels.tolist()))
+    loaded = images.load("cifar10", str(tmp_path))
+    assert (loaded.pixels.reshape(24, -1) == np.concatenate([pixels for pixels, _ in parts])).all()
+    assert (loaded.labels == np.concatenate([labels for _, labels in parts])).all()
+
+
+@pytest.mark.parametrize(
+    ("batch", "said"),
+    [
+        ({b"data": np.zeros((2, 5), np.uint8), b"labels": [1, 2]}, r"\(3, 32, 32\)"),
+        ({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1]}, "1 labels"),
+        ({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1, 10]}, "0 to 9"),
+    ],
+)
+def test_a_batch_of_the_wrong_shape_is_refused(tmp_path, batch, said):
+    for name in images.CIFAR10_FILES:
+        (tmp_path / name).write_bytes(pickle.dumps(batch))
+    with pytest.raises(BadFile, match=said):
+        images.load("cifar10", str(tmp_path))
 
 
 class Evil:
