@@ -20,6 +20,12 @@ from stages.errors import BadFile, BadValue
 FASHION_MNIST = "/usr/share/datasets/fashion-mnist"  # where Debian's package dataset-fashion-mnist puts it
 CIFAR10_HUB = "uoft-cs/cifar10"
 CIFAR10_FILES = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
+PICKLED = {  # all that a batch of CIFAR-10 may ask pickle for
+    ("numpy", "ndarray"),
+    ("numpy", "dtype"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("_codecs", "encode"),  # how protocol 2 writes bytes
+}
 
 
 @dataclass(frozen=True)
@@ -136,16 +142,9 @@ def _cifar10_python(path: Path) -> tuple[np.ndarray, np.ndarray]:
 class _ArraysOnly(pickle.Unpickler):
     """Unpickles plain values and NumPy arrays; anything else could run code of the file's author."""
 
-    ALLOWED = {
-        ("numpy", "ndarray"),
-        ("numpy", "dtype"),
-        ("numpy._core.multiarray", "_reconstruct"),
-        ("_codecs", "encode"),  # how protocol 2 writes bytes
-    }
-
     def find_class(self, module: str, name: str):
         module = module.replace("numpy.core", "numpy._core")  # where NumPy 2 keeps it
-        if (module, name) not in self.ALLOWED:
+        if (module, name) not in PICKLED:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}")
         return super().find_class(module, name)
 
