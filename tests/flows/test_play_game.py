@@ -59,3 +59,29 @@ def test_an_unknown_game_is_told(folder, monkeypatch, arguments, said):
     done = CliRunner().invoke(app, ["game", *arguments])
     assert done.exit_code == 2
     assert said in done.stderr
+
+
+def test_the_calls_of_a_step_run_side_by_side(prefect):
+    """Two calls that wait for each other: one after the other they would never meet."""
+    import threading
+    from concurrent.futures import ThreadPoolExecutor
+
+    from prefect import flow
+    from prefect.settings import PREFECT_API_URL, PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
+
+    from flows import game
+
+    meeting = threading.Barrier(2)
+
+    def meet(seed: int) -> int:
+        meeting.wait(timeout=30)
+        return seed * 10
+
+    @flow(task_runner=game.play.task_runner)
+    def step() -> list[int]:
+        with ThreadPoolExecutor(2) as pool:
+            return game._in_tasks(pool)(meet, [(1,), (2,)], "learn")
+
+    quiet = {PREFECT_API_URL: prefect["PREFECT_API_URL"], PREFECT_LOGGING_TO_API_ENABLED: False}
+    with temporary_settings(quiet):
+        assert step() == [10, 20]
