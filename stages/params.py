@@ -373,8 +373,68 @@ class TextGame(Section):
         return methods
 
 
+class Audit(Section):
+    """What every one-run audit has: the r declared beforehand share alpha; the claim is judged by exact or ``method``."""
+
+    r: Annotated[list[Count], Field(min_length=1)]
+    delta: Annotated[float, Field(ge=0, lt=1)]
+    alpha: Alpha
+    method: Literal["all", "exact", "chernoff", "steinke", "mahloujifar", "independent", "clopper-pearson"]
+    seed: Seed
+
+
+class GuessesAudit(Audit):
+    """A file of guesses: columns bit, guess and score."""
+
+    kind: Literal["guesses"]
+    source: str
+    mechanism: Literal["gaussian", "laplace", "approx-dp", "subsampled-gaussian", "dp-sgd"]
+    q: Annotated[float, Field(gt=0, le=1)] | None = None
+    steps: Count | None = None
+    delta0: Annotated[float, Field(ge=0, lt=1)] | None = None
+    claimed_epsilon: Positive | None
+
+    @model_validator(mode="after")
+    def _has_what_its_mechanism_needs(self) -> GuessesAudit:
+        needs = {"subsampled-gaussian": ("q",), "dp-sgd": ("q", "steps"), "approx-dp": ("delta0",)}
+        legal = needs.get(self.mechanism, ())
+        for key in ("q", "steps", "delta0"):
+            given = getattr(self, key) is not None
+            if given and key not in legal:
+                raise ValueError(f"the mechanism {self.mechanism} takes no {key}")
+            if not given and key in legal and key != "delta0":
+                raise ValueError(f"the mechanism {self.mechanism} needs {key}, which the entry lacks")
+        return self
+
+
+class DpSgdAudit(Audit):
+    """DP-SGD trained once with canaries; the claim is the accountant's epsilon of the settings."""
+
+    kind: Literal["dp_sgd"]
+    images: Literal["digits", "fashion_mnist", "cifar10"]
+    source: str
+    points: Count | None
+    canaries: Annotated[int, Field(ge=2)]
+    hidden: Count
+    q: Annotated[float, Field(gt=0, le=1)]
+    steps: Count
+    noise_multiplier: Positive
+    clip: Positive
+    lr: Positive
+    delta: Annotated[float, Field(gt=0, lt=1)]
+    fault: Literal["none", "half_noise", "no_clipping"]
+
+    @property
+    def folder(self) -> str | None:
+        """The images' folder; the digits come with scikit-learn."""
+        return None if self.images == "digits" else self.source
+
+
+AUDITS: dict[str, type[Section]] = {"guesses": GuessesAudit, "dp_sgd": DpSgdAudit}
+AnyAudit = Annotated[GuessesAudit | DpSgdAudit, Field(discriminator="kind")]
 GAMES: dict[str, type[Section]] = {"images": ImageGame, "image_tables": ImageTables, "text": TextGame}
 Game = Annotated[ImageGame | ImageTables | TextGame, Field(discriminator="kind")]
+KINDS = AUDITS | GAMES
 
 
 class Report(Section):
@@ -391,7 +451,7 @@ class Params(Section):
     score: Score
     metrics: Metrics
     epsilon_star: EpsilonStar
-    audits: dict[Name, dict[str, Any]]
+    audits: dict[Name, AnyAudit]
     games: dict[Name, Game]
     report: Report
 
@@ -474,7 +534,7 @@ def _bad_param(error: ValidationError, value: dict[str, Any], source: str) -> Ba
     problems = error.errors()
     first = problems[0]
     location = [str(part) for part in first["loc"] if part != "[key]"]
-    key = ".".join(part for at, part in enumerate(location) if at != 2 or part not in GAMES)
+    key = ".".join(part for at, part in enumerate(location) if at != 2 or part not in KINDS)
     if first["type"] == "value_error" and isinstance(first["input"], dict):
         return ParamsClash(key, str(first["ctx"]["error"]), source)
     legal = _legal(first, location)
@@ -496,7 +556,7 @@ def _legal(problem: dict[str, Any], location: list[str]) -> str:
         known = _fields(location[:-1])
         return f"one of the keys {', '.join(known)}" if known else "no such key"
     if kind in ("union_tag_invalid", "union_tag_not_found"):
-        return f"a key kind, one of {', '.join(GAMES)}"
+        return f"a key kind, one of {', '.join(AUDITS if location[0] == 'audits' else GAMES)}"
     if kind == "literal_error":
         return str(context["expected"])
     if kind == "value_error":
@@ -515,8 +575,8 @@ def _fields(location: list[str]) -> list[str]:
     for part in location:
         if isinstance(section, type) and issubclass(section, BaseModel) and part in section.model_fields:
             section = _section_of(section.model_fields[part].annotation)
-        elif part in GAMES:  # pydantic names the member of a union between a game's name and its keys
-            section = GAMES[part]
+        elif part in KINDS:  # pydantic names the member of a union between an entry's name and its keys
+            section = KINDS[part]
         # a name of a dictionary: its section is already the value's
     return list(section.model_fields) if isinstance(section, type) and issubclass(section, BaseModel) else []
 

@@ -1,0 +1,72 @@
+"""Stage `audit@NAME`: a one-run privacy audit, of a file of guesses or of DP-SGD trained with canaries."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from pathlib import Path
+from typing import Any
+
+from stages import params
+from stages.artifacts import SCHEMA_VERSION, atomic_folder, write_json, write_parquet
+from stages.entry import run_stage
+from stages.errors import BadValue
+
+OBSERVERS = {"guesses": "stages.learning.one_run", "dp_sgd": "stages.learning.canaries"}
+
+
+def main(name: str) -> None:
+    audits = params.load().audits
+    if name not in audits:
+        raise BadValue(
+            "audit", name, f"a name under audits in params.yaml: {', '.join(audits) or 'there is none'}"
+        )
+    run(name, audits[name])
+
+
+def run(name: str, settings: Any, root: Path = Path("data")) -> None:
+    """Observe, release and audit into ``root/audits/name``."""
+    import pandas as pd
+
+    from stages.statistics.one_run.release import release
+    from stages.statistics.one_run.summary import summarise
+
+    guesses, family, claimed = importlib.import_module(OBSERVERS[settings.kind]).observe(settings)
+    runs = [release(guesses.bits, guesses.guesses, guesses.scores, r, settings.seed) for r in settings.r]
+    whole = summarise(
+        runs,
+        family,
+        delta=settings.delta,
+        alpha=settings.alpha,
+        claimed=claimed,
+        curve=True,
+        method=settings.method,
+    )
+    decides = whole["results"][0]  # exact where it was run
+    flat = {"kind": settings.kind, "mechanism": family.name, "claimed_epsilon": claimed}
+    flat |= {key: decides[key] for key in ("method", "epsilon_lower", "p_value")}
+    with atomic_folder(root / "audits" / name) as folder:
+        write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **_finite({**flat, **whole})})
+        table = {"bit": guesses.bits, "guess": guesses.guesses, "score": guesses.scores}
+        write_parquet(folder / "guesses.parquet", pd.DataFrame(table))
+    print(f"{name}: epsilon at least {decides['epsilon_lower']} by {decides['method']}; {_verdict(whole)}")
+
+
+def _verdict(whole: dict[str, Any]) -> str:
+    if "verdict" not in whole:
+        return "nothing was claimed"
+    verdict = whole["verdict"]
+    return f"claimed {verdict['claimed_epsilon']:.4g}, {'' if verdict['contradicted'] else 'not '}contradicted"
+
+
+def _finite(value: Any) -> Any:
+    """Infinite epsilons as null: their note tells."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+if __name__ == "__main__":
+    run_stage(main)

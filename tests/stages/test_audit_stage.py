@@ -1,0 +1,119 @@
+"""Stage `audit@NAME`: every kind of entry runs, faulty DP-SGD is caught and right DP-SGD is not, mistakes are named."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from stages import audit, params
+from stages.artifacts import read_json
+from stages.errors import BadInput
+from stages.learning.canaries import train_and_guess
+from stages.reporting.audits import curve, sentence
+from stages.statistics.one_run.mechanisms import gaussian
+
+ROOT = Path(__file__).parents[2]
+PRESET = yaml.safe_load((ROOT / "flows/presets/audit-dp-sgd.yaml").read_text())["audits"]
+FILE = {
+    "kind": "guesses",
+    "source": "guesses.csv",
+    "mechanism": "gaussian",
+    "claimed_epsilon": 1.0,
+    "r": [200],
+    "delta": 1e-5,
+    "alpha": 0.05,
+    "method": "all",
+    "seed": 0,
+}
+
+
+def entry(change: dict):
+    value = params.read_yaml(ROOT / "params.yaml")
+    value["audits"] = {"mine": change}
+    return params.validate(value).audits["mine"]
+
+
+@pytest.fixture
+def guesses(tmp_path):
+    drawn = gaussian(1000, np.random.default_rng(0), mu=1.0, guess="threshold")
+    path = tmp_path / "guesses.csv"
+    pd.DataFrame({"bit": drawn.bits, "guess": drawn.guesses, "score": drawn.scores}).to_csv(path, index=False)
+    return str(path)
+
+
+def test_every_kind_is_in_the_registry():
+    assert set(audit.OBSERVERS) == set(params.AUDITS)
+    assert all(entry(value).kind == "dp_sgd" for value in PRESET.values())
+
+
+def test_a_file_of_guesses(guesses, tmp_path):
+    audit.run("mine", entry(FILE | {"source": guesses, "r": [100, 200]}), tmp_path)
+    result = read_json(tmp_path / "audits/mine/result.json")
+    assert result["verdict"]["contradicted"] is True
+    assert 1 < result["epsilon_lower"] < 4.377
+    assert result["claimed_epsilon"] == 1.0
+    assert "contradicts the claimed epsilon of 1" in sentence(result)
+    assert "<svg" in curve("mine", result)
+    assert len(pd.read_parquet(tmp_path / "audits/mine/guesses.parquet")) == 1000
+
+
+SMALL = {"steps": 40, "q": 0.1, "method": "exact", "points": 300}  # with all canaries: fewer have too little power
+
+
+@pytest.mark.parametrize(("fault", "caught"), [("none", False), ("half_noise", True), ("no_clipping", True)])
+def test_faulty_dp_sgd_is_caught_and_right_dp_sgd_is_not(tmp_path, fault, caught):
+    audit.run("mine", entry(PRESET["right"] | SMALL | {"fault": fault}), tmp_path)
+    result = read_json(tmp_path / "audits/mine/result.json")
+    assert result["verdict"]["contradicted"] is caught
+    assert (result["p_value"] <= result["alpha"]) is caught
+    assert result["epsilon_lower"] > 1  # and the right one is not passed for want of power
+
+
+def test_training_is_repeatable_to_the_bit():
+    few = entry(PRESET["right"] | {"canaries": 20, "steps": 3, "points": 50, "r": [5]})
+    assert (train_and_guess(few).scores == train_and_guess(few).scores).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"kind": "swap"}, "audits.mine.*a key kind, one of guesses, dp_sgd"),
+        ({"mechanism": "dp-sgd"}, "audits.mine.*needs q"),
+        ({"q": 0.5}, "takes no q"),
+        ({"alpha": 2}, r"audits.mine.alpha: got 2"),
+        ({"r": []}, r"audits.mine.r"),
+        ({"pears": 1}, "audits.mine.pears.*one of the keys"),
+    ],
+)
+def test_a_mistake_is_named_by_its_key(change, said):
+    with pytest.raises(BadInput, match=said):
+        entry(FILE | change)
+
+
+def test_too_many_canaries_are_refused():
+    with pytest.raises(BadInput, match="canaries: got 100000"):
+        train_and_guess(entry(PRESET["right"] | {"canaries": 100_000}))
+
+
+def test_the_stage_as_dvc_runs_it(guesses, tmp_path):
+    value = yaml.safe_load((ROOT / "params.yaml").read_text())
+    value["audits"] = {"mine": FILE | {"method": "exact"}}
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(value))
+
+    def stage(name):
+        command = [sys.executable, "-m", "stages.audit", name]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+
+    assert "by exact; claimed 1, contradicted" in stage("mine").stdout
+    unknown = stage("other")
+    assert unknown.returncode == 2
+    assert "audit: got 'other'" in unknown.stderr
+    assert "Traceback" not in unknown.stderr
