@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "bounds": "bounds",
     "plan": "plan",
     "game": "game",
+    "landscape": "landscape",
     "simulate-epsilon-star": "simulate_epsilon_star",
 }
 AUDITS: dict[str, str] = {

@@ -17,7 +17,7 @@ LOWER = {
     "dkw": partial(band_lower_bound, band="dkw"),
 }
 # (gap of the Gamma laws, losses a side, delta); at gap 0 both sides are drawn from one law and the truth is 0.
-SETTINGS = [(0.0, 200, 1e-3), (1.0, 100, 1e-3), (1.0, 400, 1e-4), (3.0, 200, 1e-5), (0.0, 30, 0.05)]
+SETTINGS = [(0.0, 200, 1e-3), (2.0, 400, 0.1), (1.0, 400, 1e-4), (3.0, 200, 1e-5), (0.0, 30, 0.05)]
 ROUNDING = 1e-4  # of the truth, which is sought on a grid
 
 
