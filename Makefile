@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Byte-compile at install and at first import, else every start of a stage is slow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test quick lint setup coverage audit-calibration bench-bounds bench-scoring bench-epsilon-star epsilon-star-simulation epsilon-star-coverage game-digits game-authors game-tables audit-dp-sgd clean
+.PHONY: run test quick lint setup coverage audit-calibration bench-bounds bench-scoring bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult game-digits game-authors game-tables audit-dp-sgd clean
 
 run: setup
 	$(BIN)/lethe run
@@ -56,6 +56,14 @@ epsilon-star-simulation: setup
 # How often each lower bound of Epsilon* exceeds the truth: five settings, 1,000 runs each.
 epsilon-star-coverage: setup
 	$(BIN)/python -m tests.stages.statistics.epsilon_star.coverage
+
+# Privacy by Epsilon* against utility, by epochs and by DP-SGD: minutes each on two cores, resumable.
+landscape-digits landscape-purchase100: landscape-%: setup
+	$(BIN)/lethe landscape $*
+
+ADULT ?= data/source/adult.csv
+landscape-adult: setup
+	$(BIN)/lethe landscape adult -S data.source=$(ADULT)
 
 clean:
 	rm -rf .venv build *.egg-info

@@ -46,8 +46,8 @@ class Strategy:
     @property
     def name(self) -> str:
         if self.epsilon is None:
-            return f"{self.epochs} epochs"
-        groups = "records" if self.microbatches is None else f"{self.microbatches} microbatches"
+            return _count(self.epochs, "epoch")
+        groups = "single records" if self.microbatches is None else _count(self.microbatches, "microbatch", "es")
         return f"ε {self.epsilon:g}, clip {self.clip:g}, batch {self.batch}, {groups}"
 
 
@@ -87,8 +87,9 @@ class Landscape:
         """The folder of a finished run, named by all that decides it."""
         from stages.learning import classifier, dp_sgd, private_classifier, training
 
-        settings, data = self.settings, self.data
-        parts = [*data.train, *data.population, settings.network.model_dump(), settings.optimiser.model_dump()]
+        settings = self.settings
+        parts = [_content(settings.data.model_dump_json())]
+        parts += [settings.network.model_dump(), settings.optimiser.model_dump()]
         parts += [
             self.delta,
             settings.seed,
@@ -203,7 +204,9 @@ class Landscape:
         found = {}
         for strategy in chosen:
             losses = self.losses(strategy, 0)
-            found[f"{strategy.group}: {strategy.name}"] = Scale.of(**losses).phi(losses["train"])
+            found[f"{'no DP' if strategy.epsilon is None else 'DP'}: {strategy.name}"] = Scale.of(**losses).phi(
+                losses["train"]
+            )
         return found
 
 
@@ -215,6 +218,10 @@ def _utility(outputs: np.ndarray, labels: np.ndarray) -> float:
     return float((outputs.argmax(axis=1) == labels).mean())
 
 
+def _count(number: int, what: str, plural: str = "s") -> str:
+    return f"{number} {what}{plural if number > 1 else ''}"
+
+
 def _spread(values: Sequence[float]) -> dict[str, float]:
     return {"mean": float(np.mean(values)), "min": float(np.min(values)), "max": float(np.max(values))}
 
@@ -224,3 +231,9 @@ def _data(settings: str) -> Classification:
     import json
 
     return classification.load(**json.loads(settings))
+
+
+@lru_cache(maxsize=1)
+def _content(settings: str) -> str:
+    data = _data(settings)
+    return digest(*data.train, *data.population, data.classes)
