@@ -5,13 +5,12 @@ import pytest
 
 from flows.landscape import FILES, read
 from stages.errors import BadParam, BadValue
-from stages.learning import finished
 from stages.learning.landscape import Landscape
 
 SMALL = [
-    "data.points=400",
-    "network.hidden=[16]",
-    "baseline.epochs=[1,40]",
+    "data.points=600",
+    "network.hidden=[32]",
+    "baseline.epochs=[1,120]",
     "private.epochs=2",
     "private.epsilons=[1]",
     "private.clips=[1]",
@@ -50,7 +49,7 @@ def test_the_papers_grid_has_the_papers_size(name, strategies):
 def test_every_strategy_is_measured(result):
     assert [one["name"] for one in result["strategies"]] == [
         "1 epoch",
-        "40 epochs",
+        "120 epochs",
         "ε 1, clip 1, batch 64, single records",
         "ε 1, clip 1, batch 64, 4 microbatches",
     ]
@@ -65,9 +64,9 @@ def test_every_strategy_is_measured(result):
 
 
 def test_learning_by_heart_costs_more_than_dp(result):
-    once, forty, private, _ = result["strategies"]
-    assert forty["epsilon_star"]["mean"] > max(once["epsilon_star"]["mean"], private["epsilon_star"]["mean"])
-    assert forty["utility_population"]["mean"] > private["utility_population"]["mean"]
+    once, long, private, _ = result["strategies"]
+    assert long["epsilon_star"]["mean"] > max(once["epsilon_star"]["mean"], private["epsilon_star"]["mean"])
+    assert long["utility_population"]["mean"] > private["utility_population"]["mean"]
     assert 1 in result["frontier"]
 
 
@@ -95,7 +94,7 @@ def test_what_decides_a_run_names_it(scratch):
         "optimiser.lr=0.02",
         "network.hidden=[17]",
         "delta=0.001",
-        "data.points=401",
+        "data.points=601",
     ]
     for change in changes:
         other = Landscape(read("digits", [*SMALL, change]), scratch)
@@ -104,14 +103,6 @@ def test_what_decides_a_run_names_it(scratch):
     # More runs or another alpha leave what is finished as it is.
     more = Landscape(read("digits", [*SMALL, "runs=3", "alpha=0.1"]), scratch)
     assert {more.place(strategy, 0).name for strategy in more.strategies()} <= names
-
-
-def test_processes_do_the_same(result, scratch, tmp_path):
-    elsewhere = Landscape(read("digits", [*SMALL, "runs=1", "private.epsilons=[1]"]), tmp_path).result(
-        finished.in_processes
-    )
-    for one, both in zip(elsewhere["strategies"], result["strategies"], strict=True):
-        assert one["runs"][0] == both["runs"][0]
 
 
 def test_mistakes_are_told_by_key():
