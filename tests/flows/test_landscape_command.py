@@ -21,6 +21,7 @@ SMALL = (
 def call(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("stages.learning.finished.cores", lambda: 1)  # a process more costs more than these runs
+    monkeypatch.setattr("stages.learning.private_classifier.noise_multiplier", lambda *_: 1.0)  # spares a search
     changes = [part for change in SMALL for part in ("-S", change)]
     return lambda *arguments: CliRunner().invoke(app, ["landscape", *arguments, *changes])
 
