@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Byte-compile at install and at first import, else every start of a stage is slow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test quick lint setup coverage audit-calibration bench-bounds bench-scoring bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult game-digits game-authors game-tables audit-dp-sgd clean
+.PHONY: run test quick lint setup coverage audit-calibration bench-bounds bench-scoring bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult game-digits game-authors game-tables audit-dp-sgd bench-audit audit-figures clean
 
 run: setup
 	$(BIN)/lethe run
@@ -89,3 +89,14 @@ audit-calibration: setup
 # DP-SGD audited in one run, the right implementation and two faulty ones, in about a minute and a half.
 audit-dp-sgd: setup
 	$(BIN)/python -m tests.benchmarks.audit_dp_sgd
+
+# One epsilon search at n = 1e6 beside Chernoff's bound and, from an environment of its own, jax_privacy's auditor.
+BENCH := .venv-bench/bin
+bench-audit: setup
+	test -x $(BENCH)/python || $(PYTHON) -m venv .venv-bench
+	$(BENCH)/python -c "import jax_privacy" 2>/dev/null || $(BENCH)/python -m pip install --quiet --disable-pip-version-check jax-privacy
+	$(BIN)/python -m tests.benchmarks.one_run --beside $(BENCH)/python
+
+# The figures of paper 002 into data/figures.
+audit-figures: setup
+	$(BIN)/python -m tests.benchmarks.audit_figures
