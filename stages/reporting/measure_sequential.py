@@ -55,6 +55,7 @@ def _row(table: pd.DataFrame, decision: Mapping, questions: Mapping[str, str], m
         "decided_at": decision["n"],
         "anytime_upper": decision["mean_upper"],
         "anytime_lower": decision["mean_lower"],
+        "anytime_sd_upper": decision["sd_upper"],
     }
 
 

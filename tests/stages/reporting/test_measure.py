@@ -117,7 +117,7 @@ def test_without_a_binary_scorer_the_binary_claims_are_missing():
 
 
 def test_where_questions_stopped_early_only_anytime_valid_values_are_given():
-    decision = {"verdict": "leaks", "cap": 100, "tau": 0.05, "tau_leak": 0.1, "alpha": 0.01}
+    decision = {"verdict": "leaks", "cap": 100, "tau": 0.05, "tau_leak": 0.1, "alpha": 0.01, "sd_upper": 0.5}
     decisions = [
         {**decision, "prompt_id": "p", "n": 4, "verdict": "undecided", "mean_upper": 0.9, "mean_lower": 0.0},
         {**decision, "prompt_id": "q", "n": 3, "mean_upper": 1.0, "mean_lower": 0.2},
