@@ -1,5 +1,6 @@
 """The paper's bounds: oracles, twins written from the formulas, coverage, and the faults of the printed forms."""
 
+import dataclasses
 import itertools
 import json
 import math
@@ -14,8 +15,9 @@ from stages.statistics import bands, betting, bounds, dispersion
 from stages.statistics.bounds import paper_bounds
 from stages.statistics.planning import samples_for_width
 from stages.statistics.tighter import tighter_bounds
+from tests.stages.statistics import coverage
 from tests.stages.statistics.coverage import misses, tolerated
-from tests.stages.statistics.draws import LAWS, drawn
+from tests.stages.statistics.draws import LAWS, bernoulli, drawn
 
 SMALL = np.array([0.05, 0.2, 0.2, 0.4, 0.6, 0.61, 0.9, 0.95, 0.99, 1.0])
 
@@ -280,6 +282,17 @@ def test_coverage(law, n):
     """The quick part of `make coverage`."""
     for name, share in misses(law, n, alpha=0.05, runs=400, seed=11):
         assert share <= tolerated(0.05, 400), name
+
+
+def test_make_coverage_fails_where_a_bound_misses(monkeypatch, capsys):
+    """A law that lies about its mean stands for a bound that does not hold."""
+    honest = bernoulli(0.5)
+    monkeypatch.setattr(coverage, "LAWS", [honest])
+    coverage.main(alpha=0.05, runs=60, sizes=(64,))
+    assert "MISSES TOO OFTEN" not in capsys.readouterr().out
+    monkeypatch.setattr(coverage, "LAWS", [dataclasses.replace(honest, mean=0.9)])
+    assert coverage.main(alpha=0.05, runs=60, sizes=(64,)) == 1
+    assert "MISSES TOO OFTEN" in capsys.readouterr().out
 
 
 def test_the_printed_sigma_is_no_bound_where_there_is_mass_at_zero():
