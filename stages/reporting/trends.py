@@ -86,7 +86,10 @@ def smaller_deviation(result: dict) -> Iterator[Trend]:
     methods = {name: method["deviation"] for name, method in result["methods"].items()}
     deviations = result["tables"]["deviation"] if "tables" in result else methods
     if all(deviations.values()):
-        ratios = {name: one["swap"] / one["random"] for name, one in deviations.items() if one["random"] > 0}
+        ratios = {
+            name: one["swap"] / one["random"] if one["random"] else float("inf")  # nothing is below no variation
+            for name, one in deviations.items()
+        }
         yield Trend(
             "The quality varies less over swapped pairs than over two random splits (paper: 0.5 to 0.7 as much)",
             _listed(ratios),

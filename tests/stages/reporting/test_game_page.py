@@ -142,6 +142,14 @@ def test_a_trend_that_fails_is_told(change, claim):
     assert claim in failed[0]
 
 
+def test_no_variation_between_random_splits_is_not_passed_over():
+    result = paper()
+    result["tables"]["deviation"]["none"] = {"swap": 0.01, "random": 0.0}
+    trend = next(one for one in trends(result) if "varies less" in one.claim)
+    assert not trend.held
+    assert "none inf" in trend.measured
+
+
 def test_falling_metrics_are_told_to_fall():
     result = paper()
     for name in ("confusion", "mia"):
