@@ -1,0 +1,77 @@
+"""Each fast method beside a slow one written straight from its formula."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from stages.statistics.one_run.counts import Counts
+from stages.statistics.one_run.families.approx_dp import ApproxDP
+from stages.statistics.one_run.families.gaussian import Gaussian
+from stages.statistics.one_run.families.laplace import Laplace
+from stages.statistics.one_run.families.subsampled_gaussian import SubsampledGaussian
+from stages.statistics.one_run.methods import chernoff, exact, mahloujifar, steinke
+
+NULLS = [Gaussian(1.0), Laplace(0.7), ApproxDP(1.0, 0.05), SubsampledGaussian(2.0, 0.5)]
+COUNTS = [Counts(40, 10, 1), Counts(60, 59, 20), Counts(25, 5, 0)]
+KINDS = [type(null).__name__ for null in NULLS]
+
+
+@pytest.mark.parametrize("null", NULLS, ids=KINDS)
+@pytest.mark.parametrize("counts", COUNTS, ids=str)
+def test_exact_is_its_integral(counts, null):
+    from scipy.integrate import quad
+    from scipy.stats import beta, binom
+
+    n, r, u = counts.n, counts.r, counts.errors
+
+    def integrand(s):
+        rate = float(null.error_mass(np.array([s]))[0]) / s
+        return binom.cdf(u, r, rate) * beta.pdf(s, r + 1, n - r)
+
+    cuts = [s for s in null.breaks if 0 < s < 1] or None
+    slow = quad(integrand, 1e-9, 1 - 1e-12, points=cuts, limit=300, epsabs=1e-12, epsrel=1e-6)[0]
+    assert math.exp(exact.log_p_value(counts, null)) == pytest.approx(slow, rel=1e-5)
+
+
+@pytest.mark.parametrize("null", NULLS, ids=KINDS)
+@pytest.mark.parametrize("counts", COUNTS, ids=str)
+def test_mahloujifar_is_its_recursion(counts, null):
+    n, r, v = counts.n, counts.r, counts.correct
+
+    def rejects(tau):
+        right, wrong = tau * v / n, tau * (r - v) / n
+        for i in range(v - 1, -1, -1):
+            more = max(wrong, null.least_errors(right))
+            right, wrong = right + i / (r - i) * (more - wrong), more
+        return right + wrong > r / n
+
+    p = math.exp(mahloujifar.log_p_value(counts, null))
+    assert p == 1 or (rejects(p * (1 + 1e-6)) and not rejects(p * (1 - 1e-6)))
+    for log_tau in (-8.0, -3.0, -1.0, -0.1):
+        assert mahloujifar.rejects(counts, null, log_tau) == rejects(math.exp(log_tau))
+
+
+@pytest.mark.parametrize("counts", COUNTS, ids=str)
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (1.0, 1e-4), (2.0, 1e-2)])
+def test_steinke_is_its_sum(counts, epsilon, delta):
+    from scipy.stats import binom
+
+    n, r, v = counts.n, counts.r, counts.correct
+    law = binom(r, 1 / (1 + math.exp(-epsilon)))
+    largest = max((sum(law.pmf(k) for k in range(v - i, v)) / i) for i in range(1, v + 1))
+    slow = min(1.0, law.sf(v - 1) + 2 * n * delta * largest)
+    assert math.exp(steinke.log_p_value(counts, epsilon, delta)) == pytest.approx(slow, rel=1e-9)
+
+
+@pytest.mark.parametrize("null", NULLS, ids=KINDS)
+def test_chernoff_is_its_minimum_over_simulated_rates(null):
+    """The rank's error rates by simulation of order statistics, the minimum by a grid."""
+    n, r, u = 40, 10, 1
+    s = np.sort(np.random.default_rng(0).random((100_000, n)), axis=1)[:, :r]
+    rates = null.error_rate(s.ravel()).reshape(s.shape).mean(axis=0)
+    tilt = np.linspace(-20, 0, 4001)[:, None]
+    slow = float(np.min(-tilt[:, 0] * u + np.log1p(rates * np.expm1(tilt)).sum(axis=1)))
+    assert chernoff.log_p_value(Counts(n, r, u), null) == pytest.approx(min(0.0, slow), abs=0.01)
