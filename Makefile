@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Byte-compile at install and at first import, else every start of a stage is slow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test quick lint setup coverage audit-calibration bench-bounds bench-scoring bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult game-digits game-authors game-tables audit-dp-sgd bench-audit audit-figures clean
+.PHONY: run test quick lint setup coverage audit-calibration bench-bounds bench-sampling bench-scoring bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult game-digits game-authors game-tables audit-dp-sgd bench-audit audit-figures clean
 
 run: setup
 	$(BIN)/lethe run
@@ -100,3 +100,7 @@ bench-audit: setup
 # The figures of paper 002 into data/figures.
 audit-figures: setup
 	$(BIN)/python -m tests.benchmarks.audit_figures
+
+# Tokens a second of the sampling engines on the demonstration's models; `make run` must have made them.
+bench-sampling: setup
+	$(BIN)/python -m tests.benchmarks.sampling

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,14 +28,12 @@ def prepare_torch() -> None:
     logging.disable_progress_bar()
 
 
-def load(folder: str | os.PathLike, dtype: str = "auto") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model, in evaluation mode on the best device, and its tokenizer.
+# No checkpoint brings code of its own, and none is asked about at a terminal.
+TRUSTED = {"trust_remote_code": False}
 
-    ``dtype`` "auto" is float32 on the CPU and the checkpoint's own on a GPU. Raises `BadFile`.
-    """
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
 
+def check(folder: str | os.PathLike) -> Path:
+    """The folder, if it is a model's with its weights as safetensors; raises `BadFile`."""
     folder = Path(folder)
     if not (folder / "config.json").is_file():
         problem = "is no model folder: it has no config.json" if folder.is_dir() else "no such folder"
@@ -42,15 +42,46 @@ def load(folder: str | os.PathLike, dtype: str = "auto") -> tuple[PreTrainedMode
         raise BadFile(
             folder, "holds no .safetensors file", "Save the weights as safetensors; nothing else is loaded."
         )
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    if dtype == "auto" and device == "cpu":
-        dtype = "float32"
+    return folder
+
+
+@contextlib.contextmanager
+def refusals(folder: Path) -> Iterator[None]:
+    """What transformers cannot load, or only with code of the checkpoint's own, is a `BadFile`."""
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True)
+        yield
     except (OSError, ValueError, KeyError) as error:
+        if "trust_remote_code" in str(error):
+            raise BadFile(folder, "needs code of its own, which is never run") from error
         raise BadFile(folder, f"is no causal language model that transformers can load ({error})") from error
-    return model.eval().to(device), tokenizer
+
+
+def load(folder: str | os.PathLike, dtype: str = "auto") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The model, in evaluation mode on the best device, and its tokenizer.
+
+    ``dtype`` "auto" is float32 on the CPU and the checkpoint's own on a GPU. Raises `BadFile`.
+    """
+    import torch
+
+    folder = check(folder)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    tokenizer = load_tokenizer(folder)
+    return load_weights(folder, "float32" if dtype == "auto" and device == "cpu" else dtype).to(device), tokenizer
+
+
+def load_tokenizer(folder: str | os.PathLike) -> PreTrainedTokenizerBase:
+    from transformers import AutoTokenizer
+
+    with refusals(Path(folder)):
+        return AutoTokenizer.from_pretrained(folder, **TRUSTED)
+
+
+def load_weights(folder: Path, dtype: str) -> PreTrainedModel:
+    """The causal language model, in evaluation mode on the CPU."""
+    from transformers import AutoModelForCausalLM
+
+    with refusals(folder):
+        return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True, **TRUSTED).eval()
 
 
 def save(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -44,16 +44,14 @@ def leakage(game: TextGame, method: str) -> dict[str, Any]:
     rate of all questions, 0/1 scorer only; ``greedy`` and ``mean`` are plain shares. A missing judgement counts as a
     leak in the bounds.
     """
-    from transformers import AutoTokenizer
-
     from stages.learning.encoding import Encoder
-    from stages.learning.models import prepare_torch
+    from stages.learning.models import load_tokenizer, prepare_torch
 
     prepare_torch()
     asked = game.settings.leakage
     job = next(one.job for one in game.played() if one.method == method and one.half == HALVES[0])
     folder, rows = game.place(job) / "model", game.forgotten(job)
-    encoder = Encoder(AutoTokenizer.from_pretrained(folder), game.settings.learning.prompt)
+    encoder = Encoder(load_tokenizer(folder), game.settings.learning.prompt)
     settings = Settings(n=asked.n, max_new_tokens=asked.max_new_tokens, seed=asked.seed)
     task = Task("forget", [Prompt(row["id"], encoder.prompt(row)) for row in rows], settings)
     engine = open_engine(asked.engine, folder, {"max_rows": asked.max_rows})

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stages.errors import BadFile, BadValue
+from stages.errors import BadValue
+from stages.learning import models
 from stages.sampling.engine import Options
 
 if TYPE_CHECKING:
@@ -30,14 +31,12 @@ class Checkpoint:
 
 
 def checkpoint(folder: Path) -> Checkpoint:
-    from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+    from transformers import AutoConfig, GenerationConfig
 
-    if not (folder / "config.json").is_file():
-        raise BadFile(folder, "not a model folder: it has no config.json", "Name a Hugging Face model folder.")
-    try:
-        tokenizer, config = AutoTokenizer.from_pretrained(folder), AutoConfig.from_pretrained(folder)
-    except (OSError, ValueError, KeyError) as error:
-        raise BadFile(folder, f"not a model that transformers can load ({error})") from error
+    models.check(folder)
+    tokenizer = models.load_tokenizer(folder)
+    with models.refusals(folder):
+        config = AutoConfig.from_pretrained(folder, **models.TRUSTED)
     try:
         generation = GenerationConfig.from_pretrained(folder)
     except OSError:  # the file is optional
@@ -49,21 +48,17 @@ def checkpoint(folder: Path) -> Checkpoint:
 
 def load(described: Checkpoint, options: Options) -> PreTrainedModel:
     """The model of a folder on its device, ready to be sampled from and without sampling habits of its own."""
-    from transformers import AutoModelForCausalLM, GenerationConfig
+    from transformers import GenerationConfig
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()
     device = resolve_device(options.device)
     dtype = "float32" if options.dtype == "auto" and device.type == "cpu" else options.dtype
-    try:
-        model = AutoModelForCausalLM.from_pretrained(described.folder, dtype=dtype)
-    except (OSError, ValueError, KeyError) as error:
-        problem = f"not a causal language model that transformers can load ({error})"
-        raise BadFile(described.folder, problem) from error
+    model = models.load_weights(described.folder, dtype)
     # Checkpoints bring temperatures and repetition penalties, which would change the distribution behind the back
     # of the settings.
     model.generation_config = GenerationConfig()
-    return model.eval().to(device)
+    return model.to(device)
 
 
 def end_tokens(configured: int | list[int] | None, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:

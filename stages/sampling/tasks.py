@@ -48,11 +48,10 @@ def heldout(dataset: Path) -> dict[str, list[dict]]:
 
 def tasks(model_folder: Path, rows: Mapping[str, list[dict]], sample: Any, model: Any) -> list[Task]:
     """The prompts of each split, ``sample.n`` answers to each of the forget set and ``utility_n`` to the others."""
-    from transformers import AutoTokenizer
-
     from stages.learning.encoding import Encoder
+    from stages.learning.models import load_tokenizer
 
-    encoder = Encoder(AutoTokenizer.from_pretrained(model_folder), sample.prompt)
+    encoder = Encoder(load_tokenizer(model_folder), sample.prompt)
     return [
         Task(split, [Prompt(row["id"], encoder.prompt(row)) for row in asked], settings_of(sample, model, split))
         for split, asked in rows.items()

