@@ -201,7 +201,7 @@ def test_it_talks_to_this_machine_only(small):
     import psutil
 
     small.use_its_own_server()
-    (small.folder / "slow").write_text("report")
+    (small.folder / "slow").write_text("metrics")
     process = small.start("run")
     try:
         wait_until(lambda: (small.folder / "alive").exists(), seconds=120)
