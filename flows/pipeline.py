@@ -23,6 +23,7 @@ from prefect import flow, get_client, tags, task
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.filters import FlowRunFilter
+from prefect.context import TagsContext
 from prefect.futures import wait
 from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Crashed, Failed, State
@@ -96,7 +97,9 @@ def pipeline(jobs: int | None = None, scheduled: bool = False) -> State:
         stages = stages_of(graph)
         overview = Overview(len(stages), root / workspace.PROGRESS, standard())
         processes = workspace.Processes(overview.notes if overview.console.is_terminal else None)
-        with overview.live(), signals_stop(processes) as signals:
+        # The tag is the run's alone: for a tagged task Prefect asks first whether a limit holds for its tag.
+        untagged = TagsContext(current_tags=set())
+        with overview.live(), signals_stop(processes) as signals, untagged:
             run_stages(stages, jobs or default_jobs(), overview, processes)
         complete = all(stage.end in UP_TO_DATE for stage in stages)
         news = record.write(root, {stage.name: _outcome(stage) for stage in stages}, complete)
