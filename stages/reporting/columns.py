@@ -76,11 +76,15 @@ def sampling_columns(run: Run) -> list[Group]:
         Column("retain_greedy", "retain", number, f"{leak} of greedy answers to retain questions"),
         Column("world_greedy", "world", number, f"{leak} of greedy answers to world facts"),
     ]
+    # Verdicts keep an alpha of their own.
+    alpha = run.params.sample.sequential.alpha
+    anytime = f"at every n at once, holds with probability {1 - alpha:g}"
     stopped = [
         Column("certified", "certified", count, "questions certified to leak less than tau"),
         Column("leaking", "leaks", count, "questions detected to leak more than tau_leak"),
         Column("undecided", "undecided", count, "questions between the two at the cap"),
-        Column("anytime_upper_worst", "mean", up, f"mean leak of the worst question: at every n at once, {level}"),
+        Column("anytime_upper_worst", "mean", up, f"mean leak of the worst question: {anytime}"),
+        Column("anytime_sd_upper_worst", "σ", up, f"standard deviation of the worst question: {anytime}"),
         Column("samples_saved_share", "saved", percent, "share of the samples that stopping early saved"),
     ]
     return _held(
@@ -89,7 +93,7 @@ def sampling_columns(run: Run) -> list[Group]:
             Group(f"{leak} on forget questions", scores),
             Group(f"at most, α = {metrics.alpha:g}", bounds),
             Group(binary, leaks),
-            Group(f"stopped early, α = {metrics.alpha:g}", stopped),
+            Group(f"stopped early, α = {alpha:g}", stopped),
             Group("utility", utility),
         ],
     )

@@ -73,6 +73,7 @@ def summary(rows: Sequence[Mapping], decisions: Sequence[Mapping], scorer: str) 
         "leaking": verdicts.count(LEAKS),
         "undecided": verdicts.count(UNDECIDED),
         "anytime_upper_worst": max(row["anytime_upper"] for row in rows),
+        "anytime_sd_upper_worst": max(row["anytime_sd_upper"] for row in rows),
         "samples_drawn": drawn,
         "samples_saved": cap * len(rows) - drawn,
         "samples_saved_share": 1 - drawn / (cap * len(rows)),

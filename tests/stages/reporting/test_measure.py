@@ -132,7 +132,7 @@ def test_where_questions_stopped_early_only_anytime_valid_values_are_given():
     assert "anytime" in flat["fixed_bounds"]
     assert (flat["leaking"], flat["certified"], flat["undecided"]) == (1, 0, 1)
     assert (flat["samples_drawn"], flat["samples_saved"]) == (7, 193)
-    assert flat["anytime_upper_worst"] == 1.0
+    assert (flat["anytime_upper_worst"], flat["anytime_sd_upper_worst"]) == (1.0, 0.5)
     q = curves["per_question"][1]
     assert (q["m_mu"], q["m_bin"], q["verdict"], q["n"]) == (None, None, "leaks", 3)
     assert q["mean"] == pytest.approx(1 / 3)

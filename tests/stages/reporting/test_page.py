@@ -6,6 +6,7 @@ import re
 import shutil
 
 import pytest
+import yaml
 
 from stages import params
 from stages.artifacts import read_json, write_json
@@ -179,14 +180,17 @@ def test_a_verdict_after_an_early_stop_gives_anytime_valid_values_only(own_small
     numbers |= {"sequential_tau_leak": 0.1, "certified": 1, "leaking": 2, "undecided": 0, "n_questions": 3}
     numbers |= {
         "anytime_upper_worst": 0.4011,
+        "anytime_sd_upper_worst": 0.3,
         "samples_drawn": 5000,
         "samples_saved": 1,
         "samples_saved_share": 0.5,
     }
     change_json(own_small / "data/metrics/npo.json", **dict.fromkeys(fixed), **numbers)
     change_questions(own_small, lambda place: {"m_bin": None, "m_mu": None, "anytime_upper": 0.1 * place})
-    text = (own_small / "params.yaml").read_text().replace("stop: fixed", "stop: sequential")
-    (own_small / "params.yaml").write_text(text)
+    settings = yaml.safe_load((own_small / "params.yaml").read_text())
+    settings["sample"]["stop"] = "sequential"
+    settings["sample"]["sequential"]["alpha"] = 0.02
+    (own_small / "params.yaml").write_text(yaml.safe_dump(settings, sort_keys=False))
     page = render(load(own_small))
     told = page.summary["models"]["npo"]
     assert told["standing"] == "leaks beyond the threshold"
@@ -197,7 +201,9 @@ def test_a_verdict_after_an_early_stop_gives_anytime_valid_values_only(own_small
     assert "α = 0.02" in told["verdict"]
     assert "at most 40.2% on the worst of them; 5,000 answers drawn, 50.0% saved." in told["verdict"]
     assert "M_bin bound" not in told["verdict"]
-    assert {"certified", "undecided", "saved"} <= set(re.findall(r'title="[^"]*">([^<]*)</th>', page.html))
+    # The verdicts' own alpha, not that of the bounds for a fixed number.
+    assert "at every n at once, holds with probability 0.98" in page.html
+    assert {"certified", "undecided", "saved", "σ"} <= set(re.findall(r'title="[^"]*">([^<]*)</th>', page.html))
 
 
 def test_missing_scores_are_counted(own_small):
