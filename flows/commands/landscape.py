@@ -29,6 +29,7 @@ def command(
     if json:
         print_json(result)
         return
+    strategies, common = _without_what_is_common(result["strategies"])
     print_table(
         f"{name}: {result['data']}, {result['n_train']:,} to train on and {result['n_population']:,} others; "
         f"means of {result['runs']} runs, delta {result['delta']:.3g}",
@@ -37,17 +38,28 @@ def command(
             result["utility"],
             "in training",
             "Epsilon*",
-            "with the cut delta",
-            "lower bound",
+            "least to most",
+            "cut delta",
+            "at least",
             "frontier",
         ],
-        [_row(number, one, result["frontier"]) for number, one in enumerate(result["strategies"])],
+        [_row(number, one, result["frontier"]) for number, one in enumerate(strategies)],
         [
-            "Epsilon*: parametric, an estimate, with no cut; the paper cuts rates at delta.",
-            f"Lower bound: holds for one run with probability {1 - result['alpha']:g}.",
+            *([f"Every strategy with DP: {common}."] if common else []),
+            "Epsilon*: parametric, an estimate, with no cut; cut delta: with the paper's cut of the rates at delta.",
+            f"At least: mean of the runs' lower bounds; each holds for its run with probability {1 - result['alpha']:g}.",
             f"{result['trained']} runs were trained now; the pictures: data/landscapes/{name}",
         ],
     )
+
+
+def _without_what_is_common(strategies: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
+    """The strategies by what tells them apart, so that the table stays narrow, and what those with DP share."""
+    parts = [one["name"].split(", ") for one in strategies]
+    private = [names for names in parts if len(names) > 1]
+    shared = [part for part in private[0] if all(part in names for names in private)] if len(private) > 1 else []
+    short = [", ".join(part for part in names if part not in shared) for names in parts]
+    return [one | {"name": name} for one, name in zip(strategies, short, strict=True)], ", ".join(shared)
 
 
 def _row(number: int, one: dict[str, Any], frontier: list[int]) -> list[Any]:
@@ -56,7 +68,8 @@ def _row(number: int, one: dict[str, Any], frontier: list[int]) -> list[Any]:
         one["name"],
         one["utility_population"]["mean"],
         one["utility_train"]["mean"],
-        f"{exact['mean']:.2f} ({exact['min']:.2f} to {exact['max']:.2f})",
+        f"{exact['mean']:.2f}",
+        f"{exact['min']:.2f} to {exact['max']:.2f}",
         f"{one['epsilon_star_cut']['mean']:.2f}",
         f"{one['epsilon_lower']['mean']:.2f}",
         "yes" if number in frontier else "",

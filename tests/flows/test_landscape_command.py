@@ -4,6 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
+from flows.commands.landscape import _without_what_is_common
 
 SMALL = (
     "data.points=300",
@@ -37,6 +38,14 @@ def test_results_and_pictures_from_one_command(call, tmp_path):
     assert json.loads((folder / "result.json").read_text())["frontier"] == result["frontier"]
     again = call("digits")
     assert "0 runs were trained now" in again.stdout
+
+
+def test_the_table_names_once_what_all_strategies_share():
+    names = ["5 epochs", "ε 1, clip 1, batch 64", "ε 1, clip 10, batch 64", "ε 3, clip 1, batch 64"]
+    strategies, common = _without_what_is_common([{"name": name} for name in names])
+    assert [one["name"] for one in strategies] == ["5 epochs", "ε 1, clip 1", "ε 1, clip 10", "ε 3, clip 1"]
+    assert common == "batch 64"
+    assert _without_what_is_common([{"name": names[1]}]) == ([{"name": names[1]}], "")
 
 
 def test_a_missing_file_is_a_sentence(call):
