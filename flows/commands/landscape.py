@@ -36,18 +36,19 @@ def command(
         [
             "strategy",
             result["utility"],
-            "in training",
+            "training",
             "Epsilon*",
-            "least to most",
-            "cut delta",
-            "at least",
-            "frontier",
+            "range",
+            "cut",
+            "lower",
         ],
-        [_row(number, one, result["frontier"]) for number, one in enumerate(strategies)],
+        [_row(one) for one in strategies],
         [
             *([f"Every strategy with DP: {common}."] if common else []),
-            "Epsilon*: parametric, an estimate, with no cut; cut delta: with the paper's cut of the rates at delta.",
-            f"At least: mean of the runs' lower bounds; each holds for its run with probability {1 - result['alpha']:g}.",
+            f"Pareto frontier: {'; '.join(strategies[place]['name'] for place in result['frontier'])}.",
+            f"{result['utility']}: on the others; training: on what was learnt.",
+            "Epsilon*: parametric, an estimate, with no cut; range: least to most; cut: the paper's, of rates at delta.",
+            f"lower: mean of the runs' lower bounds; each holds for its run with probability {1 - result['alpha']:g}.",
             f"{result['trained']} runs were trained now; the pictures: data/landscapes/{name}",
         ],
     )
@@ -62,15 +63,14 @@ def _without_what_is_common(strategies: list[dict[str, Any]]) -> tuple[list[dict
     return [one | {"name": name} for one, name in zip(strategies, short, strict=True)], ", ".join(shared)
 
 
-def _row(number: int, one: dict[str, Any], frontier: list[int]) -> list[Any]:
+def _row(one: dict[str, Any]) -> list[Any]:
     exact = one["epsilon_star"]
     return [
         one["name"],
         one["utility_population"]["mean"],
         one["utility_train"]["mean"],
         f"{exact['mean']:.2f}",
-        f"{exact['min']:.2f} to {exact['max']:.2f}",
+        f"{exact['min']:.2f}–{exact['max']:.2f}",
         f"{one['epsilon_star_cut']['mean']:.2f}",
         f"{one['epsilon_lower']['mean']:.2f}",
-        "yes" if number in frontier else "",
     ]
