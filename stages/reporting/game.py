@@ -9,18 +9,10 @@ from markupsafe import Markup
 
 from stages.reporting import svg
 from stages.reporting.text import count, number
-from stages.reporting.trends import trends
+from stages.reporting.trends import infinity, label, trends
 
 LABELS = 1.0  # inches beside the axes for the methods' names
 HERE = Path(__file__).parent
-NAMES = {
-    "retrain": "Retrain",
-    "fisher": "Fisher",
-    "ft_final": "FtFinal",
-    "retr_final": "RetrFinal",
-    "neg_grad": "NegGrad",
-    "none": "None",
-}
 TABLES = {
     "quality": "Table 1. Unlearning quality by privacy budget",
     "deviation": "Table 2. Standard deviation of the quality over repetitions",
@@ -53,18 +45,12 @@ def page(name: str, result: dict[str, Any]) -> str:
     )
 
 
-def label(result: dict, method: str) -> str:
-    """The paper's name of a method, with the name of its params entry where that differs."""
-    known = NAMES.get(result["defenders"][method])
-    return method if known is None else known if method == result["defenders"][method] else f"{known} ({method})"
-
-
 def attacks(result: dict) -> list[str]:
     return list(next(iter(result["methods"].values()))["quality"]["by_attack"])
 
 
-def beside(result: dict) -> list[tuple[str, dict[str, float | None]]]:
-    """What stands beside the quality, column by column: what each method was compared with, where it was."""
+def beside(result: dict) -> list[list[str]]:
+    """What each method was compared with, where it was: the heads, then a row a method."""
     columns = {
         "1 - attack AUC": lambda method: method["mia_score"],
         "1 - interclass confusion": lambda method: method.get("confusion") and method["confusion"]["score"],
@@ -78,10 +64,10 @@ def beside(result: dict) -> list[tuple[str, dict[str, float | None]]]:
             "bound on their rate": lambda method: method["leakage"]["pooled_bound"],
             "bound, worst question": lambda method: method["leakage"]["worst_bound"],
         }
-    read = [
-        (head, {name: get(method) for name, method in result["methods"].items()}) for head, get in columns.items()
-    ]
-    return [(head, column) for head, column in read if any(value is not None for value in column.values())]
+    read = {head: [get(method) for method in result["methods"].values()] for head, get in columns.items()}
+    shown = {head: values for head, values in read.items() if any(value is not None for value in values)}
+    rows = zip(result["methods"], *shown.values(), strict=True)
+    return [["method", *shown], *([label(result, name), *map(number, values)] for name, *values in rows)]
 
 
 def advantages(result: dict) -> list[list[str]]:
@@ -90,7 +76,7 @@ def advantages(result: dict) -> list[list[str]]:
         [
             label(result, name),
             *(
-                f"{one['value']:.3f} ({one['a_original']:+.3f}, {one['a_swapped']:+.3f})"
+                f"{one['value']:.3f} ({one['a_original']:+.3f},\u00a0{one['a_swapped']:+.3f})"
                 for one in method["quality"]["by_attack"].values()
             ),
         ]
@@ -153,7 +139,7 @@ def tables(result: dict) -> list[dict[str, Any]]:
         learned = next((name for name, method in result["defenders"].items() if method == "none"), None)
         if learned:
             rows.append(["accuracy before unlearning", *(number(table["accuracy"][b][learned]) for b in budgets)])
-        found.append({"title": title, "head": ["method", *(f"ε = {_infinity(b)}" for b in budgets)], "rows": rows})
+        found.append({"title": title, "head": ["method", *(f"ε = {infinity(b)}" for b in budgets)], "rows": rows})
     return found
 
 
@@ -188,7 +174,3 @@ def strips(name: str, told: str, values: dict[str, list[float]], result: dict, g
         axes.set_ylim(-0.6, len(values) - 0.4)
         axes.set_xlabel("unlearning quality Q")
         return svg.inline(figure, name, told)
-
-
-def _infinity(budget: str) -> str:
-    return "∞" if budget == "inf" else budget

@@ -11,9 +11,19 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
 
+from stages.reporting.text import listing
+
+ALONE = "this game"  # the one column of a game without tables
 GROUNDED = 0.98  # a quality of Retrain from here on counts as 1 up to the randomness of training
-ORDER = ("neg_grad", "fisher")  # above one another, and above all of LAST, without privacy
-LAST = ("ft_final", "retr_final", "none")
+RANKS = (("neg_grad",), ("fisher",), ("ft_final", "retr_final", "none"))  # from the highest, without privacy
+NAMES = {
+    "retrain": "Retrain",
+    "fisher": "Fisher",
+    "ft_final": "FtFinal",
+    "retr_final": "RetrFinal",
+    "neg_grad": "NegGrad",
+    "none": "None",
+}
 
 
 @dataclass(frozen=True)
@@ -21,6 +31,13 @@ class Trend:
     claim: str
     measured: str
     held: bool
+
+
+def label(result: dict[str, Any], method: str) -> str:
+    """The paper's name of a method, with the name of its params entry where that differs."""
+    defender = result["defenders"][method]
+    known = NAMES.get(defender)
+    return method if known is None else known if method == defender else f"{known} ({method})"
 
 
 def trends(result: dict[str, Any]) -> list[Trend]:
@@ -34,7 +51,7 @@ def grounding(result: dict) -> Iterator[Trend]:
         values = {epsilon: column[retrain] for epsilon, column in _columns(result, "quality").items()}
         yield Trend(
             f"Retraining has quality 1 (at least {GROUNDED}){' at every budget' if len(values) > 1 else ''}",
-            _listed(values),
+            _listed({_budget(epsilon): value for epsilon, value in values.items()}),
             min(values.values()) >= GROUNDED,
         )
 
@@ -45,22 +62,24 @@ def falling(result: dict) -> Iterator[Trend]:
     if len(columns) > 1:
         rising = _rising(result, columns)
         yield Trend(
-            "The quality falls as epsilon grows, for every method but Retrain", _named_or_none(rising), not rising
+            "The quality falls as epsilon grows, for every method but Retrain", _risen(result, rising), not rising
         )
 
 
 def order(result: dict) -> Iterator[Trend]:
     """Table 1, no privacy: NegGrad > Fisher > {FtFinal, RetrFinal, None}."""
-    quality = {
-        defender: result["methods"][name]["quality"]["value"] for name, defender in result["defenders"].items()
-    }
-    if not set(ORDER) <= set(quality) or not set(LAST) & set(quality):
+    if result.get("privacy"):
         return
-    last = max(quality[name] for name in LAST if name in quality)
+    ranks = [[name for defender in rank for name in _named(result, defender)] for rank in RANKS]
+    if not all(ranks):
+        return
+    quality = {name: result["methods"][name]["quality"]["value"] for rank in ranks for name in rank}
+    values = [[quality[name] for name in rank] for rank in ranks]
+    last = listing([NAMES[defender] for defender in RANKS[-1] if _named(result, defender)])
     yield Trend(
-        "Without privacy NegGrad is above Fisher, and Fisher above FtFinal, RetrFinal and None",
-        _listed({name: quality[name] for name in (*ORDER, *LAST) if name in quality}),
-        quality[ORDER[0]] > quality[ORDER[1]] > last,
+        f"Without privacy NegGrad is above Fisher, and Fisher above {last}",
+        _listed({label(result, name): value for name, value in quality.items()}),
+        all(min(above) > max(below) for above, below in pairwise(values)),
     )
 
 
@@ -87,7 +106,8 @@ def smaller_deviation(result: dict) -> Iterator[Trend]:
     deviations = result["tables"]["deviation"] if "tables" in result else methods
     if all(deviations.values()):
         ratios = {
-            name: one["swap"] / one["random"] if one["random"] else float("inf")  # nothing is below no variation
+            # Nothing is below no variation.
+            label(result, name): one["swap"] / one["random"] if one["random"] else float("inf")
             for name, one in deviations.items()
         }
         yield Trend(
@@ -110,12 +130,12 @@ def ungrounded(result: dict) -> Iterator[Trend]:
             )
             yield Trend(
                 f"{title} is not grounded: Retrain is further from {ideal:g} than its quality is from 1",
-                f"{off:.3f} against {own:.3f}, the largest over budgets",
+                f"{off:.3f} against {own:.3f}{', the largest over budgets' if len(columns) > 1 else ''}",
                 off > own,
             )
         if len(columns) > 1:
             rising = _rising(result, columns)
-            yield Trend(f"{title} does not fall as epsilon grows", _named_or_none(rising), bool(rising))
+            yield Trend(f"{title} does not fall as epsilon grows", _risen(result, rising), bool(rising))
 
 
 RULES: tuple[Callable[[dict], Iterator[Trend]], ...] = (
@@ -146,7 +166,7 @@ def _columns(result: dict, table: str) -> dict[str, dict[str, float]]:
         "confusion": lambda method: method.get("confusion") and method["confusion"]["score"],
         "mia": lambda method: method["mia_score"],
     }
-    return {"this game": {name: measures[table](method) for name, method in result["methods"].items()}}
+    return {ALONE: {name: measures[table](method) for name, method in result["methods"].items()}}
 
 
 def _rising(result: dict, columns: dict[str, dict[str, float]]) -> dict[str, str]:
@@ -167,5 +187,15 @@ def _listed(values: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:.3f}" for name, value in values.items())
 
 
-def _named_or_none(rising: dict[str, str]) -> str:
-    return "; ".join(f"{name} does not: {values}" for name, values in rising.items()) or "every method does"
+def _risen(result: dict, rising: dict[str, str]) -> str:
+    told = [f"not for {label(result, name)}: {values}" for name, values in rising.items()]
+    return "; ".join(told) or "it falls for every method"
+
+
+def _budget(epsilon: str) -> str:
+    return epsilon if epsilon == ALONE else f"ε = {infinity(epsilon)}:"
+
+
+def infinity(epsilon: str) -> str:
+    """A budget as the tables print it."""
+    return "∞" if epsilon == "inf" else epsilon

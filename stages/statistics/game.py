@@ -116,13 +116,11 @@ def signed_advantage(
     return _mean_acceptance("forget", forget, forget_weights) - _mean_acceptance("test", test, test_weights)
 
 
-@dataclass(frozen=True)
-class Advantage:
-    """|mean of the signed advantages| of one adversary, with an interval over split pairs and seeds."""
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A value with its interval over pairs of splits and seeds; None where a single model gives none."""
 
     value: float
-    a_original: float
-    a_swapped: float
     ci_low: float | None
     ci_high: float | None
     n_pairs: int
@@ -133,22 +131,21 @@ class Advantage:
     side: str = "two-sided"
 
 
-@dataclass(frozen=True)
-class Quality:
-    """Q = 1 - the largest advantage, with an interval that holds for all the adversaries at once."""
+@dataclass(frozen=True, kw_only=True)
+class Advantage(Estimate):
+    """|mean of the signed advantages| of one adversary."""
 
-    value: float
+    a_original: float
+    a_swapped: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quality(Estimate):
+    """Q = 1 - the largest advantage; the interval holds for all the adversaries at once."""
+
     advantage: float
     attack: str
     by_attack: dict[str, Advantage]
-    ci_low: float | None
-    ci_high: float | None
-    n_pairs: int
-    n_seeds: int
-    alpha: float
-    method: str
-    assumes: str
-    side: str = "two-sided"
 
 
 def swap_advantage(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -147,7 +148,7 @@ def test_no_variation_between_random_splits_is_not_passed_over():
     result["tables"]["deviation"]["none"] = {"swap": 0.01, "random": 0.0}
     trend = next(one for one in trends(result) if "varies less" in one.claim)
     assert not trend.held
-    assert "none inf" in trend.measured
+    assert "None inf" in trend.measured
 
 
 def test_falling_metrics_are_told_to_fall():
@@ -167,6 +168,34 @@ def test_a_single_game_is_judged_on_what_it_measured():
         del alone["methods"][method], alone["defenders"][method]
     alone["methods"]["none"].update(deviation=None, confusion=None)
     assert held(alone) == {}
+
+
+def test_trends_name_the_methods_as_the_tables_do():
+    result = paper()
+    result["tables"]["quality"]["values"]["150"].update(neg_grad=0.99)
+    result["tables"]["deviation"]["ft_final"] = {"swap": 0.03, "random": 0.02}
+    told = " ".join(trend.measured for trend in trends(result))
+    assert not re.search("neg_grad|ft_final|retr_final|none |retrain", told)
+    assert "not for NegGrad: 0.973 to 0.990 to 0.942 to 0.709" in told
+    assert "FtFinal 1.500" in told
+    assert "ε = ∞: 0.993" in told
+
+
+def test_every_entry_of_a_method_counts_in_the_ranking():
+    result = single()
+    result["defenders"]["gentle"] = "neg_grad"
+    result["methods"]["gentle"] = copy.deepcopy(result["methods"]["none"])
+    trend = next(one for one in trends(result) if one.claim.startswith("Without privacy"))
+    assert not trend.held
+    assert "NegGrad (gentle) 0.587" in trend.measured
+
+
+def test_a_ranking_speaks_of_the_methods_that_were_played():
+    result = single()
+    del result["methods"]["ft_final"], result["defenders"]["ft_final"]
+    assert any(one.claim.endswith("Fisher above RetrFinal and None") for one in trends(result))
+    result["privacy"] = {"epsilon": 50}
+    assert not any("Without privacy" in one.claim for one in trends(result))
 
 
 def test_kendall_counts_agreeing_pairs():
