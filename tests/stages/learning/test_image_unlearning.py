@@ -69,6 +69,31 @@ def test_every_defender_declares_itself_and_repeats_to_the_bit(method, digits, l
     assert all(torch.isfinite(weight).all() for weight in once.state_dict().values())
 
 
+@pytest.fixture(scope="module")
+def large(digits):
+    recipe = SimpleNamespace(**{**vars(RECIPE), "network": "resnet18", "epochs": 1, "batch": 2})
+    return lambda data: learn(data, 10, recipe, None, seed=2), learn(
+        points(digits, np.arange(6)), 10, recipe, None, 2
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_defender_unlearns_the_papers_large_network(method, digits, large):
+    afresh, learned = large
+    settings = SimpleNamespace(**{**vars(SETTINGS), "epochs": 1, "batch": 2})
+    task = Task(
+        copy.deepcopy(learned),
+        points(digits, np.arange(4)),
+        points(digits, np.arange(4, 6)),
+        afresh,
+        settings,
+        seed=4,
+    )
+    unlearned = defender(method).unlearn(task)
+    assert all(torch.isfinite(weight).all() for weight in unlearned.state_dict().values())
+    assert bool(changed(learned, unlearned)) == (method != "none")
+
+
 def test_none_changes_nothing(digits, learned):
     assert not changed(learned, unlearn("none", digits, learned))
 
