@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,12 +39,15 @@ def player(kind: str) -> Callable:
 
 
 def write(name: str, result: dict[str, Any], outcomes: Sequence[Outcome]) -> None:
-    """Write a played game's artifacts to data/games/NAME."""
+    """Write a played game's artifacts: data/games/NAME.json for `dvc metrics`, all the rest to data/games/NAME."""
     from stages.learning.game_result import headline, predictions
     from stages.reporting.game import page
+    from stages.reporting.trends import trends
 
-    with atomic_folder(Path("data/games") / name) as folder:
-        write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **headline(result)})
+    games = Path("data/games")
+    held = [asdict(trend) for trend in trends(result)]
+    write_json(games / f"{name}.json", {"schema": SCHEMA_VERSION, **headline(result), "trends": held})
+    with atomic_folder(games / name) as folder:
         write_json(folder / "details.json", {"schema": SCHEMA_VERSION, "name": name, **result})
         write_parquet(folder / "predictions.parquet", predictions(outcomes))
         write_text(folder / "index.html", page(name, result))

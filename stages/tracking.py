@@ -282,16 +282,15 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, str]:
     return flat
 
 
-def _numbers(values: dict[str, Any], leave: tuple[str, ...] = ()) -> dict[str, float]:
-    """The finite numbers of a JSON object."""
-    return {
-        key: float(value)
-        for key, value in values.items()
-        if key not in leave
-        and isinstance(value, (int, float))
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-    }
+def _numbers(values: dict[str, Any], leave: tuple[str, ...] = (), prefix: str = "") -> dict[str, float]:
+    """The finite numbers of a JSON object, those of nested ones under dotted keys."""
+    found = {}
+    for key, value in values.items():
+        if isinstance(value, dict):
+            found |= _numbers(value, prefix=f"{prefix}{key}.")
+        elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+            found[prefix + key] = float(value)
+    return {key: value for key, value in found.items() if key not in leave}
 
 
 def _name(key: str) -> str:

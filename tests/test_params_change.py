@@ -16,6 +16,7 @@ import grimp
 import pytest
 import yaml
 
+from stages.game import PLAYERS
 from tests.small import ROOT, make_repository, small_params, write_params
 
 # A key, its stage, and another value for it; where a key matters only beside others, those come with it.
@@ -267,7 +268,8 @@ def imports():
 def test_every_source_a_stage_imports_is_a_dependency(imports, name):
     stage = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"][name]
     dependencies = [str(entry) for entry in stage.get("do", stage)["deps"]]
-    modules = imports.find_upstream_modules(f"stages.{name}") - {"stages"}
+    roots = {f"stages.{name}", *(PLAYERS.values() if name == "game" else ())}  # which plays by a name in params
+    modules = roots.union(*(imports.find_upstream_modules(root) for root in roots)) - {"stages"}
     sources = {source(module) for module in modules if module.split(".")[1] not in INFRASTRUCTURE}
     missing = {
         path

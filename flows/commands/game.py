@@ -16,7 +16,7 @@ def command(
     preset: Annotated[str | None, typer.Option(help="Take the game from this file of flows/presets.")] = None,
     json: JsonFlag = False,
 ):
-    """Play one game outside the pipeline: its result and its own page go to data/games/NAME.
+    """Play one game outside the pipeline: its result and its own page go to data/games.
 
     A game that is killed goes on where it was. `lethe run --preset NAME` plays it as a stage of the pipeline instead,
     with the models that this command has finished.

@@ -113,6 +113,7 @@ def headline(result: dict[str, Any]) -> dict[str, Any]:
     for name, method in result["methods"].items():
         quality, random = method["quality"], method["random_splits"]
         rows[name] = {
+            "defender": result["defenders"][name],
             "quality": quality["value"],
             "ci_low": quality["ci_low"],
             "ci_high": quality["ci_high"],

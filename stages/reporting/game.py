@@ -8,10 +8,12 @@ from typing import Any
 from markupsafe import Markup
 
 from stages.reporting import svg
-from stages.reporting.text import count, number
+from stages.reporting.text import NONE, count, number
 from stages.reporting.trends import infinity, label, trends
 
 LABELS = 1.0  # inches beside the axes for the methods' names
+PARTS = ("retain", "forget", "test")
+LEAKAGE = {"leakage_pooled_bound": "bound on leaks", "leakage_worst_bound": "bound, worst question"}
 HERE = Path(__file__).parent
 TABLES = {
     "quality": "Table 1. Unlearning quality by privacy budget",
@@ -29,6 +31,7 @@ def page(name: str, result: dict[str, Any]) -> str:
         loader=jinja2.FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters.update(number=number, count=count)
+    environment.globals["interval"] = _interval
     return environment.get_template("game.html").render(
         name=name,
         result=result,
@@ -43,6 +46,40 @@ def page(name: str, result: dict[str, Any]) -> str:
         advantages=advantages(result),
         bounds=bounds(result),
     )
+
+
+def summary(headline: dict[str, Any]) -> dict[str, Any]:
+    """What the main report shows of a game; of one that was not played, what there is."""
+    if "methods" not in headline:
+        return headline
+    methods = headline["methods"]
+    defenders = {"defenders": {name: row["defender"] for name, row in methods.items()}}
+    performs = headline["performs"]
+    shown = {
+        label(defenders, name): {
+            "Q": number(row["quality"]),
+            "interval": _interval(row["ci_low"], row["ci_high"]),
+            "strongest attack": row["attack"],
+            f"{performs}, test": number(row[f"{performs}_test".replace(" ", "_")]),
+            "1 - attack AUC": number(row["mia_score"]),
+            **{name: number(row[key]) for key, name in LEAKAGE.items() if key in row},
+        }
+        for name, row in methods.items()
+    }
+    return {
+        **{f"{part} set": f"{count(headline[f'{part}_points'])} {headline['unit']}" for part in PARTS},
+        "swapped pairs": headline["pairs"],
+        "models a split": headline["seeds"],
+        "unlearning quality": shown,
+        "trends of the paper": [
+            {"claim": trend["claim"], "held": trend["held"], "measured": trend["measured"]}
+            for trend in headline["trends"]
+        ],
+    }
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return NONE if low is None else f"{number(low, 3, 'down')} to {number(high, 3, 'up')}"
 
 
 def attacks(result: dict) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from stages.artifacts import SCHEMA_VERSION
-from stages.reporting import answers, audits, columns, figures, tables
+from stages.reporting import answers, audits, columns, figures, game, tables
 from stages.reporting.figures import Panel
 from stages.reporting.findings import Findings, findings
 from stages.reporting.plots import plots
@@ -71,6 +71,7 @@ def _html(run: Run, found: Findings, said: list[Verdict], drawn: dict[str, list[
         epsilon_star=tables.epsilon_star_rows(run),
         flatten=tables.flatten,
         audits=audits.views(run),
+        game_summary=game.summary,
         visible=visible,
         provenance_rows=tables.provenance_rows(run),
         params_yaml=_yaml(run),

@@ -85,7 +85,7 @@ def load(params: Params, root: Path, provenance: dict[str, Any]) -> Run:
             for name, stage in trained.items()
         },
         audits={name: read(f"audits/{name}/result.json", f"audit@{name}") for name in params.audits},
-        games={name: read(f"games/{name}/result.json", f"game@{name}") for name in params.games},
+        games={name: read(f"games/{name}.json", f"game@{name}") for name in params.games},
         compared=read("compare.json", "compare") if _whole(params) else {},
         provenance=provenance,
         missing=missing,

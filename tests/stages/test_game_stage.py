@@ -1,33 +1,23 @@
-"""Stage `game@NAME` as DVC runs it, and that its predictions give the same numbers to `lethe audit swap`."""
+"""Stage `game@NAME` as DVC runs it: what DVC, MLflow, the report and `lethe audit swap` then know of it."""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
 from flows.commands.audit_swap import signed_advantages
+from stages import params, tracking
 from stages.statistics.game import unlearning_quality
-
-ROOT = Path(__file__).parents[2]
-
-
-def run_stage(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "stages.game", *arguments]
-    # On one core the stage works in its own process: starting others costs more than this game.
-    command = ["taskset", "-c", str(min(os.sched_getaffinity(0))), *command]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+from tests.small import ROOT, make_repository, run
 
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("root")
     value = yaml.safe_load((ROOT / "params.yaml").read_text())
     game = yaml.safe_load((ROOT / "flows/presets/game-digits.yaml").read_text())["games"]["digits"]
     game["data"]["points"] = 100
@@ -36,15 +26,49 @@ def played(tmp_path_factory) -> Path:
     game.update(random_splits=False, confused_classes=None, attacks=["correctness", "confidence"])
     game["methods"] = {name: game["methods"][name] for name in ("retrain", "none")}
     value["games"] = {"tiny": game}
-    (folder / "params.yaml").write_text(yaml.safe_dump(value))
-    done = run_stage(folder, "tiny")
-    assert done.returncode == 0, done.stderr
+    folder = make_repository(tmp_path_factory.mktemp("root") / "copy", value)
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})  # on one core it plays in its own process: starting others costs more
+    try:
+        done = run(folder, "dvc", "repro", "game@tiny")
+    finally:
+        os.sched_setaffinity(0, cores)
     assert "tiny retrain: unlearning quality 1.000" in done.stdout
     return folder
 
 
+def test_dvc_shows_the_qualities(played):
+    shown = json.loads(run(played, "dvc", "metrics", "show", "data/games/tiny.json", "--json").stdout)
+    game = shown[""]["data"]["data/games/tiny.json"]["data"]
+    assert game["methods"]["retrain"]["quality"] == 1
+    assert 0 <= game["methods"]["none"]["quality"] < 1
+    index = run(played, "dvc", "metrics", "show", "--json", check=False).stdout
+    assert "data/games/tiny.json" in index
+
+
+def test_mlflow_is_given_the_qualities_and_the_whole_game(played):
+    (entry,) = tracking.read_entries(played)
+    assert entry.stage == "game@tiny"
+    assert entry.metrics["methods.retrain.quality"] == 1
+    assert {"methods.none.quality", "methods.none.accuracy_test", "methods.none.mia_score"} <= set(entry.metrics)
+    assert {path.name for path in entry.artifacts} == {"tiny", "tiny.json"}
+
+
+def test_the_report_has_a_section_of_the_game(played):
+    from stages.reporting import provenance
+    from stages.reporting.page import render
+    from stages.reporting.run import load
+
+    page = render(load(params.load(played / "params.yaml"), played / "data", provenance.collect(played)))
+    section = page.html.split('id="games"')[1].split("</section>")[0]
+    text = re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", section))
+    assert "Retrain 1.000" in text
+    assert "Retraining has quality 1 (at least 0.98) yes" in text
+    assert "data/games/tiny/index.html" in text
+
+
 def test_the_result_is_flat_enough_for_dvc_and_the_report(played):
-    result = json.loads((played / "data/games/tiny/result.json").read_text())
+    result = json.loads((played / "data/games/tiny.json").read_text())
     assert result["methods"]["retrain"]["quality"] == 1
     assert {type(value) for row in result["methods"].values() for value in row.values()} <= {
         float,
@@ -70,7 +94,7 @@ def test_predictions_give_the_same_quality_to_the_audit(played, tmp_path):
 
 
 def test_an_unknown_game_is_told(played):
-    done = run_stage(played, "huge")
+    done = run(played, "stages.game", "huge", check=False)
     assert done.returncode == 2
     assert "huge" in done.stderr
     assert "Traceback" not in done.stderr

@@ -224,7 +224,8 @@ def test_audits_and_games_have_sections_only_when_named(own_small, page, kind):
     assert f'id="{kind}"' not in page.html
     rows = [{"method": "exact", "epsilon_lower": 3.87, "note": "<b>"}]
     result = {"n": 5000, "results": rows, "mechanism": "gaussian"}
-    write_json(own_small / f"data/{kind}/mine/result.json", result)
+    place = "audits/mine/result.json" if kind == "audits" else "games/mine.json"
+    write_json(own_small / "data" / place, result)
     settings = params.load(own_small / "params.yaml").model_copy(update={kind: {"mine": {}}})
     html = render(load_run(settings, own_small / "data", PROVENANCE)).html
     section = html.split(f'id="{kind}"')[1].split("</section>")[0]
