@@ -54,6 +54,49 @@ def test_mahloujifar_is_its_recursion(counts, null):
         assert mahloujifar.rejects(counts, null, log_tau) == rejects(math.exp(log_tau))
 
 
+def _largest_level(counts: Counts, pieces: list[tuple[float, float]]) -> float:
+    """The largest P(right >= v) that per-bit f-DP allows, by linear programming over the law of the number right.
+
+    ``pieces``: lines (slope, intercept) whose maximum is the least wrong mass for a right mass. Averaged over the bits,
+    flipping one turns a right guess among k right ones into a wrong one beside k - 1: for every k the wrong mass of
+    runs with at least k - 1 right must be at least f's for the right mass of runs with at least k.
+    """
+    from scipy.optimize import linprog
+
+    n, r, v = counts.n, counts.r, counts.correct
+    right = np.arange(r + 1)
+    rows, limits = [], []
+    for k in range(1, r + 1):
+        correct, wrong = np.where(right >= k, right, 0) / n, np.where(right >= k - 1, r - right, 0) / n
+        for slope, intercept in pieces:
+            rows.append(slope * correct - wrong)
+            limits.append(-intercept)
+    solved = linprog(-(right >= v).astype(float), rows, limits, [np.ones(r + 1)], [1.0], method="highs")
+    assert solved.status == 0
+    return -solved.fun
+
+
+@pytest.mark.parametrize("counts", [*COUNTS, Counts(12, 12, 3)], ids=str)
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 0.05), (0.5, 0.0), (3.0, 0.01)])
+def test_mahloujifar_is_the_maximum_of_its_linear_program(counts, epsilon, delta):
+    odds = math.exp(epsilon)
+    pieces = [(1 / odds, -delta / odds), (odds, 1 - delta - odds)]  # that no mass is negative is the third
+    level = math.exp(mahloujifar.log_p_value(counts, ApproxDP(epsilon, delta)))
+    assert level == pytest.approx(_largest_level(counts, [(0.0, 0.0), *pieces]), rel=1e-6)
+
+
+@pytest.mark.parametrize("counts", COUNTS, ids=str)
+def test_mahloujifar_is_the_maximum_of_its_linear_program_for_a_curve(counts):
+    """Tangents of the Gaussian's curve lie below it, so that the program allows a little more."""
+    null = Gaussian(1.0)
+    y = np.concatenate([np.geomspace(1e-12, 0.1, 400), np.linspace(0.1, 0.999, 400)[1:]])
+    value = np.array([null.least_errors(float(one)) for one in y])
+    slope = np.gradient(value, y)
+    pieces = [(0.0, 0.0), *zip(slope, value - slope * y, strict=True)]
+    level = math.exp(mahloujifar.log_p_value(counts, null))
+    assert level == pytest.approx(_largest_level(counts, pieces), rel=5e-3)
+
+
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (1.0, 1e-4), (2.0, 1e-2)])
 def test_steinke_is_its_sum(counts, epsilon, delta):
