@@ -116,8 +116,9 @@ def _checked(path: Path):
             got = table[column].tolist()[first]
             raise BadRow(path, first + file_line(path), f"column {column}: got {got!r}; legal is {legal}")
 
-    refuse(~table["split"].isin(HALVES), "split", "original or swapped")
-    refuse(~table["member"].isin(MEMBERS), "member", "forget or test")
+    # Cell by cell: JSON lines may hold a list, which `isin` cannot take.
+    refuse(~table["split"].map(lambda name: name in HALVES), "split", "original or swapped")
+    refuse(~table["member"].map(lambda name: name in MEMBERS), "member", "forget or test")
     accept = numeric_column(table, "accept", path)
     refuse(~((accept >= 0) & (accept <= 1)), "accept", "a number in [0, 1]")
     weight = numeric_column(table, "weight", path) if "weight" in table else np.ones(len(table))
@@ -125,6 +126,10 @@ def _checked(path: Path):
         refuse(~(np.isfinite(weight) & (weight >= 0)), "weight", "a finite number of at least 0")
     for column in ("attack", "seed"):
         if column in table:
-            refuse(table[column].isna(), column, "a label, not empty")
+            refuse(~table[column].map(_is_label), column, "a label, not empty")
     seed = table.get("seed", 0)
     return table.assign(accept=accept, weight=weight, seed=seed, attack=table["attack"].astype(str))
+
+
+def _is_label(value: object) -> bool:
+    return isinstance(value, (str, int, float)) and value != "" and value == value

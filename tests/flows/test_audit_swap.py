@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 
 import pytest
@@ -141,6 +142,10 @@ def test_an_impossible_alpha_is_refused(audit):
     assert audit([HEADER, *rows()], "--alpha", "1").exit_code == 2
 
 
+def swap(path):
+    return CliRunner().invoke(app, ["audit", "swap", "--predictions", str(path), "--json"])
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from(["original", "swapped", "forget", "test", "", "1", "x", "nan"]), max_size=6))
@@ -148,6 +153,103 @@ def test_an_impossible_alpha_is_refused(audit):
 def test_no_file_makes_a_traceback(tmp_path_factory, cells):
     file = tmp_path_factory.mktemp("swap") / "p.csv"
     file.write_text("\n".join([HEADER, *(",".join(row) for row in cells)]))
-    result = CliRunner().invoke(app, ["audit", "swap", "--predictions", str(file)])
+    result = swap(file)
     assert result.exit_code in (0, 2)
     assert result.exception is None or isinstance(result.exception, SystemExit)
+
+
+BROKEN = {  # column: what breaks it, and what the sentence says is legal
+    "split": (st.sampled_from(["", "originel", "Original", 3, None, [1], {"a": 1}]), "original or swapped"),
+    "member": (st.sampled_from(["", "retain", "FORGET", 0, None, ["forget"]]), "forget or test"),
+    "attack": (st.sampled_from([None, "", ["a"], {}]), "a label"),
+    "seed": (st.sampled_from([None, "", [0]]), "a label"),
+    "weight": (st.sampled_from([-1, None, "much", "inf", [1]]), "number"),
+    "accept": (
+        st.floats().filter(lambda value: not 0 <= value <= 1) | st.sampled_from(["yes", None, "", [0.5], "0,5"]),
+        "number",
+    ),
+}
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), ending=st.sampled_from(["csv", "jsonl"]))
+def test_one_broken_cell_is_told_with_its_file_line_and_what_is_legal(tmp_path_factory, data, ending):
+    table = [
+        {"split": half, "member": member, "attack": "a", "seed": seed, "weight": 1, "accept": 0.5}
+        for seed in range(2)
+        for half, member in CASE
+        for _ in range(2)
+    ]
+    table = data.draw(st.permutations(table))
+    row = data.draw(st.integers(0, len(table) - 1))
+    column = data.draw(st.sampled_from(list(BROKEN)))
+    values, legal = BROKEN[column]
+    if ending == "csv" and column in ("attack", "seed"):
+        values = st.just("")  # anything else is a label there
+    table[row] = {**table[row], column: data.draw(values)}
+    file = tmp_path_factory.mktemp("swap") / f"p.{ending}"
+    if ending == "csv":
+        with file.open("w", newline="") as stream:
+            writer = csv.DictWriter(stream, table[0])
+            writer.writeheader()
+            writer.writerows(table)
+    else:
+        file.write_text("".join(json.dumps(one) + "\n" for one in table))
+    result = swap(file)
+    assert result.exit_code == 2, result.output
+    assert isinstance(result.exception, SystemExit)
+    (sentence,) = result.stderr.strip().splitlines()
+    line = row + (2 if ending == "csv" else 1)
+    for part in (file.name, f"line {line}", f"column {column}", legal):
+        assert part in sentence
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), size=st.integers(1, 4), seeds=st.integers(1, 3))
+def test_a_legal_file_in_any_order_against_its_naive_twin(tmp_path_factory, data, size, seeds):
+    rows = [
+        (half, member, attack, data.draw(st.integers(0, 8)) / 8, data.draw(st.integers(1, 5)), seed)
+        for half, member in CASE
+        for attack in "ab"
+        for seed in range(seeds)
+        for _ in range(size)
+    ]
+    file = tmp_path_factory.mktemp("swap") / "p.csv"
+    order = data.draw(st.permutations(rows))
+    file.write_text("\n".join([HEADER + ",weight,seed", *(",".join(map(str, row)) for row in order)]))
+    got = answer(swap(file))
+
+    def mean(*where):
+        chosen = [(row[3], row[4]) for row in rows if (*row[:3], row[5]) == where]
+        return sum(accept * weight for accept, weight in chosen) / sum(weight for _, weight in chosen)
+
+    for attack in "ab":
+        signed = [
+            mean(half, "forget", attack, seed) - mean(half, "test", attack, seed)
+            for half in ("original", "swapped")
+            for seed in range(seeds)
+        ]
+        assert got["by_attack"][attack]["advantage"] == pytest.approx(abs(sum(signed) / len(signed)), abs=1e-12)
+    assert got["quality"] == pytest.approx(1 - max(one["advantage"] for one in got["by_attack"].values()))
+
+
+@pytest.mark.parametrize("text", ["", "\n", " \n\n", "\0", "[]", "{}"])
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_a_file_without_a_table_is_told(tmp_path, text, ending):
+    file = tmp_path / f"p.{ending}"
+    file.write_text(text)
+    result = swap(file)
+    assert result.exit_code == 2, result.output
+    assert isinstance(result.exception, SystemExit)
+    assert f"p.{ending}" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("column", HEADER.split(","))
+def test_a_missing_column_is_named(audit, column):
+    keep = [at for at, name in enumerate(HEADER.split(",")) if name != column]
+    lines = [",".join(line.split(",")[at] for at in keep) for line in (HEADER, *rows())]
+    result = audit(lines)
+    assert result.exit_code == 2
+    assert "predictions.csv" in result.stderr
+    assert f"no column '{column}'" in result.stderr
