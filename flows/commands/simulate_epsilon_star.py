@@ -33,20 +33,22 @@ def command(
 
     Example: `lethe simulate-epsilon-star --runs 10`
     """
-    from stages.artifacts import SCHEMA_VERSION, atomic_folder, write_json
+    from stages.artifacts import SCHEMA_VERSION, files_into, write_json
     from stages.progress import progress
     from stages.reporting import epsilon_star as figures
     from stages.statistics.epsilon_star import simulation
 
     sizes = sorted(set(sizes or (1_000, 10_000, 100_000)))
     jobs = [(gap, n) for n in sizes for gap in GAPS]
-    cells = [simulation.simulate(gap, n, delta, runs, seed) for gap, n in progress(jobs, "simulation", "settings")]
-    tried, held_out = range(1, components + 1), range(100, 1001, 100)
-    fits = {
-        name: simulation.fit_p_values(values, tried, held_out, seed)
-        for name, values in progress(_transformed(seed).items(), "test of fit", "samples", total=2)
-    }
-    with atomic_folder(out) as folder:
+    with files_into(out) as folder:
+        cells = [
+            simulation.simulate(gap, n, delta, runs, seed) for gap, n in progress(jobs, "simulation", "settings")
+        ]
+        tried, held_out = range(1, components + 1), range(100, 1001, 100)
+        fits = {
+            name: simulation.fit_p_values(values, tried, held_out, seed)
+            for name, values in progress(_transformed(seed).items(), "test of fit", "samples", total=2)
+        }
         figures.ratio_curves(folder / "figure-3.png", *simulation.ratio_curves(delta, seed=seed))
         figures.same_laws(folder / "figure-4.png", [cell for cell in cells if cell.gap == 0])
         figures.growing_gap(folder / "figure-5.png", cells)

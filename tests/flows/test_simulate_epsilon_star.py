@@ -33,3 +33,16 @@ def test_a_delta_of_zero_is_a_sentence(call):
     done = call("--delta", "0")
     assert done.exit_code == 2
     assert "infinite for any gap" in done.output
+
+
+def test_what_stands_at_out_is_never_deleted(call, tmp_path):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious/thesis.txt").write_text("years of work")
+    (tmp_path / "note").write_text("mine")
+    assert call("--out", "precious").exit_code == 0
+    assert (tmp_path / "precious/thesis.txt").read_text() == "years of work"
+    assert (tmp_path / "precious/result.json").is_file()
+    done = call("--out", "note")
+    assert done.exit_code == 2
+    assert "note: is a file, expected a folder" in done.output
+    assert (tmp_path / "note").read_text() == "mine"

@@ -1,4 +1,7 @@
 import json
+import subprocess
+import sys
+import threading
 
 import pytest
 
@@ -28,6 +31,124 @@ def test_a_failing_folder_writer_leaves_the_old_folder(tmp_path):
         (temporary / "y").write_text("newer")
     assert [path.name for path in place.iterdir()] == ["y"]
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.fixture(params=["exchanged", "moved"])
+def either_way(request, monkeypatch):
+    """With renameat2 and where a system lacks it."""
+    if request.param == "moved":
+        monkeypatch.setattr(artifacts, "_exchanged", lambda one, other: False)
+    return request.param
+
+
+def test_a_folder_takes_the_place_of_whatever_stood_there(tmp_path, either_way):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/old").write_text("old")
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "link").symlink_to("kept")
+    for name in ("folder", "file", "link"):
+        with artifacts.atomic_folder(tmp_path / name) as temporary:
+            (temporary / "new").write_text("new")
+        assert [path.name for path in (tmp_path / name).iterdir()] == ["new"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder", "kept", "link"]
+    assert not list((tmp_path / "kept").iterdir())
+
+
+def test_a_reader_always_finds_a_whole_folder(tmp_path):
+    place, done, broken = tmp_path / "model", threading.Event(), []
+
+    def read():
+        while not done.is_set():
+            try:
+                (place / "last").read_text()
+            except FileNotFoundError as error:
+                broken.append(error)
+
+    def write():
+        with artifacts.atomic_folder(place) as temporary:
+            for name in ("first", "last"):
+                (temporary / name).write_text(name)
+
+    write()
+    reader = threading.Thread(target=read)
+    reader.start()
+    for _ in range(300):
+        write()
+    done.set()
+    reader.join()
+    assert not broken
+
+
+WRITER = """
+import sys, time
+from stages.artifacts import atomic_file, atomic_folder
+with {kind}({place!r}) as temporary:
+    (temporary / "x" if {kind} is atomic_folder else temporary).write_text("half")
+    print("writing", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("kind", ["atomic_file", "atomic_folder"])
+def test_a_killed_writer_leaves_the_old_one_and_the_next_write_its_rest_alone_if_it_lives(tmp_path, kind):
+    place = tmp_path / "place"
+
+    def write(text):
+        with getattr(artifacts, kind)(place) as temporary:
+            (temporary / "x" if kind == "atomic_folder" else temporary).write_text(text)
+
+    def content():
+        return (place / "x" if kind == "atomic_folder" else place).read_text()
+
+    write("old")
+    (tmp_path / ".place.mine.tmp").write_text("of the user")
+    code = WRITER.format(kind=kind, place=str(place))
+    writers = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    try:
+        assert [writer.stdout.readline() for writer in writers] == ["writing\n"] * 2
+        writers[0].kill()
+        writers[0].wait()
+        assert content() == "old"
+        assert len(list(tmp_path.glob(".place.lethe-*.tmp"))) == 2
+        write("new")
+        assert content() == "new"
+        assert len(list(tmp_path.glob(".place.lethe-*.tmp"))) == 1
+    finally:
+        for writer in writers:
+            writer.kill()
+            writer.wait()
+            writer.stdout.close()
+    write("newer")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".place.mine.tmp", "place"]
+
+
+def test_files_go_into_a_folder_that_keeps_its_own(tmp_path):
+    place = tmp_path / "mine"
+    place.mkdir()
+    (place / "thesis.txt").write_text("years of work")
+    (place / "result.json").write_text("old")
+    with artifacts.files_into(place) as temporary:
+        (temporary / "result.json").write_text("new")
+    assert {path.name: path.read_text() for path in place.iterdir()} == {
+        "thesis.txt": "years of work",
+        "result.json": "new",
+    }
+    with pytest.raises(RuntimeError), artifacts.files_into(place) as temporary:
+        (temporary / "result.json").write_text("half")
+        raise RuntimeError
+    assert (place / "result.json").read_text() == "new"
+    assert len(list(place.iterdir())) == 2
+
+
+@pytest.mark.parametrize("place", ["file", "file/below", "mine"])
+def test_a_place_that_can_hold_no_file_of_that_name_is_refused(tmp_path, place):
+    (tmp_path / "file").write_text("of the user")
+    (tmp_path / "mine/result.json").mkdir(parents=True)
+    with pytest.raises(BadFile), artifacts.files_into(tmp_path / place) as temporary:
+        (temporary / "result.json").write_text("new")
+    assert (tmp_path / "file").read_text() == "of the user"
+    assert (tmp_path / "mine/result.json").is_dir()
 
 
 def test_json_never_holds_what_is_not_finite(tmp_path):
