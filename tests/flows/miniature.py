@@ -69,6 +69,12 @@ stages:
     do:
       cmd: python step.py data/audits/${key}
       outs: ["data/audits/${key}"]
+  game:
+    foreach: ${games}
+    do:
+      cmd: python step.py data/games/${key}.json ${item.kind}
+      params: ["games.${key}"]
+      metrics: ["data/games/${key}.json"]
   report:
     cmd: python step.py data/report
     deps: [step.py, data/models, data/metrics]

@@ -53,17 +53,22 @@ def test_run_cached_rerun_and_one_changed_branch(repository):
     assert len(mlflow_runs(repository)) == len(children) + 1
     assert json.loads(again.stdout)["changes"] == []
 
-    changed = repository.lethe("run", "-S", "unlearn.methods.npo.lr=1e-5", "--json")
+    settings = ("-S", "unlearn.methods.npo.lr=1e-5", "--preset", "game-digits")
+    changed = repository.lethe("run", *settings, "--json")
     assert "params.yaml changes: unlearn.methods.npo.lr: 0.0005 -> 1e-05" in changed.stderr
     assert (repository.folder / "params.yaml").read_text().startswith("# The head comment stays.\n")
     branch = {name for name, end in ends(changed).items() if end != "clean"}
-    assert branch == {"unlearn@npo", "metrics@npo", "report"}
+    assert branch == {"unlearn@npo", "metrics@npo", "report", "game@digits"}
     new = sorted(mlflow_runs(repository))
     for name in mlflow_runs(repository):
         if name in children:
             children.remove(name)
             new.remove(name)
-    assert [name for name in new if not name.startswith("pipeline")] == ["metrics@npo", "unlearn@npo"]
+    assert [name for name in new if not name.startswith("pipeline")] == [
+        "game@digits",
+        "metrics@npo",
+        "unlearn@npo",
+    ]
 
 
 def test_failure_takes_its_branch_only_and_the_rerun_mends_it(repository):

@@ -86,6 +86,28 @@ def test_every_shadow_point_is_learned_by_half_of_the_shadow_models(tmp_path):
     assert set(learned) == set(game.shadow)
 
 
+def test_no_shadow_model_is_a_reference_for_what_it_learned_or_for_itself(tmp_path, monkeypatch):
+    game = ImageGame(settings(), tmp_path)
+    real, seen = game.view, []
+
+    def view(job, own, units, shadows):
+        shown = real(job, own, units, shadows)
+        seen.append((job, units, [shadow for shadow, _ in shadows], shown.reference))
+        return shown
+
+    monkeypatch.setattr(game, "view", view)
+    monkeypatch.setattr(game, "observe", lambda job: np.zeros((len(game.images), 10), np.float32))
+    monkeypatch.setattr(game, "fit", lambda name, shadows, seed: None)
+    game.adversaries()
+    assert len(seen) == 2 * 4  # members and others of each shadow model
+    for job, units, shadows, reference in seen:
+        assert len(shadows) == 3
+        assert all(shadow.seed != job.seed for shadow in shadows)
+        learned = np.stack([np.isin(units, shadow.retain) for shadow in shadows])
+        assert (np.isnan(reference).all(axis=2) == learned).all()
+        assert np.isnan(reference).any(axis=2).sum() == learned.sum()
+
+
 def test_a_retrained_model_that_serves_both_halves_has_quality_exactly_one(played):
     result, _ = played
     assert result["methods"]["retrain"]["quality"]["value"] == 1
@@ -135,6 +157,8 @@ def test_swapped_halves_and_seeds_are_learned_afresh(tmp_path):
     game = ImageGame(settings(shared_retrain=False), tmp_path)
     places = [game.place(one.job) for one in game.played()]
     assert len(set(places)) == len(places)
+    learned = {game.place(one.job.start) for one in game.played()}
+    assert len(learned) == 2 * 3 * 2  # pairs, halves with the random split, seeds
     shared = ImageGame(settings(), tmp_path)
     retrained = [shared.place(one.job) for one in shared.played() if one.method == "retrain"]
     # Two pairs of two seeds: one model for both halves of each, one for the random split.
