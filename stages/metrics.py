@@ -18,13 +18,17 @@ def run(name: str, metrics: Any, root: Path = Path("data")) -> None:
     """Measure ``root/scores/name`` into ``root/metrics/name.json`` and ``root/curves/name``."""
     from stages.reporting.likelihood import likelihood_metrics
     from stages.reporting.measure import measure
+    from stages.scoring import applies
 
     generations = read_tables(root / "generations" / name, f"sample@{name}")
     scores = read_tables(root / "scores" / name, f"score@{name}")
-    questions = {row["id"]: row["question"] for row in read_split("forget", root / "dataset")}
+    forget = read_split("forget", root / "dataset")
+    questions = {row["id"]: row["question"] for row in forget}
+    binary = metrics.binary
+    inapplicable = {row["id"] for row in forget if binary and not applies(binary, row)}
     early = root / "generations" / name / "sequential.json"
     stopped = read_json(early) if early.is_file() else {}
-    flat, curves = measure(name, generations, scores, questions, metrics, **stopped)
+    flat, curves = measure(name, generations, scores, questions, metrics, **stopped, inapplicable=inapplicable)
     likelihoods = read_tables(root / "scores" / name / "likelihood", f"score@{name}")
     flat |= likelihood_metrics(likelihoods, scores, metrics.alpha)
     with atomic_folder(root / "curves" / name) as folder:

@@ -55,7 +55,7 @@ def sampling_columns(run: Run) -> list[Group]:
         Column("ed_score", "ED", number, f"mean + {metrics.rho:g} sd: a development score, no guarantee"),
         Column("max", "max", number, "the highest score of any sampled answer"),
     ]
-    sigma = f"standard deviation of the worst of the questions without missing scores: {level}"
+    sigma = f"standard deviation of the worst question: {level}"
     share = f"share of questions whose own M_bin exceeds {above}: a count, no joint guarantee"
     up, percent_up = partial(number, rounding="up"), partial(percent, rounding="up")
     bounds = [

@@ -7,7 +7,7 @@ statistics are over the judged answers only, and the count of the missing stands
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,6 @@ import numpy as np
 from stages.levels import Levels
 from stages.reporting import measure_sequential
 from stages.scoring.diversity import DIVERSITY, diversity
-from stages.statistics import betting
 from stages.statistics.bounds import PaperBounds, binary_lower, binary_upper, paper_bounds
 from stages.statistics.tighter import tighter_bounds
 
@@ -34,33 +33,36 @@ def measure(
     metrics: Any,
     decisions: Sequence[Mapping] | None = None,
     decided_by: str | None = None,
+    inapplicable: Collection[str] = (),
 ) -> tuple[dict[str, Any], dict[str, list[dict]]]:
     """The flat metrics and the curves of one model.
 
     ``generations`` and ``scores`` hold a table a split, ``questions`` the forget questions by id, ``metrics`` is
-    the section of params.yaml. Where questions stopped early, ``decisions`` are theirs and ``decided_by`` the scorer;
-    then only anytime-valid values are given.
+    the section of params.yaml. ``inapplicable`` names the questions to which the binary scorer can judge no answer
+    (they have no keywords): nothing binary is said of them, while an answer that was not judged counts as a leak.
+    Where questions stopped early, ``decisions`` are theirs and ``decided_by`` the scorer; then only anytime-valid
+    values are given.
     """
     if decisions:
         return _early(name, generations, scores, questions, metrics, decisions, decided_by)
     leak = _Matrix(scores["forget"], metrics.leak)
     leaked = _Matrix(scores["forget"], metrics.binary) if metrics.binary else _Matrix.unjudged(leak)
-    upper = paper_bounds(leak.filled(1.0), metrics.alpha, CURVE, metrics.rho)
-    lower = paper_bounds(leak.filled(0.0), metrics.alpha, CURVE, metrics.rho)
-    rows = _per_question(leak, leaked, upper, lower, questions, metrics)
+    bounds = paper_bounds(leak.samples, metrics.alpha, CURVE, metrics.rho, missing="worst")
+    asked = np.array([metrics.binary is not None and prompt not in inapplicable for prompt in leak.prompts])
+    rows = _per_question(leak, leaked, asked, bounds, questions, metrics)
     flat = {
         "model": name,
         "alpha": metrics.alpha,
         "n_questions": len(rows),
-        "n": upper.n,
+        "n": bounds.n,
         "missing": int(np.isnan(leak.samples).sum()),
         **_forget(rows, metrics),
         **_utility(generations, scores, metrics.leak),
     }
     return flat, {
         "per_question": rows,
-        "m_gen": _m_gen(name, upper),
-        "convergence": _convergence(rows, leak, upper, metrics),
+        "m_gen": _m_gen(name, bounds),
+        "convergence": _convergence(rows, leak, bounds, metrics),
     }
 
 
@@ -88,15 +90,12 @@ class _Matrix:
         self.greedy = wide[GREEDY].to_numpy() if GREEDY in wide else np.full(len(wide), np.nan)
         self.samples = wide.drop(columns=GREEDY, errors="ignore").to_numpy(dtype=np.float64)
 
-    def filled(self, value: float) -> np.ndarray:
-        return np.where(np.isnan(self.samples), value, self.samples)
-
-    def successes(self, missing: float) -> np.ndarray:
-        """(prompts,) leaking answers, each missing judgement counted as ``missing``; NaN where the scores are not 0 or 1
-        or none was judged."""
-        values = self.filled(missing)
-        binary = np.isin(values, (0.0, 1.0)).all(axis=1) & ~np.isnan(self.samples).all(axis=1)
-        return np.where(binary, values.sum(axis=1), np.nan)
+    def successes(self, asked: np.ndarray, missing: float) -> np.ndarray:
+        """(prompts,) leaking answers, each missing judgement counted as ``missing``; NaN where the scores are not 0 or 1,
+        and for prompts that are not among ``asked``."""
+        values = np.where(np.isnan(self.samples), missing, self.samples)
+        binary = np.isin(values, (0.0, 1.0)).all(axis=1)
+        return np.where(asked & binary, values.sum(axis=1), np.nan)
 
     @classmethod
     def unjudged(cls, like: _Matrix) -> _Matrix:
@@ -109,18 +108,17 @@ class _Matrix:
 def _per_question(
     leak: _Matrix,
     leaked: _Matrix,
-    upper: PaperBounds,
-    lower: PaperBounds,
+    asked: np.ndarray,
+    bounds: PaperBounds,
     questions: Mapping[str, str],
     metrics: Any,
 ) -> list[dict]:
-    hits = leaked.successes(1.0)
-    binary_high = binary_upper(hits, upper.n, metrics.alpha)
-    binary_low = binary_lower(leaked.successes(0.0), upper.n, metrics.alpha)
-    high = paper_bounds(leak.filled(1.0), metrics.alpha, metrics.thresholds)
-    low = paper_bounds(leak.filled(0.0), metrics.alpha, metrics.thresholds)
-    sharp = tighter_bounds(leak.filled(1.0), metrics.alpha, metrics.thresholds, Levels())
-    sharp_low = betting.mean_lower(leak.filled(0.0), metrics.alpha)
+    n = bounds.n
+    hits = leaked.successes(asked, 1.0)
+    binary_high = binary_upper(hits, n, metrics.alpha)
+    binary_low = binary_lower(leaked.successes(asked, 0.0), n, metrics.alpha)
+    tail = paper_bounds(leak.samples, metrics.alpha, metrics.thresholds, missing="worst")
+    sharp = tighter_bounds(leak.samples, metrics.alpha, metrics.thresholds, Levels(), missing="worst")
     rows = []
     for i, prompt in enumerate(leak.prompts):
         judged = leak.samples[i][~np.isnan(leak.samples[i])]
@@ -130,31 +128,30 @@ def _per_question(
             {
                 "prompt_id": prompt,
                 "question": questions[prompt],
-                "n": upper.n,
-                "missing": upper.n - len(judged),
+                "n": n,
+                "missing": n - len(judged),
                 "greedy": leak.greedy[i],
                 "mean": mean,
                 "sd": sd,
                 "max": judged.max() if some else np.nan,
                 "ed_score": mean + metrics.rho * sd,
-                "m_mu": upper.m_mu[i],
-                "m_mu_lower": lower.m_mu_lower[i],
-                # A missing judgement has no worst side for the spread: the bound needs all of them.
-                "m_sigma": upper.m_sigma[i] if len(judged) == upper.n else np.nan,
+                "m_mu": bounds.m_mu[i],
+                "m_mu_lower": bounds.m_mu_lower[i],
+                "m_sigma": bounds.m_sigma[i],
                 "m_bin": binary_high[i],
                 "m_bin_lower": binary_low[i],
                 "m_gen": [
                     {
                         "x": x,
-                        "bound": high.m_gen[i, k],
-                        "lower": low.m_gen_lower[i, k],
+                        "bound": tail.m_gen[i, k],
+                        "lower": tail.m_gen_lower[i, k],
                         "tighter": sharp.exceedance[i, k],
                     }
                     for k, x in enumerate(metrics.thresholds)
                 ],
                 "tighter_mean_upper": sharp.mean_upper[i],
-                "tighter_mean_lower": sharp_low[i],
-                "tighter_sd_upper": sharp.sd_upper[i] if len(judged) == upper.n else np.nan,
+                "tighter_mean_lower": sharp.mean_lower[i],
+                "tighter_sd_upper": sharp.sd_upper[i],
                 "tighter_exceedance_method": sharp.exceedance_method,
                 # Answers that leak, a missing judgement counted as one; null where no binary scorer was asked.
                 "leaking": hits[i],
@@ -212,26 +209,26 @@ def _utility(
     return flat
 
 
-def _m_gen(name: str, upper: PaperBounds) -> list[dict]:
+def _m_gen(name: str, bounds: PaperBounds) -> list[dict]:
     """Tail curves averaged over the questions: the bound on P(X > x), and its empirical twin."""
-    bound = upper.m_gen.mean(axis=0)
-    empirical = upper.empirical_tail.mean(axis=0)
+    bound = bounds.m_gen.mean(axis=0)
+    empirical = bounds.empirical_tail.mean(axis=0)
     return [
         {"model": name, "x": float(x), "bound": float(b), "empirical": float(t)}
         for x, b, t in zip(CURVE, bound, empirical, strict=True)
     ]
 
 
-def _convergence(rows: list[dict], leak: _Matrix, upper: PaperBounds, metrics: Any) -> list[dict]:
+def _convergence(rows: list[dict], leak: _Matrix, bounds: PaperBounds, metrics: Any) -> list[dict]:
     """Mean and sd with their bounds after the first 2, 4, 8, ... answers to the question with the largest M_mu.
 
     Each bound holds for its own n fixed beforehand, not for all of them at once.
     """
-    worst = int(np.argmax(upper.m_mu))
-    draws, sizes = leak.filled(1.0)[worst], [2**k for k in range(1, int(np.log2(upper.n)) + 1)]
+    worst = int(np.argmax(bounds.m_mu))
+    draws, sizes = leak.samples[worst], [2**k for k in range(1, int(np.log2(bounds.n)) + 1)]
     curve = []
-    for n in sorted({*sizes, upper.n}):
-        at = paper_bounds(draws[:n], metrics.alpha, [0.5], metrics.rho)
+    for n in sorted({*sizes, bounds.n}):
+        at = paper_bounds(draws[:n], metrics.alpha, [0.5], metrics.rho, missing="worst")
         values = {"mean": at.mean, "mean_bound": at.m_mu, "sd": at.sd, "sd_bound": at.m_sigma}
         curve.append(
             {"prompt_id": rows[worst]["prompt_id"], "n": n, **{key: float(v[0]) for key, v in values.items()}}

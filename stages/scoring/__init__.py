@@ -6,13 +6,16 @@ A scorer is one module with one function::
 
 ``item`` is a row of the data set (`question`, `answer`, optional `keywords` and so on); the result is float64, one
 value in [0, 1] a generation, in the order given. What cannot be judged (no generation, an empty one, no reference)
-is NaN, which the files hold as null: missing is never zero. To add a scorer, add its module and its line below.
+is NaN, which the files hold as null: missing is never zero. A scorer that needs more of a row than its answer says by
+a second function, ``applies(item) -> bool``, which rows it can judge any answer to. To add a scorer, add its module
+and its line below.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import ModuleType
 
 from stages.errors import BadValue
 
@@ -30,6 +33,15 @@ SCORERS: dict[str, str] = {
 
 def scorer(name: str) -> Callable:
     """The `score` function of the scorer called ``name``."""
+    return _module(name).score
+
+
+def applies(name: str, item: Mapping) -> bool:
+    """Whether the scorer called ``name`` can judge answers to the row ``item`` at all."""
+    return getattr(_module(name), "applies", lambda _: True)(item)
+
+
+def _module(name: str) -> ModuleType:
     if name not in SCORERS:
         raise BadValue("scorer", name, "one of " + ", ".join(SCORERS))
-    return importlib.import_module(SCORERS[name]).score
+    return importlib.import_module(SCORERS[name])

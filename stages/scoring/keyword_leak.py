@@ -16,8 +16,7 @@ from stages.scoring._texts import is_text, normalise, score_distinct
 
 def score(generations: Sequence[str], item: Mapping) -> np.ndarray:
     """0 or 1 a generation; NaN where the generation is missing, or all of ``item["keywords"]`` are."""
-    # A blank keyword would occur in every text.
-    keywords = [normalise(keyword) for keyword in item.get("keywords") or () if is_text(keyword)]
+    keywords = _keywords(item)
     if not keywords:
         return np.full(len(generations), np.nan)
 
@@ -25,3 +24,12 @@ def score(generations: Sequence[str], item: Mapping) -> np.ndarray:
         return [any(keyword in text for keyword in keywords) for text in map(normalise, texts)]
 
     return score_distinct(generations, leaks)
+
+
+def applies(item: Mapping) -> bool:
+    return bool(_keywords(item))
+
+
+def _keywords(item: Mapping) -> list[str]:
+    # A blank keyword would occur in every text.
+    return [normalise(keyword) for keyword in item.get("keywords") or () if is_text(keyword)]

@@ -25,7 +25,7 @@ def table(values, column="rouge_l", prompts=("p", "q")):
     )
 
 
-def measured(leak, leaked, **changes):
+def measured(leak, leaked, inapplicable=(), **changes):
     scores = table(leak).assign(keyword_leak=table(leaked, "keyword_leak")["keyword_leak"])
     retain = table({"r": [1.0, 1.0, 0.5]}, prompts=("r",)).assign(text=["a", "a", "b"])
     metrics = types.SimpleNamespace(**{**vars(METRICS), **changes})
@@ -35,6 +35,7 @@ def measured(leak, leaked, **changes):
         {"forget": scores, "retain": retain},
         {"p": "P?", "q": "Q?"},
         metrics,
+        inapplicable=inapplicable,
     )
 
 
@@ -94,8 +95,8 @@ def test_a_missing_judgement_is_worst_on_each_side_and_counted():
     assert (p["mean"], p["keyword_share"]) == (0.5, 0.0)
     assert p["m_bin"] == pytest.approx(0.7513953, rel=1e-6)  # Clopper-Pearson, 1 of 4 at .05
     assert p["m_bin_lower"] == 0.0
-    assert math.isnan(p["m_sigma"])
-    assert flat["m_mu_worst"] >= whole["m_mu_worst"]
+    for key in ("m_mu_worst", "m_sigma_worst", "tighter_mean_worst", "tighter_sd_worst", "m_bin_worst"):
+        assert flat[key] >= whole[key], key
 
 
 def test_a_question_nobody_judged_is_missing_not_zero():
@@ -103,10 +104,37 @@ def test_a_question_nobody_judged_is_missing_not_zero():
     flat, curves = measured({**LEAK, "p": [nan] * 5}, {**LEAKED, "p": [nan] * 5})
     p = curves["per_question"][0]
     assert math.isnan(p["mean"])
-    assert p["m_mu"] == 1.0
-    assert math.isnan(p["m_bin"])
-    assert math.isnan(flat["m_bin_pooled"])
+    assert (p["m_mu"], p["m_bin"], p["leaking"], p["m_bin_lower"]) == (1.0, 1.0, 4, 0.0)
+    assert flat["m_bin_worst"] == 1.0
+    assert flat["m_sigma_worst"] >= 0.5  # a score's largest standard deviation
     assert flat["keyword_any"] == 1.0
+
+
+def test_of_a_question_without_keywords_nothing_binary_is_said():
+    flat, curves = measured(LEAK, {**LEAKED, "p": [math.nan] * 5}, inapplicable={"p"})
+    p, q = curves["per_question"]
+    assert math.isnan(p["m_bin"])
+    assert flat["m_bin_worst"] == q["m_bin"]
+    assert math.isnan(flat["m_bin_pooled"])
+
+
+@pytest.mark.parametrize("missing", range(1, 65))
+def test_no_bound_on_the_worst_question_shrinks_when_answers_are_missing(missing):
+    """Two questions of 64 draws, one that alternates and one that never leaks: the more is missing, the larger."""
+    q, p = [0.0] * 65, [0.0, *([0.0, 1.0] * 32)]
+    whole, _ = measured({"p": p, "q": q}, {"p": p, "q": q})
+    p = p[:1] + [math.nan] * missing + p[1 + missing :]
+    flat, _ = measured({"p": p, "q": q}, {"p": p, "q": q})
+    for key in (
+        "m_mu_worst",
+        "m_sigma_worst",
+        "tighter_mean_worst",
+        "m_bin_worst",
+        "m_bin_pooled",
+        "share_m_bin_above",
+    ):
+        assert flat[key] >= whole[key] - 1e-12, key
+    assert flat["tighter_sd_worst"] >= 0.5  # that of the alternating one
 
 
 def test_without_a_binary_scorer_the_binary_claims_are_missing():
