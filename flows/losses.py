@@ -15,17 +15,18 @@ def read_losses(path: Path) -> np.ndarray:
 
     A loss that is missing or not finite is a `BadRow`: an audit must not guess it.
     """
-    if path.suffix.lower() in TABLE_SUFFIXES and _has_column(path):
-        table = read_table(path, required=["loss"])
-        losses, first = numeric_column(table, "loss", path), file_line(path)
-    else:
-        losses, first = _plain(path), 1
+    table = path.suffix.lower() in TABLE_SUFFIXES and _has_column(path)
+    losses = numeric_column(read_table(path, required=["loss"]), "loss", path) if table else _plain(path)
     if not len(losses):
         raise BadFile(path, "holds no losses", "It needs one loss a line, or a column `loss`.")
     broken = np.flatnonzero(~np.isfinite(losses))
     if broken.size:
         place = int(broken[0])
-        raise BadRow(path, place + first, f"loss: got {losses[place]}, expected a finite number")
+        raise BadRow(
+            path,
+            file_line(path, place) if table else place + 1,
+            f"loss: got {losses[place]}, expected a finite number",
+        )
     return losses
 
 

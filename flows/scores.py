@@ -38,18 +38,18 @@ def read_scores(path: Path, missing: str | None) -> list[PromptScores]:
     table = read_table(path, required=["score"], text=["prompt_id"])
     if table.empty:
         raise BadFile(path, "holds no rows", "It needs one row a sampled answer.")
-    values, first = numeric_column(table, "score", path), file_line(path)
+    values = numeric_column(table, "score", path)
     absent = np.isnan(values)
     if absent.any() and missing is None:
-        row = int(np.argmax(absent)) + first
+        row = file_line(path, int(np.argmax(absent)))
         raise BadRow(path, row, "score is missing", "Say how it counts: --missing worst or --missing drop.")
     outside = ~absent & ~((values >= 0) & (values <= 1))
     if outside.any():
         place = int(np.argmax(outside))
-        raise BadRow(path, place + first, f"score: got {values[place]:g}, legal is a number in [0, 1]")
+        raise BadRow(path, file_line(path, place), f"score: got {values[place]:g}, legal is a number in [0, 1]")
     names = table["prompt_id"] if "prompt_id" in table else pd.Series([ALL] * len(table))
     if names.isna().any():
-        raise BadRow(path, int(np.argmax(names.isna())) + first, "prompt_id is missing")
+        raise BadRow(path, file_line(path, int(np.argmax(names.isna()))), "prompt_id is missing")
     codes, labels = pd.factorize(names)
     same, labels = pd.factorize(np.array([str(label) for label in labels], dtype=object))
     codes = same[codes]  # 7 and "7" are one prompt: JSON lines may hold both

@@ -7,6 +7,7 @@ a file and a killed writer leaves the old one intact. What a killed writer left 
 from __future__ import annotations
 
 import contextlib
+import csv
 import ctypes
 import fcntl
 import json
@@ -248,6 +249,9 @@ def read_table(path: str | os.PathLike, required: Sequence[str] = (), text: Sequ
         table = pd.DataFrame([row for _, row in read_jsonl(path)])
     else:
         raise BadFile(path, f"ends in {suffix or 'nothing'!r}, legal are {', '.join(TABLE_SUFFIXES)}")
+    if not isinstance(table.index, pd.RangeIndex) and suffix == ".csv":
+        # pandas takes the first fields of longer rows for an index, and every column would be its neighbour's.
+        raise BadFile(path, "its rows have more fields than its header", "Give every column a name.")
     for column in required:
         if column not in table.columns:
             raise MissingColumn(path, column, table.columns)
@@ -262,21 +266,39 @@ def numeric_column(table: pd.DataFrame, column: str, path: str | os.PathLike) ->
     values = table[column]
     if pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
         return values.to_numpy(dtype=np.float64, na_value=np.nan)
-    numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    try:
+        numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    except OverflowError:  # a whole number of hundreds of digits
+        numbers = pd.to_numeric(values.map(str), errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     broken = np.flatnonzero(np.isnan(numbers) & values.notna().to_numpy())
     # Spelled-out NaN is a missing value, not a broken cell.
     broken = [i for i in broken if str(values.iloc[i]).strip().lower() not in ("nan", "null", "none", "")]
     if broken:
         first = int(broken[0])
         raise BadRow(
-            path, first + file_line(path), f"column {column}: got {values.iloc[first]!r}, expected a number"
+            path, file_line(path, first), f"column {column}: got {values.iloc[first]!r}, expected a number"
         )
     return numbers
 
 
-def file_line(path: str | os.PathLike) -> int:
-    """The line on which a table's first row stands: 2 in a CSV, which has a header, else 1."""
-    return 2 if Path(path).suffix.lower() == ".csv" else 1
+def file_line(path: str | os.PathLike, row: int) -> int:
+    """The line of the file, from 1, on which a table's row, from 0, begins: a header and blank lines count."""
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        return row + 1
+    if suffix != ".csv":
+        return read_jsonl(path)[row][0]
+    begins, left = 1, row + 1  # the header comes first
+    with path.open(encoding="utf-8", newline="") as file:
+        records = csv.reader(file)
+        for fields in records:
+            if fields and not (len(fields) == 1 and fields[0].isspace()):  # as pandas tells blank lines
+                if not left:
+                    break
+                left -= 1
+            begins = records.line_num + 1  # a quoted field may hold line breaks
+    return begins
 
 
 def _read_text(path: str | os.PathLike) -> str:

@@ -22,7 +22,7 @@ def read_guesses(path: Path) -> Guesses:
     """A file with the columns ``bit``, ``guess`` (0 or 1) and ``score``, checked row by row."""
     from stages.statistics.one_run.mechanisms import Guesses
 
-    table, first = read_table(path, required=["bit", "guess", "score"]), file_line(path)
+    table = read_table(path, required=["bit", "guess", "score"])
     if not len(table):
         raise BadFile(path, "has no rows", "Give a row for each secret bit.")
     columns = {name: numeric_column(table, name, path) for name in ("bit", "guess", "score")}
@@ -31,7 +31,7 @@ def read_guesses(path: Path) -> Guesses:
         if broken.any():
             row = int(np.argmax(broken))
             legal = "a number (-inf: never released)" if name == "score" else "0 or 1"
-            raise BadRow(path, row + first, f"{name}: got {values[row]:g}, legal is {legal}")
+            raise BadRow(path, file_line(path, row), f"{name}: got {values[row]:g}, legal is {legal}")
     return Guesses(columns["bit"].astype(np.int8), columns["guess"].astype(np.int8), columns["score"])
 
 
