@@ -55,12 +55,12 @@ def test_alpha_outside_0_1(alpha):
 
 def test_delta_0():
     """No Gaussian is (epsilon, 0)-DP: a rejected one has an infinite epsilon, and the note says so."""
-    infinite = audit(Counts(1000, 200, 26), gaussian.family(), delta=0)[0]
+    infinite = audit(Counts(1000, 200, 26), gaussian.family(), delta=0, methods=["exact"])[0]
     assert infinite.value == math.inf
     assert infinite.note.startswith("epsilon is infinite at delta = 0")
-    assert audit(Counts(1000, 200, 90), gaussian.family(), delta=0)[0].value == 0
+    assert audit(Counts(1000, 200, 90), gaussian.family(), delta=0, methods=["exact"])[0].value == 0
     pure = {result.method: result.value for result in audit(Counts(1000, 200, 26), laplace.family(), delta=0)}
-    assert 0 < pure["steinke"] <= pure["exact"] < math.inf
+    assert 0 < pure["steinke"] <= pure["exact"] * (1 + 1e-9) < math.inf
 
 
 def test_no_bits_at_all():
@@ -121,8 +121,8 @@ def test_every_guess_wrong(name):
 
 
 def test_a_family_rejected_whole():
-    """Kept with probability .1, a bit cannot be guessed a hundred times of a thousand without an error."""
-    results = by_method(Counts(1000, 1000, 0), subsampled_gaussian.family(0.1))
+    """Kept with probability .05, a hundred bits cannot all be guessed, however strong the mechanism."""
+    results = by_method(Counts(100, 100, 0), subsampled_gaussian.family(0.05))
     for name in ("exact", "chernoff", "mahloujifar", "independent"):
         assert results[name].value is None
         assert results[name].note.startswith("family rejected: no member of subsampled-gaussian")
@@ -130,9 +130,8 @@ def test_a_family_rejected_whole():
 
 
 def test_a_family_rejected_whole_contradicts_every_claim():
-    whole = summarise(
-        [Counts(1000, 1000, 0)], subsampled_gaussian.family(0.1), delta=1e-5, alpha=0.05, claimed=1.0
-    )
+    runs, family = [Counts(100, 100, 0)], subsampled_gaussian.family(0.05)
+    whole = summarise(runs, family, delta=1e-5, alpha=0.05, claimed=1.0, method="exact")
     assert whole["results"][0]["epsilon_lower"] is None
     assert whole["verdict"]["contradicted"] is True
 
