@@ -121,8 +121,8 @@ def test_every_guess_wrong(name):
 
 
 def test_a_family_rejected_whole():
-    """Kept with probability .05, a hundred bits cannot all be guessed, however strong the mechanism."""
-    results = by_method(Counts(100, 100, 0), subsampled_gaussian.family(0.05))
+    """Kept with probability .05, forty bits cannot all be guessed, however strong the mechanism."""
+    results = by_method(Counts(40, 40, 0), subsampled_gaussian.family(0.05))
     for name in ("exact", "chernoff", "mahloujifar", "independent"):
         assert results[name].value is None
         assert results[name].note.startswith("family rejected: no member of subsampled-gaussian")
@@ -130,7 +130,7 @@ def test_a_family_rejected_whole():
 
 
 def test_a_family_rejected_whole_contradicts_every_claim():
-    runs, family = [Counts(100, 100, 0)], subsampled_gaussian.family(0.05)
+    runs, family = [Counts(40, 40, 0)], subsampled_gaussian.family(0.05)
     whole = summarise(runs, family, delta=1e-5, alpha=0.05, claimed=1.0, method="exact")
     assert whole["results"][0]["epsilon_lower"] is None
     assert whole["verdict"]["contradicted"] is True
