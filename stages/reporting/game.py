@@ -71,10 +71,7 @@ def summary(headline: dict[str, Any]) -> dict[str, Any]:
         "swapped pairs": headline["pairs"],
         "models a split": headline["seeds"],
         "unlearning quality": shown,
-        "trends of the paper": [
-            {"claim": trend["claim"], "held": trend["held"], "measured": trend["measured"]}
-            for trend in headline["trends"]
-        ],
+        "trends of the paper": [{"claim": trend["claim"], "held": trend["held"]} for trend in headline["trends"]],
     }
 
 
