@@ -38,12 +38,11 @@ def played(tmp_path_factory) -> Path:
 
 
 def test_dvc_shows_the_qualities(played):
-    shown = json.loads(run(played, "dvc", "metrics", "show", "data/games/tiny.json", "--json").stdout)
+    # The rest of the pipeline has not run: of that, too, it tells, by its status.
+    shown = json.loads(run(played, "dvc", "metrics", "show", "--json", check=False).stdout)
     game = shown[""]["data"]["data/games/tiny.json"]["data"]
     assert game["methods"]["retrain"]["quality"] == 1
     assert 0 <= game["methods"]["none"]["quality"] < 1
-    index = run(played, "dvc", "metrics", "show", "--json", check=False).stdout
-    assert "data/games/tiny.json" in index
 
 
 def test_mlflow_is_given_the_qualities_and_the_whole_game(played):
