@@ -93,7 +93,6 @@ def pipeline(jobs: int | None = None, scheduled: bool = False) -> State:
         watch(os.getppid())
     with only_run(root) as graph:
         close_abandoned_runs()
-        params.load()
         stages = stages_of(graph)
         overview = Overview(len(stages), root / workspace.PROGRESS, standard())
         processes = workspace.Processes(overview.notes if overview.console.is_terminal else None)
@@ -123,17 +122,16 @@ def pipeline(jobs: int | None = None, scheduled: bool = False) -> State:
 def run(jobs: int | None = None) -> LetheError | None:
     """Run the pipeline in this process under the server that PREFECT_API_URL names; returns why it failed, if so.
 
-    The record of what it did is in `record.FILE`. Raises the `LetheError` of what it could not even begin with.
+    The caller holds the folder's lock (`workspace.only_run`), since before it changed params.yaml. The record of what
+    was done is in `record.FILE`. Raises the `LetheError` of what it could not even begin with.
     """
-    root = Path.cwd()
-    with workspace.only_run(root):
-        # Read now: the server takes as long to start as DVC takes to look at everything.
-        reading = READ_AHEAD.set(workspace.read_graph(root))
-        try:
-            with tags(folder_tag()):
-                state = pipeline(jobs, return_state=True)
-        finally:
-            READ_AHEAD.reset(reading)
+    # Read now: the server takes as long to start as DVC takes to look at everything.
+    reading = READ_AHEAD.set(workspace.read_graph(Path.cwd()))
+    try:
+        with tags(folder_tag()):
+            state = pipeline(jobs, return_state=True)
+    finally:
+        READ_AHEAD.reset(reading)
     if state.is_completed():
         return None
     error = state.result(raise_on_failure=False)
@@ -149,11 +147,12 @@ def default_jobs() -> int:
 
 @contextlib.contextmanager
 def only_run(root: Path) -> Iterator[workspace.Graph]:
-    """Hold the folder's lock and know its graph, unless `run` has seen to both."""
+    """Hold the folder's lock and know its graph, unless `run` and its caller have seen to both."""
     if graph := READ_AHEAD.get():
         yield graph
         return
     with workspace.only_run(root):
+        params.load()  # before DVC looks: what is wrong there it tells without key or line
         yield workspace.read_graph(root)
 
 

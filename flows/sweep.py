@@ -45,12 +45,13 @@ def make_folder(root: Path, folder: Path, point: Point) -> None:
         return shutil.ignore_patterns(*LEFT)(place, names) | {name for name in names if Path(place, name) in made}
 
     own_lock = folder / "dvc.lock"
-    lock = own_lock.read_bytes() if own_lock.exists() else None
-    shutil.copytree(root, folder, ignore=leave, dirs_exist_ok=True, copy_function=copy)
-    if lock is not None:  # what the point itself has done is nearer to it than what this folder has
-        own_lock.write_bytes(lock)
-    settings.change(folder / "params.yaml", point.settings)
-    workspace.share_cache(root, folder)
+    with workspace.only_run(folder):  # a point of a killed sweep takes seconds to end
+        lock = own_lock.read_bytes() if own_lock.exists() else None
+        shutil.copytree(root, folder, ignore=leave, dirs_exist_ok=True, copy_function=copy)
+        if lock is not None:  # what the point itself has done is nearer to it than what this folder has
+            own_lock.write_bytes(lock)
+        settings.change(folder / "params.yaml", point.settings)
+        workspace.share_cache(root, folder)
 
 
 def copy(source: str, target: str) -> None:

@@ -22,10 +22,8 @@ PLOTS_PAGE = SCRATCH / "plots.html"
 
 
 class AlreadyRunning(LetheError):
-    def __init__(self, pid: str):
-        super().__init__(
-            f"Another `lethe run` (process {pid}) works in this folder. Wait for it, or end it first."
-        )
+    def __init__(self, pid: str, folder: Path):
+        super().__init__(f"Another run (process {pid}) works in {folder}. Wait for it, or end it first.")
 
 
 def prepare(root: Path) -> None:
@@ -272,15 +270,15 @@ def child_environment() -> dict[str, str]:
 
 @contextlib.contextmanager
 def only_run(root: Path) -> Iterator[None]:
-    """Hold the folder's lock while a pipeline runs; raises `AlreadyRunning` where another one holds it."""
+    """Hold the folder's lock, to run a pipeline or change its params; raises `AlreadyRunning` where another holds it."""
     path = root / SCRATCH / "run.lock"
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             lock.seek(0)
-            raise AlreadyRunning(lock.read().strip() or "unknown") from None
+            raise AlreadyRunning(lock.read().strip() or "unknown", root) from None
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()

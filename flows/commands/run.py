@@ -46,18 +46,20 @@ def command(
     workspace.prepare(root)
     changes = list(settings.read_preset(preset).items()) if preset else []
     changes += map(settings.parse, set_ or [])
-    if changes:
-        for line in settings.change(root / params.FILE, changes) or ["nothing, the values are there already"]:
-            screen.print(f"params.yaml changes: {line}")
-    params.load()
-    with temporary_server(root):
-        from flows.pipeline import run
+    # Held since before params.yaml changes: the stages of a run in progress read it when they start.
+    with workspace.only_run(root):
+        if changes:
+            for line in settings.change(root / params.FILE, changes) or ["nothing, the values are there already"]:
+                screen.print(f"params.yaml changes: {line}")
+        params.load()
+        with temporary_server(root):
+            from flows.pipeline import run
 
-        error = run(jobs)
-    news = record.read(root)
-    if changes and error is None:
-        news["experiment"], sentence = workspace.save_experiment(name)
-        screen.print(sentence)
+            error = run(jobs)
+        news = record.read(root)
+        if changes and error is None:
+            news["experiment"], sentence = workspace.save_experiment(name)
+            screen.print(sentence)
     if as_json:
         print_json(news | {"error": str(error) if error else None})
     else:

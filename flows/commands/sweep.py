@@ -54,9 +54,12 @@ def command(
         settings.changed(root / params.FILE, point.settings)  # every point is valid, or none is run
     os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "error")  # it tells of each step of its own
     with temporary_server(root):
-        from flows.sweep import RESULTS, sweep
+        from flows.sweep import RESULTS, SWEEPS, sweep
 
-        result = sweep(root, points, name, at_once or workspace.cores(), jobs, scheduler)
+        with workspace.only_run(
+            root / SWEEPS / name
+        ):  # another sweep of this name would change points not yet run
+            result = sweep(root, points, name, at_once or workspace.cores(), jobs, scheduler)
     if as_json:
         print_json(result)
     else:

@@ -142,9 +142,11 @@ def test_only_one_run_at_a_time(small):
     process = small.start("run")
     try:
         wait_until(lambda: (small.folder / "alive").exists())
-        second = small.lethe("run")
+        before = small.params()
+        second = small.lethe("run", "-S", "metrics.alpha=0.05")
         assert second.returncode == 1
         assert f"process {process.pid}" in second.stderr
+        assert small.params() == before, "the stages of the first run read it when they start"
     finally:
         process.terminate()
         process.communicate(timeout=60)

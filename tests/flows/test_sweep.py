@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from miniature import Repository, processes_of, wait_until
 
 from flows.grid import grid
+from flows.workspace import only_run
 from stages.errors import BadInput
 
 
@@ -77,8 +79,16 @@ def test_no_point_survives_the_death_of_the_sweep(small):
     wait_until(lambda: list(points.glob("*/alive")), seconds=180)
     process.kill()
     process.communicate()
-    (point,) = points.iterdir()
+    (point,) = points.glob("[!.]*")
     wait_until(lambda: not list(processes_of(Repository(point, {"PREFECT_HOME": ""}))), seconds=40)
+
+
+def test_a_second_sweep_of_the_name_changes_no_point(small):
+    with only_run(small.folder / ".lethe/sweeps/s"):
+        result = small.lethe("sweep", "-S", "metrics.alpha=0.01", "--name", "s")
+    assert result.returncode == 1
+    assert f"process {os.getpid()}" in result.stderr
+    assert not list((small.folder / ".lethe/sweeps/s").glob("[!.]*"))
 
 
 def test_every_point_is_valid_or_none_runs(small):
