@@ -25,9 +25,10 @@ def main(name: str) -> None:
 
 
 def run(name: str, settings: Any, root: Path = Path("data")) -> None:
-    """Observe, release and audit into ``root/audits/name``."""
+    """Observe, release and audit: the headline into ``root/audits/name.json``, all of it into ``root/audits/name``."""
     import pandas as pd
 
+    from stages.reporting.text import number
     from stages.statistics.one_run.release import release
     from stages.statistics.one_run.summary import summarise
 
@@ -45,11 +46,14 @@ def run(name: str, settings: Any, root: Path = Path("data")) -> None:
     decides = whole["results"][0]  # exact where it was run
     flat = {"kind": settings.kind, "mechanism": family.name, "claimed_epsilon": claimed}
     flat |= {key: decides[key] for key in ("method", "epsilon_lower", "p_value")}
+    headline = _finite({**flat, "contradicted": whole.get("verdict", {}).get("contradicted")})
+    write_json(root / "audits" / f"{name}.json", {"schema": SCHEMA_VERSION, **headline})
     with atomic_folder(root / "audits" / name) as folder:
         write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **_finite({**flat, **whole})})
         table = {"bit": guesses.bits, "guess": guesses.guesses, "score": guesses.scores}
         write_parquet(folder / "guesses.parquet", pd.DataFrame(table))
-    print(f"{name}: epsilon at least {decides['epsilon_lower']} by {decides['method']}; {_verdict(whole)}")
+    lower = number(decides["epsilon_lower"], 3, "down")
+    print(f"{name}: epsilon at least {lower} by {decides['method']}; {_verdict(whole)}")
 
 
 def _verdict(whole: dict[str, Any]) -> str:

@@ -9,17 +9,20 @@ from markupsafe import Markup
 
 from stages.reporting import svg
 from stages.reporting.run import Run
-from stages.reporting.text import number
+from stages.reporting.text import NONE, count, number
+from stages.statistics.one_run.audit import ASSUMPTIONS
 
 COLOURS = {"exact": svg.ACCENT, "chernoff": svg.WARM, "steinke": svg.MUTED, "mahloujifar": svg.INK}
-DRAWN_APART = ("curve", "verdict")  # and so not among the facts
+HEAD = ("method", "ε at least", "p-value at the claim", "rests on")
 
 
 @dataclass(frozen=True)
 class View:
     name: str
-    facts: dict[str, Any]
     sentence: str
+    counted: str  # what was seen, and at which levels
+    rows: list[list[str]]  # the columns of HEAD
+    notes: list[str]
     curve: Markup | None
 
 
@@ -27,12 +30,46 @@ def views(run: Run) -> list[View]:
     return [
         View(
             name,
-            {key: item for key, item in value.items() if key not in DRAWN_APART},
             sentence(value),
+            counted(value),
+            [_row(row) for row in value["results"]],
+            [f"{row['method']}: {row['note']}." for row in value["results"]],
             curve(name, value),
         )
         for name, value in run.audits.items()
     ]
+
+
+def glossary(run: Run) -> list[str]:
+    """What the assumptions mean that any result rests on."""
+    named = {flag for value in run.audits.values() for row in value["results"] for flag in row["assumes"]}
+    return [f"{_words(flag)}: {text}." for flag, text in ASSUMPTIONS.items() if flag in named]
+
+
+def counted(value: dict[str, Any]) -> str:
+    return (
+        f"{_numbers(value['errors'])} errors among the {_numbers(value['r'])} surest guesses of {count(value['n'])} secret "
+        f"bits; family {value['mechanism']}, δ {value['delta']:g}, α {value['alpha']:g}."
+    )
+
+
+def _numbers(value: int | list[int]) -> str:
+    return " / ".join(map(count, value)) if isinstance(value, list) else count(value)
+
+
+def _row(row: dict[str, Any]) -> list[str]:
+    lower, p_value = row["epsilon_lower"], row["p_value"]
+    bound = "∞" if row.get("infinite") else "family rejected" if lower is None else number(lower, 3, "down")
+    return [
+        row["method"],
+        bound,
+        NONE if p_value is None else f"{p_value:.3g}",
+        ", ".join(map(_words, row["assumes"])),
+    ]
+
+
+def _words(flag: str) -> str:
+    return flag.replace("_", " ")
 
 
 def sentence(value: dict[str, Any]) -> str:
@@ -51,7 +88,7 @@ def sentence(value: dict[str, Any]) -> str:
     return (
         f"The run {ends} the claimed epsilon of {number(verdict['claimed_epsilon'], 3, 'up')} at delta "
         f"{value['delta']:g}: by {verdict['method']} {found}, with probability {1 - value['alpha']:g}, "
-        f"assuming {', '.join(row['assumes'])}."
+        f"assuming {', '.join(map(_words, row['assumes']))}."
     )
 
 

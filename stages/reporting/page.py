@@ -71,6 +71,8 @@ def _html(run: Run, found: Findings, said: list[Verdict], drawn: dict[str, list[
         epsilon_star=tables.epsilon_star_rows(run),
         flatten=tables.flatten,
         audits=audits.views(run),
+        audits_head=audits.HEAD,
+        audits_glossary=audits.glossary(run),
         game_summary=game.summary,
         visible=visible,
         provenance_rows=tables.provenance_rows(run),

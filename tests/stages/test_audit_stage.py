@@ -62,6 +62,9 @@ def test_a_file_of_guesses(guesses, tmp_path):
     assert "contradicts the claimed epsilon of 1" in sentence(result)
     assert "<svg" in curve("mine", result)
     assert len(pd.read_parquet(tmp_path / "audits/mine/guesses.parquet")) == 1000
+    headline = read_json(tmp_path / "audits/mine.json")  # what `dvc metrics` shows
+    assert headline["contradicted"] is True
+    assert headline["epsilon_lower"] == result["epsilon_lower"]
 
 
 SMALL = {"steps": 40, "q": 0.1, "method": "exact", "points": 300}  # with all canaries: fewer have too little power

@@ -222,8 +222,10 @@ def test_epsilon_star_that_is_infinite(own_small):
 @pytest.mark.parametrize("kind", ["audits", "games"])
 def test_audits_and_games_have_sections_only_when_named(own_small, page, kind):
     assert f'id="{kind}"' not in page.html
-    rows = [{"method": "exact", "epsilon_lower": 3.87, "note": "<b>"}]
-    result = {"n": 5000, "results": rows, "mechanism": "gaussian"}
+    row = {"method": "exact", "epsilon_lower": 3.87, "p_value": 0.012, "assumes": ["r_fixed"], "note": "<b>"}
+    none = {**row, "method": "steinke", "epsilon_lower": None, "p_value": None}
+    counts = {"n": 5000, "r": [100, 200], "errors": [3, 9], "delta": 1e-5, "alpha": 0.05}
+    result = {**counts, "results": [row, none, {**none, "infinite": True}], "mechanism": "gaussian"}
     place = "audits/mine/result.json" if kind == "audits" else "games/mine.json"
     write_json(own_small / "data" / place, result)
     settings = params.load(own_small / "params.yaml").model_copy(update={kind: {"mine": {}}})
@@ -232,6 +234,12 @@ def test_audits_and_games_have_sections_only_when_named(own_small, page, kind):
     assert "3.87" in section
     assert "gaussian" in section
     assert "&lt;b&gt;" in section
+    if kind == "audits":
+        assert "3 / 9 errors among the 100 / 200 surest guesses of 5,000 secret bits" in section
+        assert "0.012" in section
+        assert "family rejected" in section
+        assert "∞" in section
+        assert "r fixed: r was fixed before the guesses were seen" in section
 
 
 def test_any_result_file_becomes_values_and_tables():
