@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import lru_cache
 
 import numpy as np
 from scipy import special
@@ -55,6 +56,7 @@ def chernoff_bound(u: int, rates: np.ndarray, weights: np.ndarray) -> float:
     return min(0.0, float(-at * u + weights @ np.log1p(rates * math.expm1(at))))
 
 
+@lru_cache(maxsize=16)  # the same for any number of errors
 def rank_error_rates(channel: Channel, n: int, r: int) -> tuple[np.ndarray, np.ndarray]:
     """The error probabilities v_j of the guesses of rank j = 1 (largest loss) to r, as (rates, how many ranks each).
 
