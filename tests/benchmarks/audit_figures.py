@@ -8,6 +8,7 @@ The last picture the paper lacks: how often each method rejects a true null wher
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -232,8 +233,8 @@ def shared_randomness():
         heights = [one[method] for one in shares]
         axes.bar(places + 0.2 * (number - 1.5), heights, 0.2, color=COLOURS[method], label=method)
     axes.axhline(ALPHA, color="black", linestyle="--", lw=0.8, label=f"nominal {ALPHA:g}")
-    axes.set(ylabel="share of 2,000 runs", xticks=places)
-    axes.set_xticklabels([name.replace(" ", "\n", 1) for name in SHARED], fontsize=7)
+    axes.set(ylabel="share of 2,000 runs", xticks=places, ylim=(0, 0.75))
+    axes.set_xticklabels([textwrap.fill(name, 11) for name in SHARED], fontsize=7)
     axes.legend(**STYLE)
     return figure
 
