@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stages import params
-from stages.artifacts import load_yaml, write_text
+from stages.artifacts import write_text
 from stages.errors import BadFile, BadParam, BadValue
 
 PRESETS = Path(__file__).parent / "presets"
@@ -50,9 +50,14 @@ def change(path: Path, settings: Sequence[tuple[str, Any]]) -> list[str]:
 
 def changed(path: Path, settings: Sequence[tuple[str, Any]]) -> tuple[list[str], str]:
     """What `change` would say, and the file it would write; raises `BadParam` as it does."""
-    document = _yaml().load(path.read_text(encoding="utf-8"))
-    if not isinstance(document, dict):
-        raise BadFile(path, "holds no keys")
+    from ruamel.yaml.error import YAMLError
+
+    params.read_yaml(path)  # refuses what is no YAML, with its line
+    try:
+        document = _yaml().load(path.read_text(encoding="utf-8"))
+    except (YAMLError, ValueError) as error:  # YAML 1.1, which DVC reads, takes some things that 1.2 does not
+        mark = getattr(error, "problem_mark", None)
+        raise BadFile(path, "not valid YAML 1.2" + (f" at line {mark.line + 1}" if mark else "")) from None
     said = []
     for key, value in settings:
         *sections, last = key.split(".")
@@ -66,7 +71,7 @@ def changed(path: Path, settings: Sequence[tuple[str, Any]]) -> tuple[list[str],
             section[last] = value
     stream = io.StringIO()
     _yaml().dump(document, stream)
-    params.validate(load_yaml(stream.getvalue()), str(path))
+    params.validate(params.parse_yaml(stream.getvalue(), path), str(path))
     return said, stream.getvalue()
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
@@ -21,40 +23,54 @@ from pydantic import (
     model_validator,
 )
 
-from stages.artifacts import load_yaml
 from stages.errors import BadFile, BadInput, BadParam, ParamsClash
 
 FILE = "params.yaml"
 SHARES = {"forget01": 0.01, "forget05": 0.05, "forget10": 0.10}  # of the learned authors, as in TOFU
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-Positive = Annotated[float, Field(gt=0)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=1)]
-Seed = Annotated[int, Field(ge=0)]
-Alpha = Annotated[float, Field(gt=0, le=0.5)]
-Betas = Annotated[list[Annotated[float, Field(ge=0, lt=1)]], Field(min_length=2, max_length=2)]
+
+def _no_truth(value: Any) -> Any:
+    """YAML's true is Python's 1."""
+    if isinstance(value, bool):
+        raise ValueError("a number, not true or false")
+    return value
+
+
+Integer = Annotated[int, BeforeValidator(_no_truth)]
+Real = Annotated[float, BeforeValidator(_no_truth)]
+LONGEST_NAME = 80  # a name becomes a folder's, with more added to it
+# DVC addresses an entry by its key (train.models.NAME): a dot in the name would be a section more.
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=LONGEST_NAME)]
+DottedName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=LONGEST_NAME)]
+Place = Annotated[str, StringConstraints(min_length=1)]
+Positive = Annotated[Real, Field(gt=0)]
+Share = Annotated[Real, Field(ge=0, le=1)]
+Count = Annotated[Integer, Field(ge=1)]
+Draws = Annotated[Integer, Field(ge=1, le=1_000_000)]
+Seed = Annotated[Integer, Field(ge=0)]
+Alpha = Annotated[Real, Field(gt=0, le=0.5)]
+Betas = Annotated[list[Annotated[Real, Field(ge=0, lt=1)]], Field(min_length=2, max_length=2)]
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False)
 
 
 class Authors(Section):
-    count: Annotated[int, Field(ge=20)]
-    heldout: Annotated[int, Field(ge=0)]
-    world_facts: Annotated[int, Field(ge=0, le=60)]
+    count: Annotated[Integer, Field(ge=20)]
+    heldout: Annotated[Integer, Field(ge=0)]
+    world_facts: Annotated[Integer, Field(ge=0, le=60)]
 
 
 class Tofu(Section):
     hub: str | None
     retain_authors: Count | None
-    heldout_authors: Annotated[int, Field(ge=0)]
+    heldout_authors: Annotated[Integer, Field(ge=0)]
 
 
 class Data(Section):
     kind: Literal["authors", "tofu", "jsonl"]
-    source: str
+    source: Place
     forget: Literal["forget01", "forget05", "forget10"]
     seed: Seed
     authors: Authors
@@ -62,10 +78,10 @@ class Data(Section):
 
 
 class TrainRecipe(Section):
-    start_from: str | None
+    start_from: Place | None
     knowledge: list[Literal["world", "real_authors"]]
-    prompt: str
-    vocabulary: Annotated[int, Field(ge=300)]
+    prompt: Place
+    vocabulary: Annotated[Integer, Field(ge=300)]
     hidden: Count
     layers: Count
     heads: Count
@@ -75,7 +91,7 @@ class TrainRecipe(Section):
     batch: Count
     lr: Positive
     betas: Betas
-    weight_decay: Annotated[float, Field(ge=0)]
+    weight_decay: Annotated[Real, Field(ge=0)]
     warmup: Share
     clip: Positive
     seed: Seed
@@ -86,6 +102,10 @@ class TrainRecipe(Section):
             raise ValueError(f"hidden must be a multiple of heads ({self.heads})")
         if self.heads % self.kv_heads:
             raise ValueError(f"heads must be a multiple of kv_heads ({self.kv_heads})")
+        if self.hidden // self.heads % 2:
+            raise ValueError(
+                f"hidden must be an even multiple of heads ({self.heads}): positions turn pairs of numbers"
+            )
         return self
 
 
@@ -99,11 +119,11 @@ class Train(Section):
 
 
 class UnlearnRecipe(Section):
-    start_from: str
+    start_from: Place
     forget_batch: Count
     retain_batch: Count
     betas: Betas
-    weight_decay: Annotated[float, Field(ge=0)]
+    weight_decay: Annotated[Real, Field(ge=0)]
     warmup: Share
     clip: Positive
     seed: Seed
@@ -112,18 +132,20 @@ class UnlearnRecipe(Section):
 class Entropy(Section):
     """Entropy optimisation on top of any unlearning loss (paper 001, section 5)."""
 
-    forget: Annotated[float, Field(ge=0)]
-    retain: Annotated[float, Field(le=0)]
+    forget: Annotated[Real, Field(ge=0)]
+    retain: Annotated[Real, Field(le=0)]
     ramp: Share = 0.0
 
 
 class Method(Section):
-    """One unlearning method; the fields a loss reads are declared by its module."""
+    """One unlearning method. Its loss's module says which of these fields the entry must have (``REQUIRES``); a loss
+    with a parameter of its own adds the field here, with its range.
+    """
 
     loss: str
     lr: Positive
     epochs: Count
-    retain_weight: Annotated[float, Field(ge=0)] = 0.0
+    retain_weight: Annotated[Real, Field(ge=0)] = 0.0
     beta: Positive | None = None
     entropy: Entropy | None = None
 
@@ -150,8 +172,8 @@ class Unlearn(Section):
 class Model(Section):
     """One evaluated model: a Hugging Face folder, and how it is sampled."""
 
-    path: str
-    adaptive_threshold: Annotated[float, Field(gt=0, lt=1)] | None = None
+    path: Place
+    adaptive_threshold: Annotated[Real, Field(gt=0, lt=1)] | None = None
 
 
 class Sequential(Section):
@@ -159,14 +181,14 @@ class Sequential(Section):
 
     scorer: str
     chunk: Count
-    tau: Annotated[float, Field(gt=0, lt=1)]
-    tau_leak: Annotated[float, Field(gt=0, lt=1)]
+    tau: Annotated[Real, Field(gt=0, lt=1)]
+    tau_leak: Annotated[Real, Field(gt=0, lt=1)]
     alpha: Alpha
 
     @field_validator("scorer")
     @classmethod
     def _scorer_exists(cls, scorer: str) -> str:
-        return _member(scorer, "scoring")
+        return _scorer(scorer)
 
     @model_validator(mode="after")
     def _thresholds_are_ordered(self) -> Sequential:
@@ -177,16 +199,16 @@ class Sequential(Section):
 
 class Sample(Section):
     engine: Literal["auto", "prefix", "transformers", "vllm"]
-    prompt: str
+    prompt: Place
     temperature: Positive
-    top_p: Annotated[float, Field(gt=0, le=1)]
-    top_k: Annotated[int, Field(ge=0)]
+    top_p: Annotated[Real, Field(gt=0, le=1)]
+    top_k: Annotated[Integer, Field(ge=0)]
     max_new_tokens: Count
     seed: Seed
     stop: Literal["fixed", "sequential"]
     sequential: Sequential
-    n: Count
-    utility_n: Count
+    n: Draws
+    utility_n: Draws
     utility_questions: Count
     max_rows: Count
     dtype: Literal["auto", "float32", "bfloat16", "float16"]
@@ -201,12 +223,14 @@ class Score(Section):
     @field_validator("scorers")
     @classmethod
     def _scorers_exist(cls, scorers: list[str]) -> list[str]:
-        return [_member(scorer, "scoring") for scorer in scorers]
+        if doubled := sorted({scorer for scorer in scorers if scorers.count(scorer) > 1}):
+            raise ValueError(f"each scorer once ({', '.join(doubled)} stands there twice)")
+        return [_scorer(scorer) for scorer in scorers]
 
 
 class Metrics(Section):
     alpha: Alpha
-    rho: Annotated[float, Field(ge=0)]
+    rho: Annotated[Real, Field(ge=0)]
     thresholds: Annotated[list[Share], Field(min_length=1)]
     leak: str
     binary: str | None
@@ -215,8 +239,8 @@ class Metrics(Section):
 
 class EpsilonStar(Section):
     method: Literal["parametric", "empirical"]
-    delta: Annotated[float, Field(ge=0, lt=1)] | None
-    cut: Annotated[float, Field(gt=0, lt=0.5)] | None
+    delta: Annotated[Real, Field(ge=0, lt=1)] | None
+    cut: Annotated[Real, Field(gt=0, lt=0.5)] | None
     alpha: Alpha
 
 
@@ -234,10 +258,10 @@ class ImageLearning(Section):
     network: Literal["resnet8", "resnet14", "resnet20", "resnet18"]
     optimiser: Literal["sgd", "rmsprop"]
     lr: Positive
-    momentum: Annotated[float, Field(ge=0, lt=1)]
-    weight_decay: Annotated[float, Field(ge=0)]
+    momentum: Annotated[Real, Field(ge=0, lt=1)]
+    weight_decay: Annotated[Real, Field(ge=0)]
     epochs: Count
-    batch: Annotated[int, Field(ge=2)]
+    batch: Annotated[Integer, Field(ge=2)]
     milestones: list[Count]
 
 
@@ -245,19 +269,21 @@ class Privacy(Section):
     """DP-SGD: the budget of one record, and the norm its gradient is clipped to."""
 
     epsilon: Positive
-    delta: Annotated[float, Field(gt=0, lt=1)]
+    delta: Annotated[Real, Field(gt=0, lt=1)]
     clip: Positive
 
 
 class Defender(Section):
-    """One unlearning method of the image game; the fields a method reads are declared by its module."""
+    """One unlearning method of the image game. Its module says which of these fields the entry must have
+    (``REQUIRES``); a method with a parameter of its own adds the field here, with its range.
+    """
 
     method: str
     lr: Positive | None = None
     epochs: Count | None = None
     batch: Count | None = None
     noise: Positive | None = None
-    retain_weight: Annotated[float, Field(ge=0)] | None = None
+    retain_weight: Annotated[Real, Field(ge=0)] | None = None
 
     @field_validator("method")
     @classmethod
@@ -278,14 +304,14 @@ class ImageGame(Section):
 
     kind: Literal["images"]
     data: ImageData
-    portion: Annotated[float, Field(gt=0, lt=1)]
+    portion: Annotated[Real, Field(gt=0, lt=1)]
     pairs: Count
     seeds: Count
     seed: Seed
     alpha: Alpha
     learning: ImageLearning
     privacy: Privacy | None
-    shadow_models: Annotated[int, Field(ge=4, multiple_of=2)]
+    shadow_models: Annotated[Integer, Field(ge=4, multiple_of=2)]
     shared_retrain: bool
     random_splits: bool
     confused_classes: Annotated[list[Seed], Field(min_length=2, max_length=2)] | None
@@ -306,7 +332,7 @@ class ImageTables(Section):
     private_learning: ImageLearning
     budgets: Annotated[list[Privacy], Field(min_length=1)]
     points: list[Count]
-    repeats: Annotated[int, Field(ge=2)]
+    repeats: Annotated[Integer, Field(ge=2)]
 
 
 class TextLearning(TrainRecipe):
@@ -328,7 +354,7 @@ class Leakage(Section):
     """How many answers are drawn to bound what each method's first model still tells of its forget set."""
 
     engine: Literal["auto", "prefix", "transformers", "vllm"]
-    n: Count
+    n: Draws
     max_new_tokens: Count
     max_rows: Count
     seed: Seed
@@ -338,7 +364,7 @@ class Leakage(Section):
     @field_validator("scorer")
     @classmethod
     def _scorer_exists(cls, scorer: str) -> str:
-        return _member(scorer, "scoring")
+        return _scorer(scorer)
 
 
 class TextGame(Section):
@@ -346,14 +372,14 @@ class TextGame(Section):
 
     kind: Literal["text"]
     data: Data
-    portion: Annotated[float, Field(gt=0, lt=1)]
+    portion: Annotated[Real, Field(gt=0, lt=1)]
     pairs: Count
     seeds: Count
     seed: Seed
     alpha: Alpha
     learning: TextLearning
     unlearning: TextUnlearning
-    shadow_models: Annotated[int, Field(ge=4, multiple_of=2)]
+    shadow_models: Annotated[Integer, Field(ge=4, multiple_of=2)]
     shared_retrain: bool
     random_splits: bool
     methods: dict[Name, Method]
@@ -377,7 +403,7 @@ class Audit(Section):
     """What every one-run audit has: the r declared beforehand share alpha; the claim is judged by exact or ``method``."""
 
     r: Annotated[list[Count], Field(min_length=1)]
-    delta: Annotated[float, Field(ge=0, lt=1)]
+    delta: Annotated[Real, Field(ge=0, lt=1)]
     alpha: Alpha
     method: Literal["all", "exact", "chernoff", "steinke", "mahloujifar", "independent", "clopper-pearson"]
     seed: Seed
@@ -387,11 +413,11 @@ class GuessesAudit(Audit):
     """A file of guesses: columns bit, guess and score."""
 
     kind: Literal["guesses"]
-    source: str
+    source: Place
     mechanism: Literal["gaussian", "laplace", "approx-dp", "subsampled-gaussian", "dp-sgd"]
-    q: Annotated[float, Field(gt=0, le=1)] | None = None
+    q: Annotated[Real, Field(gt=0, le=1)] | None = None
     steps: Count | None = None
-    delta0: Annotated[float, Field(ge=0, lt=1)] | None = None
+    delta0: Annotated[Real, Field(ge=0, lt=1)] | None = None
     claimed_epsilon: Positive | None
 
     @model_validator(mode="after")
@@ -412,16 +438,16 @@ class DpSgdAudit(Audit):
 
     kind: Literal["dp_sgd"]
     images: Literal["digits", "fashion_mnist", "cifar10"]
-    source: str
+    source: Place
     points: Count | None
-    canaries: Annotated[int, Field(ge=2)]
+    canaries: Annotated[Integer, Field(ge=2)]
     hidden: Count
-    q: Annotated[float, Field(gt=0, le=1)]
+    q: Annotated[Real, Field(gt=0, le=1)]
     steps: Count
     noise_multiplier: Positive
     clip: Positive
     lr: Positive
-    delta: Annotated[float, Field(gt=0, lt=1)]
+    delta: Annotated[Real, Field(gt=0, lt=1)]
     fault: Literal["none", "half_noise", "no_clipping"]
 
     @property
@@ -469,6 +495,15 @@ class Params(Section):
                     f"metrics.{key} is {scorer!r}, which score.scorers does not list "
                     f"({', '.join(self.score.scorers)})"
                 )
+        binary = importlib.import_module("stages.scoring").BINARY
+        if self.metrics.binary is not None and self.metrics.binary not in binary:
+            raise ValueError(
+                f"metrics.binary is {self.metrics.binary!r}, whose scores are not all 0 or 1; "
+                f"legal is one of {', '.join(sorted(binary))} or null"
+            )
+        for key in ("base", "retrain"):
+            if (name := getattr(self.report, key)) not in self.models:
+                raise ValueError(f"report.{key} is {name!r}, which is none of models ({', '.join(self.models)})")
         doubled = set(self.train.models) & set(self.unlearn.methods)
         if doubled:
             raise ValueError(
@@ -483,20 +518,43 @@ def load(path: str | os.PathLike = FILE) -> Params:
 
 
 def read_yaml(path: str | os.PathLike) -> dict[str, Any]:
-    import yaml
-
+    """The keys of a YAML file; raises `BadFile` with the line where it is none, or a key stands twice."""
     path = Path(path)
     if not path.is_file():
         raise BadFile(path, "no such file", "Run the command in the root of the repository.")
     try:
-        value = load_yaml(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}" if mark else ""
-        raise BadFile(path, f"not valid YAML{where}") from None
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise BadFile(path, f"is not UTF-8 at line {line}", "Save it as UTF-8.") from None
+    value = parse_yaml(text, path)
     if not isinstance(value, dict):
         raise BadFile(path, f"holds {type(value).__name__}, expected keys")
     return value
+
+
+def parse_yaml(text: str, path: str | os.PathLike) -> Any:
+    """``text`` as YAML in which no key stands twice; ``path`` is what an error names."""
+    import yaml
+
+    base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Once(base):
+        def construct_mapping(self, node, deep=False):
+            seen = set()
+            for key, _ in node.value:
+                if key.value in seen and isinstance(key, yaml.ScalarNode):
+                    problem = f"the key {key.value} stands there twice"
+                    raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+                seen.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
+            return super().construct_mapping(node, deep)
+
+    try:
+        return yaml.load(text, Loader=Once)
+    except (yaml.YAMLError, ValueError) as error:  # a date that is none is a ValueError
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+        where = f" at line {mark.line + 1}" if mark else ""
+        raise BadFile(path, f"not valid YAML{where}" + (f": {problem}" if problem else "")) from None
 
 
 def validate(value: dict[str, Any], source: str = FILE) -> Params:
@@ -507,7 +565,7 @@ def validate(value: dict[str, Any], source: str = FILE) -> Params:
 
 
 class _Evaluation(Section):
-    models: Annotated[dict[Name, Model], Field(min_length=1)]
+    models: Annotated[dict[DottedName, Model], Field(min_length=1)]
     sample: Sample
     score: Score
     metrics: Metrics
@@ -530,18 +588,28 @@ def evaluation_params(**sections: Any) -> Params:
 
 
 def _bad_param(error: ValidationError, value: dict[str, Any], source: str) -> BadInput:
-    """The first problem in Lethe's words; the count of the others is told."""
-    problems = error.errors()
+    """The first problem in Lethe's words, and the keys of the others.
+
+    Unknown keys come first: a key that is missing is often the same one, mistyped.
+    """
+    problems = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
     first = problems[0]
-    location = [str(part) for part in first["loc"] if part != "[key]"]
-    key = ".".join(part for at, part in enumerate(location) if at != 2 or part not in KINDS)
+    location, key = _location(first), _key(first)
+    others = [other for other in dict.fromkeys(map(_key, problems)) if other != key]
+    also = f" (wrong too: {', '.join(others)})" if others else ""
     if first["type"] == "value_error" and isinstance(first["input"], dict):
-        return ParamsClash(key, str(first["ctx"]["error"]), source)
-    legal = _legal(first, location)
-    if len(problems) > 1:
-        legal += f" ({len(problems) - 1} more keys are wrong)"
+        return ParamsClash(key, str(first["ctx"]["error"]) + also, source)
     got = _Words("nothing: the key is missing") if first["type"] == "missing" else first["input"]
-    return BadParam(key, got, legal, source)
+    return BadParam(key, got, _legal(first, location) + also, source)
+
+
+def _location(problem: dict[str, Any]) -> list[str]:
+    return [str(part) for part in problem["loc"] if part != "[key]"]
+
+
+def _key(problem: dict[str, Any]) -> str:
+    """As params.yaml has it: pydantic puts the kind of an audit or a game behind its name."""
+    return ".".join(part for at, part in enumerate(_location(problem)) if at != 2 or part not in KINDS)
 
 
 class _Words(str):
@@ -561,12 +629,75 @@ def _legal(problem: dict[str, Any], location: list[str]) -> str:
         return str(context["expected"])
     if kind == "value_error":
         return str(context["error"])
-    if kind == "string_pattern_mismatch":
-        return "a name of letters, digits, '.', '_' and '-'"
-    if kind in ("model_type", "dict_type"):
+    if kind == "string_pattern_mismatch" or (kind == "string_too_long" and context["max_length"] == LONGEST_NAME):
+        dot = ", '.'" if "." in context.get("pattern", "") else ""
+        return f"a name of at most {LONGEST_NAME} letters, digits{dot}, '_' and '-', the first a letter or digit"
+    if kind == "dict_type":
+        known = _fields(location)
+        what = f", each with the keys {', '.join(known)}" if known else ""
+        return f"a dictionary of names{what or ', each with a section of keys'}"
+    if kind == "model_type":
         return f"the keys {', '.join(_fields(location))}" if _fields(location) else "a section of keys"
-    message = problem["msg"]
-    return message.replace("Input should be ", "").replace("Field required", "a value here")
+    if kind == "too_short":
+        return f"at least {context['min_length']} {'entry' if context['min_length'] == 1 else 'entries'}"
+    if kind == "too_long":
+        return f"at most {context['max_length']} entries"
+    if kind == "string_too_short":
+        return "text that is not empty"
+    if (kind in NOT_A_NUMBER or kind in BOUNDS or kind == "multiple_of") and (words := _range(kind, location)):
+        return words
+    return PLAIN.get(kind) or problem["msg"].replace("Input should be ", "").replace(
+        "Field required", "a value here"
+    )
+
+
+NOT_A_NUMBER = {
+    "int_type": "an integer",
+    "int_parsing": "an integer",
+    "int_parsing_size": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+}
+PLAIN = {
+    "string_type": "text",
+    "list_type": "a list",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+}
+BOUNDS = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}
+WORDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most", "multiple_of": "a multiple of"}
+
+
+def _range(kind: str, location: list[str]) -> str:
+    """The whole legal range of a number, not only the end of it that was passed: "above 0 and at most 0.5"."""
+    section: Any = Params
+    found: dict[str, Any] = {}
+    for part in location:
+        if isinstance(section, type) and issubclass(section, BaseModel) and part in section.model_fields:
+            field = section.model_fields[part]
+            found = _constraints(field.metadata) | _constraints(_parts(field.annotation))
+            section = _section_of(field.annotation)
+        elif part in KINDS:
+            section = KINDS[part]
+    said = [f"{words} {found[name]}" for name, words in WORDS.items() if name in found]
+    return " ".join(filter(None, [NOT_A_NUMBER.get(kind), " and ".join(said)]))
+
+
+def _constraints(metadata: Iterable[Any]) -> dict[str, Any]:
+    found = {}
+    for one in metadata:
+        parts = getattr(one, "metadata", None) or [one]  # a pydantic Field holds its constraints
+        found |= {name: getattr(part, name) for part in parts for name in WORDS if hasattr(part, name)}
+    return found
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    """What `Annotated` says anywhere inside ``annotation``, such as of the numbers in a list."""
+    yield from getattr(annotation, "__metadata__", ())
+    for argument in getattr(annotation, "__args__", ()):
+        yield from _parts(argument)
 
 
 def _fields(location: list[str]) -> list[str]:
@@ -590,6 +721,13 @@ def _section_of(annotation: Any) -> Any:
         if isinstance(found, type) and issubclass(found, BaseModel):
             return found
     return annotation
+
+
+def _scorer(name: str) -> str:
+    """``name``, if the scorers' registry has it; that imports no scorer."""
+    if name not in (legal := importlib.import_module("stages.scoring").SCORERS):
+        raise ValueError(f"one of {', '.join(legal)}")
+    return name
 
 
 def _member(name: str, folder: str) -> str:

@@ -29,6 +29,7 @@ SCORERS: dict[str, str] = {
     "keyword_leak": "stages.scoring.keyword_leak",
     "exact_match": "stages.scoring.exact_match",
 }
+BINARY = frozenset({"keyword_leak", "exact_match"})
 
 
 def scorer(name: str) -> Callable:
