@@ -25,7 +25,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from stages.artifacts import load_yaml, read_json, write_json
 
@@ -73,21 +73,29 @@ def store(home: Path) -> str:
     return f"sqlite:///{home / 'mlflow.db'}"
 
 
+def without_password(uri: str) -> str:
+    """An address to be shown or kept: without the name and the password that may stand in it."""
+    address = urlsplit(uri)
+    return urlunsplit(address._replace(netloc=address.netloc.rpartition("@")[2])) if "@" in address.netloc else uri
+
+
 def _log_new(workspace: Path, home: Path) -> str:
     entries = read_entries(workspace)
     wanted = os.environ.get("MLFLOW_TRACKING_URI") or store(home)
+    named = without_password(wanted)
     sentence = ""
     if not _new(entries, wanted, home):
         return ""
     if not answers(wanted):
-        sentence = f"MLflow: {wanted} does not answer; logged locally (`lethe ui`), and there once it does. "
+        sentence = f"MLflow: {named} does not answer; logged locally (`lethe ui`), and there once it does. "
         wanted = store(home)
     try:
         count = _log(entries, wanted, workspace, home)
     except Exception as error:
         if wanted == store(home):
             raise
-        sentence = f"MLflow: {wanted} failed ({_first_line(error)}); logged locally (`lethe ui`), and there the next time. "
+        said = _first_line(error).replace(wanted, named)
+        sentence = f"MLflow: {named} failed ({said}); logged locally (`lethe ui`), and there the next time. "
         count = _log(entries, store(home), workspace, home)
     return sentence + (f"MLflow: {count} new run{'s' if count > 1 else ''}." if count else "")
 
@@ -233,7 +241,7 @@ def answers(uri: str) -> bool:
 def _new(entries: list[Entry], uri: str, home: Path) -> list[Entry]:
     """The entries not noted as logged at ``uri``; all of them where the database itself is gone."""
     gone = uri == store(home) and not (home / "mlflow.db").exists()
-    known = set() if gone else set(_tracked(home).get(uri, []))
+    known = set() if gone else set(_tracked(home).get(without_password(uri), []))
     return [entry for entry in entries if entry.fingerprint not in known]
 
 
@@ -244,7 +252,8 @@ def _tracked(home: Path) -> dict[str, list[str]]:
 
 def _remember(uri: str, fingerprints: list[str], home: Path) -> None:
     tracked = _tracked(home)
-    tracked[uri] = sorted({*tracked.get(uri, []), *fingerprints})
+    key = without_password(uri)
+    tracked[key] = sorted({*tracked.get(key, []), *fingerprints})
     write_json(home / ".lethe" / "tracked.json", tracked)
 
 

@@ -19,7 +19,9 @@ def command(
         typer.Option("--size", min=10, help="Losses a side; may be repeated. [1000, 10000, 100000]"),
     ] = None,
     delta: Annotated[float, typer.Option(help="Above 0, under 1/2.")] = 1e-5,
-    components: Annotated[int, typer.Option(min=1, help="Gaussians tried for Fig. 6, from 1 up to this.")] = 20,
+    components: Annotated[
+        int, typer.Option(min=1, max=50, help="Gaussians tried for Fig. 6, from 1 up to this.")
+    ] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Of every draw.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder of the table and the pictures.")] = Path(
         "data/simulations/epsilon-star"

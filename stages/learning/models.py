@@ -48,12 +48,24 @@ def check(folder: str | os.PathLike) -> Path:
 @contextlib.contextmanager
 def refusals(folder: Path) -> Iterator[None]:
     """What transformers cannot load, or only with code of the checkpoint's own, is a `BadFile`."""
+    from safetensors import SafetensorError
+
     try:
         yield
-    except (OSError, ValueError, KeyError) as error:
-        if "trust_remote_code" in str(error):
-            raise BadFile(folder, "needs code of its own, which is never run") from error
-        raise BadFile(folder, f"is no causal language model that transformers can load ({error})") from error
+    # A broken file is whatever its library makes of it: tokenizers raise a bare Exception, a config that is a list
+    # an AttributeError or TypeError, sizes that do not fit a RuntimeError.
+    except (OSError, ValueError, LookupError, AttributeError, TypeError, RuntimeError, SafetensorError) as error:
+        raise _refusal(folder, error) from error
+    except Exception as error:
+        if type(error) is not Exception:
+            raise
+        raise _refusal(folder, error) from error
+
+
+def _refusal(folder: Path, error: Exception) -> BadFile:
+    if "trust_remote_code" in str(error):
+        return BadFile(folder, "needs code of its own, which is never run")
+    return BadFile(folder, f"is no causal language model that transformers can load ({error})")
 
 
 def load(folder: str | os.PathLike, dtype: str = "auto") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

@@ -40,7 +40,8 @@ def checkpoint(folder: Path) -> Checkpoint:
     try:
         generation = GenerationConfig.from_pretrained(folder)
     except OSError:  # the file is optional
-        generation = GenerationConfig.from_model_config(config)
+        with models.refusals(folder):
+            generation = GenerationConfig.from_model_config(config)
     text = config.get_text_config()
     end_ids = end_tokens(generation.eos_token_id, tokenizer)
     return Checkpoint(folder, tokenizer, end_ids, getattr(text, "max_position_embeddings", None), text.vocab_size)
@@ -76,7 +77,7 @@ def parameter_count(folder: Path) -> int:
 
     count = 0
     for path in sorted(folder.glob("*.safetensors")):
-        with safe_open(path, framework="np") as file:
+        with models.refusals(folder), safe_open(path, framework="np") as file:
             count += sum(math.prod(file.get_slice(key).get_shape()) for key in file.keys())  # noqa: SIM118
     return count
 

@@ -1,6 +1,7 @@
 """`lethe eval` on a checkpoint of the user's own: a verdict, a report, an interrupted run that goes on."""
 
 import json
+import shutil
 
 import pytest
 from typer.testing import CliRunner
@@ -31,6 +32,7 @@ def checkpoint(tmp_path_factory):
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.jsonl").touch()
     (tmp_path / "forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     return tmp_path
 
@@ -82,12 +84,17 @@ def test_without_keywords_the_binary_bound_is_missing_not_zero(checkpoint, place
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        (["--n", "0"], "sample.n"),
-        (["--alpha", "0.7"], "metrics.alpha"),
+        (["--n", "0"], "--n: got 0"),
+        (["--alpha", "0.7"], "--alpha: got 0.7; legal is above 0 and at most 0.5"),
+        (["--temperature", "inf"], "--temperature"),
+        (["--max-new-tokens", "0"], "--max-new-tokens"),
+        (["--seed", "-1"], "--seed"),
+        (["--name", "my model"], "--name: got 'my model'"),
+        (["--data", "empty.jsonl"], "empty.jsonl: holds no question"),
         (["--data", "none.jsonl"], "no such file"),
-        (["--engine", "gpt"], "sample.engine"),
+        (["--engine", "gpt"], "--engine"),
         (["--prompt", "none.txt"], "no such prompt file"),
-        (["--name", "../up"], "models"),
+        (["--name", "../up"], "--name"),
     ],
 )
 def test_a_mistake_is_a_sentence_and_status_2(checkpoint, place, more, sentence):
@@ -95,6 +102,25 @@ def test_a_mistake_is_a_sentence_and_status_2(checkpoint, place, more, sentence)
     assert result.exit_code == 2
     assert sentence in result.output
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("model.safetensors", None),
+        ("tokenizer.json", "{"),
+        ("tokenizer.json", '{"model": {}}'),
+        ("config.json", "{"),
+        ("config.json", "[]"),
+    ],
+)
+def test_a_broken_file_of_a_checkpoint_is_a_sentence(checkpoint, place, file, content):
+    broken = place / "broken"
+    shutil.copytree(checkpoint, broken)
+    (broken / file).write_bytes((broken / file).read_bytes()[:1000] if content is None else content.encode())
+    result = call(broken)
+    assert result.exit_code == 2, repr(result.exception)
+    assert f"{broken}" in result.output
 
 
 def test_a_model_that_is_none_is_named(place, tmp_path):

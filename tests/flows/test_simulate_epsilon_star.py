@@ -46,3 +46,9 @@ def test_what_stands_at_out_is_never_deleted(call, tmp_path):
     assert done.exit_code == 2
     assert "note: is a file, expected a folder" in done.output
     assert (tmp_path / "note").read_text() == "mine"
+
+
+def test_as_many_components_as_take_minutes(call):
+    done = call("--components", "400")
+    assert done.exit_code == 2
+    assert "equal to 50" in done.output

@@ -140,6 +140,28 @@ def test_a_server_that_is_down_costs_seconds_and_loses_nothing(folder, monkeypat
     assert runs(folder, "server.db") == runs(folder)
 
 
+def test_the_password_of_a_server_is_neither_told_nor_kept(folder, monkeypatch):
+    address = "http://user:s3cret@127.0.0.1:9/path"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    monkeypatch.setattr(tracking, "_log", lambda *_: 2)
+    said = tracking.log_new(folder)
+    assert said.startswith("MLflow: http://127.0.0.1:9/path does not answer")
+
+    def refuse(entries, uri, *_):
+        if uri == address:
+            raise OSError(f"no way to {uri}")
+        return 2
+
+    monkeypatch.setattr(tracking, "_log", refuse)
+    monkeypatch.setattr(tracking, "answers", lambda uri: True)
+    failed = tracking.log_new(folder)
+    assert "http://127.0.0.1:9/path failed (no way to http://127.0.0.1:9/path)" in failed
+    tracking._remember(address, ["f"], folder)
+    kept = (folder / ".lethe/tracked.json").read_text()
+    assert "127.0.0.1:9/path" in kept
+    assert "s3cret" not in said + failed + kept
+
+
 def test_a_server_that_answers_nonsense(folder, monkeypatch):
     class Broken(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
