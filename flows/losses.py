@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stages.artifacts import TABLE_SUFFIXES, file_line, numeric_column, read_table
+from stages.artifacts import TABLE_SUFFIXES, file_line, numeric_column, read_table, read_text
 from stages.errors import BadFile, BadRow
 
 
@@ -34,27 +34,23 @@ def _has_column(path: Path) -> bool:
     """A CSV whose first line is a number has no header: it is read as a plain file."""
     if path.suffix.lower() != ".csv" or not path.is_file():
         return True
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return not _is_number(file.readline())
+    return not _is_number(read_text(path).split("\n", 1)[0])
 
 
 def _plain(path: Path) -> np.ndarray:
-    if not path.is_file():
-        raise BadFile(path, "is a folder, expected a file" if path.is_dir() else "no such file", "Check the path.")
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    values = []
+    lines = read_text(path).rstrip().split("\n")
+    if lines == [""]:
+        return np.array([])
     for number, line in enumerate(lines, start=1):
-        if not line.strip() and number == len(lines):
-            continue
         if not _is_number(line):
             raise BadRow(path, number, f"got {line.strip()[:40]!r}, expected a number")
-        values.append(float(line))
-    return np.array(values)
+    return np.array([float(line) for line in lines])
 
 
 def _is_number(text: str) -> bool:
+    """In the way of every language: 1_0 is a number to Python alone."""
     try:
         float(text)
     except ValueError:
         return False
-    return True
+    return "_" not in text

@@ -121,6 +121,8 @@ def _entries(
     scores: Sequence[np.ndarray], alpha: float, thresholds: Sequence[float], levels: Levels
 ) -> list[dict[str, Any]]:
     """An entry for each prompt; those of one size go through the vectorised bounds together."""
+    if not scores:
+        return []
     sizes = np.array([len(one) for one in scores])
     entries: list[dict] = [{}] * len(scores)
     order = np.argsort(sizes, kind="stable")

@@ -10,6 +10,8 @@ import contextlib
 import csv
 import ctypes
 import fcntl
+import io
+import itertools
 import json
 import math
 import os
@@ -19,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stages.errors import BadFile, BadRow, MissingArtifact, MissingColumn
+from stages.errors import BadFile, BadRow, MissingArtifact, MissingColumn, shortened
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,6 +31,8 @@ SCHEMA_VERSION = 1
 SUFFIX = ".tmp"
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux: linux/fcntl.h, linux/fs.h
 TABLE_SUFFIXES = (".csv", ".parquet", ".jsonl", ".json")
+LARGEST_CELL = 1 << 30  # characters
+MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "none", "<NA>")
 
 
 @contextlib.contextmanager
@@ -178,11 +182,7 @@ def load_yaml(text: str) -> Any:
 
 
 def read_json(path: str | os.PathLike) -> Any:
-    text = _read_text(path)
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise BadRow(path, error.lineno, f"not valid JSON ({error.msg})") from error
+    return _parsed(path, 1, read_text(path))
 
 
 def write_jsonl(path: str | os.PathLike, rows: Iterable[dict]) -> None:
@@ -193,17 +193,39 @@ def write_jsonl(path: str | os.PathLike, rows: Iterable[dict]) -> None:
 def read_jsonl(path: str | os.PathLike) -> list[tuple[int, dict]]:
     """Read JSON lines as (line number from 1, object); blank lines are passed over."""
     rows = []
-    for number, line in enumerate(_read_text(path).split("\n"), start=1):
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
         if not line.strip():
             continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise BadRow(path, number, f"not valid JSON ({error.msg})") from error
+        row = _parsed(path, number, line, object_pairs_hook=_object)
         if not isinstance(row, dict):
             raise BadRow(path, number, f"got {type(row).__name__}, expected a JSON object")
         rows.append((number, row))
     return rows
+
+
+def _parsed(path: str | os.PathLike, line: int, text: str, **how: Any) -> Any:
+    """``text``, which begins on ``line``, as JSON; what is none is a `BadRow`."""
+    try:
+        return json.loads(text, **how)
+    except json.JSONDecodeError as error:
+        raise BadRow(path, line + error.lineno - 1, f"not valid JSON ({error.msg})") from None
+    except RecursionError:
+        raise BadRow(path, line, "nested too deeply") from None
+    except ValueError as error:  # a key twice, or an integer of thousands of digits
+        raise BadRow(path, line, str(error).split(";")[0]) from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"the key {_doubled(key for key, _ in pairs)!r} stands twice")
+    return found
+
+
+def _doubled(names: Iterable[Any]) -> Any:
+    """The first name that stands twice, or None."""
+    seen: set = set()
+    return next((name for name in names if name in seen or seen.add(name)), None)
 
 
 def write_parquet(path: str | os.PathLike, table: pd.DataFrame) -> None:
@@ -222,8 +244,10 @@ def write_parquet(path: str | os.PathLike, table: pd.DataFrame) -> None:
 def read_table(path: str | os.PathLike, required: Sequence[str] = (), text: Sequence[str] = ()) -> pd.DataFrame:
     """Read a user's table: CSV, Parquet, or JSON lines, told apart by the file's ending.
 
-    The frame keeps the file's row order. The columns named in ``text`` are taken from a CSV as they are written, so
-    that 007 does not become 7. Raises `BadFile`, `BadRow` or `MissingColumn`.
+    The frame keeps the file's row order; `file_line` tells where a row stands. A blank line of a CSV is a row without a
+    value where there is one column, but for those at the end. The columns named in ``text`` hold labels: they are taken
+    from a CSV as they are written, so that 007 does not become 7 and a label NA is not missing. Raises `BadFile`,
+    `BadRow` or `MissingColumn`.
     """
     import pandas as pd
 
@@ -234,12 +258,7 @@ def read_table(path: str | os.PathLike, required: Sequence[str] = (), text: Sequ
         raise BadFile(path, "no such file", "Check the path.")
     suffix = path.suffix.lower()
     if suffix == ".csv":
-        try:
-            table = pd.read_csv(path, encoding="utf-8", dtype=dict.fromkeys(text, str))
-        except pd.errors.EmptyDataError:
-            raise BadFile(path, "is empty, expected a header and rows") from None
-        except (pd.errors.ParserError, UnicodeDecodeError) as error:
-            raise BadFile(path, f"cannot be read as CSV ({str(error).strip()})") from None
+        table = _read_csv(path, required, text)
     elif suffix == ".parquet":
         try:
             table = pd.read_parquet(path)
@@ -249,13 +268,74 @@ def read_table(path: str | os.PathLike, required: Sequence[str] = (), text: Sequ
         table = pd.DataFrame([row for _, row in read_jsonl(path)])
     else:
         raise BadFile(path, f"ends in {suffix or 'nothing'!r}, legal are {', '.join(TABLE_SUFFIXES)}")
-    if not isinstance(table.index, pd.RangeIndex) and suffix == ".csv":
-        # pandas takes the first fields of longer rows for an index, and every column would be its neighbour's.
-        raise BadFile(path, "its rows have more fields than its header", "Give every column a name.")
     for column in required:
         if column not in table.columns:
             raise MissingColumn(path, column, table.columns)
+    for column in text:
+        if column in table.columns and table[column].dtype == object:
+            for place, value in enumerate(table[column]):
+                if not pd.api.types.is_scalar(value):
+                    raise BadRow(
+                        path,
+                        file_line(path, place),
+                        f"column {column}: got {value!r}, expected a label: a text or a number",
+                    )
     return table
+
+
+def _read_csv(path: Path, required: Sequence[str], text: Sequence[str]) -> pd.DataFrame:
+    import pandas as pd
+
+    content = read_text(path).rstrip()  # of trailing blank lines
+    before = content[: len(content) - len(content.lstrip())].count("\n")
+    header = next((names for _, names in _records(content)), None)
+    if header is None:
+        raise BadFile(path, "is empty, expected a header and rows")
+    if (name := _doubled(name for name in header if name)) is not None:
+        raise BadFile(path, f"two columns are called {name!r}", "Rename or remove one.")
+    if len(header) == 1 and header[0] not in required and any(mark in header[0] for mark in ";\t|"):
+        raise BadFile(
+            path, f"its header {header[0]!r} is a single column", "Commas separate the columns of a CSV."
+        )
+    try:
+        table = pd.read_csv(
+            io.StringIO(content),
+            dtype=dict.fromkeys(text, str),
+            skiprows=before,
+            skip_blank_lines=len(header) > 1,
+            keep_default_na=False,
+            na_values={name: [""] if name in text else MISSING for name in header},
+        )
+    except ValueError as error:  # pandas has several classes of it
+        raise BadFile(path, f"cannot be read as CSV ({str(error).strip()})") from None
+    if not isinstance(table.index, pd.RangeIndex):  # then the first cells became row names
+        raise BadFile(path, "its rows have more fields than its header", "Give every column a name.")
+    return table
+
+
+def _records(content: str) -> Iterator[tuple[int, list[str]]]:
+    """The header and the rows of a CSV, each with the line on which it begins; a quoted cell may hold line breaks.
+
+    A blank line is a row without a value under a header of one column, else none, as it is before the header.
+    """
+    csv.field_size_limit(LARGEST_CELL)
+    reader, line = csv.reader(io.StringIO(content, newline="")), 1
+    columns = None
+    for cells in reader:
+        begins, line = line, reader.line_num + 1
+        if columns == 1 or (cells and not (len(cells) == 1 and cells[0].isspace())):
+            columns = columns or len(cells)
+            yield begins, cells
+
+
+def file_line(path: str | os.PathLike, row: int) -> int:
+    """The line of the file on which ``row`` (from 0) of its table begins; of a Parquet file the row, from 1."""
+    suffix = Path(path).suffix.lower()
+    if suffix == ".csv":
+        return next(itertools.islice(_records(read_text(path)), row + 1, None))[0]
+    if suffix in (".jsonl", ".json"):
+        return read_jsonl(path)[row][0]
+    return row + 1
 
 
 def numeric_column(table: pd.DataFrame, column: str, path: str | os.PathLike) -> np.ndarray:
@@ -266,47 +346,36 @@ def numeric_column(table: pd.DataFrame, column: str, path: str | os.PathLike) ->
     values = table[column]
     if pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
         return values.to_numpy(dtype=np.float64, na_value=np.nan)
-    try:
-        numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-    except OverflowError:  # a whole number of hundreds of digits
-        numbers = pd.to_numeric(values.map(str), errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-    broken = np.flatnonzero(np.isnan(numbers) & values.notna().to_numpy())
+    with contextlib.suppress(OverflowError, TypeError, ValueError):  # then cell by cell, to name the one
+        return pd.to_numeric(values).to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.array([_number(value, path, column, place) for place, value in enumerate(values)])
+
+
+def _number(value: Any, path: str | os.PathLike, column: str, place: int) -> float:
+    import pandas as pd
+
     # Spelled-out NaN is a missing value, not a broken cell.
-    broken = [i for i in broken if str(values.iloc[i]).strip().lower() not in ("nan", "null", "none", "")]
-    if broken:
-        first = int(broken[0])
+    if str(value).strip() in MISSING or (pd.api.types.is_scalar(value) and pd.isna(value)):
+        return math.nan
+    try:
+        if isinstance(value, str) and "_" in value:  # 1_0 is ten to Python alone
+            raise ValueError
+        return float(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return math.inf if value > 0 else -math.inf
+    except (TypeError, ValueError):
         raise BadRow(
-            path, file_line(path, first), f"column {column}: got {values.iloc[first]!r}, expected a number"
-        )
-    return numbers
+            path, file_line(path, place), f"column {column}: got {shortened(value)}, expected a number"
+        ) from None
 
 
-def file_line(path: str | os.PathLike, row: int) -> int:
-    """The line of the file, from 1, on which a table's row, from 0, begins: a header and blank lines count."""
-    path = Path(path)
-    suffix = path.suffix.lower()
-    if suffix == ".parquet":
-        return row + 1
-    if suffix != ".csv":
-        return read_jsonl(path)[row][0]
-    begins, left = 1, row + 1  # the header comes first
-    with path.open(encoding="utf-8", newline="") as file:
-        records = csv.reader(file)
-        for fields in records:
-            if fields and not (len(fields) == 1 and fields[0].isspace()):  # as pandas tells blank lines
-                if not left:
-                    break
-                left -= 1
-            begins = records.line_num + 1  # a quoted field may hold line breaks
-    return begins
-
-
-def _read_text(path: str | os.PathLike) -> str:
+def read_text(path: str | os.PathLike) -> str:
+    """A file of UTF-8, with or without a byte-order mark."""
     path = Path(path)
     if not path.is_file():
         raise BadFile(path, "is a folder, expected a file" if path.is_dir() else "no such file", "Check the path.")
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         line = path.read_bytes()[: error.start].count(b"\n") + 1
         raise BadRow(path, line, "not valid UTF-8", "Convert the file to UTF-8.") from error

@@ -30,7 +30,7 @@ class BadValue(BadInput, ValueError):
 
     def __init__(self, name: str, got: object, legal: str, remedy: str = ""):
         self.name, self.got, self.legal = name, got, legal
-        super().__init__(f"{name}: got {_short(got)}; legal is {legal}." + (f" {remedy}" if remedy else ""))
+        super().__init__(f"{name}: got {shortened(got)}; legal is {legal}." + (f" {remedy}" if remedy else ""))
 
 
 class BadFile(BadInput):
@@ -66,7 +66,7 @@ class BadParam(BadInput):
 
     def __init__(self, key: str, got: object, legal: str, source: str = "params.yaml"):
         self.key = key
-        super().__init__(f"{source}, key {key}: got {_short(got)}; legal is {legal}.")
+        super().__init__(f"{source}, key {key}: got {shortened(got)}; legal is {legal}.")
 
 
 class ParamsClash(BadInput):
@@ -95,6 +95,7 @@ class MissingArtifact(LetheError):
         super().__init__(f"{path} is missing: it is made by {made_by}. Run `dvc repro` (or `lethe run`) first.")
 
 
-def _short(value: object, limit: int = 80) -> str:
+def shortened(value: object, limit: int = 80) -> str:
+    """``repr``, cut to fit a sentence."""
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -94,6 +94,7 @@ def test_a_cut_that_leaves_no_threshold_is_no_number(tmp_path):
 def test_any_finite_losses_survive_each_form(tmp_path, losses):
     forms = {"a.txt": "\n".join(map(repr, losses)), "b.csv": "loss\n" + "\n".join(map(repr, losses)) + "\n"}
     forms["c.csv"] = forms["a.txt"]
+    forms["marked.txt"] = forms["marked.csv"] = "\ufeff" + forms["a.txt"] + "\n\n"
     forms["d.jsonl"] = "\n".join(json.dumps({"loss": loss}) for loss in losses)
     for name, text in forms.items():
         (tmp_path / name).write_text(text)
@@ -105,8 +106,10 @@ def test_any_finite_losses_survive_each_form(tmp_path, losses):
     [
         ("x.txt", "1\nabc\n", "line 2: got 'abc'"),
         ("x.txt", "1\nnan\n", "line 2: loss: got nan"),
-        ("x.csv", "loss\n1\n\ninf\n", "got inf"),
+        ("x.csv", "loss\n1\ninf\n", "line 3: loss: got inf"),
         ("x.csv", "score\n1\n", "no column 'loss'"),
+        ("x.txt", "1\n1_0\n", "line 2: got '1_0'"),
+        ("x.csv", "loss\n1\n\n2\n", "line 3: loss: got nan"),
         ("x.txt", "", "holds no losses"),
         ("x.txt", "1\n", "at least 2"),
     ],

@@ -253,3 +253,8 @@ def test_a_missing_column_is_named(audit, column):
     assert result.exit_code == 2
     assert "predictions.csv" in result.stderr
     assert f"no column '{column}'" in result.stderr
+
+
+def test_an_attack_may_be_called_na_or_none(audit):
+    lines = [HEADER + ",seed", *rows(attack="NA", suffix=",null"), *rows(attack="None", suffix=",null")]
+    assert set(answer(audit(lines, "--json"))["by_attack"]) == {"NA", "None"}

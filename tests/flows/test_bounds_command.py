@@ -184,9 +184,21 @@ def test_a_prompt_of_missing_scores_only_says_nothing_at_its_worst(tmp_path):
     assert (got[1]["judged"], got[1]["mean"], got[1]["m_mu"], got[1]["m_mu_lower"]) == (None, None, 1, 0)
 
 
+def test_a_file_of_missing_scores_only(tmp_path):
+    """Each counts as 1 for an upper bound and as 0 for a lower one; over the judged there is nothing to say."""
+    path = write(tmp_path, [math.nan] * 4, ["a", "a", "b", "b"])
+    got = result(path, "--missing", "worst", "--alpha", 0.05)
+    for row in got["per_prompt"]:
+        assert (row["missing"], row["judged"], row["mean"]) == (2, None, None)
+        assert (row["m_mu"], row["m_mu_lower"], row["m_bin"], row["m_bin_lower"]) == (1, 0, 1, 0)
+    assert got["worst_prompt"]["bound"] == 1
+    assert got["pooled"] == 1
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
+        ("score\n0.1\n\n0.2\n", "line 3: score is missing"),
         ("score\n0.5\n1.5\n", "line 3: score: got 1.5, legal is a number in [0, 1]"),
         ("score\n-0.1\n", "got -0.1"),
         ("score\nhalf\n", "line 2: column score: got 'half'"),
@@ -203,6 +215,20 @@ def test_a_bad_file_is_a_sentence_and_status_2(tmp_path, text, sentence):
     assert done.exit_code == 2
     assert sentence in done.output
     assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        (f'{{"score": {"9" * 400}}}', "line 2: score: got inf, legal is"),
+        ('{"score": 1, "prompt_id": [1]}', "line 2: column prompt_id: got [1]"),
+    ],
+)
+def test_a_broken_json_line_is_a_sentence_and_status_2(tmp_path, row, sentence):
+    (tmp_path / "s.jsonl").write_text('{"score": 1, "prompt_id": "a"}\n' + row)
+    done = call(tmp_path / "s.jsonl")
+    assert done.exit_code == 2
+    assert sentence in done.output
 
 
 @pytest.mark.parametrize(("option", "value"), [("--alpha", 0), ("--alpha", 0.6), ("--threshold", 1.5)])

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from stages import artifacts
-from stages.errors import BadFile, BadRow, MissingColumn
+from stages.errors import BadFile, BadInput, BadRow, MissingColumn
 
 
 def test_a_failing_writer_leaves_the_old_file_and_no_rest(tmp_path):
@@ -209,3 +209,46 @@ def test_table_errors_say_what_to_do(tmp_path):
     (tmp_path / "t.parquet").write_text("not parquet")
     with pytest.raises(BadFile, match="cannot be read as Parquet"):
         artifacts.read_table(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("t.csv", "score\n.1\n\nx\n", "line 4: column score: got 'x'"),
+        ("t.csv", '\n\nnote,score\n"two\nlines",.1\nb,x\n', "line 6: column score: got 'x'"),
+        ("t.jsonl", '{"score": 1}\n\n\n{"score": "x"}\n', "line 4: column score: got 'x'"),
+        ("t.jsonl", '{"score": [1]}', r"line 1: column score: got \[1\]"),
+        ("t.jsonl", f'{{"score": 1}}\n{{"score": {"9" * 5000}}}', "line 2: "),
+        ("t.jsonl", '{"score": ' + "[" * 100_000, "line 1: nested too deeply"),
+        ("t.jsonl", '{"score": 1, "label": {"a": 1}}', "line 1: column label: got {'a': 1}, expected a label"),
+        ("t.jsonl", '{"score": 1, "score": 2}', "line 1: the key 'score' stands twice"),
+        ("t.csv", "score,score\n1,2\n", "two columns are called 'score'"),
+        ("t.csv", "label;score\na;1\n", "Commas separate the columns"),
+        ("t.csv", "score\n1_0\n", "line 2: column score: got '1_0'"),
+    ],
+)
+def test_a_broken_table_is_told_with_the_line_an_editor_shows(tmp_path, name, text, said):
+    place = tmp_path / name
+    place.write_text(text)
+    with pytest.raises(BadInput, match=said):
+        artifacts.numeric_column(artifacts.read_table(place, ["score"], text=["label"]), "score", place)
+
+
+def test_an_empty_line_is_a_missing_value_and_at_the_end_none(tmp_path):
+    place = tmp_path / "t.csv"
+    place.write_text("score\n.1\n\n.2\n\n\n")
+    values = artifacts.numeric_column(artifacts.read_table(place), "score", place)
+    assert [value == value for value in values] == [True, False, True]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_labels_are_taken_as_they_stand_and_a_byte_order_mark_is_none(tmp_path, suffix):
+    place = tmp_path / f"t{suffix}"
+    labels = ["NA", "null", "None", "nan"]
+    lines = ["score,label", *(f"NA,{label}" for label in labels)]
+    if suffix == ".jsonl":
+        lines = [json.dumps({"score": None, "label": label}) for label in labels]
+    place.write_text("\n".join(lines), encoding="utf-8-sig")
+    table = artifacts.read_table(place, required=["score"], text=["label"])
+    assert table["label"].tolist() == labels
+    assert table["score"].isna().all()
