@@ -40,7 +40,12 @@ def read_tradeoff(path: Path) -> Channel:
     from stages.statistics.one_run.families.numeric import from_tradeoff
 
     table = read_table(path, required=["alpha", "beta"])
-    return from_tradeoff(numeric_column(table, "alpha", path), numeric_column(table, "beta", path))
+    try:
+        return from_tradeoff(numeric_column(table, "alpha", path), numeric_column(table, "beta", path))
+    except BadValue as error:
+        name, _, row = error.name.rstrip("]").partition("[")  # alpha[3] is the fourth point's
+        problem = f"{name}: got {error.got}; legal is {error.legal}"
+        raise (BadRow(path, file_line(path, int(row)), problem) if row else BadFile(path, problem)) from None
 
 
 def family_of(

@@ -323,8 +323,10 @@ def _normalised(name: str, weights: np.ndarray, shape: tuple[int, ...]) -> np.nd
     weights = np.asarray(weights, float)
     if weights.shape != shape:
         raise BadValue(name, weights.shape, f"one weight a point, {shape}")
-    if not (np.isfinite(weights) & (weights >= 0)).all() or weights.sum() <= 0:
-        raise BadValue(name, weights, "finite, none negative, not all zero")
+    broken = weights[~(np.isfinite(weights) & (weights >= 0))]
+    if broken.size or not weights.any():
+        raise BadValue(name, float(broken[0]) if broken.size else 0.0, "finite, none negative, not all zero")
+    weights = weights / weights.max()  # their sum may be beyond doubles
     return weights / weights.sum()
 
 

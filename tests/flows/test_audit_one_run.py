@@ -85,6 +85,33 @@ def test_a_trade_off_function_is_one_null(tmp_path):
     assert 3 < rejected["epsilon_lower"] < 4.378
 
 
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("alpha,beta\n0,1\n\n0.5,2\n1,0\n", "line 4: beta: got 2.0; legal is a number in [0, 1]"),
+        ("alpha,beta\n0,1\n0,0.5\n", "line 3: alpha: got 0.0; legal is above the one before (0)"),
+        ("alpha,beta\n0,1\n0.5,0.6\n", "line 3: beta: got 0.6; legal is at most 1 - alpha = 0.5"),
+        ("alpha,beta\n0,0.2\n0.1,0.3\n", "line 3: beta: got 0.3; legal is at most the one before"),
+        ("alpha,beta\n0,1\n", "alpha, beta: got 1 and 1 points"),
+    ],
+)
+def test_a_broken_trade_off_file_is_named_with_its_line(tmp_path, text, sentence):
+    (tmp_path / "f.csv").write_text(text)
+    done = call(*COUNTS, "--mechanism", "tradeoff", "--tradeoff", tmp_path / "f.csv")
+    assert done.exit_code == 2
+    assert "f.csv" in done.output
+    assert sentence in done.output
+
+
+def test_an_infinite_bound_is_told_from_a_family_rejected_whole():
+    infinite = by_method(result(*COUNTS, "--delta", 0))["exact"]
+    assert (infinite["epsilon_lower"], infinite["infinite"]) == (None, True)
+    family = ("--mechanism", "subsampled-gaussian", "--q", 0.1)
+    rejected = by_method(result("--n", 1000, "--r", 100, "--errors", 0, *family))["exact"]
+    assert rejected["epsilon_lower"] is None
+    assert "infinite" not in rejected
+
+
 @pytest.fixture
 def guesses(tmp_path):
     rng = np.random.default_rng(0)

@@ -258,3 +258,10 @@ def test_a_missing_column_is_named(audit, column):
 def test_an_attack_may_be_called_na_or_none(audit):
     lines = [HEADER + ",seed", *rows(attack="NA", suffix=",null"), *rows(attack="None", suffix=",null")]
     assert set(answer(audit(lines, "--json"))["by_attack"]) == {"NA", "None"}
+
+
+def test_weights_whose_sum_is_beyond_doubles(audit):
+    lines = [HEADER + ",weight", *rows(suffix=",1e308")]
+    assert answer(audit(lines, "--json"))["quality"] == 0.625
+    said = audit([HEADER + ",weight", *rows(suffix=",0")]).stderr
+    assert "got 0.0; legal is finite, none negative, not all zero" in said

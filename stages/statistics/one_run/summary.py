@@ -144,6 +144,8 @@ def _entry(result: MethodResult, single_null: bool, declared: int) -> dict[str, 
         if declared == 1
         else f"r = {result.r}, of {declared} each at alpha / {declared}; {result.note}",
     }
+    if result.value == math.inf:
+        entry["infinite"] = True  # JSON has null for it, as for a family rejected whole
     if single_null:
         entry["rejected"] = result.p_value <= declared * result.alpha
     return entry

@@ -146,24 +146,30 @@ def _check_points(alpha: np.ndarray, beta: np.ndarray) -> None:
     for name, values in (("alpha", alpha), ("beta", beta)):
         broken = np.flatnonzero(~((values >= 0) & (values <= 1)))
         if broken.size:
-            raise BadValue(f"{name}[{broken[0]}]", values[broken[0]], "a number in [0, 1]")
+            raise BadValue(f"{name}[{broken[0]}]", float(values[broken[0]]), "a number in [0, 1]")
     broken = np.flatnonzero(np.diff(alpha) <= 0)
     if broken.size:
         raise BadValue(
-            f"alpha[{broken[0] + 1}]", alpha[broken[0] + 1], f"above the one before ({alpha[broken[0]]:g})"
+            f"alpha[{broken[0] + 1}]", float(alpha[broken[0] + 1]), f"above the one before ({alpha[broken[0]]:g})"
         )
     broken = np.flatnonzero(beta > 1 - alpha + 1e-9)
     if broken.size:
-        raise BadValue(f"beta[{broken[0]}]", beta[broken[0]], f"at most 1 - alpha = {1 - alpha[broken[0]]:g}")
+        raise BadValue(
+            f"beta[{broken[0]}]", float(beta[broken[0]]), f"at most 1 - alpha = {1 - alpha[broken[0]]:g}"
+        )
     slope = np.diff(beta) / np.diff(alpha)
     broken = np.flatnonzero(slope > 1e-9)
     if broken.size:
-        raise BadValue(f"beta[{broken[0] + 1}]", beta[broken[0] + 1], "at most the one before: the curve falls")
+        raise BadValue(
+            f"beta[{broken[0] + 1}]", float(beta[broken[0] + 1]), "at most the one before: the curve falls"
+        )
     hull = np.interp(alpha, *_lower_hull(alpha, beta))
     broken = np.flatnonzero(beta > hull + 1e-6)
     if broken.size:
         raise BadValue(
-            f"beta[{broken[0]}]", beta[broken[0]], f"at most {hull[broken[0]]:.9g}, else the curve is not convex"
+            f"beta[{broken[0]}]",
+            float(beta[broken[0]]),
+            f"at most {hull[broken[0]]:.9g}, else the curve is not convex",
         )
 
 
