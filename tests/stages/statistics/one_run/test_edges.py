@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stages.errors import BadValue
-from stages.statistics.one_run.audit import audit, audit_null
+from stages.statistics.one_run.audit import audit, audit_null, log_p_value
 from stages.statistics.one_run.counts import Counts
 from stages.statistics.one_run.families import approx_dp, gaussian, laplace, subsampled_gaussian
 from stages.statistics.one_run.release import release
@@ -152,3 +152,16 @@ def test_one_bit():
     result = by_method(Counts(1, 1, 0), laplace.family(), null=math.log(3))["exact"]
     assert result.value == 0
     assert result.p_value == pytest.approx(1 - 1 / (2 * math.sqrt(3)))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_bound_itself_is_rejected(name):
+    """Of the bracket around the least private rejected member the lower end is told, never the upper."""
+    counts, found = Counts(300, 100, 20), 0
+    for result in audit(counts, FAMILIES[name], delta=1e-5):
+        if result.parameter:
+            log_p = log_p_value(result.method, counts, FAMILIES[name], result.parameter, 1e-5)
+            assert log_p <= math.log(result.alpha)
+            assert log_p > math.log(result.alpha) - 1e-6
+            found += 1
+    assert found

@@ -118,3 +118,29 @@ def test_chernoff_is_its_minimum_over_simulated_rates(null):
     tilt = np.linspace(-20, 0, 4001)[:, None]
     slow = float(np.min(-tilt[:, 0] * u + np.log1p(rates * np.expm1(tilt)).sum(axis=1)))
     assert chernoff.log_p_value(Counts(n, r, u), null) == pytest.approx(min(0.0, slow), abs=0.01)
+
+
+@pytest.mark.parametrize("delta", [1e-6, 1e-3, 0.1, 0.3, 0.45])
+def test_the_subsampled_gaussians_epsilon_is_where_its_hockey_stick_is_delta(delta):
+    mu, q = 2.0, 0.5
+    x = np.linspace(-12, 14, 400_001)
+    p = np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+    other = (1 - q) * p + q * np.exp(-((x - mu) ** 2) / 2) / math.sqrt(2 * math.pi)
+    epsilon = SubsampledGaussian(mu, q).epsilon(delta)
+
+    def excess(one, two):
+        return float(np.maximum(one - math.exp(epsilon) * two, 0).sum() * (x[1] - x[0]))
+
+    largest = max(excess(other, p), excess(p, other))
+    assert largest <= delta * (1 + 1e-4)
+    assert epsilon == 0 or largest == pytest.approx(delta, rel=1e-4)
+
+
+@pytest.mark.parametrize("sigma", [0.5, 1.0])
+def test_one_step_of_dp_sgd_is_the_subsampled_gaussian(sigma):
+    """The accountant's two distributions, put together, leak what the pair itself leaks, and a little more."""
+    from stages.learning.privacy_loss import dp_sgd
+
+    s = np.array([0.01, 0.1, 0.3, 0.6, 0.9, 1.0])
+    pair = dp_sgd(0.3, 1).channel(1 / sigma).error_mass(s)
+    np.testing.assert_allclose(pair, SubsampledGaussian(1 / sigma, 0.3).error_mass(s), rtol=5e-3)
