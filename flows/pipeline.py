@@ -29,7 +29,7 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Crashed, Failed, State
 from prefect.utilities.annotations import allow_failure, quote
 
-from flows import record, workspace
+from flows import inputs, record, workspace
 from flows.overview import Overview, standard
 from stages import params, tracking
 from stages.entry import watch
@@ -152,7 +152,7 @@ def only_run(root: Path) -> Iterator[workspace.Graph]:
         yield graph
         return
     with workspace.only_run(root):
-        params.load()  # before DVC looks: what is wrong there it tells without key or line
+        inputs.check(params.load(), root)  # before DVC looks: what is wrong there it tells without key or line
         yield workspace.read_graph(root)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from flows import inputs
 from stages import params
 from stages.artifacts import write_text
 from stages.errors import BadFile, BadParam, BadValue
@@ -71,7 +72,7 @@ def changed(path: Path, settings: Sequence[tuple[str, Any]]) -> tuple[list[str],
             section[last] = value
     stream = io.StringIO()
     _yaml().dump(document, stream)
-    params.validate(params.parse_yaml(stream.getvalue(), path), str(path))
+    inputs.check(params.validate(params.parse_yaml(stream.getvalue(), path), str(path)), path.parent)
     return said, stream.getvalue()
 
 

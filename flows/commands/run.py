@@ -33,7 +33,7 @@ def command(
 
     Example: `lethe run -S unlearn.methods.npo.beta=0.2`
     """
-    from flows import record, settings, workspace
+    from flows import inputs, record, settings, workspace
     from flows.overview import standard
     from flows.server import temporary_server
     from stages import params
@@ -51,7 +51,7 @@ def command(
         if changes:
             for line in settings.change(root / params.FILE, changes) or ["nothing, the values are there already"]:
                 screen.print(f"params.yaml changes: {line}")
-        params.load()
+        inputs.check(params.load(), root)
         with temporary_server(root):
             from flows.pipeline import run
 

@@ -18,13 +18,13 @@ def command(
 
     Example: `lethe serve --cron "0 3 * * *"`
     """
-    from flows import workspace
+    from flows import inputs, workspace
     from flows.server import temporary_server
     from stages import params
 
     root = Path.cwd()
     workspace.prepare(root)
-    params.load()
+    inputs.check(params.load(), root)
     with temporary_server(root, schedules=True):
         from flows import schedule
 

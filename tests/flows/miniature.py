@@ -139,6 +139,8 @@ def make(folder: Path, prefect: dict[str, str], methods: Sequence[str] = ("grad_
     for name in ("config", ".gitignore"):
         shutil.copy(ROOT / ".dvc" / name, folder / ".dvc")
     (folder / "params.yaml").write_text(small_params(methods))
+    (folder / "data/source").mkdir(parents=True)
+    (folder / "prompt.txt").write_text("{question}")
     return Repository(folder, prefect)
 
 
@@ -149,6 +151,7 @@ def small_params(methods: Sequence[str]) -> str:
     values = yaml.safe_load((ROOT / "params.yaml").read_text())
     values["unlearn"]["methods"] = {name: values["unlearn"]["methods"][name] for name in methods}
     values["models"] = {name: {"path": f"data/models/{name}"} for name in methods}
+    values["train"]["recipe"]["prompt"] = values["sample"]["prompt"] = "prompt.txt"
     values["report"] |= {"base": "npo", "retrain": "npo"}
     return "# The head comment stays.\n" + yaml.safe_dump(values, sort_keys=False)
 

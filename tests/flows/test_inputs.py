@@ -1,0 +1,69 @@
+"""A path of params.yaml that is nowhere is told before any stage starts."""
+
+import copy
+from pathlib import Path
+
+import pytest
+
+from flows import inputs, settings
+from stages import params
+from stages.errors import BadParam
+
+ROOT = Path(__file__).parents[2]
+GOOD = params.read_yaml(ROOT / "params.yaml")
+
+
+def changed(key: str, value):
+    whole = copy.deepcopy(GOOD)
+    *sections, last = key.split(".")
+    section = whole
+    for part in sections:
+        section = section[part]
+    section[last] = value
+    return params.validate(whole)
+
+
+@pytest.mark.parametrize("preset", [None, "audit-dp-sgd", "game-authors", "game-digits", "game-cifar10-paper"])
+def test_the_default_and_presets_name_what_is_there(preset):
+    more = params.read_yaml(ROOT / f"flows/presets/{preset}.yaml") if preset else {}
+    inputs.check(params.validate(GOOD | more), ROOT)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "data.source",
+        "train.recipe.prompt",
+        "train.recipe.start_from",
+        "unlearn.recipe.start_from",
+        "sample.prompt",
+        "models.npo.path",
+    ],
+)
+def test_a_path_that_is_nowhere_is_named_by_its_key(key):
+    with pytest.raises(BadParam, match=rf"key {key}: got 'data/models/nowhere'; legal is a path that exists"):
+        inputs.check(changed(key, "data/models/nowhere"), ROOT)
+
+
+def test_a_model_of_ones_own_or_of_a_stage_is_legal(tmp_path):
+    (tmp_path / "mine").mkdir()
+    for path in (str(tmp_path / "mine"), "data/models/grad_diff/"):
+        inputs.check(changed("models.npo.path", path), ROOT)
+
+
+def test_a_source_of_an_audit_is_named():
+    value = copy.deepcopy(GOOD) | params.read_yaml(ROOT / "flows/presets/audit-dp-sgd.yaml")
+    value["audits"]["right"]["source"] = "nowhere"
+    with pytest.raises(BadParam, match=r"audits\.right\.source"):
+        inputs.check(params.validate(value), ROOT)
+
+
+def test_a_change_to_a_path_that_is_nowhere_changes_nothing(tmp_path):
+    place = tmp_path / "params.yaml"
+    place.write_bytes((ROOT / "params.yaml").read_bytes())
+    (tmp_path / "data/source").mkdir(parents=True)
+    (tmp_path / "stages").symlink_to(ROOT / "stages")
+    with pytest.raises(BadParam, match=r"key sample\.prompt"):
+        settings.change(place, [("sample.prompt", "nowhere.txt")])
+    assert place.read_bytes() == (ROOT / "params.yaml").read_bytes()
+    assert settings.change(place, [("sample.n", 64)])
