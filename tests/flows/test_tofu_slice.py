@@ -15,7 +15,9 @@ from tests.small import ROOT, make_repository, run, write_params
 
 
 def slice_params(tmp_path) -> dict:
-    path = tmp_path / "params.yaml"
+    path = tmp_path / "preset/params.yaml"
+    (path.parent / "data/source").mkdir(parents=True)
+    (path.parent / "stages").symlink_to(ROOT / "stages")  # the prompt is in it
     shutil.copy(ROOT / "params.yaml", path)
     settings.change(path, list(settings.read_preset("tofu-slice").items()))
     return yaml.safe_load(path.read_text())
