@@ -19,6 +19,8 @@ def read_losses(path: Path) -> np.ndarray:
     losses = numeric_column(read_table(path, required=["loss"]), "loss", path) if table else _plain(path)
     if not len(losses):
         raise BadFile(path, "holds no losses", "It needs one loss a line, or a column `loss`.")
+    if len(losses) == 1:
+        raise BadFile(path, "holds a single loss", "It needs at least 2.")
     broken = np.flatnonzero(~np.isfinite(losses))
     if broken.size:
         place = int(broken[0])

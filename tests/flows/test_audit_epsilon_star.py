@@ -90,7 +90,7 @@ def test_a_cut_that_leaves_no_threshold_is_no_number(tmp_path):
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1, max_size=20))
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=2, max_size=20))
 def test_any_finite_losses_survive_each_form(tmp_path, losses):
     forms = {"a.txt": "\n".join(map(repr, losses)), "b.csv": "loss\n" + "\n".join(map(repr, losses)) + "\n"}
     forms["c.csv"] = forms["a.txt"]
@@ -111,7 +111,7 @@ def test_any_finite_losses_survive_each_form(tmp_path, losses):
         ("x.txt", "1\n1_0\n", "line 2: got '1_0'"),
         ("x.csv", "loss\n1\n\n2\n", "line 3: loss: got nan"),
         ("x.txt", "", "holds no losses"),
-        ("x.txt", "1\n", "at least 2"),
+        ("x.txt", "1\n", "x.txt: holds a single loss. It needs at least 2"),
     ],
 )
 def test_a_bad_file_is_a_sentence_and_status_2(files, tmp_path, name, text, sentence):
