@@ -26,12 +26,12 @@ from tests.stages.statistics.one_run.calibration import (
     wrong,
 )
 
-FEW = {"20 random bits revealed": 60, "approx-dp eps 0, r = 60": 800, "all bits revealed together": 20_000}
+FEW = {"20 random bits revealed": 60, "all bits revealed together": 20_000}
 
 
 @pytest.mark.parametrize("name", PRODUCT)
 def test_under_independent_channels_the_level_holds(name):
-    setting, runs = product_setting(name), FEW.get(name, 400)
+    setting, runs = product_setting(name), FEW.get(name, 2000)
     assert not wrong(setting, false_rejections(setting, runs), runs)
 
 
