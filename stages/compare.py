@@ -17,7 +17,7 @@ def main(root: Path = Path("data")) -> None:
     settings = params.load()
     name = settings.report.retrain
     flat = {}
-    if name in settings.models:
+    if name is not None:
         tables = {
             model: read_tables(root / "scores" / model / "likelihood", f"score@{model}")
             for model in settings.models
@@ -26,7 +26,11 @@ def main(root: Path = Path("data")) -> None:
             values = against_retrain(likelihoods, tables[name], settings.metrics.alpha)
             flat |= {f"{model}.{key}": value for key, value in values.items()}
     write_json(OUT, {"schema": SCHEMA_VERSION, "retrain": name if flat else None, **flat})
-    print(f"{len(settings.models)} models against {name}" if flat else f"no model {name}: nothing to compare with")
+    print(
+        f"{len(settings.models)} models against {name}"
+        if flat
+        else "report.retrain is null: nothing to compare with"
+    )
 
 
 if __name__ == "__main__":

@@ -464,8 +464,10 @@ KINDS = AUDITS | GAMES
 
 
 class Report(Section):
-    base: Name
-    retrain: Name
+    """The models that the others are set against; null where there is none."""
+
+    base: Name | None
+    retrain: Name | None
 
 
 class Params(Section):
@@ -502,8 +504,11 @@ class Params(Section):
                 f"legal is one of {', '.join(sorted(binary))} or null"
             )
         for key in ("base", "retrain"):
-            if (name := getattr(self.report, key)) not in self.models:
-                raise ValueError(f"report.{key} is {name!r}, which is none of models ({', '.join(self.models)})")
+            name = getattr(self.report, key)
+            if name is not None and name not in self.models:
+                raise ValueError(
+                    f"report.{key} is {name!r}, which is none of models ({', '.join(self.models)}); null means none"
+                )
         doubled = set(self.train.models) & set(self.unlearn.methods)
         if doubled:
             raise ValueError(

@@ -37,12 +37,13 @@ def views(run: Run) -> list[View]:
             curve(name, value),
         )
         for name, value in run.audits.items()
+        if value  # else the page says among what is missing that it is
     ]
 
 
 def glossary(run: Run) -> list[str]:
     """What the assumptions mean that any result rests on."""
-    named = {flag for value in run.audits.values() for row in value["results"] for flag in row["assumes"]}
+    named = {flag for value in run.audits.values() for row in value.get("results", []) for flag in row["assumes"]}
     return [f"{_words(flag)}: {text}." for flag, text in ASSUMPTIONS.items() if flag in named]
 
 

@@ -75,6 +75,10 @@ def test_keys_that_do_not_fit_together_are_refused():
     assert "keyword_leak or null" in refused(lambda p: p["metrics"].update(binary="rouge_l"))
     assert "none of models" in refused(lambda p: p["report"].update(base="nowhere"))
     assert "none of models" in refused(lambda p: p["report"].update(retrain="nowhere"))
+    without = params.read_yaml("params.yaml")
+    without["models"] = {"mine": {"path": "my-model"}}
+    without["report"] = {"base": None, "retrain": None}
+    assert params.validate(without).report.retrain is None
     assert "empty forget set" in refused(
         lambda p: (p["data"].update(forget="forget01"), p["data"]["authors"].update(count=30))
     )
