@@ -135,7 +135,11 @@ def ungrounded(result: dict) -> Iterator[Trend]:
             )
         if len(columns) > 1:
             rising = _rising(result, columns)
-            yield Trend(f"{title} does not fall as epsilon grows", _risen(result, rising), bool(rising))
+            yield Trend(
+                f"{title} does not fall as epsilon grows, for at least one method",
+                _risen(result, rising),
+                bool(rising),
+            )
 
 
 RULES: tuple[Callable[[dict], Iterator[Trend]], ...] = (
