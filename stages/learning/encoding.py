@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stages.artifacts import read_text
 from stages.errors import BadFile
 
 if TYPE_CHECKING:
@@ -52,12 +53,20 @@ class Encoder:
     def text(self, row: Mapping) -> str:
         """The prompt of a row, as text. Replaced one by one: braces in a question mean nothing."""
         if self.template == CHAT:
-            message = "\n".join(filter(None, [row.get("context"), row["question"]]))
+            return self._chat("\n".join(filter(None, [row.get("context"), row["question"]])))
+        context = row.get("context") or ""
+        return self.template.replace("{context}", context).replace("{question}", row["question"])
+
+    def _chat(self, message: str) -> str:
+        from jinja2 import TemplateError
+
+        try:
             return self.tokenizer.apply_chat_template(
                 [{"role": "user", "content": message}], tokenize=False, add_generation_prompt=True
             )
-        context = row.get("context") or ""
-        return self.template.replace("{context}", context).replace("{question}", row["question"])
+        except (TemplateError, TypeError, ValueError) as error:
+            problem = f"its chat template cannot be filled in ({error})"
+            raise BadFile(self.tokenizer.name_or_path, problem, "Name a prompt file instead.") from error
 
     def prompt(self, row: Mapping) -> tuple[int, ...]:
         return self._ids(self.text(row))
@@ -86,7 +95,7 @@ def read_template(path: str | os.PathLike) -> str:
     path = Path(path)
     if not path.is_file():
         raise BadFile(path, "no such prompt file", "Name a text file with {question} in it.")
-    template = path.read_text(encoding="utf-8").removesuffix("\n")
+    template = read_text(path).removesuffix("\n")
     if "{question}" not in template:
         raise BadFile(path, "holds no {question}", "Write {question} where the question goes.")
     return template

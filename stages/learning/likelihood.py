@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stages.errors import BadFile, BadInput
 from stages.learning.encoding import IGNORED, Encoder, Example, collate
 from stages.progress import progress
 
@@ -21,7 +22,7 @@ class AnswerTokens:
 
     ``log_probs``: ln p of the token given all before it, in nats. ``expected`` and ``spread``: mean and standard deviation
     of ln p(v) over v ~ p at that position (what min-k%++ standardises with). ``greedy``: whether the token is the most
-    likely one.
+    likely one. No token at all where question and answer are longer than the model's context: that is missing.
     """
 
     log_probs: np.ndarray
@@ -39,9 +40,12 @@ def answer_tokens(
     model: PreTrainedModel, examples: Sequence[Example], padding: int, size: int = 32, label: str = "likelihood"
 ) -> list[AnswerTokens]:
     """An `AnswerTokens` for each example, in their order; ``size`` rows a forward pass."""
+    _check_vocabulary(model, examples)
     # Rows of like length stand together: less padding. Ties keep their order, so that reruns agree.
     order = sorted(range(len(examples)), key=lambda i: len(examples[i].prompt) + len(examples[i].answer))
-    results: list[AnswerTokens | None] = [None] * len(examples)
+    results = [AnswerTokens(*(np.empty(0),) * 3, np.empty(0, dtype=bool))] * len(examples)
+    context = context_of(model)
+    order = [i for i in order if context is None or len(examples[i].prompt) + len(examples[i].answer) <= context]
     groups = [order[start : start + size] for start in range(0, len(order), size)]
     for group in progress(groups, label, unit="batches"):
         for index, tokens in zip(group, _batch(model, [examples[i] for i in group], padding), strict=True):
@@ -59,9 +63,30 @@ def mean_losses(
     """(N,) the mean negative log-likelihood of each row's answer, in nats a token."""
     encoder = Encoder(tokenizer, prompt)
     examples = [encoder.example(row) for row in rows]
-    return np.array(
-        [tokens.nll for tokens in answer_tokens(model, examples, tokenizer.pad_token_id or 0, label=label)]
-    )
+    answers = answer_tokens(model, examples, tokenizer.pad_token_id or 0, label=label)
+    for row, tokens in zip(rows, answers, strict=True):
+        if not len(tokens.log_probs):
+            raise BadInput(
+                f"Row {row['id']!r}: question and answer have more tokens than the model's context of "
+                f"{context_of(model)}, so that there is no loss. Shorten the row or leave it out."
+            )
+    return np.array([tokens.nll for tokens in answers])
+
+
+def context_of(model: PreTrainedModel) -> int | None:
+    """The most positions the model has, None if unbounded."""
+    return getattr(model.config.get_text_config(), "max_position_embeddings", None)
+
+
+def _check_vocabulary(model: PreTrainedModel, examples: Sequence[Example]) -> None:
+    known = model.config.get_text_config().vocab_size
+    largest = max((token for example in examples for token in example.prompt + example.answer), default=0)
+    if largest >= known:
+        raise BadFile(
+            model.name_or_path,
+            f"its tokenizer made the token {largest}, its weights know those below {known}",
+            "Put the tokenizer of this very model into the folder.",
+        )
 
 
 def _batch(model: PreTrainedModel, examples: Sequence[Example], padding: int) -> Iterator[AnswerTokens]:

@@ -13,6 +13,7 @@ from stages.errors import BadFile
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+LONGEST_REASON = 300  # characters of a library's own sentence
 PAD, END = "<pad>", "<eos>"
 
 
@@ -27,6 +28,10 @@ def prepare_torch() -> None:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
 
+
+# A broken file is whatever its library makes of it: tokenizers raise a bare Exception, a config that is a list an
+# AttributeError or TypeError, sizes that do not fit a RuntimeError, a quantiser that is not installed an ImportError.
+REFUSED = (OSError, ValueError, LookupError, AttributeError, TypeError, RuntimeError, ImportError)
 
 # No checkpoint brings code of its own, and none is asked about at a terminal.
 TRUSTED = {"trust_remote_code": False}
@@ -52,9 +57,7 @@ def refusals(folder: Path) -> Iterator[None]:
 
     try:
         yield
-    # A broken file is whatever its library makes of it: tokenizers raise a bare Exception, a config that is a list
-    # an AttributeError or TypeError, sizes that do not fit a RuntimeError.
-    except (OSError, ValueError, LookupError, AttributeError, TypeError, RuntimeError, SafetensorError) as error:
+    except (*REFUSED, SafetensorError) as error:
         raise _refusal(folder, error) from error
     except Exception as error:
         if type(error) is not Exception:
@@ -65,7 +68,9 @@ def refusals(folder: Path) -> Iterator[None]:
 def _refusal(folder: Path, error: Exception) -> BadFile:
     if "trust_remote_code" in str(error):
         return BadFile(folder, "needs code of its own, which is never run")
-    return BadFile(folder, f"is no causal language model that transformers can load ({error})")
+    said = " ".join(str(error).split())
+    said = said if len(said) <= LONGEST_REASON else said[:LONGEST_REASON] + "..."  # some list all that they know
+    return BadFile(folder, f"is no causal language model that transformers can load ({said.rstrip('.')})")
 
 
 def load(folder: str | os.PathLike, dtype: str = "auto") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -89,11 +94,21 @@ def load_tokenizer(folder: str | os.PathLike) -> PreTrainedTokenizerBase:
 
 
 def load_weights(folder: Path, dtype: str) -> PreTrainedModel:
-    """The causal language model, in evaluation mode on the CPU."""
+    """The causal language model, in evaluation mode on the CPU, with every weight from the folder."""
     from transformers import AutoModelForCausalLM
 
+    how = {"dtype": dtype, "use_safetensors": True, "output_loading_info": True, **TRUSTED}
     with refusals(folder):
-        return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True, **TRUSTED).eval()
+        model, loading = AutoModelForCausalLM.from_pretrained(folder, **how)
+    # transformers fills in random numbers for weights that are not there, and a random model remembers nothing.
+    if lacking := sorted(loading["missing_keys"]):
+        raise BadFile(
+            folder,
+            f"its safetensors lack {len(lacking)} weights of the model that its config.json describes, the first "
+            f"{lacking[0]}",
+            "Save the whole model, under the names that transformers gives its weights.",
+        )
+    return model.eval()
 
 
 def save(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stages.errors import BadFile
+from stages.errors import BadFile, BadInput
 from stages.learning.encoding import IGNORED, Encoder, Example, collate, read_template
 
 
@@ -44,3 +44,16 @@ def test_a_bad_template_is_named(tmp_path, tiny):
         read_template(tmp_path / "empty.txt")
     with pytest.raises(BadFile, match="no chat template"):
         Encoder(tiny[1], "chat")
+
+
+@pytest.mark.parametrize("template", ["{{ raise_exception('no user role') }}", "{% for", "{{ messages + 1 }}"])
+def test_a_chat_template_that_cannot_be_filled_in_is_told(tiny, monkeypatch, template):
+    monkeypatch.setattr(tiny[1], "chat_template", template)
+    with pytest.raises(BadFile, match="its chat template cannot be filled in"):
+        Encoder(tiny[1], "chat").prompt({"question": "q"})
+
+
+def test_a_prompt_file_in_another_encoding_is_told(tmp_path):
+    (tmp_path / "latin.txt").write_bytes("Fr\u00e5ga: {question}".encode("latin-1"))
+    with pytest.raises(BadInput, match="not valid UTF-8"):
+        read_template(tmp_path / "latin.txt")

@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
+from stages.errors import BadFile, BadInput
 from stages.learning.encoding import Example, collate
-from stages.learning.likelihood import answer_tokens
+from stages.learning.likelihood import answer_tokens, mean_losses
 from stages.learning.losses import forward
 
 EXAMPLES = [Example((5, 6, 7), (8, 9)), Example((5,), (10, 11, 12, 13)), Example((6, 7), (8,))]
@@ -48,3 +49,18 @@ def test_likelihoods_equal_the_loop_in_the_order_asked(tiny, size):
         assert tokens.spread == pytest.approx([row[3] for row in rows], rel=1e-3)
         assert tokens.greedy.tolist() == [row[4] for row in rows]
         assert tokens.nll == pytest.approx(-sum(row[0] for row in rows) / len(rows), rel=1e-5)
+
+
+def test_an_answer_beyond_the_context_has_no_tokens_and_the_others_have_theirs(tiny):
+    model = tiny[0].eval()
+    context = model.config.max_position_embeddings
+    long = Example((3,) * context, (4,))
+    for tokens, example in zip(answer_tokens(model, [long, EXAMPLES[0]], 0), [long, EXAMPLES[0]], strict=True):
+        assert len(tokens.log_probs) == len(tokens.greedy) == (0 if example is long else len(example.answer))
+    with pytest.raises(BadInput, match=r"Row 'a': .* more tokens than the model's context of 512"):
+        mean_losses(*tiny, "stages/learning/prompts/qa.txt", [{"id": "a", "question": "?" * 600, "answer": "x"}])
+
+
+def test_a_tokenizer_of_another_model_is_told(tiny):
+    with pytest.raises(BadFile, match="its tokenizer made the token 5000, its weights know those below"):
+        answer_tokens(tiny[0], [Example((5000,), (1,))], 0)
