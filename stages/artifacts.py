@@ -206,9 +206,17 @@ def read_jsonl(path: str | os.PathLike) -> list[tuple[int, dict]]:
 def _parsed(path: str | os.PathLike, line: int, text: str, **how: Any) -> Any:
     """``text``, which begins on ``line``, as JSON; what is none is a `BadRow`."""
     try:
-        return json.loads(text, **how)
+        value = json.loads(text, **how)
+        if (
+            r"\ud" in text or r"\uD" in text
+        ):  # perhaps half a character, which no UTF-8 file, nor terminal, can take
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
     except json.JSONDecodeError as error:
         raise BadRow(path, line + error.lineno - 1, f"not valid JSON ({error.msg})") from None
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):04x}"
+        raise BadRow(path, line, f"{half} is half a character", "Write the character itself.") from None
     except RecursionError:
         raise BadRow(path, line, "nested too deeply") from None
     except ValueError as error:  # a key twice, or an integer of thousands of digits
@@ -241,13 +249,19 @@ def write_parquet(path: str | os.PathLike, table: pd.DataFrame) -> None:
         pq.write_table(arrow, temporary)
 
 
-def read_table(path: str | os.PathLike, required: Sequence[str] = (), text: Sequence[str] = ()) -> pd.DataFrame:
+def read_table(
+    path: str | os.PathLike,
+    required: Sequence[str] = (),
+    text: Sequence[str] = (),
+    optional: Sequence[str] = (),
+) -> pd.DataFrame:
     """Read a user's table: CSV, Parquet, or JSON lines, told apart by the file's ending.
 
     The frame keeps the file's row order; `file_line` tells where a row stands. A blank line of a CSV is a row without a
     value where there is one column, but for those at the end. The columns named in ``text`` hold labels: they are taken
-    from a CSV as they are written, so that 007 does not become 7 and a label NA is not missing. Raises `BadFile`,
-    `BadRow` or `MissingColumn`.
+    from a CSV as they are written, so that 007 does not become 7 and a label NA is not missing. A column that is called
+    almost as one of ``required``, ``text`` or ``optional``, such as " Seed", is refused: left out without a word, it
+    would change what the numbers mean. Raises `BadFile`, `BadRow` or `MissingColumn`.
     """
     import pandas as pd
 
@@ -261,13 +275,14 @@ def read_table(path: str | os.PathLike, required: Sequence[str] = (), text: Sequ
         table = _read_csv(path, required, text)
     elif suffix == ".parquet":
         try:
-            table = pd.read_parquet(path)
+            table = _index_as_columns(pd.read_parquet(path))
         except Exception as error:  # pyarrow raises several unrelated classes for a broken file
             raise BadFile(path, f"cannot be read as Parquet ({str(error).splitlines()[0]})") from None
     elif suffix in (".jsonl", ".json"):
         table = pd.DataFrame([row for _, row in read_jsonl(path)])
     else:
         raise BadFile(path, f"ends in {suffix or 'nothing'!r}, legal are {', '.join(TABLE_SUFFIXES)}")
+    _check_names(path, [str(column) for column in table.columns], [*required, *text, *optional])
     for column in required:
         if column not in table.columns:
             raise MissingColumn(path, column, table.columns)
@@ -281,6 +296,23 @@ def read_table(path: str | os.PathLike, required: Sequence[str] = (), text: Sequ
                         f"column {column}: got {value!r}, expected a label: a text or a number",
                     )
     return table
+
+
+def _index_as_columns(table: pd.DataFrame) -> pd.DataFrame:
+    """pandas writes an index into the file and reads it back as one; with a name it is a column like any other."""
+    named = [name for name in table.index.names if name is not None and name not in table.columns]
+    return table.reset_index(level=named) if named else table
+
+
+def _check_names(path: Path, columns: Sequence[str], known: Sequence[str]) -> None:
+    plain = {_letters(name): name for name in known if name not in columns}
+    for column in columns:
+        if column not in known and (name := plain.get(_letters(column))):
+            raise BadFile(path, f"its column {column!r} is not spelt {name!r}", "Rename it.")
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, name.casefold()))
 
 
 def _read_csv(path: Path, required: Sequence[str], text: Sequence[str]) -> pd.DataFrame:

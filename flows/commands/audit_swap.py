@@ -106,7 +106,8 @@ def _checked(path: Path):
 
     from stages.artifacts import file_line, numeric_column, read_table
 
-    table = read_table(path, required=("split", "member", "attack", "accept"), text=("attack", "seed"))
+    required = ("split", "member", "attack", "accept")
+    table = read_table(path, required, text=("attack", "seed"), optional=("weight",))
     if not len(table):
         raise BadFile(path, "has no rows", "Give at least one point of each set in both halves.")
 

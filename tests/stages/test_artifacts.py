@@ -225,6 +225,10 @@ def test_table_errors_say_what_to_do(tmp_path):
         ("t.csv", "score,score\n1,2\n", "two columns are called 'score'"),
         ("t.csv", "label;score\na;1\n", "Commas separate the columns"),
         ("t.csv", "score\n1_0\n", "line 2: column score: got '1_0'"),
+        ("t.csv", "score, label\n1,a\n", "its column ' label' is not spelt 'label'"),
+        ("t.csv", "Score,label\n1,a\n", "its column 'Score' is not spelt 'score'"),
+        ("t.jsonl", '{"score": 1, "Label": "a"}', "its column 'Label' is not spelt 'label'"),
+        ("t.jsonl", r'{"score": 1, "label": "\uD83D"}', r"line 1: \\ud83d is half a character"),
     ],
 )
 def test_a_broken_table_is_told_with_the_line_an_editor_shows(tmp_path, name, text, said):
@@ -252,3 +256,14 @@ def test_labels_are_taken_as_they_stand_and_a_byte_order_mark_is_none(tmp_path, 
     table = artifacts.read_table(place, required=["score"], text=["label"])
     assert table["label"].tolist() == labels
     assert table["score"].isna().all()
+
+
+def test_an_index_that_pandas_wrote_is_a_column(tmp_path):
+    import pandas as pd
+
+    place = tmp_path / "t.parquet"
+    table = pd.DataFrame({"label": ["a", "b"], "score": [0.1, 0.2], "seed": [1, 2]})
+    table.set_index(["label", "seed"]).to_parquet(place)
+    assert set(artifacts.read_table(place, ["score"], text=["label"])) == {"label", "score", "seed"}
+    table.drop(index=0).to_parquet(place)
+    assert set(artifacts.read_table(place, ["score"])) == {"label", "score", "seed"}, "without a name it is none"
