@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stages.errors import LetheError
+
 if TYPE_CHECKING:
     import torch
 
@@ -18,6 +20,13 @@ def top_probability(logits: torch.Tensor) -> torch.Tensor:
     """The largest probability of each row at temperature 1. ``logits``: (rows, vocabulary) -> (rows,), float32."""
     logits = logits.float()
     return (logits.amax(-1) - logits.logsumexp(-1)).exp()
+
+
+def check_numbers(tops: torch.Tensor) -> torch.Tensor:
+    """The same largest probabilities; a model whose are not numbers is a `LetheError`."""
+    if not tops.isfinite().all():
+        raise LetheError("The model's next-token probabilities are not numbers: it has diverged.")
+    return tops
 
 
 def force_top(logits: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
@@ -41,7 +50,7 @@ class ConfidenceProcessor:
     def __call__(self, input_ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
         import torch
 
-        self.confidences.append(top_probability(logits))
+        self.confidences.append(check_numbers(top_probability(logits)))
         self._sum = self._sum + self.confidences[-1]
         greedy = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
         if self.threshold is not None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stages.errors import BadFile, LetheError
+from stages.sampling.adaptive_temperature import check_numbers
 from stages.sampling.draws import draw, random_table, weigh
 from stages.sampling.engine import GREEDY, Answers, Options, Prompt, Settings, check_prompts
 from stages.sampling.frontier import Branch, Frontier, Leaf, Running
@@ -227,8 +228,7 @@ class Decoding:
         for start in range(0, len(logits), block):
             part = logits[start : start + block]
             top, weights = weigh(part, settings.temperature, settings.top_k, settings.top_p)
-            if not top.isfinite().all():
-                raise LetheError("The model's next-token probabilities are not numbers: it has diverged.")
+            check_numbers(top)
             own = np.flatnonzero((rows >= start) & (rows < start + block))
             row, column = (to_device(values, logits.device) for values in (rows[own] - start, draws[own]))
             drawn[own] = draw(weights, row, column).cpu().numpy()

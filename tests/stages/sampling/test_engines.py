@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sampling_models import as_text, chi_square_p_value, exact_probabilities
 
-from stages.errors import BadFile, BadInput
+from stages.errors import BadFile, BadInput, LetheError
 from stages.sampling.engine import Options, Prompt, Settings, open_engine
 
 LETTERS = "abcde"
@@ -261,3 +261,16 @@ def test_weights_come_as_safetensors_and_no_code_with_them(tiny_model, tmp_path,
     with pytest.raises(BadFile, match="code of its own, which is never run"):
         open_engine(kind, foreign)
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("kind", ["prefix", "transformers"])
+def test_a_model_that_has_diverged_is_told(kind, tiny_model, tmp_path):
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    broken = shutil.copytree(tiny_model, tmp_path / "broken")
+    weights = {name: values * float("nan") for name, values in load_file(broken / "model.safetensors").items()}
+    save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(LetheError, match="diverged"):
+        list(open_engine(kind, broken).answer([Prompt("p", PROMPT)], Settings(n=2, max_new_tokens=2)))
