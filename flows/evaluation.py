@@ -38,7 +38,10 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Verdict:
+    """``sentence``: the report's, with the alpha, the side, what is covered and what is assumed."""
+
     metrics: dict[str, Any]
+    sentence: str
     report: Path
 
 
@@ -66,7 +69,8 @@ def evaluate(asked: Evaluation, place: Path = Path("data/eval")) -> Verdict:
         score.run(asked.name, params.score, root)
         metrics.run(asked.name, params.metrics, root)
         report.run(params, root)
-    return Verdict(read_json(root / "metrics" / f"{asked.name}.json"), root / "report" / "index.html")
+    said = read_json(root / "report" / "summary.json")["models"][asked.name]["verdict"]
+    return Verdict(read_json(root / "metrics" / f"{asked.name}.json"), said, root / "report" / "index.html")
 
 
 def _params(asked: Evaluation, forget: list[dict]) -> Params:
@@ -129,8 +133,8 @@ def _check_options(asked: Evaluation) -> None:
 
 def _prompt(model: Path) -> str:
     """The tokenizer's chat template where there is one, else a plain question and answer."""
-    config = model / "tokenizer_config.json"
-    templates = (model / "chat_template.jinja").is_file() or (
-        config.is_file() and read_json(config).get("chat_template")
-    )
-    return "chat" if templates else str(QA_PROMPT)
+    place = model / "tokenizer_config.json"
+    config = read_json(place) if place.is_file() else {}
+    if not isinstance(config, dict):
+        raise BadFile(place, f"holds {type(config).__name__}, expected an object")
+    return "chat" if (model / "chat_template.jinja").is_file() or config.get("chat_template") else str(QA_PROMPT)

@@ -588,7 +588,7 @@ def evaluation_params(**sections: Any) -> Params:
         unlearn=Unlearn.model_construct(methods={}),
         audits={},
         games={},
-        report=Report(base="base", retrain="retrain"),
+        report=Report(base=None, retrain=None),  # whatever the one model's name is, it is what is judged
     )
 
 

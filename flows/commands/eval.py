@@ -50,7 +50,14 @@ def command(
         )
     )
     if json:
-        print_json({**result.metrics, "report": str(result.report)})
+        print_json({**result.metrics, "verdict": result.sentence, "report": str(result.report)})
         return
     shown = [[key, value] for key, value in result.metrics.items() if key not in ("schema", "model")]
-    print_table(f"{result.metrics['model']}", ["metric", "value"], shown, [f"report: {result.report}"])
+    notes = [
+        result.sentence,
+        f"m_..., tighter_...: upper bounds, each by itself with probability {1 - alpha:g} for such answers: of the worst "
+        "question, of the average over the questions (pooled), or a mean or share of the questions' own bounds without "
+        "a joint guarantee (m_mu_mean, share_m_bin_above). The others are estimates and counts.",
+        f"report: {result.report}",
+    ]
+    print_table(f"{result.metrics['model']}", ["metric", "value"], shown, notes)

@@ -51,6 +51,20 @@ def test_a_checkpoint_gets_numbers_and_a_report(checkpoint, place):
     assert values["mean"] <= values["m_mu_worst"] <= 1
     page = (place / values["report"]).read_text()
     assert "Who is Ada?" in page
+    for words in ("At most", "on the worst of", "with probability 0.99", "i.i.d. answers", "of up to 4 tokens"):
+        assert words in values["verdict"]
+    told = " ".join(call(checkpoint, "--name", "x").stdout.split())
+    assert values["verdict"] in told
+    assert "upper bounds, each by itself with probability 0.99" in told
+
+
+@pytest.mark.parametrize("name", ["base", "retrain"])
+def test_a_model_called_as_a_reference_is_judged_all_the_same(checkpoint, place, name):
+    values = json.loads(call(checkpoint, "--name", name, "--json").stdout)
+    page = (place / values["report"]).read_text()
+    assert "reference:" not in page
+    assert "before unlearning" not in page
+    assert "never saw" not in page
 
 
 def test_finished_questions_are_not_drawn_again(checkpoint, place, monkeypatch):
@@ -112,6 +126,7 @@ def test_a_mistake_is_a_sentence_and_status_2(checkpoint, place, more, sentence)
         ("tokenizer.json", '{"model": {}}'),
         ("config.json", "{"),
         ("config.json", "[]"),
+        ("tokenizer_config.json", "[]"),
     ],
 )
 def test_a_broken_file_of_a_checkpoint_is_a_sentence(checkpoint, place, file, content):
