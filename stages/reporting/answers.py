@@ -38,12 +38,15 @@ def _scorers(run: Run) -> list[str]:
     return [scorer for scorer in (run.params.metrics.binary, run.params.metrics.leak) if scorer]
 
 
-def worst(model: Model, run: Run) -> list[Answer]:
-    """At most ``SHOWN`` answers by the rule above; missing scores rank as zero here and are shown as missing."""
+def worst(model: Model, run: Run) -> list[Answer] | None:
+    """At most ``SHOWN`` answers by the rule above; missing scores rank as zero here and are shown as missing.
+
+    None where no answer was judged: nothing is known of the worst.
+    """
     table = model.answers.get("forget")
     scorers = _scorers(run)
-    if table is None or not set(scorers) <= set(table.columns):
-        return []
+    if table is None or not set(scorers) <= set(table.columns) or table[scorers].isna().all(axis=None):
+        return None
     sampled, greedy = table[table["sample"] >= 0], table[table["sample"] < 0]
     greedy_text = dict(zip(greedy["prompt_id"], greedy["text"], strict=True))
     drawn = sampled.groupby("prompt_id").size()

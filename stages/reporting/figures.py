@@ -156,7 +156,9 @@ def _histogram(model: str, values: np.ndarray, greedy: float | None, scorer: str
 
 def _m_gen(model: Model, references: list, scorer: str) -> Panel:
     half = max((row for row in model.m_gen if row["x"] <= 0.5), key=lambda row: row["x"], default=None)
-    panel = Panel(model.name, f"above {half['x']:g}: at most {number(half['bound'], 3, 'up')}" if half else "")
+    panel = Panel(
+        model.name, f"above {half['x']:g}: bound {number(half['bound'], 3, 'up')} in the mean" if half else ""
+    )
     with _drawing(panel, f"mgen-{model.name}", "share of answers above each score") as axes:
         for reference, dashes in references:
             if reference and reference.m_gen and reference is not model:

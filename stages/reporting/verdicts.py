@@ -77,14 +77,19 @@ def _standing(model: Model, findings: Findings) -> tuple[str, str]:
 
 
 def _covers(model: Model, run: Run) -> str:
-    """Which draws the bounds are about."""
+    """Which draws the bounds are about: all that shapes the distribution of the answers."""
     engine = f" of the {model.about['engine']} engine" if model.about.get("engine") else ""
-    temperature = model.about.get("temperature", run.params.sample.temperature)
+    drawn = run.params.sample.model_dump() | model.about
+    temperature, top_p, top_k = drawn["temperature"], drawn["top_p"], drawn["top_k"]
+    cuts = (f", top-p {top_p:g}" if top_p < 1 else "") + (f", top-k {top_k}" if top_k else "")
     cut = model.adaptive_threshold
-    adaptive = f", greedy above confidence {cut:g}," if cut is not None else ""
+    adaptive = f", greedy above confidence {cut:g}," if cut is not None else "," if cuts else ""
     prompt = run.params.sample.prompt
     wording = "the chat template" if prompt == "chat" else f"prompt {Path(prompt).name}"
-    return f"i.i.d. answers{engine} at temperature {temperature:g}{adaptive} to {wording}"
+    return (
+        f"i.i.d. answers{engine} of up to {plural(drawn['max_new_tokens'], 'token')} at temperature {temperature:g}{cuts}"
+        f"{adaptive} to {wording}"
+    )
 
 
 def _bounds(model: Model, run: Run) -> list[str]:

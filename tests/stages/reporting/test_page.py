@@ -274,3 +274,30 @@ def test_plots_hold_every_model_and_only_numbers(page, artifacts):
     steps = read_json(artifacts / "data/models/npo/training.json")["steps"]
     drawn = [row for row in page.plots["training_loss.json"] if row["model"] == "npo"]
     assert [(row["step"], row["loss"]) for row in drawn] == [(row["step"], row["loss"]) for row in steps]
+
+
+def test_a_verdict_covers_the_draws_with_all_that_cuts_them(own_small):
+    place = own_small / "data/generations/npo/about.json"
+    write_json(place, read_json(place) | {"top_p": 0.9, "top_k": 5, "max_new_tokens": 7})
+    sentence = render(load(own_small)).summary["models"]["npo"]["verdict"]
+    assert "of up to 7 tokens at temperature 1, top-p 0.9, top-k 5, to prompt" in sentence
+
+
+def test_answers_that_nobody_judged_are_not_said_to_score_zero(own_small):
+    from stages.artifacts import read_table, write_parquet
+
+    shutil.rmtree(own_small / "data/generations/npo_at")
+    place = own_small / "data/scores/npo/forget.parquet"
+    table = read_table(place)
+    write_parquet(place, table.assign(rouge_l=float("nan"), keyword_leak=float("nan")))
+    html = render(load(own_small)).html
+    for name in ("npo", "npo_at"):
+        assert f"<strong>{name}</strong> no answer was judged" in html
+    write_parquet(place, table.assign(rouge_l=0.0, keyword_leak=0.0))
+    assert "<strong>npo</strong> no judged answer scored above 0" in render(load(own_small)).html
+
+
+def test_a_mean_of_bounds_is_not_said_to_be_a_bound(page):
+    titles = re.findall(r"<span>above 0\.5: ([^<]*)", page.html)
+    assert len(titles) == len(MODELS)
+    assert all(re.fullmatch(r"bound [\d.]+ in the mean", title) for title in titles), titles
