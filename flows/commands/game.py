@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -38,7 +38,8 @@ def command(
         from flows.game import play
         from stages.learning.game_result import headline
 
-        result = headline(play(name, games[name]))
+        played = play(name, games[name])
+        result = headline(played)
     if json:
         print_json(result)
         return
@@ -47,5 +48,16 @@ def command(
         f"Unlearning quality: {name}",
         ["method", *shown],
         [[method, *(row[key] for key in shown)] for method, row in result["methods"].items()],
-        [f"The whole result: data/games/{name}/index.html"],
+        [levels(played), f"The whole result: data/games/{name}/index.html"],
+    )
+
+
+def levels(result: dict[str, Any]) -> str:
+    """How far the intervals hold, in a sentence."""
+    quality = next(iter(result["methods"].values()))["quality"]
+    if quality["ci_low"] is None:
+        return "No intervals: a single model a split."
+    return (
+        f"ci_low to ci_high: with probability {1 - result['alpha']:g} for each method by itself; {quality['method']}; "
+        f"assumes that {quality['assumes']}."
     )

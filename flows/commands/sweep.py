@@ -64,7 +64,9 @@ def command(
         print_json(result)
     else:
         place = RESULTS / f"{name}.json"
-        print_table(f"Sweep {name}", *table(result), notes=[f"Every metric of every model: {place}"])
+        print_table(
+            f"Sweep {name}", *table(result), notes=[*levels(result), f"Every metric of every model: {place}"]
+        )
     if result["failed"]:
         told = "; ".join(f"{point}: {said}" for point, said in result["failed"].items())
         raise LetheError(f"{len(result['failed'])} of {len(points)} points failed. {told}")
@@ -81,3 +83,16 @@ def table(result: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
     varying = [name for name in sorted(values) if len(values[name]) > 1 or len(result["points"]) == 1]
     columns = ["model", *axes, *metrics]
     return columns, [[row.get(key) for key in columns] for name in varying for row in rows if row["model"] == name]
+
+
+def levels(result: dict[str, Any]) -> list[str]:
+    """What the bounds of the table are, in a sentence; none where no row has any."""
+    alphas = sorted({row["alpha"] for row in result["rows"] if row.get("alpha") is not None})
+    if not alphas:
+        return []
+    probability = " or ".join(f"{1 - alpha:g}" for alpha in alphas)
+    each = f"each by itself with probability {probability}" + (", as its point has it" if len(alphas) > 1 else "")
+    return [
+        "m_mu_worst, m_bin_worst: upper bounds of the worst forget question, m_bin_pooled: of the average over them; "
+        f"{each}, assuming independent draws of that model as it was sampled. The others are estimates."
+    ]

@@ -13,6 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from flows.cli import app
+from flows.commands.game import levels
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,6 +45,15 @@ def test_the_flow_plays_a_game(folder, prefect):
     assert (folder / "data/games/tiny/index.html").is_file()
     # Four shadow models; learned and two methods in either half.
     assert len(list((folder / ".lethe/scratch/game").glob("*/logits.npy"))) == 4 + 2 * 3
+
+
+def test_the_table_says_what_its_intervals_hold_for():
+    quality = {"ci_low": 0.1, "ci_high": 0.9, "method": "Student", "assumes": "means are normal"}
+    told = levels({"alpha": 0.05, "methods": {"retrain": {"quality": quality}}})
+    assert "with probability 0.95 for each method by itself; Student; assumes that means are normal" in told
+    assert "No intervals" in levels(
+        {"alpha": 0.05, "methods": {"retrain": {"quality": quality | {"ci_low": None}}}}
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from miniature import Repository, processes_of, wait_until
 
+from flows.commands.sweep import levels
 from flows.grid import grid
 from flows.workspace import only_run
 from stages.errors import BadInput
@@ -36,6 +37,14 @@ def test_names_differ_and_are_folders(values):
 def test_bad_axes(axes):
     with pytest.raises(BadInput):
         grid(axes)
+
+
+def test_the_table_of_bounds_says_what_they_hold_for():
+    told = levels({"rows": [{"model": "npo", "alpha": 0.01}, {"model": "npo", "alpha": 0.05}]})
+    assert len(told) == 1
+    for words in ("upper bounds of the worst", "with probability 0.99 or 0.95", "assuming independent draws"):
+        assert words in told[0]
+    assert levels({"rows": [{"model": "npo"}]}) == []
 
 
 @pytest.mark.slow
