@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from flows.console import JsonFlag, print_json
+
+NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9_-])?")
 
 
 def command(
@@ -38,8 +41,13 @@ def command(
     from flows.server import temporary_server
     from stages import params
     from stages.entry import watch
+    from stages.errors import BadInput, BadValue
 
     root = Path.cwd()
+    if name is not None and not (set_ or preset):
+        raise BadInput("--name: names the DVC experiment that -S and --preset make, and none is given.")
+    if name is not None and not NAME.fullmatch(name):
+        raise BadValue("--name", name, "letters, digits, '-', '_' and '.', the first a letter or digit")
     if parent := os.environ.get("LETHE_PARENT"):  # a sweep: its points end with it
         watch(int(parent))
     screen = standard()

@@ -7,7 +7,7 @@ import pytest
 
 from flows import inputs, settings
 from stages import params
-from stages.errors import BadParam
+from stages.errors import BadInput, BadParam
 
 ROOT = Path(__file__).parents[2]
 GOOD = params.read_yaml(ROOT / "params.yaml")
@@ -47,6 +47,8 @@ def test_a_path_that_is_nowhere_is_named_by_its_key(key):
 
 def test_a_model_of_ones_own_or_of_a_stage_is_legal(tmp_path):
     (tmp_path / "mine").mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / "mine" / name).touch()
     for path in (str(tmp_path / "mine"), "data/models/grad_diff/"):
         inputs.check(changed("models.npo.path", path), ROOT)
 
@@ -67,3 +69,19 @@ def test_a_change_to_a_path_that_is_nowhere_changes_nothing(tmp_path):
         settings.change(place, [("sample.prompt", "nowhere.txt")])
     assert place.read_bytes() == (ROOT / "params.yaml").read_bytes()
     assert settings.change(place, [("sample.n", 64)])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("sample.prompt", "stages/learning", "no such prompt file"),
+        ("train.recipe.prompt", "LICENSE", r"holds no \{question\}"),
+        ("models.npo.path", "README.md", "no such folder"),
+        ("models.npo.path", "stages", r"it has no config\.json"),
+        ("train.recipe.start_from", "data", r"it has no config\.json"),
+        ("unlearn.recipe.start_from", "data", r"it has no config\.json"),
+    ],
+)
+def test_what_is_there_but_no_prompt_or_no_model_is_told_before_anything_is_trained(key, value, said):
+    with pytest.raises(BadInput, match=rf"key {key}: .*{said}"):
+        inputs.check(changed(key, value), ROOT)

@@ -175,6 +175,8 @@ def test_git_keeps_a_changed_run_as_an_experiment(small):
         (["-S", "sample.n"], "key=value"),
         (["-S", "unlearn.methods.npo.loss=magic"], "legal is one of grad_ascent, grad_diff, npo"),
         (["--preset", "nosuch"], "--preset"),
+        (["-S", "metrics.alpha=0.05", "--name", "my run"], "--name: got 'my run'"),
+        (["--name", "mine"], "none is given"),
     ],
 )
 def test_bad_settings_change_nothing(repository, arguments, told):
