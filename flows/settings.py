@@ -10,7 +10,7 @@ from typing import Any
 from flows import inputs
 from stages import params
 from stages.artifacts import write_text
-from stages.errors import BadFile, BadParam, BadValue
+from stages.errors import BadParam, BadValue
 
 PRESETS = Path(__file__).parent / "presets"
 
@@ -51,14 +51,8 @@ def change(path: Path, settings: Sequence[tuple[str, Any]]) -> list[str]:
 
 def changed(path: Path, settings: Sequence[tuple[str, Any]]) -> tuple[list[str], str]:
     """What `change` would say, and the file it would write; raises `BadParam` as it does."""
-    from ruamel.yaml.error import YAMLError
-
     params.read_yaml(path)  # refuses what is no YAML, with its line
-    try:
-        document = _yaml().load(path.read_text(encoding="utf-8"))
-    except (YAMLError, ValueError) as error:  # YAML 1.1, which DVC reads, takes some things that 1.2 does not
-        mark = getattr(error, "problem_mark", None)
-        raise BadFile(path, "not valid YAML 1.2" + (f" at line {mark.line + 1}" if mark else "")) from None
+    document = _yaml().load(path.read_text(encoding="utf-8"))
     said = []
     for key, value in settings:
         *sections, last = key.split(".")

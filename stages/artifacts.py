@@ -175,10 +175,13 @@ def write_json(path: str | os.PathLike, value: Any) -> None:
 
 
 def load_yaml(text: str) -> Any:
-    """YAML by libyaml, where PyYAML has it: ten times as fast on a long dvc.lock. Raises `yaml.YAMLError`."""
-    import yaml
+    """YAML 1.2, as DVC reads and writes it; raises `ruamel.yaml.error.YAMLError`, also where a key stands twice.
 
-    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    PyYAML reads 1.1, where 026 is 22, 1:30 is 90 and on is true: a run would not be what DVC records of it.
+    """
+    from ruamel.yaml import YAML
+
+    return YAML(typ="safe").load(text)
 
 
 def read_json(path: str | os.PathLike) -> Any:

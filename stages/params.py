@@ -23,6 +23,7 @@ from pydantic import (
     model_validator,
 )
 
+from stages.artifacts import load_yaml
 from stages.errors import BadFile, BadInput, BadParam, ParamsClash
 
 FILE = "params.yaml"
@@ -47,7 +48,7 @@ Positive = Annotated[Real, Field(gt=0)]
 Share = Annotated[Real, Field(ge=0, le=1)]
 Count = Annotated[Integer, Field(ge=1)]
 Draws = Annotated[Integer, Field(ge=1, le=1_000_000)]
-Seed = Annotated[Integer, Field(ge=0)]
+Seed = Annotated[Integer, Field(ge=0, le=2**32 - 1)]  # what every library's generator takes
 Alpha = Annotated[Real, Field(gt=0, le=0.5)]
 Betas = Annotated[list[Annotated[Real, Field(ge=0, lt=1)]], Field(min_length=2, max_length=2)]
 
@@ -540,24 +541,15 @@ def read_yaml(path: str | os.PathLike) -> dict[str, Any]:
 
 def parse_yaml(text: str, path: str | os.PathLike) -> Any:
     """``text`` as YAML in which no key stands twice; ``path`` is what an error names."""
-    import yaml
-
-    base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-    class Once(base):
-        def construct_mapping(self, node, deep=False):
-            seen = set()
-            for key, _ in node.value:
-                if key.value in seen and isinstance(key, yaml.ScalarNode):
-                    problem = f"the key {key.value} stands there twice"
-                    raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-                seen.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
-            return super().construct_mapping(node, deep)
+    from ruamel.yaml.constructor import DuplicateKeyError
+    from ruamel.yaml.error import YAMLError
 
     try:
-        return yaml.load(text, Loader=Once)
-    except (yaml.YAMLError, ValueError) as error:  # a date that is none is a ValueError
+        return load_yaml(text)
+    except (YAMLError, ValueError) as error:  # a date that is none is a ValueError
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+        if isinstance(error, DuplicateKeyError):
+            problem = problem.replace("found duplicate key", "twice there is the key").partition(" with value")[0]
         where = f" at line {mark.line + 1}" if mark else ""
         raise BadFile(path, f"not valid YAML{where}" + (f": {problem}" if problem else "")) from None
 
@@ -670,6 +662,7 @@ PLAIN = {
     "list_type": "a list",
     "bool_type": "true or false",
     "bool_parsing": "true or false",
+    "model_attributes_type": "a section of keys",
 }
 BOUNDS = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}
 WORDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most", "multiple_of": "a multiple of"}

@@ -60,6 +60,8 @@ def test_the_default_is_valid():
         (lambda p: p["sample"].update(n=10**12), "sample.n", "at most 1000000"),
         (lambda p: p["sample"].update(temperature=float("inf")), "sample.temperature", "a finite number above 0"),
         (lambda p: p["metrics"].update(rho=float("nan")), "metrics.rho", "a finite number at least 0"),
+        (lambda p: p["data"].update(seed=2**64), "data.seed", "at least 0 and at most 4294967295"),
+        (lambda p: p["games"].update(mine=1), "games.mine", "legal is a section of keys"),
         (lambda p: p["train"]["recipe"].update(betas=[0.9, 2]), "train.recipe.betas.1", "at least 0 and below 1"),
     ],
 )
@@ -109,7 +111,7 @@ def test_a_scorer_outside_the_registry_is_refused(monkeypatch):
         (b"a: [1\nb: 2\n", "not valid YAML at line"),
         (b"- 1\n", "holds list"),
         (b"a: 1\nb: \xff\n", "not UTF-8 at line 2"),
-        (b"a: 1\nb: {c: 1,\n c: 2}\n", "at line 3: the key c stands there twice"),
+        (b"a: 1\nb: {c: 1,\n c: 2}\n", 'at line 3: twice there is the key "c"'),
         (b"a: 2020-13-45\n", "not valid YAML"),
     ],
 )
@@ -136,3 +138,12 @@ def test_an_evaluation_without_training_is_checked_as_params_are():
         params.evaluation_params(
             models={"m": {"path": "x"}}, **{**sections, "sample": {**GOOD["sample"], "n": -1}}
         )
+
+
+@pytest.mark.parametrize("text", ["026", "1:30", "on", "3e-3", "0o17", "1_000", "'12'", "~", "0x10"])
+def test_a_value_is_what_dvc_records_of_it(tmp_path, text):
+    from dvc.utils.serialize import load_yaml
+
+    place = tmp_path / "params.yaml"
+    place.write_text(f"key: {text}\n")
+    assert params.read_yaml(place) == load_yaml(place)
