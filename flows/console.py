@@ -32,8 +32,12 @@ def plain(value: Any) -> Any:
 
 
 def print_table(title: str, columns: list[str], rows: list[list[Any]], notes: list[str] = ()) -> None:
-    """Print a table for people; cells are shown as text, markup inside them is not obeyed."""
+    """Print a table for people; cells are shown as text, markup inside them is not obeyed.
+
+    Into a file or a pipe it is as wide as it needs to be: no number is broken in two.
+    """
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
@@ -43,6 +47,9 @@ def print_table(title: str, columns: list[str], rows: list[list[Any]], notes: li
         table.add_column(column, justify="left" if number == 0 else "right", overflow="fold")
     for row in rows:
         table.add_row(*[Text(_cell(item)) for item in row])
+    if not console.is_terminal:
+        endless = console.options.update(width=1 << 16)
+        console.width = max(console.width, Measurement.get(console, endless, table).maximum)
     console.print(table)
     for note in notes:
         console.print(Text(note))
