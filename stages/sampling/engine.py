@@ -19,7 +19,7 @@ from typing import Protocol
 
 import numpy as np
 
-from stages.errors import BadValue
+from stages.errors import BadInput, BadValue
 
 logger = logging.getLogger(__name__)
 
@@ -201,6 +201,11 @@ def check_prompts(prompts: Sequence[Prompt], settings: Settings, context: int | 
             raise BadValue(f"prompt {prompt.prompt_id!r}", prompt.token_ids, "at least one token")
         if not 0 <= min(prompt.token_ids) <= max(prompt.token_ids) < vocabulary:
             raise BadValue(f"tokens of prompt {prompt.prompt_id!r}", prompt.token_ids, f"0 to {vocabulary - 1}")
+        if context is not None and len(prompt.token_ids) >= context:
+            raise BadInput(
+                f"Prompt {prompt.prompt_id!r}: got {len(prompt.token_ids)} tokens, the model's context is {context}, so "
+                "that no room is left for an answer. Shorten or leave out the question."
+            )
         if context is not None and len(prompt.token_ids) + settings.max_new_tokens > context:
             raise BadValue(
                 "max_new_tokens",
