@@ -64,7 +64,7 @@ def command(
     ] = None,
     claimed_epsilon: Annotated[float | None, typer.Option(help="Test this claim at --delta.")] = None,
     curve: Annotated[bool, typer.Option("--curve", help="Add the p-values over a range of epsilons.")] = False,
-    seed: Annotated[int, typer.Option(help="Breaks ties between scores at the cut.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Breaks ties between scores at the cut.")] = 0,
     json: JsonFlag = False,
 ) -> None:
     """The largest epsilon that one run of a mechanism contradicts, by every method, each with what it assumes.
@@ -162,7 +162,8 @@ def _show(whole: dict[str, Any]) -> None:
         for row in whole["results"]
     ]
     notes = [
-        f"Each bound holds with probability {1 - whole['alpha']:g} if its assumptions do; delta {whole['delta']:g}.",
+        f"Each bound, chernoff's excepted, holds with probability {1 - whole['alpha']:g} if its assumptions do; "
+        f"delta {whole['delta']:g}.",
         *(f"{row['method']}: {row['note']}." for row in whole["results"]),
         *(
             f"{flag}: {text}."

@@ -163,6 +163,14 @@ def test_ties_at_the_cut_are_broken_without_the_bits(tmp_path):
         ((*COUNTS, "--mechanism", "subsampled-gaussian"), "--q"),
         ((*COUNTS, "--mechanism", "tradeoff"), "--tradeoff"),
         ((*COUNTS, "--mechanism", "dp-sgd", "--q", 0.1, "--steps", 2, "--null", 0), "null: got 0"),
+        (
+            (*COUNTS, "--mechanism", "dp-sgd", "--q", 0.1, "--steps", 2, "--null", 0.001),
+            "a finite sigma from 0.05",
+        ),
+        ((*COUNTS, "--mechanism", "approx-dp", "--null", 1e9), "a finite epsilon from 0 to 600"),
+        ((*COUNTS, "--mechanism", "laplace", "--null", 1e9), "a finite mu from 0 to 600"),
+        ((*COUNTS, "--null", -1), "a finite mu from 0 to 100"),
+        ((*COUNTS, "--seed", -1), "'--seed'"),
         ((*COUNTS, "--mechanism", "approx-dp", "--delta0", 0.1, "--delta", 0.01), "delta0: got 0.1"),
         (("--n", 10), "--guesses FILE"),
         ((*COUNTS, "--r", 100), "--r: got [200, 100]"),
@@ -236,3 +244,7 @@ def test_two_million_rows(tmp_path):
     table.to_parquet(tmp_path / "g.parquet")
     value = result("--guesses", tmp_path / "g.parquet", "--r", 400_000, "--method", "exact")["results"][0]
     assert 4.2 < value["epsilon_lower"] < 4.378
+
+
+def test_the_table_promises_nothing_of_the_bound_that_is_not_always_conservative():
+    assert "Each bound, chernoff's excepted, holds with probability 0.95" in " ".join(call(*COUNTS).stdout.split())

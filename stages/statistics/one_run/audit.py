@@ -177,6 +177,10 @@ def largest_rejected(test: Callable[[float], float], strongest: float, tolerance
 
 
 def _strength(family: Family, null: float) -> float:
-    if not (math.isfinite(null) and null >= 0):
-        raise BadValue("null", null, f"a finite {family.parameter} of at least 0")
-    return family.strength(null)
+    strength = family.strength(null) if math.isfinite(null) and null >= 0 else math.nan
+    if not strength <= family.strongest:  # beyond it the search does not go, and e^mu passes the largest double
+        edge, falls = family.strength(family.strongest), family.strength(2.0) < family.strength(1.0)
+        raise BadValue(
+            "null", null, f"a finite {family.parameter} {f'from {edge:g}' if falls else f'from 0 to {edge:g}'}"
+        )
+    return strength

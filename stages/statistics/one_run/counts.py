@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from stages.errors import BadValue
 
+MOST_BITS = 10**8  # beyond it the binomial tails lose their digits to rounding
+
 
 @dataclass(frozen=True)
 class Counts:
@@ -22,8 +24,8 @@ class Counts:
     false_positives: int | None = None
 
     def __post_init__(self):
-        if self.n < 1:
-            raise BadValue("n", self.n, "a whole number from 1")
+        if not 1 <= self.n <= MOST_BITS:
+            raise BadValue("n", self.n, f"a whole number from 1 to {MOST_BITS}")
         if not 1 <= self.r <= self.n:
             raise BadValue(
                 "r", self.r, f"a whole number from 1 to n = {self.n}", "More cannot be released than was hidden."

@@ -11,6 +11,7 @@ from stages.statistics.one_run.quadrature import NODES, WEIGHTS, unresolved
 
 NEGLIGIBLE = 40.0  # nats below the largest value: e^-40 of the integral
 NATS_IN_PANEL = 2.0  # nats the integrand may change within a panel before it is halved
+FAR = 30.0  # nats from the peak beyond which nothing cancels, and e^y would overflow
 RELATIVE_ERROR = 1e-8  # of a panel, against a thousandth of the integrand's peak: 1e-11 of the integral
 
 
@@ -24,16 +25,24 @@ def log_beta_average(
     halved until the integrand changes little within each; panels that cannot matter are left out, which is safe
     because the two factors are monotone and log-concave.
     """
-    log_beta = special.betaln(r + 1, n - r)
+    peak = np.log((r + 1) / (n - r))
+    scale = np.sqrt(1 / (r + 1) + 1 / (n - r))
+    share = min(r + 1, n - r) / (n + 1)
+    top = (
+        _stirling_rest(n + 1) - _stirling_rest(r + 1) - _stirling_rest(n - r) - np.log(scale * np.sqrt(2 * np.pi))
+    )
 
     def log_weight(y):
-        return (r + 1) * special.log_expit(y) + (n - r) * special.log_expit(-y) - log_beta
+        # (r + 1) ln s + (n - r) ln(1 - s) - betaln(r + 1, n - r), as what it lacks of its top: the three terms
+        # themselves are of the order of n and would leave none of the digits for a large n.
+        away = np.copysign(1.0, n - 2 * r - 1) * (y - peak)
+        grown = np.log1p(share * np.expm1(np.minimum(away, FAR)))
+        grown = np.where(away > FAR, away + np.log(share + (1 - share) * np.exp(-np.maximum(away, FAR))), grown)
+        return top + (n + 1) * (share * away - grown)
 
     def evaluate(y):
         return log_weight(y), log_value(special.expit(y))
 
-    peak = np.log((r + 1) / (n - r))
-    scale = np.sqrt(1 / (r + 1) + 1 / (n - r))
     edges = _window(evaluate, peak, scale)
     inner = special.logit([s for s in breaks if 0 < s < 1])
     edges = np.union1d(edges, [y for y in inner if edges[0] < y < edges[-1]])
@@ -56,6 +65,13 @@ def log_beta_average(
         weight = np.insert(weight, place, new_weight)
         value = np.insert(value, place, new_value)
     return _sum_panels(lambda y: sum(evaluate(y)), left[matters], right[matters], 1e-3 * scale)
+
+
+def _stirling_rest(x: int) -> float:
+    """ln gamma(x) less Stirling's (x - 1/2) ln x - x + ln(2 pi) / 2."""
+    if x < 50:
+        return float(special.gammaln(x) - (x - 0.5) * np.log(x) + x - 0.5 * np.log(2 * np.pi))
+    return 1 / (12 * x) - 1 / (360 * x**3) + 1 / (1260 * x**5)
 
 
 def _sum_panels(log_integrand: Callable, left: np.ndarray, right: np.ndarray, narrowest: float) -> float:

@@ -13,7 +13,7 @@ def release(bits: np.ndarray, guesses: np.ndarray, scores: np.ndarray, r: int, s
 
     Arrays of one length n; ``bits`` and ``guesses`` are 0 or 1, ``scores`` any numbers but NaN. Ties at the cut are
     broken at random with ``seed``: by their place they would not be broken independently of the bits where the bits
-    decided the place. Raises `BadValue`.
+    decided the place. A guess of the score -inf is never released. Raises `BadValue`.
     """
     bits, guesses, scores = np.asarray(bits), np.asarray(guesses), np.asarray(scores, dtype=np.float64)
     n = bits.size
@@ -30,6 +30,9 @@ def release(bits: np.ndarray, guesses: np.ndarray, scores: np.ndarray, r: int, s
             f"scores[{broken[0]}]", "NaN", "a number", "Give a guess that is never released the score -inf."
         )
     Counts(n, r, 0)  # n and r are legal
+    offered = int(np.count_nonzero(scores > -np.inf))
+    if r > offered:
+        raise BadValue("r", r, f"at most {offered}, the guesses of {n} whose score is not -inf")
     released = _highest(scores, r, np.random.default_rng(seed))
     bit, wrong = bits[released] == 1, bits[released] != guesses[released]
     return Counts(n, r, int(wrong.sum()), negatives=int((~bit).sum()), false_positives=int((wrong & ~bit).sum()))

@@ -28,11 +28,10 @@ def log_p_value(counts: Counts, epsilon: float, delta: float) -> float:
     log_tail = float(log_cdf(counts.errors, r, wrong))  # at least v right is at most r - v wrong
     if delta == 0 or not math.isfinite(epsilon):
         return log_tail
-    # Forty deviations below its mean X has no mass to speak of, so longer intervals only divide by more.
-    deviation = math.sqrt(r * wrong * (1 - wrong))
-    first = max(0, math.floor(min(v, r * (1 - wrong)) - 40 * deviation) - 40)
-    below = np.arange(v - 1, first - 1, -1)
+    # Forty deviations from its mean X has no mass to speak of: above, intervals hold none yet; below, longer ones only
+    # divide by more.
+    mean, reach = r * (1 - wrong), 40 * math.sqrt(r * wrong * (1 - wrong)) + 40
+    below = np.arange(min(v - 1, math.ceil(mean + reach)), max(0, math.floor(min(v, mean) - reach)) - 1, -1)
     mass = np.cumsum(np.exp(log_pmf(r - below, r, wrong)))
-    steps = np.arange(1, below.size + 1)
-    extra = 2 * n * delta * float(np.max(mass / steps))
+    extra = 2 * n * delta * float(np.max(mass / (v - below)))
     return min(0.0, float(np.logaddexp(log_tail, math.log(extra) if extra > 0 else -math.inf)))

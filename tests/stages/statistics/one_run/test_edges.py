@@ -30,6 +30,7 @@ def by_method(counts, family, **options):
     ("counts", "said"),
     [
         ((0, 0, 0), "n: got 0; legal is a whole number from 1"),
+        ((10**30, 5, 0), "n: got 10+; legal is a whole number from 1 to 100000000"),
         ((10, 0, 0), "r: got 0; legal is a whole number from 1 to n = 10"),
         ((10, 11, 0), "r: got 11; legal is a whole number from 1 to n = 10"),
         ((10, 5, 6), "errors: got 6; legal is a whole number from 0 to r = 5"),
@@ -77,6 +78,10 @@ def test_no_bits_at_all():
         ({"scores": [1, math.nan, 0]}, r"scores\[1\]: got 'NaN'; legal is a number.*score -inf"),
         ({"scores": [1, 2]}, r"scores: got 'shape \(2,\)'; legal is one for each of the 3 bits"),
         ({"r": 4}, "r: got 4; legal is a whole number from 1 to n = 3"),
+        (
+            {"scores": [-math.inf, 2, -math.inf]},
+            "r: got 2; legal is at most 1, the guesses of 3 whose score is not -inf",
+        ),
     ],
 )
 def test_broken_guesses(change, said):

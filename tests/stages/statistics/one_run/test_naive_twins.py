@@ -12,6 +12,7 @@ from stages.statistics.one_run.families.approx_dp import ApproxDP
 from stages.statistics.one_run.families.gaussian import Gaussian
 from stages.statistics.one_run.families.laplace import Laplace
 from stages.statistics.one_run.families.subsampled_gaussian import SubsampledGaussian
+from stages.statistics.one_run.integral import log_beta_average
 from stages.statistics.one_run.methods import chernoff, exact, mahloujifar, steinke
 
 NULLS = [Gaussian(1.0), Laplace(0.7), ApproxDP(1.0, 0.05), SubsampledGaussian(2.0, 0.5)]
@@ -107,6 +108,31 @@ def test_steinke_is_its_sum(counts, epsilon, delta):
     largest = max((sum(law.pmf(k) for k in range(v - i, v)) / i) for i in range(1, v + 1))
     slow = min(1.0, law.sf(v - 1) + 2 * n * delta * largest)
     assert math.exp(steinke.log_p_value(counts, epsilon, delta)) == pytest.approx(slow, rel=1e-9)
+
+
+@pytest.mark.parametrize("errors", [1000, 4750, 9990], ids=str)
+def test_steinke_leaves_out_only_what_has_no_mass(errors):
+    """Forty deviations are 2,000 guesses here: of the sum over all 10,000 the method takes a window."""
+    from scipy.stats import binom
+
+    n, r, v, epsilon, delta = 20_000, 10_000, 10_000 - errors, 0.1, 1e-7
+    law = binom(r, 1 / (1 + math.exp(-epsilon)))
+    mass = np.cumsum(law.pmf(np.arange(v - 1, -1, -1)))
+    slow = min(1.0, law.sf(v - 1) + 2 * n * delta * np.max(mass / np.arange(1, v + 1)))
+    p = math.exp(steinke.log_p_value(Counts(n, r, errors), epsilon, delta))
+    assert p == pytest.approx(slow, rel=1e-9)
+
+
+@pytest.mark.parametrize(("n", "r"), [(2, 1), (10**8, 1), (10**8, 2 * 10**7), (10**8, 10**8 - 1)])
+def test_the_order_statistics_density_integrates_to_one(n, r):
+    assert log_beta_average(lambda s: np.zeros(s.shape), n, r) == pytest.approx(0, abs=1e-11)
+
+
+@pytest.mark.parametrize(("n", "r", "power"), [(50, 7, 3), (1000, 999, 20), (1000, 1, 20)])
+def test_the_order_statistics_moments(n, r, power):
+    """E[(1 - S)^k] for S ~ Beta(r + 1, n - r)."""
+    exact_value = sum(math.log((n - r + i) / (n + 1 + i)) for i in range(power))
+    assert log_beta_average(lambda s: power * np.log1p(-s), n, r) == pytest.approx(exact_value, rel=1e-11)
 
 
 @pytest.mark.parametrize("null", NULLS, ids=KINDS)
