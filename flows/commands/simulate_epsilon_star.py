@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.console import JsonFlag, print_json, print_table
+from stages.errors import BadValue
 
 GAPS = (0, 1, 2, 3)
 
@@ -40,6 +41,8 @@ def command(
     from stages.reporting import epsilon_star as figures
     from stages.statistics.epsilon_star import simulation
 
+    if not 0 < delta < 0.5:
+        raise BadValue("--delta", delta, "above 0 and under 1/2", "At delta = 0 it is infinite for any gap but 0.")
     sizes = sorted(set(sizes or (1_000, 10_000, 100_000)))
     jobs = [(gap, n) for n in sizes for gap in GAPS]
     with files_into(out) as folder:

@@ -31,7 +31,7 @@ def observe(settings: Any) -> tuple[Guesses, Family, float]:
     from stages.learning.privacy_loss import dp_sgd
 
     claimed = spent(settings.noise_multiplier, settings.delta, settings.q, settings.steps)
-    return train_and_guess(settings), dp_sgd(settings.q, settings.steps), claimed
+    return train_and_guess(settings), dp_sgd(settings.q, settings.steps, settings.delta), claimed
 
 
 def train_and_guess(settings: Any) -> Guesses:

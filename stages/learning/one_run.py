@@ -62,7 +62,7 @@ def family_of(
     if mechanism == "dp-sgd":
         from stages.learning.privacy_loss import dp_sgd
 
-        return dp_sgd(q, steps)
+        return dp_sgd(q, steps, delta)
     if mechanism == "subsampled-gaussian":
         return subsampled_gaussian.family(q)
     if mechanism == "approx-dp":

@@ -12,12 +12,20 @@ if TYPE_CHECKING:
     from stages.statistics.one_run.families.numeric import Atoms
 
 INTERVAL = 1e-3  # of the privacy loss; distributions are rounded towards less privacy, which keeps a null a null
+LEAST_DELTA = 1e-12  # masses of about 1e-15 are cut off and counted as outputs that reveal the canary
 STRONGEST = 20.0  # 1 / sigma
 TOLERANCE = 1e-4  # each member costs a convolution, up to seconds
 
 
-def dp_sgd(q: float, steps: int) -> Family:
-    """Nulls ordered by 1 / sigma, sigma being the noise multiplier; ``q`` is the sampling rate of each of ``steps`` steps."""
+def dp_sgd(q: float, steps: int, delta: float) -> Family:
+    """Nulls ordered by 1 / sigma, sigma being the noise multiplier; ``q`` is the sampling rate of each of ``steps`` steps.
+
+    ``delta``: where epsilon will be asked for. Below `LEAST_DELTA` the rounding of the distributions would decide it.
+    """
+    if 0 < delta < LEAST_DELTA:
+        raise BadValue(
+            "delta", delta, f"0, or from {LEAST_DELTA:g}, for dp-sgd", "Its distributions are rounded there."
+        )
     if not 0 < q <= 1:
         raise BadValue("q", q, "a sampling rate above 0 and up to 1")
     if steps < 1:

@@ -167,6 +167,7 @@ def test_ties_at_the_cut_are_broken_without_the_bits(tmp_path):
             (*COUNTS, "--mechanism", "dp-sgd", "--q", 0.1, "--steps", 2, "--null", 0.001),
             "a finite sigma from 0.05",
         ),
+        ((*COUNTS, "--mechanism", "dp-sgd", "--q", 1, "--steps", 1, "--delta", 1e-15), "delta: got 1e-15"),
         ((*COUNTS, "--mechanism", "approx-dp", "--null", 1e9), "a finite epsilon from 0 to 600"),
         ((*COUNTS, "--mechanism", "laplace", "--null", 1e9), "a finite mu from 0 to 600"),
         ((*COUNTS, "--null", -1), "a finite mu from 0 to 100"),

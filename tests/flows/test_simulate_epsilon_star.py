@@ -29,10 +29,13 @@ def test_table_and_pictures_from_one_command(call, tmp_path):
     assert {path.name: path.read_bytes() for path in (tmp_path / "drawn").iterdir()} == before
 
 
-def test_a_delta_of_zero_is_a_sentence(call):
-    done = call("--delta", "0")
-    assert done.exit_code == 2
-    assert "infinite for any gap" in done.output
+def test_a_delta_out_of_range_is_a_sentence(call, tmp_path):
+    for delta in ("0", "0.6"):
+        done = call("--delta", delta, "--out", "drawn")
+        assert done.exit_code == 2
+        assert "--delta: got 0" in done.output
+        assert "infinite for any gap" in done.output
+    assert not (tmp_path / "drawn").exists()
 
 
 def test_what_stands_at_out_is_never_deleted(call, tmp_path):

@@ -71,6 +71,11 @@ def test_a_file_gives_the_counts_of_its_rows(folder, rows, suffix, columns, blan
         with pytest.raises(BadValue, match=rf"^r: got {r}; legal is a whole number from 1 to n = {len(rows)}"):
             release(read.bits, read.guesses, read.scores, r, seed)
         return
+    offered = sum(score > -math.inf for *_, score in rows)
+    if r > offered:
+        with pytest.raises(BadValue, match=rf"^r: got {r}; legal is at most {offered}, the guesses"):
+            release(read.bits, read.guesses, read.scores, r, seed)
+        return
     counts = release(read.bits, read.guesses, read.scores, r, seed)
     # Whatever order the ties at the cut fall into, what lies above it is released and what lies below is not.
     cut = sorted((score for *_, score in rows), reverse=True)[r - 1]

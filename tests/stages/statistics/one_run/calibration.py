@@ -60,7 +60,7 @@ MEMBERS: dict[str, tuple[Callable[[], Channel], float]] = {
     "laplace mu 1": (lambda: Laplace(1.0), 0.0),
     "approx-dp eps 1": (lambda: ApproxDP(1.0, 0.01), 0.01),
     "subsampled-gaussian": (lambda: SubsampledGaussian(2.0, 0.5), 1e-5),
-    "dp-sgd q .1, 20 steps": (lambda: dp_sgd(0.1, 20).channel(1.0), 1e-5),
+    "dp-sgd q .1, 20 steps": (lambda: dp_sgd(0.1, 20, 1e-5).channel(1.0), 1e-5),
     "trade-off file": (lambda: gaussian_tradeoff(1.0), 1e-5),
 }
 FEW_RELEASED = "approx-dp eps 0, r = 60"

@@ -168,5 +168,5 @@ def test_one_step_of_dp_sgd_is_the_subsampled_gaussian(sigma):
     from stages.learning.privacy_loss import dp_sgd
 
     s = np.array([0.01, 0.1, 0.3, 0.6, 0.9, 1.0])
-    pair = dp_sgd(0.3, 1).channel(1 / sigma).error_mass(s)
+    pair = dp_sgd(0.3, 1, 1e-5).channel(1 / sigma).error_mass(s)
     np.testing.assert_allclose(pair, SubsampledGaussian(1 / sigma, 0.3).error_mass(s), rtol=5e-3)
