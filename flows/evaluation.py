@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stages.artifacts import SCHEMA_VERSION, atomic_folder, read_json, write_json, write_jsonl
+from stages.artifacts import SCHEMA_VERSION, atomic_folder, make_folder, read_json, write_json, write_jsonl
 from stages.errors import BadFile, BadValue
 from stages.params import Params
 
@@ -57,6 +57,7 @@ def evaluate(asked: Evaluation, place: Path = Path("data/eval")) -> Verdict:
     if asked.retain:
         check_splits(splits)
     params, root = _params(asked, splits["forget"]), place / asked.name
+    make_folder(root)
     with atomic_folder(root / "dataset") as folder:
         for split, rows in splits.items():
             if rows:

@@ -73,7 +73,7 @@ def files_into(path: str | os.PathLike) -> Iterator[Path]:
     Nothing else in ``path`` is touched. A ``path`` that cannot be such a folder is a `BadFile`.
     """
     path = Path(path)
-    _make_folder(path)
+    make_folder(path)
     with tempfile.TemporaryDirectory(prefix=".", suffix=SUFFIX, dir=path) as temporary:
         yield Path(temporary)
         for file in sorted(Path(temporary).iterdir()):
@@ -83,7 +83,7 @@ def files_into(path: str | os.PathLike) -> Iterator[Path]:
                 raise BadFile(path / file.name, f"cannot be written ({error.strerror})") from None
 
 
-def _make_folder(path: Path) -> None:
+def make_folder(path: Path) -> None:
     """Make the folder where it is not there; a place that can hold none is a `BadFile`."""
     try:
         path.mkdir(parents=True, exist_ok=True)

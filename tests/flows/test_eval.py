@@ -142,3 +142,10 @@ def test_a_model_that_is_none_is_named(place, tmp_path):
     result = CliRunner().invoke(app, ["eval", "--model", str(tmp_path / "none"), "--data", "forget.jsonl"])
     assert result.exit_code == 2
     assert "none" in result.output
+
+
+def test_a_place_that_can_hold_no_result_is_told(checkpoint, place):
+    (place / "data").touch()
+    result = call(checkpoint, "--name", "x")
+    assert result.exit_code == 2, repr(result.exception)
+    assert "data/eval/x: cannot be made a folder" in result.output
