@@ -61,12 +61,17 @@ def write(root: Path, stages: dict[str, dict[str, Any]], complete: bool) -> dict
         "stages": stages,
         "compared_with": last.get("metrics_of") if complete else None,
         "changes": [dataclasses.asdict(change) for change in changes],
-        "report": str(REPORT) if (root / REPORT).exists() else None,
+        "report": str(REPORT) if (root / REPORT).exists() and _up_to_date(stages, "report") else None,
     }
     record["metrics_of"] = record["finished"] if complete else last.get("metrics_of")
     record["metrics"] = metrics if complete else known
     write_json(root / FILE, record)
     return record
+
+
+def _up_to_date(stages: dict[str, dict[str, Any]], name: str) -> bool:
+    """Where a stage did not end well, what lies in its place is an earlier run's."""
+    return stages.get(name, {}).get("state") in ("Cached", "Completed")
 
 
 def summary(record: dict[str, Any], limit: int = 10) -> str:
