@@ -12,6 +12,8 @@ from stages import params
 from stages.artifacts import SCHEMA_VERSION, atomic_folder, read_split, write_json, write_parquet
 from stages.entry import run_stage
 
+LEAST = 2  # losses a side
+
 
 def main(name: str) -> None:
     settings = params.load()
@@ -19,7 +21,14 @@ def main(name: str) -> None:
 
 
 def run(name: str, model: Any, settings: Any, prompt: str, root: Path = Path("data")) -> None:
-    """Losses and Epsilon* of one model into ``root/epsilon_star/name``."""
+    """Losses and Epsilon* of one model into ``root/epsilon_star/name``; null where the dataset has too few rows for it."""
+    rows = {split: _rows(root / "dataset", split) for split in ("forget", "heldout")}
+    if min(map(len, rows.values())) < LEAST:
+        result = _untold(*map(len, rows.values()))
+        with atomic_folder(root / "epsilon_star" / name) as folder:
+            write_json(folder / "result.json", {"schema": SCHEMA_VERSION, "model": name, **result})
+        print(f"{name}: {result['note']}")
+        return
     import pandas as pd
 
     from stages.learning.likelihood import mean_losses
@@ -28,10 +37,8 @@ def run(name: str, model: Any, settings: Any, prompt: str, root: Path = Path("da
     prepare_torch()
     language_model, tokenizer = load(model.path)
     losses = {
-        split: mean_losses(
-            language_model, tokenizer, prompt, read_split(split, root / "dataset"), f"{name} {split}"
-        )
-        for split in ("forget", "heldout")
+        split: mean_losses(language_model, tokenizer, prompt, some, f"{name} {split}")
+        for split, some in rows.items()
     }
     result = compare(losses["forget"], losses["heldout"], settings)
     with atomic_folder(root / "epsilon_star" / name) as folder:
@@ -45,6 +52,20 @@ def run(name: str, model: Any, settings: Any, prompt: str, root: Path = Path("da
         f"{result['epsilon_lower']:.4g} with probability {1 - result['alpha']:g} "
         f"(delta {result['delta']:.3g}, cut {result['cut'] or 'none'})"
     )
+
+
+def _rows(dataset: Path, split: str) -> list[dict]:
+    """Held-out rows are a dataset's choice: without them there is none."""
+    there = split != "heldout" or (dataset / f"{split}.jsonl").is_file()
+    return read_split(split, dataset) if there else []
+
+
+def _untold(forget: int, heldout: int) -> dict[str, Any]:
+    note = (
+        f"Epsilon* is not told: it takes {LEAST} forget and {LEAST} held-out rows at least, and the dataset has {forget} "
+        f"and {heldout}"
+    )
+    return {"epsilon_star": None, "epsilon_lower": None, "n_train": forget, "n_population": heldout, "note": note}
 
 
 def compare(train: Any, population: Any, settings: Any) -> dict[str, Any]:

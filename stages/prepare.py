@@ -16,7 +16,8 @@ def main() -> None:
     splits = datasets.load(data)
     with atomic_folder(OUT) as folder:
         for name, rows in splits.items():
-            write_jsonl(folder / f"{name}.jsonl", rows)
+            if rows:  # to all later stages a split without rows is one that the dataset does not have
+                write_jsonl(folder / f"{name}.jsonl", rows)
         counts = {name: len(rows) for name, rows in splits.items()}
         write_json(folder / "about.json", {"schema": SCHEMA_VERSION, "kind": data.kind, "rows": counts})
     print(", ".join(f"{name} {count}" for name, count in counts.items()))

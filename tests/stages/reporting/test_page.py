@@ -301,3 +301,13 @@ def test_a_mean_of_bounds_is_not_said_to_be_a_bound(page):
     titles = re.findall(r"<span>above 0\.5: ([^<]*)", page.html)
     assert len(titles) == len(MODELS)
     assert all(re.fullmatch(r"bound [\d.]+ in the mean", title) for title in titles), titles
+
+
+def test_epsilon_star_that_is_not_told_has_its_reason(own_small):
+    from stages.epsilon_star import _untold
+
+    for place in (own_small / "data/epsilon_star").glob("*/result.json"):
+        write_json(place, _untold(5, 0))
+    html = render(load(own_small)).html
+    assert "it takes 2 forget and 2 held-out rows at least, and the dataset has 5 and 0." in html
+    assert re.search(r"<td>npo</td>\s*<td class=\"n\">–</td>\s*<td class=\"n\">–</td>", html)

@@ -1,0 +1,34 @@
+"""A dataset without the splits that are optional: what needs them is null and says so."""
+
+import pytest
+import yaml
+
+from stages import epsilon_star, params, prepare
+from stages.artifacts import read_json, write_jsonl
+
+ROW = {"question": "q", "answer": "a"}
+
+
+def test_a_split_without_rows_is_one_that_is_not_there(tmp_path, monkeypatch):
+    settings = params.read_yaml("params.yaml")
+    settings["data"]["authors"] = {"count": 20, "heldout": 0, "world_facts": 0}
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(settings))
+    monkeypatch.chdir(tmp_path)
+    prepare.main()
+    assert {path.name for path in (tmp_path / "data/dataset").iterdir()} == {
+        "forget.jsonl", "retain.jsonl", "about.json",
+    }  # fmt: skip
+    assert read_json(tmp_path / "data/dataset/about.json")["rows"]["heldout"] == 0
+
+
+@pytest.mark.parametrize(("forget", "heldout"), [(5, None), (5, 1), (1, 5)])
+def test_epsilon_star_of_too_few_rows_is_null_with_the_reason(tmp_path, forget, heldout):
+    for split, count in (("forget", forget), ("heldout", heldout)):
+        if count is not None:
+            rows = [ROW | {"id": f"{split}{number}"} for number in range(count)]
+            write_jsonl(tmp_path / "dataset" / f"{split}.jsonl", rows)
+    epsilon_star.run("npo", None, None, "none", tmp_path)
+    result = read_json(tmp_path / "epsilon_star/npo/result.json")
+    assert result["epsilon_star"] is None
+    assert result["epsilon_lower"] is None
+    assert f"the dataset has {forget} and {heldout or 0}" in result["note"]
