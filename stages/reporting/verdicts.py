@@ -72,7 +72,8 @@ def _standing(model: Model, findings: Findings) -> tuple[str, str]:
         return ("is certified", "good") if certified else ("is undecided", "open")
     leaked = model.metrics.get("keyword_any")
     if leaked is None:
-        return "is not judged", "open"
+        scored = model.metrics.get("tighter_mean_worst") is not None
+        return ("is bounded by its score alone" if scored else "is not judged"), "open"
     return ("leaks in some answers", "bad") if leaked > 0 else ("leaks in no answer seen", "open")
 
 

@@ -160,7 +160,7 @@ def test_one_checkpoint_without_references_or_keywords(own_small):
     change_questions(own_small, lambda place: {"m_bin": None, "keyword_share": None, "keyword_greedy": None})
     page = render(load_run(checked, own_small / "data", PROVENANCE))
     assert page.summary["missing"] == []
-    assert page.summary["models"]["npo"]["standing"] == "is not judged"
+    assert page.summary["models"]["npo"]["standing"] == "is bounded by its score alone"
     assert "to the chat template" in page.summary["models"]["npo"]["verdict"]
     told = re.sub(r"<style>.*?</style>|<pre>.*?</pre>", "", page.html, flags=re.S)
     assert not re.search(r"M_bin|keyword|Retrain|Base", told)
