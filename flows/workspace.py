@@ -170,7 +170,8 @@ def _sentence(error: Exception) -> str:
 CHATTER = re.compile(
     r"^(Running stage '|> |(Updating|Generating) lock file|Use `dvc push`|To track the changes with git"
     r"|\s+git add |Stage '.*(didn't change|is cached)|Data and pipelines are up to date|To enable auto staging"
-    r"|ERROR: failed to reproduce|WARNING: Process '.* had been killed|Verifying data sources|'.*' didn't change|$)"
+    r"|ERROR: failed to reproduce .* exited with|WARNING: Process '.* had been killed|Verifying data sources"
+    r"|'.*' didn't change|$)"
 )
 
 

@@ -13,6 +13,7 @@ import yaml
 
 ROOT = Path(__file__).parent.parent
 COPIED = ("stages", "flows", "dvc.yaml", "params.yaml", ".dvcignore", "pyproject.toml", "data/source")
+MAY_BE_EMPTY = ("audits", "games", "models")  # folders of data/ that the report reads and no stage need fill
 
 
 def small_params() -> dict[str, Any]:
@@ -40,7 +41,7 @@ def make_repository(folder: Path, params: dict[str, Any], git: bool = True) -> P
             shutil.copy(source, target)
     (folder / ".dvc").mkdir()
     shutil.copy(ROOT / ".dvc/config", folder / ".dvc/config")
-    for name in ("audits", "games"):
+    for name in MAY_BE_EMPTY:
         (folder / "data" / name).mkdir()
         (folder / "data" / name / ".gitkeep").touch()
     write_params(folder, params)

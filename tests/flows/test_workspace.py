@@ -1,0 +1,37 @@
+"""What DVC says around a stage, and what of its graph is in a fresh clone."""
+
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from flows import workspace
+from tests.small import MAY_BE_EMPTY
+
+ROOT = Path(__file__).parents[2]
+NO_FOLDER = "ERROR: failed to reproduce 'x': [Errno 2] No such file or directory: 'data/models'"
+ENDED = "ERROR: failed to reproduce 'x': failed to run: python x, exited with 2"
+
+
+@pytest.mark.parametrize(
+    ("lines", "status", "tail"),
+    [
+        (["Running stage 'x':", "x: line 3 is broken", ENDED], 2, "x: line 3 is broken"),
+        ([NO_FOLDER], 255, NO_FOLDER),
+    ],
+)
+def test_why_a_stage_failed_is_told_also_where_dvc_never_started_it(lines, status, tail):
+    script = f"print(*{lines!r}, sep='\\n'); raise SystemExit(255)"
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    processes = types.SimpleNamespace(start=lambda _: process, stopped=False)
+    found = workspace.reproduce("x", lambda *_: None, processes)
+    assert (found.state, found.status, found.tail) == ("failed", status, tail)
+
+
+def test_folders_that_no_stage_need_fill_are_in_a_fresh_clone():
+    """A model of the user's own and nothing trained: the report reads data/models all the same."""
+    for name in MAY_BE_EMPTY:
+        assert (ROOT / "data" / name / ".gitkeep").is_file()
+        assert f"!/data/{name}\n" in (ROOT / ".gitignore").read_text()
