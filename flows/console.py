@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from decimal import ROUND_FLOOR, Context
 from typing import Annotated, Any
 
 import typer
@@ -53,6 +54,13 @@ def print_table(title: str, columns: list[str], rows: list[list[Any]], notes: li
     console.print(table)
     for note in notes:
         console.print(Text(note))
+
+
+def rounded_down(value: float | None) -> float | None:
+    """A lower bound as a table shows it, to four digits, and still one."""
+    if value is None or not math.isfinite(value):
+        return value
+    return float(Context(prec=4, rounding=ROUND_FLOOR).create_decimal(repr(float(value))))
 
 
 def _cell(value: Any) -> str:

@@ -28,7 +28,7 @@ def run(name: str, settings: Any, root: Path = Path("data")) -> None:
     """Observe, release and audit: the headline into ``root/audits/name.json``, all of it into ``root/audits/name``."""
     import pandas as pd
 
-    from stages.reporting.text import number
+    from stages.reporting.audits import found
     from stages.statistics.one_run.release import release
     from stages.statistics.one_run.summary import summarise
 
@@ -52,8 +52,7 @@ def run(name: str, settings: Any, root: Path = Path("data")) -> None:
         write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **_finite({**flat, **whole})})
         table = {"bit": guesses.bits, "guess": guesses.guesses, "score": guesses.scores}
         write_parquet(folder / "guesses.parquet", pd.DataFrame(table))
-    lower = number(decides["epsilon_lower"], 3, "down")
-    print(f"{name}: epsilon at least {lower} by {decides['method']}; {_verdict(whole)}")
+    print(f"{name}: {found(decides)} by {decides['method']}; {_verdict(whole)}")
 
 
 def _verdict(whole: dict[str, Any]) -> str:

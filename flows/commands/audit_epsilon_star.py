@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.console import JsonFlag, print_json, print_table
+from flows.console import JsonFlag, print_json, print_table, rounded_down
 
 
 class Method(StrEnum):
@@ -69,7 +69,7 @@ def command(
 
 def _print(result: dict[str, Any]) -> None:
     estimate = "infinite" if result["infinite"] else result["epsilon_star"]
-    bound = "infinite" if result["lower_infinite"] else result["epsilon_lower"]
+    bound = "infinite" if result["lower_infinite"] else rounded_down(result["epsilon_lower"])
     rows = [
         [f"Epsilon* ({result['method']}, an estimate)", "undefined" if estimate != estimate else estimate],
         [f"Epsilon* at least, with probability {1 - result['alpha']:g} ({result['lower_method']})", bound],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.console import JsonFlag, print_json, print_table
+from flows.console import JsonFlag, print_json, print_table, rounded_down
 
 if TYPE_CHECKING:
     from stages.statistics.one_run.channel import Channel, Family
@@ -155,7 +155,7 @@ def _show(whole: dict[str, Any]) -> None:
     rows = [
         [
             row["method"],
-            "family rejected" if row["epsilon_lower"] is None else row["epsilon_lower"],
+            "family rejected" if row["epsilon_lower"] is None else rounded_down(row["epsilon_lower"]),
             row["p_value"],
             ", ".join(row["assumes"]),
         ]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from flows.console import JsonFlag, print_json, print_table
 from stages.errors import BadFile, BadRow, BadValue
+
+if TYPE_CHECKING:
+    from stages.statistics.game import Quality
 
 HALVES = ("original", "swapped")
 MEMBERS = ("forget", "test")
@@ -49,13 +52,26 @@ def command(
         ["attack", *shown],
         [[name, *row.values()] for name, row in by_attack.items()],
         [
-            f"Intervals: {result.by_attack[result.attack].method} at {1 - alpha:g} over {result.n_seeds} seeds; "
-            f"assumes {result.assumes}."
-            if result.ci_low is not None
-            else "No intervals: they stand over seeds, and a half has a single one.",
+            *_about_intervals(result),
             "The quality is an upper limit as far as the attacks go: a stronger attack can lower it.",
         ],
     )
+
+
+def _about_intervals(result: Quality) -> list[str]:
+    """Attacks may have been given different seeds: then some have an interval and some do not."""
+    known = [one for one in result.by_attack.values() if one.ci_low is not None]
+    without = [name for name, one in result.by_attack.items() if one.ci_low is None]
+    notes = []
+    if known:
+        seeds = " or ".join(str(count) for count in sorted({one.n_seeds for one in known}))
+        notes.append(
+            f"Intervals: {known[0].method} at {1 - known[0].alpha:g} over {seeds} seeds; assumes {known[0].assumes}."
+        )
+    if without:
+        which = f" for {', '.join(without)}" if known else ""
+        notes.append(f"No intervals{which}: they stand over seeds, and a half has a single one.")
+    return notes
 
 
 def signed_advantages(path: Path) -> tuple[dict, dict, bool]:

@@ -79,18 +79,21 @@ def sentence(value: dict[str, Any]) -> str:
         return ""
     verdict = value["verdict"]
     row = next(row for row in value["results"] if row["method"] == verdict["method"])
-    lower = row["epsilon_lower"]
-    found = (
-        "no member of the family explains so few errors"
-        if lower is None
-        else f"epsilon is at least {number(lower, 3, 'down')}"
-    )
     ends = "contradicts" if verdict["contradicted"] else "does not contradict"
     return (
         f"The run {ends} the claimed epsilon of {number(verdict['claimed_epsilon'], 3, 'up')} at delta "
-        f"{value['delta']:g}: by {verdict['method']} {found}, with probability {1 - value['alpha']:g}, "
+        f"{value['delta']:g}: by {verdict['method']} {found(row)}, with probability {1 - value['alpha']:g}, "
         f"assuming {', '.join(map(_words, row['assumes']))}."
     )
+
+
+def found(row: dict[str, Any]) -> str:
+    """What one method's row says of epsilon."""
+    if row.get("infinite"):
+        return "epsilon is infinite"
+    if row["epsilon_lower"] is None:
+        return "no member of the family explains so few errors"
+    return f"epsilon is at least {number(row['epsilon_lower'], 3, 'down')}"
 
 
 def curve(name: str, value: dict[str, Any]) -> Markup | None:

@@ -65,6 +65,13 @@ def test_people_get_a_table_with_the_strongest_attack(audit):
     assert "No intervals" in result.stdout
 
 
+def test_attacks_with_and_without_an_interval_are_told_apart(audit):
+    lines = [HEADER + ",seed", *rows(suffix=",0"), *rows(suffix=",1"), *rows(attack="loss", suffix=",0")]
+    said = " ".join(audit(lines).stdout.split())
+    assert "Intervals: Student t at 0.95 over 2 seeds" in said
+    assert "No intervals for loss: they stand over seeds" in said
+
+
 def test_seeds_are_averaged_before_the_absolute_value(audit):
     mirrored = {(half, member): CASE[half, {"forget": "test", "test": "forget"}[member]] for half, member in CASE}
     lines = [HEADER + ",seed", *rows(suffix=",0"), *rows(mirrored, suffix=",1")]

@@ -74,6 +74,21 @@ def test_a_file_of_guesses(guesses, tmp_path):
     assert headline["epsilon_lower"] == result["epsilon_lower"]
 
 
+def test_an_infinite_bound_is_told_from_a_family_rejected_whole(guesses, tmp_path, capsys):
+    """At delta 0 every Gaussian has an infinite epsilon; N(0, 1) told apart from its thin subsample explains nothing."""
+    audit.run("mine", entry(FILE | {"source": guesses, "delta": 0}), tmp_path)
+    said = sentence(read_json(tmp_path / "audits/mine/result.json"))
+    assert "by exact epsilon is infinite" in said
+    audit.run("mine", entry(FILE | {"source": guesses, "mechanism": "subsampled-gaussian", "q": 1e-6}), tmp_path)
+    said = sentence(read_json(tmp_path / "audits/mine/result.json"))
+    assert "no member of the family explains so few errors" in said
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("mine: epsilon is infinite by exact; claimed 1, contradicted")
+    assert second.startswith(
+        "mine: no member of the family explains so few errors by exact; claimed 1, contradicted"
+    )
+
+
 SMALL = {"steps": 40, "q": 0.1, "method": "exact", "points": 300}  # with all canaries: fewer have too little power
 
 
