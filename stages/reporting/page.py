@@ -41,6 +41,7 @@ def render(run: Run) -> Page:
 def _html(run: Run, found: Findings, said: list[Verdict], drawn: dict[str, list[Panel]]) -> str:
     import jinja2
 
+    stopped_early = run.params.sample.stop == "sequential"
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE),
         autoescape=True,
@@ -58,6 +59,8 @@ def _html(run: Run, found: Findings, said: list[Verdict], drawn: dict[str, list[
         findings=found,
         verdicts=said,
         headline=headline(said),
+        verdict_alpha=run.params.sample.sequential.alpha if stopped_early else run.params.metrics.alpha,
+        up_to="up to " if stopped_early else "",
         columns=columns.sampling_columns(run),
         further_columns=columns.further_columns(run),
         values={model.name: columns.values(model, run) for model in run.models},

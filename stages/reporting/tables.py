@@ -67,7 +67,7 @@ def provenance_rows(run: Run) -> list[list[str]]:
     rows = []
     for model in run.models:
         sizes = [
-            f"{split} {count(size.get('questions'))} × {count(size.get('n'))}"
+            f"{split} {count(size.get('questions'))} × {_up_to(model, split)}{count(size.get('n'))}"
             for split, size in model.about.get("splits", {}).items()
         ]
         reason = model.about.get("engine_reason", NONE)
@@ -81,6 +81,11 @@ def provenance_rows(run: Run) -> list[list[str]]:
             ]
         )
     return rows
+
+
+def _up_to(model: Model, split: str) -> str:
+    """A question that may stop early has fewer answers than its n."""
+    return "up to " if split == "forget" and model.about.get("stop") == "sequential" else ""
 
 
 def flatten(result: dict) -> tuple[list[tuple[str, str]], list[tuple[str, list[str], list[list[str]]]]]:

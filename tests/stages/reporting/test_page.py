@@ -188,6 +188,7 @@ def test_a_verdict_after_an_early_stop_gives_anytime_valid_values_only(own_small
     change_json(own_small / "data/metrics/npo.json", **dict.fromkeys(fixed), **numbers)
     change_questions(own_small, lambda place: {"m_bin": None, "m_mu": None, "anytime_upper": 0.1 * place})
     settings = yaml.safe_load((own_small / "params.yaml").read_text())
+    change_json(own_small / "data/generations/npo/about.json", stop="sequential")
     settings["sample"]["stop"] = "sequential"
     settings["sample"]["sequential"]["alpha"] = 0.02
     (own_small / "params.yaml").write_text(yaml.safe_dump(settings, sort_keys=False))
@@ -201,6 +202,10 @@ def test_a_verdict_after_an_early_stop_gives_anytime_valid_values_only(own_small
     assert "α = 0.02" in told["verdict"]
     assert "at most 40.2% on the worst of them; 5,000 answers drawn, 50.0% saved." in told["verdict"]
     assert "M_bin bound" not in told["verdict"]
+    assert re.search("<dd>up to [0-9,]+ sampled, 1 greedy</dd>", page.html)
+    assert re.search('<td class="n">forget [0-9]+ × up to ', page.html)
+    assert "<dt>α of each bound</dt><dd>0.02</dd>" in page.html
+    assert "together with probability 0.96 at least" in page.html
     # The verdicts' own alpha, not that of the bounds for a fixed number.
     assert "at every n at once, holds with probability 0.98" in page.html
     assert {"certified", "undecided", "saved", "σ"} <= set(re.findall(r'title="[^"]*">([^<]*)</th>', page.html))
