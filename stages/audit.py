@@ -28,7 +28,7 @@ def run(name: str, settings: Any, root: Path = Path("data")) -> None:
     """Observe, release and audit: the headline into ``root/audits/name.json``, all of it into ``root/audits/name``."""
     import pandas as pd
 
-    from stages.reporting.audits import found
+    from stages.reporting.text import epsilon_found
     from stages.statistics.one_run.release import release
     from stages.statistics.one_run.summary import summarise
 
@@ -52,7 +52,7 @@ def run(name: str, settings: Any, root: Path = Path("data")) -> None:
         write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **_finite({**flat, **whole})})
         table = {"bit": guesses.bits, "guess": guesses.guesses, "score": guesses.scores}
         write_parquet(folder / "guesses.parquet", pd.DataFrame(table))
-    print(f"{name}: {found(decides)} by {decides['method']}; {_verdict(whole)}")
+    print(f"{name}: {epsilon_found(decides)} by {decides['method']}; {_verdict(whole)}")
 
 
 def _verdict(whole: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from stages.reporting import svg
 from stages.reporting.run import Run
-from stages.reporting.text import NONE, count, number
+from stages.reporting.text import NONE, count, epsilon_found, number
 from stages.statistics.one_run.audit import ASSUMPTIONS
 
 COLOURS = {"exact": svg.ACCENT, "chernoff": svg.WARM, "steinke": svg.MUTED, "mahloujifar": svg.INK}
@@ -82,18 +82,9 @@ def sentence(value: dict[str, Any]) -> str:
     ends = "contradicts" if verdict["contradicted"] else "does not contradict"
     return (
         f"The run {ends} the claimed epsilon of {number(verdict['claimed_epsilon'], 3, 'up')} at delta "
-        f"{value['delta']:g}: by {verdict['method']} {found(row)}, with probability {1 - value['alpha']:g}, "
+        f"{value['delta']:g}: by {verdict['method']} {epsilon_found(row)}, with probability {1 - value['alpha']:g}, "
         f"assuming {', '.join(map(_words, row['assumes']))}."
     )
-
-
-def found(row: dict[str, Any]) -> str:
-    """What one method's row says of epsilon."""
-    if row.get("infinite"):
-        return "epsilon is infinite"
-    if row["epsilon_lower"] is None:
-        return "no member of the family explains so few errors"
-    return f"epsilon is at least {number(row['epsilon_lower'], 3, 'down')}"
 
 
 def curve(name: str, value: dict[str, Any]) -> Markup | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from typing import Any
 
 from markupsafe import Markup, escape
 
@@ -39,6 +41,15 @@ def number(value: float | None, digits: int = 3, rounding: str = "near") -> str:
     if value is None:
         return NONE
     return f"{_rounded(value, digits, rounding):,}"
+
+
+def epsilon_found(row: Mapping[str, Any]) -> str:
+    """What one method's row of a one-run audit says of epsilon."""
+    if row.get("infinite"):
+        return "epsilon is infinite"
+    if row["epsilon_lower"] is None:
+        return "no member of the family explains so few errors"
+    return f"epsilon is at least {number(row['epsilon_lower'], 3, 'down')}"
 
 
 def percent(value: float | None, digits: int = 1, rounding: str = "near") -> str:
