@@ -243,6 +243,7 @@ def test_audits_and_games_have_sections_only_when_named(own_small, page, kind):
         assert "3 / 9 errors among the 100 / 200 surest guesses of 5,000 secret bits" in section
         assert "0.012" in section
         assert "family rejected" in section
+        assert "Each bound, chernoff’s excepted, holds with probability" in section
         assert "∞" in section
         assert "r fixed: r was fixed before the guesses were seen" in section
 
