@@ -16,10 +16,10 @@ run: setup
 	$(BIN)/lethe run
 
 test: setup lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 quick: setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
 
 lint: setup
 	$(BIN)/ruff check .
@@ -29,12 +29,14 @@ lint: setup
 setup: $(STAMP)
 
 # The frozen list is complete, so pip need not resolve anything (--no-deps); the second line adds what a build
-# of torch for another machine needs beyond it, and nothing where the list was enough.
+# of torch for another machine needs beyond it, and nothing where the list was enough. pip would byte-compile on one
+# core; a package's files for another Python do not compile, which harms nobody.
 $(STAMP): $(REQUIREMENTS) pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --compile --no-deps -r $(REQUIREMENTS)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --compile $$(grep '^torch==' $(REQUIREMENTS))
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps -r $(REQUIREMENTS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $$(grep '^torch==' $(REQUIREMENTS))
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --no-build-isolation -e .
+	$(BIN)/python -m compileall -qq -j 0 -x '/tests/' .venv/lib || true
 	touch $(STAMP)
 
 # conbo pins an old statsmodels: it gets an environment of its own, and nothing else needs it.

@@ -12,6 +12,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("DO_NOT_TRACK", "true")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first, whole pipelines next: else one worker sits alone with the longest file at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (item.path not in slow, "flows" not in item.path.parts))
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of oracles and real data, named by LETHE_SHARED; tests that need it are skipped without it."""
