@@ -37,6 +37,8 @@ $(STAMP): $(REQUIREMENTS) pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $$(grep '^torch==' $(REQUIREMENTS))
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --no-build-isolation -e .
 	$(BIN)/python -m compileall -qq -j 0 -x '/tests/' .venv/lib || true
+	# What DVC needs to know of this machine: is this a git repository, and a page of plots that needs no network.
+	$(BIN)/python -c 'from pathlib import Path; from flows.workspace import prepare; prepare(Path.cwd())'
 	touch $(STAMP)
 
 # conbo pins an old statsmodels: it gets an environment of its own, and nothing else needs it.

@@ -5,6 +5,7 @@ The members are the forget set: Epsilon* near 0 says that the losses no longer t
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def run(name: str, model: Any, settings: Any, prompt: str, root: Path = Path("da
         )
     print(
         f"{name}: Epsilon* {result['epsilon_star']:.4g} ({result['method']}, an estimate), at least "
-        f"{result['epsilon_lower']:.4g} with probability {1 - result['alpha']:g} "
+        f"{math.floor(1000 * result['epsilon_lower']) / 1000} with probability {1 - result['alpha']:g} "
         f"(delta {result['delta']:.3g}, cut {result['cut'] or 'none'})"
     )
 

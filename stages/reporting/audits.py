@@ -80,9 +80,12 @@ def sentence(value: dict[str, Any]) -> str:
     verdict = value["verdict"]
     row = next(row for row in value["results"] if row["method"] == verdict["method"])
     ends = "contradicts" if verdict["contradicted"] else "does not contradict"
+    promise = f"with probability {1 - value['alpha']:g}"
+    if verdict["method"] == "chernoff":
+        promise = f"at a nominal {1 - value['alpha']:g} that this published bound does not always keep"
     return (
         f"The run {ends} the claimed epsilon of {number(verdict['claimed_epsilon'], 3, 'up')} at delta "
-        f"{value['delta']:g}: by {verdict['method']} {epsilon_found(row)}, with probability {1 - value['alpha']:g}, "
+        f"{value['delta']:g}: by {verdict['method']} {epsilon_found(row)}, {promise}, "
         f"assuming {', '.join(map(_words, row['assumes']))}."
     )
 

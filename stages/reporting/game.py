@@ -62,7 +62,7 @@ def summary(headline: dict[str, Any]) -> dict[str, Any]:
             "strongest attack": row["attack"],
             f"{performs}, test": number(row[f"{performs}_test".replace(" ", "_")]),
             "1 - attack AUC": number(row["mia_score"]),
-            **{name: number(row[key]) for key, name in LEAKAGE.items() if key in row},
+            **{name: number(row[key], 3, "up") for key, name in LEAKAGE.items() if key in row},
         }
         for name, row in methods.items()
     }
@@ -98,10 +98,15 @@ def beside(result: dict) -> list[list[str]]:
             "bound on their rate": lambda method: method["leakage"]["pooled_bound"],
             "bound, worst question": lambda method: method["leakage"]["worst_bound"],
         }
+    rounding = {"bound on their rate": "up", "bound, worst question": "up"}
     read = {head: [get(method) for method in result["methods"].values()] for head, get in columns.items()}
-    shown = {head: values for head, values in read.items() if any(value is not None for value in values)}
+    shown = {
+        head: [number(value, 3, rounding.get(head, "near")) for value in values]
+        for head, values in read.items()
+        if any(value is not None for value in values)
+    }
     rows = zip(result["methods"], *shown.values(), strict=True)
-    return [["method", *shown], *([label(result, name), *map(number, values)] for name, *values in rows)]
+    return [["method", *shown], *([label(result, name), *values] for name, *values in rows)]
 
 
 def advantages(result: dict) -> list[list[str]]:

@@ -74,6 +74,14 @@ def test_a_file_of_guesses(guesses, tmp_path):
     assert headline["epsilon_lower"] == result["epsilon_lower"]
 
 
+@pytest.mark.parametrize(
+    ("method", "promise"), [("exact", "with probability 0.95"), ("chernoff", "at a nominal 0.95")]
+)
+def test_chernoff_alone_is_promised_no_probability(guesses, tmp_path, method, promise):
+    audit.run("mine", entry(FILE | {"source": guesses, "method": method}), tmp_path)
+    assert promise in sentence(read_json(tmp_path / "audits/mine/result.json"))
+
+
 def test_an_infinite_bound_is_told_from_a_family_rejected_whole(guesses, tmp_path, capsys):
     """At delta 0 every Gaussian has an infinite epsilon; N(0, 1) told apart from its thin subsample explains nothing."""
     audit.run("mine", entry(FILE | {"source": guesses, "delta": 0}), tmp_path)
