@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import math
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stages.artifacts import SCHEMA_VERSION, atomic_folder, make_folder, read_json, write_json, write_jsonl
-from stages.errors import BadFile, BadValue
+from stages.errors import BadFile, BadParam, BadValue
 from stages.params import Params
 
 QA_PROMPT = Path(__file__).parent.parent / "stages/learning/prompts/qa.txt"
-ENGINES = ("auto", "prefix", "transformers", "vllm")
+OPTIONS = {  # the keys of params.yaml that options of `lethe eval` set
+    "sample.n": "--n",
+    "sample.max_new_tokens": "--max-new-tokens",
+    "sample.temperature": "--temperature",
+    "sample.seed": "--seed",
+    "sample.engine": "--engine",
+    "metrics.alpha": "--alpha",
+}
 THRESHOLDS = [0.1, 0.25, 0.5, 0.75, 0.9]
 
 
@@ -75,12 +80,14 @@ def evaluate(asked: Evaluation, place: Path = Path("data/eval")) -> Verdict:
 
 
 def _params(asked: Evaluation, forget: list[dict]) -> Params:
-    """The whole of the parameters, checked as params.yaml is, with nothing trained and one model evaluated."""
+    """The whole of the parameters, checked as params.yaml is, with nothing trained and one model evaluated.
+
+    A wrong one is told by the option that it stands for.
+    """
     from stages.params import evaluation_params
 
-    _check_options(asked)
     has_keywords = any(row.get("keywords") for row in forget)
-    return evaluation_params(
+    sections = dict(
         models={asked.name: {"path": str(asked.model)}},
         sample={
             "engine": asked.engine,
@@ -111,25 +118,16 @@ def _params(asked: Evaluation, forget: list[dict]) -> Params:
             "share_above": 0.1,
         },
     )
-
-
-def _check_options(asked: Evaluation) -> None:
-    """What an option says is told by the option's name, not by the key of params.yaml that it stands for."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}", asked.name):
-        legal = "at most 80 letters, digits, '.', '_' and '-', the first a letter or digit"
-        raise BadValue("--name", asked.name, legal, "Without --name it is the model folder's own.")
-    if not 1 <= asked.n <= 1_000_000:
-        raise BadValue("--n", asked.n, "from 1 to 1000000")
-    if asked.max_new_tokens < 1:
-        raise BadValue("--max-new-tokens", asked.max_new_tokens, "at least 1")
-    if not 0 < asked.alpha <= 0.5:
-        raise BadValue("--alpha", asked.alpha, "above 0 and at most 0.5")
-    if not 0 < asked.temperature < math.inf:
-        raise BadValue("--temperature", asked.temperature, "a finite number above 0")
-    if asked.seed < 0:
-        raise BadValue("--seed", asked.seed, "at least 0")
-    if asked.engine not in ENGINES:
-        raise BadValue("--engine", asked.engine, f"one of {', '.join(ENGINES)}")
+    try:
+        return evaluation_params(**sections)
+    except BadParam as error:
+        if error.key == f"models.{asked.name}":
+            raise BadValue(
+                "--name", error.got, error.legal, "Without --name it is the model folder's own."
+            ) from None
+        if error.key in OPTIONS:
+            raise BadValue(OPTIONS[error.key], error.got, error.legal) from None
+        raise
 
 
 def _prompt(model: Path) -> str:

@@ -64,9 +64,9 @@ class MissingColumn(BadFile):
 class BadParam(BadInput):
     """A key of params.yaml is unknown, of the wrong type or impossible."""
 
-    def __init__(self, key: str, got: object, legal: str, source: str = "params.yaml"):
-        self.key = key
-        super().__init__(f"{source}, key {key}: got {shortened(got)}; legal is {legal}.")
+    def __init__(self, key: str, got: object, legal: str, source: str = "params.yaml", also: str = ""):
+        self.key, self.got, self.legal = key, got, legal
+        super().__init__(f"{source}, key {key}: got {shortened(got)}; legal is {legal}{also}.")
 
 
 class ParamsClash(BadInput):

@@ -597,7 +597,7 @@ def _bad_param(error: ValidationError, value: dict[str, Any], source: str) -> Ba
     if first["type"] == "value_error" and isinstance(first["input"], dict):
         return ParamsClash(key, str(first["ctx"]["error"]) + also, source)
     got = _Words("nothing: the key is missing") if first["type"] == "missing" else first["input"]
-    return BadParam(key, got, _legal(first, location) + also, source)
+    return BadParam(key, got, _legal(first, location), source, also)
 
 
 def _location(problem: dict[str, Any]) -> list[str]:

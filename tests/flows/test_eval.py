@@ -103,6 +103,7 @@ def test_without_keywords_the_binary_bound_is_missing_not_zero(checkpoint, place
         (["--temperature", "inf"], "--temperature"),
         (["--max-new-tokens", "0"], "--max-new-tokens"),
         (["--seed", "-1"], "--seed"),
+        (["--seed", "4294967296"], "--seed: got 4294967296; legal is at least 0 and at most 4294967295"),
         (["--name", "my model"], "--name: got 'my model'"),
         (["--data", "empty.jsonl"], "empty.jsonl: holds no question"),
         (["--data", "none.jsonl"], "no such file"),
