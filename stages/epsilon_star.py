@@ -5,7 +5,6 @@ The members are the forget set: Epsilon* near 0 says that the losses no longer t
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ def run(name: str, model: Any, settings: Any, prompt: str, root: Path = Path("da
 
     from stages.learning.likelihood import mean_losses
     from stages.learning.models import load, prepare_torch
+    from stages.reporting.text import number
 
     prepare_torch()
     language_model, tokenizer = load(model.path)
@@ -50,7 +50,7 @@ def run(name: str, model: Any, settings: Any, prompt: str, root: Path = Path("da
         )
     print(
         f"{name}: Epsilon* {result['epsilon_star']:.4g} ({result['method']}, an estimate), at least "
-        f"{math.floor(1000 * result['epsilon_lower']) / 1000} with probability {1 - result['alpha']:g} "
+        f"{number(result['epsilon_lower'], 3, 'down')} with probability {1 - result['alpha']:g} "
         f"(delta {result['delta']:.3g}, cut {result['cut'] or 'none'})"
     )
 
