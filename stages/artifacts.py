@@ -210,9 +210,8 @@ def _parsed(path: str | os.PathLike, line: int, text: str, **how: Any) -> Any:
     """``text``, which begins on ``line``, as JSON; what is none is a `BadRow`."""
     try:
         value = json.loads(text, **how)
-        if (
-            r"\ud" in text or r"\uD" in text
-        ):  # perhaps half a character, which no UTF-8 file, nor terminal, can take
+        # Perhaps half a character, which no UTF-8 file, nor terminal, can take.
+        if r"\ud" in text or r"\uD" in text:
             json.dumps(value, ensure_ascii=False).encode()
         return value
     except json.JSONDecodeError as error:

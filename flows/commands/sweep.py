@@ -56,9 +56,8 @@ def command(
     with temporary_server(root):
         from flows.sweep import RESULTS, SWEEPS, sweep
 
-        with workspace.only_run(
-            root / SWEEPS / name
-        ):  # another sweep of this name would change points not yet run
+        # Another sweep of this name would change points not yet run.
+        with workspace.only_run(root / SWEEPS / name):
             result = sweep(root, points, name, at_once or workspace.cores(), jobs, scheduler)
     if as_json:
         print_json(result)

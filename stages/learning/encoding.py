@@ -13,7 +13,7 @@ from stages.errors import BadFile
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 IGNORED = -100  # the label of prompt and padding: never used as an index into the vocabulary
 CHAT = "chat"  # in place of a template file: the tokenizer's own chat template
@@ -89,6 +89,11 @@ class Encoder:
     def _ids(self, text: str) -> tuple[int, ...]:
         # A chat template writes the special tokens itself.
         return tuple(self.tokenizer(text, add_special_tokens=self.template != CHAT)["input_ids"])
+
+
+def context_of(config: PretrainedConfig) -> int | None:
+    """The most tokens, question and answer, that the model of this ``config`` takes; None if unbounded."""
+    return getattr(config.get_text_config(), "max_position_embeddings", None)
 
 
 def read_template(path: str | os.PathLike) -> str:

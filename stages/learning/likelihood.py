@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stages.errors import BadFile, BadInput
-from stages.learning.encoding import IGNORED, Encoder, Example, collate
+from stages.learning.encoding import IGNORED, Encoder, Example, collate, context_of
 from stages.progress import progress
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def answer_tokens(
     # Rows of like length stand together: less padding. Ties keep their order, so that reruns agree.
     order = sorted(range(len(examples)), key=lambda i: len(examples[i].prompt) + len(examples[i].answer))
     results = [AnswerTokens(*(np.empty(0),) * 3, np.empty(0, dtype=bool))] * len(examples)
-    context = context_of(model)
+    context = context_of(model.config)
     order = [i for i in order if context is None or len(examples[i].prompt) + len(examples[i].answer) <= context]
     groups = [order[start : start + size] for start in range(0, len(order), size)]
     for group in progress(groups, label, unit="batches"):
@@ -68,14 +68,9 @@ def mean_losses(
         if not len(tokens.log_probs):
             raise BadInput(
                 f"Row {row['id']!r}: question and answer have more tokens than the model's context of "
-                f"{context_of(model)}, so that there is no loss. Shorten the row or leave it out."
+                f"{context_of(model.config)}, so that there is no loss. Shorten the row or leave it out."
             )
     return np.array([tokens.nll for tokens in answers])
-
-
-def context_of(model: PreTrainedModel) -> int | None:
-    """The most positions the model has, None if unbounded."""
-    return getattr(model.config.get_text_config(), "max_position_embeddings", None)
 
 
 def _check_vocabulary(model: PreTrainedModel, examples: Sequence[Example]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from stages.errors import BadValue
 from stages.learning import models
+from stages.learning.encoding import context_of
 from stages.sampling.engine import Options
 
 if TYPE_CHECKING:
@@ -42,9 +43,9 @@ def checkpoint(folder: Path) -> Checkpoint:
     except OSError:  # the file is optional
         with models.refusals(folder):
             generation = GenerationConfig.from_model_config(config)
-    text = config.get_text_config()
     end_ids = end_tokens(generation.eos_token_id, tokenizer)
-    return Checkpoint(folder, tokenizer, end_ids, getattr(text, "max_position_embeddings", None), text.vocab_size)
+    vocabulary = config.get_text_config().vocab_size
+    return Checkpoint(folder, tokenizer, end_ids, context_of(config), vocabulary)
 
 
 def load(described: Checkpoint, options: Options) -> PreTrainedModel:

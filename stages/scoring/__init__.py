@@ -8,7 +8,7 @@ A scorer is one module with one function::
 value in [0, 1] a generation, in the order given. What cannot be judged (no generation, an empty one, no reference)
 is NaN, which the files hold as null: missing is never zero. A scorer that needs more of a row than its answer says by
 a second function, ``applies(item) -> bool``, which rows it can judge any answer to. To add a scorer, add its module
-and its line below.
+and its line below, and its name to ``BINARY`` where its values are 0 and 1 alone.
 """
 
 from __future__ import annotations
