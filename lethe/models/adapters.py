@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from lethe.config.computing import Lora
 
 CONFIG, WEIGHTS, PROVENANCE = "adapter_config.json", "adapter_model.safetensors", "base.json"
+PLACES = ("base_model_name_or_path", "revision")  # keys of CONFIG that say where the model below lies
 MERGED = Path(".lethe/scratch/merged")
 
 
@@ -48,7 +50,7 @@ def write_provenance(folder: Path) -> None:
     """Record the hash of the weights below an adapter, which a later use compares."""
     if is_adapter(folder):
         base = base_of(folder)
-        write_json(folder / PROVENANCE, {"base": str(base), "sha256": content_hash(base)})
+        write_json(folder / PROVENANCE, {"base": str(base), "sha256": content_hash(base, weights_hash)})
         (folder / "README.md").unlink(missing_ok=True)
 
 
@@ -87,7 +89,7 @@ def whole(folder: Path) -> Path:
     if not is_adapter(folder):
         return folder
     base = base_of(folder)
-    found = content_hash(base)
+    found = content_hash(base, weights_hash)
     if (folder / PROVENANCE).is_file() and read_json(folder / PROVENANCE).get("sha256") != found:
         raise BadFile(
             folder,
@@ -116,14 +118,12 @@ def _merge(base: Path, folder: Path, place: Path) -> None:
         checkpoints.save(temporary, merged, tokenizer)
 
 
-def content_hash(folder: Path) -> str:
-    """The hash of a whole model's weights; of an adapter, with those of every model below it."""
+def content_hash(folder: Path, own: Callable[[Path], str]) -> str:
+    """The hash ``own`` of a model folder; an adapter's covers its settings and every model below, wherever these lie."""
     if not is_adapter(folder):
-        return weights_hash(folder)
-    settings = {
-        key: value for key, value in read_json(folder / CONFIG).items() if key != "base_model_name_or_path"
-    }
-    return digest(weights_hash(folder), settings, content_hash(base_of(folder)))
+        return own(folder)
+    settings = {key: value for key, value in read_json(folder / CONFIG).items() if key not in PLACES}
+    return digest(own(folder), settings, content_hash(base_of(folder), own))
 
 
 def weights_hash(folder: Path) -> str:

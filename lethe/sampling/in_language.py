@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -179,23 +180,29 @@ def draw_prompts(
         question = int(_uniform(settings.seed, f"{SHARE} question", number) * len(rows))
         uniform = np.array([_uniform(settings.seed, f"{SHARE} production", number)])
         drawn.append((question, int(pick(uniform, found[question])[0])))
-    times = {pair: drawn.count(pair) for pair in drawn}
+    times = Counter(drawn)
     asked = [Asked(row, own, np.array([], np.int64)) for row, own in zip(rows, found, strict=True)]
     prompts = [
         _prompt(encoder, asked[question], place, count * share.answers, SHARE)
         for (question, place), count in times.items()
     ]
     answers = _answered(engine, store, prompts, dataclasses.replace(settings, greedy=False), label)
+    own = {
+        (question, place): table_of([answers[_name(rows[question]["id"], found[question][place], SHARE)]])
+        for question, place in times
+    }
     used = dict.fromkeys(times, 0)
     tables = []
     for number, (question, place) in enumerate(drawn):
-        production = found[question][place]
         start = used[question, place]
         used[question, place] = start + share.answers
-        own = table_of([answers[_name(rows[question]["id"], production, SHARE)]])
-        own = own.iloc[start : start + share.answers].assign(prompt_id=rows[question]["id"])
-        own = own.assign(
-            sample=np.arange(share.answers, dtype=np.int32), prompt=number, production=production.name
+        part = own[question, place].iloc[start : start + share.answers]
+        tables.append(
+            part.assign(
+                prompt_id=rows[question]["id"],
+                sample=np.arange(share.answers, dtype=np.int32),
+                prompt=number,
+                production=found[question][place].name,
+            )
         )
-        tables.append(own)
     return pd.concat(tables, ignore_index=True)

@@ -155,15 +155,9 @@ def _audit(model: Path, rows: Sequence[Row], how: How, draws: int, auditor: str,
 
 def _weights(model: Path) -> str:
     """The hash of a model's weights; an adapter's covers the model below it, wherever that lies on this machine."""
-    from lethe.io.json_files import read_json
-    from lethe.models.adapters import CONFIG, base_of, is_adapter
+    from lethe.models.adapters import content_hash
 
-    own = _files(model, WEIGHTS)
-    if not is_adapter(model):
-        return own
-    places = ("base_model_name_or_path", "revision")
-    settings = {key: value for key, value in read_json(model / CONFIG).items() if key not in places}
-    return digest(own, settings, _weights(base_of(model)))
+    return content_hash(model, lambda folder: _files(folder, WEIGHTS))
 
 
 def _tokenizer(model: Path) -> Path:
