@@ -154,19 +154,14 @@ def resumable(
     """Where a run keeps its state, by everything that decides the run; None where the recipe saves none."""
     if compute.checkpoint_every is None:
         return None
+    import torch
+
     start = hashlib.blake2b(digest_size=16)
     for name, weights in model.state_dict().items():
-        start.update(name.encode() + weights.detach().cpu().contiguous().view(torch_bytes()).numpy().tobytes())
+        start.update(name.encode() + weights.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
     libraries = versions("torch", "transformers", "peft")
     key = cache_key(*modules, settings=list(settings), start=start.hexdigest(), libraries=libraries, **facts)
     return Resumable(folder / key, compute.checkpoint_every)
-
-
-def torch_bytes() -> torch.dtype:
-    """The dtype of a raw byte."""
-    import torch
-
-    return torch.uint8
 
 
 def _backward(
