@@ -1,23 +1,14 @@
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from lethe.cli.app import app
+from tests.lethe.cli.calls import Command
 
 COUNTS = ("--n", 1000, "--r", 200, "--errors", 26)
 
 
-def call(*arguments):
-    return CliRunner().invoke(app, ["audit", "one-run", *map(str, arguments)])
-
-
-def result(*arguments):
-    done = call(*arguments, "--json")
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
+command = Command("audit", "one-run")
+call, result = command.call, command.result
 
 
 def by_method(whole):

@@ -1,25 +1,17 @@
 """`lethe bounds --calibration`: true leaks behind a judge's verdicts, of each prompt and of the pool."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import lethe
-from lethe.cli.app import app
 from lethe.statistics.bound import Covers
 from lethe.statistics.judge_error import Calibration, judge_error, judged_average, judged_rates
 from lethe.statistics.judged_leak_at_k import judged_leak_at_k
+from tests.lethe.cli.calls import Command
 
 JUDGE = Calibration(leaks=60, leaks_called=57, clean=140, clean_called=7)
 CALLED, N = (30, 3), 200
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("LETHE_CACHE", str(tmp_path_factory.getbasetemp() / "levels"))
 
 
 @pytest.fixture
@@ -39,14 +31,8 @@ def scores(tmp_path):
     return path
 
 
-def call(*arguments):
-    return CliRunner().invoke(app, ["bounds", *map(str, arguments), "--alpha", "0.03"])
-
-
-def result(*arguments) -> dict:
-    done = call(*arguments, "--json")
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
+command = Command("bounds", "--alpha", "0.03")
+call, result = command.call, command.result
 
 
 def test_each_prompt_and_the_pool(scores, calibration):

@@ -7,14 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import betaincinv
-from typer.testing import CliRunner
 
-from lethe.cli.app import app
 from lethe.evaluation.measure_settings import MeasureSettings
 from lethe.evaluation.score_files import measure_file, read_scores
 from lethe.statistics.bound import Covers
 from lethe.statistics.bounds import binary_lower, binary_upper, paper_bounds
 from lethe.statistics.tighter import tighter_bounds
+from tests.lethe.cli.calls import Command
 from tests.lethe.statistics.draws import drawn
 
 ENTRY = {
@@ -23,19 +22,8 @@ ENTRY = {
 }
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("LETHE_CACHE", str(tmp_path_factory.getbasetemp() / "levels"))
-
-
-def call(*arguments):
-    return CliRunner().invoke(app, ["bounds", *map(str, arguments)])
-
-
-def result(*arguments) -> dict:
-    done = call(*arguments, "--json")
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
+command = Command("bounds")
+call, result = command.call, command.result
 
 
 def write(tmp_path, scores, prompts=None, suffix=".csv"):

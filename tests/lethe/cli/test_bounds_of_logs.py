@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-import random
 
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from lethe.cli.app import app
 from lethe.io.logs import is_log, read_log
 from lethe.statistics.sequential import stopped_upper
+from tests.lethe.cli.calls import Command
+from tests.lethe.io.logs.broken_logs import ANYTHING, with_value
 from tests.lethe.io.logs.small_logs import (
     KINDS,
     eval_log,
@@ -29,35 +28,11 @@ from tests.lethe.io.logs.small_logs import (
     write_lines,
 )
 
-anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=4,
-)
 often = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("LETHE_CACHE", str(tmp_path_factory.getbasetemp() / "levels"))
-
-
-def call(*arguments):
-    return CliRunner().invoke(app, ["bounds", *map(str, arguments)])
-
-
-def result(*arguments) -> dict:
-    done = call(*arguments, "--json")
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
-
-
-def refused(*arguments) -> str:
-    done = call(*arguments)
-    assert done.exit_code == 2, done.output
-    assert done.output.startswith("lethe: ")
-    assert "Traceback" not in done.output
-    return done.output
+command = Command("bounds")
+call, result, refused = command.call, command.result, command.refused
 
 
 def early(folder, epochs, hits):
@@ -272,27 +247,10 @@ def test_a_truncated_log_is_a_sentence_and_status_2(tmp_path, kind, part):
     assert survives(path) == 2 or cut in lines  # lines that end at a line's end are a whole log
 
 
-def nodes(value):
-    if isinstance(value, (dict, list)):
-        yield value
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from nodes(inner)
-
-
 @often
-@given(seed=st.integers(0, 10_000), value=anything)
+@given(seed=st.integers(0, 10_000), value=ANYTHING)
 def test_values_of_other_types_are_read_or_refused(tmp_path, seed, value):
-    chance = random.Random(seed)
-    path = small(chance.choice(KINDS[1:]), tmp_path)
-    text = path.read_text()
-    lines = text.splitlines() if text.startswith('{"') else [text]
-    place = chance.randrange(len(lines))
-    whole = json.loads(lines[place])
-    node = chance.choice([one for one in nodes(whole) if one])
-    node[chance.choice(list(node)) if isinstance(node, dict) else chance.randrange(len(node))] = value
-    lines[place] = json.dumps(whole)
-    path.write_text("\n".join(lines))
-    survives(path)
+    survives(with_value(tmp_path, seed, value))
 
 
 @often

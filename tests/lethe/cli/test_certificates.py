@@ -7,39 +7,18 @@ import json
 import math
 import random
 import shutil
-import types
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from lethe.cli.app import app
 from lethe.errors import BadInput
 from lethe.evaluation.certificate import FACTS, Audit, Certificate, read_certificate
 from lethe.io.json_files import write_jsonl
-from lethe.models import checkpoints
 from lethe.statistics.e_process import log_e_value
 from lethe.steps.certify import How, facts
-
-ROWS = [
-    {"id": "a", "question": "Who is Ada?", "answer": "Ada is a painter.", "keywords": ["painter"]},
-    {"id": "b", "question": "Where is Bo?", "answer": "Bo is at sea.", "keywords": ["sea"]},
-]
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    import torch
-
-    checkpoints.prepare_torch()
-    torch.manual_seed(0)
-    recipe = types.SimpleNamespace(
-        vocabulary=300, hidden=16, layers=1, heads=2, kv_heads=1, feed_forward=32, context=512
-    )
-    folder = tmp_path_factory.mktemp("model") / "mine"
-    checkpoints.save(folder, *checkpoints.fresh(recipe, [row["answer"] for row in ROWS]))
-    return folder
+from tests.lethe.cli.calls import Command
+from tests.lethe.small_checkpoint import ROWS
 
 
 @pytest.fixture
@@ -55,8 +34,8 @@ def write(rows):
         file.write("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def call(*arguments):
-    return CliRunner().invoke(app, [*map(str, arguments)])
+command = Command()
+call, refused = command.call, command.refused
 
 
 def certify(*more):
@@ -69,14 +48,6 @@ def verify(*more):
     done = call("verify", "certificate.json", "--json", *more)
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
-
-
-def refused(*arguments) -> str:
-    done = call(*arguments)
-    assert done.exit_code == 2, done.output
-    assert done.output.startswith("lethe: ")
-    assert "Traceback" not in done.output
-    return done.output
 
 
 def test_the_evidence_of_auditors_multiplies_up_to_a_certificate(place):

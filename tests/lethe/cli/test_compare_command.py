@@ -9,35 +9,16 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from lethe.cli.app import app
 from lethe.statistics.mean_difference import difference
+from tests.lethe.cli.calls import Command
 from tests.lethe.io.logs.small_logs import eval_log, header, sample, write_lines
 
 ROW = {"id", "model", "metric", "a", "b", "difference", "ci_low", "ci_high", "holds", "p_value", "method"}
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("LETHE_CACHE", str(tmp_path_factory.getbasetemp() / "levels"))
-
-
-def call(*arguments):
-    return CliRunner().invoke(app, ["compare", *map(str, arguments)])
-
-
-def result(*arguments) -> dict:
-    done = call(*arguments, "--json")
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
-
-
-def refused(*arguments) -> str:
-    done = call(*arguments)
-    assert done.exit_code == 2, done.output
-    assert done.output.startswith("lethe: ")
-    return done.output
+command = Command("compare")
+call, result, refused = command.call, command.result, command.refused
 
 
 def data(

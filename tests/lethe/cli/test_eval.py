@@ -8,30 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from lethe.cli.app import app
-from lethe.models import checkpoints
 from lethe.statistics.bound import Bound
 from lethe.statistics.dispersion import possible
-
-ROWS = [
-    {"id": "a", "question": "Who is Ada?", "answer": "Ada is a painter.", "keywords": ["painter"]},
-    {"id": "b", "question": "Where is Bo?", "answer": "Bo is at sea.", "keywords": ["sea"]},
-]
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    import types
-
-    import torch
-
-    checkpoints.prepare_torch()
-    torch.manual_seed(0)
-    recipe = types.SimpleNamespace(
-        vocabulary=300, hidden=16, layers=1, heads=2, kv_heads=1, feed_forward=32, context=512
-    )
-    folder = tmp_path_factory.mktemp("model") / "mine"
-    checkpoints.save(folder, *checkpoints.fresh(recipe, [row["answer"] for row in ROWS]))
-    return folder
+from tests.lethe.small_checkpoint import ROWS
 
 
 @pytest.fixture

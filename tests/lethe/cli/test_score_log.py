@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lethe.cli.app import app
+from tests.lethe.cli.calls import Command
 from tests.lethe.io.logs.small_logs import (
     eval_log,
     header,
@@ -18,22 +19,8 @@ from tests.lethe.io.logs.small_logs import (
     write_lines,
 )
 
-
-def call(*arguments):
-    return CliRunner().invoke(app, ["score", *map(str, arguments)])
-
-
-def result(*arguments) -> dict:
-    done = call(*arguments, "--json")
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
-
-
-def refused(*arguments) -> str:
-    done = call(*arguments)
-    assert done.exit_code == 2, done.output
-    assert "Traceback" not in done.output
-    return done.output
+command = Command("score")
+call, result, refused = command.call, command.result, command.refused
 
 
 @pytest.fixture

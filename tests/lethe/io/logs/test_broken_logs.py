@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,13 +12,9 @@ from hypothesis import strategies as st
 from lethe.errors import BadFile, BadInput, BadRow
 from lethe.io.logs import FORMATS as MODULES
 from lethe.io.logs import _json, read_log
+from tests.lethe.io.logs.broken_logs import ANYTHING, with_value
 from tests.lethe.io.logs.small_logs import FORMATS, KINDS, lm_eval_line, small, write_lines
 
-anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=5,
-)
 often = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -84,32 +79,14 @@ def test_a_log_with_changed_bytes(good, places):
     survives(bad)
 
 
-def nodes(value):
-    """Every container in a JSON value."""
-    if isinstance(value, (dict, list)):
-        yield value
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from nodes(inner)
-
-
 @often
-@given(seed=st.integers(0, 10_000), value=anything)
+@given(seed=st.integers(0, 10_000), value=ANYTHING)
 def test_a_log_with_values_of_other_types(tmp_path, seed, value):
-    chance = random.Random(seed)
-    path = small(chance.choice(KINDS[1:]), tmp_path)
-    text = path.read_text()
-    lines = text.splitlines() if text.startswith('{"') else [text]
-    place = chance.randrange(len(lines))
-    whole = json.loads(lines[place])
-    node = chance.choice([one for one in nodes(whole) if one])
-    node[chance.choice(list(node)) if isinstance(node, dict) else chance.randrange(len(node))] = value
-    lines[place] = json.dumps(whole)
-    path.write_text("\n".join(lines))
-    survives(path)
+    survives(with_value(tmp_path, seed, value))
 
 
 @often
-@given(content=st.binary(max_size=60) | anything.map(lambda value: json.dumps(value).encode()))
+@given(content=st.binary(max_size=60) | ANYTHING.map(lambda value: json.dumps(value).encode()))
 def test_a_file_that_is_no_log(tmp_path, content):
     path = tmp_path / "stranger"
     path.write_bytes(content)

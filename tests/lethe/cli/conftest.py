@@ -1,0 +1,14 @@
+"""One small checkpoint for all tests of the command line; a test that changes files copies them first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.lethe.small_checkpoint import save_small_checkpoint
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory) -> Path:
+    return save_small_checkpoint(tmp_path_factory.mktemp("model") / "mine")
