@@ -129,7 +129,7 @@ def _costs(preset: str, rate: float | None, parameters: float | None, questions:
     if rate is not None and not rate > 0:
         raise BadValue("--rate", rate, "a number above 0")
     if parameters is not None and not 1 <= parameters < math.inf:
-        raise BadValue("--parameters", parameters, "a number from 1")
+        raise BadValue("--parameters", parameters, "a number of at least 1")
     given = None if parameters is None else ModelSize(int(parameters), 0, "bfloat16")
     params = _params(preset)
     counts, second = _questions(params, questions), _second(params)

@@ -45,7 +45,7 @@ def command(
     if out is not None and out.exists() and not (file.exists() and out.samefile(file)):
         raise BadValue("--out", str(out), "a new file", "Join two certificates with --add.")
     if draws < 0:
-        raise BadValue("--draws", draws, "a whole number from 0 (0: check the hashes alone)")
+        raise BadValue("--draws", draws, "a whole number of at least 0 (0: check the hashes alone)")
     found = read_certificate(file)
     for other in add or []:
         found = merged(found, read_certificate(other), other)

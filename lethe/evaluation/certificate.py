@@ -230,7 +230,7 @@ def _text(value: Any) -> str:
 
 def _count(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise TypeError(f"got {shortened(value, 40)}, expected a whole number from 0")
+        raise TypeError(f"got {shortened(value, 40)}, expected a whole number of at least 0")
     return value
 
 

@@ -66,18 +66,18 @@ class Settings:
     def __post_init__(self) -> None:
         threshold = self.adaptive_threshold
         for name, good, legal in [
-            ("n", self.n >= 1 or (self.n == 0 and self.greedy), "a whole number from 1, or 0 with greedy"),
-            ("max_new_tokens", self.max_new_tokens >= 1, "a whole number from 1"),
+            ("n", self.n >= 1 or (self.n == 0 and self.greedy), "a whole number of at least 1, or 0 with greedy"),
+            ("max_new_tokens", self.max_new_tokens >= 1, "a whole number of at least 1"),
             (
                 "temperature",
                 0 < self.temperature < float("inf"),
                 "a number above 0 (for greedy, read sample -1)",
             ),
             ("top_p", 0 < self.top_p <= 1, "a number in (0, 1]"),
-            ("top_k", self.top_k >= 0, "a whole number from 0 (0: no cut)"),
+            ("top_k", self.top_k >= 0, "a whole number of at least 0 (0: no cut)"),
             ("adaptive_threshold", threshold is None or 0 < threshold <= 1, "a number in (0, 1], or null"),
-            ("seed", self.seed >= 0, "a whole number from 0"),
-            ("first_sample", self.first_sample >= 0, "a whole number from 0"),
+            ("seed", self.seed >= 0, "a whole number of at least 0"),
+            ("first_sample", self.first_sample >= 0, "a whole number of at least 0"),
         ]:
             if not good:
                 raise BadValue(name, getattr(self, name), legal)
@@ -135,7 +135,7 @@ class Options:
                 raise BadValue(name, getattr(self, name), f"one of {', '.join(legal)}")
         for name in ("max_rows", "tensor_parallel", "data_parallel", "vllm_from"):
             if getattr(self, name) < 1:
-                raise BadValue(name, getattr(self, name), "a whole number from 1")
+                raise BadValue(name, getattr(self, name), "a whole number of at least 1")
 
     @classmethod
     def of(cls, options: Options | Mapping | None) -> Options:

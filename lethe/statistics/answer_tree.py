@@ -72,7 +72,7 @@ class Remainder:
 
     def __post_init__(self) -> None:
         if self.rho < 0 or not math.isfinite(self.rho):
-            raise BadValue("rho", self.rho, "a number from 0")
+            raise BadValue("rho", self.rho, "a number of at least 0")
         if not 0 <= self.leaks <= self.sampled:
             raise BadValue("leaks", self.leaks, f"0 to the {self.sampled} sampled")
 
@@ -117,7 +117,7 @@ def poisson_lower(count: np.ndarray | float, alpha: float) -> np.ndarray:
 def _counts(count: np.ndarray | float) -> np.ndarray:
     counts = np.asarray(count, dtype=np.float64)
     if not (np.isfinite(counts).all() and (counts >= 0).all()):
-        raise BadValue("count", count, "whole numbers from 0")
+        raise BadValue("count", count, "whole numbers of at least 0")
     return counts
 
 
@@ -135,8 +135,8 @@ class Rounding:
 
     def __post_init__(self) -> None:
         for name, good, legal in [
-            ("allowance", 0 <= self.allowance < math.inf, "a number from 0"),
-            ("tokens", self.tokens >= 1, "a whole number from 1"),
+            ("allowance", 0 <= self.allowance < math.inf, "a number of at least 0"),
+            ("tokens", self.tokens >= 1, "a whole number of at least 1"),
             ("temperature", self.temperature > 0, "a number above 0"),
         ]:
             if not good:
@@ -309,7 +309,7 @@ def against_retrain(
     """
     check_alpha(alpha)
     if not 1 <= factor < math.inf:
-        raise BadValue("factor", factor, "a number from 1")
+        raise BadValue("factor", factor, "a number of at least 1")
     lower = np.asarray(lower, dtype=np.float64)
     if lower.shape != (len(retrain),) or not len(retrain):
         raise BadValue("lower", lower.shape, f"one for each of Retrain's {len(retrain)} questions, at least one")

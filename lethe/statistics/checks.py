@@ -19,9 +19,9 @@ def check_alpha(alpha: float) -> None:
 
 
 def check_count(name: str, value: int) -> None:
-    """Raise `BadValue` unless ``value`` is a whole number from 1."""
+    """Raise `BadValue` unless ``value`` is a whole number of at least 1."""
     if value < 1:
-        raise BadValue(name, value, "a whole number from 1")
+        raise BadValue(name, value, "a whole number of at least 1")
 
 
 def check_scores(scores: np.ndarray, missing: str = "refuse") -> np.ndarray:

@@ -323,7 +323,7 @@ def check_queries(ks: ArrayLike) -> np.ndarray:
     """The numbers of answers as integers of shape (K,), each from 1."""
     k = np.asarray(ks)
     if k.ndim != 1 or (k.size and (k.min() < 1 or (k != np.floor(k)).any())):
-        raise BadValue("k", ks, "whole numbers from 1")
+        raise BadValue("k", ks, "whole numbers of at least 1")
     return k.astype(np.int64)
 
 
@@ -343,7 +343,7 @@ def check_counts(
     for name, counts, least in (("leaks", leaks, 0), ("n", n, 1), ("missing", missing, 0)):
         wrong = (counts < least) | (np.floor(counts) != counts) & ~(np.isnan(counts) & (name == "leaks"))
         if wrong.any():
-            raise BadValue(name, counts[wrong][0].item(), f"a whole number from {least}")
+            raise BadValue(name, counts[wrong][0].item(), f"a whole number of at least {least}")
     over = leaks + missing > n
     if over.any():
         got = f"{leaks[over][0]:g} + {missing[over][0]:g} of {n[over][0]:g}"

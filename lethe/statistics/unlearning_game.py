@@ -288,7 +288,7 @@ def group_bound(epsilon: float, delta: float, records: int) -> CertifiedBound:
     """
     _check_privacy(epsilon, delta)
     if records < 1:
-        raise BadValue("records", records, "a whole number from 1")
+        raise BadValue("records", records, "a whole number of at least 1")
     exponents = epsilon * np.arange(records)
     log_growth = float(exponents.max() + np.log(np.exp(exponents - exponents.max()).sum()))
     log_delta = math.log(delta) + log_growth if delta > 0 else -math.inf
@@ -359,6 +359,6 @@ def _absolute_interval(mean: float, half_width: float | None) -> tuple[float | N
 
 def _check_privacy(epsilon: float, delta: float) -> None:
     if not epsilon >= 0 or math.isinf(epsilon):
-        raise BadValue("epsilon", epsilon, "a finite number from 0")
+        raise BadValue("epsilon", epsilon, "a finite number of at least 0")
     if not 0 <= delta <= 1:
         raise BadValue("delta", delta, "a number in [0, 1]")

@@ -45,7 +45,7 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
 def _row(entry: Entry, part: str) -> dict[str, object]:
     index, goal, target, behavior, category, source = (entry.text(column) for column in COLUMNS)
     if not index.isdecimal():
-        raise entry.broken(f"column 'Index': got {index!r}; must be a whole number from 0")
+        raise entry.broken(f"column 'Index': got {index!r}; must be a whole number of at least 0")
     return {
         "id": f"jbb-{part}-{int(index):03d}",
         "question": goal,

@@ -75,15 +75,15 @@ class Effort:
     def __post_init__(self) -> None:
         check_alpha(self.alpha)
         for name, good, legal in [
-            ("rows", self.rows >= 1, "a whole number from 1"),
-            ("guide", self.guide >= 0, "a number from 0"),
-            ("second_guide", self.second_guide >= 0, "a number from 0"),
+            ("rows", self.rows >= 1, "a whole number of at least 1"),
+            ("guide", self.guide >= 0, "a number of at least 0"),
+            ("second_guide", self.second_guide >= 0, "a number of at least 0"),
             ("theta_rho", 0 < self.theta_rho < float("inf"), "a number above 0"),
             ("target", self.target is None or 0 < self.target < 1, "a number between 0 and 1, or null"),
-            ("pilot", self.pilot >= 16, "a whole number from 16"),
-            ("most_entropy", self.most_entropy >= 0, "a number from 0"),
-            ("queries", all(n >= 1 for n in self.queries), "whole numbers from 1"),
-            ("seed", self.seed >= 0, "a whole number from 0"),
+            ("pilot", self.pilot >= 16, "a whole number of at least 16"),
+            ("most_entropy", self.most_entropy >= 0, "a number of at least 0"),
+            ("queries", all(n >= 1 for n in self.queries), "whole numbers of at least 1"),
+            ("seed", self.seed >= 0, "a whole number of at least 0"),
         ]:
             if not good:
                 raise BadValue(name, getattr(self, name), legal)

@@ -33,9 +33,9 @@ class Law:
     def __post_init__(self) -> None:
         threshold = self.adaptive_threshold
         for name, good, legal in [
-            ("max_new_tokens", self.max_new_tokens >= 1, "a whole number from 1"),
+            ("max_new_tokens", self.max_new_tokens >= 1, "a whole number of at least 1"),
             ("temperature", 0 < self.temperature < float("inf"), "a number above 0"),
-            ("top_k", self.top_k >= 0, "a whole number from 0 (0: no cut)"),
+            ("top_k", self.top_k >= 0, "a whole number of at least 0 (0: no cut)"),
             ("top_p", 0 < self.top_p <= 1, "a number in (0, 1]"),
             ("adaptive_threshold", threshold is None or 0 < threshold <= 1, "a number in (0, 1], or null"),
         ]:

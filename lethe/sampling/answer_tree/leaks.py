@@ -38,7 +38,7 @@ def check_scorer(scorer: str, above: float) -> None:
     if scorer not in SCORERS:
         raise BadValue("scorer", scorer, f"one of {', '.join(SCORERS)}")
     if not 0 <= above < 1:
-        raise BadValue("above", above, "a number from 0, less than 1")
+        raise BadValue("above", above, "a number of at least 0 and below 1")
 
 
 def is_binary(scorer: str) -> bool:

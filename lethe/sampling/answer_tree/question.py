@@ -57,8 +57,8 @@ class Growth:
     def __post_init__(self) -> None:
         for name, good, legal in [
             ("theta", self.theta > 0, "a number above 0"),
-            ("guide", self.guide >= 0, "a number from 0"),
-            ("rho", 0 <= self.rho < float("inf"), "a number from 0"),
+            ("guide", self.guide >= 0, "a number of at least 0"),
+            ("rho", 0 <= self.rho < float("inf"), "a number of at least 0"),
             ("most_explored", self.most_explored is None or not self.rho, "null with a rate above 0"),
         ]:
             if not good:

@@ -100,7 +100,7 @@ def audit_null(
 def check_levels(delta: float, alpha: float) -> None:
     """Raise `BadValue` unless 0 <= ``delta`` < 1 and 0 < ``alpha`` < 1."""
     if not 0 <= delta < 1:
-        raise BadValue("delta", delta, "a number from 0 and below 1")
+        raise BadValue("delta", delta, "a number of at least 0 and below 1")
     if not 0 < alpha < 1:
         raise BadValue("alpha", alpha, "a number strictly between 0 and 1")
 

@@ -45,5 +45,5 @@ class ApproxDP(Channel):
 def family(delta0: float) -> Family:
     """The nulls (epsilon, ``delta0``)-DP, ordered by epsilon; ``delta0`` must be in [0, 1)."""
     if not 0 <= delta0 < 1:
-        raise BadValue("delta0", delta0, "a number from 0 and below 1")
+        raise BadValue("delta0", delta0, "a number of at least 0 and below 1")
     return Family("approx-dp", "epsilon", partial(ApproxDP, delta0=delta0), strongest=600.0)
