@@ -1,4 +1,4 @@
-"""What needs a second model: how far each model can be told from Retrain, which never saw the forget set."""
+"""Comparisons with a second model: how well each model can be told apart from Retrain, which never saw the forget set."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AgainstRetrain:
-    """How far one model can be told from Retrain; see `against_retrain`. ``reference`` is None without held-out rows."""
+    """The comparison of one model with Retrain; see `against_retrain`. ``reference`` is None without held-out rows."""
 
     forget: KsTest | None
     missing: int
@@ -43,12 +43,13 @@ class AgainstRetrain:
 def against_retrain(
     likelihoods: Mapping[str, pd.DataFrame], retrain: Mapping[str, pd.DataFrame], alpha: float
 ) -> AgainstRetrain:
-    """One model's likelihood measures against Retrain's, a table per split each.
+    """Compare one model's likelihood measures with Retrain's; each mapping holds one table per split.
 
     ``forget_quality``: p-value of the KS test on the truth ratios of the forget set (TOFU). ``mia_reference``: the
-    attack by the loss relative to Retrain's (Carlini et al., 2021, with Retrain as the reference model).
-    ``privleak``: (AUC / AUC of Retrain - 1) x 100 of the min-k% attack, with the AUC of telling held-out rows from
-    forgotten ones (MUSE, Shi et al., 2024): -100 where all is remembered, 0 where the model is like Retrain.
+    attack that scores a row by its loss relative to Retrain's (Carlini et al., 2021, with Retrain as the reference model).
+    ``privleak``: (AUC / AUC of Retrain - 1) x 100 of the min-k% attack, where the AUC measures how well the attack
+    separates held-out rows from forget rows (MUSE, Shi et al., 2024). The value is -100 where the model remembers every
+    row, and 0 where the model is like Retrain.
     """
     forget, heldout = likelihoods["forget"], likelihoods.get("heldout")
     own, other = (table["truth_ratio"].dropna() for table in (forget, retrain["forget"]))
@@ -62,7 +63,7 @@ def against_retrain(
 
 
 def _gain(table: pd.DataFrame, reference: pd.DataFrame) -> pd.Series:
-    """Each row's loss under the reference model less the model's own."""
+    """Each row's loss under the reference model minus its loss under the model."""
     return table.set_index("prompt_id")["mia_loss"] - reference.set_index("prompt_id")["mia_loss"]
 
 

@@ -1,4 +1,4 @@
-"""The scores of a model's sampled answers, and whether a scorer judged them by 0 and 1 alone."""
+"""The scores of a model's sampled answers, and whether a scorer gives only 0 and 1."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 
 def scored(model: Model, split: str, scorer: str, without: Sequence[str] = ()) -> list[np.ndarray]:
-    """Scores of the sampled answers, an array a question in drawing order, but for the questions ``without``.
+    """Scores of the sampled answers: one array per question, in sampling order, except for the questions in ``without``.
 
-    Empty where the scorer says nothing, or where the questions have no common n: a pooled mean would weigh them
-    unequally, and a number of answers chosen by looking at them allows no interval for a fixed n.
+    The list is empty where the scorer judged no answer, or where the questions differ in n. A pooled mean would then weight
+    the questions unequally, and an n that depends on the answers allows no interval for a fixed n.
     """
     table = model.answers.get(split)
     if table is None or scorer not in table:
         return []
-    # The texts are most of the table, and nobody asks for them here.
+    # The texts take up most of the table and are not needed here.
     sampled = table.loc[(table["sample"] >= 0) & ~table["prompt_id"].isin(list(without)), ["prompt_id", scorer]]
     if sampled[scorer].isna().all():
         return []
@@ -29,6 +29,6 @@ def scored(model: Model, split: str, scorer: str, without: Sequence[str] = ()) -
 
 
 def judges(scorer: str | None, models: list[Model]) -> bool:
-    """Whether a scorer gave 0 or 1 to forget answers of some model, and nothing else to any."""
+    """Whether a scorer judged the forget answers of at least one model, and gave only 0 and 1 to those of every model."""
     groups = [group for model in models for group in scored(model, "forget", scorer)] if scorer else []
     return bool(groups) and all(np.isin(group[~np.isnan(group)], (0.0, 1.0)).all() for group in groups)

@@ -1,4 +1,4 @@
-"""The curves of the attacks of a run: each beside the references under the same attack."""
+"""The attack curves of a run, each with the reference models under the same attack."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Curve:
-    """One entry of ``attacks``: its curve, and what holds against Base and Retrain under the same attack."""
+    """One entry of ``attacks``: its curve, half-life against Base, and excess over Retrain under the same attack."""
 
     name: str
     path: str
@@ -30,7 +30,7 @@ class Curve:
 
 
 def counts_of(answers: pd.DataFrame) -> list[Counted]:
-    """The counts of every budget over seeds, questions and sampled answers."""
+    """The counts at every budget, summed over seeds, questions and sampled answers."""
     sampled = answers[answers["sample"] >= 0]
     found = []
     for budget, own in sampled.groupby("budget"):
@@ -80,10 +80,10 @@ def curves(results: Mapping[str, dict], base: str | None, retrain: str | None) -
 
 
 def title(result: Mapping) -> str:
-    """The attack in words: its kind and the parameters that are not a list of budgets."""
+    """A title for the attack: its kind and its parameters, except the list of budgets."""
     own = {key: value for key, value in result["after"].items() if key != "kind" and not isinstance(value, list)}
-    told = ", ".join(f"{key} {value}" for key, value in own.items())
-    return f"{result['kind']} ({told})" if told else str(result["kind"])
+    parameters = ", ".join(f"{key} {value}" for key, value in own.items())
+    return f"{result['kind']} ({parameters})" if parameters else str(result["kind"])
 
 
 def _attack(result: Mapping) -> tuple:

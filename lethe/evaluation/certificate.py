@@ -1,4 +1,4 @@
-"""A certificate: one JSON file whose evidence adds up over independent auditors (docs/certificates.md)."""
+"""A certificate: one JSON file that accumulates the evidence of independent auditors (docs/certificates.md)."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Audit:
 
 @dataclass(frozen=True)
 class Certificate:
-    """A claim, what it is about, and the evidence so far.
+    """A claim, its subject, and the evidence so far.
 
-    The claim: every one of ``questions`` leaks with probability at most ``tau``. ``hashes`` has a key per fact of `FACTS`,
-    ``settings`` how answers are drawn and scored, ``sources`` where the author's model and rows were.
+    The claim is that every one of ``questions`` leaks with probability at most ``tau``. ``hashes`` has one key per fact in
+    `FACTS`. ``settings`` describes how answers are drawn and scored. ``sources`` names the author's model and rows.
     """
 
     questions: tuple[str, ...]
@@ -52,7 +52,7 @@ class Certificate:
     audits: tuple[Audit, ...] = ()
 
     def counts(self) -> tuple[np.ndarray, int]:
-        """Leaking answers per question, and answers to each question, over all auditors."""
+        """The leaking answers per question and the number of answers to each question, over all auditors."""
         leaks = np.array([audit.leaks for audit in self.audits], dtype=np.int64).reshape(-1, len(self.questions))
         return leaks.sum(axis=0), sum(audit.draws for audit in self.audits)
 
@@ -62,38 +62,39 @@ class Certificate:
         return log_e_value(leaks, np.full(len(leaks), n), self.tau)
 
     def log_e(self) -> float:
-        """The logarithm of the e-value of the claim: the least of the questions' e-values.
+        """The logarithm of the e-value of the claim: the smallest of the questions' e-values.
 
-        Where some question leaks at least tau, the least e-value is at most that question's, so it is an e-value as well.
+        If some question leaks with probability at least tau, the smallest e-value is at most the e-value of that question,
+        so the smallest is an e-value too.
         """
         return float(self.log_e_values().min())
 
     @property
     def verdict(self) -> str:
-        """``certified`` where the e-value has reached 1 / alpha."""
+        """`CERTIFIED` if the e-value has reached 1 / alpha, else `NOT_YET`."""
         return CERTIFIED if self.log_e() >= math.log(1 / self.alpha) else NOT_YET
 
     def with_audits(self, more: Sequence[Audit]) -> Certificate:
-        """The certificate with further audits; each must have a stream of its own."""
+        """Return the certificate with further audits; every audit must have its own seed."""
         seeds = [audit.seed for audit in (*self.audits, *more)]
         if len(set(seeds)) < len(seeds):
             raise BadInput("Two audits used one seed, so they drew the same answers. Draw from another stream.")
         return replace(self, audits=(*self.audits, *more))
 
     def sentence(self) -> str:
-        """The verdict with its guarantee, in words."""
+        """The verdict and its guarantee in words."""
         _, n = self.counts()
         auditors = len({audit.auditor for audit in self.audits})
-        told = (
+        evidence = (
             f"{n:,} answers to each of {len(self.questions)} questions by {auditors} auditor{'s'[: auditors - 1]}: the "
             f"e-value is {_number(self.log_e())}, and {_number(math.log(1 / self.alpha))} certifies"
         )
         if self.verdict == CERTIFIED:
             return (
-                f"Certified: every question leaks with probability at most {self.tau:g}, {level(self.alpha)} at any time of "
-                f"looking, assuming independent draws of which none was left out. {told}."
+                f"Certified: every question leaks with probability at most {self.tau:g}, {level(self.alpha)} at any stopping "
+                f"time, assuming independent draws of which none was left out. {evidence}."
             )
-        return f"Not certified yet. {told}."
+        return f"Not certified yet. {evidence}."
 
     def as_dict(self) -> dict[str, object]:
         """The file's content."""
@@ -135,11 +136,12 @@ def read_certificate(path: Path) -> Certificate:
     Raises
     ------
     BadInput
-        If the file is no certificate of this version, a value has another type, or a stated value contradicts its counts.
+        If the file is not a certificate of this version, a value has the wrong type, or a stated value contradicts its
+        counts.
     """
     value = read_json(path)
     if not isinstance(value, dict) or not str(value.get("schema", "")).startswith("lethe-certificate/"):
-        raise BadFile(path, "is no certificate of `lethe certify`")
+        raise BadFile(path, "is not a certificate of `lethe certify`")
     if value["schema"] != SCHEMA:
         raise BadFile(path, f"has the schema {shortened(value['schema'])}; this version reads {SCHEMA!r}")
     try:
@@ -156,9 +158,9 @@ def read_certificate(path: Path) -> Certificate:
         or len(rows) != len(found.questions)
         or not all(isinstance(row, dict) for row in rows)
     ):
-        raise BadFile(path, "states no e-value for each question", REMEDY)
+        raise BadFile(path, "does not state one e-value per question", REMEDY)
     if stated.get("rule") != RULE:
-        raise BadFile(path, f"has the betting rule {shortened(stated.get('rule'))}; this version bets by {RULE!r}")
+        raise BadFile(path, f"has the betting rule {shortened(stated.get('rule'))}; this version uses {RULE!r}")
     leaks, n = found.counts()
     expected = [*zip(found.questions, found.log_e_values().tolist(), leaks.tolist(), strict=True)]
     for row, (name, log, hits) in zip(rows, expected, strict=True):
@@ -169,29 +171,31 @@ def read_certificate(path: Path) -> Certificate:
         ):
             raise BadFile(
                 path,
-                f"question {shortened(name)}: the stated e-value or counts are not those of its auditors",
+                f"question {shortened(name)}: the stated e-value or counts do not match those of its auditors",
                 REMEDY,
             )
     if not _close(stated.get("log_e_value"), found.log_e()) or value.get("verdict") != found.verdict:
-        raise BadFile(path, "the stated e-value or verdict is not that of its auditors", REMEDY)
+        raise BadFile(path, "the stated e-value or verdict does not match the counts of its auditors", REMEDY)
     return found
 
 
 def merged(found: Certificate, other: Certificate, path: Path) -> Certificate:
-    """``found`` with the audits of ``other`` that it does not have; both must make one claim about one thing."""
+    """Return ``found`` with the audits that only ``other`` has; both must make the same claim about the same model."""
     for name in ("questions", "tau", "alpha", "hashes", "settings"):
         if getattr(found, name) != getattr(other, name):
-            raise BadInput(f"{path}: other {name} than the first certificate, so the evidence does not add up.")
+            raise BadInput(
+                f"{path}: {name!r} differs from the first certificate, so the evidence cannot be combined."
+            )
     return found.with_audits([audit for audit in other.audits if audit not in found.audits])
 
 
 def check_facts(found: Certificate, hashes: Mapping[str, str], path: Path) -> None:
-    """Refuse, by name, what is not what the certificate is about."""
+    """Raise `BadInput` with the names of the facts whose hashes differ from those of the certificate."""
     changed = [name for name in FACTS if found.hashes.get(name) != hashes[name]]
     if changed:
         raise BadInput(
-            f"{path}: other {' and '.join(changed)} than the certificate is about (its hash differs). Verify with the same "
-            "model, rows, scorer, settings and release of Lethe, or write a new certificate."
+            f"{path}: the hash of {' and of '.join(changed)} differs from the certificate. Verify with the same model, rows, "
+            "scorer, settings and release of Lethe, or write a new certificate."
         )
 
 
@@ -206,7 +210,7 @@ def _parsed(value: Mapping[str, Any]) -> Certificate:
     audits = tuple(_audit(one, len(questions)) for one in value["auditors"])
     hashes = {name: _text(value["hashes"][name]) for name in FACTS}
     if not audits or not all(isinstance(value[key], dict) for key in ("settings", "sources")):
-        raise ValueError("auditors, settings and sources must be there")
+        raise ValueError("auditors, settings and sources must be present")
     sources = {key: _text(name) for key, name in value["sources"].items()}
     empty = Certificate(questions, tau, alpha, hashes, value["settings"], sources)
     return empty.with_audits(audits)
@@ -216,7 +220,7 @@ def _audit(value: Mapping[str, Any], questions: int) -> Audit:
     leaks = tuple(_count(one) for one in value["leaks"])
     draws = _count(value["draws"])
     if len(leaks) != questions or draws < 1 or max(leaks) > draws:
-        raise ValueError("an auditor's leaks must be a count per question, at most its draws")
+        raise ValueError("an auditor's leaks must be one count per question, each at most the auditor's draws")
     texts = (_text(value[key]) for key in ("auditor", "engine", "time"))
     auditor, engine, time = texts
     return Audit(auditor, draws, _count(value["seed"]), engine, time, leaks)

@@ -1,4 +1,4 @@
-"""Two runs compared: which differences hold over all questions together, with the effect and its interval."""
+"""A comparison of two runs: which differences hold over all questions together, with each effect and its interval."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORSE, BETTER, NEITHER = "worse", "better", "not shown"
 
 @dataclass(frozen=True)
 class Compared:
-    """One question on both sides; ``holds`` says whether the difference holds over all questions together."""
+    """One question on both sides; ``holds`` is True if its difference is on the list that holds jointly."""
 
     id: str
     model: str
@@ -33,7 +33,7 @@ class Compared:
 
     @property
     def outcome(self) -> str:
-        """``worse`` where B scores higher and the difference holds, ``better`` where lower."""
+        """``worse`` if B scores higher and the difference holds, ``better`` if B scores lower and the difference holds."""
         if not self.holds:
             return NEITHER
         return WORSE if self.effect.difference > 0 else BETTER
@@ -58,7 +58,7 @@ class NotCompared:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` found; ``notes`` name settings of the sampling that differ."""
+    """The result of `compare`; ``notes`` name the sampling settings that differ."""
 
     a: str
     b: str
@@ -72,12 +72,12 @@ class Comparison:
 
     @property
     def pooled_holds(self) -> bool:
-        """Whether the average differs; a claim by itself, at alpha."""
+        """Whether the average differs: a separate claim at alpha."""
         return self.pooled is not None and self.pooled.p_value <= self.alpha
 
     @property
     def worse(self) -> bool:
-        """Whether B is worse on some question or on average, as far as a difference holds."""
+        """Whether a difference that holds shows B to be worse, on some question or on average."""
         pooled = self.pooled_holds and self.pooled is not None and self.pooled.difference > 0
         return pooled or any(one.outcome == WORSE for one in self.per_question)
 
@@ -101,7 +101,7 @@ class Comparison:
         }
 
     def ranked(self) -> list[Compared]:
-        """The questions, differences that hold first, the largest first."""
+        """The questions, those whose difference holds first, in descending order of the difference."""
         return sorted(self.per_question, key=lambda one: (not one.holds, -abs(_or_zero(one.effect.difference))))
 
     def table(self) -> tuple[list[str], list[list[object]]]:
@@ -121,32 +121,32 @@ class Comparison:
         ]
 
     def sentences(self) -> list[str]:
-        """What holds and what does not, in words."""
-        told = [f"A: {self.a}. B: {self.b}. Score: {self.metric}; higher is worse."]
+        """The differences that hold, and those that do not, in words."""
+        lines = [f"A: {self.a}. B: {self.b}. Score: {self.metric}; higher is worse."]
         if self.per_question:
             worse, better = (sum(one.outcome == kind for one in self.per_question) for kind in (WORSE, BETTER))
             effect = self.per_question[0].effect
-            told += [
+            lines += [
                 f"{worse} of {len(self.per_question)} questions are worse in B and {better} are better; this list has no "
                 f"false entry {level(self.alpha)} (Holm), assuming {effect.assumes}.",
                 f"Each interval of a difference holds {level(self.alpha)} by itself ({effect.method}).",
             ]
         else:
-            told.append("No question could be compared.")
+            lines.append("No question could be compared.")
         if self.pooled is not None:
-            told.append(
+            lines.append(
                 f"On average over {self.pooled_questions} questions, B - A is {rounded(self.pooled.difference, 4)}, from "
                 f"{rounded(self.pooled.low, 4, 'lower')} to {rounded(self.pooled.high, 4, 'upper')} {level(self.alpha)} "
                 f"({self.pooled.method}; {self.pooled.assumes}): "
                 + ("the difference holds." if self.pooled_holds else "no difference is shown.")
             )
-        told += [f"Note: {note}." for note in self.notes]
+        lines += [f"Note: {note}." for note in self.notes]
         reasons = list(dict.fromkeys(one.reason for one in self.not_compared))
         for reason in reasons:
             ids = [one.id for one in self.not_compared if one.reason == reason and one.id is not None]
             more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
-            told.append(f"Not compared: {reason}" + (f" ({', '.join(ids[:3])}{more})." if ids else "."))
-        return told
+            lines.append(f"Not compared: {reason}" + (f" ({', '.join(ids[:3])}{more})." if ids else "."))
+        return lines
 
 
 def compare(a: Side, b: Side, alpha: float = 0.05) -> Comparison:
@@ -157,13 +157,13 @@ def compare(a: Side, b: Side, alpha: float = 0.05) -> Comparison:
     a, b
         The earlier and the later side, as `read_side` reads them.
     alpha
-        With at most this probability the list of differences that hold has a false entry (Holm over all questions of all
-        models); each interval by itself, and the average by itself, fail with at most this probability.
+        The list of differences that hold has a false entry with at most this probability (Holm over all questions of all
+        models). Each interval by itself, and the average by itself, fails with at most this probability.
 
     Notes
     -----
-    Answers of the two sides may share random numbers: neither independence between the sides nor a pairing is assumed.
-    A missing score counts against each side of an interval.
+    The answers of the two sides may share random numbers: neither independence of the sides nor a pairing is assumed.
+    A missing score widens the interval on both ends.
     """
     check_alpha(alpha)
     missing: list[NotCompared] = []
@@ -199,21 +199,21 @@ def compare(a: Side, b: Side, alpha: float = 0.05) -> Comparison:
 
 
 def _incomparable(a: Side, b: Side) -> str | None:
-    """Why nothing of the two sides can be compared, or None."""
+    """The reason why the two sides cannot be compared at all, or None."""
     for side, name in ((a, "A"), (b, "B")):
         if side.stopped:
             return f"{name}: {side.stopped}"
     if a.metric != b.metric:
-        return f"other scorers: {a.metric!r} in A, {b.metric!r} in B (name one with --score)"
+        return f"the scorers differ: {a.metric!r} in A, {b.metric!r} in B (name one with --score)"
     if None not in (a.scorer, b.scorer) and a.scorer != b.scorer:
-        return f"the scorer {a.metric!r} has other parameters in B"
+        return f"the scorer {a.metric!r} has different parameters in A and B"
     if None not in (a.template, b.template) and a.template != b.template:
-        return "the prompt template is another in B"
+        return "the prompt templates of A and B differ"
     return None
 
 
 def _models(a: Side, b: Side, missing: list[NotCompared]) -> Iterator[tuple[str, Scored, Scored]]:
-    """The models on both sides; two sides of one model each are compared whatever the models are called."""
+    """The models that both sides have; if each side has a single model, the names need not match."""
     if len(a.models) == len(b.models) == 1:
         yield "", next(iter(a.models.values())), next(iter(b.models.values()))
         return
@@ -226,8 +226,8 @@ def _models(a: Side, b: Side, missing: list[NotCompared]) -> Iterator[tuple[str,
                 missing.append(NotCompared(None, f"the model {name} is in {word} only"))
     if not a.models.keys() & b.models.keys():
         raise BadInput(
-            f"{a.name} has the models {', '.join(a.models)}, and {b.name} has {', '.join(b.models)}: none is on both sides. "
-            "Name data folders with a model in common."
+            f"{a.name} has the models {', '.join(a.models)}, and {b.name} has {', '.join(b.models)}: no model is on both "
+            "sides. Name data folders with a model in common."
         )
 
 
@@ -240,7 +240,7 @@ def _questions(
         if other is None:
             missing.append(NotCompared(prefix + name, "the question is in A only"))
         elif not _same_text(own.text, other.text, same_kind):
-            missing.append(NotCompared(prefix + name, "the question has another text or prompt in B"))
+            missing.append(NotCompared(prefix + name, "the text or prompt of the question differs in B"))
         else:
             yield prefix + name, own, other
     for name in second.questions:
@@ -249,7 +249,7 @@ def _questions(
 
 
 def _same_text(a: str | None, b: str | None, same_kind: bool) -> bool:
-    """Whether two texts ask the same; a log has the whole prompt, a folder of artifacts the question inside."""
+    """Whether two texts ask the same question; a log holds the whole prompt, a folder of artifacts only the question."""
     if a is None or b is None or a == b:
         return True
     return not same_kind and (a.strip() in b or b.strip() in a)

@@ -1,4 +1,4 @@
-"""What other stages take from the stage `exact`: the metrics of a model, and its leaks against Retrain's."""
+"""The results of the stage `exact` that other stages read: a model's metrics, and its leakage relative to Retrain."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ COMPARED = "tree_above_retrain"  # the number of questions of Holm's list
 
 
 def tree_metrics(root: Path, name: str) -> tuple[dict[str, float | int], dict[str, Bound]]:
-    """The flat keys that exact bounds add to a model's metrics, and their guarantees; empty without exact bounds."""
+    """The flat keys that exact bounds add to a model's metrics, and their guarantees; both are empty without exact bounds."""
     found = read_certificates(root, name)
     return (found.model.flat(), found.model.bounds) if found else ({}, {})
 
 
 def read_certificates(root: Path, name: str) -> Certificates | None:
-    """The exact bounds of a model; None where there are none."""
+    """Return the exact bounds of a model; None if the model has none."""
     path = root / "exact" / f"{name}.json"
     values = read_json(path) if path.is_file() else {}
     return Certificates.of_json(values) if values.get("model") else None
@@ -31,10 +31,10 @@ def read_certificates(root: Path, name: str) -> Certificates | None:
 
 @dataclass(frozen=True)
 class Excess:
-    """How many times Retrain's probability of a leak a model has, at least.
+    """Lower bounds of the ratio of a model's leak probability to Retrain's, one per question.
 
-    ``ratios`` holds for each question by itself at ``alpha``. ``holds`` lists the questions whose ratio is at least
-    ``factor``, all right together with probability 1 - ``alpha`` (Holm).
+    Each entry of ``ratios`` holds by itself at ``alpha``. ``holds`` marks the questions whose ratio is at least ``factor``;
+    all marked questions are right together with probability 1 - ``alpha`` (Holm).
     """
 
     ids: tuple[str, ...]
@@ -55,7 +55,7 @@ class Excess:
         return {"tree_excess_median": self.median, COMPARED: sum(self.holds)}
 
     def as_json(self) -> dict[str, object]:
-        """Plain values; an infinite ratio, to a Retrain that cannot leak, is null."""
+        """Plain values; a ratio is infinite where Retrain cannot leak, and is then null."""
         rows = zip(self.ids, self.ratios, self.p_values, self.holds, strict=True)
         return {
             "factor": self.factor,
@@ -72,12 +72,12 @@ class Excess:
 def excess_over_retrain(
     models: Mapping[str, Certificates], retrain: str, factor: float, alpha: float
 ) -> dict[str, Excess]:
-    """Each model against Retrain on the questions that both were asked.
+    """Compare each model with Retrain on the questions that both models answered.
 
     Models without exact bounds, and models that share no question with Retrain, are left out.
 
-    The ratio is the model's certain lower end to Retrain's upper end. ``factor`` is fixed beforehand. Nothing else is
-    compared per question, so no choice between two comparisons is made after the numbers are seen.
+    The ratio divides the model's certain lower end by Retrain's upper end. ``factor`` is fixed beforehand. This is the only
+    comparison per question, so no comparison is chosen after the numbers are seen.
     """
     if retrain not in models:
         return {}
@@ -93,16 +93,16 @@ def excess_over_retrain(
 def _excess(found: Certificates, reference: Certificates, factor: float, alpha: float) -> Excess:
     known = {tree.id: tree for tree in reference.trees}
     own = [tree for tree in found.trees if tree.id in known]
-    told = compared_with_retrain(own, [known[tree.id] for tree in own], factor, alpha, reference.rounding)
+    against = compared_with_retrain(own, [known[tree.id] for tree in own], factor, alpha, reference.rounding)
     return Excess(
         ids=tuple(tree.id for tree in own),
-        ratios=tuple(told.ratio.tolist()),
-        p_values=tuple(told.p_values.tolist()),
-        holds=tuple(bool(each) for each in told.holds),
+        ratios=tuple(against.ratio.tolist()),
+        p_values=tuple(against.p_values.tolist()),
+        holds=tuple(bool(each) for each in against.holds),
         factor=factor,
         alpha=alpha,
-        method=told.method,
-        assumes=told.assumes,
+        method=against.method,
+        assumes=against.assumes,
     )
 
 

@@ -1,8 +1,8 @@
-"""What holds in this run and what does not: every sentence is chosen by comparing this run's own numbers.
+"""The claims that hold in this run and those that do not: this run's own numbers decide every sentence.
 
-A difference counts as shown only where two confidence intervals do not meet. All intervals of all comparisons hold
-together with probability 1 - alpha: alpha is split evenly among them (Bonferroni), so nothing is assumed of the
-dependence between them.
+A difference counts as shown only where two confidence intervals are disjoint. All intervals of all comparisons hold
+together with probability 1 - alpha: alpha is split evenly among them (Bonferroni), which assumes nothing about their
+dependence.
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Claim:
+    """A claim about the models of a run, with one row per case."""
+
     title: str
     measured: str
     rows: list[Row]
 
     @property
     def summary(self) -> str:
-        """How many of the cases came out how."""
+        """The number of cases per verdict, in words."""
         counts = Counter(row.verdict for row in self.rows)
         order: tuple[Verdict, ...] = ("holds", "the opposite holds", "did not show")
         parts = [f"{verdict} in {counts[verdict]} of {len(self.rows)}" for verdict in order if counts[verdict]]
@@ -48,16 +50,18 @@ class Claim:
 
 @dataclass(frozen=True)
 class Findings:
+    """All claims of a run. The intervals behind them hold together with probability 1 - ``alpha``."""
+
     claims: list[Claim]
     alpha: float
     comparisons: int
-    level: float  # the alpha of each interval: all of them hold together at `alpha`
-    against_retrain: dict[str, Outcome]  # model to where its leakage lies
+    level: float  # the alpha of each interval
+    against_retrain: dict[str, Outcome]  # model -> its leakage relative to Retrain's
 
 
 @dataclass(frozen=True)
 class _Question:
-    """A claim before anything is measured: ``expected`` is where the first of each pair should lie."""
+    """A claim before the measurement: ``expected`` is the outcome that the claim predicts for the first of each pair."""
 
     title: str
     quantity: Quantity
@@ -66,8 +70,8 @@ class _Question:
 
 
 def findings(run: Run) -> Findings:
-    """Every claim about which this run's models can tell something."""
-    # Models without answers are named among what is missing.
+    """Every claim that the models of this run can test."""
+    # `Run.missing` names the models without answers.
     sampled = dataclasses.replace(run, models=[model for model in run.models if model.answers])
     questions = [question for question in _questions(sampled) if question.pairs]
     comparisons, alpha = sum(len(question.pairs) for question in questions), run.params.metrics.alpha
@@ -93,7 +97,9 @@ def _questions(run: Run) -> Iterator[_Question]:
     metrics, subjects = run.params.metrics, run.subjects
     plain = [model for model in subjects if model.adaptive_threshold is None]
     entropy, adaptive = matched_pairs(run), adaptive_pairs(run)
-    if run.params.sample.stop == "fixed":  # else n was chosen by looking at the answers: no interval for a fixed n
+    if (
+        run.params.sample.stop == "fixed"
+    ):  # otherwise n depends on the answers, and no interval for a fixed n holds
         graded, leak = mean_score("forget", metrics.leak), judged_by(run)[0]
         width = spread(metrics.leak)
         yield _Question(MORE_THAN_RETRAIN, leak, "higher", _against(run.role("retrain"), subjects))
@@ -119,14 +125,14 @@ def _questions(run: Run) -> Iterator[_Question]:
 
 
 def judged_by(run: Run) -> tuple[Quantity, bool]:
-    """What tells leakage: the share of leaking answers where a scorer gives 0 or 1 (True), else the mean score."""
+    """The quantity that measures leakage: the share of leaking answers under a 0/1 scorer (True), else the mean score."""
     if run.binary:
         return leak_share(run.binary), True
     return mean_score("forget", run.params.metrics.leak), False
 
 
 def matched_pairs(run: Run) -> Pairs:
-    """(with entropy terms, its control): methods equal in all else, sampled alike."""
+    """Pairs (model with entropy terms, its control): the methods agree in everything else, and the sampling is equal."""
     methods = run.methods
     drawn = [
         (model, methods[model.method])
@@ -143,7 +149,7 @@ def matched_pairs(run: Run) -> Pairs:
 
 
 def adaptive_pairs(run: Run) -> Pairs:
-    """(with adaptive temperature, without): the same weights sampled in the two ways."""
+    """Pairs (with adaptive temperature, without): the same weights, sampled in both ways."""
     return [
         (model, plain)
         for model in run.models
@@ -153,9 +159,9 @@ def adaptive_pairs(run: Run) -> Pairs:
 
 
 def hidden(model: Model) -> tuple[int, int] | None:
-    """(questions that leak in samples and not in the greedy answer, questions that have both)."""
+    """(number of questions that leak only in sampled answers, number of questions with sampled and greedy answers)."""
     both = [
-        # Where a judge's error was measured, a verdict alone is no leak: the true share must exceed 0.
+        # Where the judge's error was measured, a verdict alone does not prove a leak: the true share must exceed 0.
         (row.get("judged_lower", row["binary_share"]), row["binary_greedy"])
         for row in model.questions
         if row.get("binary_share") is not None and row.get("binary_greedy") is not None
@@ -171,17 +177,17 @@ def _compared(question: _Question, left: Model, right: Model, alpha: float) -> t
     a, b = (question.quantity.measure(model, alpha) for model in (left, right))
     if a is None or b is None:
         lacking = [model.name for model, interval in ((left, a), (right, b)) if interval is None]
-        sentence = f"{left.name}: cannot be told without such answers of {listing(lacking)}."
+        sentence = f"{left.name}: cannot be decided without such answers of {listing(lacking)}."
         return Row(left.name, "did not show", sentence), "not shown"
     outcome = compare(a, b)
-    told = f"{left.name} {question.quantity.told(a)}, {right.name} {question.quantity.told(b)}."
+    intervals = f"{left.name} {question.quantity.told(a)}, {right.name} {question.quantity.told(b)}."
     if outcome == "not shown":
-        return Row(left.name, "did not show", told), outcome
-    return Row(left.name, "holds" if outcome == question.expected else "the opposite holds", told), outcome
+        return Row(left.name, "did not show", intervals), outcome
+    return Row(left.name, "holds" if outcome == question.expected else "the opposite holds", intervals), outcome
 
 
 def _hidden_claim(run: Run) -> Claim | None:
-    """Counts over the questions asked, which are facts: no interval is needed."""
+    """The claim that sampling finds hidden leaks. The counts are facts about the questions, so no interval is needed."""
     retrain, rows = run.role("retrain"), []
     chance = hidden(retrain) if retrain else None
     for model in run.subjects:

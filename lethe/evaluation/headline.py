@@ -1,7 +1,7 @@
-"""Which of a model's numbers `dvc metrics` shows: few enough that the table of all models fits 120 columns.
+"""The numbers of a model that `dvc metrics` shows: few enough that the table of all models fits 120 columns.
 
-DVC shows every leaf of a metrics file as a column. ``data/metrics/NAME.json`` therefore has the numbers by which models
-are compared, and ``data/metrics/details/NAME.json`` has all others; each number is in one of the two files.
+DVC shows every leaf of a metrics file as a column. ``data/metrics/NAME.json`` therefore holds the numbers that compare
+models, and ``data/metrics/details/NAME.json`` holds all others. Each number is in exactly one of the two files.
 `lethe.io.artifacts.read_metrics` reads both.
 """
 
@@ -11,14 +11,14 @@ import math
 from collections.abc import Mapping
 
 SCHEMA = "schema"
-MOST = 8  # keys of the file that DVC shows, the schema version among them
-# The first group of which the model has a number: questions that stopped early, a 0/1 scorer, a graded scorer alone.
+MOST = 8  # keys of the file that DVC shows, including the schema version
+# The first group with a number of the model counts: early stopping, a 0/1 scorer, only a graded scorer.
 GROUPS = (
     ("certified", "leaking_questions", "anytime_upper_worst"),
     ("keyword_greedy", "keyword_any", "m_bin_worst", "m_bin_pooled"),
     ("greedy_mean", "mean", "m_mu_worst", "m_sigma_worst"),
 )
-# Where the error of the judge was measured, the bounds that include the error stand beside that of its verdicts.
+# Where the judge's error was measured: the bounds that include the error, next to the bound of the verdicts.
 JUDGED = ("keyword_greedy", "m_bin_worst", "judged_worst", "judged_pooled")
 UTILITY = ("retain_mean", "world_mean")  # the first that the model has
 

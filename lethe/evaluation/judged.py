@@ -1,7 +1,7 @@
-"""Bounds of true leak probabilities from a judge's verdicts: of each prompt, of the worst one, and of the average.
+"""Bounds of true leak probabilities from a judge's verdicts: of each prompt, of the worst prompt, and of the average.
 
-The arithmetic is `lethe.statistics.judge_error` and `lethe.statistics.judged_leak_at_k`; here each number gets its
-guarantee. The scores of the prompts are the judge's verdicts, 0 or 1.
+`lethe.statistics.judge_error` and `lethe.statistics.judged_leak_at_k` compute the numbers; this module attaches the
+guarantees. The scores of the prompts are the judge's verdicts, 0 or 1.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ WORST, WORST_LOWER, POOLED, POOLED_LOWER = (
 
 @dataclass(frozen=True)
 class JudgedRate:
-    """Bounds of a true leak probability, each side at alpha by itself, and leak@k by the same bounds.
+    """Bounds of a true leak probability, each side at alpha by itself, and leak@k from the same bounds.
 
-    ``estimate`` is Rogan and Gladen's, without a guarantee; NaN where the judge separates nothing. ``fits`` is False
-    where no leak probability explains the verdicts: the calibration is of other answers.
+    ``estimate`` is Rogan and Gladen's, without a guarantee; NaN if the judge does not separate leaks from clean answers.
+    ``fits`` is False if no leak probability explains the verdicts: the calibration does not describe these answers.
     """
 
     lower: Bound
@@ -77,10 +77,10 @@ class JudgedRate:
 
 @dataclass(frozen=True)
 class JudgedMeasures:
-    """What the verdicts and the judge's measured error say together.
+    """Bounds from the verdicts and the judge's measured error.
 
-    ``each`` has an entry per prompt, None for a prompt that the judge cannot judge. ``pool`` is the average over the
-    judged prompts, None where their numbers of answers differ. ``error`` bounds the judge's sensitivity and false positive
+    ``each`` has one entry per prompt, None for a prompt that the judge cannot judge. ``pool`` is the average over the
+    judged prompts, None if their numbers of answers differ. ``error`` bounds the judge's sensitivity and false positive
     rate, each side at alpha / 3.
     """
 
@@ -94,14 +94,14 @@ class JudgedMeasures:
 
     @property
     def worst(self) -> tuple[str, Bound]:
-        """The prompt with the largest upper bound, and the bound, which covers the worst prompt."""
+        """The prompt with the largest upper bound, and that bound, which covers the worst prompt."""
         judged = [(name, own.upper) for name, own in zip(self.prompt_ids, self.each, strict=True) if own]
         name, bound = max(judged, key=lambda one: one[1].value)
         return name, replace(bound, covers=Covers.WORST_PROMPT)
 
     @property
     def over_prompts(self) -> OverPrompts:
-        """Leak@k of true leaks, of the worst prompt and of the mean."""
+        """Leak@k of true leaks, for the worst prompt and for the mean."""
         return OverPrompts(self.worst_leak_at_k, self.mean_leak_at_k)
 
     @property
@@ -117,7 +117,7 @@ class JudgedMeasures:
         return found
 
     def flat(self) -> dict[str, object]:
-        """The flat keys beside `bounds`: what was measured of the judge."""
+        """The flat keys in addition to `bounds`: the measured rates of the judge."""
         return {
             "judge_sensitivity": self.calibration.sensitivity,
             "judge_sensitivity_lower": self.error.sensitivity[0],
@@ -128,25 +128,25 @@ class JudgedMeasures:
         }
 
     def sentences(self, of: str) -> list[str]:
-        """What is said of the judge and of the true leak probability; ``of`` names the prompts."""
+        """The statements on the judge and on the true leak probability; ``of`` names the prompts."""
         name, worst = self.worst
-        told = [self.judge(), f"{worst.sentence(QUANTITY, of)} The bound is that of {name}."]
+        lines = [self.judge(), f"{worst.sentence(QUANTITY, of)} The bound is that of {name}."]
         if self.pool:
-            told.append(self.pool.upper.sentence(QUANTITY, of))
+            lines.append(self.pool.upper.sentence(QUANTITY, of))
         point = at(self.worst_leak_at_k)
-        told.append(
+        lines.append(
             f"Leak@{point.k:,} of true leaks is {point.lower.significant()} to {point.upper.significant()} "
             f"{point.upper.on(of)}, each side {point.upper.level()}, assuming {point.upper.assumes}."
         )
         if not self.fits:
-            told.append(
-                "The verdicts do not fit the calibration: no leak probability explains them. The calibration is of other "
-                "answers, and these bounds mean nothing."
+            lines.append(
+                "The verdicts do not fit the calibration: no leak probability explains them. The calibration describes "
+                "other answers, and these bounds mean nothing."
             )
-        return told
+        return lines
 
     def judge(self) -> str:
-        """How the judge erred on the answers that a person labelled."""
+        """The judge's errors on the answers that a person labelled, in words."""
         known = self.calibration
         return (
             f"The judge called {known.leaks_called:,} of {known.leaks:,} leaks a leak and {known.clean_called:,} of "
@@ -179,7 +179,7 @@ def judged_measures(prompts: Sequence[PromptMeasure], calibration: Calibration, 
     Parameters
     ----------
     prompts
-        Measured prompts. Those without 0/1 scores get no bound.
+        Measured prompts. A prompt without 0/1 scores gets no bound.
     calibration
         The judge's verdicts against a person's labels, in counts.
     alpha
@@ -188,12 +188,12 @@ def judged_measures(prompts: Sequence[PromptMeasure], calibration: Calibration, 
     Raises
     ------
     BadInput
-        If no prompt has scores that are all 0 or 1: such scores are no verdicts.
+        If no prompt has scores that are all 0 or 1: other scores are not verdicts.
 
     Notes
     -----
-    Assumes what `lethe.statistics.judge_error` does: independent answers, a person's label as the truth, and a judge who
-    errs on the answers of the run as often as on those of the calibration.
+    Shares the assumptions of `lethe.statistics.judge_error`: independent answers, a person's label as the truth, and a
+    judge that errs on the answers of the run as often as on those of the calibration.
     """
     judged = [prompt for prompt in prompts if prompt.leaking is not None]
     if not judged:

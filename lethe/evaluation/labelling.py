@@ -1,8 +1,8 @@
-"""What a person labels of a run, in which order, and the bounds that follow from the labels and a judge on the rest.
+"""The answers of a run that a person labels, their order, and the bounds from the labels and from a judge on the rest.
 
 The draws of each question are halved in sampling order. The first half decides which answers a person labels: the distinct
-answers in the order of the mass that they cover. The second half is counted. A few random draws of the second half whose
-text is not among the labelled ones measure the judge's error on the rest.
+answers, in descending order of the mass that they cover. The second half is counted. The judge's error on the rest is
+measured on a few random draws of the second half whose text was not labelled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Part = Literal["mass", "rest"]
-SEED = 0  # of the order in which draws of the rest are labelled
+SEED = 0  # for the order in which draws of the rest are labelled
 QUANTITY = "the probability of a leak"
 
 
@@ -41,7 +41,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Draws:
-    """The answers of a run: each draw's `Answer` in order by question, and the questions' texts where known.
+    """The answers of a run: the `Answer` of each draw, in order, by question; and the texts of the questions where known.
 
     ``verdicts`` holds the judge's verdict of each draw (1, 0 or NaN), in the same order; empty without a judge.
     """
@@ -51,11 +51,11 @@ class Draws:
     verdicts: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def first(self, prompt_id: str) -> Sequence[Answer]:
-        """The half on which the labelled answers are chosen."""
+        """The half that decides which answers are labelled."""
         return self.answers[prompt_id][: self._half(prompt_id)]
 
     def second(self, prompt_id: str) -> Sequence[Answer]:
-        """The half that is counted."""
+        """The half that the bounds count."""
         return self.answers[prompt_id][self._half(prompt_id) :]
 
     def second_verdicts(self, prompt_id: str) -> np.ndarray:
@@ -68,7 +68,7 @@ class Draws:
 
 @dataclass
 class Labels:
-    """A person's labels, by part: answers chosen by their mass, and draws of the rest. Kept in ``path`` after each label."""
+    """A person's labels by part: answers chosen by mass, and draws of the rest. Each new label is saved to ``path``."""
 
     path: Path
     mass: dict[Answer, int] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Labels:
         return self.mass if part == "mass" else self.rest
 
     def add(self, part: Part, answer: Answer, label: int, questions: Mapping[str, str]) -> None:
-        """Keep one label; a label that the answer has in the other part goes, as where the target was raised."""
+        """Save one label. A label of the same answer in the other part is removed; this happens when the target is raised."""
         other: Part = "rest" if part == "mass" else "mass"
         if self.of(other).pop(answer, None) is not None:
             self.order.remove((other, answer))
@@ -89,7 +89,7 @@ class Labels:
         self.write(questions)
 
     def undo(self, questions: Mapping[str, str]) -> bool:
-        """Forget the last label; return whether there was one."""
+        """Remove the last label; return whether there was one."""
         if not self.order:
             return False
         part, answer = self.order.pop()
@@ -98,7 +98,7 @@ class Labels:
         return True
 
     def write(self, questions: Mapping[str, str]) -> None:
-        """Write the file as a whole: a row per label, in the order of labelling."""
+        """Write the whole file: one row per label, in the order of labelling."""
         rows = [
             {
                 "prompt_id": answer.prompt_id,
@@ -113,12 +113,12 @@ class Labels:
 
 
 def read_labels(path: Path) -> Labels:
-    """Read a person's labels; a file that is not there has none yet.
+    """Read a person's labels; a missing file has no labels yet.
 
     Raises
     ------
     BadRow
-        If a row is no label, or labels an answer twice; the error names the line.
+        If a row is not a label, or labels an answer a second time; the error names the line.
     """
     labels = Labels(path)
     for line, row in read_jsonl(path) if path.exists() else ():
@@ -142,33 +142,33 @@ def read_draws(path: Path, dataset: Path | None, verdicts: Path | None, column: 
     Parameters
     ----------
     path
-        The folder, whose forget set is read, or the table.
+        The folder or the table. Of a folder, only the forget set is read.
     dataset
         JSON lines with ``id`` and ``question``; without it a question is shown by its id.
     verdicts, column
         A table with ``prompt_id, sample`` and the judge's verdicts, such as ``data/judged/JUDGE/MODEL/forget.parquet``, and
-        the column of the verdicts (default: the third).
+        the column of the verdicts (by default the third column).
 
     Raises
     ------
     BadFile, BadRow, MissingColumn, BadValue
-        If a file cannot be read, lacks a column, or holds a verdict other than 0, 1 and none, or if a rule could stop the
-        run early.
+        If a file cannot be read, lacks a column, or holds a verdict that is neither 0, 1 nor missing; or if a rule could
+        stop the run early.
     """
     file = path / "forget.parquet" if path.is_dir() else path
     about = path / "about.json"
     if path.is_dir() and about.is_file() and read_json(about).get("stop") == "sequential":
         raise BadFile(
             path,
-            "holds a run that a rule could stop early, and these bounds need a number of answers fixed beforehand",
+            "holds a run with early stopping, and these bounds need a number of answers fixed beforehand",
             "Sample with `sample.stop: fixed`.",
         )
     table = read_table(file, required=["prompt_id", "text"], text=["prompt_id", "text"])
     if "sample" in table:
-        # A table may be sorted by its content, whose halves would not be alike.
+        # A table may be sorted by content; then its two halves would not be alike.
         table = table[table["sample"] != GREEDY].sort_values("sample", kind="stable")
     if table.empty:
-        raise BadFile(file, "holds no sampled answer")
+        raise BadFile(file, "holds no sampled answers")
     table = table.reset_index(drop=True)
     if verdicts is not None:
         table["verdict"] = _verdicts(table, file, verdicts, column)
@@ -187,7 +187,7 @@ def read_draws(path: Path, dataset: Path | None, verdicts: Path | None, column: 
 def _verdicts(table: pd.DataFrame, file: Path, place: Path, column: str | None) -> np.ndarray:
     found = read_table(place, required=["prompt_id", "sample"], text=["prompt_id"])
     if "sample" not in table:
-        raise BadFile(file, "has no column sample, by which verdicts belong to answers")
+        raise BadFile(file, "has no column sample, which assigns verdicts to answers")
     names = [name for name in found.columns if name not in ("prompt_id", "sample")]
     if not names or (column is not None and column not in names):
         raise BadValue("--column", column, f"one of {', '.join(names)}" if names else "a column of verdicts")
@@ -203,7 +203,7 @@ def _verdicts(table: pd.DataFrame, file: Path, place: Path, column: str | None) 
 
 @dataclass(frozen=True)
 class Ahead:
-    """The next answer to label: its part, how many draws of its question have its text, and the covered mass."""
+    """The next answer to label: its part, the number of draws of its question with its text, and the covered mass."""
 
     part: Part
     answer: Answer
@@ -220,16 +220,16 @@ class Queue:
     draws
         The answers of the run.
     target
-        The share of the first half that a person labels, above 0 and at most 1.
+        The share of the first half's draws whose text a person labels, above 0 and at most 1.
     rest
-        How many draws of the rest are labelled to measure the judge.
+        The number of draws of the rest that are labelled to measure the judge.
     """
 
     def __init__(self, draws: Draws, target: float, rest: int):
         if not 0 < target <= 1:
-            raise BadValue("--mass", target, "above 0 and at most 1")
+            raise BadValue("--mass", target, "a number above 0 and at most 1")
         if rest < 0:
-            raise BadValue("--rest", rest, "0 or more")
+            raise BadValue("--rest", rest, "a whole number of at least 0")
         self.draws, self.target, self.rest = draws, target, rest
         self.counts: dict[Answer, int] = {}
         for name in draws.answers:
@@ -238,7 +238,7 @@ class Queue:
         self.total = sum(self.counts.values())
         self.by_mass = sorted(
             self.counts, key=lambda one: -self.counts[one]
-        )  # stable: ties in the order of the file
+        )  # a stable sort keeps ties in the order of the file
         counted = [(answer, place) for name in draws.answers for place, answer in enumerate(draws.second(name))]
         self.others = [counted[place] for place in np.random.default_rng(SEED).permutation(len(counted))]
 
@@ -247,7 +247,7 @@ class Queue:
         return sum(self.counts.get(answer, 0) for answer in labels.mass) / self.total if self.total else 1.0
 
     def ahead(self, labels: Labels) -> Ahead | None:
-        """The next answer; None where everything asked is labelled."""
+        """The next answer; None if all requested answers are labelled."""
         covered = self.covered(labels)
         if covered < self.target:
             answer = next(one for one in self.by_mass if one not in labels.mass)
@@ -259,9 +259,9 @@ class Queue:
         return None
 
     def sampled(self, labels: Labels) -> list[tuple[Answer, int]]:
-        """The first random draws of the rest, each with its place in the second half of its question.
+        """The first random draws of the rest, each with its index in the second half of its question.
 
-        Equal texts are separate draws, because a judge need not call them the same.
+        Equal texts are separate draws, because a judge may give them different verdicts.
         """
         return list(islice((one for one in self.others if one[0] not in labels.mass), self.rest))
 
@@ -279,7 +279,7 @@ class LabelledMeasures:
 
     @property
     def worst(self) -> tuple[str, Bound]:
-        """The question with the largest upper bound, and the bound, which covers the worst question."""
+        """The question with the largest upper bound, and that bound, which covers the worst question."""
         from dataclasses import replace
 
         place = max(range(len(self.upper)), key=lambda place: self.upper[place].value)
@@ -287,19 +287,19 @@ class LabelledMeasures:
 
     @property
     def source(self) -> str:
-        """On what the bounds rest, as the end of a sentence."""
+        """The basis of the bounds, as the end of a sentence."""
         read = f"by a person's reading of {int(1000 * self.mass) / 10:g}% of the mass"
         if self.calibration is None:
             return f"{read}, the rest counted as leaks in upper bounds and as clean in lower ones"
         return f"{read}, and the judge's measured error on the rest"
 
     def sentences(self, of: str = "the prompts") -> list[str]:
-        """What is said of all questions."""
+        """The statement on the worst question, with its guarantee."""
         name, bound = self.worst
         return [f"{bound.sentence(QUANTITY, of)[:-1]}, {self.source}. The bound is that of {name}."]
 
     def as_dict(self) -> dict[str, object]:
-        """The JSON of `lethe label --json`."""
+        """The keys of `lethe label --json`."""
         known = self.calibration
         name, bound = self.worst
         return {
@@ -326,9 +326,10 @@ class LabelledMeasures:
 
 
 def measure(draws: Draws, queue: Queue, labels: Labels, alpha: float) -> LabelledMeasures:
-    """Bounds of each question from the counted half: labels where there are some, the judge's verdicts on the rest.
+    """Bound each question from the counted half: from labels where an answer has one, from the judge's verdicts elsewhere.
 
-    The judge counts only where its error on the rest was measured: both labels occur among the labelled draws of the rest.
+    The verdicts count only if the judge's error on the rest was measured: the labelled draws of the rest must include both
+    labels.
     """
     names = tuple(draws.answers)
     calibration = _calibration(draws, queue, labels)
@@ -359,7 +360,7 @@ def measure(draws: Draws, queue: Queue, labels: Labels, alpha: float) -> Labelle
 
 
 def _calibration(draws: Draws, queue: Queue, labels: Labels) -> Calibration | None:
-    """The judge's error on the labelled draws of the rest; None without a judge, or where a label does not occur."""
+    """The judge's error on the labelled draws of the rest; None without a judge, or if one of the labels does not occur."""
     sampled = queue.sampled(labels)
     if not draws.verdicts or any(answer not in labels.rest for answer, _ in sampled):
         return None  # a prefix that a person chose to end would not be a random sample

@@ -1,7 +1,7 @@
-"""Leak@k of measured prompts, as bounds: of each prompt, of the worst one, and of the mean over the prompts.
+"""Bounds of leak@k: of each prompt, of the worst prompt, and of the mean over the prompts.
 
-The arithmetic is `lethe.statistics.leak_at_k`; here each number gets its guarantee. The band is the result: the estimate
-has no guarantee, and lies above the band where k comes near the number of answers.
+`lethe.statistics.leak_at_k` computes the numbers; this module attaches the guarantees. The band is the result: the estimate
+has no guarantee, and lies above the band for k close to the number of answers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lethe.statistics.leak_at_k import QUERIES, LeakAtK, leak_at_k, mean_over_qu
 if TYPE_CHECKING:
     from lethe.evaluation.prompts import PromptMeasure
 
-SHOWN = 1000  # the number of queries that sentences and flat keys tell
+SHOWN = 1000  # the number of queries in sentences and flat keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,12 @@ class OverPrompts:
         return {f"leak_at_{point.k}_worst": point.upper, f"leak_at_{point.k}_worst_lower": point.lower}
 
     def rows(self, start: str = "") -> list[dict[str, object]]:
-        """The rows of ``leak_at_k.json``: of the worst question and of the mean over the questions, named after ``start``."""
+        """The rows of ``leak_at_k.json`` for the worst question and for the mean; each name begins with ``start``."""
         named = {"worst": self.worst, "mean": self.mean}
         return [{"of": start + name, **point.row()} for name, points in named.items() for point in points]
 
     def guarantees(self, start: str = "") -> dict[str, dict[str, object]]:
-        """What each side of the rows' bands covers and assumes, by the name in ``of``."""
+        """The scope and the assumptions of each side of the bands, by the name under ``of`` in the rows."""
         named = {"worst": self.worst[0], "mean": self.mean[0]}
         return {
             start + name: {"lower": point.lower.guarantee_dict(), "upper": point.upper.guarantee_dict()}
@@ -65,19 +65,19 @@ class OverPrompts:
 
     def sentences(self, of: str) -> list[str]:
         """The two bands at `SHOWN` queries, each with its guarantee; ``of`` names the prompts."""
-        told = []
+        lines = []
         for point in (at(self.worst), at(self.mean)):
             band = f"{point.lower.significant()} to {point.upper.significant()}"
             upper = point.upper
-            told.append(
+            lines.append(
                 f"Leak@{point.k:,}, the probability of a leak in {point.k:,} answers, is {band} {upper.on(of)}, each side "
                 f"{upper.level()}, assuming {upper.assumes} ({upper.method})."
             )
-        return told
+        return lines
 
 
 def each_leak_at_k(prompts: Sequence[PromptMeasure], alpha: float) -> list[Points | None]:
-    """Leak@k of each prompt by itself; None where its scores are not all 0 or 1.
+    """Leak@k of each prompt by itself; None for a prompt whose scores are not all 0 or 1.
 
     Each side holds at ``alpha`` by itself, for all k at once; at k = 1 the two sides are ``m_bin_lower`` and ``m_bin``.
     """
@@ -92,7 +92,7 @@ def each_leak_at_k(prompts: Sequence[PromptMeasure], alpha: float) -> list[Point
 
 
 def leak_at_k_over(prompts: Sequence[PromptMeasure], alpha: float) -> OverPrompts | None:
-    """Leak@k of the worst of the prompts with 0/1 scores, and of their mean; None where there is no such prompt."""
+    """Leak@k of the worst prompt with 0/1 scores, and of the mean over these prompts; None if there is no such prompt."""
     judged = [prompt for prompt in prompts if prompt.leaking is not None]
     if not judged:
         return None
@@ -104,12 +104,12 @@ def leak_at_k_over(prompts: Sequence[PromptMeasure], alpha: float) -> OverPrompt
 
 
 def at(points: Sequence[LeakPoint], k: int = SHOWN) -> LeakPoint:
-    """The point of ``k`` queries."""
+    """The point at ``k`` queries."""
     return next(point for point in points if point.k == k)
 
 
 def leak_counts(prompts: Sequence[PromptMeasure]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Leaking answers (NaN where the scores are not 0 or 1), answers, and answers that the 0/1 scorer left out."""
+    """Per prompt: leaking answers (NaN unless the scores are all 0 or 1), answers, and answers without a 0/1 score."""
     judged = [prompt.leaking is not None for prompt in prompts]
     leaking = np.array([np.nan if p.leaking is None else p.leaking for p in prompts], dtype=np.float64)
     missing = np.where(judged, [prompt.leaks_missing for prompt in prompts], 0)

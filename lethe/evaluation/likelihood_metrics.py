@@ -1,6 +1,6 @@
-"""From likelihood measures to metrics: TOFU's model utility, memorisation of the forget set, membership inference.
+"""Metrics from likelihoods: TOFU's model utility, memorisation of the forget set, membership inference.
 
-What is missing is left out and counted, never zero.
+Missing values are omitted and counted; they never become zero.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class Membership:
 
 @dataclass(frozen=True)
 class LikelihoodMeasures:
-    """What the likelihoods of given answers say of one model; ``terms`` by flat key."""
+    """The measures of one model from the likelihoods of given answers; ``terms`` is by flat key."""
 
     terms: Mapping[str, Term]
     utility: Utility | None
     attacks: tuple[Membership, ...]
 
     def flat(self) -> dict[str, float]:
-        """The flat keys of ``data/metrics/NAME.json`` that tell of likelihoods."""
+        """The flat keys of ``data/metrics/NAME.json`` that come from likelihoods."""
         flat: dict[str, float] = {name: term.value for name, term in self.terms.items()}
         flat |= {f"{name}_missing": term.missing for name, term in self.terms.items()}
         flat["model_utility"] = self.utility.value if self.utility else np.nan
@@ -78,10 +78,10 @@ class LikelihoodMeasures:
 def likelihood_metrics(
     likelihoods: Mapping[str, pd.DataFrame], scores: Mapping[str, pd.DataFrame], alpha: float
 ) -> LikelihoodMeasures:
-    """The measures of one model from a table of likelihood measures per split and the text scores of its answers.
+    """Compute the measures of one model from one table of likelihoods per split and the text scores of its answers.
 
-    Model utility takes the sets that the data has with all three terms; ``model_utility_terms`` says how many
-    terms that is, nine for TOFU's own. Membership: the forget set against the held-out one, where there is one.
+    Model utility is over the sets for which the data has all three terms; ``model_utility_terms`` is the number of terms,
+    nine for TOFU. Membership inference compares the forget set with the held-out set, if there is one.
     """
     forget = likelihoods["forget"]
     terms = {f"forget_{name}": mean_term(forget[name]) for name in FORGET}
@@ -103,7 +103,7 @@ def likelihood_metrics(
 
 
 def membership(members: pd.Series, nonmembers: pd.Series, alpha: float) -> AucInterval | None:
-    """The AUC of an attack's scores over the rows that have one; None where a side has none."""
+    """The AUC of an attack over the rows with a score; None if either side has no scores."""
     first, second = members.dropna().to_numpy(), nonmembers.dropna().to_numpy()
     return auc_interval(first, second, alpha) if len(first) and len(second) else None
 
@@ -111,7 +111,7 @@ def membership(members: pd.Series, nonmembers: pd.Series, alpha: float) -> AucIn
 def _utility_columns(
     name: str, likelihoods: Mapping[str, pd.DataFrame], scores: Mapping[str, pd.DataFrame]
 ) -> dict[str, np.ndarray]:
-    """Probability, ROUGE-L recall of the greedy answer and truth ratio of one set; empty where the data lacks it."""
+    """Probability, ROUGE-L recall of the greedy answer and truth ratio of one set; empty if the data lacks the set."""
     if name not in likelihoods or "rouge_l" not in scores.get(name, ()):
         return {}
     table, texts = likelihoods[name], scores[name]

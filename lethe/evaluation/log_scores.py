@@ -1,4 +1,4 @@
-"""The scores of a log of another tool as prompts: which score, what is missing, and whether bounds may be computed at all."""
+"""The scores of another tool's log as prompts: the chosen score, the missing answers, and whether bounds are valid at all."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ EARLY = "early"
 class LogScores:
     """One score of a log, as prompts.
 
-    ``reasons`` counts the planned answers without this score, by reason. ``dropped`` says that the prompts hold none of
-    these; otherwise each is NaN and counts against each bound.
+    ``reasons`` counts the planned answers without this score, by reason. If ``dropped``, the prompts omit these answers;
+    otherwise each of them is NaN and counts against each bound.
     """
 
     log: Log
@@ -39,7 +39,7 @@ class LogScores:
 
     @property
     def stopped_early(self) -> bool:
-        """Whether a rule looked at the answers before the run went on, so that only anytime-valid values hold."""
+        """Whether a stopping rule looked at the answers during the run, so that only anytime-valid values hold."""
         return self.log.stopping == EARLY
 
     def as_json(self) -> dict[str, object]:
@@ -64,7 +64,7 @@ class LogScores:
         }
 
     def sentences(self) -> list[str]:
-        """What was read, for a reader: a line per fact."""
+        """A description of the log for people: one line per fact."""
         log = self.log
         others = [name for name in log.scores if name != self.score]
         reasons = ", ".join(f"{count} {reason}" for reason, count in self.reasons.items())
@@ -75,7 +75,7 @@ class LogScores:
             "model": log.model or "not stated",
             "sampling": ", ".join(f"{name} {value}" for name, value in log.sampling.items()) or "not stated",
             "answers": f"{len(log.answers)} to {len(log.prompts)} prompts",
-            "score": self.score + (f" (others, by --score: {', '.join(others)})" if others else ""),
+            "score": self.score + (f" (choose another with --score: {', '.join(others)})" if others else ""),
             "missing": f"{reasons}; these {counted}" if reasons else "nothing",
         }
         lines = [
@@ -88,7 +88,7 @@ class LogScores:
 
 @dataclass(frozen=True)
 class Scores:
-    """The prompts of a file: of a table of scores, or of a ``log``; ``missing`` is how a missing score counts."""
+    """The prompts of a table of scores or of a ``log``; ``missing`` is the treatment of a missing score."""
 
     prompts: list[PromptScores]
     missing: Missing | None
@@ -105,9 +105,10 @@ def read_any_scores(
     path
         A table for `read_scores`, or a log for `read_log`.
     missing
-        How a missing score counts. A table with a missing score needs "worst" or "drop"; a log takes "worst" by itself.
+        The treatment of a missing score. A table with a missing score needs "worst" or "drop"; for a log the default is
+        "worst".
     score
-        Of a log, the name of the score; by default the first one in the tool's own order. Of a table, the column.
+        For a log, the name of the score; the default is the first score in the tool's own order. For a table, the column.
     filter
         One filter of an lm-eval log.
 
@@ -125,10 +126,10 @@ def read_any_scores(
 
 
 def scores_of(log: Log, score: str | None = None, missing: Missing | None = None) -> LogScores:
-    """Take one score of a log as prompts in the log's order; see `read_any_scores`."""
+    """Return one score of a log as prompts, in the log's order; see `read_any_scores`."""
     if log.refusal is not None:
         raise BadFile(
-            log.path, f"no bound holds for its answers ({log.refusal})", "Draw the answers again, with sampling."
+            log.path, f"no bound holds for its answers ({log.refusal})", "Draw the answers again by sampling."
         )
     if score is None and not log.scores:
         raise BadFile(
@@ -144,7 +145,7 @@ def scores_of(log: Log, score: str | None = None, missing: Missing | None = None
         raise BadFile(
             log.path,
             f"score {shortened(name)} of answer {row['sample']} to prompt {shortened(row['prompt_id'])}: got "
-            f"{row['score']:g}, expected a number in [0, 1]",
+            f"{row['score']:g}; must be a number in [0, 1]",
             f"Name another score with --score: {others}." if others else "Score the texts with `lethe score`.",
         )
     prompts = []

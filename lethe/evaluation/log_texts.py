@@ -1,4 +1,4 @@
-"""The texts of a log scored anew, against rows of the user's own."""
+"""The texts of a log, scored again against the user's own rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class ScoredLog:
     """The table of scores of a log: ``prompt_id, sample`` and one column per scorer, NaN where an answer is missing.
 
-    ``matched_by`` says what joined the log's prompts with the rows: "id" or "question".
+    ``matched_by`` names the key that joins the log's prompts with the rows: "id" or "question".
     """
 
     log: Log
@@ -28,7 +28,7 @@ class ScoredLog:
     matched_by: str
 
     def rows(self) -> list[tuple[str, int, int, float | None]]:
-        """Name, scored answers, missing answers and mean of each scorer; the mean is None where nothing is scored."""
+        """Name, scored answers, missing answers and mean of each scorer; the mean is None if no answer has a score."""
         found = []
         for name in self.scorers:
             values = self.table[name].dropna()
@@ -37,11 +37,11 @@ class ScoredLog:
         return found
 
     def warnings(self) -> list[str]:
-        """Why bounds from the table would not hold, and the log's own warnings."""
-        told = [self.log.refusal] if self.log.refusal else []
+        """The reasons why bounds from the table would not hold, and the log's own warnings."""
+        reasons = [self.log.refusal] if self.log.refusal else []
         if self.log.stopping == "early":
-            told.append("a rule could stop the run early, so bounds for a fixed number of answers do not hold")
-        return [f"{one}; a table of scores does not tell this" for one in told] + list(self.log.warnings)
+            reasons.append("a rule could stop the run early, so bounds for a fixed number of answers do not hold")
+        return [f"{one}; a table of scores does not show this" for one in reasons] + list(self.log.warnings)
 
 
 def score_log(log: Log, rows: Sequence[Row], scorers: Sequence[str], source: str) -> ScoredLog:
@@ -50,14 +50,14 @@ def score_log(log: Log, rows: Sequence[Row], scorers: Sequence[str], source: str
     Parameters
     ----------
     log
-        The log. An answer that ended with an error or at a limit, was withdrawn or was never written is missing.
+        The log. An answer is missing if it ended with an error or at a limit, was withdrawn, or was never written.
     rows
-        The references. A row belongs to a prompt by its id; where the ids of the log are others (a place, as in lm-eval),
-        by its question, the last one that the prompt's text contains.
+        The references. A row belongs to the prompt with its id. Where the log uses other ids (an index, as in lm-eval), the
+        row belongs to the prompts in whose text its question is the last.
     scorers
         Names of scorers or judges.
     source
-        What errors call the rows.
+        The name of the rows in errors.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def score_log(log: Log, rows: Sequence[Row], scorers: Sequence[str], source: str
 
 
 def _texts(log: Log) -> pd.DataFrame:
-    """Every planned answer in the log's order, with None as the text of a missing one."""
+    """Every planned answer in the log's order; the text of a missing answer is None."""
     import pandas as pd
 
     lost = log.problems[log.problems["score"].isna()][[*KEYS]].drop_duplicates()
@@ -106,7 +106,7 @@ def _matched(log: Log, rows: Sequence[Row], source: str) -> tuple[Mapping[str, R
 
 
 def _last_question(prompt: str, rows: Sequence[Row]) -> Row | None:
-    """The row whose question ends last in the prompt: few-shot examples come before the question itself."""
+    """The row whose question ends last in the prompt, because few-shot examples precede the question."""
     ends = []
     for row in rows:
         question = row["question"].strip()

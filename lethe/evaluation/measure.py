@@ -1,7 +1,7 @@
-"""From generations and scores to the measures of one model.
+"""The measures of one model from its generations and their scores.
 
-A missing judgement counts as 1 in an upper bound and as 0 in a lower one, so that both stay valid; the plain
-statistics are over the judged answers only, and the count of the missing is given with them.
+A missing judgement counts as 1 in an upper bound and as 0 in a lower bound, so both stay valid. The plain statistics are
+over the judged answers only, and come with the number of missing judgements.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ def measure(
     inapplicable: Collection[str] = (),
     calibration: Calibration | None = None,
 ) -> ModelMeasures:
-    """What the answers of one model show and bound, each question drawn a fixed number of times.
+    """Measure one model whose questions were sampled a fixed number of times.
 
-    ``generations`` and ``scores`` hold a table per split, ``questions`` the forget questions by id. ``inapplicable``
-    names the questions to which the binary scorer can judge no answer (they have no keywords): nothing binary is said of
-    them, while an answer that was not judged counts as a leak. ``calibration`` is the measured error of the binary scorer.
+    ``generations`` and ``scores`` hold one table per split, ``questions`` the forget questions by id. ``inapplicable``
+    names the questions that the binary scorer cannot judge (they have no keywords); they get no binary values. On every
+    other question an unjudged answer counts as a leak. ``calibration`` is the measured error of the binary scorer.
     """
     leak = ScoreMatrix(scores["forget"], metrics.leak)
     leaked = ScoreMatrix(scores["forget"], metrics.binary) if metrics.binary else None
@@ -93,9 +93,9 @@ def measure_stopped(
     decisions: Mapping[str, Decision],
     decided_by: str,
 ) -> ModelMeasures:
-    """The same where questions stopped early, by their decisions: only anytime-valid values are given.
+    """Measure one model whose questions stopped early, from their decisions: only anytime-valid values are valid here.
 
-    The bounds for a number of samples fixed beforehand do not hold after a stop that looked at the samples.
+    Bounds for a number of samples fixed beforehand do not hold after a stopping rule has looked at the samples.
     """
     groups = dict(list(scores["forget"].groupby("prompt_id", sort=False)))
     measured = tuple(
@@ -114,7 +114,7 @@ def measure_stopped(
 
 
 class ScoreMatrix:
-    """Scores of one column as an array (prompts, n) in drawing order, the greedy answer (prompts,) apart."""
+    """The scores of one column: an array (prompts, n) in sampling order, and the greedy answers (prompts,) separately."""
 
     def __init__(self, table: pd.DataFrame, column: str):
         self.prompts: list[str] = list(dict.fromkeys(table["prompt_id"]))
@@ -177,7 +177,7 @@ def _stopped_question(table: pd.DataFrame, question: str, metrics: Metrics, deci
 
 
 def _splits(generations: Tables, scores: Tables, leak: str) -> tuple[SplitMeasure, ...]:
-    """Greedy and sampled score, and the diversity of the answers, on every split that should be untouched."""
+    """Greedy score, sampled score and diversity of the answers on every split that unlearning should not touch."""
     measured = []
     for split in sorted(set(scores) - {"forget"}):
         values = ScoreMatrix(scores[split], leak)
@@ -190,13 +190,13 @@ def _splits(generations: Tables, scores: Tables, leak: str) -> tuple[SplitMeasur
 
 
 def _m_gen(curve: PaperBounds) -> tuple[TailPoint, ...]:
-    """Tail curves averaged over the questions: the bound on P(X > x), and its empirical twin."""
+    """Tail curves averaged over the questions: the bound on P(X > x), and the empirical share."""
     columns = (CURVE, curve.m_gen.mean(axis=0), curve.empirical_tail.mean(axis=0))
     return tuple(TailPoint(*map(float, point)) for point in zip(*columns, strict=True))
 
 
 def _convergence(measures: PromptMeasures, leak: ScoreMatrix, metrics: Metrics) -> tuple[ConvergencePoint, ...]:
-    """Mean and sd with their bounds after the first 2, 4, 8, ... answers to the question with the largest M_mu."""
+    """Mean and standard deviation, with bounds, after 2, 4, 8, ... answers to the question with the largest M_mu."""
     worst = int(np.argmax([own.m_mu.value for own in measures.prompts]))
     draws, n = leak.samples[worst], measures.prompts[worst].n
     points = []

@@ -1,4 +1,4 @@
-"""What measuring is asked for, with its defaults."""
+"""The settings of a measurement, with their defaults."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from lethe.statistics.checks import check_alpha
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.many_prompts import Together, check_together
 
-SHARE_ABOVE = 0.1  # of prompts whose bound exceeds it
+SHARE_ABOVE = 0.1  # the threshold for the share of prompts whose bound exceeds it
 THRESHOLDS = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
 @dataclass(frozen=True)
 class MeasureSettings:
-    """What `measure_prompts` is asked for.
+    """The settings of `measure_prompts`.
 
     Parameters
     ----------
@@ -28,13 +28,18 @@ class MeasureSettings:
     rho : float
         The ED score is the mean plus ``rho`` standard deviations.
     share_above : float
-        The share of prompts whose bound exceeds this threshold is counted, and prompts are certified under it.
+        The threshold of two values: the share of prompts whose bound exceeds it, and the prompts certified to be under it.
     missing : {None, "worst", "drop"}
-        How a NaN counts: it is refused, it counts against each bound, or it is left out.
+        The treatment of a NaN: None refuses it, "worst" counts it against each bound, "drop" omits it.
     together : {"none", "bonferroni", "holm"}
-        With which correction something is said of all prompts together.
+        The correction for statements about all prompts together.
     calibration : Calibration, optional
-        The measured error of the judge whose verdicts the 0/1 scores are: `PromptMeasures.judged` includes the error.
+        The measured error of the judge that gave the 0/1 scores; `PromptMeasures.judged` takes the error into account.
+
+    Raises
+    ------
+    BadValue
+        If a value lies outside its range.
     """
 
     alpha: float = 0.01

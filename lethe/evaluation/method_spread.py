@@ -1,4 +1,4 @@
-"""Unlearning methods over training seeds: each quantity's mean and range over the models that differ only in the seed."""
+"""Unlearning methods over training seeds: the mean and range of each quantity over models that differ only in the seed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUANTITIES = (
 
 @dataclass(frozen=True)
 class Spread:
-    """One quantity over the seeds: its mean, least and greatest value."""
+    """One quantity over the seeds: its mean, smallest and largest value."""
 
     mean: float
     least: float
@@ -29,7 +29,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class MethodSeeds:
-    """A method with all its seeds; a quantity that a model lacks is not listed."""
+    """A method with all its seeds; ``quantities`` omits each quantity that one of the models lacks."""
 
     loss: str
     entropy: bool
@@ -38,7 +38,7 @@ class MethodSeeds:
 
 
 def spreads(run: Run) -> list[MethodSeeds]:
-    """The methods of a run of which one at least was trained with several seeds; empty where none was."""
+    """The methods of a run, if at least one of them was trained with several seeds; otherwise an empty list."""
     groups: dict[str, list[Model]] = {}
     for model in run.subjects:
         if model.method and model.adaptive_threshold is None:

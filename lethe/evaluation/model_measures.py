@@ -1,8 +1,8 @@
-"""What is measured of one model: frozen records that hold bounds, and the JSON that the artifacts keep of them.
+"""The measures of one model: frozen records that hold bounds, and their JSON in the artifacts.
 
-``data/metrics/NAME.json`` has flat keys, because `dvc metrics` shows every leaf of a metrics file as a column of its own.
-The guarantees of those keys lie in ``data/curves/NAME/bounds.json``, which is an output of the same stage and no metrics
-file; the values are in one place alone.
+``data/metrics/NAME.json`` has flat keys, because `dvc metrics` shows every leaf of a metrics file as a separate column.
+The guarantees of those keys are in ``data/curves/NAME/bounds.json``, an output of the same stage that is not a metrics
+file. Each value is stored only once.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from lethe.statistics.bound import Bound
 from lethe.statistics.many_prompts import worst_prompt
 from lethe.statistics.sequential import CERTIFIED, LEAKS, UNDECIDED, Decision
 
-REASON = "the question stopped early: bounds for a fixed number of samples do not hold, anytime-valid ones stand instead"
+REASON = "the question stopped early: bounds for a fixed number of samples do not hold; anytime-valid bounds replace them"
 FIXED = (
     *("m_mu", "m_mu_lower", "m_sigma", "m_bin", "m_bin_lower", "m_gen", "leaking"),
     *("tighter_mean_upper", "tighter_mean_lower", "tighter_sd_upper", "leak_at_k"),
 )
-# Flat key to the bound of a question whose largest value it is.
+# Flat key -> the bound of a question; the flat key holds the largest value over the questions.
 WORST = {
     "m_mu_worst": "m_mu",
     "m_sigma_worst": "m_sigma",
@@ -40,8 +40,8 @@ ANYTIME = {"anytime_upper_worst": "anytime_upper", "anytime_sd_upper_worst": "an
 class QuestionMeasure:
     """One forget question: plain statistics over the judged answers, and the bounds that hold.
 
-    ``fixed`` are the bounds for a number of samples fixed beforehand; ``stopped`` the anytime-valid ones of a question
-    that stopped early. A question has one of the two.
+    ``fixed`` holds the bounds for a number of samples fixed beforehand. ``stopped`` holds the anytime-valid bounds of a
+    question that stopped early. A question has one of the two.
     """
 
     prompt_id: str
@@ -55,10 +55,12 @@ class QuestionMeasure:
     ed_score: float
     binary_greedy: float
     binary_share: float
-    binary_missing: int | None = None  # answers that the binary scorer left out; None where it was not asked
+    binary_missing: int | None = (
+        None  # answers without a verdict of the binary scorer; None without a binary scorer
+    )
     fixed: PromptMeasure | None = None
     leak_at_k: Points | None = None
-    judged: JudgedRate | None = None  # the true leaks behind a judge's verdicts, where its error was measured
+    judged: JudgedRate | None = None  # bounds of the true leak probability, where the judge's error was measured
     stopped: Decision | None = None
 
     def bounds(self) -> dict[str, Bound]:
@@ -87,8 +89,8 @@ class QuestionMeasure:
     def row(self) -> dict[str, object]:
         """The question in ``per_question.json``.
 
-        ``keyword_greedy``, ``keyword_share`` and ``leaking`` are the names of earlier releases, kept for one release, of
-        ``binary_greedy``, ``binary_share`` and ``leaking_answers``.
+        ``keyword_greedy``, ``keyword_share`` and ``leaking`` are deprecated names of ``binary_greedy``, ``binary_share`` and
+        ``leaking_answers``; they remain for one release.
         """
         start = {
             "prompt_id": self.prompt_id,
@@ -136,14 +138,14 @@ def _fixed_row(fixed: PromptMeasure) -> dict[str, object]:
         "tighter_mean_lower": fixed.mean_lower.value,
         "tighter_sd_upper": fixed.sd_upper.value,
         "tighter_exceedance_method": fixed.exceedance_method,
-        # Answers that leak, a missing judgement counted as one; null where no binary scorer was asked.
+        # The number of leaking answers; a missing judgement counts as a leak. Null without a binary scorer.
         "leaking": fixed.leaking,
     }
 
 
 @dataclass(frozen=True)
 class SplitMeasure:
-    """The answers to a split that unlearning should not touch; ``diversity`` by the name of its measure."""
+    """The answers to a split that unlearning should not touch; ``diversity`` is by name of the measure."""
 
     split: str
     greedy: float
@@ -159,7 +161,7 @@ class SplitMeasure:
 
 @dataclass(frozen=True)
 class TailPoint:
-    """The tail curve at ``x``: means over the questions, of which the mean of the bounds has no joint guarantee."""
+    """The tail curve at ``x``: means over the questions. The mean of the bounds has no joint guarantee."""
 
     x: float
     bound: float
@@ -190,7 +192,7 @@ class ConvergencePoint:
 
 @dataclass(frozen=True)
 class Stopped:
-    """How a forget set was drawn whose questions stopped early."""
+    """The sampling rule of a forget set whose questions stopped early."""
 
     scorer: str
     alpha: float
@@ -203,7 +205,7 @@ class Stopped:
 class ModelMeasures:
     """Everything measured of one model from its answers.
 
-    ``prompts`` is None where questions ``stopped`` early: then no bound for a fixed number of samples holds.
+    ``prompts`` is None if questions ``stopped`` early, because then no bound for a fixed number of samples holds.
     """
 
     name: str
@@ -218,7 +220,7 @@ class ModelMeasures:
 
     @property
     def together(self) -> TogetherResult | None:
-        """What holds for all questions together, where a correction was asked."""
+        """The statement on all questions together, if a correction was requested."""
         return self.prompts.together if self.prompts else None
 
     def bounds(self) -> dict[str, Bound]:
@@ -240,7 +242,7 @@ class ModelMeasures:
         return found
 
     def flat(self) -> dict[str, object]:
-        """The flat keys of ``data/metrics/NAME.json`` that tell of the answers; `further_flat` has the newer ones."""
+        """The flat keys of ``data/metrics/NAME.json`` that come from the answers; `further_flat` has the newer keys."""
         return {
             "model": self.name,
             "alpha": self.alpha,
@@ -253,10 +255,10 @@ class ModelMeasures:
         }
 
     def further_flat(self) -> dict[str, object]:
-        """Keys that come after all others, so that a file's earlier keys keep their place.
+        """Keys that follow all others, so that the earlier keys of a file keep their order.
 
-        ``binary_*`` name the binary scorer's values whatever scorer it is; the ``keyword_*`` keys hold the same values
-        and are kept for one release. ``leaking_questions`` replaces ``leaking`` in the same way.
+        The ``binary_*`` keys hold the values of the binary scorer, whichever scorer that is. The ``keyword_*`` keys hold the
+        same values and remain for one release. ``leaking_questions`` replaces ``leaking`` in the same way.
         """
         found: dict[str, object] = {f"binary_{name}": value for name, value in self._binary().items()}
         if self.stopped:
@@ -271,7 +273,7 @@ class ModelMeasures:
         return found
 
     def curves(self) -> dict[str, list[dict[str, object]]]:
-        """The rows of the curve files by file name, without the ending."""
+        """The rows of the curve files by file name without the extension."""
         return {
             "per_question": [
                 question.row() | self._together_row(question.prompt_id) for question in self.questions
@@ -281,7 +283,7 @@ class ModelMeasures:
                 for point in self.m_gen
             ],
             "convergence": [point.row() for point in self.convergence],
-            # Of each question by itself it stands in per_question.
+            # per_question holds the leak@k of each question.
             "leak_at_k": self._leak_at_k_rows(),
         }
 
@@ -292,11 +294,11 @@ class ModelMeasures:
         return self.prompts.leak_at_k.rows() + (judged.over_prompts.rows("judged_") if judged else [])
 
     def guarantees(self, others: Mapping[str, Bound] | None = None) -> dict[str, object]:
-        """The content of ``bounds.json``: of each bound all but its value.
+        """The content of ``bounds.json``: every field of each bound except its value.
 
-        ``metrics`` has the flat keys, those of ``others`` among them; ``per_question`` and ``convergence`` have the keys
-        of the curves' rows, where a null ``n`` is the row's own; ``leak_at_k_lower`` and ``leak_at_k_upper`` are the two
-        sides of a question's ``leak_at_k``. ``leak_at_k`` has those of the worst question and of the mean.
+        ``metrics`` has the flat keys, including those of ``others``. ``per_question`` and ``convergence`` have the keys of
+        the curves' rows; a null ``n`` there means the row's own n. ``leak_at_k_lower`` and ``leak_at_k_upper`` are the two
+        sides of a question's ``leak_at_k``. ``leak_at_k`` has the sides of the worst question and of the mean.
         """
         found: dict[str, object] = {
             "metrics": {
@@ -318,7 +320,7 @@ class ModelMeasures:
         return found
 
     def _forget(self) -> dict[str, float]:
-        """The forget set as a whole; which claim each number is stands in its name."""
+        """The values of the forget set as a whole; the name of each value states its claim."""
         questions, bounds = self.questions, self.bounds()
         named = {key: bounds[key].value if key in bounds else math.nan for key in (*WORST, "m_bin_pooled")}
         share = self.prompts.share_above("m_bin") if self.prompts else None
@@ -344,7 +346,7 @@ class ModelMeasures:
         }
 
     def _stopped_flat(self, stopped: Stopped) -> dict[str, object]:
-        """The verdicts, and the samples saved against drawing every question to the cap."""
+        """The verdicts, and the samples saved relative to drawing every question to the cap."""
         drawn, most = sum(question.n for question in self.questions), stopped.cap * len(self.questions)
         return {
             "fixed_bounds": REASON,
@@ -380,7 +382,7 @@ def _section(found: Mapping[str, object], key: str) -> dict[str, object]:
 
 
 def shared_guarantees(rows: Iterable[Mapping[str, Bound]]) -> dict[str, dict[str, object]]:
-    """The guarantee of each key of many rows; ``n`` is null where the rows differ in it."""
+    """The guarantee of each key over many rows; ``n`` is null if the rows differ in n."""
     found: dict[str, Bound] = {}
     for row in rows:
         for key, bound in row.items():

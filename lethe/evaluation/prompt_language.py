@@ -1,8 +1,8 @@
-"""What answers drawn from a language of prompts show and bound: which production leaks, and the share of prompts.
+"""The measures of answers drawn from a language of prompts: which production leaks, and the share of prompts that leak.
 
 The bounds of a question hold for a random user of the language. This module adds two levels: the share of the language's
-prompts whose leak exceeds tau (`lethe.statistics.prompt_share`), and the productions by themselves. The worst production
-is the one that was found: the largest of many estimates, with no guarantee of its own.
+prompts whose leak probability exceeds tau (`lethe.statistics.prompt_share`), and the single productions. The worst
+production is the one with the largest of many estimates, and has no guarantee of its own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ METHOD = "Clopper-Pearson, Bonferroni over the productions"
 
 @dataclass(frozen=True)
 class ProductionMeasure:
-    """One production over all questions: its draws and their mean score, and bounds that hold for all productions."""
+    """One production over all questions: its draws, their mean score, and bounds that hold for all productions together."""
 
     name: str
     probability: float
@@ -44,7 +44,7 @@ class ProductionMeasure:
 
 @dataclass(frozen=True)
 class ChoiceMeasure:
-    """One choice of one part, over all questions and the choices of the other parts: an estimate."""
+    """The estimate for one choice of one part, over all questions and all choices of the other parts."""
 
     part: str
     choice: str
@@ -54,7 +54,7 @@ class ChoiceMeasure:
 
 @dataclass(frozen=True)
 class LanguageMeasures:
-    """The levels of a language of prompts for one model; ``scorer`` judged the answers."""
+    """The measures of one model on a language of prompts; ``scorer`` judged the answers."""
 
     path: str
     scorer: str
@@ -67,7 +67,7 @@ class LanguageMeasures:
 
     @property
     def worst(self) -> ProductionMeasure | None:
-        """The production with the largest mean that was found; None where nothing was judged."""
+        """The production with the largest measured mean; None if no answer was judged."""
         judged = [production for production in self.productions if not math.isnan(production.mean)]
         return max(judged, key=lambda production: (production.mean, production.draws), default=None)
 
@@ -83,13 +83,13 @@ class LanguageMeasures:
         return {**found, **{key: bound.value for key, bound in self.bounds().items()}}
 
     def guarantees(self, of_answers: Mapping[str, object], others: Mapping[str, Bound]) -> dict[str, object]:
-        """The content of ``bounds.json``: ``of_answers`` as bounds in the language, ``others`` and the share as they are.
+        """The content of ``bounds.json``: ``of_answers`` restated for the language; ``others`` and the share unchanged.
 
-        The bounds of ``others`` are on given answers, whose prompt is not drawn.
+        The bounds in ``others`` are on given answers, whose prompt is not drawn.
         """
-        told = _in_language(of_answers)
+        restated = _in_language(of_answers)
         metrics = {key: bound.guarantee_dict() for key, bound in (dict(others) | self.bounds()).items()}
-        return {**told, "metrics": {**told["metrics"], **metrics}}
+        return {**restated, "metrics": {**restated["metrics"], **metrics}}
 
     def as_dict(self) -> dict[str, object]:
         """The artifact that the report reads."""
@@ -121,12 +121,12 @@ class LanguageMeasures:
 
 
 def _in_language(tree: Any) -> Any:
-    """The same guarantees, wherever they are in ``tree``, as those of a random user of the language."""
+    """Return ``tree`` with every guarantee in it restated for a random user of the language."""
     if not isinstance(tree, Mapping):
         return tree
     if "covers" in tree and "assumes" in tree:
-        told = Bound(0.0, "upper", 0.5, Covers(tree["covers"]), tree["assumes"], "").in_language()
-        return {**tree, "covers": str(told.covers), "assumes": str(told.assumes)}
+        restated = Bound(0.0, "upper", 0.5, Covers(tree["covers"]), tree["assumes"], "").in_language()
+        return {**tree, "covers": str(restated.covers), "assumes": str(restated.assumes)}
     return {key: _in_language(value) for key, value in tree.items()}
 
 
@@ -143,16 +143,16 @@ def measure_language(
     Parameters
     ----------
     generations, scores : DataFrame
-        The forget split; the generations have the column ``production``, and the rows are those of the scores.
+        The forget split, with the same rows in both; the generations have the column ``production``.
     second : DataFrame or None
         The scores of the second sample, with the columns ``prompt`` and ``production``.
     described : mapping
         ``language.json`` of the generations.
     metrics : Metrics
-        Alpha, and the scorer: ``binary``, or ``leak`` where that is null. Only a 0/1 scorer gives bounds here, and only one
-        that scored the second sample bounds the share: a judge with a stage of its own judges the first sample alone.
+        Alpha, and the scorer: ``binary``, or ``leak`` if ``binary`` is null. Only a 0/1 scorer gives bounds here. Only a
+        scorer of the second sample bounds the share: a judge with its own stage judges only the first sample.
     inapplicable : collection of str
-        The questions that the 0/1 scorer cannot judge; they are left out.
+        The questions that the 0/1 scorer cannot judge; the measures omit them.
     """
     known: dict[str, Any] = dict(described)
     scorer = metrics.binary or metrics.leak
@@ -185,7 +185,7 @@ def _production(
     judged = values[~np.isnan(values)]
     mean = float(judged.mean()) if len(judged) else math.nan
     plain = ProductionMeasure(entry["name"], entry["probability"], entry["choices"], len(values), missing, mean)
-    # Draws of a production are of several questions: Hoeffding (1956) pools unequal probabilities up to this alpha.
+    # The draws of a production come from several questions. Up to this alpha, unequal probabilities pool (Hoeffding 1956).
     if metrics.binary is None or not len(values) or alpha > LARGEST_POOLED_ALPHA:
         return plain
     leaks, n = float(judged.sum()), len(values)

@@ -1,4 +1,4 @@
-"""The scores of sampled answers as prompts, from whatever form they come in."""
+"""The scores of sampled answers as prompts, from any accepted form."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from lethe.errors import BadValue
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-ALL = "all"  # the name of the one prompt whose scores come without a name
+ALL = "all"  # the name of a single prompt without a name
 
 Missing = Literal["worst", "drop"]
 
 
 @dataclass(frozen=True)
 class PromptScores:
-    """One prompt's scores in sampling order; of the ``missing`` ones each is NaN, or left out if they were dropped."""
+    """One prompt's scores in sampling order; each of the ``missing`` scores is NaN, or omitted if they were dropped."""
 
     prompt_id: str
     scores: np.ndarray
@@ -30,7 +30,7 @@ class PromptScores:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """The statistics of scores without a guarantee, NaN where there is no score."""
+    """Statistics of scores, without a guarantee; NaN if there is no score."""
 
     mean: float
     sd: float
@@ -50,15 +50,15 @@ Scores: TypeAlias = "Sequence[PromptScores] | Mapping[str, ArrayLike] | ArrayLik
 
 
 def as_prompts(scores: Scores, missing: Missing | None = None) -> list[PromptScores]:
-    """Named prompts from whatever form the scores come in; NaN is refused unless ``missing`` says how it counts."""
+    """Return named prompts from scores in any accepted form; a NaN is an error unless ``missing`` states its treatment."""
     if isinstance(scores, Mapping):
         named = [(str(name), np.asarray(own, dtype=np.float64)) for name, own in scores.items()]
     elif isinstance(scores, Sequence) and scores and isinstance(scores[0], PromptScores):
-        return list(scores)  # as a reader of files made them, the missing already counted
+        return list(scores)  # made by a reader of files, which has already counted the missing scores
     else:
         values = np.asarray(scores, dtype=np.float64)
         if values.ndim > 2:
-            raise BadValue("scores", f"shape {values.shape}", "n scores, or prompts x n")
+            raise BadValue("scores", f"shape {values.shape}", "n scores, or an array of shape (prompts, n)")
         named = [(ALL, values)] if values.ndim < 2 else [(str(place), row) for place, row in enumerate(values)]
     prompts = []
     for name, own in named:
@@ -75,6 +75,6 @@ def as_prompts(scores: Scores, missing: Missing | None = None) -> list[PromptSco
 
 
 def mean(values: Iterable[float] | np.ndarray) -> float:
-    """The mean over what is there; NaN where nothing is."""
+    """The mean of the values that are not NaN; NaN if there are none."""
     given = np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.float64)
     return float(np.nanmean(given)) if np.isfinite(given).any() else math.nan

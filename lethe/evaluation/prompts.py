@@ -1,8 +1,8 @@
-"""From the scores of sampled answers to bounds of each prompt and of all of them: the one path of measuring.
+"""Bounds of each prompt and of all prompts from the scores of sampled answers: the only path of measurement.
 
 `lethe bounds`, the stage metrics, `lethe eval` and the leakage of the text game all call `measure_prompts`. A missing
-score counts as 1 in an upper bound and as 0 in a lower one, so that both stay valid; the plain statistics are over the
-judged scores alone.
+score counts as 1 in an upper bound and as 0 in a lower bound, so both stay valid. The plain statistics are over the judged
+scores only.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class PromptMeasure:
-    """What the scores of one prompt show and bound.
+    """The statistics and bounds of one prompt.
 
-    The plain statistics are over the judged scores, NaN where there are none. ``m_bin`` and ``m_bin_lower`` bound the
-    probability of a 1, None unless all scores are 0 or 1; ``leaking`` counts the 1s, a missing score among them, and
-    ``leaks_missing`` those missing ones. ``judged`` is the same measure over the judged scores alone, where missing ones
-    count as the worst.
+    The plain statistics are over the judged scores, and NaN if there are none. ``m_bin`` and ``m_bin_lower`` bound the
+    probability of a score of 1; both are None unless all scores are 0 or 1. ``leaking`` counts the scores of 1 and the
+    missing scores, ``leaks_missing`` only the missing scores. Where missing scores count as the worst, ``judged`` is the same
+    measure over the judged scores only.
     """
 
     prompt_id: str
@@ -81,7 +81,7 @@ class PromptMeasure:
     judged: PromptMeasure | None = None
 
     def bounds(self) -> dict[str, Bound]:
-        """The bounds by name, those that there are."""
+        """The bounds that the prompt has, by name."""
         every = {name: getattr(self, name) for name in (*DKW, *BINARY)}
         every |= {f"tighter_{name}": getattr(self, name) for name in TIGHTER}
         return {name: bound for name, bound in every.items() if bound is not None}
@@ -98,7 +98,7 @@ class Worst:
 
 @dataclass(frozen=True)
 class PromptMeasures:
-    """What is measured of each prompt and of all of them; see `measure_prompts`."""
+    """The measures of each prompt and of all prompts; see `measure_prompts`."""
 
     settings: MeasureSettings
     prompts: tuple[PromptMeasure, ...]
@@ -131,7 +131,7 @@ class PromptMeasures:
 
     @property
     def pooled(self) -> Bound | None:
-        """The average probability of a 1 over the prompts, where a pooled bound is proven."""
+        """The bound of the average probability of a score of 1 over the prompts, where a pooled bound is proven."""
         counts, sizes = [prompt.leaking for prompt in self.prompts], [prompt.n for prompt in self.prompts]
         return pooled(counts, sizes, self.settings.alpha)
 
@@ -140,46 +140,46 @@ class PromptMeasures:
         return share_above(self.column(name or self.metric), self.settings.share_above)
 
     def each_leak_at_k(self) -> list[Points | None]:
-        """Leak@k of each prompt by itself; None where its scores are not all 0 or 1."""
+        """Leak@k of each prompt by itself; None for a prompt whose scores are not all 0 or 1."""
         return each_leak_at_k(self.prompts, self.settings.alpha)
 
     @cached_property
     def leak_at_k(self) -> OverPrompts | None:
-        """Leak@k of the worst prompt and of the mean, over the prompts with 0/1 scores; None where there is none."""
+        """Leak@k of the worst prompt and of the mean, over the prompts with 0/1 scores; None if there is no such prompt."""
         return leak_at_k_over(self.prompts, self.settings.alpha)
 
     @cached_property
     def judged(self) -> JudgedMeasures | None:
-        """Bounds of true leaks, the judge's error included; None without ``settings.calibration``."""
+        """Bounds of the true leak probability, including the judge's error; None without ``settings.calibration``."""
         if self.settings.calibration is None:
             return None
         return judged_measures(self.prompts, self.settings.calibration, self.settings.alpha)
 
     def sentences(self) -> list[str]:
-        """What is said of all prompts, each sentence with its guarantee."""
+        """The statements on all prompts, each with its guarantee."""
         worst, share, of = self.worst(), self.share_above(), f"the {len(self.prompts)} prompts"
         first = self.prompts[0].mean_upper
-        told = [f"Each bound of a prompt: {first.guarantee(of)}."]
+        lines = [f"Each bound of a prompt: {first.guarantee(of)}."]
         if worst:
-            told.append(
+            lines.append(
                 f"{worst.bound.sentence(f'{QUANTITY[worst.metric]} ({worst.metric})', of)} "
                 f"The bound is that of {worst.prompt_id}."
             )
         if self.pooled:
-            told.append(self.pooled.sentence(QUANTITY["m_bin"], of))
+            lines.append(self.pooled.sentence(QUANTITY["m_bin"], of))
         if self.leak_at_k:
-            told += self.leak_at_k.sentences(of)
+            lines += self.leak_at_k.sentences(of)
         if self.judged:
-            told += self.judged.sentences(of)
+            lines += self.judged.sentences(of)
         if share is not None:
-            told.append(
+            lines.append(
                 f"Share of prompts whose {self.metric} exceeds {self.settings.share_above:g}: {share:.3f} "
                 "(a count, no joint guarantee)."
             )
-        return told + (self.together.sentences(of) if self.together else [])
+        return lines + (self.together.sentences(of) if self.together else [])
 
     def to_frame(self) -> pd.DataFrame:
-        """A row per prompt: the plain statistics and the values of the bounds."""
+        """Return one row per prompt: the plain statistics and the values of the bounds."""
         import pandas as pd
 
         plain = ("prompt_id", "n", "missing", "mean", "sd", "max", "ed_score")
@@ -212,8 +212,8 @@ class PromptMeasures:
         top = "".join(f"<th>{html.escape(name)}</th>" for name in head)
         body = "".join(f"<tr>{''.join('<td>–</td>' if x is None else cell(x) for x in row)}</tr>" for row in rows)
         more = len(self.prompts) - len(rows)
-        told = self.sentences() + ([f"{more} more prompts: to_frame() has them all."] if more else [])
-        notes = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in told)
+        lines = self.sentences() + ([f"{more} more prompts: to_frame() has them all."] if more else [])
+        notes = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in lines)
         return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>{notes}"
 
 
@@ -228,14 +228,14 @@ def measure_prompts(
     Parameters
     ----------
     scores : array of shape (n,) or (prompts, n), mapping of name to array, or sequence of PromptScores
-        Scores in [0, 1] of independent answers, in sampling order (betting depends on the order).
+        Scores in [0, 1] of independent answers, in sampling order, on which the betting bounds depend.
     settings : MeasureSettings, optional
-        Alpha, thresholds, and how missing scores count.
+        Alpha, thresholds, and the treatment of missing scores.
     leaks : sequence of arrays, optional
-        A 0/1 score of the same answers, per prompt, from which ``m_bin`` is taken; None for a prompt that the 0/1 scorer
-        cannot judge. By default ``m_bin`` is taken from ``scores`` where all of a prompt's are 0 or 1.
+        A 0/1 score of the same answers for each prompt, from which ``m_bin`` is computed; None for a prompt that the 0/1
+        scorer cannot judge. By default ``m_bin`` comes from ``scores``, for prompts whose scores are all 0 or 1.
     levels : mutable mapping, optional
-        Solved Berk-Jones levels by (n, alpha); by default those on disk.
+        Solved Berk-Jones levels by (n, alpha); by default the levels stored on disk.
 
     Returns
     -------
@@ -244,12 +244,12 @@ def measure_prompts(
     Raises
     ------
     BadValue
-        For scores outside [0, 1], for NaN where ``settings.missing`` is None, and for no scores.
+        If a score is outside [0, 1], a score is NaN and ``settings.missing`` is None, or there are no scores.
 
     Notes
     -----
     Each bound holds by itself with probability 1 - alpha for its prompt, assuming independent draws of the prompt. The
-    largest bound covers the worst prompt without a correction; ``settings.together`` corrects for more than that.
+    largest bound covers the worst prompt without a correction; ``settings.together`` adds joint statements on all prompts.
 
     Examples
     --------
@@ -275,7 +275,7 @@ def measure_prompts(
 def measure_each(
     prompts: Sequence[PromptScores], settings: MeasureSettings, levels: Levels | None = None
 ) -> list[PromptMeasure]:
-    """Each prompt by itself; prompts of one size go through the vectorised bounds together."""
+    """Measure each prompt by itself; prompts with equally many scores share one vectorised call."""
     if levels is None:
         from lethe.io.berk_jones_levels import Levels as LevelsOnDisk
 
@@ -289,7 +289,7 @@ def measure_each(
 
 
 def _equally_many(scores: np.ndarray, settings: MeasureSettings, levels: Levels) -> list[PromptMeasure]:
-    """Prompts of n scores each, (prompts, n); NaN counts as the worst. They have no name yet."""
+    """Measure prompts of n scores each, (prompts, n); NaN counts as the worst. The measures have no prompt id yet."""
     alpha, thresholds = settings.alpha, np.asarray(settings.thresholds, dtype=np.float64)
     paper = paper_bounds(scores, alpha, thresholds, missing="worst")
     sharp = tighter_bounds(scores, alpha, thresholds, levels, missing="worst")
@@ -349,9 +349,9 @@ def _leaking(measure: PromptMeasure, leak: tuple[float, Bound, Bound] | None, mi
 
 
 def _basis(measured: Sequence[PromptMeasure], scores: Sequence[np.ndarray], asked: bool) -> Basis:
-    """The prompts of a joint statement: those with a 0/1 score if there are any, else all by their mean.
+    """The prompts of a joint statement: those with 0/1 scores if there are any, otherwise all prompts, by their mean.
 
-    Where no scorer of 0 and 1 was ``asked``, a file that mixes 0/1 prompts with graded ones is taken by the mean.
+    If no 0/1 scorer was requested (``asked``), a file that mixes 0/1 prompts with graded prompts also uses the mean.
     """
     places = [place for place, measure in enumerate(measured) if measure.leaking is not None]
     binary = bool(places) and (asked or len(places) == len(measured))

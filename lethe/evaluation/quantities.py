@@ -1,4 +1,4 @@
-"""What can be compared between two models: each quantity is measured as a confidence interval."""
+"""The quantities that compare two models, each measured as a confidence interval."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Measure = Callable[[Model, float], Interval | None]
 
 @dataclass(frozen=True)
 class Quantity:
-    """``measure(model, alpha)`` gives an interval, or None where the model's artifacts do not allow one."""
+    """A quantity: ``measure(model, alpha)`` returns an interval, or None if the model's artifacts do not allow one."""
 
     words: str
     measure: Measure
@@ -37,9 +37,9 @@ class Quantity:
 
 
 def leak_share(scorer: str) -> Quantity:
-    """The probability that a sampled forget answer leaks, by a 0/1 scorer, averaged over the questions it can judge.
+    """The probability that a sampled forget answer leaks, by a 0/1 scorer, averaged over the questions that it can judge.
 
-    Where the scorer's error was measured, the interval is that of true leaks.
+    Where the scorer's error was measured, the interval covers the true leak probability.
     """
 
     def measure(model: Model, alpha: float) -> Interval | None:
@@ -64,7 +64,7 @@ def spread(scorer: str) -> Quantity:
 
 
 def diversity(split: str) -> Quantity:
-    """The expected number of distinct answers for each answer drawn to the questions of a split."""
+    """The expected number of distinct answers per answer drawn, for the questions of a split."""
 
     def measure(model: Model, alpha: float) -> Interval | None:
         table = model.answers.get(split)
@@ -78,9 +78,9 @@ def diversity(split: str) -> Quantity:
 
 
 def unjudged(model: Model) -> list[str]:
-    """The forget questions of which the 0/1 scorer can judge no answer, as they have no keywords."""
+    """The forget questions that the 0/1 scorer cannot judge, because they have no keywords."""
     if not any(row.get("m_bin") is not None for row in model.questions):
-        return []  # none was asked, or all stopped early
+        return []  # there is no 0/1 scorer, or all questions stopped early
     return [row["prompt_id"] for row in model.questions if row.get("m_bin") is None]
 
 

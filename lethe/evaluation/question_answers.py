@@ -1,4 +1,4 @@
-"""The sampled answers to each forget question of a model: how often each score was drawn, and the worst answers."""
+"""The sampled answers to each forget question of a model: the histogram of scores, and the worst answers."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ BINS = 25  # of a histogram of scores in [0, 1]
 class DrawnAnswer:
     """One text among the answers to a question; ``scores`` are in the order in which they rank the answers.
 
-    A missing score is None. It ranks as 0, because nothing shows that the answer leaks.
+    A missing score is None. A missing score ranks as 0, because nothing shows that the answer leaks.
     """
 
     prompt_id: str
     text: str
-    times: int  # how often it was drawn
-    first: int  # the sample that drew it first
+    times: int  # the number of samples with this text
+    first: int  # the number of the first sample with this text
     scores: tuple[float | None, ...]
-    greedy: bool  # the greedy answer is the same text
+    greedy: bool  # whether the greedy answer has the same text
 
     @property
     def rank(self) -> tuple[float, ...]:
-        """The sort key of the worst answers: scores, then how often, then the earliest; the largest is the worst."""
+        """The sort key: scores, then frequency, then the earlier first sample. The largest key is the worst answer."""
         return (*(score or 0.0 for score in self.scores), self.times, -self.first)
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionAnswers:
-    """What was drawn for one question.
+    """The sampled answers to one question.
 
-    ``histogram`` counts the judged answers in `BINS` equal bins of the leakage score from 0 to 1; bins are closed on
-    the left, and the last bin holds 1 too. ``worst`` has the distinct answers that score above 0, the worst first.
+    ``histogram`` counts the judged answers in `BINS` equal bins of the leakage score from 0 to 1. Bins are closed on the
+    left, and the last bin includes 1. ``worst`` has the distinct answers with a score above 0, the worst first.
     """
 
     prompt_id: str
@@ -53,23 +53,23 @@ class QuestionAnswers:
 def question_answers(
     model: Model, ranking: Sequence[str], leak: str, most: int
 ) -> dict[str, QuestionAnswers] | None:
-    """The answers of a model by forget question, in drawing order.
+    """The answers of a model by forget question, in sampling order.
 
     Parameters
     ----------
     model : Model
         The model with its answers.
     ranking : sequence of str
-        The scorers that say which answer is worse, the first one first; at least one.
+        The scorers that rank the answers, the most important first; at least one.
     leak : str
         The scorer of the histogram.
     most : int
-        How many of the worst answers to keep per question.
+        The number of worst answers to keep per question.
 
     Returns
     -------
     dict of str to QuestionAnswers, or None
-        None where the answers or one of the scorers are absent.
+        None if the answers or the scores of one of the scorers are absent.
     """
     table = model.answers.get("forget")
     if table is None or not {*ranking, leak} <= set(table.columns):
@@ -87,7 +87,7 @@ def question_answers(
 
 
 def worst_answers(questions: Iterable[QuestionAnswers], most: int) -> list[DrawnAnswer]:
-    """Of each question the worst answer; of these the ``most`` worst."""
+    """Return the worst answer of each question, limited to the ``most`` worst of these."""
     first = [question.worst[0] for question in questions if question.worst]
     return sorted(first, key=lambda answer: answer.rank, reverse=True)[:most]
 
@@ -100,7 +100,7 @@ def judged(model: Model, ranking: Sequence[str]) -> bool:
 
 
 def _histograms(codes: np.ndarray, values: np.ndarray, questions: int) -> np.ndarray:
-    """(questions, BINS) counts of the values that are there."""
+    """(questions, BINS) counts of the values that are not missing."""
     known = ~np.isnan(values)
     edges = np.linspace(0, 1, BINS + 1)
     bins = np.clip(np.searchsorted(edges, values[known], side="right") - 1, 0, BINS - 1)
@@ -113,7 +113,7 @@ def _worst(
     """The worst distinct answers by question, the worst first."""
     if not most:
         return {}
-    # Equal texts of one question score equal, so that the first stands for all. An answer of 0 is never listed.
+    # Equal texts of one question have equal scores, so the first represents all. An answer with score 0 is never listed.
     above = sampled[(sampled[list(ranking)] > 0).any(axis=1)]
     groups = above.groupby(["prompt_id", "text"], sort=False)
     ranked = groups.agg(

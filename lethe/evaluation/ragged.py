@@ -1,4 +1,4 @@
-"""Rows of unequal lengths through functions of a matrix: rows of one length go together."""
+"""Functions of a matrix applied to rows of unequal lengths: rows of equal length form one matrix."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 
 from lethe.progress import progress
 
-MANY = 100  # lengths: from there on the work takes seconds
+MANY = 100  # different lengths; with more, the work takes seconds
 T = TypeVar("T")
 
 
 def by_length(rows: Sequence[np.ndarray], function: Callable[[np.ndarray], Sequence[T]]) -> list[T]:
-    """``function`` of each matrix of equally long rows, its results in the order of ``rows``."""
+    """Apply ``function`` to each matrix of equally long rows; return the results in the order of ``rows``."""
     sizes = np.array([len(row) for row in rows])
     results: dict[int, T] = {}
     order = np.argsort(sizes, kind="stable")

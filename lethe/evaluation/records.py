@@ -13,10 +13,10 @@ Record = Mapping[str, object]
 
 
 def score_records(found: ScoredLog) -> list[Record]:
-    """A record per scored answer; a missing answer has none, and Inspect leaves it unscored.
+    """Return one record per scored answer; a missing answer has no record, so Inspect leaves the answer unscored.
 
-    With one scorer the value is a number; with several it is an object with a key per scorer, for which Inspect's
-    ``metrics`` must be an object, too.
+    With one scorer the value is a number. With several scorers the value is an object with one key per scorer, and
+    Inspect's ``metrics`` must be an object too.
     """
     ids = inspect_ids(found.log.prompts["prompt_id"])
     records: list[Record] = []
@@ -29,26 +29,26 @@ def score_records(found: ScoredLog) -> list[Record]:
 
 
 def bound_records(measures: PromptMeasures) -> list[Record]:
-    """A record per prompt, for all its epochs: the value is the prompt's upper bound, ``explanation`` the guarantee."""
+    """Return one record per prompt, for all its epochs: the value is the upper bound, ``explanation`` the guarantee."""
     ids = inspect_ids(prompt.prompt_id for prompt in measures.prompts)
     name = measures.metric
     records: list[Record] = []
     for prompt in measures.prompts:
         bounds = prompt.bounds()
-        told = {key: bound.value for key, bound in bounds.items()} | {"n": prompt.n, "missing": prompt.missing}
+        facts = {key: bound.value for key, bound in bounds.items()} | {"n": prompt.n, "missing": prompt.missing}
         records.append(
             {
                 "id": ids[prompt.prompt_id],
                 "value": bounds[name].value,
                 "explanation": bounds[name].sentence(name),
-                "metadata": told,
+                "metadata": facts,
             }
         )
     return records
 
 
 def inspect_ids(prompt_ids: Iterable[str]) -> dict[str, str]:
-    """The id of each prompt in Inspect, which compares ids as text; a log's reader quotes a text that is also a number."""
+    """The id of each prompt in Inspect, which compares ids as text; the log reader quotes a text that is also a number."""
     ids = {prompt_id: prompt_id for prompt_id in prompt_ids}
     for prompt_id in ids:
         bare = prompt_id[1:-1]

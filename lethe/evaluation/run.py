@@ -1,4 +1,4 @@
-"""One evaluated run, read from its artifacts; what is missing is named, not fatal."""
+"""One evaluated run, read from its artifacts. A missing artifact is listed and is not an error."""
 
 from __future__ import annotations
 
@@ -27,46 +27,48 @@ Role = Literal["base", "retrain", "subject"]
 
 @dataclass(frozen=True)
 class Model:
-    """What the run knows of one entry of ``models``. Empty parts are named in `Run.missing`."""
+    """The artifacts of one entry of ``models``. `Run.missing` lists the absent artifacts."""
 
     name: str
     role: Role
     path: str
     adaptive_threshold: float | None
-    method: str | None  # key of unlearn.methods behind the path, if any
+    method: str | None  # the key of unlearn.methods that made the model, if any
     metrics: dict[str, Any]
     questions: list[dict]
     m_gen: list[dict]
     convergence: list[dict]
-    leak_at_k: list[dict]  # of the worst question and of the mean over the questions
+    leak_at_k: list[dict]  # for the worst question and for the mean over the questions
     about: dict[str, Any]
-    answers: dict[str, pd.DataFrame]  # split to generations joined with their scores
+    answers: dict[str, pd.DataFrame]  # split -> generations joined with their scores
     epsilon_star: dict[str, Any]
-    guarantees: dict[str, Any] = field(default_factory=dict)  # of the bounds in metrics, questions and convergence
+    guarantees: dict[str, Any] = field(
+        default_factory=dict
+    )  # for the bounds in metrics, questions and convergence
     exact: Certificates | None = None
-    excess: dict[str, Any] = field(default_factory=dict)  # the exact bounds against Retrain's
-    compared: dict[str, Any] = field(default_factory=dict)  # what comparing with Retrain gave
+    excess: dict[str, Any] = field(default_factory=dict)  # the exact bounds relative to Retrain's
+    compared: dict[str, Any] = field(default_factory=dict)  # the result of the comparison with Retrain
     compared_guarantees: dict[str, Any] = field(default_factory=dict)
-    language: dict[str, Any] = field(default_factory=dict)  # which production of the language of prompts leaks
+    language: dict[str, Any] = field(default_factory=dict)  # the measures by production of the language of prompts
 
     @property
     def values(self) -> dict[str, object]:
-        """The flat metrics, those against Retrain among them."""
+        """The flat metrics, including those of the comparison with Retrain."""
         return self.metrics | self.compared
 
     def value(self, key: str) -> float | None:
-        """The number among `values` under ``key``, if there is one."""
+        """The number under ``key`` in `values`; None if there is none."""
         found = self.values.get(key)
         return found if isinstance(found, (int, float)) else None
 
     @property
     def bounds(self) -> dict[str, Bound]:
-        """The bounds among `values` that have a guarantee, under their flat keys."""
+        """The values of `values` that have a guarantee, as bounds under their flat keys."""
         known = self.guarantees.get("metrics", {}) | self.compared_guarantees
         return _bounds(self.values, known, None)
 
     def question_bounds(self, question: Mapping[str, object]) -> dict[str, Bound]:
-        """The bounds of one of ``questions``; of the tail bounds that of the smallest threshold."""
+        """The bounds of one entry of ``questions``; of the tail bounds, only the one at the smallest threshold."""
         known: dict[str, Any] = dict(question)
         tails = known.get("m_gen") or [{}]
         keys = {"m_gen": "bound", "m_gen_lower": "lower", "m_gen_tighter": "tighter"}
@@ -74,54 +76,58 @@ class Model:
         return _bounds(values, self.guarantees.get("per_question", {}), known.get("n"))
 
     def convergence_bounds(self, point: Mapping[str, object]) -> dict[str, Bound]:
-        """The bounds of one of the points of ``convergence``."""
+        """The bounds of one entry of ``convergence``."""
         known: dict[str, Any] = dict(point)
         return _bounds(known, self.guarantees.get("convergence", {}), known.get("n"))
 
     def asked(self, k: int, of: str = "worst") -> tuple[Bound, Bound] | None:
-        """The band of leak@k, lower and upper, of the worst question or of the mean over the questions."""
+        """The band (lower, upper) of leak@k for the worst question, or for the mean over the questions."""
         every = self.guarantees.get("leak_at_k", {})
-        of = f"judged_{of}" if f"judged_{of}" in every else of  # true leaks, where the judge's error was measured
-        told = every.get(of)
+        of = (
+            f"judged_{of}" if f"judged_{of}" in every else of
+        )  # prefer true leaks, if the judge's error was measured
+        guarantee = every.get(of)
         row = next((row for row in self.leak_at_k if (row["of"], row["k"]) == (of, k)), None)
-        if told is None or row is None:
+        if guarantee is None or row is None:
             return None
-        lower, upper = (Bound.from_dict({"value": row[side], **told[side]}) for side in ("lower", "upper"))
+        lower, upper = (Bound.from_dict({"value": row[side], **guarantee[side]}) for side in ("lower", "upper"))
         return lower, upper
 
     @property
     def calibration(self) -> Calibration | None:
-        """The measured error of the judge whose verdicts the 0/1 scores are; None where it was not measured."""
-        told = self.guarantees.get("judge")
-        return Calibration(**told) if told else None
+        """The measured error of the judge that gave the 0/1 scores; None if the error was not measured."""
+        counts = self.guarantees.get("judge")
+        return Calibration(**counts) if counts else None
 
     @property
     def certificate(self) -> Bound | None:
-        """What holds of the questions that are certified together, where a correction was asked."""
-        told = self.guarantees.get("together")
-        if not told:
+        """The bound on the questions certified together, if a correction was requested."""
+        claim = self.guarantees.get("together")
+        if not claim:
             return None
-        covers, rest = Covers(told["covers"]), (told["assumes"], told["method"])
-        return Bound(told["threshold"], "upper", told["alpha"], covers, *rest)
+        covers, rest = Covers(claim["covers"]), (claim["assumes"], claim["method"])
+        return Bound(claim["threshold"], "upper", claim["alpha"], covers, *rest)
 
 
 @dataclass(frozen=True)
 class Run:
+    """All artifacts of an evaluated run; ``missing`` lists the absent ones."""
+
     params: EvaluationParams | Params
     models: list[Model]
-    forget: dict[str, dict]  # id to row, in file order
+    forget: dict[str, dict]  # id -> row, in file order
     dataset: dict[str, Any]
-    training: dict[str, list[dict]]  # trained model to its steps
+    training: dict[str, list[dict]]  # trained model -> its steps
     audits: dict[str, dict]
     games: dict[str, dict]
     attacks: dict[str, dict]
-    epochs: dict[str, list[dict]]  # unlearned model to what was seen before the first step and after each epoch
+    epochs: dict[str, list[dict]]  # unlearned model -> observations before the first step and after each epoch
     provenance: dict[str, Any]
-    missing: list[tuple[str, str]] = field(default_factory=list)  # path, the stage that makes it
+    missing: list[tuple[str, str]] = field(default_factory=list)  # (path, the stage that creates the file)
 
     @property
     def methods(self) -> dict[str, MethodParams]:
-        """The unlearning methods of the run; a model of the user's own comes without any."""
+        """The unlearning methods of the run; empty for an evaluation of the user's own model."""
         return self.params.unlearn.methods if isinstance(self.params, Params) else {}
 
     def role(self, role: Role) -> Model | None:
@@ -129,7 +135,7 @@ class Run:
 
     @cached_property
     def binary(self) -> str | None:
-        """The scorer ``metrics.binary`` where it judged forget answers, and by 0 and 1 alone."""
+        """The scorer ``metrics.binary``, if it judged forget answers and gave only 0 and 1; otherwise None."""
         scorer = self.params.metrics.binary
         return scorer if judges(scorer, self.models) else None
 
@@ -147,7 +153,7 @@ class Run:
 
 
 def load(params: EvaluationParams | Params, root: Path, provenance: dict[str, object]) -> Run:
-    """Read the artifacts of the names that ``params`` lists, below ``root``; other files are not looked at."""
+    """Read the artifacts below ``root`` of all entries that ``params`` lists; other files are ignored."""
     missing: list[tuple[str, str]] = []
 
     def read(path: str, made_by: str, reader: Callable = read_json, empty: Any = None) -> Any:
@@ -158,7 +164,9 @@ def load(params: EvaluationParams | Params, root: Path, provenance: dict[str, ob
 
     params = _as_drawn(params, root)
     forget = read("dataset/forget.jsonl", "prepare", read_jsonl, [])
-    whole = params if isinstance(params, Params) else None  # a model of the user's own has no other stages
+    whole = (
+        params if isinstance(params, Params) else None
+    )  # an evaluation of the user's own model has no other stages
     compared = read("compare.json", "compare") if whole else {}
     guaranteed = read("compare_bounds.json", "compare").get("metrics", {}) if whole else {}
     there = whole is not None and (root / "compare_exact.json").is_file()
@@ -188,7 +196,7 @@ def load(params: EvaluationParams | Params, root: Path, provenance: dict[str, ob
 
 
 def _as_drawn(params: EvaluationParams | Params, root: Path) -> EvaluationParams | Params:
-    """The params with the largest number of answers that was drawn in place of "auto"."""
+    """Return the params with ``sample.n: auto`` replaced by the largest number of answers drawn."""
     if params.sample.n != "auto":
         return params
     places = [root / f"generations/{name}/about.json" for name in params.models]
@@ -209,7 +217,7 @@ def _model(
     entry, folder = params.models[name], Path(params.models[name].path)
     whole = params if isinstance(params, Params) else None
     own = whole is not None and folder.parent == Path("data/models") and folder.name in whole.unlearn.methods
-    # Whatever the one model's name is that `lethe eval` evaluates, it is what is judged.
+    # The only model of `lethe eval` is the subject, whatever its name.
     roles: dict[str | None, Role] = {whole.report.base: "base", whole.report.retrain: "retrain"} if whole else {}
     return Model(
         name=name,
@@ -235,7 +243,7 @@ def _model(
 
 
 def _metrics(name: str, root: Path, read: Callable) -> dict[str, Any]:
-    """All numbers of a model. A folder of an earlier release has all of them in the first file."""
+    """Read all numbers of a model. A folder of an earlier release has all of them in the first file."""
     shown, details = metrics_files(root, name)
     found: dict[str, Any] = read(str(shown.relative_to(root)), f"metrics@{name}")
     if details.is_file() or 0 < len(found) <= MOST:
@@ -248,13 +256,13 @@ def _language(path: Path) -> dict[str, Any]:
 
 
 def _of_model(compared: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """What MODEL.METRIC says of one model, by METRIC."""
+    """Return the entries MODEL.METRIC of one model by METRIC."""
     start = f"{name}."
     return {key[len(start) :]: value for key, value in compared.items() if key.startswith(start)}
 
 
 def _bounds(values: Mapping[str, Any], guarantees: Mapping[str, Any], n: int | None) -> dict[str, Bound]:
-    """The values that have a guarantee; where the guarantee names no ``n``, that of their row."""
+    """Return the values that have a guarantee as bounds; ``n`` is the row's where the guarantee has none."""
     return {
         key: Bound.from_dict({"value": values[key], **guarantee, "n": guarantee["n"] or n})
         for key, guarantee in guarantees.items()
@@ -263,7 +271,7 @@ def _bounds(values: Mapping[str, Any], guarantees: Mapping[str, Any], n: int | N
 
 
 def _answers(name: str, root: Path, read: Callable) -> dict[str, pd.DataFrame]:
-    """Generations joined with their scores, a table a split; row order is drawing order."""
+    """Read the generations joined with their scores, one table per split; the row order is the sampling order."""
     splits = sorted(path.stem for path in (root / f"scores/{name}").glob("*.parquet")) or ["forget"]
     answers = {}
     for split in splits:

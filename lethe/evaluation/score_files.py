@@ -1,4 +1,4 @@
-"""A user's file of scores: read, checked, bounded."""
+"""A user's file of scores: reading, checks, and bounds."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from lethe.evaluation.prompts import Levels, PromptMeasure, PromptMeasures, Wors
 
 
 def read_scores(path: Path, missing: str | None, column: str = "score") -> list[PromptScores]:
-    """The prompts of a file in the order in which they first appear; ``column`` holds the scores.
+    """Return the prompts of a file in order of first appearance; ``column`` holds the scores.
 
-    A null or NaN is a `BadRow` unless ``missing`` is "worst" (kept as NaN) or "drop" (left out).
+    A null or NaN raises `BadRow` unless ``missing`` is "worst" (the score stays NaN) or "drop" (the score is omitted).
     """
     import pandas as pd
 
@@ -26,7 +26,7 @@ def read_scores(path: Path, missing: str | None, column: str = "score") -> list[
 
     table = read_table(path, required=[column], text=["prompt_id"])
     if table.empty:
-        raise BadFile(path, "holds no rows", "It needs one row per sampled answer.")
+        raise BadFile(path, "holds no rows", "Give one row per sampled answer.")
     values = numeric_column(table, column, path)
     absent = np.isnan(values)
     if absent.any() and missing is None:
@@ -49,14 +49,16 @@ def read_scores(path: Path, missing: str | None, column: str = "score") -> list[
         parts = [part[~np.isnan(part)] if count else part for part, count in zip(parts, counts, strict=True)]
     for label, part in zip(labels, parts, strict=True):
         if not len(part):
-            raise BadFile(path, f"prompt {label!r} has no score left", "Leave it out, or use --missing worst.")
+            raise BadFile(
+                path, f"prompt {label!r} has no score left", "Remove the prompt, or use --missing worst."
+            )
     return [PromptScores(label, *rest) for label, *rest in zip(labels, parts, counts, strict=True)]
 
 
 def measure_file(
     prompts: Sequence[PromptScores], settings: MeasureSettings, levels: Levels | None = None
 ) -> PromptMeasures:
-    """`measure_prompts` of a file; where missing scores count as the worst, beside it over the judged scores alone."""
+    """Apply `measure_prompts`; where missing scores count as the worst, also measure the judged scores alone."""
     measures = measure_prompts(prompts, settings, levels=levels)
     if settings.missing != "worst":
         return measures
@@ -79,11 +81,11 @@ def _judged(prompt: PromptScores) -> np.ndarray:
 def as_json(measures: PromptMeasures) -> dict[str, object]:
     """The keys of `lethe bounds --json`.
 
-    Where missing scores count in some way, each entry has their count, and, where they count as the worst, the same
-    values over the judged scores alone, as ``judged_alone`` (null if there are none); ``judged`` is the same under its name
-    of earlier releases. With a calibration ``judged`` is instead the bound of the true leak probability, of each prompt and
-    of the pool (null where the numbers of answers differ). ``leak_at_k`` holds for all k at once, each side at alpha
-    by itself; it is null unless all of a prompt's scores are 0 or 1. ``together`` is there only where a correction was asked.
+    If ``missing`` is set, each entry has the number of missing scores. If they count as the worst, each entry also has the
+    same values over the judged scores alone as ``judged_alone`` (null if no score was judged), and under the deprecated name
+    ``judged``. With a calibration, ``judged`` is instead the bound of the true leak probability, for each prompt and for the
+    pool (null if the numbers of answers differ). ``leak_at_k`` holds for all k at once, each side at alpha by itself; it
+    is null unless all scores of the prompt are 0 or 1. ``together`` is present only if a correction was requested.
     """
     worst, pooled = measures.worst(), measures.pooled
     result: dict[str, object] = {
@@ -103,7 +105,7 @@ def as_json(measures: PromptMeasures) -> dict[str, object]:
 
 
 def to_mlflow(name: str, measures: PromptMeasures, params: Mapping[str, object]) -> str:
-    """Log the bounds of the worst prompt and of the average as a run in MLflow; returns a sentence that says where."""
+    """Log the bounds of the worst prompt and of the average as an MLflow run; return a sentence with its location."""
     from lethe.tracking.bounded import log_bounded
 
     worst, alpha = measures.worst(), measures.settings.alpha

@@ -1,6 +1,6 @@
-"""One run per seed, and what all of them show: the median and the range of each number, and the count of each claim.
+"""A summary of one run per seed: the median and the range of each number, and the count of each claim.
 
-A median and a range describe the runs and are no guarantee: the seeds are few, and each bound holds for its own run.
+A median and a range describe the runs and are not guarantees: the seeds are few, and each bound holds for its own run.
 """
 
 from __future__ import annotations
@@ -15,24 +15,26 @@ from lethe.evaluation.run import Run
 from lethe.evaluation.standing import standings
 from lethe.statistics.bound import Bound
 
-# The columns of the table: what each model answers, its bounds, and what it can still do.
+# The columns of the table: leaks in the answers of each model, its bounds, and its utility.
 COLUMNS = ("binary_greedy", "binary_any", "m_bin_worst", "m_bin_pooled", "mean", "m_mu_worst", "retain_mean")
 
 
 @dataclass(frozen=True)
 class SeedRun:
-    """What one run contributes."""
+    """The contribution of one run."""
 
     seed: str
-    values: Mapping[str, Mapping[str, float]]  # by model and column; what the run lacks is not there
-    bounds: Mapping[str, Bound]  # of each column that is a bound, one model's: all have one guarantee
+    values: Mapping[str, Mapping[str, float]]  # by model and column, without values that the run lacks
+    bounds: Mapping[
+        str, Bound
+    ]  # for each column of bounds, the bound of one model: all models share the guarantee
     words: Mapping[str, str]  # the two words on each model
     verdicts: Mapping[str, Mapping[str, Verdict]]  # by the title of the claim and the model
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The values of one column over the seeds that have one."""
+    """The values of one column over the seeds that have a value."""
 
     median: float
     low: float
@@ -46,12 +48,12 @@ class ModelSpread:
 
     model: str
     columns: Mapping[str, Spread]
-    words: Mapping[str, int]  # in how many seeds the model got which two words
+    words: Mapping[str, int]  # two words -> the number of seeds in which they describe the model
 
 
 @dataclass(frozen=True)
 class ClaimCount:
-    """One claim about one model: in how many seeds it came out how."""
+    """One claim about one model: the number of seeds per verdict."""
 
     model: str
     holds: int
@@ -61,7 +63,7 @@ class ClaimCount:
 
 @dataclass(frozen=True)
 class ClaimSummary:
-    """One claim over the seeds that asked it."""
+    """One claim over the seeds that tested it."""
 
     claim: str
     seeds: int
@@ -81,7 +83,7 @@ class SeedSummary:
 
 
 def observe(seed: str, run: Run) -> SeedRun:
-    """Take from one run what the summary needs; the run's answers need not be kept."""
+    """Return the values of one run that the summary needs, without the run's answers."""
     found = findings(run)
     values = {
         model.name: {key: value for key in COLUMNS if (value := model.value(key)) is not None}
@@ -97,7 +99,7 @@ def observe(seed: str, run: Run) -> SeedRun:
 
 
 def summarise(runs: Sequence[SeedRun]) -> SeedSummary:
-    """Return the summary of one run or more, models and claims in the order in which they first come."""
+    """Return the summary of one or more runs; models and claims are in order of first appearance."""
     models = list(dict.fromkeys(name for run in runs for name in run.values))
     titles = list(dict.fromkeys(title for run in runs for title in run.verdicts))
     return SeedSummary(

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SETTINGS = ("engine", "temperature", "top_p", "top_k", "max_new_tokens", "adaptive_threshold", "seed")
-PREFERRED = "keyword_leak"  # the 0/1 scorer, where the params do not name one
-STOPPED = "a rule could stop this side early, and an interval of a difference needs a fixed number of answers"
+PREFERRED = "keyword_leak"  # the 0/1 scorer, if the params do not name one
+STOPPED = "a rule could stop this side early, but the interval of a difference needs a fixed number of answers"
 
 
 @dataclass(frozen=True)
 class Answers:
-    """The scores of one question in sampling order, NaN where missing, and the question's text where it is known."""
+    """The scores of one question in sampling order, NaN where missing, and the text of the question, if known."""
 
     scores: np.ndarray
     text: str | None = None
@@ -38,7 +38,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class Scored:
-    """One model's questions by id, with the settings of the model's sampling."""
+    """One model's questions by id, with its sampling settings."""
 
     questions: Mapping[str, Answers]
     settings: Mapping[str, object] = field(default_factory=dict)
@@ -48,8 +48,8 @@ class Scored:
 class Side:
     """One side of a comparison.
 
-    ``template`` is the content of the prompt template, ``scorer`` the parameters of the scorers; both None where unknown.
-    ``stopped`` is the reason for which no interval of a fixed number of answers holds, or None.
+    ``template`` is the content of the prompt template, ``scorer`` the parameters of the scorer; both are None if unknown.
+    ``stopped`` is the reason why no interval for a fixed number of answers holds, or None.
     """
 
     name: str
@@ -62,18 +62,18 @@ class Side:
 
 
 def read_side(given: str, score: str | None = None, filter: str | None = None, models: Sequence[str] = ()) -> Side:
-    """Read what ``given`` names: a log or table of scores, a folder of artifacts, or a git revision of this folder.
+    """Read one side: a log, a table of scores, a folder of artifacts, or a git revision of this folder.
 
     Parameters
     ----------
     given
-        A path, or what git calls a revision, such as ``HEAD~1`` or the name of a DVC experiment.
+        A path, or a git revision, such as ``HEAD~1`` or the name of a DVC experiment.
     score
-        The score to compare; by default the 0/1 scorer of the params, or the first score.
+        The score to compare; by default the 0/1 scorer of the params, otherwise the first score.
     filter
         One filter of an lm-eval log.
     models
-        Of a folder with several models, the models to read; by default all.
+        The models to read from a folder with several models; by default all.
     """
     path = Path(given)
     if path.is_dir():
@@ -155,7 +155,7 @@ def _questions(table: pd.DataFrame, metric: str, texts: Mapping[str, str]) -> di
 
 
 def _params(path: Path) -> dict[str, Any]:
-    """The params beside a folder of artifacts; a folder of `lethe eval` has none."""
+    """Return the params next to a folder of artifacts; a folder of `lethe eval` has none."""
     if not path.is_file():
         return {}
     from lethe.config.yaml import read_yaml
@@ -173,12 +173,12 @@ def _first_metric(params: Mapping[str, Any], scorers: Sequence[str], name: str) 
     if wanted in scorers:
         return str(wanted)
     if not scorers:
-        raise BadFile(name, "its about.json lists no scorers", "Name the column with --score.")
+        raise BadFile(name, "its about.json lists no scorers", "Name the score with --score.")
     return scorers[0]
 
 
 def _template(params: Mapping[str, Any], root: Path) -> str | None:
-    """The content of the prompt template, or its name where it is no file (the tokenizer's own)."""
+    """Return the content of the prompt template, or its name if it is not a file (the tokenizer's chat template)."""
     named = _section(params, "sample").get("prompt")
     if not isinstance(named, str):
         return None
@@ -187,7 +187,7 @@ def _template(params: Mapping[str, Any], root: Path) -> str | None:
 
 
 def _scorer(params: Mapping[str, Any], metric: str) -> str | None:
-    """The parameters of the scorer as text, for a comparison."""
+    """Return the parameters of the scorer as text, for a comparison."""
     section = _section(params, "score")
     if not section:
         return None
@@ -208,7 +208,7 @@ def _revision(revision: str) -> Iterator[Path]:
     if done is None or done.returncode or revision.startswith("-"):
         raise BadFile(
             revision,
-            "is no file, no folder and no git revision here",
+            "is neither a file nor a folder nor a git revision of this repository",
             "Name a log, a table of scores, a data folder, or a revision or DVC experiment of this repository.",
         )
     from dvc.api import DVCFileSystem
@@ -231,8 +231,8 @@ def _revision(revision: str) -> Iterator[Path]:
                 _fetch(files, [f"/{named}"], root)
         except (DvcException, OSError) as error:
             raise BadInput(
-                f"{revision}: its artifacts are not to be had ({str(error).splitlines()[0]}). Run `dvc pull`, or check the "
-                "revision out and run the pipeline."
+                f"{revision}: its artifacts cannot be fetched ({str(error).splitlines()[0]}). Run `dvc pull`, or check out "
+                "the revision and run the pipeline."
             ) from None
         yield root
 

@@ -1,22 +1,21 @@
-"""Two words per model, on what it forgot and on what it can still do: the rules stand here alone.
+"""Two words per model, one on forgetting and one on utility. Only this module defines the rules.
 
-Each word follows from intervals, so that it is never said where the answers do not tell: then it is "open". All the
-intervals share one alpha (Bonferroni), and are those of the findings wherever many comparisons share it. ``MEANING`` words
-the rules for readers.
+Each word follows from intervals. If the intervals do not decide, the word is "open". All intervals share one alpha
+(Bonferroni), and are those of the findings if more comparisons share alpha there. ``MEANING`` states the rules for readers.
 
-Forgetting, against a model that never saw the forget set (Retrain), by the share of sampled answers that leak:
+Forgetting, relative to a model that never saw the forget set (Retrain), by the share of sampled answers that leak:
     leaks      the model's interval lies above Retrain's;
-    forgot     the model leaks in at most `LEAK_MARGIN` more of its answers than Retrain (the upper end of the one less the
-               lower end of the other), and its worst question in at most ``metrics.share_above`` of its answers;
+    forgot     the model leaks in at most `LEAK_MARGIN` more of its answers than Retrain (the model's upper end minus
+               Retrain's lower end), and its worst question in at most ``metrics.share_above`` of its answers;
     open       neither.
-Without Retrain a model leaks where some answer leaked, and Retrain's share counts as 0. Without a 0/1 scorer the mean
-score takes the place of the share, with `SCORE_MARGIN`; then nothing is said without Retrain, as any answer scores
-something. Where questions stopped early: leaks where one was detected, forgot where all are certified.
+Without Retrain, a model leaks if some answer leaked, and Retrain's share counts as 0. Without a 0/1 scorer, the mean score
+replaces the share, with `SCORE_MARGIN`; then the word is open without Retrain, because any answer has some score. Where
+questions stopped early, the word is leaks if a leak was detected, and forgot if all questions are certified.
 
-Utility, against the model before unlearning (Base), by the mean score of sampled answers to the retain questions (world
-facts where there are none):
-    destroyed  the model keeps less than `LOST` of Base's score (upper end over lower end);
-    intact     the model keeps `KEPT` of Base's score or more (lower end over upper end);
+Utility, relative to the model before unlearning (Base), by the mean score of sampled answers to the retain questions (to
+the world facts if there are no retain questions):
+    destroyed  the model keeps less than `LOST` of Base's score (its upper end / Base's lower end);
+    intact     the model keeps at least `KEPT` of Base's score (its lower end / Base's upper end);
     damaged    the model's interval lies below Base's, and it is not intact;
     open       none of these, or no Base.
 """
@@ -35,7 +34,7 @@ from lethe.statistics.bounds import binary_upper
 from lethe.statistics.comparison import Interval, compare
 
 LEAK_MARGIN = 0.002  # of the answers
-SCORE_MARGIN = 0.05  # of the mean score, where no scorer gives 0 or 1
+SCORE_MARGIN = 0.05  # of the mean score, if there is no 0/1 scorer
 KEPT = 0.9  # of Base's score
 LOST = 0.5
 USEFUL = ("retain", "world")  # the splits that a model should still answer
@@ -65,7 +64,7 @@ MEANING = {
     "open": "the answers do not tell, mostly because they are too few.",
 }
 
-ALONE = {  # where there is no Retrain
+ALONE = {  # without Retrain
     "leaks": "some answer leaked. Without a model trained without the forget set a hit by chance counts as well.",
     "forgot": MEANING["forgot"].replace(" beyond chance", ""),
 }
@@ -73,7 +72,7 @@ ALONE = {  # where there is no Retrain
 
 @dataclass(frozen=True)
 class Aspect:
-    """One word with the intervals behind it; ``few`` says that even a silent model would be open with so few answers."""
+    """One word with the intervals behind it. ``few``: with so few answers, even a model that never leaked would be open."""
 
     word: str
     quantity: Quantity | None = None
@@ -97,7 +96,7 @@ class Aspect:
 
 @dataclass(frozen=True)
 class Standing:
-    """What is said of one model in two words."""
+    """The two words on one model."""
 
     model: str
     forgetting: Aspect
@@ -109,10 +108,10 @@ class Standing:
 
 
 def standings(run: Run, findings: Findings) -> list[Standing]:
-    """The two words on each model of the run, in its order.
+    """The two words on each model of the run, in the order of the run.
 
-    All the intervals, two per model, hold together with probability 1 - ``metrics.alpha``. They are those of the
-    findings where many comparisons share alpha, so that the words agree with what holds.
+    All intervals, two per model, hold together with probability 1 - ``metrics.alpha``. If more comparisons share alpha in
+    the findings, the intervals are those of the findings, so the words agree with the findings.
     """
     level = min(findings.level, run.params.metrics.alpha / (2 * len(run.models)))
     against = _References(run, level)
@@ -121,7 +120,7 @@ def standings(run: Run, findings: Findings) -> list[Standing]:
 
 @dataclass(frozen=True)
 class _References:
-    """What every model of a run is held against, each interval measured once at ``level``."""
+    """The intervals with which every model of a run is compared; each is computed once, at ``level``."""
 
     run: Run
     level: float
@@ -132,7 +131,7 @@ class _References:
 
     @cached_property
     def chance(self) -> Interval | None:
-        """How much Retrain leaks."""
+        """The interval of Retrain's leakage, which is leakage by chance."""
         retrain = self.run.role("retrain")
         return self.judged_by[0].measure(retrain, self.level) if retrain else None
 
@@ -155,7 +154,7 @@ def _forgetting(model: Model, against: _References) -> Aspect:
     if model.role != "subject":
         return Aspect("reference", quantity, own)
     chance = against.chance
-    few = binary and _few(model, run, own)  # no model with so few answers is said to have forgotten
+    few = binary and _few(model, run, own)  # with so few answers no model can earn the word "forgot"
     word: Forgetting = "open"
     if own is None or (retrain and chance is None) or not (retrain or binary):
         word = "open"
@@ -177,7 +176,7 @@ def _stopped_early(model: Model) -> Forgetting:
 
 
 def _leaked(model: Model, own: Interval) -> bool:
-    """Whether some answer leaked: one leak seen, or a true share above 0 where a judge who errs said so."""
+    """Whether some answer leaked: one observed leak, or, for a judge that errs, a true share above 0."""
     if model.metrics.get("judge_labelled"):
         return own.lower > 0
     return (model.metrics.get("binary_any") or 0) > 0
@@ -189,7 +188,7 @@ def _worst(model: Model) -> float:
 
 
 def _few(model: Model, run: Run, own: Interval | None) -> bool:
-    """Whether the model would be open although no answer leaked."""
+    """Whether the model would be open even if no answer had leaked."""
     metrics, n = run.params.metrics, model.metrics.get("n")
     if own is None or not n:
         return False

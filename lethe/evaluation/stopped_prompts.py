@@ -1,6 +1,6 @@
-"""Prompts whose sampling a rule stopped after a look at the answers: only anytime-valid values hold.
+"""Prompts whose sampling was stopped by a rule that looked at the answers: only anytime-valid values hold.
 
-A log does not always tell in which order the answers came, so every bound is one at the stop, which needs no order.
+A log does not always record the order of the answers, so every bound is a bound at the stop, which needs no order.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ METRIC = "anytime_upper"
 
 @dataclass(frozen=True, slots=True)
 class StoppedPrompt:
-    """One prompt: plain statistics over the judged scores, NaN where there are none, and the anytime-valid bounds.
+    """One prompt: plain statistics over the judged scores (NaN if there are none), and anytime-valid bounds.
 
-    ``leak_at_k`` is None unless all judged scores are 0 or 1; its estimates are NaN, because a stopping rule biases them.
+    ``leak_at_k`` is None unless all judged scores are 0 or 1. Its estimates are NaN, because a stopping rule biases them.
     """
 
     prompt_id: str
@@ -47,7 +47,7 @@ class StoppedPrompt:
     leak_at_k: Points | None
 
     def row(self) -> dict[str, object]:
-        """The entry of ``per_prompt`` in JSON: the keys of a prompt of fixed size, null with the reason, and the bounds."""
+        """The entry of ``per_prompt`` in JSON: the bounds, and the keys of a fixed sample as null with the reason."""
         return {
             "prompt_id": self.prompt_id,
             "n": self.n,
@@ -67,7 +67,7 @@ class StoppedPrompt:
 
 @dataclass(frozen=True)
 class StoppedPrompts:
-    """What is measured of the prompts of a run that a rule may have stopped."""
+    """The measures of the prompts of a run that a rule may have stopped."""
 
     settings: MeasureSettings
     prompts: tuple[StoppedPrompt, ...]
@@ -100,10 +100,10 @@ class StoppedPrompts:
         ]
 
     def sentences(self) -> list[str]:
-        """What is said of all prompts, each sentence with its guarantee."""
+        """The statements on all prompts, each with its guarantee."""
         worst, of = self.worst(), f"the {len(self.prompts)} prompts"
         return [
-            f"A rule looked at the answers and could stop: {REASON}.",
+            f"A stopping rule looked at the answers: {REASON}.",
             f"Each bound of a prompt: {self.prompts[0].upper.guarantee(of)} ({METHOD}).",
             f"{worst.bound.sentence(QUANTITY['mean_upper'], of)} The bound is that of {worst.prompt_id}.",
         ]
@@ -115,14 +115,19 @@ def measure_stopped(prompts: Sequence[PromptScores], settings: MeasureSettings) 
     Parameters
     ----------
     prompts
-        Scores in [0, 1]; NaN is missing, 1 in an upper bound and 0 in a lower one.
+        Scores in [0, 1]. NaN is a missing score, which counts as 1 in an upper bound and as 0 in a lower bound.
     settings
-        Alpha and rho; the other settings belong to samples of a fixed size.
+        Only alpha and rho are used; the other settings apply to samples of a fixed size.
+
+    Returns
+    -------
+    StoppedPrompts
+        One entry per prompt, in the same order.
 
     Notes
     -----
-    The bound on the standard deviation is sqrt(u (1 - u)) at the upper bound u of the mean (Bhatia and Davis 2000), 1/2
-    where u is above 1/2. Leak@k carries the two bounds of the mean, for scores of 0 and 1.
+    The bound on the standard deviation is sqrt(u (1 - u)) at the upper bound u of the mean (Bhatia and Davis 2000), or 1/2
+    if u is above 1/2. For scores of 0 and 1, the two bounds of the mean give the band of leak@k.
 
     Examples
     --------

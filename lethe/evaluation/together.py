@@ -1,6 +1,6 @@
-"""What holds for all prompts together: Bonferroni's bounds, and the list of prompts certified under a threshold.
+"""Statements on all prompts together: Bonferroni's bounds, and the list of prompts certified under a threshold.
 
-The quantity is fixed beforehand: the probability of a leak by Clopper-Pearson where the scores are 0 or 1, else the mean
+The quantity is fixed beforehand: the probability of a leak by Clopper-Pearson if the scores are 0 or 1, otherwise the mean
 score by betting.
 """
 
@@ -32,9 +32,9 @@ QUANTITY = {"m_bin": "the probability of a leak", "m_mu": "the mean score", "mea
 class TogetherResult:
     """A statement that covers several prompts at once.
 
-    ``bounds`` (Bonferroni) are upper bounds of ``prompt_ids`` that hold all together. ``certified`` names the prompts
-    certified to have at most ``claim.value``; ``claim`` covers the whole list. ``every`` says whether the largest of the
-    prompts' own bounds is under that threshold, which certifies every prompt without a correction.
+    ``bounds`` (Bonferroni) are upper bounds of ``prompt_ids`` that hold together. ``certified`` names the prompts whose
+    quantity is certified to be at most ``claim.value``; ``claim`` covers the whole list. ``every`` is True if the largest of
+    the prompts' own bounds is under that threshold, which certifies every prompt without a correction.
     """
 
     correction: Together
@@ -46,7 +46,7 @@ class TogetherResult:
     every: bool
 
     def bound(self, prompt_id: str) -> Bound | None:
-        """The bound of one prompt that holds together with the others'; None for Holm, and for other prompts."""
+        """The bound of one prompt, which holds together with all others; None for Holm, and for an unknown prompt."""
         if not self.bounds or prompt_id not in self.prompt_ids:
             return None
         return self.bounds[self.prompt_ids.index(prompt_id)]
@@ -69,21 +69,23 @@ class TogetherResult:
         }
 
     def sentences(self, of: str = "the prompts") -> list[str]:
-        """What is said of all prompts together, each sentence with its guarantee."""
-        quantity, told = QUANTITY[self.metric], []
+        """The statements on all prompts together, each with its guarantee."""
+        quantity, lines = QUANTITY[self.metric], []
         if self.bounds:
             largest = max(self.bounds, key=lambda bound: bound.value)
-            told.append(f"Bounds for every prompt, all true together: {largest.guarantee(of)} ({largest.method}).")
-        told.append(
+            lines.append(
+                f"Bounds for every prompt, all true together: {largest.guarantee(of)} ({largest.method})."
+            )
+        lines.append(
             f"{len(self.certified)} of {len(self.prompt_ids)} prompts are certified: "
             f"{self.claim.sentence(quantity, of)}"
         )
-        return told
+        return lines
 
 
 @dataclass(frozen=True)
 class Basis:
-    """The prompts of which something is said together; ``counts`` are their leaking answers for ``m_bin``."""
+    """The prompts of a joint statement; ``counts`` are their leaking answers, for ``m_bin``."""
 
     metric: Metric
     prompt_ids: Sequence[str]
@@ -105,7 +107,7 @@ class Basis:
         ]
 
     def p_values(self, tau: float, alpha: float) -> np.ndarray:
-        """Of the tests "this prompt has at least ``tau``"."""
+        """The p-values of the hypotheses "the quantity of this prompt is at least ``tau``"."""
         if self.metric == "m_bin":
             return binary_p_value(self.counts, self.sizes, tau)
         found = by_length(self.scores, lambda rows: betting.p_value(_worst(rows), tau, alpha).tolist())
@@ -113,7 +115,7 @@ class Basis:
 
 
 def hold_together(basis: Basis, tau: float, alpha: float, correction: Together) -> TogetherResult:
-    """The statement over the prompts of ``basis``, by ``correction`` "bonferroni" or "holm"."""
+    """Return the statement on the prompts of ``basis``; ``correction`` is "bonferroni" or "holm"."""
     names = tuple(basis.prompt_ids)
     every, all_at_once = every_prompt_under(basis.bounds(alpha), tau)
     if correction == "bonferroni":

@@ -93,7 +93,7 @@ def test_what_cannot_be_compared_is_named(tmp_path, pair):
     assert [row["id"] for row in got["per_question"]] == ["q"]
     reasons = {one["id"]: one["reason"] for one in got["not_compared"] if one["id"]}
     assert set(reasons) == {"r", "s", "t"}
-    assert "another text" in reasons["r"]
+    assert "text or prompt" in reasons["r"]
     assert "A only" in reasons["s"]
     assert "B only" in reasons["t"]
 
@@ -155,7 +155,7 @@ def test_logs_and_tables(tmp_path, pair):
     table = tmp_path / "t.csv"
     table.write_text("prompt_id,match\n" + "q,1\n" * 30)
     assert result(logs[0], table, "--score", "match")["per_question"][0]["holds"]
-    assert "other scorers" in result(logs[0], pair[0])["not_compared"][0]["reason"]
+    assert "scorers differ" in result(logs[0], pair[0])["not_compared"][0]["reason"]
     greedy = header(["q"], 2, generate={"temperature": 0})
     copies = eval_log(tmp_path / "g.eval", greedy, [sample("q", 1), sample("q", 2)])
     assert "temperature 0" in refused(logs[0], copies)

@@ -185,7 +185,7 @@ def test_a_run_that_a_rule_stopped_is_refused(tmp_path):
     (tmp_path / "about.json").write_text('{"stop": "sequential"}')
     told = CliRunner().invoke(app, ["label", str(tmp_path), "--json"])
     assert told.exit_code == 2
-    assert "stop early" in " ".join(told.output.split())
+    assert "early stopping" in " ".join(told.output.split())
 
 
 def test_a_session_cut_short_has_no_measured_judge(tmp_path):

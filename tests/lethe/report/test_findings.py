@@ -163,7 +163,7 @@ def test_without_scores_it_cannot_be_told(own_artifacts):
     (own_artifacts / "data/scores/npo/forget.parquet").unlink()
     row = claim(load(own_artifacts), MORE_THAN_RETRAIN)["npo"]
     assert row.verdict == "did not show"
-    assert row.sentence == "npo: cannot be told without such answers of npo."
+    assert row.sentence == "npo: cannot be decided without such answers of npo."
 
 
 def test_whether_the_scorer_judges_is_found_out_once_per_run(run, monkeypatch):

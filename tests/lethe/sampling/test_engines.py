@@ -173,7 +173,7 @@ def test_unknown_engines_options_and_folders_are_refused(tmp_path):
         open_engine("magic", tmp_path)
     with pytest.raises(BadInput, match="max_rows"):
         open_engine("transformers", tmp_path, {"rows": 3})
-    with pytest.raises(BadInput, match="from 1"):
+    with pytest.raises(BadInput, match="at least 1"):
         Options(max_rows=0)
     with pytest.raises(BadFile, match=r"config\.json"):
         open_engine("transformers", tmp_path)
