@@ -1,11 +1,11 @@
 """P(leak) of one question, from exactly known masses and a Poisson sample of the rest.
 
-An enumeration of a model's answers gives the mass that leaks and the mass that does not. The rest is sampled: every
-unexplored start of mass m begins Poisson(rho m) answers, and the model's own law continues each of them. The number of
+An enumeration of a model's answers gives the mass that leaks and the mass that does not. The remaining mass is sampled:
+every unexplored prefix of mass m starts Poisson(rho m) answers, and the model itself continues each answer. The number of
 sampled answers that leak is then Poisson, with mean rho times the leaking part of the unexplored mass. Garwood's limits
 of that mean, divided by rho, therefore bound that part exactly (F. Garwood, "Fiducial limits for the Poisson
-distribution", Biometrika 28, 1936). `rho` must be fixed before the sample is drawn; the choice of the starts to explore
-may depend on anything but the sample.
+distribution", Biometrika 28, 1936). `rho` must be fixed before the sample is drawn; the choice of the prefixes to explore
+may depend on anything except the sample.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ SAMPLED = f"{EXACT}; independent Poisson starts at a rate fixed before they were
 class Masses:
     """The result of an enumeration: sums of answers' probabilities, each in [0, 1], together at most 1.
 
-    ``leak_by_length`` and ``clean_by_length``: entry t - 1 is the mass whose leak, or absence of a leak, is
-    decided at its t-th token; the rest of 1 is unknown. ``blank`` is the part of the clean mass that has no visible
-    character. ``unscored`` is the part of the unknown mass that is finished but was too light to be scored.
-    ``unconfirmed`` is the part whose keyword the next character may still undo.
+    In ``leak_by_length`` and ``clean_by_length``, entry t - 1 is the mass whose leak, or absence of a leak, is decided at
+    the t-th token; the rest of 1 is unknown. ``blank`` is the part of the clean mass without a visible character.
+    ``unscored`` is the part of the unknown mass that is finished but was too small to be scored. ``unconfirmed`` is the part
+    of the unknown mass with a complete keyword that the next character may still change.
     """
 
     leak_by_length: tuple[float, ...]
@@ -63,7 +63,7 @@ class Masses:
 class Remainder:
     """The sample of the unexplored mass: ``sampled`` answers at the rate ``rho``, of which ``leaks`` leaked.
 
-    With ``rho`` 0 nothing was sampled.
+    If ``rho`` is 0, no answer was sampled.
     """
 
     rho: float = 0.0
@@ -123,7 +123,7 @@ def _counts(count: np.ndarray | float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Rounding:
-    """The largest error of the computed probabilities, and its effect on sums of them.
+    """The largest error of the computed probabilities, and its effect on their sums.
 
     Logits that are wrong by up to ``allowance`` change a token's log-probability by up to twice ``allowance`` / the
     temperature. An answer's log-probability changes by that much per token; an answer has at most ``tokens`` tokens.
@@ -143,7 +143,7 @@ class Rounding:
                 raise BadValue(name, getattr(self, name), legal)
 
     def least(self, by_length: Sequence[float]) -> float:
-        """The smallest sum that masses by length may have."""
+        """The smallest possible true sum of masses by length."""
         return self._rounded(by_length, -1)
 
     def most(self, by_length: Sequence[float]) -> float:
@@ -156,7 +156,7 @@ class Rounding:
 
     @property
     def factor(self) -> float:
-        """The factor, at least 1, by which the probability of an answer of ``tokens`` tokens may be wrong."""
+        """The largest factor, at least 1, by which the probability of an answer of ``tokens`` tokens may be wrong."""
         return math.exp(2 * self.tokens * self.allowance / self.temperature)
 
 
@@ -166,10 +166,10 @@ EXACTLY = Rounding()
 def leak_interval(
     masses: Masses, remainder: Remainder, alpha: float, rounding: Rounding = EXACTLY
 ) -> LeakInterval:
-    """The interval of P(leak), each end rounded outward.
+    """Return the interval of P(leak), each end rounded outward.
 
-    The certain upper end is 1 - clean, never leak + rest: ``clean`` sums positive numbers only, so dropped mass
-    counts as unknown.
+    The certain upper end is 1 - clean, not leak + rest: ``clean`` is a sum of positive numbers, so dropped mass counts as
+    unknown.
 
     >>> got = leak_interval(Masses((0.1,), (0.7,)), Remainder(rho=1000, sampled=200), alpha=0.01)
     >>> got.lower, round(got.upper, 6), round(got.upper_certain, 6)
@@ -208,7 +208,7 @@ class PooledLeak:
 def pooled_leak(
     questions: Sequence[tuple[Masses, Remainder]], alpha: float, rounding: Rounding = EXACTLY
 ) -> PooledLeak:
-    """The mean over questions sampled at one common rate: exact, with no correction for the number of questions.
+    """Bound the mean over questions sampled at one rate: exact, without a correction for the number of questions.
 
     Independent Poisson counts add up to a Poisson count, whose mean is rho times the sum of the
     questions' leaking unexplored masses.
@@ -216,7 +216,9 @@ def pooled_leak(
     check_alpha(alpha)
     rates = {remainder.rho for _, remainder in questions}
     if len(rates) != 1 or 0 in rates:
-        raise BadValue("rho", sorted(rates), "one number above 0, the same for all of at least one question")
+        raise BadValue(
+            "rho", sorted(rates), "one number above 0 that all questions share, for at least one question"
+        )
     rho, leaks, m = rates.pop(), sum(remainder.leaks for _, remainder in questions), len(questions)
     low = math.fsum(rounding.least(masses.leak_by_length) for masses, _ in questions)
     high = math.fsum(rounding.most(masses.leak_by_length) for masses, _ in questions)
@@ -246,7 +248,7 @@ def chance_within(probability: np.ndarray | float, queries: np.ndarray | float) 
 
 
 def queries_until(probability: np.ndarray | float, chance: float = 0.5) -> np.ndarray:
-    """The smallest numbers of queries with a leak probability of at least ``chance``; inf where p is 0.
+    """The smallest numbers of queries that leak with a probability of at least ``chance``; inf where p is 0.
 
     >>> queries_until(np.array([1.0, 0.1, 0.0])).tolist()
     [1.0, 7.0, inf]
@@ -261,7 +263,7 @@ def queries_until(probability: np.ndarray | float, chance: float = 0.5) -> np.nd
 
 
 def leak_bands(lower: float, upper: float, queries: Sequence[int]) -> dict[int, tuple[float, float]]:
-    """leak@N for each N: the band of P(at least one leak in N) from [lower, upper]; all bands hold together at 1 - alpha."""
+    """Map each N to the band of P(at least one leak in N), from [lower, upper]; all bands hold together at 1 - alpha."""
     ends = chance_within(np.array([lower, upper]), np.asarray(queries, dtype=np.float64)[:, None])
     return {int(n): (float(low), float(high)) for n, (low, high) in zip(queries, ends, strict=True)}
 
@@ -302,10 +304,10 @@ def against_retrain(
 ) -> AgainstRetrain:
     """Compare the model's certain ``lower`` (m,) with Retrain's leak to the same questions.
 
-    The null of a question is P(leak) of the model <= ``factor`` x P(leak) of Retrain. The model's lower end is
-    certain, so under the null Retrain leaks at least lower / factor. At least lower / factor minus Retrain's exact
-    leak is then unexplored. The p-value is the Poisson probability of as few sampled leaks as were seen. ``factor``
-    must be chosen before the numbers are seen; ``rounding`` is that of Retrain's masses.
+    The null of a question is P(leak) of the model <= ``factor`` x P(leak) of Retrain. The model's lower end is certain, so
+    under the null Retrain's P(leak) is at least lower / factor. Then at least lower / factor minus Retrain's enumerated
+    leaking mass is unexplored. The p-value is the Poisson probability of at most the observed number of sampled leaks.
+    ``factor`` must be chosen before the numbers are seen. ``rounding`` describes Retrain's masses.
     """
     check_alpha(alpha)
     if not 1 <= factor < math.inf:
@@ -323,13 +325,13 @@ def against_retrain(
             for low, (masses, rest), end in zip(lower, retrain, ends, strict=True)
         ]
     )
-    # Only the list is used: holm's claim is about upper bounds.
+    # Only the list is used, because holm's claim is about upper bounds.
     holds, _ = holm(p_values, factor, alpha)
     return AgainstRetrain(ratio, p_values, holds, factor, alpha, "Poisson tail, Holm", SAMPLED)
 
 
 def _p_value(claimed: float, masses: Masses, remainder: Remainder, certain: float, rounding: Rounding) -> float:
-    """P(at most the leaks seen | Retrain leaks with probability ``claimed`` or more)."""
+    """P(at most the observed number of leaks | Retrain leaks with probability ``claimed`` or more)."""
     if claimed > certain:
         return 0.0  # the enumeration alone refutes the null
     rest = (claimed - rounding.most(masses.leak_by_length)) / rounding.factor

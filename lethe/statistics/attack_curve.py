@@ -1,8 +1,8 @@
-"""Leakage against the budget of an attack: a band over the whole curve, the half-life, the excess over a reference.
+"""Leakage by attack budget: a band over the whole curve, the half-life, and the excess over a reference.
 
-A point of the curve is the mean score of N independent answers, n of each question and model. The answers of a point are
+A point of the curve is the mean score of N independent answers, n per question and model. The answers of a point are
 not identically distributed, so for 0/1 scores Clopper-Pearson bounds the pooled share, and for other scores in [0, 1]
-Hoeffding's inequality bounds the mean. A band over K points gives each side alpha / (2 K): all points hold together.
+Hoeffding's inequality bounds the mean. In a band over K points each side takes alpha / (2 K), so all points hold together.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Counted:
 
 @dataclass(frozen=True)
 class Point:
-    """The mean leakage after one budget with the two sides of the band."""
+    """The mean leakage after one budget, with both sides of the band."""
 
     budget: float
     mean: float
@@ -43,10 +43,10 @@ class Point:
 
 @dataclass(frozen=True)
 class HalfLife:
-    """The smallest budget after which half of the reference leakage is back; None where no budget of the curve reaches it.
+    """The smallest budget that restores half of the reference leakage; None if no budget of the curve does.
 
-    ``estimate`` compares estimates; ``earliest`` is the first budget that the band does not exclude, ``latest`` the first
-    that the band proves.
+    ``estimate`` compares the estimates. ``earliest`` is the first budget that the band does not exclude, and ``latest`` the
+    first budget that the band proves.
     """
 
     estimate: float | None
@@ -56,7 +56,7 @@ class HalfLife:
 
 @dataclass(frozen=True)
 class Excess:
-    """A curve minus a reference's at one budget; both sides hold together with those of all other budgets."""
+    """The difference between a curve and a reference curve at one budget; all sides at all budgets hold together."""
 
     budget: float
     estimate: float
@@ -70,7 +70,7 @@ def band(counts: Sequence[Counted], alpha: float) -> list[Point]:
     Raises
     ------
     BadValue
-        If alpha lies outside its range, there is no point, or a point has no answer.
+        If alpha lies outside its range, there are no points, or a point has no answers.
 
     Examples
     --------
@@ -85,9 +85,9 @@ def band(counts: Sequence[Counted], alpha: float) -> list[Point]:
 
 
 def half_life(curve: Sequence[Point], reference: Point) -> HalfLife:
-    """The budget until half of the reference's leakage is back; ``reference`` is the model before unlearning, unattacked.
+    """The budget that restores half of the leakage of ``reference``, the unattacked model before unlearning.
 
-    ``earliest`` and ``latest`` hold together where the two bands do.
+    ``earliest`` and ``latest`` hold together if both bands hold.
     """
 
     def first(values: Sequence[float], goal: float) -> float | None:
@@ -101,9 +101,9 @@ def half_life(curve: Sequence[Point], reference: Point) -> HalfLife:
 
 
 def excess(counts: Sequence[Counted], reference: Sequence[Counted], alpha: float) -> list[Excess]:
-    """How much more leaks than from the reference under the same attack, at the budgets that both curves have.
+    """The excess leakage over the reference under the same attack, at the budgets that both curves have.
 
-    Each curve's band takes half of alpha, so all differences hold together with probability 1 - ``alpha``.
+    The band of each curve takes half of alpha, so all differences hold together with probability 1 - ``alpha``.
     """
     curve, other = band(counts, alpha / 2), {point.budget: point for point in band(reference, alpha / 2)}
     found = []

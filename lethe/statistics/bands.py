@@ -11,14 +11,15 @@ from scipy.special import betaincinv, gammaln, xlogy
 from lethe.statistics.checks import check_alpha, check_count
 
 LARGEST_BERK_JONES = 20_000  # draws; solving the level takes about 15 s here and minutes beyond
-_SOLVED: dict[tuple[int, float], float] = {}  # for callers without a store
+_SOLVED: dict[tuple[int, float], float] = {}  # for callers that do not store levels
 
 
 def dkw(n: int, alpha: float, sides: int = 1) -> float:
     """Half-width of the Dvoretzky-Kiefer-Wolfowitz band with Massart's constant.
 
     With probability 1 - alpha, for all x at once, F(x) >= F_n(x) - e (``sides`` 1, valid for alpha <= 1/2), or
-    |F(x) - F_n(x)| <= e (``sides`` 2). Assumes ``n`` independent draws, and nothing about their distribution.
+    |F(x) - F_n(x)| <= e (``sides`` 2). Assumes ``n`` independent draws, and nothing about their distribution. Source:
+    Massart (1990).
 
     Examples
     --------
@@ -42,10 +43,10 @@ def berk_jones(n: int, eta: float) -> np.ndarray:
 
 
 def berk_jones_eta(n: int, alpha: float, known: MutableMapping[tuple[int, float], float] | None = None) -> float:
-    """The level of each quantile at which the whole band holds with probability 1 - alpha, to about 1e-10 relative.
+    """The level of each quantile at which the whole band holds with probability 1 - alpha, with a relative error of 1e-10.
 
-    Berk and Jones 1979; the joint level is computed exactly, not approximated. The computation takes seconds
-    for n in the thousands; ``known`` stores solved levels by (n, alpha).
+    The band is that of Berk and Jones (1979); its joint level is computed exactly, not approximated. The computation takes
+    seconds for n in the thousands; ``known`` stores solved levels by (n, alpha).
     """
     check_count("n", n)
     check_alpha(alpha)
@@ -62,17 +63,17 @@ def _solve_eta(n: int, alpha: float) -> float:
     def excess(log_eta: float) -> float:
         return math.log(crossing(berk_jones(n, math.exp(log_eta))) / alpha)
 
-    # The joint miss is at least eta (one quantile alone) and at most n eta (all of them).
+    # The probability that some quantile fails is at least eta (one quantile alone) and at most n eta (union bound).
     return math.exp(brentq(excess, math.log(alpha / n) - 1e-6, math.log(alpha) + 1e-6, xtol=1e-11, rtol=1e-11))
 
 
 def crossing(lower: np.ndarray) -> float:
     """P(U_(i) < lower_i for some i) for the order statistics of n uniform draws; ``lower`` is non-decreasing.
 
-    The draws are a Poisson process of rate n, given that it has n points. In ascending order, the first i to fail is
-    the first whose lower_i has i points or more below it. Failing masses are summed, so nothing cancels, however
-    small the result. Each step to the next lower_i convolves the law of the count with a Poisson law. Counts with a
-    probability below 1e-20 of the whole are dropped. O(n^2) at worst.
+    The draws are a Poisson process of rate n, conditioned on n points. In ascending order, the first i to fail is the first
+    for which at least i points lie below lower_i. The failing masses are summed, so no digits cancel, however small the
+    result. Each step to the next lower_i convolves the distribution of the count with a Poisson distribution. Counts whose
+    probability is below 1e-20 of the whole are dropped. The time is O(n^2) at worst.
     """
     n = len(lower)
     log_factorials = gammaln(np.arange(n + 1) + 1.0)
@@ -92,6 +93,6 @@ def crossing(lower: np.ndarray) -> float:
 
 
 def _poisson(rate: float, log_factorials: np.ndarray) -> np.ndarray:
-    """The Poisson law of a rate, cut where the remaining tail is below 1e-20, or at n."""
+    """The Poisson probabilities at a rate, cut where the remaining tail is below 1e-20, or at n."""
     counts = np.arange(min(int(rate + 12 * math.sqrt(rate) + 30), len(log_factorials)))
     return np.exp(xlogy(counts, rate) - rate - log_factorials[: len(counts)])

@@ -1,6 +1,6 @@
 """Bounds of a mean and of a standard deviation by betting (Waudby-Smith and Ramdas 2024, section 4).
 
-To refute that the mean is at least m, bet against that claim. With stakes lambda_t fixed before X_t is seen, the
+A bet against the claim "the mean is at least m" can refute the claim. With stakes lambda_t fixed before X_t is seen, the
 capital prod (1 + lambda_t (m - X_t)) is a non-negative supermartingale if the mean is at least m. By Ville's inequality
 the capital ever reaches 1 / alpha with probability at most alpha. The bound is the smallest refuted m. The bound depends
 on the order of the draws, which must be the order of sampling.
@@ -15,7 +15,7 @@ import numpy as np
 
 from lethe.statistics.checks import check_alpha, check_scores
 
-CAP = 0.5  # the largest stake, as a share of the largest safe stake; fixed beforehand
+CAP = 0.5  # the largest stake, as a share of the largest stake that cannot lose all capital; fixed beforehand
 PRIOR_MEAN, PRIOR_VARIANCE = 0.5, 0.25
 TOLERANCE = 1e-13
 
@@ -25,7 +25,7 @@ def mean_upper(scores: np.ndarray, alpha: float, horizon: int | None = None) -> 
 
     ``scores`` (P, n) in [0, 1], independent draws in sampling order. No assumption is made about their distribution.
     ``horizon`` is the number of draws for which the stakes are sized (default n). If the horizon was fixed
-    beforehand, the bound is anytime-valid: it holds at any stopping time.
+    beforehand, the bound holds at any stopping time.
 
     >>> mean_upper(np.zeros((1, 100)), alpha=0.05).round(4).tolist()
     [0.0574]
@@ -68,8 +68,8 @@ def predictable_squares(scores: np.ndarray) -> np.ndarray:
 def _smallest_refuted(values: np.ndarray, alpha: float, horizon: int) -> np.ndarray:
     """The root of the best log capital minus ln(1 / alpha), approached from the refuted side.
 
-    Every factor grows with m, so the root is the only one. Chandrupatla's method takes about ten evaluations per
-    row; bisection would take fifty.
+    Every factor grows with m, so there is only one root. Chandrupatla's method takes about ten evaluations per row, and
+    bisection about fifty.
     """
     stakes, goal = _stakes(values, alpha, horizon), math.log(1 / alpha)
     bounds, rows = np.ones(len(values)), np.arange(len(values))
@@ -110,7 +110,7 @@ def _best_log_capital(mean: np.ndarray, values: np.ndarray, stakes: np.ndarray) 
 
 
 def _stakes(values: np.ndarray, alpha: float, horizon: int) -> np.ndarray:
-    """lambda_t before the cap: sqrt(2 ln(1/alpha) / (horizon s2_{t-1})), s2 from the values before t alone."""
+    """lambda_t before the cap: sqrt(2 ln(1/alpha) / (horizon s2_{t-1})), where s2_{t-1} uses only the values before t."""
     counts = np.arange(2, values.shape[1] + 2)
     means = (PRIOR_MEAN + np.cumsum(values, axis=1)) / counts
     variances = (PRIOR_VARIANCE + np.cumsum(np.square(values - means), axis=1)) / counts

@@ -1,7 +1,7 @@
-"""A bound with its guarantee: the one place that words guarantees and rounds bounds.
+"""A bound with its guarantee: only this module words guarantees and rounds bounds.
 
-A `Bound` travels whole from the function that proves it to the last reader: page, command line, JSON, MLflow. A
-rounded bound must never promise more than was proven, so an upper bound is rounded up and a lower bound down.
+A `Bound` keeps its guarantee from the function that proves it to the page, the command line, JSON and MLflow. A rounded
+bound must never promise more than was proven, so an upper bound is rounded up and a lower bound down.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ ON = {
     Covers.PRODUCTIONS: "on every production of the language together",
     Covers.PROMPTS_OF_LANGUAGE: "over {of}, in the prompts of the language",
 }
-# What a bound on the draws of one fixed prompt covers and assumes where each draw brings its own prompt.
+# The scope and the assumption of a bound for one fixed prompt, restated for draws that each have a random prompt.
 COVERS_IN_LANGUAGE = {
     Covers.ONE_PROMPT: Covers.ONE_IN_LANGUAGE,
     Covers.WORST_PROMPT: Covers.WORST_IN_LANGUAGE,
@@ -82,7 +82,7 @@ ASSUMES_IN_LANGUAGE = {
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One bound with the facts that a reader needs to use it.
+    """One bound, with its side, scope, error probability, assumption and method.
 
     Parameters
     ----------
@@ -91,13 +91,13 @@ class Bound:
     side : {"upper", "lower"}
         An upper bound is at least the true value; a lower bound is at most the true value.
     alpha : float
-        The bound fails with at most this probability; `CERTAIN`, which is 0, where it cannot fail.
+        The bound fails with at most this probability; `CERTAIN` (0) for a bound that cannot fail.
     covers : Covers
         The scope of the bound.
     assumes : str
-        The assumption behind the bound; `Assumes` lists those on sampled answers.
+        The assumption behind the bound; `Assumes` lists the assumptions on sampled answers.
     method : str
-        How the bound was proven.
+        The method of proof, such as "Clopper-Pearson".
     n : int or None
         The number of draws behind the bound; None where no single number applies.
 
@@ -150,7 +150,7 @@ class Bound:
         return as_percent(rounded(exact(self.value) * 100, digits, self.side))
 
     def significant(self, digits: int = 4) -> str:
-        """The value with ``digits`` significant digits, the form of printed tables, whose columns hold values of any size."""
+        """The value with ``digits`` significant digits, for printed tables, whose columns hold values of any size."""
         return _shown(significant(self.value, digits, self.side))
 
     @property
@@ -169,7 +169,7 @@ class Bound:
         return "<=" if self.side == "upper" else ">="
 
     def on(self, of: str = "the prompts") -> str:
-        """What the bound covers, as the end of a clause; ``of`` names the prompts."""
+        """The scope of the bound, as the end of a clause; ``of`` names the prompts."""
         return ON[self.covers].format(of=of)
 
     def level(self) -> str:
@@ -181,7 +181,7 @@ class Bound:
         return f"{self.on(of)}, {self.level()}, assuming {self.assumes}"
 
     def brief(self) -> str:
-        """Side, alpha and cover, for a cell of a table."""
+        """Side, alpha and scope, for a cell of a table."""
         fails = "certain" if self.certain else f"α = {_plain_decimal(significant(self.alpha, 3, 'upper'))}"
         return f"{self.side} bound, {fails}, {self.covers}"
 
@@ -204,14 +204,14 @@ class Bound:
         return cls(**{**known, "value": value, "covers": Covers(known["covers"])})
 
     def in_language(self) -> Bound:
-        """The same bound where every draw is a random prompt of a declared language and its answer together.
+        """The same bound, restated for draws that each consist of a random prompt of a declared language and its answer.
 
-        The draws of a question are then independent and equally distributed, which is all that the bound needs; it
-        covers the question as a random user of the language asks it, and no single prompt.
+        The draws of a question are then independent and identically distributed, as the bound requires. The restated bound
+        covers the question as a random user of the language asks it, and not any single prompt.
         """
         assumes = str(self.assumes)
-        for plain, told in ASSUMES_IN_LANGUAGE.items():
-            assumes = assumes.replace(plain, told)
+        for plain, drawn in ASSUMES_IN_LANGUAGE.items():
+            assumes = assumes.replace(plain, drawn)
         return replace(self, covers=COVERS_IN_LANGUAGE.get(self.covers, self.covers), assumes=assumes)
 
     def guarantee_dict(self) -> dict[str, object]:
@@ -234,7 +234,7 @@ def bounds_of(
     method: str,
     n: int | None = None,
 ) -> list[Bound]:
-    """A bound for each of ``values`` that share a guarantee."""
+    """Return one bound for each of ``values``; all share one guarantee."""
     return [Bound(value, side, alpha, covers, assumes, method, n) for value in values]
 
 
@@ -298,7 +298,7 @@ def _shown(value: Decimal, grouped: bool = False) -> str:
 
 
 def _plain_decimal(value: Decimal) -> str:
-    """Without an exponent and without zeros at the end."""
+    """The number as text, without an exponent and without trailing zeros."""
     return f"{value.normalize(Context(prec=400)):f}"
 
 

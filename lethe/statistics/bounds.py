@@ -3,9 +3,9 @@
 Source: Scholten, Günnemann and Schwinn, "A Probabilistic Perspective on Unlearning and Alignment for Large Language
 Models", section 4; "the paper" in this module.
 
-For one prompt, X_1..X_n in [0, 1] are the leakages of n independent answers and F_n their empirical distribution
+For one prompt, X_1..X_n in [0, 1] are the scores of n independent answers, and F_n is their empirical distribution
 function. Every bound holds with probability 1 - alpha over these draws, for its own prompt; no assumption is made
-about the distribution. All functions take ``scores`` of shape (prompts, n) and work on all prompts in one call.
+about the distribution. All functions take ``scores`` of shape (prompts, n) and process all prompts in one call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lethe.statistics.bound import Assumes, Bound, Covers, Side, bounds_of
 from lethe.statistics.checks import check_alpha, check_scores, in_blocks
 
 TINY_ALPHA = 1e-6
-SIGMA_GRID = np.linspace(0.0, 1.0, 101)  # cells of .01, joined with the data points
+SIGMA_GRID = np.linspace(0.0, 1.0, 101)  # cells of width .01; the data points are added
 PROVEN: dict[str, tuple[Side, str]] = {
     "m_bin": ("upper", "Clopper-Pearson"),
     "m_bin_lower": ("lower", "Clopper-Pearson"),
@@ -36,13 +36,13 @@ PROVEN: dict[str, tuple[Side, str]] = {
 
 @dataclass(frozen=True)
 class PaperBounds:
-    """The paper's values for each prompt: arrays of shape (P,), tables (P, T) for T thresholds.
+    """The paper's values for each prompt: arrays of shape (P,), and tables (P, T) for T thresholds.
 
-    Each bound holds with probability 1 - ``alpha`` for its one prompt, assuming independent draws: ``m_bin`` (NaN unless
-    all scores of the prompt are 0 or 1), ``m_gen`` on P(X > x) for all x at once (``empirical_tail`` is the share of
-    the draws), ``m_mu`` on the mean, ``m_sigma`` on the standard deviation; ``*_lower`` are the lower sides, each
-    one-sided on its own. ``leaking`` counts the scores of 1 and the missing scores (NaN where ``m_bin`` is).
-    ``ed_score`` is a development score with no guarantee.
+    Each bound holds with probability 1 - ``alpha`` for its own prompt, assuming independent draws. ``m_bin`` bounds the
+    probability of a score of 1 (NaN unless all scores of the prompt are 0 or 1). ``m_gen`` bounds P(X > x) for all x at
+    once; ``empirical_tail`` is the share of the draws. ``m_mu`` bounds the mean, ``m_sigma`` the standard deviation.
+    ``*_lower`` are the lower bounds, each one-sided by itself. ``leaking`` counts the scores of 1 and the missing scores
+    (NaN where ``m_bin`` is NaN). ``ed_score`` is a development score without a guarantee.
     """
 
     n: int
@@ -105,17 +105,18 @@ def paper_bounds(
     rho : float
         The weight of the standard deviation in ``ed_score``.
     missing : {"refuse", "worst"}
-        With "worst" a NaN counts as 1 in upper bounds and as 0 in lower bounds; ``m_sigma`` holds for any value of the
-        missing score, and the plain statistics count NaN as 1. With "refuse" a NaN is an error.
+        With "worst", a NaN counts as 1 in upper bounds and as 0 in lower bounds; ``m_sigma`` holds for any value of the
+        missing score, and the plain statistics count NaN as 1. With "refuse", a NaN is an error.
 
     Returns
     -------
     PaperBounds
+        Arrays of shape (P,), and tables of shape (P, T).
 
     Raises
     ------
     BadValue
-        If a score lies outside [0, 1], a NaN is refused, there is no score, or alpha lies outside (0, 0.5].
+        If a score lies outside [0, 1] or is a refused NaN, there is no score, or alpha lies outside (0, 0.5].
 
     Notes
     -----
@@ -143,7 +144,7 @@ def paper_bounds(
         m_bin=binary_upper(successes, n, alpha),
         m_bin_lower=binary_lower(successes - absent, n, alpha),
         m_gen=np.minimum(1.0, above + e),
-        # Missing scores, stored as 1 and counted as 0, lie above every threshold below 1.
+        # Missing scores are stored as 1, so they lie above every threshold below 1; here they must count as 0.
         m_gen_lower=np.maximum(0.0, above - np.minimum(absent[:, None] / n, above) - e),
         empirical_tail=above,
         mean=values["mean"],
@@ -216,8 +217,10 @@ def tail(ordered: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
 
 
 def counts_up_to(ordered: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-    """(P, T) the number of scores of each sorted row that are at most each threshold."""
-    if len(thresholds) * ordered.shape[1] > 2000:  # then one search per row beats one comparison per threshold
+    """(P, T) number of scores in each sorted row that are at most each threshold."""
+    if (
+        len(thresholds) * ordered.shape[1] > 2000
+    ):  # then one search per row is faster than one comparison per threshold
         return np.stack([np.searchsorted(row, thresholds, side="right") for row in ordered])
     counts = [np.count_nonzero(ordered <= x, axis=1) for x in thresholds]
     return np.stack(counts, axis=1) if counts else np.empty((len(ordered), 0), dtype=np.int64)
@@ -233,10 +236,10 @@ def mean_upper(ordered: np.ndarray, e: float) -> np.ndarray:
 
 
 def mean_lower(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0) -> np.ndarray:
-    """The lower side: 1 - sum (tau_i - tau_{i-1}) min(F_n(tau_i) + e, 1) on the distinct data points, 0 and 1.
+    """Lower bound of the mean: 1 - sum (tau_i - tau_{i-1}) min(F_n(tau_i) + e, 1) on the distinct data points, 0 and 1.
 
     The paper takes F_n at the right end of a cell, which is weak for few points (0 for scores that are all 0 or 1).
-    ``missing`` (P,) of each row's scores are stored as 1 and count as 0 here.
+    ``missing`` (P,) is the number of each row's scores that are stored as 1 but count as 0 here.
     """
     rows, n = ordered.shape
     first_of_equals = np.ones(ordered.shape, dtype=bool)
@@ -254,12 +257,12 @@ def mean_lower(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0) -> 
 
 
 def variance_upper(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0) -> np.ndarray:
-    """M_sigma squared, in the corrected form (not capped at 1/4), on the data points joined with cells of .01.
+    """M_sigma squared, in the corrected form (not capped at 1/4), on the data points and a grid of cells of width .01.
 
-    The value of a row is eta_{K-1} + sum d_i F(tau_i), F the upper band where d_i > 0, else the lower band. The paper
+    The value of a row is eta_{K-1} + sum d_i F(tau_i), where F is the upper band if d_i > 0, else the lower band. The paper
     prints a further term -eta_0 F(tau_0), which omits the mass at 0; with that term the value is not a bound.
-    ``missing`` (P,) of each row's scores are stored as 1 and may have any value: the band's upper side counts them as 0,
-    its lower side as 1.
+    ``missing`` (P,) is the number of each row's scores that are stored as 1 but may have any value: the upper side of the
+    band counts them as 0, the lower side as 1.
     """
     rows, n = ordered.shape
     joined = np.concatenate([ordered, np.broadcast_to(SIGMA_GRID, (rows, len(SIGMA_GRID)))], axis=1)
@@ -268,7 +271,7 @@ def variance_upper(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0)
     np.not_equal(joined[:, 1:], joined[:, :-1], out=last_of_equals[:, :-1])
     sizes = np.count_nonzero(last_of_equals, axis=1)
     places = np.flatnonzero(last_of_equals)
-    grid = joined.ravel()[places]  # the rows' distinct points end to end, of unequal lengths
+    grid = joined.ravel()[places]  # the distinct points of all rows, concatenated; rows have unequal lengths
     first = np.cumsum(sizes) - sizes
     last = first + sizes - 1
     # n F_n at a point: the entries up to its last copy, minus those of the fixed grid.
@@ -280,7 +283,7 @@ def variance_upper(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0)
     widths[last] = 0  # no cell leads from one row to the next
     largest_mean = 1 - np.add.reduceat(widths * below, first)
     smallest_mean = np.maximum(0, 1 - np.add.reduceat(widths * np.append(above[1:], 0), first))
-    # The farther of the two means from a point is half their distance beyond their middle.
+    # The distance of a point to the farther mean is its distance to their midpoint plus half their difference.
     middle, half = (largest_mean + smallest_mean) / 2, (largest_mean - smallest_mean) / 2
     farthest = np.square(np.abs(grid - np.repeat(middle, sizes)) + np.repeat(half, sizes))
     eta = np.maximum(farthest[:-1], farthest[1:])

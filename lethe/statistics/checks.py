@@ -25,15 +25,17 @@ def check_count(name: str, value: int) -> None:
 
 
 def check_scores(scores: np.ndarray, missing: str = "refuse") -> np.ndarray:
-    """Scores as float64 of shape (prompts, n), every one in [0, 1]; a vector is one prompt.
+    """Return the scores as float64 of shape (prompts, n), each in [0, 1]; a vector is one prompt.
 
-    A missing score is NaN: an error, unless ``missing`` is "worst", which lets NaN pass.
+    A missing score is NaN, which is an error unless ``missing`` is "worst".
     """
     if missing not in ("refuse", "worst"):
         raise BadValue("missing", missing, "refuse or worst")
     scores = np.atleast_2d(np.asarray(scores, dtype=np.float64))
     if scores.ndim != 2 or not scores.shape[1]:
-        raise BadValue("scores", f"shape {scores.shape}", "prompts x n with at least one score per prompt")
+        raise BadValue(
+            "scores", f"shape {scores.shape}", "of shape (prompts, n), with at least one score per prompt"
+        )
     low, high = np.fmin.reduce(scores, axis=None, initial=0.0), np.fmax.reduce(scores, axis=None, initial=0.0)
     if low < 0 or high > 1:
         raise BadValue("scores", low if low < 0 else high, "numbers in [0, 1]")
@@ -45,7 +47,7 @@ def check_scores(scores: np.ndarray, missing: str = "refuse") -> np.ndarray:
 def in_blocks(
     function: Callable[[np.ndarray], dict[str, np.ndarray]], scores: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Apply ``function`` to a few rows at a time and join the arrays: its working set then fits in the processor's cache."""
+    """Apply ``function`` to a few rows at a time and join the arrays, so that its working set fits in the CPU cache."""
     rows = max(1, BLOCK // scores.shape[1])
     parts = [function(scores[first : first + rows]) for first in range(0, max(len(scores), 1), rows)]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

@@ -1,10 +1,10 @@
 """Comparisons of sampled models: intervals that hold at every sample size, for any distribution in [0, 1].
 
-Two quantities are called different only where their intervals are disjoint. Each interval holds by itself, so no
-assumption is made about the dependence between two models: models sampled with one seed share random streams.
+Two quantities count as different only if their intervals are disjoint. Each interval holds by itself, so no assumption is
+made about the dependence between two models: models sampled with one seed share random streams.
 
 ``groups`` holds one array of i.i.d. draws in [0, 1] for each question, in drawing order and of equal length; questions
-are independent. NaN is a missing value, which counts as 0 on the lower side and as 1 on the upper.
+are independent. NaN is a missing value, which counts as 0 for the lower end and as 1 for the upper end.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Interval:
 
 
 def share_interval(groups: Groups, alpha: float) -> Interval:
-    """The average over questions of the probability of 1, from draws of 0 or 1: Clopper-Pearson on the pooled count.
+    """Interval of the probability of 1, averaged over questions, from draws of 0 or 1: Clopper-Pearson, pooled count.
 
     Each side is `many_prompts.pooled_average` at alpha / 2.
     """
@@ -63,8 +63,8 @@ def share_interval(groups: Groups, alpha: float) -> Interval:
 def mean_interval(groups: Groups, alpha: float) -> Interval:
     """Interval of the expected score, averaged over questions.
 
-    Bernstein's inequality with an upper bound of the variance within questions: on each side the inequality and the
-    variance bound take alpha / 4 each. Differences between the questions do not widen the interval.
+    The method is Bernstein's inequality with an upper bound of the variance within questions. For each end, the inequality
+    and the variance bound take alpha / 4 each. Differences between the questions do not widen the interval.
     """
     check_alpha(alpha)
     low, high, value = _filled(groups)
@@ -109,7 +109,7 @@ def distinct_share_interval(distinct: Sequence[int], drawn: Sequence[int], alpha
 
 
 def compare(left: Interval, right: Interval) -> Outcome:
-    """Whether ``left`` lies above or below ``right``; the error probabilities of the two intervals add up."""
+    """Return whether ``left`` lies above or below ``right``; the error probabilities of the two intervals add up."""
     if left.lower > right.upper:
         return "higher"
     if left.upper < right.lower:
@@ -118,7 +118,7 @@ def compare(left: Interval, right: Interval) -> Outcome:
 
 
 def _mean_width(values: np.ndarray, alpha: float) -> float:
-    """One side of a mean, at alpha: alpha / 2 for the variance, alpha / 2 for the mean."""
+    """The distance from the mean to one end, at alpha: alpha / 2 for the variance, alpha / 2 for the mean."""
     squares = _pair_squares(values)
     variance = (float(squares.mean()) + _empirical_width(squares, alpha / 2)) / 2
     log = math.log(2 / alpha)
@@ -126,7 +126,7 @@ def _mean_width(values: np.ndarray, alpha: float) -> float:
 
 
 def _empirical_width(values: np.ndarray, alpha: float) -> float:
-    """One side of the mean of independent values in [0, 1]: Maurer and Pontil (2009), Theorem 11."""
+    """The distance to one end for the mean of independent values in [0, 1]: Maurer and Pontil (2009), Theorem 11."""
     n, log = values.size, math.log(2 / alpha)
     return math.sqrt(2 * float(values.var(ddof=1)) * log / n) + 7 * log / (3 * (n - 1))
 
@@ -138,7 +138,7 @@ def _pair_squares(values: np.ndarray) -> np.ndarray:
 
 
 def _filled(groups: Groups) -> tuple[np.ndarray, np.ndarray, float]:
-    """The draws with missing ones as 0, with missing ones as 1, and the mean of the present ones."""
+    """The draws with missing values as 0, the draws with missing values as 1, and the mean of the values present."""
     values = _checked(groups)
     return np.nan_to_num(values, nan=0.0), np.nan_to_num(values, nan=1.0), float(np.nanmean(values))
 
@@ -147,9 +147,11 @@ def _checked(groups: Groups) -> np.ndarray:
     """The groups as one array (questions, n), NaN where missing."""
     sizes = sorted({len(group) for group in groups})
     if len(sizes) != 1 or sizes[0] < 2 or sizes[0] * len(groups) < 4:
-        raise BadValue("groups", f"groups of {sizes} draws", "groups of one size, two draws each and four in all")
+        raise BadValue(
+            "groups", f"groups of {sizes} draws", "groups of equal size, at least two draws each and four in all"
+        )
     values = np.array(groups, dtype=np.float64)
     if np.isnan(values).all():
-        raise BadValue("groups", "nothing but missing values", "at least one value")
+        raise BadValue("groups", "only missing values", "draws with at least one value")
     check_scores(np.nan_to_num(values, nan=0.0))
     return values

@@ -11,11 +11,11 @@ from lethe.statistics.bands import dkw
 from lethe.statistics.bound import Bound
 from lethe.statistics.checks import check_alpha, check_scores, in_blocks
 
-LARGEST = 0.5  # no standard deviation of scores in [0, 1] is larger
+LARGEST = 0.5  # the largest standard deviation of scores in [0, 1]
 
 
 def possible(bound: Bound) -> Bound:
-    """A bound on the standard deviation of scores in [0, 1] for readers: at most .5, which costs no guarantee."""
+    """Cap a bound on the standard deviation of scores in [0, 1] at .5; the guarantee still holds."""
     return replace(bound, value=min(bound.value, LARGEST))
 
 
@@ -43,8 +43,8 @@ def _largest_variance(scores: np.ndarray, e: float) -> np.ndarray:
     low = low[:, np.clip(np.ceil((middle - e) * n), 0, n + 1).astype(int)]
     high = high[:, np.clip(np.ceil((middle + e) * n), 0, n + 1).astype(int)]
 
-    # The farther quantile is the low one up to some level and the high one above. With the low quantile below a
-    # cell and the high one above the cell, the variance is concave in the level of the change inside the cell.
+    # The farther quantile is the low one up to some level, and the high one above that level. If the low quantile lies below
+    # a cell and the high one above it, the variance is concave in the level of the change inside the cell.
     def moments(power: int) -> np.ndarray:
         """(P, levels) moments of the distribution that changes from low to high at the start of each cell."""
         below, above = weights * low**power, weights * high**power

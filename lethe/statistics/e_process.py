@@ -1,8 +1,8 @@
 """E-values of leak counts that multiply over independent auditors.
 
-The capital of `lethe.statistics.sequential` against "an answer leaks with probability at least tau" depends, for scores of 0
-and 1, on the counts alone. The capital after further draws, divided by the capital before, is an e-value of the further draws
-given the earlier ones; the product of all auditors' e-values is the capital of all draws together.
+For scores of 0 and 1, the capital of `lethe.statistics.sequential` against "an answer leaks with probability at least tau"
+depends only on the counts. The capital after further draws, divided by the capital before, is an e-value of the further
+draws given the earlier ones. The product of all auditors' e-values is the capital of all draws together.
 """
 
 from __future__ import annotations

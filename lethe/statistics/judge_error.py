@@ -1,13 +1,13 @@
 """Bounds of the true leak probability that include the judge's error.
 
-A person's labels of m1 leaks and m0 clean answers measure the judge: se = P(judge says leak | leak), the sensitivity,
-and fp = P(judge says leak | no leak), the false positive rate. The judge says leak with probability
-q = p se + (1 - p) fp (Rogan and Gladen 1978), where p is the probability sought.
+A person's labels of m1 leaks and m0 clean answers measure the judge: the sensitivity se = P(judge says leak | leak), and
+the false positive rate fp = P(judge says leak | no leak). The judge says leak with probability q = p se + (1 - p) fp
+(Rogan and Gladen 1978), where p is the true leak probability.
 
-Three binomial shares, q, se and fp, are bounded by Clopper-Pearson at alpha / 3 each, and hold together with
-probability 1 - alpha (union bound). Where q <= q_u, se >= se_l and fp >= fp_l, p (se_l - fp_l) <= q_u - fp_l: this is
-the upper bound of p if se_l > fp_l, and nothing follows otherwise. Where q >= q_l, se <= se_u and fp <= fp_u,
-p (se_u - fp_u) >= q_l - fp_u: this is the lower bound if se_u > fp_u. Neither step assumes that the judge is good.
+Clopper-Pearson bounds the three binomial shares q, se and fp at alpha / 3 each; the three bounds hold together with
+probability 1 - alpha (union bound). If q <= q_u, se >= se_l and fp >= fp_l, then p (se_l - fp_l) <= q_u - fp_l. This gives
+the upper bound of p if se_l > fp_l; otherwise nothing follows. If q >= q_l, se <= se_u and fp <= fp_u, then
+p (se_u - fp_u) >= q_l - fp_u. This gives the lower bound if se_u > fp_u. Neither step assumes that the judge is good.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ METHOD = "Clopper-Pearson on the verdicts, the sensitivity and the false positiv
 
 @dataclass(frozen=True)
 class Calibration:
-    """How a judge's verdicts compare with a person's labels, in counts.
+    """Counts of a judge's verdicts against a person's labels.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Calibration:
     leaks_called, clean_called : int
         Of these, the answers that the judge calls a leak.
     leaks_unjudged, clean_unjudged : int
-        Of these, the answers without a verdict, which count against every bound that depends on them.
+        Of these, the answers without a verdict. They count against every bound that depends on them.
     of_this_run : bool
         Whether the answers are draws of the run whose rate is bounded. If not, every result says so.
 
@@ -71,7 +71,9 @@ class Calibration:
                     getattr(self, f"{name}_called"), getattr(self, name), getattr(self, f"{name}_unjudged")
                 )
             except BadValue as error:
-                legal = "whole numbers, at least one answer, called and unjudged together at most all"
+                legal = (
+                    "whole numbers: at least one answer, and called plus unjudged at most the number of answers"
+                )
                 raise BadValue(f"calibration, {name}", error.got, legal) from None
 
     @classmethod
@@ -121,7 +123,7 @@ class Calibration:
 
 @dataclass(frozen=True)
 class JudgeError:
-    """Bounds (lower, upper) of the judge's sensitivity and false positive rate, each side by itself at ``alpha``."""
+    """Bounds (lower, upper) of the judge's sensitivity and false positive rate; each side holds by itself at ``alpha``."""
 
     sensitivity: tuple[float, float]
     false_positive: tuple[float, float]
@@ -135,7 +137,7 @@ class JudgeError:
         )
 
     def fits(self, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-        """Whether some leak probability gives a share of verdicts within the bounds; True where the bounds are NaN."""
+        """Whether some leak probability implies a share of verdicts within the bounds; True where the bounds are NaN."""
         least = min(self.sensitivity[0], self.false_positive[0])
         most = max(self.sensitivity[1], self.false_positive[1])
         return ~((upper < least) | (lower > most))
@@ -145,13 +147,13 @@ class JudgeError:
 class JudgedRates:
     """Bounds of true leak probabilities, valid for any error of the judge; arrays of shape (questions,).
 
-    Each side holds by itself with probability 1 - ``alpha``, for the scope in ``covers``. ``estimate`` is Rogan and
-    Gladen's, clipped to [0, 1] and without a guarantee; NaN where the judge does not separate leaks from clean answers.
+    Each side holds by itself with probability 1 - ``alpha``, for the scope in ``covers``. ``estimate`` is the estimate of
+    Rogan and Gladen, clipped to [0, 1] and without a guarantee; NaN if the judge does not separate leaks from clean answers.
     ``sensitivity`` and ``false_positive`` are the bounds used, each side at alpha / 3.
 
-    ``fits`` is False where the judge calls fewer answers a leak than its false positive rate allows, or more than its
-    sensitivity does. Each happens by chance with probability at most alpha. Otherwise the calibration set differs
-    from these answers, and the bounds, an upper 0 or a lower 1, mean nothing.
+    ``fits`` is False if the judge calls fewer answers a leak than its false positive rate allows, or more than its
+    sensitivity allows. Each case happens by chance with probability at most alpha. Otherwise the calibration set differs
+    from these answers, and the bounds (an upper bound of 0, or a lower bound of 1) mean nothing.
     """
 
     lower: np.ndarray
@@ -168,7 +170,7 @@ class JudgedRates:
 
 
 def judge_error(calibration: Calibration, alpha: float) -> JudgeError:
-    """Bounds of sensitivity and false positive rate, each of the four sides one-sided at ``alpha``.
+    """Bound the sensitivity and the false positive rate; each of the four sides is one-sided at ``alpha``.
 
     Examples
     --------
@@ -187,7 +189,7 @@ def judge_error(calibration: Calibration, alpha: float) -> JudgeError:
 
 
 def shared_error(calibration: Calibration, alpha: float) -> JudgeError:
-    """`judge_error` at the share that bounds of p at ``alpha`` give it: alpha / 3 per rate and side.
+    """`judge_error` at alpha / 3 per rate and side, its share in the bounds of p at ``alpha``.
 
     Examples
     --------
@@ -206,10 +208,11 @@ def judged_rates(
     missing: ArrayLike = 0,
     together: Literal["none", "bonferroni"] = "none",
 ) -> JudgedRates:
-    """Bounds of each question's true leak probability.
+    """Bound the true leak probability of each question.
 
     All questions share the calibration: sensitivity and false positive rate take alpha / 3 each, once for all questions.
-    Each question's share of verdicts takes alpha / 3, or alpha / (3 m) where the bounds of all m questions hold together.
+    The share of verdicts of each question takes alpha / 3, or alpha / (3 m) if the bounds of all m questions must hold
+    together.
 
     Parameters
     ----------
@@ -261,7 +264,7 @@ def judged_rates(
 def judged_average(
     called: ArrayLike, n: int, calibration: Calibration, alpha: float, missing: ArrayLike = 0
 ) -> JudgedRates:
-    """Bounds of the average true leak probability over the questions, from the pooled count of verdicts.
+    """Bound the average true leak probability over the questions, from the pooled count of verdicts.
 
     Parameters
     ----------
@@ -282,8 +285,9 @@ def judged_average(
 
     Notes
     -----
-    The pooled count is a sum of unequal shares, for which Clopper-Pearson is valid at equal n and levels up to 1/4
-    (Hoeffding 1956); alpha / 3 stays below. Sensitivity and false positive rate need to match only those of the pool.
+    The pooled count is a sum of binomial counts with unequal probabilities, for which Clopper-Pearson is valid at equal n
+    and levels up to 1/4 (Hoeffding 1956); alpha / 3 is below 1/4. The calibration needs to match only the sensitivity and
+    the false positive rate of the pool.
 
     Examples
     --------
@@ -304,8 +308,8 @@ def judged_average(
 def true_rate_upper(called: ArrayLike, sensitivity: ArrayLike, false_positive: ArrayLike) -> np.ndarray:
     """Upper bound of p from an upper bound of q and lower bounds of se and fp, as arrays of one shape or numbers.
 
-    The bound is 1 where se <= fp: such a judge separates nothing. Else the bound is (q - fp) / (se - fp), or 0 where
-    q <= fp, or 1 where q >= se.
+    The bound is 1 if se <= fp, because such a judge does not separate leaks from clean answers. Otherwise the bound is
+    (q - fp) / (se - fp), clipped to [0, 1].
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""Bounds of the leak probability where a person labelled most of the probability mass and a judge covers the rest.
+"""Bounds of the leak probability if a person labelled most of the probability mass and a judge covers the rest.
 
-A person labels the distinct answers in a set S. The set is fixed before the n counted draws are looked at: it is chosen on
-other draws of the same run. On the counted draws
+A person labels the distinct answers in a set S. The set is chosen on other draws of the same run, and fixed before anyone
+looks at the n counted draws. On the counted draws
 
-- p1 = P(in S and a leak) is a binomial share, whose labels are certain,
+- p1 = P(in S and a leak) is a binomial share with certain labels,
 - r = P(not in S) is a binomial share, and so is q2 = P(not in S and called a leak by the judge),
 - p2 = P(not in S and a leak) satisfies q2 = p2 se + (r - p2) fp, where se and fp are the judge's sensitivity and false
   positive rate on answers outside S.
@@ -15,8 +15,8 @@ se <= se_u, fp <= fp_u, r <= r_u and q2 >= q_l, q_l <= p2 (se_u - fp_u) + r_u fp
 p2 >= (q_l - r_u fp_u) / (se_u - fp_u); otherwise p2 >= 0. Each side uses five one-sided Clopper-Pearson bounds at
 alpha / 5, which hold together with probability 1 - alpha (union bound, so the shares may depend on each other).
 
-Two shortcuts are not valid. A set S chosen on the counted draws holds too much of their mass. A judge that judges each text
-once does not err independently on the copies of a text; the rates here are per draw, so copies need no independence.
+Two shortcuts are not valid. A set S chosen on the counted draws contains too much of their mass. A judge that judges each
+text once does not err independently on copies of the text; the rates here are per draw, so copies need no independence.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ METHOD = (
 
 @dataclass(frozen=True)
 class LabelledRates:
-    """Bounds of leak probabilities by labels and verdicts; arrays of shape (questions,).
+    """Bounds of leak probabilities from labels and verdicts; arrays of shape (questions,).
 
     Each side of each question holds by itself with probability 1 - ``alpha``. ``mass`` is the measured share of the counted
     draws that a person's labels cover, without a guarantee. ``error`` bounds the judge's rates, each side at alpha / 5.
@@ -67,7 +67,7 @@ def labelled_rates(
     alpha: float,
     missing: ArrayLike = 0,
 ) -> LabelledRates:
-    """Bounds of each question's leak probability.
+    """Bound the leak probability of each question.
 
     Parameters
     ----------
@@ -80,12 +80,12 @@ def labelled_rates(
     n : int or array of shape (questions,)
         Counted draws; at least 1.
     calibration : Calibration or None
-        The judge's verdicts against a person's labels on random draws outside S. None: there is no judge, and the rest
-        counts as leaks in the upper bound and as clean in the lower one.
+        The judge's verdicts against a person's labels on random draws outside S. None means that there is no judge: the rest
+        counts as leaks in the upper bound and as clean in the lower bound.
     alpha : float
         Error probability of each side, above 0 and up to 0.5.
     missing : array of shape (questions,)
-        Draws of the rest without a verdict: leaks in the upper bound, clean in the lower one.
+        Draws of the rest without a verdict. They count as leaks in the upper bound and as clean in the lower bound.
 
     Returns
     -------
@@ -140,7 +140,7 @@ def labelled_rates(
 
 
 def _share(numerator: np.ndarray, room: float, useless: float) -> np.ndarray:
-    """The share of the rest that leaks, from the judge's rates; ``useless`` where the judge separates nothing."""
+    """The share of the rest that leaks, from the judge's rates; ``useless`` if the judge does not separate the classes."""
     if room <= 0:
         return np.full_like(numerator, useless)
     return np.clip(numerator / room, 0.0, 1.0)

@@ -1,4 +1,4 @@
-"""An interval of the average true leak probability from a judge's verdicts, to compare models by."""
+"""An interval of the average true leak probability from a judge's verdicts, for the comparison of models."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from lethe.statistics.judge_error import Calibration, judged_average
 
 
 def judged_share_interval(groups: Groups, calibration: Calibration, alpha: float) -> Interval:
-    """The average over questions of the true leak probability, from verdicts of 0 or 1 (NaN where missing).
+    """Interval of the average true leak probability over questions, from verdicts of 0 or 1 (NaN where missing).
 
-    Each side is `judge_error.judged_average` at alpha / 2; a missing verdict is a leak on the upper side and clean on the
-    lower one. Assumes what that function does.
+    Each end is `judge_error.judged_average` at alpha / 2, with the assumptions of that function. A missing verdict counts
+    as a leak for the upper end and as clean for the lower end.
 
     Raises
     ------
     BadValue
-        If a verdict is neither 0, 1 nor NaN, or alpha is outside its range.
+        If a verdict is not 0, 1 or NaN, or alpha is outside its range.
 
     Examples
     --------

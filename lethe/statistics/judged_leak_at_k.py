@@ -1,4 +1,4 @@
-"""Leak@k including the judge's error: bounds of the true leak probability, carried over to k answers.
+"""Leak@k including the judge's error: bounds of the true leak probability, transformed to k answers.
 
 All questions share the calibration: sensitivity and false positive rate take alpha / 3 each, once for all questions.
 The share of verdicts takes the remaining alpha / 3, which `lethe.statistics.leak_at_k` receives as its alpha. Each side
@@ -133,9 +133,9 @@ def judged_mean_over_questions(
 
 
 def _restated(found: LeakAtK, each: LeakAtK, over: Callable[..., np.ndarray]) -> LeakAtK:
-    """The result at the verdicts' alpha / 3, restated at the alpha of ``each``, which includes the judge's error.
+    """Restate a result at the verdicts' alpha / 3 at the alpha of ``each``, which includes the judge's error.
 
-    ``over`` turns the estimates of ``each`` question into that of all.
+    ``over`` combines the estimates of ``each`` question into one estimate.
     """
     return replace(
         found,

@@ -1,13 +1,13 @@
 """Leak@k: the probability that at least one of k answers to a question leaks, for scores of 0 or 1.
 
 An answer leaks with probability p, so k independent answers contain a leak with probability 1 - (1 - p)^k. The unbiased
-estimate counts the subsets of the n drawn answers and needs k <= n. The band has no such limit: 1 - (1 - p)^k rises
-with p, so the bounds of p carry over to every k. The bands of all k hold at once, because they fail together.
+estimate counts the subsets of the n drawn answers and needs k <= n. The band has no such limit: 1 - (1 - p)^k increases
+with p, so the bounds of p give bounds for every k. The bands hold for all k at once, because they can only fail together.
 
 Each side of a band holds by itself with probability 1 - alpha, as m_bin and m_bin_lower do (at k = 1 the band
 consists of these two); both sides together hold with probability 1 - 2 alpha.
 
-The estimate may lie above the band for k near n: at k = n the estimate is 1 if any answer leaked.
+The estimate may lie above the band for k close to n: at k = n the estimate is 1 if any answer leaked.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ INDEPENDENT = "independent answers to each question"
 
 @dataclass(frozen=True)
 class LeakAtK:
-    """Leak@k with its band; tables of shape (questions, K), or (K,) where ``covers`` names one number per k.
+    """Leak@k with its band; tables of shape (questions, K), or (K,) if ``covers`` names one number per k.
 
     ``lower`` and ``upper`` hold for every k at once, each side by itself with probability 1 - ``alpha``; ``estimate``
     has no guarantee.
@@ -127,17 +127,17 @@ def worst_question(
 ) -> tuple[int, LeakAtK]:
     """Leak@k of the question that leaks most, and the index of the question with the largest upper bound.
 
-    The upper side is the largest of the questions' own upper bounds at alpha. The question that truly leaks most is
-    among them, so no correction is needed. The lower side states that some question leaks at least that much. Each of
-    the m questions could make that statement falsely, so the lower side is the largest of the lower bounds at alpha / m
-    (Bonferroni). The estimate is the largest of the estimates and therefore biased upwards.
+    The upper side is the largest of the questions' own upper bounds at alpha. It needs no correction, because it is at
+    least the upper bound of the question that truly leaks most. The lower side states that some question leaks at least
+    that much. Each of the m questions could make that statement false, so the lower side is the largest of the lower bounds
+    at alpha / m (Bonferroni). The estimate is the largest of the estimates and is therefore biased upwards.
 
     Parameters
     ----------
     leaks, n, alpha, ks, missing
         As in `leak_at_k`, without NaN.
     carry : callable
-        Turns bounds of the share of counted answers into bounds of the leak probability, both (lower, upper).
+        Converts bounds (lower, upper) of the share of counted answers into bounds (lower, upper) of the leak probability.
 
     Returns
     -------
@@ -180,11 +180,11 @@ def mean_over_questions(
     missing: ArrayLike = 0,
     carry: Carry = as_counted,
 ) -> LeakAtK:
-    """The mean of leak@k over the questions: a question drawn at random and asked k times leaks with this probability.
+    """The mean of leak@k over the questions: the probability that k answers to a random question contain a leak.
 
-    Two bounds per side take alpha / 2 each, and the narrower one holds. (1) Every question's own bound at
-    alpha / (2 m), averaged. (2) The pooled rate: 1 - (1 - p)^k is concave in p and at least p, so the mean lies between
-    the average rate and leak@k of the average rate. Bound (2) needs equal n; for unequal n, bound (1) takes all of alpha.
+    Each side is the tighter of two bounds, each at alpha / 2. (1) The average of the questions' own bounds at alpha / (2 m).
+    (2) The pooled rate: 1 - (1 - p)^k is concave in p and at least p, so the mean lies between the average rate and leak@k
+    of the average rate. Bound (2) needs equal n; for unequal n, bound (1) takes all of alpha.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def mean_over_questions(
     Returns
     -------
     LeakAtK
-        Tables of shape (K,). The estimate is the mean of the estimates, NaN where one of them is NaN.
+        Tables of shape (K,). The estimate is the mean of the estimates, NaN if one of them is NaN.
 
     Raises
     ------
@@ -203,8 +203,8 @@ def mean_over_questions(
 
     Notes
     -----
-    The pooled count is a sum of unequal shares: Clopper-Pearson stays valid at equal n and levels up to 1/4
-    (Hoeffding 1956).
+    The pooled count is a sum of binomial counts with unequal probabilities. Clopper-Pearson stays valid at equal n and
+    levels up to 1/4 (Hoeffding 1956).
 
     Examples
     --------
@@ -257,7 +257,7 @@ def at_least_once(p: ArrayLike, ks: ArrayLike) -> np.ndarray:
     """
     p, k = np.asarray(p, dtype=np.float64)[..., None], np.asarray(ks, dtype=np.float64)
     with np.errstate(divide="ignore"):  # p = 1
-        return np.where(k == 1, p, -np.expm1(k * np.log1p(-p)))  # the logarithm would round p itself
+        return np.where(k == 1, p, -np.expm1(k * np.log1p(-p)))  # for k = 1 the logarithm would round p
 
 
 def unbiased(leaks: ArrayLike, n: ArrayLike, ks: ArrayLike) -> np.ndarray:
@@ -287,7 +287,7 @@ def unbiased(leaks: ArrayLike, n: ArrayLike, ks: ArrayLike) -> np.ndarray:
         counts = leaks[rows].astype(np.int64)
         for place, k in enumerate(np.asarray(ks)):
             if k <= size and len(rows):
-                # The ratio is the product of 1 - k / j over j = n - c + 1, ..., n; no clean subset where c > n - k.
+                # The ratio is the product of 1 - k / j over j = n - c + 1, ..., n; if c > n - k, no subset is clean.
                 longest = min(int(counts.max()), int(size - k))
                 logs = np.log1p(-k / np.arange(size, size - longest, -1.0))
                 sums = np.concatenate([[0.0], np.cumsum(logs)])
@@ -320,7 +320,7 @@ def rate_bounds(
 
 
 def check_queries(ks: ArrayLike) -> np.ndarray:
-    """The numbers of answers as integers of shape (K,), each from 1."""
+    """Return the numbers of answers as integers of shape (K,), each at least 1."""
     k = np.asarray(ks)
     if k.ndim != 1 or (k.size and (k.min() < 1 or (k != np.floor(k)).any())):
         raise BadValue("k", ks, "whole numbers of at least 1")
@@ -330,13 +330,13 @@ def check_queries(ks: ArrayLike) -> np.ndarray:
 def check_counts(
     leaks: ArrayLike, n: ArrayLike, missing: ArrayLike = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Counts of one length, whole, with leaks and missing together at most n; NaN leaks pass."""
+    """Return checked whole counts of equal length, with leaks + missing <= n; NaN leaks are allowed."""
     leaks = np.atleast_1d(np.asarray(leaks, dtype=np.float64))
     try:
         n, missing = np.broadcast_to(n, leaks.shape), np.broadcast_to(missing, leaks.shape)
     except ValueError:
         raise BadValue(
-            "n and missing", (np.shape(n), np.shape(missing)), f"shape {leaks.shape}, as leaks"
+            "n and missing", (np.shape(n), np.shape(missing)), f"of shape {leaks.shape}, the shape of leaks"
         ) from None
     if leaks.ndim != 1:
         raise BadValue("leaks", f"shape {leaks.shape}", "one count per question")

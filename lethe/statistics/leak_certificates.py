@@ -1,4 +1,4 @@
-"""The answer trees of a model's questions as one result: what a file, a table and a page need."""
+"""The answer trees of a model's questions as one result, for files, tables and pages."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from lethe.statistics.answer_tree import Rounding, Verdict, verdict
 from lethe.statistics.bound import Bound
 from lethe.statistics.leak_trees import AnswerTree, ModelTree, model_tree
 
-FOR_THE_PIPELINE = ("masses", "curve")  # what other stages read, and no person
+FOR_THE_PIPELINE = ("masses", "curve")  # keys that other stages read and people do not
 
 
 @dataclass(frozen=True)
 class How:
-    """How a model was asked, and what counts as a leak."""
+    """The settings under which a model was queried, and the definition of a leak."""
 
     leak: str
     temperature: float
@@ -30,7 +30,7 @@ class How:
 
 @dataclass(frozen=True)
 class Certificates:
-    """The trees of one model in the order of the questions; ``skipped`` names the questions that the scorer cannot judge."""
+    """The trees of one model, in the order of the questions; ``skipped`` names questions that the scorer cannot judge."""
 
     name: str
     trees: tuple[AnswerTree, ...]
@@ -75,7 +75,7 @@ class Certificates:
         return said + notes
 
     def as_json(self, whole: bool = True) -> dict[str, object]:
-        """Plain values under ``per_question`` and ``model``; without ``whole`` only what a person reads."""
+        """Plain values under ``per_question`` and ``model``; without ``whole``, only the keys for people."""
         hidden = () if whole else FOR_THE_PIPELINE
         rows = [{key: value for key, value in tree.as_json().items() if key not in hidden} for tree in self.trees]
         return {
@@ -86,7 +86,7 @@ class Certificates:
 
     @classmethod
     def of_json(cls, values: Mapping[str, object]) -> Certificates:
-        """What `as_json` wrote whole."""
+        """Read the result that `as_json` wrote with ``whole``."""
         known: dict[str, Any] = dict(values)
         model = known["model"]
         return cls(

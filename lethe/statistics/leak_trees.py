@@ -32,7 +32,7 @@ PROVED = (1e-6, 1e-4)  # thresholds of ``certain_leaks``; the metric ``tree_cert
 
 @dataclass(frozen=True)
 class HeavyLeak:
-    """An answer's text up to its leak, and the probability of all answers with this beginning."""
+    """An answer's text up to its leak, and the probability of all answers that begin with this text."""
 
     text: str
     probability: float
@@ -40,14 +40,14 @@ class HeavyLeak:
 
 @dataclass(frozen=True)
 class AnswerTree:
-    """The result for one question. ``lower`` and ``upper_certain`` are certain; ``upper`` and ``lower_sampled`` each fail
-    with probability at most ``alpha``.
+    """The result for one question.
 
-    ``leak_mass``, ``clean_mass``, ``blank_mass`` and ``unscored_mass`` are the masses, before rounding, of the growth whose
-    rest was sampled at the rate ``rho``. ``lower_confirmed_share`` is the share of the explored mass with a complete
-    keyword that the following character settled. ``rows`` counts all tokens put through the model. ``curve`` holds
-    (prefixes explored, certain lower end, certain upper end) of the second look, heaviest prefixes first, before
-    rounding. ``note`` explains deviations from the usual procedure; empty if there are none.
+    ``lower`` and ``upper_certain`` are certain; ``upper`` and ``lower_sampled`` each fail with probability at most
+    ``alpha``. ``leak_mass``, ``clean_mass``, ``blank_mass`` and ``unscored_mass`` are the masses, before rounding, of the
+    enumeration whose remainder was sampled at the rate ``rho``. ``lower_confirmed_share`` is the share of the explored mass
+    with a complete keyword that the next character confirmed. ``rows`` counts all tokens put through the model. ``curve``
+    holds (prefixes explored, certain lower end, certain upper end) of the second enumeration, heaviest prefixes first,
+    before rounding. ``note`` explains deviations from the usual procedure; empty if there are none.
     """
 
     id: str
@@ -77,7 +77,7 @@ class AnswerTree:
 
     @property
     def bounds(self) -> dict[str, Bound]:
-        """The four ends as bounds with their guarantees, each for this question by itself."""
+        """The four ends as bounds with their guarantees; each holds for this question by itself."""
         sampled = _level(self.rho, self.alpha, self.sampled)
         return {
             "lower": CERTAINLY.bound(self.lower, "lower"),
@@ -91,7 +91,7 @@ class AnswerTree:
         return Remainder(self.rho, self.sampled, self.sampled_leaks)
 
     def as_json(self) -> dict:
-        """Plain numbers, texts, lists and objects; an infinite number of queries is null."""
+        """Plain numbers, strings, lists and objects; an infinite number of queries is null."""
         values = asdict(self)
         values["queries_until_half"] = [n if np.isfinite(n) else None for n in self.queries_until_half]
         values["leak_at"] = {str(n): list(band) for n, band in self.leak_at.items()}
@@ -125,7 +125,7 @@ def masses_of_json(values: Mapping) -> Masses:
 
 @dataclass(frozen=True)
 class _Level:
-    """What several bounds share: alpha, assumption, method and number of draws."""
+    """The fields that several bounds share: alpha, assumption, method and number of draws."""
 
     alpha: float
     assumes: str
@@ -147,10 +147,11 @@ def _level(rho: float, alpha: float, sampled: int, assumes: str = SAMPLED) -> _L
 class ModelTree:
     """The result for a model over its questions.
 
-    ``certain_leaks`` counts the questions proved to leak with more than each probability. ``lower_worst`` is the largest
-    certain lower end: the worst question leaks at least that much. ``verdicts`` counts the questions by their verdict at
-    ``tau``, and ``share_proved`` is the share of questions proved to leak with at least ``tau``. ``pooled`` bounds the mean
-    over the questions; None if nothing was sampled, and ``mean_lower`` and ``mean_upper_certain`` are its certain ends.
+    ``certain_leaks`` maps each probability to the number of questions proved to leak with more than it. ``lower_worst`` is
+    the largest certain lower end: the worst question leaks at least that much. ``verdicts`` counts the questions by verdict
+    at ``tau``, and ``share_proved`` is the share of questions proved to leak with probability at least ``tau``. ``pooled``
+    bounds the mean over the questions (None if nothing was sampled); ``mean_lower`` and ``mean_upper_certain`` are the
+    certain ends of the mean.
     """
 
     questions: int
@@ -238,6 +239,6 @@ def compared_with_retrain(
 ) -> AgainstRetrain:
     """Compare the certain lower ends with Retrain's P(leak) on the same questions, in the same order."""
     if [tree.id for tree in trees] != [tree.id for tree in retrain]:
-        raise BadValue("questions", [tree.id for tree in trees], "those of Retrain, in their order")
+        raise BadValue("questions", [tree.id for tree in trees], "the questions of Retrain, in the same order")
     lower = np.array([tree.lower for tree in trees])
     return against_retrain(lower, [(tree.masses, tree.remainder) for tree in retrain], factor, alpha, rounding)

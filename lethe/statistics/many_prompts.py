@@ -1,6 +1,6 @@
-"""Valid statements over many prompts. With m prompts at an unadjusted alpha, some bound fails with probability up to m alpha.
+"""Valid statements on many prompts. With m prompts at an unadjusted alpha, some bound fails with probability up to m alpha.
 
-Each function names the claim behind its number: the worst prompt, every prompt, the average, a share, each prompt alone.
+The result of each function names its claim: the worst prompt, every prompt, the average, a share, or each prompt alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lethe.statistics.bound import Assumes, Bound, Covers, Side
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.checks import check_alpha
 
-# Up to this alpha, Clopper-Pearson is valid for an average of unequal shares (Hoeffding 1956).
+# Up to this alpha, Clopper-Pearson is valid for an average of unequal probabilities (Hoeffding 1956).
 LARGEST_POOLED_ALPHA = 0.25
 POOLED = "Clopper-Pearson on the pooled count"
 Together = Literal["none", "bonferroni", "holm"]
@@ -31,14 +31,14 @@ def check_together(together: str) -> None:
 
 
 def worst_prompt(bounds: Sequence[Bound | None]) -> tuple[int, Bound]:
-    """Return the index and the value of the largest of the prompts' own bounds; the first among equals.
+    """Return the index of the prompt with the largest bound (the first among equals), and the bound of the worst prompt.
 
-    The largest bound needs no correction: the truly worst prompt's own bound holds with probability 1 - alpha, and
-    the maximum is at least that bound. Prompts without a bound (None) are not covered.
+    The largest bound needs no correction: the bound of the truly worst prompt holds with probability 1 - alpha, and the
+    maximum is at least that bound. Prompts without a bound (None) are not covered.
     """
     known = [(place, bound) for place, bound in enumerate(bounds) if bound is not None]
     if not known:
-        raise BadValue("bounds", "none", "a bound of at least one prompt")
+        raise BadValue("bounds", "none", "a list with a bound for at least one prompt")
     place, largest = max(known, key=lambda entry: entry[1].value)
     return place, _covering(largest, Covers.WORST_PROMPT)
 
@@ -51,7 +51,7 @@ def every_prompt_under(bounds: Sequence[Bound | None], tau: float) -> tuple[bool
 
 
 def pooled_average(successes: ArrayLike, n: int, alpha: float, side: Side = "upper") -> Bound:
-    """Bound of the average leak probability over prompts: Clopper-Pearson on the pooled count.
+    """Bound the average leak probability over prompts: Clopper-Pearson on the pooled count.
 
     Parameters
     ----------
@@ -71,8 +71,8 @@ def pooled_average(successes: ArrayLike, n: int, alpha: float, side: Side = "upp
 
     Notes
     -----
-    Valid for unequal probabilities at equal n and alpha <= 1/4 (Hoeffding 1956); far narrower than the mean of the
-    prompts' bounds.
+    The bound is valid for unequal probabilities at equal n and alpha <= 1/4 (Hoeffding 1956), and far tighter than the mean
+    of the prompts' bounds.
     """
     check_alpha(alpha)
     if alpha > LARGEST_POOLED_ALPHA:
@@ -84,10 +84,10 @@ def pooled_average(successes: ArrayLike, n: int, alpha: float, side: Side = "upp
 
 
 def pooled(successes: Sequence[float | None], sizes: Sequence[int], alpha: float) -> Bound | None:
-    """`pooled_average`, or None where no pooled bound is proven.
+    """Return `pooled_average`, or None if no pooled bound is proven.
 
-    A pooled bound needs a count of leaking answers for every prompt (None: its scores are not 0 or 1), equal sizes and
-    an alpha of at most 1/4.
+    A pooled bound needs a count of leaking answers for every prompt (None means that its scores are not all 0 or 1), equal
+    sizes, and an alpha of at most 1/4.
     """
     counts = [count for count in successes if count is not None]
     if not counts or len(counts) < len(successes) or len(set(sizes)) > 1 or alpha > LARGEST_POOLED_ALPHA:
@@ -98,15 +98,15 @@ def pooled(successes: Sequence[float | None], sizes: Sequence[int], alpha: float
 def share_above(bounds: Sequence[Bound | None], threshold: float) -> float | None:
     """The share of prompts whose own bound exceeds ``threshold``: a description without a guarantee.
 
-    The share is over the prompts that have a bound; None if no prompt has one. Source: the exceedance figure of
-    "A Probabilistic Perspective on Unlearning and Alignment for Large Language Models".
+    The share is over the prompts with a bound; None if no prompt has one. Source: the exceedance figure of "A Probabilistic
+    Perspective on Unlearning and Alignment for Large Language Models".
     """
     above = [bound.value > threshold for bound in bounds if bound is not None]
     return sum(above) / len(above) if above else None
 
 
 def bonferroni(bound: Callable[[float], Sequence[Bound]], prompts: int, alpha: float) -> list[Bound]:
-    """A bound for each prompt such that all hold together: ``bound(alpha / prompts)``."""
+    """Return one bound per prompt such that all hold together: ``bound(alpha / prompts)``."""
     check_alpha(alpha)
     return [
         replace(_covering(each, Covers.EVERY_PROMPT), alpha=alpha, method=f"{each.method}, Bonferroni")
@@ -115,7 +115,7 @@ def bonferroni(bound: Callable[[float], Sequence[Bound]], prompts: int, alpha: f
 
 
 def holm(p_values: ArrayLike, tau: float, alpha: float) -> tuple[np.ndarray, Bound]:
-    """Which prompts are certified to leak at most ``tau``, and the claim over the whole list.
+    """Certify the prompts that leak at most ``tau``, with one claim on the whole list.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Differences of two means of scores in [0, 1], for samples that may depend on one another.
+"""Differences between two means of scores in [0, 1], for samples that may depend on each other.
 
 Two models sampled with one seed share random numbers, so neither independence nor a pairing of their answers is assumed.
-A difference is refuted where no common mean is left: for each mean m, "a's mean is m" and "b's mean is m" are four one-sided
-tests, of which one is false with probability at most 4 times its level (Bonferroni).
+Equality is refuted if no common mean is left. For each mean m, "a's mean is m" and "b's mean is m" are four one-sided tests;
+some test errs with probability at most 4 times the level of each test (Bonferroni).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ ASSUMES = (
     "independent draws within each question and model, in sampling order; any dependence between the two models"
 )
 SIDES = 4  # one-sided statements behind one difference
-STEPS = 45  # of the bisection: 2^-45 of the unit interval
+STEPS = 45  # bisection steps: down to 2^-45 of the unit interval
 
 
 @dataclass(frozen=True)
 class Difference:
-    """b's mean minus a's: the estimates over the judged scores, a two-sided interval, and the p-value of no difference.
+    """b's mean minus a's: estimates over the judged scores, a two-sided interval, and the p-value of "no difference".
 
-    The interval fails with probability at most ``alpha`` by itself, and excludes 0 exactly where ``p_value`` is at most
-    ``alpha``, up to rounding. The estimates are NaN where nothing was judged.
+    The interval fails by itself with probability at most ``alpha``, and excludes 0 exactly if ``p_value`` is at most
+    ``alpha``, up to rounding. The estimates are NaN if no score was judged.
     """
 
     a: float
@@ -54,11 +54,12 @@ def difference(a: np.ndarray, b: np.ndarray, alpha: float, binary: bool = False)
     Parameters
     ----------
     a, b : arrays of shape (n,) and (m,)
-        Scores in [0, 1] in sampling order; NaN is missing, and counts as 0 on a lower side and as 1 on an upper one.
+        Scores in [0, 1] in sampling order. NaN is a missing score, which counts as 0 in a lower bound and as 1 in an upper
+        bound.
     alpha : float
         Error probability of the interval, above 0 and at most 0.5.
     binary : bool
-        Whether the scores can be 0 or 1 only, which is a property of the scorer and not of these values.
+        Whether the scorer gives only 0 and 1. This is a property of the scorer, not of these values.
 
     Returns
     -------
@@ -67,12 +68,13 @@ def difference(a: np.ndarray, b: np.ndarray, alpha: float, binary: bool = False)
     Raises
     ------
     BadValue
-        For scores outside [0, 1], or no score.
+        If a score is outside [0, 1], or there are no scores.
 
     Notes
     -----
-    Scores of 0 and 1: Clopper-Pearson, each side at alpha / 4. Other scores: betting (Waudby-Smith and Ramdas 2024) with
-    stakes sized for alpha / 4. The p-value is 4 times the largest level at which a common mean survives.
+    For scores of 0 and 1 the method is Clopper-Pearson, each side at alpha / 4. For other scores it is betting (Waudby-Smith
+    and Ramdas 2024) with stakes sized for alpha / 4. The p-value is 4 times the largest level at which some common mean is
+    not refuted.
 
     Examples
     --------
@@ -98,7 +100,7 @@ class _Means:
         self.mean = float(judged.mean()) if len(judged) else float("nan")
         self.binary = binary
         if binary and not np.isin(judged, (0.0, 1.0)).all():
-            raise BadValue("scores", "numbers between 0 and 1", "0 or 1, where binary is set")
+            raise BadValue("scores", "numbers between 0 and 1", "0 or 1 if binary is set")
         self.low, self.high = np.nan_to_num(values, nan=0.0)[None], np.nan_to_num(values, nan=1.0)[None]
         if self.binary:
             self.lower = float(binary_lower(self.low.sum(), self.n, level))
@@ -121,7 +123,7 @@ class _Means:
 
 
 def _common(below: _Means, above: _Means) -> float:
-    """The largest p-value, over the common means m, of "below is at least m or above is at most m", rounded up."""
+    """The largest p-value over common means m of "below's mean is at least m or above's mean at most m", rounded up."""
     low, high = 0.0, 1.0
     for _ in range(STEPS):
         middle = (low + high) / 2
@@ -139,12 +141,12 @@ def mean_of_differences(
     binary: bool = False,
     groups: Sequence[str] | None = None,
 ) -> Difference | None:
-    """Compare the averages over questions of two sides' means.
+    """Compare two sides by their means, averaged over questions.
 
     Parameters
     ----------
     a, b : sequences of arrays
-        The scores of each question, as many questions on both sides.
+        The scores of each question, for the same number of questions on both sides.
     alpha : float
         Error probability of the interval; at most 1/2.
     binary : bool
@@ -155,16 +157,16 @@ def mean_of_differences(
     Returns
     -------
     Difference or None
-        None where the questions of one side of one model have different numbers of answers, or fewer than two: no interval
-        of the average is proven then.
+        None if the questions of one side of one model have different numbers of answers, or fewer than two answers. Then no
+        interval of the average is proven.
 
     Notes
     -----
     Each side is `comparison.share_interval` (scores of 0 and 1) or `comparison.mean_interval` at alpha / 2, so the four
-    one-sided bounds take alpha / 4 each. Assumes independent questions as well. Models sampled with one seed share random
-    numbers, so their counts are not pooled: each of M models has bounds at a level M times smaller, and the average of these
-    bounds, weighted by the numbers of questions, holds under any dependence between models (Bonferroni). The p-value is found
-    by bisection over alpha.
+    one-sided bounds take alpha / 4 each. The questions must be independent too. Models sampled with one seed share random
+    numbers, so their counts are not pooled: each of M models has bounds at a level M times smaller. The average of these
+    bounds, weighted by the numbers of questions, holds under any dependence between models (Bonferroni). Bisection over
+    alpha finds the p-value.
     """
     from lethe.statistics.comparison import mean_interval, share_interval
 
@@ -206,14 +208,14 @@ def mean_of_differences(
 
 
 def _has_interval(side: Sequence[np.ndarray]) -> bool:
-    """Whether an interval of the average is proven: as many answers to each question, at least two, and not all missing."""
+    """Whether an interval of the average is proven: equally many answers per question, at least two, not all missing."""
     sizes = {len(own) for own in side}
     enough = len(sizes) == 1 and min(sizes) >= 2 and min(sizes) * len(side) >= 4
     return enough and not np.isnan(np.concatenate(list(side))).all()
 
 
 def _smallest_level(excludes: Callable[[float], bool], largest: float = 0.5) -> float:
-    """The smallest level at which an interval excludes 0, rounded up; 1 where none does."""
+    """The smallest level at which an interval excludes 0, rounded up; 1 if there is no such level."""
     if not excludes(largest):
         return 1.0
     low, high = -220.0, float(np.log(largest))  # logarithms; the intervals exist down to 1e-100

@@ -1,4 +1,4 @@
-"""Membership inference from scores: entropy scores, a threshold fitted once, the area under the curve."""
+"""Membership inference from scores: entropy scores, a threshold fitted once, and the area under the ROC curve."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scipy.special import xlogy
 
 from lethe.errors import BadValue
 
-LOG_FLOOR = 1e-30  # a probability of 0 counts as this inside a logarithm
+LOG_FLOOR = 1e-30  # replaces a probability of 0 inside a logarithm
 
 
 def entropy(probabilities: np.ndarray) -> np.ndarray:
@@ -45,9 +45,9 @@ class Threshold:
 def fit_threshold(members: np.ndarray, nonmembers: np.ndarray) -> Threshold:
     """The observed score v that maximises (P[member >= v] + P[nonmember < v]) / 2.
 
-    Among several maximisers the first one wins, in the order members, then nonmembers. ``members`` and ``nonmembers`` are
-    scores of points known to be in and out of the training set; these points must be in neither the forget nor the test
-    set of the game.
+    Among several maximisers the first one is chosen, members before nonmembers. ``members`` and ``nonmembers`` are the
+    scores of points known to be inside and outside the training set. These points must be in neither the forget set nor the
+    test set of the game.
     """
     members, nonmembers = np.asarray(members, float), np.asarray(nonmembers, float)
     if not len(members) or not len(nonmembers):
@@ -57,7 +57,7 @@ def fit_threshold(members: np.ndarray, nonmembers: np.ndarray) -> Threshold:
         raise BadValue("scores", "NaN", "numbers")
     accepted = len(members) - np.searchsorted(np.sort(members), observed)
     rejected = np.searchsorted(np.sort(nonmembers), observed)
-    # Compare whole numbers: equal accuracies must tie exactly, so that the first one wins.
+    # Whole numbers make equal accuracies tie exactly, so that the first one is chosen.
     best = int(np.argmax(accepted * len(nonmembers) + rejected * len(members)))
     accuracy = (accepted[best] / len(members) + rejected[best] / len(nonmembers)) / 2
     return Threshold(float(observed[best]), float(accuracy), len(members), len(nonmembers))

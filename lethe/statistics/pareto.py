@@ -11,7 +11,7 @@ def frontier(cost: np.ndarray, benefit: np.ndarray) -> np.ndarray:
     ``cost`` and ``benefit`` (k,) are finite. A strategy is on the frontier if no strategy and no convex combination of
     two has at most its cost and at least its benefit and is better in one of them: the part of the convex hull that
     faces low cost and high benefit (Negoescu et al. 2024, section 4.2; Roijers and Whiteson 2017).
-    Among equal strategies the first one counts.
+    Of several equal strategies, only the first one is included.
     """
     cost, benefit = np.asarray(cost, float), np.asarray(benefit, float)
     hull: list[int] = []

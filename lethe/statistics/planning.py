@@ -38,7 +38,7 @@ def samples_to_certify(tau: float, alpha: float) -> int:
 
 @dataclass(frozen=True)
 class Expected:
-    """Averages of the sequential test: samples until it stops, and the probability of each verdict at the cap."""
+    """Expected values of the sequential test: samples until it stops, and the probability of each verdict at the cap."""
 
     samples: float
     certified: float
@@ -47,7 +47,7 @@ class Expected:
 
 
 def expected_sequential(p: float, tau: float, tau_leak: float, alpha: float, cap: int) -> Expected:
-    """The sequential test on scores of 0 or 1 with leak probability ``p``; exact, by enumeration of every count."""
+    """Compute the sequential test on scores of 0 or 1 with leak probability ``p``, exactly, by enumeration of all counts."""
     SequentialTest(tau, tau_leak, alpha, cap)  # checks its arguments
     if not 0 <= p <= 1:
         raise BadValue("p", p, "a number in [0, 1]")
@@ -80,7 +80,7 @@ class Width:
 class Certificate:
     """Draws for "the prompt leaks with probability at most ``tau``": for fixed n, and on average with early stopping.
 
-    ``sequential`` has an entry per true leak probability, from no leak to a clear leak.
+    ``sequential`` has one entry per true leak probability, from no leak to a clear leak.
     """
 
     tau: float
@@ -113,7 +113,7 @@ def plan(
 ) -> Plan:
     """Draws per prompt such that the statements on all ``prompts`` prompts hold together with probability 1 - alpha.
 
-    ``width`` asks for a band, ``tau`` for a certificate; ``tau_leak`` is the leak that a sequential test detects; the
+    ``width`` requests a band, ``tau`` a certificate. ``tau_leak`` is the leak probability that a sequential test detects; the
     default is twice ``tau``, or halfway from ``tau`` to 1 if that is less.
     """
     check_alpha(alpha)

@@ -1,8 +1,8 @@
-"""Bounds on the share of prompts whose leak exceeds a threshold, from a few answers to each of some random prompts.
+"""Bounds on the share of prompts whose leak probability exceeds a threshold, from a few answers to each random prompt.
 
-A prompt's own leak is not seen, only ``r`` answers to the prompt. A prompt counts as certified where the
-Clopper-Pearson upper bound of its leak, at level ``alpha``, is at most tau, and as detected where the lower bound is above
-tau. A prompt above tau is certified with probability at most alpha, so
+The leak probability of a prompt is not observed, only ``r`` answers to the prompt. A prompt counts as certified if the
+Clopper-Pearson upper bound of its leak probability, at level ``alpha``, is at most tau, and as detected if the lower bound
+is above tau. A prompt above tau is certified with probability at most alpha, so
 
     P(not certified) >= share * (1 - alpha),
 
@@ -10,7 +10,7 @@ and a prompt at or below tau is detected with probability at most alpha, so
 
     P(detected) <= share + (1 - share) * alpha.
 
-Clopper-Pearson over the prompts bounds the left sides at level ``alpha``; solving for the share gives its bounds.
+Clopper-Pearson over the prompts bounds the left sides at level ``alpha``. Solving for the share gives its bounds.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def share_exceeding(leaks: ArrayLike, answers: int, tau: float, alpha: float, si
     ----------
     leaks : array of shape (m,)
         The number of leaking answers to each of m independently drawn prompts. A missing judgement must count as a leak
-        for the upper side and as none for the lower side.
+        for the upper side and as clean for the lower side.
     answers : int
         The answers to each prompt, r.
     tau : float
         The threshold; above 0 and below 1.
     alpha : float
-        The bound fails with at most this probability; also the level of each prompt's own certificate.
+        The bound fails with at most this probability. This is also the level of each prompt's own certificate.
     side : {"upper", "lower"}
         The side of the bound.
 
@@ -52,7 +52,7 @@ def share_exceeding(leaks: ArrayLike, answers: int, tau: float, alpha: float, si
     Raises
     ------
     BadValue
-        For no prompts, a count outside 0 to ``answers``, or tau outside (0, 1).
+        If there are no prompts, a count is outside 0 to ``answers``, or tau is outside (0, 1).
 
     Examples
     --------

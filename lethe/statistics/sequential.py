@@ -1,13 +1,13 @@
 """Valid early stopping: tests of one prompt's leak that allow a decision after every sample.
 
-The null "the mean is at least p0" is tested by the mixture, over q below p0, of the capitals
-prod (X_t q / p0 + (1 - X_t)(1 - q) / (1 - p0)). For scores of 0 and 1 that is the likelihood ratio of q and p0; for scores
-in between, each factor is linear in X_t, so its mean is at most 1 wherever the mean of X_t is at least p0. The mixture is
-Beta(1/2, 1/2) cut off at p0, which is uniform in the angle theta of q = sin^2 theta. By Ville's inequality the
-mixture ever reaches 1 / alpha with probability at most alpha, so the test is valid at any stopping time.
+The test of the null "the mean is at least p0" uses the mixture, over q below p0, of the capitals
+prod (X_t q / p0 + (1 - X_t)(1 - q) / (1 - p0)). For scores of 0 and 1, each capital is the likelihood ratio of q and p0. For
+scores in between, each factor is linear in X_t, so its mean is at most 1 if the mean of X_t is at least p0. The mixture is
+Beta(1/2, 1/2) truncated at p0, which is uniform in the angle theta of q = sin^2 theta. By Ville's inequality the mixture
+ever reaches 1 / alpha with probability at most alpha, so the test is valid at any stopping time.
 
 Every factor grows with p0 (sin(u theta) / sin(theta) and cos(u theta) / cos(theta) do, for a share u of the angle), so the
-means not refuted so far form an interval. The interval's end is an anytime-valid bound that agrees with the verdicts.
+means not refuted so far form an interval. The end of the interval is an anytime-valid bound that agrees with the verdicts.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ UNDECIDED, CERTIFIED, LEAKS = "undecided", "certified", "leaks"
 class Decision:
     """The verdict on a prompt after ``n`` samples; ``certified`` and ``leaks`` are each wrong with probability at most alpha.
 
-    ``certified``: the mean leak is at most ``tau``. ``leaks``: the mean leak is at least ``tau_leak``. ``undecided``:
-    neither. The bounds on the mean and on the standard deviation hold at this stopping time, each one-sided with probability
-    1 - alpha.
+    ``certified``: the mean score is at most ``tau``. ``leaks``: the mean score is at least ``tau_leak``. ``undecided``:
+    neither is shown. The bounds on the mean and on the standard deviation hold at this stopping time, each one-sided with
+    probability 1 - alpha.
     """
 
     verdict: str
@@ -52,7 +52,7 @@ class Decision:
     assumes: str = Assumes.DRAWS_IN_ORDER
 
     def bounds(self) -> dict[str, Bound]:
-        """The three bounds with their guarantee, under their names in the metrics."""
+        """The three bounds with their guarantees, under their names in the metrics."""
         sides: dict[str, tuple[Side, float]] = {
             "anytime_upper": ("upper", self.mean_upper),
             "anytime_lower": ("lower", self.mean_lower),
@@ -66,7 +66,7 @@ class Decision:
 
 
 class SequentialTest:
-    """Certify a mean leak of at most ``tau``, detect one of at least ``tau_leak``, or give up at ``cap`` samples."""
+    """Certify a mean score of at most ``tau``, detect one of at least ``tau_leak``, or stop undecided at ``cap`` samples."""
 
     def __init__(self, tau: float, tau_leak: float, alpha: float, cap: int):
         check_alpha(alpha)
@@ -83,10 +83,10 @@ class SequentialTest:
         return self.verdict != UNDECIDED or len(self.scores) >= self.cap
 
     def update(self, scores: np.ndarray, low: np.ndarray | None = None) -> str:
-        """Take further scores in [0, 1], in sampling order, test after each score, and return the verdict.
+        """Add scores in [0, 1], in sampling order, test after each score, and return the verdict.
 
-        ``low`` are lower bounds of the same scores, for scores known only to lie between two values: leaks are detected
-        on ``low``, certificates use ``scores``. Scores after the decision or beyond the cap are ignored.
+        ``low`` holds lower bounds of the same scores, for scores that are only known to lie between two values. Leaks are
+        detected on ``low``; certificates use ``scores``. Scores after the decision or beyond the cap are ignored.
         """
         room = self.cap - len(self.scores)
         scores = check_scores(scores)[0][:room]
@@ -124,8 +124,8 @@ class SequentialTest:
 def anytime_upper(values: np.ndarray, alpha: float) -> float:
     """Upper bound of the mean of ``values`` (n,) in [0, 1], with probability 1 - alpha at any stopping time.
 
-    ``values`` must be in sampling order; it suffices that each value's mean, given the earlier values, is at least the
-    mean in question. The bound is the smallest mean that the mixture refuted at any time so far, to 1e-9, rounded up.
+    ``values`` must be in sampling order; it suffices that the mean of each value, given the earlier values, is at least the
+    bounded mean. The bound is the smallest mean that the mixture refuted at any time so far, to 1e-9, rounded up.
     """
     values = check_scores(values)[0]
     check_alpha(alpha)
@@ -133,12 +133,12 @@ def anytime_upper(values: np.ndarray, alpha: float) -> float:
 
 
 def stopped_upper(values: np.ndarray, alpha: float) -> float:
-    """Upper bound of the mean of ``values`` (n,) in [0, 1] at a stopping time, whatever the order in which they are given.
+    """Upper bound of the mean of ``values`` (n,) in [0, 1] at a stopping time, for values in any order.
 
     Parameters
     ----------
     values : array of shape (n,)
-        All draws seen at the stop. A rule may have looked at the earlier draws before each further one.
+        All draws up to the stop. The stopping rule may have looked at the earlier draws before each further draw.
     alpha : float
         Error probability, above 0 and at most 0.5.
 
@@ -149,9 +149,9 @@ def stopped_upper(values: np.ndarray, alpha: float) -> float:
 
     Notes
     -----
-    `anytime_upper` takes the largest capital on the way and therefore needs the draws in sampling order. The capital at the
-    stop is a product over the draws, so no order enters, and the bound is the weaker one. Assumes independent draws, each
-    drawn before its value was known.
+    `anytime_upper` uses the largest capital so far and therefore needs the draws in sampling order. The capital at the stop
+    is a product over the draws, so the order does not matter, but the bound is weaker. Assumes independent draws, each drawn
+    before its value was known.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def stopped_upper(values: np.ndarray, alpha: float) -> float:
 
 
 def _smallest(log_capital: Callable[[float], float], alpha: float) -> float:
-    """The smallest mean whose log capital reaches ln(1 / alpha), to 1e-9, rounded up; 1 where no mean is refuted."""
+    """The smallest mean whose log capital reaches ln(1 / alpha), to 1e-9, rounded up; 1 if no mean is refuted."""
     from scipy.optimize import brentq
 
     goal, edge = math.log(1 / alpha), 1e-9
@@ -199,15 +199,15 @@ class _Capital:
 
 @cache
 def stopping_counts(null: float, above: bool, alpha: float, cap: int) -> np.ndarray:
-    """(cap,) for 0/1 scores, the number of ones at which the test against ``null`` stops after t = 1..cap samples.
+    """(cap,) number of ones at which the test against ``null`` stops after t = 1..cap scores of 0 or 1.
 
-    The test stops at this many ones or fewer (-1: not yet possible); with ``above``, at this many or more (t + 1: not yet
-    possible).
+    The test stops at this many ones or fewer (-1: no stop is possible yet); with ``above``, at this many ones or more
+    (t + 1: no stop is possible yet).
     """
     q, log_weights = mixture(null, above)
     hit, miss = np.log(q / null), np.log((1 - q) / (1 - null))
     samples = np.arange(1, cap + 1)
-    # The capital is monotone in the number of ones, so bisect between a count that stops and one that does not.
+    # The capital is monotone in the number of ones: bisect between a count that stops the test and one that does not.
     stops, goes_on = (samples + 1, np.full(cap, -1)) if above else (np.full(cap, -1), samples + 1)
     while (np.abs(stops - goes_on) > 1).any():
         ones = (stops + goes_on) // 2

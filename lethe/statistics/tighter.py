@@ -1,4 +1,4 @@
-"""Sharper valid bounds, each by a method fixed beforehand: never the smaller of two bounds at one alpha."""
+"""Tighter valid bounds, each by a method fixed beforehand: taking the smaller of two bounds at one alpha is not valid."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ PROVEN: dict[str, tuple[Side, str]] = {
 
 @dataclass(frozen=True)
 class TighterBounds:
-    """Sharper bounds of each prompt; arrays (P,), ``exceedance`` (P, T) for T thresholds.
+    """Tighter bounds of each prompt: arrays of shape (P,), and ``exceedance`` of shape (P, T) for T thresholds.
 
-    Each holds with probability 1 - ``alpha`` for its one prompt, assuming independent draws in sampling order:
-    ``mean_upper``, ``mean_lower`` and ``sd_upper`` by betting, each one-sided on its own; ``exceedance`` on P(X > x), for all
-    x at once, by ``exceedance_method`` ("berk-jones", or "dkw" above 20,000 draws).
+    Each bound holds with probability 1 - ``alpha`` for its own prompt, assuming independent draws in sampling order.
+    ``mean_upper``, ``mean_lower`` and ``sd_upper`` use betting, each one-sided by itself. ``exceedance`` bounds P(X > x) for
+    all x at once by ``exceedance_method`` ("berk-jones", or "dkw" above 20,000 draws).
     """
 
     n: int
@@ -62,7 +62,7 @@ def tighter_bounds(
     known: MutableMapping[tuple[int, float], float] | None = None,
     missing: Literal["refuse", "worst"] = "refuse",
 ) -> TighterBounds:
-    """All sharper bounds for each prompt.
+    """Compute all tighter bounds for each prompt.
 
     Parameters
     ----------
@@ -81,11 +81,12 @@ def tighter_bounds(
     Returns
     -------
     TighterBounds
+        Arrays of shape (P,), and a table of shape (P, T).
 
     Raises
     ------
     BadValue
-        If a score lies outside [0, 1], a NaN is refused, there is no score, or alpha lies outside (0, 0.5].
+        If a score lies outside [0, 1] or is a refused NaN, there is no score, or alpha lies outside (0, 0.5].
 
     Notes
     -----
@@ -106,7 +107,7 @@ def tighter_bounds(
         below = berk_jones(n, berk_jones_eta(n, alpha, known))
     else:
         below = np.maximum(np.arange(1, n + 1) / n - dkw(n, alpha), 0)
-    # F(x) is at least the band's value at the largest draw not above x; below the smallest draw nothing is known.
+    # F(x) is at least the band's value at the largest draw up to x; below the smallest draw, the band gives no information.
     below = np.concatenate([[0.0], below])
     absent = np.isnan(scores)
     high, low = (np.where(absent, fill, scores) for fill in (1.0, 0.0)) if absent.any() else (scores, scores)

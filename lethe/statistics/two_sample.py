@@ -1,4 +1,4 @@
-"""Two samples compared: the exact Kolmogorov-Smirnov test, and the area under the ROC curve with an interval."""
+"""Comparisons of two samples: the exact Kolmogorov-Smirnov test, and the area under the ROC curve with an interval."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class KsTest:
 def ks_test(first: np.ndarray, second: np.ndarray) -> KsTest:
     """Test that two samples, shapes (m,) and (n,), come from one distribution.
 
-    The p-value is exact without ties and accurate in its relative error down to the smallest float: a uniformly
-    drawn lattice path from (0, 0) to (m, n) hits the region where the two empirical distribution functions
-    differ by the observed statistic or more; conditioning on the path's last step gives its probability by
-    positive terms only. Time m (m + n), memory m. Source: Hodges (1958); the same null distribution as
-    scipy.stats.ks_2samp's "exact". Raises `BadValue` for an empty sample or for NaN.
+    Without ties the p-value is exact, with a small relative error down to the smallest float. The p-value is the probability
+    that a random lattice path from (0, 0) to (m, n) hits the region where the two empirical distribution functions differ by
+    at least the observed statistic. Conditioning on the last step of the path gives this probability as a sum of positive
+    terms. Time O(m (m + n)), memory O(m). Source: Hodges (1958); the null distribution is that of the method "exact" of
+    scipy.stats.ks_2samp. Raises `BadValue` for an empty sample or a NaN.
     """
     first, second = _sample("first", first), _sample("second", second)
     m, n = len(first), len(second)
     points = np.concatenate([first, second])
-    # Whole numbers: m n (F_m - F_n), so that the comparison with the statistic is exact.
+    # Use the whole numbers m n (F_m - F_n), so that the comparison with the statistic is exact.
     gaps = n * np.searchsorted(first, points, side="right") - m * np.searchsorted(second, points, side="right")
     gap = int(np.abs(gaps).max())
     return KsTest(gap / (m * n), _hitting_probability(m, n, gap), m, n)
@@ -85,7 +85,7 @@ def auc_interval(members: np.ndarray, nonmembers: np.ndarray, alpha: float = 0.0
     Parameters
     ----------
     members, nonmembers : arrays of shape (m,) and (n,)
-        Scores; higher means more like a member.
+        Scores; a higher score means that the point is more likely a member.
     alpha : float
         Error probability of the interval, strictly between 0 and 1.
 
@@ -96,13 +96,13 @@ def auc_interval(members: np.ndarray, nonmembers: np.ndarray, alpha: float = 0.0
     Raises
     ------
     BadValue
-        If a sample is empty or has NaN, or alpha is out of range.
+        If a sample is empty or contains NaN, or alpha is out of range.
 
     Notes
     -----
-    Assumes independent values in each sample; the interval holds at every sample size, ties included. An AUC is an
-    average of averages of min(m, n) independent terms in [0, 1]
-    (Hoeffding 1963, section 5b), for which the Chernoff bound min(m, n) kl(AUC-hat, AUC) <= ln(2 / alpha) holds.
+    Assumes independent values in each sample. The interval holds at every sample size, including with ties. The AUC is an
+    average of averages of min(m, n) independent terms in [0, 1] (Hoeffding 1963, section 5b), for which the Chernoff bound
+    min(m, n) kl(AUC-hat, AUC) <= ln(2 / alpha) holds.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def auc_interval(members: np.ndarray, nonmembers: np.ndarray, alpha: float = 0.0
     """
     members, nonmembers = _sample("members", members), _sample("nonmembers", nonmembers)
     if not 0 < alpha < 1:
-        raise BadValue("alpha", alpha, "between 0 and 1")
+        raise BadValue("alpha", alpha, "a number strictly between 0 and 1")
     value = auc(members, nonmembers)
     level = math.log(2 / alpha) / min(len(members), len(nonmembers))
     low, high = 1 - _kl_upper(1 - value, level), _kl_upper(value, level)

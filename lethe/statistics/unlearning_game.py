@@ -1,11 +1,11 @@
 """The unlearning sample inference game: splits, advantage, unlearning quality and its bounds.
 
-A data set D is split into a retain, a forget and a test set. The defender learns on retain and forget, unlearns
-forget, and hands the model to an adversary. The adversary sees one point of the forget or of the test set and accepts
-(says "forget") or not. The adversary's signed advantage on one split is the mean acceptance on the forget set minus the
-mean on the test set. The SWAP test plays the split a second time with forget and test exchanged and averages the
-two signed advantages **before** the absolute value is taken: whatever the adversary knows about the
-points alone, rather than about the model, cancels.
+A data set D is split into a retain set, a forget set and a test set. The defender trains a model on the retain and forget
+sets, unlearns the forget set, and hands the model to an adversary. The adversary sees one point of the forget or the test
+set and accepts (says "forget") or rejects. The adversary's signed advantage on one split is the mean acceptance on the
+forget set minus the mean acceptance on the test set. The SWAP test plays the split a second time with the forget and test
+sets exchanged, and averages the two signed advantages **before** taking the absolute value. Knowledge of the points alone,
+rather than of the model, therefore cancels.
 
 Source: "Towards Reliable Empirical Machine Unlearning Evaluation: A Game-Theoretic View", Definitions 3.2, 3.7
 and 3.11, section 3.3 (SWAP test), Theorems 3.4 and 3.6.
@@ -29,8 +29,8 @@ from lethe.statistics.bound import coverage
 class Split:
     """A split of the points 0..n-1: three disjoint index arrays; forget and test have the same size.
 
-    Unequal sizes raise `BadValue`: the adversary could then separate the two sets by the effect of unlearning few or
-    many points on the model as a whole (paper, appendix A.2). A small weight makes a point rare instead.
+    Unequal sizes raise `BadValue`: the adversary could then separate the two sets by the effect that unlearning few or many
+    points has on the whole model (paper, appendix A.2). To make a point rare, give it a small weight.
     """
 
     retain: np.ndarray
@@ -49,14 +49,14 @@ class Split:
 
     @property
     def learned(self) -> np.ndarray:
-        """The points that the model learns before unlearning: retain and forget set, in ascending order."""
+        """The points that the model learns before unlearning: the retain and forget sets, in ascending order."""
         return np.sort(np.concatenate([self.retain, self.forget]))
 
 
 def forget_size(n: int, portion: float) -> int:
     """|F| = |T| = floor(n a / (1 + a)), with a = |F| / |R u F| the unlearning portion, 0 < a < 1.
 
-    The portion is read as a decimal: the binary .3 lies below three tenths, and the floor could then miss by one.
+    The portion is read as a decimal, because the binary number .3 lies below three tenths, and the floor could be off by one.
     Raises `BadValue` if no point would be left to forget or to retain.
     """
     if not 0 < portion < 1:
@@ -85,9 +85,10 @@ def signed_advantage(
 ) -> float:
     """a_s(A) = E over forget of P[accept] - E over test of P[accept] (Definition 3.11), in [-1, 1].
 
-    ``forget`` and ``test`` hold the probability, in [0, 1], that the adversary accepts each point; the weights
-    are the sensitivity distribution, uniform if absent, and are normalised within each set. An estimate, not a
-    guarantee. Raises `BadValue` for sets of unequal size, probabilities outside [0, 1], negative or zero weights.
+    ``forget`` and ``test`` hold the probability, in [0, 1], that the adversary accepts each point. The weights are the
+    sensitivity distribution, uniform by default, and are normalised within each set. The value is an estimate without a
+    guarantee. Raises `BadValue` for sets of unequal size, probabilities outside [0, 1], or weights that are negative or all
+    zero.
 
     >>> signed_advantage(np.array([1.0, 0.5]), test=np.array([0.5, 0.0]))
     0.5
@@ -98,7 +99,7 @@ def signed_advantage(
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A value with its interval over pairs of splits and seeds; None where a single model gives no interval."""
+    """A value with its interval over pairs of splits and seeds; the ends are None if a single model gives no interval."""
 
     value: float
     ci_low: float | None
@@ -136,7 +137,7 @@ class Advantage(Estimate):
 
 @dataclass(frozen=True, kw_only=True)
 class Quality(Estimate):
-    """Q = 1 - the largest advantage; the interval holds for all the adversaries at once."""
+    """Q = 1 - the largest advantage; the interval holds for all adversaries at once."""
 
     advantage: float
     attack: str
@@ -148,14 +149,14 @@ def swap_advantage(
 ) -> Advantage:
     """Adv of the SWAP test from the signed advantages of both halves.
 
-    ``original`` and ``swapped`` hold one signed advantage per model, as (pairs of splits, seeds) or, for a single
-    pair, (seeds,). The value is |mean over pairs of (a_s + a_s') / 2|, each averaged over its seeds first.
+    ``original`` and ``swapped`` hold one signed advantage per model, as (pairs of splits, seeds) or, for a single pair,
+    (seeds,). The value is |mean over pairs of (a_s + a_s') / 2|, where each advantage is first averaged over its seeds.
 
-    The interval is Student's t over the pairs when there are several (the seeds of a pair share its split, so
-    they are not independent draws), over the seeds of a single pair otherwise, and absent for a single value. With
-    ``paired`` the i-th seeds of both halves form one value, which is right for equal and for independent seeds;
-    otherwise (one pair only) the halves are two independent samples (Welch). The interval covers the expectation of
-    the signed mean at 1 - alpha, hence its absolute value.
+    With several pairs, the interval is Student's t over the pairs, because the seeds of a pair share its split and are not
+    independent draws. With a single pair, the interval is over its seeds; a single value has no interval. With ``paired``,
+    the i-th seeds of both halves form one value, which is valid for equal and for independent seeds. Otherwise (one pair
+    only) the halves are two independent samples (Welch). The interval covers the expectation of the signed mean at
+    1 - alpha, and hence its absolute value.
     """
     original, swapped = np.atleast_2d(np.asarray(original, float)), np.atleast_2d(np.asarray(swapped, float))
     if paired and original.shape != swapped.shape:
@@ -193,10 +194,10 @@ def unlearning_quality(
 ) -> Quality:
     """Q(U) = 1 - max over the adversaries of Adv (Definition 3.7) from each adversary's signed advantages.
 
-    The maps go from an adversary's name to the arrays that `swap_advantage` takes. Each adversary's own interval
-    is at level alpha. The quality's interval uses alpha / (number of adversaries) for each (Bonferroni), because the
-    strongest adversary is chosen on the same numbers. The supremum is over the given adversaries only: a stronger
-    one can lower the quality.
+    Both mappings map an adversary's name to the arrays that `swap_advantage` takes. The interval of each adversary is at
+    level alpha. The interval of the quality uses alpha / (number of adversaries) for each adversary (Bonferroni), because
+    the strongest adversary is chosen on the same numbers. The supremum is only over the given adversaries: a stronger
+    adversary can lower the quality.
     """
     if not original or set(original) != set(swapped):
         raise BadValue("swapped", sorted(swapped), f"the adversaries of the original half, {sorted(original)}")
@@ -236,7 +237,7 @@ def quality(*advantages: float) -> float:
 class CertifiedBound:
     """The promise of (epsilon, delta)-certified removal: an upper bound on Adv and a lower bound on Q.
 
-    ``paper`` is Theorem 3.6 as printed, ``sharp`` the tight bound; a value of 1 or more is vacuous.
+    ``paper`` is the bound of Theorem 3.6 as printed, ``sharp`` the tight bound. A bound of 1 or more is vacuous.
     """
 
     sharp: float
@@ -255,8 +256,8 @@ class CertifiedBound:
 def certified_bound(epsilon: float, delta: float = 0.0) -> CertifiedBound:
     """Bounds on the advantage against an (epsilon, delta)-certified removal method (Definition 3.5).
 
-    Printed (Theorem 3.6): Adv <= 2 (1 - (2 - 2 delta) / (e^epsilon + 1)), vacuous from epsilon = ln 3 on.
-    Sharp and attained: Adv <= 1 - e^-epsilon (1 - 2 delta), hence Q >= e^-epsilon (1 - 2 delta).
+    As printed (Theorem 3.6): Adv <= 2 (1 - (2 - 2 delta) / (e^epsilon + 1)), vacuous for epsilon >= ln 3.
+    Tight: Adv <= 1 - e^-epsilon (1 - 2 delta), hence Q >= e^-epsilon (1 - 2 delta).
 
     >>> found = certified_bound(0.1)
     >>> round(found.sharp, 4), round(found.paper, 4)
@@ -280,11 +281,11 @@ def certified_bound(epsilon: float, delta: float = 0.0) -> CertifiedBound:
 
 
 def group_bound(epsilon: float, delta: float, records: int) -> CertifiedBound:
-    """The same bounds for learning with (epsilon, delta)-DP per record, without unlearning.
+    """The bounds of `certified_bound` for learning with (epsilon, delta)-DP per record, without unlearning.
 
-    Record-level privacy concerns one record; a forget set of k records is bounded only through group privacy:
-    (k epsilon, delta (e^(k epsilon) - 1) / (e^epsilon - 1)), where neighbours add or remove a record. For forget sets
-    and budgets in practice the bound is vacuous, and the result says so.
+    Record-level privacy protects one record. For a forget set of k records, the guarantee follows only from group privacy:
+    (k epsilon, delta (e^(k epsilon) - 1) / (e^epsilon - 1)), where neighbours add or remove one record. For practical forget
+    sets and budgets the bound is vacuous, and the result says so.
     """
     _check_privacy(epsilon, delta)
     if records < 1:
@@ -314,11 +315,13 @@ def _equal_sizes(forget: int, test: int) -> None:
 def _mean_acceptance(name: str, accept: np.ndarray, weights: np.ndarray | None) -> float:
     accept = np.asarray(accept, float)
     if not ((accept >= 0) & (accept <= 1)).all():
-        raise BadValue(f"acceptance on the {name} set", accept[~((accept >= 0) & (accept <= 1))][0], "in [0, 1]")
+        raise BadValue(
+            f"acceptance on the {name} set", accept[~((accept >= 0) & (accept <= 1))][0], "a number in [0, 1]"
+        )
     if weights is None:
         return float(accept.mean())
     shares = _normalised(f"weights of the {name} set", weights, accept.shape)
-    # Divided by their sum once more: then the mean of ones is 1, and not 1 - 1e-16.
+    # Divide by the sum once more, so that the mean of ones is 1 and not 1 - 1e-16.
     return float((accept * shares).sum() / shares.sum())
 
 
@@ -328,8 +331,8 @@ def _normalised(name: str, weights: np.ndarray, shape: tuple[int, ...]) -> np.nd
         raise BadValue(name, weights.shape, f"one weight per point, {shape}")
     broken = weights[~(np.isfinite(weights) & (weights >= 0))]
     if broken.size or not weights.any():
-        raise BadValue(name, float(broken[0]) if broken.size else 0.0, "finite, none negative, not all zero")
-    weights = weights / weights.max()  # their sum may overflow
+        raise BadValue(name, float(broken[0]) if broken.size else 0.0, "finite and not negative, and not all zero")
+    weights = weights / weights.max()  # the sum of the weights may overflow
     return weights / weights.sum()
 
 
@@ -342,7 +345,7 @@ def _student(values: np.ndarray, alpha: float) -> float | None:
 def _welch(original: np.ndarray, swapped: np.ndarray, alpha: float) -> float | None:
     if min(len(original), len(swapped)) < 2:
         return None
-    # Squared standard errors of each half's share in the mean (a_s + a_s') / 2.
+    # Squared standard error of each half's contribution to the mean (a_s + a_s') / 2.
     errors = np.array([half.var(ddof=1) / len(half) / 4 for half in (original, swapped)])
     if errors.sum() == 0:
         return 0.0

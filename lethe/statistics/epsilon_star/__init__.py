@@ -1,4 +1,4 @@
-"""Epsilon*: the privacy of one trained model from its losses (Negoescu et al. 2024), and lower bounds that hold."""
+"""Epsilon*: the privacy of one trained model from its losses (Negoescu et al. 2024), and valid lower bounds."""
 
 from lethe.statistics.epsilon_star.empirical import empirical_epsilon_star
 from lethe.statistics.epsilon_star.lower import band_lower_bound, split_lower_bound

@@ -18,11 +18,11 @@ from lethe.statistics.epsilon_star.ratios import (
 def empirical_epsilon_star(
     train: np.ndarray, population: np.ndarray, delta: float, cut: float | None = None
 ) -> EpsilonStar:
-    """The largest ratio over all observed thresholds (Negoescu et al. 2024, eq. 7), exactly.
+    """The exact maximum of the ratios over all observed thresholds (Negoescu et al. 2024, eq. 7).
 
-    ``train`` (n,) and ``population`` (m,) are losses, ``delta`` is in [0, 1). ``cut`` keeps only thresholds whose FPR and
-    FNR lie strictly inside (cut, 1 - cut): the paper's .001 caps the value near ln(1 / cut). The plug-in value is
-    biased upward; see `split_lower_bound` for a bound with a guarantee.
+    ``train`` (n,) and ``population`` (m,) are losses; ``delta`` must be in [0, 1). ``cut`` keeps only thresholds whose FPR
+    and FNR lie strictly inside (cut, 1 - cut); the paper's cut of .001 caps the value near ln(1 / cut). The plug-in value
+    is biased upward; see `split_lower_bound` for a bound with a guarantee.
     """
     train, population = checked_losses(train, "train"), checked_losses(population, "population")
     delta, cut = checked_delta(delta), checked_cut(cut)
@@ -38,18 +38,18 @@ def empirical_epsilon_star(
         )
 
     if cut is not None and not len(thresholds):
-        note = f"no threshold has FPR and FNR inside ({cut:g}, {1 - cut:g}): lower the cut or leave it out"
+        note = f"no threshold has FPR and FNR inside ({cut:g}, {1 - cut:g}): lower the cut or omit it"
         return estimate(np.nan, None, None, note)
     logs = log_ratios(shares(below_train, len(train)), shares(below_population, len(population)), delta)
     value, row, column = largest(logs)
-    note = "a ratio with a zero denominator: beyond some loss there are losses of one side only"
+    note = "a ratio has a zero denominator: beyond some loss, all losses belong to one side"
     if value <= 0:
         return estimate(value, None, None, None)
     return estimate(value, float(thresholds[column]), RATIOS[row].name, note if np.isinf(value) else None)
 
 
 def counts(train: np.ndarray, population: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Every observed loss as a threshold, ascending, with each side's number of losses at or under the threshold."""
+    """Return every observed loss as a threshold, ascending, and each side's number of losses at or under the threshold."""
     train, population = np.sort(train), np.sort(population)
     thresholds = np.sort(np.concatenate([train, population]), kind="stable")
     return (
@@ -60,5 +60,5 @@ def counts(train: np.ndarray, population: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def shares(below: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Counts at or under thresholds as the pair of shares that `log_ratios` takes."""
+    """Convert counts at or under thresholds to the pair of shares that `log_ratios` takes."""
     return below / n, (n - below) / n

@@ -10,7 +10,7 @@ from scipy.special import gammaln, log_ndtr, ndtri
 from lethe.errors import BadValue
 
 EM_STEPS = 500
-EM_TOLERANCE = 1e-7  # gain in mean log-likelihood below which a fit has converged
+EM_TOLERANCE = 1e-7  # a fit has converged when the gain in mean log-likelihood is below this
 FLOOR = 1e-3  # a component is never narrower than this share of the whole sample's standard deviation
 LOG_ROOT_TAU = 0.5 * np.log(2 * np.pi)
 
@@ -71,7 +71,7 @@ class Mixture:
 
 @dataclass(frozen=True)
 class Fit:
-    """The laws fitted to each side's transformed losses, with p-values of `goodness_of_fit` (NaN: too few losses)."""
+    """The distributions fitted to each side's transformed losses; p-values of `goodness_of_fit` (NaN: too few losses)."""
 
     train: Mixture
     population: Mixture
@@ -110,9 +110,10 @@ def logit(u: np.ndarray) -> np.ndarray:
 
 
 def fit_mixture(values: np.ndarray, components: int = 1) -> Mixture:
-    """Maximum likelihood fit, by expectation-maximisation from slices of the sorted values (no randomness).
+    """Fit by maximum likelihood: expectation-maximisation that starts from slices of the sorted values (no randomness).
 
-    One component has the sample's mean and standard deviation (divisor n). A sample of equal values gives a point mass.
+    A single component has the sample's mean and standard deviation (divisor n). A sample of equal values gives a point
+    mass.
     """
     values = np.asarray(values, float)
     if components < 1 or components > len(values):
@@ -163,7 +164,7 @@ def goodness_of_fit(values: np.ndarray, components: int, n_samples: int, rng: np
 def ks_p_value(a: np.ndarray, b: np.ndarray) -> float:
     """Exact p-value of the two-sided Kolmogorov-Smirnov test of two samples of equal size (n,).
 
-    With h = n times the largest distance of the empirical distribution functions, the p-value is
+    If h is n times the largest distance between the empirical distribution functions, the p-value is
     2 sum_{j >= 1} (-1)^(j - 1) C(2n, n - jh) / C(2n, n) (Gnedenko and Korolyuk 1951). Ties make it conservative.
     """
     a, b = np.sort(a), np.sort(b)

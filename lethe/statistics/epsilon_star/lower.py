@@ -34,12 +34,12 @@ def split_lower_bound(
     train_complete: bool = False,
     seed: int = 0,
 ) -> LowerBound:
-    """Choose threshold and ratio on one half of the losses, certify them on the other by two Clopper-Pearson bounds.
+    """Choose a threshold and a ratio on one half of the losses, and certify them on the other half.
 
-    ``train`` (n,) and ``population`` (m,) are losses. Each of the two bounds takes alpha / 2. With ``train_complete`` the
-    training shares are exact: the training losses are not split, and the remaining bound takes alpha. The choice
-    maximises the same bound in Wilson's approximation; a poor choice costs sharpness, never validity. ``seed``
-    determines the split.
+    ``train`` (n,) and ``population`` (m,) are losses. The certificate is two Clopper-Pearson bounds at alpha / 2 each. With
+    ``train_complete`` the training shares are exact: the training losses are not split, and the remaining bound takes
+    alpha. The choice maximises the same bound in Wilson's approximation; a poor choice loosens the bound but keeps it valid.
+    ``seed`` determines the split.
     """
     train, population = checked_losses(train, "train"), checked_losses(population, "population")
     delta, alpha = checked_delta(delta), checked_alpha(alpha)
@@ -88,7 +88,7 @@ def band_lower_bound(
     train_complete: bool = False,
     band: str = "auto",
 ) -> LowerBound:
-    """The largest ratio over all thresholds, bounded from below by simultaneous bands on both distribution functions.
+    """Bound the largest ratio over all thresholds from below, by simultaneous bands on both distribution functions.
 
     The bands hold at all thresholds at once, two-sided at alpha / 2 each. The threshold may therefore be chosen on the
     same losses, and no loss is set aside. ``band`` is "dkw", with one width everywhere; "berk-jones", far narrower in
@@ -141,13 +141,13 @@ def _known(k: np.ndarray, n: int) -> Bounds:
 
 
 def _clopper_pearson(k: np.ndarray, n: int, level: float) -> Bounds:
-    """One-sided bounds at ``level`` each of the shares at or under a threshold and above it, from k of n at or under."""
+    """One-sided bounds, each at ``level``, of the shares at or under a threshold and above it; k of n lie at or under."""
     below, above = binary_lower(k, n, level), binary_lower(n - k, n, level)
     return (below, above), (1 - above, 1 - below)
 
 
 def _wilson(k: np.ndarray, n: int, level: float) -> Bounds:
-    """Wilson's score bounds: close to Clopper-Pearson and cheap enough for millions of thresholds."""
+    """Wilson's score bounds: close to Clopper-Pearson, and fast enough for millions of thresholds."""
     z = -ndtri(level)
     centre = (k + z * z / 2) / (n + z * z)
     reach = z / (n + z * z) * np.sqrt(k * (n - k) / n + z * z / 4)
@@ -166,7 +166,7 @@ def _dkw(k: np.ndarray, n: int, level: float) -> Bounds:
 
 
 def _berk_jones(k: np.ndarray, n: int, level: float) -> Bounds:
-    """The Berk-Jones band: the one-sided one at ``level`` / 2 for the shares under thresholds and for those above."""
+    """The Berk-Jones band: a one-sided band at ``level`` / 2 for the shares under thresholds, and one for those above."""
     least = np.concatenate([[0.0], berk_jones(n, berk_jones_eta(n, level / 2))])
     return (least[k], least[n - k]), (1 - least[n - k], 1 - least[k])
 

@@ -20,8 +20,8 @@ from lethe.statistics.epsilon_star.ratios import (
     log_ratios,
 )
 
-QUANTILES = 1000  # the largest number of FPRs compared
-FEWEST = 4  # instances for a lower bound: two to choose on, two to certify on
+QUANTILES = 1000  # the largest number of compared FPRs
+FEWEST = 4  # instances for a lower bound: two for the choice, two for the certificate
 MECHANISM = (
     "training sets, training and populations of the instances are independent; records are exchanged one for one"
 )
@@ -33,8 +33,8 @@ Losses = Sequence[tuple[np.ndarray, np.ndarray]]
 class Mechanism:
     """``value`` estimates eps-bar (eq. 19); ``jensen_upper`` estimates ln E[e^(Epsilon*)], an upper bound of eps-bar.
 
-    Neither bounds the mechanism's epsilon from below. ``lower`` does, with probability 1 - alpha, and is None, with
-    a ``reason``, where no claim is possible.
+    Neither bounds the mechanism's epsilon from below. ``lower`` does, with probability 1 - alpha; ``lower`` is None, with
+    a ``reason``, if no claim is possible.
     """
 
     value: float
@@ -53,12 +53,13 @@ class Mechanism:
 def mechanism_epsilon(
     instances: Losses, delta: float, alpha: float = 0.05, fresh_training_sets: bool = False, seed: int = 0
 ) -> Mechanism:
-    """eps-bar: the formula of Epsilon* at the FNR averaged, at equal FPR, over independently trained instances.
+    """Compute eps-bar: Epsilon* at the FNR averaged over independently trained instances at equal FPR.
 
     ``instances`` holds (training losses, population losses) of each model. ``fresh_training_sets`` states that
-    each model was trained on an independent draw of the training set; otherwise nothing is claimed of the mechanism.
-    ``seed`` splits the populations: one half sets the thresholds, the other evaluates them. The lower bound fixes rate
-    and ratio on the first half of the instances and bounds both means over the others by betting, at alpha / 2 each.
+    each model was trained on an independent draw of the training set; otherwise no claim about the mechanism is made.
+    ``seed`` splits the populations: one half sets the thresholds, the other evaluates them. The lower bound fixes the rate
+    and the ratio on the first half of the instances, and bounds both means over the other half by betting, at alpha / 2
+    each.
     """
     checked = [(checked_losses(a, "train"), checked_losses(b, "population")) for a, b in instances]
     delta, alpha = checked_delta(delta), checked_alpha(alpha)
@@ -70,9 +71,13 @@ def mechanism_epsilon(
     singles = np.array([empirical_epsilon_star(*losses, delta).value for losses in checked])
     lower, reason = None, None
     if not fresh_training_sets:
-        reason = "every instance was trained on the same training set: nothing is known of how the set matters"
+        reason = (
+            "every instance was trained on the same training set, so the effect of the training set is unknown"
+        )
     elif len(checked) < FEWEST:
-        reason = f"{len(checked)} instances are too few for an interval over them; {FEWEST} are the fewest"
+        reason = (
+            f"{len(checked)} instances are too few for an interval over instances; at least {FEWEST} are needed"
+        )
     else:
         lower = _certify(checked, delta, alpha, np.random.default_rng(seed))
     return Mechanism(

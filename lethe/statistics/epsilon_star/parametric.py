@@ -16,11 +16,11 @@ from lethe.statistics.epsilon_star.ratios import (
     checked_losses,
 )
 
-KS_SAMPLES = 1000  # at most this many losses per side are set aside for the test of fit
+KS_SAMPLES = 1000  # the largest number of losses per side that are set aside for the goodness-of-fit test
 GRID = 2000  # points per component, to bracket the maximum
 NORMAL = f"the transformed losses of either side follow the fitted distribution; {INSTANCE}"
-FIT_REJECTED = 0.05  # a side whose KS p-value is below this has losses that the fit does not describe
-SAME_FIT = 1e-12  # relative difference below which two fits are equal
+FIT_REJECTED = 0.05  # the fit of a side is rejected if its KS p-value is below this
+SAME_FIT = 1e-12  # two fits count as equal if their relative difference is below this
 
 
 def parametric_epsilon_star(
@@ -33,10 +33,10 @@ def parametric_epsilon_star(
 ) -> EpsilonStar:
     """Epsilon* of the distributions fitted to the transformed losses (Negoescu et al. 2024, section 3.1 and appendix B).
 
-    ``train`` (n,) and ``population`` (m,) are losses, ``delta`` is in [0, 1). ``components`` 1 fits one Gaussian per side,
-    as the paper does. ``cut`` keeps FPR and FNR inside [cut, 1 - cut]; the paper cuts at delta, which caps the value near
-    ln(1 / delta). Without it the supremum is exact; with delta = 0 it is infinite unless both fits agree. ``seed``
-    affects only the p-values of the test of fit.
+    ``train`` (n,) and ``population`` (m,) are losses; ``delta`` must be in [0, 1). With ``components`` 1, the function fits
+    one Gaussian per side, as the paper does. ``cut`` restricts FPR and FNR to [cut, 1 - cut]; the paper cuts at delta, which
+    caps the value near ln(1 / delta). Without a cut the supremum is exact; with delta = 0 it is infinite unless both fits
+    agree. ``seed`` affects only the p-values of the goodness-of-fit test.
     """
     train, population = checked_losses(train, "train"), checked_losses(population, "population")
     delta, cut = checked_delta(delta), checked_cut(cut)
@@ -68,10 +68,10 @@ def parametric_epsilon_star(
 def supremum(
     train: Mixture, population: Mixture, delta: float, cut: float | None = None
 ) -> tuple[float, float | None, str | None]:
-    """sup over all thresholds q of the largest of the four log-ratios, at least 0, for the rule "x <= q: member".
+    """The supremum over all thresholds q of the largest of the four log-ratios, at least 0, for the rule "x <= q: member".
 
-    Returns the value (NaN where the cut leaves no threshold), the threshold that attains the value (None: nowhere, or
-    in the limit) and the ratio's name. Mirroring turns shares above a threshold into shares below one.
+    Returns the value (NaN if the cut leaves no threshold), the threshold that attains the value (None if none does, or only
+    in the limit), and the name of the ratio. Mirroring turns shares above a threshold into shares below one.
     """
     best: tuple[float, float | None, str | None] = (0.0, None, None)
     window = (-np.inf, np.inf)
@@ -99,10 +99,10 @@ def supremum(
 def _sup_lower_tail(
     top: Mixture, bottom: Mixture, delta: float, low: float, high: float
 ) -> tuple[float, float | None]:
-    """sup over low <= q <= high of ln((F_top(q) - delta) / F_bottom(q)), and the q that attains it.
+    """The supremum over low <= q <= high of ln((F_top(q) - delta) / F_bottom(q)), and the q that attains it.
 
-    The derivative's sign is that of f_top / (F_top - delta) - f_bottom / F_bottom. For two Gaussians it changes at
-    most once from plus to minus, so a grid brackets the maximum and bisection finds it. For mixtures the grid's best point is
+    The derivative has the sign of f_top / (F_top - delta) - f_bottom / F_bottom. For two Gaussians the sign changes at most
+    once from plus to minus, so a grid brackets the maximum and bisection finds it. For mixtures the best grid point is
     refined.
     """
     if top.point is not None or bottom.point is not None:
@@ -116,7 +116,7 @@ def _sup_lower_tail(
     log_delta = np.log(delta) if delta > 0 else -np.inf
 
     def log_top(q: np.ndarray | np.float64) -> np.ndarray:
-        """ln(F_top - delta) without subtracting: the logarithms keep the digits of the tail."""
+        """ln(F_top - delta) without a subtraction, so that no digits of the tail are lost."""
         log_f = top.log_cdf(q)
         with np.errstate(divide="ignore", invalid="ignore"):
             return log_f + np.where(
@@ -139,7 +139,7 @@ def _sup_lower_tail(
 
 
 def _grid(top: Mixture, bottom: Mixture, start: float, end: float) -> np.ndarray:
-    """Points from ``start`` to ``end``: evenly spaced in every component's own scale, and denser towards ``start``."""
+    """Points from ``start`` to ``end``, evenly spaced on the scale of every component, and denser towards ``start``."""
     width = end - start
     places = [start + width * np.linspace(0, 1, GRID), start + width * np.logspace(-16, 0, GRID)]
     for side in (top, bottom):
@@ -173,14 +173,14 @@ def _same(a: Mixture, b: Mixture) -> bool:
 
 
 def rejected_sides(p_values: Mapping[str, float | None]) -> list[str]:
-    """The sides whose losses the fit does not describe: an estimate from it says nothing."""
+    """The sides whose fit is rejected. An estimate from a rejected fit is meaningless."""
     return [side for side, p in p_values.items() if p is not None and p < FIT_REJECTED]
 
 
 def rejected_fit(value: float | None, p_values: Mapping[str, float | None] | None) -> str | None:
-    """The words in place of an estimate that says nothing; None for an estimate that a reader may see.
+    """The words that replace a meaningless estimate; None for an estimate that may be shown.
 
-    An estimate says nothing where the fit is rejected (``p_values`` of the test of fit, by side) and where no threshold
+    An estimate is meaningless if the fit is rejected (``p_values`` of the goodness-of-fit test, by side), or if no threshold
     lies inside the cut (``value`` is NaN).
     """
     if rejected_sides(p_values or {}):
@@ -190,15 +190,15 @@ def rejected_fit(value: float | None, p_values: Mapping[str, float | None] | Non
 
 def _note(value: float, delta: float, cut: float | None, p_values: dict[str, float]) -> str | None:
     if np.isnan(value) and cut is not None:
-        return f"no threshold has FPR and FNR inside ({cut:g}, {1 - cut:g}): lower the cut or leave it out"
+        return f"no threshold has FPR and FNR inside ({cut:g}, {1 - cut:g}): lower the cut or omit it"
     notes = []
     if np.isinf(value):
         notes.append(
-            "with delta = 0 two different fits always give infinity: choose a delta above 0"
+            "with delta = 0, two different fits always give infinity: choose a delta above 0"
             if delta == 0
             else "one side's transformed losses are all equal, which no Gaussian describes: see the empirical value"
         )
     rejected = rejected_sides(p_values)
     if rejected:
-        notes.append(f"the fit is rejected at 5 % for {' and '.join(rejected)}: do not lean on the value")
+        notes.append(f"the fit is rejected at 5 % for {' and '.join(rejected)}: do not rely on the value")
     return "; ".join(notes) or None

@@ -1,9 +1,9 @@
 """The four ratios whose largest logarithm is Epsilon*, from rates or counts, and the result objects.
 
-A point is called a member when its loss is at most a threshold. With F the share of losses at or under the threshold
-and S = 1 - F the share above it, the ratios of Negoescu et al. (2024), eq. 7, are (F_train - delta) / F_pop,
-(S_pop - delta) / S_train, (S_train - delta) / S_pop and (F_pop - delta) / F_train. A numerator that is not positive is
-ignored; a positive one over zero is infinite.
+A point is called a member when its loss is at most a threshold. Let F be the share of losses at or under the threshold,
+and S = 1 - F the share above it. The ratios of Negoescu et al. (2024), eq. 7, are (F_train - delta) / F_pop,
+(S_pop - delta) / S_train, (S_train - delta) / S_pop and (F_pop - delta) / F_train. A ratio whose numerator is not positive
+is ignored; a positive numerator over zero is infinite.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ INSTANCE = (
 
 
 class Ratio(NamedTuple):
-    """(share of ``numerator``'s losses - delta) / share of the other side's, at or under the threshold or above it."""
+    """(share of ``numerator``'s losses - delta) / share of the other side's losses, below or above the threshold."""
 
     name: str
     numerator: str  # "train" | "population"
-    below: bool  # shares at or under the threshold, else above it
+    below: bool  # whether the shares are at or under the threshold, not above it
 
 
 RATIOS = (
@@ -44,8 +44,8 @@ RATIOS = (
 class EpsilonStar:
     """An estimate of Epsilon*, without a guarantee; meaningful only with its ``delta`` and ``cut``.
 
-    ``value`` is infinite where some ratio has no finite supremum, and NaN where the cut leaves no threshold.
-    ``threshold`` is the loss that attains the value (None: nowhere, or in the limit).
+    ``value`` is infinite if some ratio has no finite supremum, and NaN if the cut leaves no threshold. ``threshold`` is the
+    loss that attains the value (None if no loss does, or only in the limit).
     """
 
     value: float
@@ -85,10 +85,10 @@ def log_ratios(
     delta: float,
     denominators: tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None,
 ) -> np.ndarray:
-    """ln of the four ratios, shape (4, k) in the order of `RATIOS`; -inf where a ratio is ignored.
+    """Logarithms of the four ratios, shape (4, k), in the order of `RATIOS`; -inf where a ratio is ignored.
 
-    A side is a pair of arrays (k,): the shares at or under each of k thresholds, and above. ``denominators`` gives
-    another pair (train, population) to divide by: a lower bound divides lower bounds by upper bounds.
+    Each side is a pair of arrays (k,): the shares at or under each of k thresholds, and the shares above. ``denominators``
+    is another pair (train, population) for the denominators: a lower bound divides lower bounds by upper bounds.
     """
     above = {"train": train, "population": population}
     under = above if denominators is None else dict(zip(("train", "population"), denominators, strict=True))
@@ -112,10 +112,10 @@ def from_rates(fpr: np.ndarray, fnr: np.ndarray, delta: float) -> float:
     """Epsilon* of given operating points (eq. 7): false positive and false negative rates in [0, 1], shape (k,) each."""
     fpr, fnr = np.atleast_1d(np.asarray(fpr, float)), np.atleast_1d(np.asarray(fnr, float))
     if fpr.shape != fnr.shape or not fpr.size:
-        raise BadValue("rates", f"{fpr.size} FPRs and {fnr.size} FNRs", "equally many of both, at least one")
+        raise BadValue("rates", f"{fpr.size} FPRs and {fnr.size} FNRs", "as many FPRs as FNRs, at least one")
     for name, rates in (("FPR", fpr), ("FNR", fnr)):
         if not np.all((rates >= 0) & (rates <= 1)):
-            raise BadValue(name, rates[~((rates >= 0) & (rates <= 1))][0], "in [0, 1]")
+            raise BadValue(name, rates[~((rates >= 0) & (rates <= 1))][0], "a number in [0, 1]")
     return largest(log_ratios((1 - fnr, fnr), (fpr, 1 - fpr), checked_delta(delta)))[0]
 
 
@@ -132,14 +132,16 @@ def checked_losses(losses: np.ndarray, name: str) -> np.ndarray:
 def checked_delta(delta: float) -> float:
     """``delta`` as a float in [0, 1); raises `BadValue` otherwise."""
     if not 0 <= delta < 1:
-        raise BadValue("delta", delta, "in [0, 1)", "Choose delta well below 1 / n, for example 1 / (n ln n).")
+        raise BadValue(
+            "delta", delta, "a number in [0, 1)", "Choose delta well below 1 / n, for example 1 / (n ln n)."
+        )
     return float(delta)
 
 
 def checked_cut(cut: float | None) -> float | None:
     """``cut`` if it is None or in (0, 0.5); raises `BadValue` otherwise."""
     if cut is not None and not 0 < cut < 0.5:
-        raise BadValue("cut", cut, "in (0, 0.5)", "Omit the cut for the exact value.")
+        raise BadValue("cut", cut, "a number in (0, 0.5)", "Omit the cut for the exact value.")
     return cut
 
 
@@ -151,5 +153,5 @@ def checked_alpha(alpha: float) -> float:
 
 
 def recommended_delta(n: int) -> float:
-    """1 / (n ln n), well below 1 / n, for n >= 3 training points; 1 / n for two, where ln n is below 1."""
+    """1 / (n ln n), well below 1 / n, for n >= 3 training points; 1 / n for n = 2, where ln n is below 1."""
     return 1 / (n * max(1.0, math.log(n)))

@@ -1,4 +1,4 @@
-"""The simulation of Negoescu et al. (2024), appendix B: losses drawn from known laws with a known Epsilon*."""
+"""The simulation of Negoescu et al. (2024), appendix B: losses drawn from known distributions with a known Epsilon*."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ PLACES = 20_000  # thresholds per tail in the search for the true supremum
 LEAST_RATE = 1e-9  # Fig. 3 omits rates below this
 MOST_FITTED = 4_000  # losses per mixture fit for Fig. 6
 
-# The paper shows the first two; the others are the same without a cut, and a bound with a guarantee.
+# The paper shows the first two. The next two are the same without a cut; the last is a bound with a guarantee.
 ESTIMATES = ("empirical, cut .001", "parametric, cut delta", "empirical", "parametric", "split lower bound")
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """Estimates from ``runs`` draws of ``n`` losses per side, and the truth of the laws.
+    """Estimates from ``runs`` draws of ``n`` losses per side, and the true value.
 
-    ``values`` maps each of `ESTIMATES` to (runs,); ``truth_cut`` is the truth over thresholds whose true rates lie in
-    [delta, 1 - delta].
+    ``values`` maps each of `ESTIMATES` to an array (runs,). ``truth_cut`` is the true value over the thresholds whose true
+    rates lie in [delta, 1 - delta].
     """
 
     gap: float
@@ -74,11 +74,13 @@ def simulate(gap: float, n: int, delta: float, runs: int, seed: int = 0) -> Simu
 def gamma_epsilon_star(gap: float, delta: float, cut: float | None = None) -> float:
     """Epsilon* of Gamma(2, 5) against Gamma(2 + gap, 5), to about six digits, from both exact tails; delta above 0.
 
-    The thresholds are quantiles of either law, evenly spaced in the logarithm of either tail. ``cut`` keeps those whose
-    FPR and FNR lie in [cut, 1 - cut].
+    The thresholds are quantiles of both distributions, evenly spaced in the logarithm of both tails. ``cut`` keeps only
+    thresholds whose FPR and FNR lie in [cut, 1 - cut].
     """
     if not 0 < delta < 1:
-        raise BadValue("delta", delta, "in (0, 1)", "At delta = 0 Epsilon* is infinite for any gap but 0.")
+        raise BadValue(
+            "delta", delta, "a number in (0, 1)", "At delta = 0, Epsilon* is infinite for any gap but 0."
+        )
     cut = checked_cut(cut)
     shapes = (SHAPE, SHAPE + gap)
     tails = np.geomspace(delta / 10, 0.5, PLACES)
@@ -102,7 +104,7 @@ class Curves:
 
 
 def ratio_curves(delta: float, mean: float = 3.0, n: int = 100_000, seed: int = 0) -> tuple[Curves, Curves]:
-    """The first two ratios of N(0, 1) against N(mean, 1) over all thresholds: of the laws, and of n draws per side."""
+    """The first two ratios of N(0, 1) against N(mean, 1) over all thresholds: the true curves, and those of n draws."""
     q = np.linspace(-8, mean + 8, 4001)
     rng = np.random.default_rng(seed)
     _, below_train, below_population = counts(rng.normal(size=n), rng.normal(mean, size=n))

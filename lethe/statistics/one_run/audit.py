@@ -14,7 +14,7 @@ from lethe.statistics.one_run.counts import Counts
 from lethe.statistics.one_run.roots import bracket_root
 
 ASSUMPTIONS = {
-    "product_channel": "given the bits, what is seen of each is independent: no shared batch, coin or noise scale",
+    "product_channel": "given the bits, the observations of the bits are independent: no shared batch, coin or noise scale",
     "family": "the mechanism's trade-off function is a member of the family",
     "r_fixed": "r was fixed before the guesses were seen (or declared in a list, each at its share of alpha)",
     "iid_bits": "the bits are independent fair coins",
@@ -26,9 +26,9 @@ INFINITE = "epsilon is infinite at delta = {:g}"
 class MethodResult:
     """The verdict of a single method on one run.
 
-    ``value``: the lower bound on epsilon at ``delta`` (confidence 1 - ``alpha``): that of the least private
-    rejected member of the family, 0 if no member is rejected, None if every member is. ``parameter``: that member's
-    parameter. ``p_value``: at the requested null; None if no null was given.
+    ``value`` is the lower bound on epsilon at ``delta`` (confidence 1 - ``alpha``): the epsilon of the least private
+    rejected member of the family, 0 if no member is rejected, None if every member is rejected. ``parameter`` is the
+    parameter of that member. ``p_value`` is the p-value of the requested null; None if no null was given.
     """
 
     method: str
@@ -73,8 +73,8 @@ def audit(
 ) -> tuple[MethodResult, ...]:
     """Audit one run by ``methods`` (default: all that apply).
 
-    ``null``: the family's parameter (mu, epsilon, sigma) for the p-value. Raises `BadValue` for arguments out of range
-    and for a method that does not apply.
+    ``null`` is the family's parameter (mu, epsilon, sigma) for the p-value. Raises `BadValue` for an argument out of range
+    or a method that does not apply.
     """
     check_levels(delta, alpha)
     names = applicable(counts) if methods is None else list(methods)
@@ -85,7 +85,7 @@ def audit(
 def audit_null(
     counts: Counts, channel: Channel, *, delta: float, alpha: float = 0.05, methods: Iterable[str] | None = None
 ) -> tuple[MethodResult, ...]:
-    """Test one null: ``value`` is its own epsilon where it is rejected (``p_value`` at most ``alpha``), else 0."""
+    """Test one null: ``value`` is its epsilon if the null is rejected (``p_value`` at most ``alpha``), else 0."""
     check_levels(delta, alpha)
     results = []
     for name in applicable(counts) if methods is None else methods:
@@ -187,7 +187,7 @@ def _log_p(module: ModuleType, counts: Counts, channel: Channel, delta: float) -
 def _test(
     module: ModuleType, counts: Counts, family: Family, delta: float, log_alpha: float
 ) -> tuple[Callable[[float], float], float]:
-    """(ln p - ln alpha as a function of the strength, where at most 0 means rejected; the largest strength)."""
+    """Return ln p - ln alpha as a function of the strength (rejected if at most 0), and the largest strength."""
     if module.FAMILY_FREE:
         return lambda epsilon: module.log_p_value(counts, epsilon, delta) - log_alpha, module.STRONGEST
     if hasattr(module, "rejects"):
@@ -212,7 +212,7 @@ def largest_rejected(test: Callable[[float], float], strongest: float, tolerance
 
 def _strength(family: Family, null: float) -> float:
     strength = family.strength(null) if math.isfinite(null) and null >= 0 else math.nan
-    if not strength <= family.strongest:  # the search ends there, and beyond it e^mu overflows
+    if not strength <= family.strongest:  # the search ends there; beyond it, e^mu overflows
         edge, falls = family.strength(family.strongest), family.strength(2.0) < family.strength(1.0)
         raise BadValue(
             "null", null, f"a finite {family.parameter} {f'from {edge:g}' if falls else f'from 0 to {edge:g}'}"

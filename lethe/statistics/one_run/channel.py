@@ -1,9 +1,9 @@
 """A null hypothesis about one bit: the channel through which the mechanism leaks the bit.
 
-The bit is a fair coin; the output comes from P if it is 0, from Q if it is 1, and f = T(P, Q) is the trade-off
-function. An observer who guesses the likelier bit errs with probability 1 / (1 + e^t), where t = |ln P/Q| is the
-absolute privacy loss of the output. All methods need only two masses under (P + Q) / 2: s(t), the probability that
-the loss exceeds t, and G, the probability that the loss exceeds t and the guess is wrong.
+The bit is a fair coin. The output has distribution P if the bit is 0 and Q if the bit is 1; f = T(P, Q) is the trade-off
+function. An observer who guesses the likelier bit errs with probability 1 / (1 + e^t), where t = |ln P/Q| is the absolute
+privacy loss of the output. All methods need only two masses under (P + Q) / 2: s(t), the probability that the loss
+exceeds t, and G, the probability that the loss exceeds t and the guess is wrong.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lethe.statistics.one_run.roots import bracket_root
 
 TABLE = 1024
 MOST_STEPS = 200
-INTERPOLATES = 1e-13  # (change of ln s) x (change of t) below which s and G are linear in t and in each other
+INTERPOLATES = 1e-13  # below this (change of ln s) x (change of t), s and G are linear in t and in each other
 SMALLEST = 1e-320
 
 
@@ -40,18 +40,18 @@ class Channel:
         raise NotImplementedError
 
     def least_errors(self, correct: float) -> float:
-        """The least probability of a wrong guess among guesses that are right with probability ``correct``.
+        """The smallest probability of a wrong guess among strategies that guess right with probability ``correct``.
 
         For a symmetric trade-off function this is f(1 - correct).
         """
         raise NotImplementedError
 
     def epsilon(self, delta: float) -> float:
-        """The least epsilon at which the channel is (epsilon, ``delta``)-DP in both directions; may be infinite."""
+        """The smallest epsilon at which the channel is (epsilon, ``delta``)-DP in both directions; may be infinite."""
         raise NotImplementedError
 
     def highest_epsilon(self, delta: float) -> float:
-        """The same, rounded up instead of down, for a channel known only between two bounds."""
+        """`epsilon` rounded up instead of down, for a channel that is known only between two bounds."""
         return self.epsilon(delta)
 
 
@@ -64,12 +64,12 @@ class SmoothChannel(Channel):
         raise NotImplementedError
 
     def masses(self, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(s(t), G(s(t))) at losses ``t`` >= 0; both fall in t."""
+        """(s(t), G(s(t))) at losses ``t`` >= 0; both decrease in t."""
         raise NotImplementedError
 
     def error_mass(self, s: np.ndarray) -> np.ndarray:
-        # A large parameter concentrates the mass at one loss, within the resolution of doubles. There the error
-        # probability is constant, so G is linear in s between the two ends of the bracket.
+        # With a large parameter all mass lies at one loss, within the resolution of doubles. The error probability is
+        # constant there, so G is linear in s between the two ends of the bracket.
         low, high, share = self._bracket(s)
         g_low, g_high = self.masses(low)[1], self.masses(high)[1]
         return (g_high + share * (g_low - g_high)).reshape(np.shape(s))
@@ -129,9 +129,9 @@ class SmoothChannel(Channel):
 class Family:
     """Nulls ordered by one number, the strength; a larger strength leaks more.
 
-    ``parameter`` is the number's name for the user. ``strength`` converts the parameter and is its own inverse: the noise
-    sigma of DP-SGD is the reciprocal of its strength. ``strongest`` ends the search: a family rejected there is rejected
-    as a whole. ``tolerance`` is the relative precision of the search.
+    ``parameter`` is the name of the parameter for the user. ``strength`` converts the parameter to the strength and back:
+    the noise sigma of DP-SGD is the reciprocal of its strength. ``strongest`` ends the search: a family rejected there is
+    rejected as a whole. ``tolerance`` is the relative precision of the search.
     """
 
     name: str
@@ -143,7 +143,7 @@ class Family:
 
 
 def solve_epsilon(log_delta_at: Callable[[float], float], delta: float) -> float:
-    """The least epsilon >= 0 with ``log_delta_at(epsilon)`` <= ln ``delta``; infinite if there is none."""
+    """The smallest epsilon >= 0 with ``log_delta_at(epsilon)`` <= ln ``delta``; infinite if there is none."""
     if delta <= 0:
         return np.inf
     target = np.log(delta)

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from lethe.errors import BadValue
 
-MOST_BITS = 10**8  # beyond it the binomial tails lose their digits to rounding
+MOST_BITS = 10**8  # with more bits, the binomial tails lose their digits to rounding
 
 
 @dataclass(frozen=True)
 class Counts:
     """``n`` secret bits, ``r`` guesses released, ``errors`` of them wrong.
 
-    The counts by the bit's value are known only with the guesses themselves: ``negatives`` counts the released guesses
-    of bits that are 0, ``false_positives`` those of them guessed 1. errors - false_positives are false negatives.
+    The counts by the value of the bit are known only from a file of guesses: ``negatives`` counts the released guesses of
+    bits that are 0, and ``false_positives`` those of them that guessed 1. The remaining errors are false negatives.
     """
 
     n: int
@@ -40,5 +40,7 @@ class Counts:
     def by_bit(self) -> tuple[int, int]:
         """``negatives`` and ``false_positives``; raises `BadValue` if only the total counts are known."""
         if self.negatives is None or self.false_positives is None:
-            raise BadValue("guesses", "counts only", "a file of guesses: the counts by the bit's value are needed")
+            raise BadValue(
+                "guesses", "counts only", "a file of guesses, which gives the counts by the value of the bit"
+            )
         return self.negatives, self.false_positives

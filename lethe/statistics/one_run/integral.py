@@ -1,4 +1,4 @@
-"""Averages over the order statistic at which the released guesses are cut off."""
+"""Averages over the order statistic that separates released from withheld guesses."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from scipy import special
 from lethe.statistics.one_run.quadrature import NODES, WEIGHTS, unresolved
 
 NEGLIGIBLE = 40.0  # nats below the largest value: e^-40 of the integral
-NATS_IN_PANEL = 2.0  # nats the integrand may change within a panel before it is halved
-FAR = 30.0  # nats from the peak beyond which nothing cancels, and e^y would overflow
+NATS_IN_PANEL = 2.0  # a panel is halved if the integrand changes by more nats than this within it
+FAR = 30.0  # nats from the peak; farther out, no digits cancel, and e^y would overflow
 RELATIVE_ERROR = 1e-8  # per panel, relative to a thousandth of the integrand's peak: 1e-11 of the integral
 
 
 def log_beta_average(
     log_value: Callable[[np.ndarray], np.ndarray], n: int, r: int, breaks: Sequence[float] = ()
 ) -> float:
-    """ln E[exp(log_value(S))] for S ~ Beta(r + 1, n - r), the mass above the cut when r of n are released (r < n).
+    """ln E[exp(log_value(S))] for S ~ Beta(r + 1, n - r), the mass above the cut if r of n guesses are released (r < n).
 
     ``log_value`` takes masses s in (0, 1), is at most 0 and does not increase with s. ``breaks`` are the masses where
     ``log_value`` is not smooth. The integral runs over y = logit s, in Gauss-Legendre panels that end at the breaks and are
@@ -33,8 +33,8 @@ def log_beta_average(
     )
 
     def log_weight(y: np.ndarray) -> np.ndarray:
-        # (r + 1) ln s + (n - r) ln(1 - s) - betaln(r + 1, n - r), relative to its maximum: the three terms
-        # themselves are of order n, and their sum would lose all digits for large n.
+        # (r + 1) ln s + (n - r) ln(1 - s) - betaln(r + 1, n - r), relative to its maximum: the three terms are of order n,
+        # and their sum would lose all digits for large n.
         away = np.copysign(1.0, n - 2 * r - 1) * (y - peak)
         grown = np.log1p(share * np.expm1(np.minimum(away, FAR)))
         grown = np.where(away > FAR, away + np.log(share + (1 - share) * np.exp(-np.maximum(away, FAR))), grown)
@@ -75,7 +75,7 @@ def _stirling_rest(x: int) -> float:
 
 
 def _sum_panels(log_integrand: Callable, left: np.ndarray, right: np.ndarray, narrowest: float) -> float:
-    """ln of the integral over the panels, each panel halved until the nodes resolve it."""
+    """ln of the integral over the panels; each panel is halved until the nodes resolve the integrand."""
     logs, weights = [], []
     top = -np.inf
     while left.size:
@@ -94,7 +94,7 @@ def _sum_panels(log_integrand: Callable, left: np.ndarray, right: np.ndarray, na
 
 
 def _window(evaluate: Callable, peak: float, scale: float) -> np.ndarray:
-    """Edges a step apart, from where the weight alone is negligible on the left to where the product is on the right."""
+    """Equally spaced edges, from a left end where the weight is negligible to a right end where the product is."""
     edges = list(peak + scale * np.arange(-8.0, 9.0))
     weight, value = evaluate(np.array(edges))
     top = float(np.max(weight + value))

@@ -22,9 +22,9 @@ class Guesses:
 def release(bits: np.ndarray, guesses: np.ndarray, scores: np.ndarray, r: int, seed: int = 0) -> Counts:
     """Release the ``r`` guesses with the highest ``scores`` and count their errors.
 
-    Arrays of one length n; ``bits`` and ``guesses`` are 0 or 1, ``scores`` any numbers but NaN. Ties at the cut are
-    broken at random with ``seed``: breaking ties by position would leak the bits whenever the rows are ordered by bit. A
-    guess with the score -inf is never released. Raises `BadValue` for arrays, values or an ``r`` out of range.
+    All arrays have shape (n,). ``bits`` and ``guesses`` are 0 or 1; ``scores`` are any numbers except NaN. Ties at the cut
+    are broken at random with ``seed``: breaking ties by position would leak the bits whenever the rows are ordered by bit.
+    A guess with the score -inf is never released. Raises `BadValue` for an array, a value or an ``r`` out of range.
     """
     bits, guesses, scores = np.asarray(bits), np.asarray(guesses), np.asarray(scores, dtype=np.float64)
     n = bits.size
@@ -43,7 +43,7 @@ def release(bits: np.ndarray, guesses: np.ndarray, scores: np.ndarray, r: int, s
     Counts(n, r, 0)  # checks n and r
     offered = int(np.count_nonzero(scores > -np.inf))
     if r > offered:
-        raise BadValue("r", r, f"at most {offered}, the guesses of {n} whose score is not -inf")
+        raise BadValue("r", r, f"at most {offered}, the number of guesses (of {n}) whose score is not -inf")
     released = _highest(scores, r, np.random.default_rng(seed))
     bit, wrong = bits[released] == 1, bits[released] != guesses[released]
     return Counts(n, r, int(wrong.sum()), negatives=int((~bit).sum()), false_positives=int((wrong & ~bit).sum()))

@@ -1,4 +1,4 @@
-"""The root of a monotone function as a bracket: the function was evaluated at both ends."""
+"""The root of a monotone function, as a bracket with the function evaluated at both ends."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def bracket_root(
 ) -> tuple[float, float]:
     """Shrink ``[low, high]``, where ``f_low <= 0 < f_high``, to a width of ``tolerance`` around the change of sign.
 
-    The interpolate-truncate-project method (Oliveira and Takahashi 2020, with their n0 = 1 and kappa2 = 2):
-    superlinear on smooth functions, never more than one step slower than bisection.
+    Uses the interpolate-truncate-project method (Oliveira and Takahashi 2020, with their n0 = 1 and kappa2 = 2), which is
+    superlinear on smooth functions and never more than one step slower than bisection.
     """
     kappa = 0.2 / (high - low)
     radius = tolerance / 2 * 2.0 ** (math.ceil(math.log2(max((high - low) / tolerance, 1.0))) + 1)

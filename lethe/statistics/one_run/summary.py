@@ -1,4 +1,4 @@
-"""The audit of a run for a reader: every method's bound, the verdict on a claim, p-values over epsilon."""
+"""The audit of a run as a report: the bound of every method, the verdict on a claim, and p-values over epsilon."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lethe.statistics.one_run.channel import Channel, Family
 from lethe.statistics.one_run.counts import Counts
 from lethe.statistics.one_run.methods import DEFAULT
 
-POINTS = 16  # of the p-value curve
+POINTS = 16  # points of the p-value curve
 BEYOND = 1.25  # the curve extends to this multiple of the strongest null rejected or claimed
 
 
@@ -46,7 +46,7 @@ class MethodBound:
 
 @dataclass(frozen=True)
 class ClaimVerdict:
-    """Whether the run contradicts a claimed epsilon by the method fixed beforehand, and the list of all methods that do."""
+    """Whether the method fixed beforehand contradicts a claimed epsilon, and the list of all methods that do."""
 
     claimed_epsilon: float
     method: str
@@ -94,7 +94,7 @@ class OneRunAudit:
 
     @classmethod
     def _plain(cls) -> list[str]:
-        """The fields that JSON holds as they are, in a class derived from this one as well."""
+        """The fields that JSON holds unchanged, also for a subclass."""
         return [field.name for field in fields(cls) if field.name not in ("results", "verdict", "curve")]
 
 
@@ -146,7 +146,7 @@ def verdict(results: Sequence[MethodBound], claimed: float) -> ClaimVerdict:
     """Whether the claim is contradicted, by the method fixed beforehand: exact, or the only requested one.
 
     The verdict also lists every method that contradicts the claim; the most favourable of several methods would not be a
-    test at alpha. A family rejected as a whole contradicts every claim within it.
+    test at alpha. A family that is rejected as a whole contradicts every claim within it.
     """
     above = [row.method for row in results if row.epsilon_lower is None or row.epsilon_lower > claimed]
     names = [row.method for row in results]
@@ -157,7 +157,7 @@ def verdict(results: Sequence[MethodBound], claimed: float) -> ClaimVerdict:
 def p_value_curve(
     runs: Sequence[Counts], family: Family, results: Iterable[MethodResult], delta: float, null: float | None
 ) -> list[dict[str, float]]:
-    """Rows of epsilon, the family's parameter and one p-value per method; for several r, the least times their number."""
+    """Rows of epsilon, the family's parameter and one p-value per method: the smallest over all r, times their number."""
     marks = [family.strength(p) for p in [null, *(result.parameter for result in results)] if p]
     top = min(BEYOND * max(marks, default=1.0), family.strongest)
     rows = []
@@ -184,7 +184,7 @@ def _methods(method: str, run: Counts, runs: Sequence[Counts]) -> list[str] | No
 
 
 def _strongest(audits: list[tuple[MethodResult, ...]]) -> list[MethodResult]:
-    """For each method, the r with the largest bound; the p-value is the least over all r times their number."""
+    """For each method, the result at the r with the largest bound; p-value: the smallest over all r, times their number."""
     found: dict[str, list[MethodResult]] = {}
     for result in (result for results in audits for result in results):
         found.setdefault(result.method, []).append(result)

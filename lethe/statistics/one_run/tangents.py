@@ -15,13 +15,13 @@ KNOTS = 8192
 
 
 class Tangents:
-    """The largest of the tangents of a convex increasing function, as a callable of one float.
+    """The maximum of tangents of a convex increasing function, as a function of one float.
 
-    ``x, y``: points with x ascending; ``slope``: the function's slopes there, ascending.
+    ``x`` and ``y`` are points with ascending x; ``slope`` holds the ascending slopes of the function at the points.
     """
 
     def __init__(self, x: np.ndarray, y: np.ndarray, slope: np.ndarray):
-        # Between two knots the larger tangent is the left one up to where both meet.
+        # Between two knots, the left tangent is the larger one up to the point where both meet.
         with np.errstate(divide="ignore", invalid="ignore"):
             meet = (np.diff(y) - slope[1:] * x[1:] + slope[:-1] * x[:-1]) / -np.diff(slope)
         middle = 0.5 * (x[1:] + x[:-1])
@@ -34,7 +34,7 @@ class Tangents:
 
     @classmethod
     def of_losses(cls, masses: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], highest: float) -> Tangents:
-        """Error mass as a function of the mass of right guesses; at the loss t its slope is e^-t."""
+        """The error mass as a function of the mass of right guesses; its slope at the loss t is e^-t."""
         t = highest * np.linspace(1.0, 0.0, KNOTS) ** 2
         s, wrong = masses(t)
         right, first = np.unique(s - wrong, return_index=True)

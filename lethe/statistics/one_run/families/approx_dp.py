@@ -1,4 +1,4 @@
-"""(epsilon, delta0)-DP itself, the family-free choice: randomised response that reveals the bit with probability delta0."""
+"""The family of all (epsilon, delta0)-DP mechanisms: randomised response that reveals the bit with probability delta0."""
 
 from __future__ import annotations
 

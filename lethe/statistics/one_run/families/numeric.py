@@ -11,7 +11,7 @@ from lethe.errors import BadValue
 from lethe.statistics.one_run.channel import Channel
 from lethe.statistics.one_run.tangents import Tangents
 
-MOST_BREAKS = 64  # kinks of the error mass that split the quadrature; small kinks do not matter
+MOST_BREAKS = 64  # the number of kinks of the error mass that split the quadrature; smaller kinks are negligible
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,14 +69,14 @@ class Atoms(Channel):
 
 
 def _epsilon(p: np.ndarray, q: np.ndarray, delta: float) -> float:
-    """The least epsilon >= 0 with sum (p - e^epsilon q)+ <= delta: linear in e^epsilon between the losses of atoms."""
+    """The smallest epsilon >= 0 with sum (p - e^epsilon q)+ <= delta; the sum is piecewise linear in e^epsilon."""
     with np.errstate(divide="ignore"):
         ratio = np.divide(p, q, out=np.full(p.shape, np.inf), where=q > 0)
     order = np.argsort(-ratio, kind="stable")
     order = order[p[order] > 0]
     ratio, p_above, q_above = ratio[order], np.cumsum(p[order]), np.cumsum(q[order])
-    # With the first k atoms above e^epsilon = x the excess is p_above - x q_above = delta, solved for x for each k. The
-    # excess is the maximum of these lines, so the answer is the largest solution.
+    # If the first k atoms have ratios above x = e^epsilon, the excess is p_above - x q_above. Solve excess = delta for each
+    # k. The excess is the maximum of these lines, so the largest solution is the answer.
     needed = q_above > 0
     if (p_above[~needed] > delta).any():
         return np.inf
@@ -86,7 +86,7 @@ def _epsilon(p: np.ndarray, q: np.ndarray, delta: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Tradeoff(Channel):
-    """Points of a trade-off curve: the p-value uses a curve certainly below it, the epsilon a curve certainly above.
+    """A trade-off function known at some points: p-values use a curve certainly below it, epsilon one certainly above it.
 
     Both interpolation errors are therefore conservative.
     """
@@ -115,12 +115,12 @@ class Tradeoff(Channel):
 
 
 def from_tradeoff(alpha: np.ndarray, beta: np.ndarray) -> Tradeoff:
-    """The null whose trade-off curve passes through points of a convex curve.
+    """The null whose trade-off function passes through the given points.
 
-    ``alpha`` ascends in [0, 1]; ``beta`` is the least type II error at each ``alpha``. Between two points a convex
-    curve runs below their chord and above the extensions of the neighbouring chords. The null for the p-value is
-    therefore the convex hull of those extensions, never the chords. Raises `BadValue`, naming the first wrong point, if
-    no convex curve under 1 - alpha passes through the points.
+    ``alpha`` (k,) ascends in [0, 1]; ``beta`` (k,) is the smallest type II error at each ``alpha``. Between two points a
+    convex curve lies below their chord and above the extensions of the neighbouring chords. The null for the p-value is
+    therefore the convex hull of those extensions, never the chords. Raises `BadValue` with the first wrong point if no
+    convex curve under 1 - alpha passes through the points.
     """
     alpha, beta = np.asarray(alpha, dtype=np.float64), np.asarray(beta, dtype=np.float64)
     _check_points(alpha, beta)
@@ -169,7 +169,7 @@ def _check_points(alpha: np.ndarray, beta: np.ndarray) -> None:
         raise BadValue(
             f"beta[{broken[0]}]",
             float(beta[broken[0]]),
-            f"at most {hull[broken[0]]:.9g}, else the curve is not convex",
+            f"at most {hull[broken[0]]:.9g}, because the curve must be convex",
         )
 
 
@@ -187,9 +187,9 @@ def _lower_hull(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _tangent_corners(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The points where extensions of a curve's chords meet over the chord between them, from 0 to 1 (``x`` ends at 1).
+    """The points where the extensions of neighbouring chords meet, one per interval, from 0 to 1 (``x`` ends at 1).
 
-    In the first interval only the next chord bounds the curve, in the last only the previous chord.
+    In the first interval only the next chord bounds the curve, and in the last interval only the previous chord.
     """
     slope = np.diff(y) / np.diff(x)
     intercept = y[:-1] - slope * x[:-1]
@@ -206,7 +206,7 @@ def _tangent_corners(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarr
     ]
     if slope.size > 1 and slope[-2] < 0:
         corners.append((-intercept[-2] / slope[-2], 0.0))
-    # Among corners at one x (the first two, if the points begin at 0) the lower one counts.
+    # Of several corners at one x (the first two, if the points begin at 0), keep the lowest.
     lowest: dict[float, float] = {}
     for place, height in corners:
         lowest[float(place)] = min(lowest.get(float(place), 1.0), max(float(height), 0.0))
@@ -224,7 +224,7 @@ def from_losses(
 ) -> Atoms:
     """The pair behind two discretised privacy loss distributions, as accountants compute them.
 
-    ``in_`` are the probabilities, with the canary included, of the losses ``loss_in`` = ln(with / without), and
+    ``in_`` holds the probabilities, with the canary included, of the losses ``loss_in`` = ln(with / without).
     ``infinite_in`` is the probability of an output that is impossible without the canary. ``out``, ``loss_out`` and
     ``infinite_out`` are the same with the canary excluded. The positive losses of each side determine the outcomes that
     favour that side; the remaining mass carries no information.
@@ -236,4 +236,4 @@ def from_losses(
     whole_p, whole_q = (np.append(side, max(1 - side.sum(), 0.0)) for side in sides)
     return Atoms(
         whole_p / whole_p.sum(), whole_q / whole_q.sum()
-    )  # a side rounded towards less privacy may exceed 1 by rounding
+    )  # pessimistic rounding may make the total of a side exceed 1

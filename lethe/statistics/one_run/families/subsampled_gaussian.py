@@ -24,7 +24,7 @@ class SubsampledGaussian(SmoothChannel):
 
     @property
     def highest_loss(self) -> float:
-        """The loss of an output FARTHEST standard deviations beyond mu."""
+        """The loss of an output that lies FARTHEST standard deviations beyond mu."""
         return self.mu * (self.mu / 2 + FARTHEST)
 
     def outputs(self, t: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
@@ -61,8 +61,8 @@ class SubsampledGaussian(SmoothChannel):
         half, mu, q = self.mu / 2, self.mu, self.q
 
         def log_delta(epsilon: float) -> float:
-            # Q against P above the output where Q/P = e^epsilon. The other direction, P against Q, is never
-            # larger for epsilon >= 0 (Zhu, Dong and Wang 2022); it is computed as a cheap check.
+            # Q against P, above the output where Q/P = e^epsilon. The other direction, P against Q, is never larger for
+            # epsilon >= 0 (Zhu, Dong and Wang 2022). It is computed as a cheap check.
             upper, lower = self.outputs(epsilon)
             shifted, plain = special.log_ndtr(half - upper), special.log_ndtr(-upper - half)
             remove = math.log(q) + shifted + np.log1p(-np.exp(min(mu * upper + plain - shifted, 0.0)))

@@ -32,7 +32,7 @@ SINGLE_RANKS = 100  # ranks summed one by one at each end of 1..n; between them 
 END_WEIGHTS = np.array([0, -1, 1, 0]) / 24 + np.array([1, -3, 3, -1]) * 17 / 5760
 INNER_NODES, INNER_WEIGHTS = np.polynomial.legendre.leggauss(12)
 DEVIATIONS_IN_PANEL = 2.5  # of an order statistic's logit
-CHUNK = 64  # ranks integrated at once, with the number of panels that the widest rank needs
+CHUNK = 64  # ranks integrated together, with the number of panels that the widest rank needs
 
 
 def log_p_value(counts: Counts, channel: Channel) -> float:
@@ -48,7 +48,7 @@ def chernoff_bound(u: int, rates: np.ndarray, weights: np.ndarray) -> float:
     if u >= weights @ rates:
         return 0.0
 
-    def expected_errors(log_x: float) -> float:  # of the tilted errors, at lambda = log_x
+    def expected_errors(log_x: float) -> float:  # under the tilted distribution, at lambda = log_x
         odds = rates / (1 - rates) * math.exp(log_x)
         return float(weights @ (odds / (1 + odds))) - u
 
@@ -63,9 +63,9 @@ def chernoff_bound(u: int, rates: np.ndarray, weights: np.ndarray) -> float:
 def rank_error_rates(channel: Channel, n: int, r: int) -> tuple[np.ndarray, np.ndarray]:
     """The error probabilities v_j of the guesses of rank j = 1 (largest loss) to r, as (rates, number of ranks of each).
 
-    For small n every rank is computed; otherwise quadrature nodes lie between two runs of single ranks. v_j is smooth
-    in j on the scale of the order statistic's deviation, so the sum over ranks equals an integral plus Euler-Maclaurin
-    terms at the ends, written as central differences of the ranks around them.
+    For small n every rank is computed; otherwise quadrature nodes replace the ranks between `SINGLE_RANKS` at each end. v_j
+    is smooth in j on the scale of the order statistic's standard deviation, so the sum over ranks equals an integral plus
+    Euler-Maclaurin terms at the ends, written as central differences of the ranks around the ends.
     """
     first, last = min(r, SINGLE_RANKS), min(r, n - SINGLE_RANKS - 1)
     if last - first < 4 * SINGLE_RANKS:
@@ -76,7 +76,7 @@ def rank_error_rates(channel: Channel, n: int, r: int) -> tuple[np.ndarray, np.n
     for end, sign in ((first, 1.0), (last, -1.0)):
         rates.append(_rank_rates(channel, n, end + np.arange(-1.0, 3)))
         weights.append(sign * END_WEIGHTS)
-    # In the angle asin sqrt(j / n) every order statistic has the same deviation.
+    # On the scale asin sqrt(j / n), every order statistic has the same standard deviation.
     angle = np.arcsin(np.sqrt(np.array([first + 0.5, last + 0.5]) / n))
     panels = np.linspace(angle[0], angle[1], 13)
     low, high = panels[:-1], panels[1:]

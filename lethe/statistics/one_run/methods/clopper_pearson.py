@@ -14,7 +14,7 @@ from lethe.errors import BadValue
 from lethe.statistics.one_run.counts import Counts
 
 ASSUMES = ("product_channel",)
-NOTE = "for independent guesses, all of them released, of (epsilon, delta)-DP of whatever family"
+NOTE = "for independent guesses that are all released; bounds (epsilon, delta)-DP for any family"
 FAMILY_FREE = True
 CONSERVATIVE = True
 STRONGEST = 600.0
@@ -22,7 +22,7 @@ SMALLEST_LOG_LEVEL = -700.0
 
 
 def refusal(counts: Counts) -> BadValue | None:
-    """The error for counts without false positives apart, or with filtered guesses; None if the method applies."""
+    """The error for counts without separate false positives, or for filtered guesses; None if the method applies."""
     if counts.negatives is None:
         return BadValue(
             "guesses",
@@ -38,7 +38,7 @@ def refusal(counts: Counts) -> BadValue | None:
 
 
 def log_p_value(counts: Counts, epsilon: float, delta: float) -> float:
-    """ln of the least level at which equation 6 gives more than ``epsilon``."""
+    """ln of the smallest level at which equation 6 gives more than ``epsilon``."""
     if lower_bound(counts, delta, 1.0) <= epsilon:
         return 0.0
     low, high = SMALLEST_LOG_LEVEL, 0.0
@@ -63,5 +63,5 @@ def lower_bound(counts: Counts, delta: float, alpha: float) -> float:
 
 
 def _upper(k: int, n: int, alpha: float) -> float:
-    """`bounds.binary_upper` for levels down to e^-700, where the 1 - alpha of that function rounds to 1."""
+    """`bounds.binary_upper` for levels down to e^-700, at which 1 - alpha in that function rounds to 1."""
     return 1.0 if k >= n else float(special.betainccinv(k + 1, n - k, alpha))

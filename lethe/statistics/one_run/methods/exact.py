@@ -1,9 +1,9 @@
 """The exact probability of at most the observed errors, for independent channels per bit (the default).
 
 Given the largest loss that is not released, the released guesses err independently with probability G(S) / S, where the
-mass S above that loss is Beta(r + 1, n - r); so P(U <= u) is one integral of a binomial tail. Theorem 3 and
-Proposition 1 of Xiang et al. ("Tight Privacy Audit in One Run") bound this probability from above under independent
-errors, an assumption that does not hold.
+mass S above that loss is Beta(r + 1, n - r). P(U <= u) is therefore one integral of a binomial tail. Theorem 3 and
+Proposition 1 of Xiang et al. ("Tight Privacy Audit in One Run") bound this probability from above under the assumption of
+independent errors, which does not hold.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from lethe.statistics.one_run.channel import Channel
 from lethe.statistics.one_run.counts import Counts
 
 ASSUMES = ("product_channel", "family", "iid_bits")
-NOTE = "for independent guesses, all of them released"
+NOTE = "for independent guesses that are all released"
 FAMILY_FREE = False
 CONSERVATIVE = True
 

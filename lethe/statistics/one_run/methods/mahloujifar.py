@@ -2,8 +2,8 @@
 
 Suppose P(U <= u) = tau. In runs with at least v right guesses, the mass per bit is R = tau v / n for right guesses and
 H = tau (r - v) / n for wrong guesses. f-DP of every bit requires more wrong guesses, so runs with one right guess fewer
-must supply them, and so on down to runs with no right guess. If more than the released r / n is needed, tau is
-impossible. The recursion attains the maximum of the underlying linear program (the tests solve the program).
+must supply them, and so on down to runs without a right guess. If more mass than the released r / n is needed, tau is
+impossible. The recursion attains the maximum of the underlying linear program (the tests solve this program).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ NOTE = "valid under any dependence between bits, for f-DP of this family"
 FAMILY_FREE = False
 CONSERVATIVE = True
 SMALLEST_LOG_TAU = -700.0
-LOOK_AHEAD = 64  # steps between the tests of whether the recursion can still reach r / n
+LOOK_AHEAD = 64  # steps between two checks of whether the recursion can still reach r / n
 
 
 def log_p_value(counts: Counts, channel: Channel) -> float:
-    """ln of the least level at which the null is rejected, by bisection, because the recursion takes a level."""
+    """ln of the smallest level at which the null is rejected, found by bisection because the recursion takes a level."""
     if not rejects(counts, channel, 0.0):
         return 0.0
     low, high = SMALLEST_LOG_TAU, 0.0

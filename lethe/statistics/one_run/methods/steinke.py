@@ -15,7 +15,7 @@ from lethe.statistics.one_run.binomial import log_cdf, log_pmf
 from lethe.statistics.one_run.counts import Counts
 
 ASSUMES = ("r_fixed", "iid_bits")
-NOTE = "valid under any dependence between bits, for (epsilon, delta)-DP of whatever family"
+NOTE = "valid under any dependence between bits, for (epsilon, delta)-DP of any family"
 FAMILY_FREE = True
 CONSERVATIVE = True
 STRONGEST = 600.0
@@ -27,11 +27,13 @@ def log_p_value(counts: Counts, epsilon: float, delta: float) -> float:
     if v == 0:
         return 0.0
     wrong = special.expit(-epsilon)
-    log_tail = float(log_cdf(counts.errors, r, wrong))  # at least v right is at most r - v wrong
+    log_tail = float(
+        log_cdf(counts.errors, r, wrong)
+    )  # at least v right guesses means at most r - v wrong guesses
     if delta == 0 or not math.isfinite(epsilon):
         return log_tail
-    # Forty deviations from its mean, X has negligible mass: intervals further above are empty, and longer intervals
-    # below only divide by a larger i.
+    # Forty standard deviations from its mean, X has negligible mass: intervals farther above are empty, and longer
+    # intervals below only divide by a larger i.
     mean, reach = r * (1 - wrong), 40 * math.sqrt(r * wrong * (1 - wrong)) + 40
     below = np.arange(min(v - 1, math.ceil(mean + reach)), max(0, math.floor(min(v, mean) - reach)) - 1, -1)
     mass = np.cumsum(np.exp(log_pmf(r - below, r, wrong)))
