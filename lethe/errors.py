@@ -1,8 +1,7 @@
 """Errors that a person can act on.
 
-Each class words its own sentence: the value that was got, the range that is allowed, the remedy. The command line
-prints the sentence without a traceback and exits with the class's ``exit_status`` (1: the work failed; 2: wrong use
-or bad input).
+Each class words its own sentence: the value received, the legal range, the remedy. The command line prints the sentence
+without a traceback and exits with the class's ``exit_status`` (1: the work failed; 2: wrong use or bad input).
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from collections.abc import Iterable
 from os import PathLike
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# What the database libraries say of the same, with no number.
+# The database libraries report a full disk in these sentences, without an error number.
 DISK_SENTENCES = ("disk I/O error", "database or disk is full")
-# Control, format (bidi overrides, zero width), half characters, private ones, line and paragraph separators.
+# Control, format (bidi overrides, zero width), surrogate and private characters, line and paragraph separators
 UNSEEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 
 
 class LetheError(Exception):
-    """The work failed for a reason that one sentence can give."""
+    """The work failed for a reason that one sentence can state."""
 
     exit_status = 1
 
@@ -34,7 +33,7 @@ class BadInput(LetheError):
 class BadValue(BadInput, ValueError):
     """An argument lies outside its range.
 
-    Also a ``ValueError``, so that callers of the pure functions may catch one.
+    The class is also a ``ValueError``, so that callers of the pure functions can catch that.
     """
 
     def __init__(self, name: str, got: object, legal: str, remedy: str = ""):
@@ -98,11 +97,11 @@ class StageFailed(LetheError):
 
 
 class ParamsChanged(LetheError):
-    """params.yaml changed while a stage ran under `dvc repro`, which would record the new values for the old output."""
+    """params.yaml changed while a stage ran under `dvc repro`, so DVC would record the new values with the old output."""
 
     def __init__(self) -> None:
         super().__init__(
-            "params.yaml changed while the stage ran, so the result belongs to no values. Run it again."
+            "params.yaml changed while the stage ran, so the result matches neither version. Run the stage again."
         )
 
 
@@ -114,7 +113,7 @@ class MissingArtifact(LetheError):
 
 
 def visible(text: str) -> str:
-    """``text`` as a terminal may show it: what is no line break and would move, colour, hide or reorder is escaped."""
+    """Return ``text`` for a terminal: characters that move, colour, hide or reorder text are escaped, except line breaks."""
     return "".join(
         letter.encode("unicode_escape").decode()
         if unicodedata.category(letter) in UNSEEN and letter != "\n"
@@ -124,21 +123,21 @@ def visible(text: str) -> str:
 
 
 def disk_full(error: BaseException | None) -> LetheError | None:
-    """The sentence about a disk that takes no more, where that is what is behind ``error``."""
+    """Return the error about a full disk, if a full disk caused ``error``; otherwise None."""
     while error is not None:
         full = isinstance(error, OSError) and error.errno in DISK
         if full or any(sentence in str(error) for sentence in DISK_SENTENCES):
             place = getattr(error, "filename", None)
             return LetheError(
-                f"The disk is full, or the file size is limited{f' ({place})' if place else ''}: nothing half-written was "
-                "kept. Make room and run the command again."
+                f"The disk is full, or the file size is limited{f' ({place})' if place else ''}: no incomplete file was "
+                "kept. Free some space and run the command again."
             )
         error = error.__cause__ or error.__context__
     return None
 
 
 def shortened(value: object, limit: int = 80) -> str:
-    """The ``repr`` of ``value``, cut to at most ``limit`` characters."""
+    """Return the ``repr`` of ``value``, cut to at most ``limit`` characters."""
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
 

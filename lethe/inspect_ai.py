@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from inspect_ai.log import EvalSpec
 
 MANAGER = "lethe"
-SEED = 0  # of the shuffle, which must not depend on the scores
+SEED = 0  # for the shuffle, which must not depend on the scores
 
 
 class EarlyStopping:
@@ -43,16 +43,16 @@ class EarlyStopping:
     alpha : float
         Each verdict of a sample is wrong with at most this probability, at any time.
     scorer : str, optional
-        The scorer that the rule watches, as in the log; by default the first one of each sample.
+        The name of the scorer that the rule watches, as in the log; by default the first scorer of each sample.
     key : str, optional
         The key of a scorer whose value is a dictionary.
 
     Notes
     -----
-    The test takes the epochs in the order in which Inspect scheduled them and waits for one that is still running: in the
-    order of completion, short answers would come first, and the draws would not be alike. An epoch with an error or without
-    a score counts as the worst for each side. Assumes independent draws. `lethe bounds` gives the log of such a run
-    anytime-valid values only.
+    The test processes the epochs in the order in which Inspect scheduled them, and waits for an epoch that is still running.
+    In the order of completion, short answers would come first, and the draws would not be identically distributed. An epoch
+    with an error or without a score counts as the worst for each side. Assumes independent draws. For the log of such a run,
+    `lethe bounds` gives only anytime-valid values.
     """
 
     def __init__(
@@ -77,16 +77,16 @@ class EarlyStopping:
         self.skipped: Counter[str | int] = Counter()
 
     async def start_task(self, task: EvalSpec, samples: list[Sample], epochs: int) -> str:
-        """Begin anew; returns the manager's name, which the log keeps."""
+        """Reset the state; return the manager's name, which the log keeps."""
         self._begin(epochs)
         return MANAGER
 
     async def schedule_sample(self, id: str | int, epoch: int) -> EarlyStop | None:
-        """Skip the epoch where the sample's verdict is known."""
+        """Skip the epoch if the sample already has a verdict."""
         test = self.tests.setdefault(id, SequentialTest(self.tau, self.tau_leak, self.alpha, cap=self.epochs))
         if test.verdict == UNDECIDED:
             places = self.scheduled.setdefault(id, [])
-            if epoch not in places:  # a retry is the same draw
+            if epoch not in places:  # a retry repeats the same draw
                 places.append(epoch)
             return None
         self.skipped[id] += 1
@@ -96,7 +96,7 @@ class EarlyStopping:
         )
 
     async def complete_sample(self, id: str | int, epoch: int, scores: dict[str, SampleScore]) -> None:
-        """Take the score, and test as far as the scheduled epochs are complete."""
+        """Store the score, and continue the test up to the first scheduled epoch without a score."""
         self.scores.setdefault(id, {})[epoch] = self._value(scores)
         order, known = self.scheduled.get(id, []), self.scores[id]
         while self.taken[id] < len(order) and order[self.taken[id]] in known:
@@ -106,7 +106,7 @@ class EarlyStopping:
             self.taken[id] += 1
 
     async def complete_task(self) -> dict[str, Any]:
-        """The verdicts, for `results.early_stopping.metadata` of the log."""
+        """Return the verdicts, for `results.early_stopping.metadata` of the log."""
         return {
             "tau": self.tau,
             "tau_leak": self.tau_leak,
@@ -117,7 +117,7 @@ class EarlyStopping:
         }
 
     def _value(self, scores: dict[str, SampleScore]) -> float:
-        """The watched score, NaN where there is none; a score outside [0, 1] is an error."""
+        """Return the watched score, NaN if there is none; a score outside [0, 1] is an error."""
         if not scores or (self.scorer is not None and self.scorer not in scores):
             return math.nan
         found: Any = scores[self.scorer if self.scorer is not None else next(iter(scores))].score.value
@@ -128,28 +128,29 @@ class EarlyStopping:
 
 @metric(name="lethe_bounds", scores="unreduced")
 def lethe_bounds(alpha: float = 0.01, epochs: int | None = None) -> Metric:
-    """Bounds of the sample that leaks most and of the average, from all epochs.
+    """Bound the sample that leaks most and the average over samples, from all epochs.
 
     Parameters
     ----------
     alpha : float
-        Each value fails with at most this probability.
+        The probability with which each bound may fail.
     epochs : int, optional
-        The epochs of the task. Epochs that Inspect does not pass on, because of an error or without a score, then count as 1
-        in an upper bound and as 0 in a lower one. Without ``epochs`` only the scored epochs count, as if the others were
-        missing at random.
+        The number of epochs of the task. Inspect does not pass on epochs with an error or without a score; with ``epochs``
+        they count as 1 in an upper bound and as 0 in a lower bound. Without ``epochs`` only the scored epochs count, as if
+        the others were missing at random.
 
     Returns
     -------
     Metric
-        With the values ``worst_upper`` and ``average_upper`` (Clopper-Pearson, where all scores are 0 or 1, the second where
-        the samples have equally many epochs), ``worst_mean_upper`` (betting), ``some_mean_lower`` (betting, Bonferroni: some
-        sample has at least this mean), ``worst_anytime_upper``, and the counts ``questions``, ``answers``, ``missing``.
+        The values are ``worst_upper`` (Clopper-Pearson, if all scores are 0 or 1), ``average_upper`` (also Clopper-Pearson,
+        if the samples have equally many epochs too), ``worst_mean_upper`` (betting), ``some_mean_lower`` (betting,
+        Bonferroni: some sample has at least this mean), ``worst_anytime_upper``, and the counts ``questions``, ``answers``
+        and ``missing``.
 
     Notes
     -----
-    The largest bound covers the worst sample without a correction. Inspect does not say in which order the epochs were drawn,
-    so the betting bounds take the epochs in a shuffled order that does not depend on the scores. Under early stopping only
+    The largest bound covers the worst sample without a correction. Inspect does not record the order in which the epochs were
+    drawn, so the betting bounds use a random order that does not depend on the scores. Under early stopping only
     ``worst_anytime_upper`` holds.
     """
     check_alpha(alpha)
@@ -161,7 +162,7 @@ def lethe_bounds(alpha: float = 0.01, epochs: int | None = None) -> Metric:
 
 
 def by_question(scores: Sequence[SampleScore]) -> list[np.ndarray]:
-    """The scores of each sample, NaN where a score has no numeric value."""
+    """Return the scores of each sample, NaN if a score has no numeric value."""
     found: dict[str, list[float]] = {}
     for one in scores:
         found.setdefault(f"{type(one.sample_id).__name__} {one.sample_id}", []).append(
@@ -171,7 +172,7 @@ def by_question(scores: Sequence[SampleScore]) -> list[np.ndarray]:
 
 
 def bounds_of(questions: Sequence[np.ndarray], alpha: float, epochs: int | None) -> dict[str, float]:
-    """The values of `lethe_bounds`; ``questions`` hold the scores of each sample."""
+    """Return the values of `lethe_bounds`; ``questions`` holds the scores of each sample."""
     if not questions:
         return {"questions": 0.0, "answers": 0.0, "missing": 0.0}
     rng = np.random.default_rng(SEED)
@@ -196,7 +197,7 @@ def bounds_of(questions: Sequence[np.ndarray], alpha: float, epochs: int | None)
 
 
 def _padded(scores: np.ndarray, epochs: int | None) -> np.ndarray:
-    """The scores and a NaN for each epoch that is not there; without ``epochs``, the scores that have a value."""
+    """Return the scores, with a NaN for each missing epoch; without ``epochs``, only the scores that have a value."""
     if epochs is None:
         kept = scores[~np.isnan(scores)]
         return kept if len(kept) else scores

@@ -16,7 +16,7 @@ from pathlib import Path
 # Each library reads its variable when the library is loaded, so all must be set before the first import.
 VARIABLES = {
     "ATEN_CPU_CAPABILITY": "avx2",  # PyTorch's own kernels
-    "MKL_CBWR": "COMPATIBLE",  # PyTorch's matrix products: the only branch that is equal on Intel's and AMD's processors
+    "MKL_CBWR": "COMPATIBLE",  # PyTorch's matrix products: the only branch with equal results on Intel and AMD processors
     "ONEDNN_MAX_CPU_ISA": "AVX2",  # PyTorch's fused kernels
     "OPENBLAS_CORETYPE": "Haswell",  # NumPy's and SciPy's matrix products
     # NumPy's vectorised functions: exp and log of float64 differ under AVX-512.

@@ -1,4 +1,4 @@
-"""Start and end of a stage: a stage ends with its parent, and a user's mistake gives one sentence, not a traceback."""
+"""Start and end of a stage: a stage ends with its parent, and a user's mistake prints one sentence, not a traceback."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def _leave(error: LetheError) -> NoReturn:
 
 
 def _values_of_stage() -> dict[str, Any]:
-    """The values of params.yaml that DVC records for this stage once the stage has ended.
+    """Return the values of params.yaml that DVC records for this stage when the stage ends.
 
-    Empty where DVC does not run the stage, and under `lethe run`, whose stages and whose DVC read a copy.
+    The result is empty if DVC does not run the stage, and under `lethe run`, where the stages and DVC read a copy.
     """
     name, listing, file = os.environ.get("DVC_STAGE"), Path("dvc.yaml"), Path("params.yaml")
     if not name or PARAMS in os.environ or not listing.is_file() or not file.is_file():
@@ -107,8 +107,8 @@ def die_with_parent() -> None:
     parent = os.getppid()
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     name, grandparent = _process(parent)
-    # The parent may have died before the request. Then another process has adopted this one, finally process 1, which
-    # itself starts a stage only in a container whose only program is DVC.
+    # The parent may have died before the request. Then another process has adopted this one, in the end process 1. Process 1
+    # is a stage's real parent only in a container whose only program is DVC.
     if os.getppid() != parent or (parent == 1 and not name.startswith(("dvc", "python"))):
         sys.exit(1)
     if name in SHELLS and "DVC_STAGE" in os.environ:

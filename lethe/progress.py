@@ -1,4 +1,4 @@
-"""Progress of long work: a bar with rate and remaining time on a terminal, a line now and then elsewhere.
+"""Progress of long work: a bar with rate and remaining time on a terminal, occasional lines elsewhere.
 
 Under `lethe run` several stages share the terminal. Each stage then writes its progress to LETHE_PROGRESS/STAGE.json,
 and the flow shows all stages together.
@@ -58,14 +58,14 @@ def progress(items: Iterable[Item], label: str, unit: str, total: int | None = N
 
 def _told(items: Iterable[Item], label: str, unit: str, total: int | None) -> Iterator[Item]:
     """Pass ``items`` through and print a line after ten seconds, then at ever longer pauses up to `LONGEST_PAUSE`."""
-    began = told = time.monotonic()
+    began = printed = time.monotonic()
     pause = FIRST_PAUSE
     for done, item in enumerate(items, start=1):
         yield item
         now = time.monotonic()
-        if now - told >= pause:
+        if now - printed >= pause:
             print(_line(label, unit, done, total, now - began), file=sys.stderr, flush=True)
-            told, pause = now, min(2 * pause, LONGEST_PAUSE)
+            printed, pause = now, min(2 * pause, LONGEST_PAUSE)
 
 
 def _line(label: str, unit: str, done: int, total: int | None, seconds: float) -> str:

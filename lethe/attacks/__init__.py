@@ -1,1 +1,1 @@
-"""Attacks on an unlearned model: what is done to its weights before it is asked again."""
+"""Attacks on an unlearned model: changes to its weights before the model is queried again."""

@@ -1,7 +1,7 @@
 """The protocol of attacks on a model: a module with a parameter model and a class that changes the weights.
 
-An attack has a budget (steps, bits, relative noise, a share of weights). For each budget in turn it yields the attacked
-model, which the stage asks the forget questions. The rows that an attack trains on are never asked.
+An attack has a budget (steps, bits, relative noise, a share of weights). For each budget, the attack yields the attacked
+model, and the stage queries this model with the forget questions. The stage never asks rows that the attack trains on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ P = TypeVar("P", bound=AttackParams)
 
 @dataclass(frozen=True)
 class Known:
-    """What the attacker has: rows of the dataset, and the encoder of the model."""
+    """The attacker's knowledge: rows of the dataset, and the encoder of the model."""
 
     forget: Sequence[Row]
     retain: Sequence[Row]
@@ -44,7 +44,7 @@ class Attack(Generic[P]):
     """
 
     Params: ClassVar[type[AttackParams]] = AttackParams
-    budget: ClassVar[str] = ""  # what a budget counts, for the axis of a figure
+    budget: ClassVar[str] = ""  # the unit of the budget, for the axis of a figure
 
     def __init_subclass__(cls, params: type[AttackParams] | None = None, **others: object):
         super().__init_subclass__(**others)
@@ -55,16 +55,16 @@ class Attack(Generic[P]):
         self.params = params
 
     def learned(self, known: Known, seed: int) -> list[Row]:
-        """The rows that the attack trains on; none by default."""
+        """Return the rows that the attack trains on; none by default."""
         return []
 
     def attacked(self, model: PreTrainedModel, known: Known, seed: int) -> Iterator[tuple[float, PreTrainedModel]]:
-        """(budget, the model after it) for each budget; the model may be changed in place."""
-        raise NotImplementedError(f"{type(self).__module__} has no attacked")
+        """Yield (budget, attacked model) for each budget; the attack may change the model in place."""
+        raise NotImplementedError(f"{type(self).__module__} does not define attacked")
 
 
 def linear_weights(model: PreTrainedModel) -> list[torch.Tensor]:
-    """The weights of the linear layers inside the blocks, in the model's order: not embeddings, norms, or the last layer."""
+    """Return the weights of the linear layers inside the blocks, in order, without embeddings, norms and the last layer."""
     import torch
 
     last = model.get_output_embeddings()

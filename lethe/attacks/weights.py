@@ -1,4 +1,4 @@
-"""The part that attacks on the weights share: each budget starts from the same weights."""
+"""The shared code of attacks on the weights: each budget starts from the same weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def changed(
     model: PreTrainedModel, budgets: Sequence[float], change: Callable[[torch.Tensor, float], torch.Tensor]
 ) -> Iterator[tuple[float, PreTrainedModel]]:
-    """(budget, the model) with ``change(weights, budget)`` in place of every linear layer's weights."""
+    """Yield (budget, model) with the weights of every linear layer replaced by ``change(weights, budget)``."""
     import torch
 
     weights = linear_weights(model)

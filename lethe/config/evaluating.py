@@ -24,7 +24,7 @@ from lethe.config.fields import (
 )
 from lethe.registry import ENGINES, JUDGES, SCORERS
 
-MOST_DRAWN = 1 << 16  # answers per question that ``sample.n: auto`` draws at most
+MOST_DRAWN = 1 << 16  # the largest number of answers per question that ``sample.n: auto`` draws
 EngineName = Annotated[str, NameIn((ENGINES,), also=("auto",), quoted=True)]
 ScorerName = Annotated[str, NameIn((SCORERS, JUDGES))]
 
@@ -77,19 +77,19 @@ class Sample(Section):
 
     @property
     def most(self) -> int:
-        """The most answers per forget question: ``n``, or what "auto" may raise it to."""
+        """The largest number of answers per forget question: ``n``, or the limit of "auto"."""
         return MOST_DRAWN if self.n == "auto" else self.n
 
     @model_validator(mode="after")
     def _auto_is_fixed_beforehand(self) -> Sample:
         if self.n == "auto" and (self.stop != "fixed" or self.language is not None):
-            raise ValueError("n is 'auto', where stop must be 'fixed' and language null")
+            raise ValueError("n is 'auto'; then stop must be 'fixed' and language must be null")
         return self
 
     @model_validator(mode="after")
     def _a_language_is_drawn_in_full(self) -> Sample:
         if self.language is not None and self.stop != "fixed":
-            raise ValueError(f"language is {self.language!r}, where stop must be 'fixed' (got {self.stop!r})")
+            raise ValueError(f"language is {self.language!r}; then stop must be 'fixed' (got {self.stop!r})")
         return self
 
 
@@ -101,7 +101,7 @@ class Score(Section):
     """The scorers in the order of the columns: each is a name, or a name with the parameters of the scorer."""
 
     scorers: Annotated[list[str | dict[str, Any]], Field(min_length=1)]
-    # word: a keyword counts as a whole word only; substring: inside a longer word too
+    # word: a keyword counts only as a whole word; substring: a keyword also counts inside a longer word
     keyword_match: Literal["word", "substring"] = "word"
 
     @field_validator("scorers", mode="before")

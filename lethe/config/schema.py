@@ -180,9 +180,9 @@ class UnlearnRecipe(Section):
     seed: Seed
     compute: Compute = Compute()
     reference: Literal["frozen", "cached"] = (
-        "frozen"  # logits and states before unlearning: a second model, or kept values
+        "frozen"  # the source of logits and states before unlearning: a second model, or stored values
     )
-    watch: Count | None = None  # rows per split whose confidence and entropy are taken after each epoch
+    watch: Count | None = None  # rows per split whose confidence and entropy are measured after each epoch
 
 
 class Entropy(Section):
@@ -248,7 +248,7 @@ After = Annotated[AttackParams, MemberOf(MODEL_ATTACKS, "kind", AttackParams)]
 
 
 class Attack(Section):
-    """One model under one attack: each budget and seed is asked ``n`` times per forget question."""
+    """One model under one attack: ``n`` answers per forget question for each budget and seed."""
 
     path: Place
     after: After
@@ -276,7 +276,7 @@ class Report(Section):
 
 
 class Notify(Section):
-    """Whom a run tells of a change: a program with its arguments, which gets the change as JSON on its standard input."""
+    """The program that a run notifies of a change: a command whose standard input receives the change as JSON."""
 
     command: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
 
@@ -298,7 +298,7 @@ class Params(Section):
     audits: dict[Name, Audit]
     games: dict[Name, Game]
     report: Report
-    notify: Notify | None = None  # changes no artifact, so params.yaml need not have the section
+    notify: Notify | None = None  # does not change artifacts, so the section is optional in params.yaml
 
     @model_validator(mode="after")
     def _names_meet(self) -> Params:
@@ -318,7 +318,7 @@ class Params(Section):
         )
         if self.sample.stop == "sequential" and substring:
             raise ValueError(
-                f"sample.stop is 'sequential', where {self.sample.sequential.scorer!r} matches whole words; "
+                f"sample.stop is 'sequential', and then {self.sample.sequential.scorer!r} matches whole words; "
                 "score.keyword_match must be 'word' too"
             )
         rule = self.sample.sequential

@@ -34,7 +34,7 @@ def read_yaml(path: str | os.PathLike) -> dict[str, object]:
         text = path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise BadFile(path, f"is not UTF-8 at line {line}", "Save it as UTF-8.") from None
+        raise BadFile(path, f"is not UTF-8 at line {line}", "Save the file as UTF-8.") from None
     value = parse_yaml(text, path)
     if not isinstance(value, dict):
         raise BadFile(path, f"holds {type(value).__name__}, expected keys")
@@ -51,7 +51,7 @@ def parse_yaml(text: str, path: str | os.PathLike) -> Any:
         _check_depth(value)
         return value
     except RecursionError:
-        raise BadFile(path, f"nested too deeply, legal are {DEEPEST} levels") from None
+        raise BadFile(path, f"nested too deeply; the depth must be at most {DEEPEST} levels") from None
     except (
         YAMLError,
         ValueError,
@@ -65,7 +65,7 @@ def parse_yaml(text: str, path: str | os.PathLike) -> Any:
 
 
 def _check_depth(value: Any) -> None:
-    """Raise `RecursionError` where lists and keys are nested deeper than `DEEPEST`: libraries would do it later."""
+    """Raise `RecursionError` if lists and keys are nested deeper than `DEEPEST`, before a library does so."""
     level = [value]
     for _ in range(DEEPEST):
         level = [

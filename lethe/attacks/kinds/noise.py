@@ -1,4 +1,4 @@
-"""Gaussian noise of relative size s on the weights of the linear layers: sd = s times the root mean square of the layer."""
+"""Gaussian noise of relative size s on the weights of the linear layers: sd = s times the layer's root mean square."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class Params(AttackParams):
-    """The relative sizes, from small to large."""
+    """The relative sizes, in ascending order."""
 
     kind: Literal["noise"]
     sizes: Annotated[tuple[Positive, ...], Field(min_length=1)] = (0.02, 0.05, 0.1, 0.2)
 
 
 class Attack(protocol.Attack[Params], params=Params):
-    """W + s rms(W) G with standard Gaussian G, drawn anew for each size."""
+    """Replace W by W + s rms(W) G, where G is standard Gaussian and drawn separately for each size."""
 
     budget = "relative noise"
 

@@ -1,4 +1,4 @@
-"""Pruning by magnitude: the share of each linear layer's weights that are nearest to zero become zero."""
+"""Pruning by magnitude: in each linear layer, the given share of weights with the smallest magnitude becomes zero."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class Params(AttackParams):
-    """The shares, from small to large."""
+    """The shares, in ascending order."""
 
     kind: Literal["prune"]
     shares: Annotated[tuple[Annotated[Real, Field(gt=0, lt=1)], ...], Field(min_length=1)] = (0.05, 0.1, 0.2, 0.4)
 
 
 class Attack(protocol.Attack[Params], params=Params):
-    """Each layer by itself; among equal magnitudes the earlier weight goes first."""
+    """Prune each layer separately; among equal magnitudes, the earlier weight is pruned first."""
 
     budget = "share of weights pruned"
 
@@ -34,7 +34,7 @@ class Attack(protocol.Attack[Params], params=Params):
 
 
 def pruned(weights: torch.Tensor, share: float) -> torch.Tensor:
-    """The weights without the share of smallest magnitude, rounded to a whole number of weights."""
+    """Return the weights with the share of smallest magnitude set to zero, rounded to a whole number of weights."""
     flat = weights.flatten().clone()
     flat[flat.abs().argsort(stable=True)[: round(share * flat.numel())]] = 0
     return flat.view_as(weights)

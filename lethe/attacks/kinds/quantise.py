@@ -1,8 +1,8 @@
 """Weight quantisation: every weight of the linear layers is rounded to the grid of an integer format.
 
-The rounding is simulated: the weights lie on the format's grid, and the arithmetic stays float32, so the attack runs on
-any processor. int8 has one scale per output row, 4 bits one scale per group of weights of a row; each scale takes the
-largest magnitude to the format's largest number, symmetric around zero.
+The quantisation is simulated: the weights lie on the format's grid, and the arithmetic stays float32, so the attack runs on
+any processor. int8 has one scale per output row; smaller formats have one scale per group of weights in a row. Each scale
+maps the largest magnitude to the format's largest number, symmetrically around zero.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
-PER_ROW = 8  # bits from which one scale serves a whole row
+PER_ROW = 8  # with at least this many bits, one scale serves a whole row
 
 
 class Params(AttackParams):
@@ -33,7 +33,7 @@ class Params(AttackParams):
 
 
 class Attack(protocol.Attack[Params], params=Params):
-    """The budget is the number of bits that are taken from each weight: 24 for int8, 28 for 4 bits."""
+    """Quantise the weights. The budget is the number of bits removed from each weight: 24 for int8, 28 for 4 bits."""
 
     budget = "bits taken per weight"
 
@@ -46,7 +46,7 @@ class Attack(protocol.Attack[Params], params=Params):
 
 
 def on_grid(weights: torch.Tensor, bits: int, group: int) -> torch.Tensor:
-    """The nearest multiples of each group's scale; the last group of a row may be shorter."""
+    """Return the nearest multiples of each group's scale; the last group of a row may be shorter."""
     from torch.nn.functional import pad
 
     top, (rows, columns) = 2 ** (bits - 1) - 1, weights.shape

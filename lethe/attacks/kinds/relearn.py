@@ -1,4 +1,4 @@
-"""Relearning: some steps of fine-tuning on a few rows, after which the other forget questions are asked.
+"""Relearning: some steps of fine-tuning on a few rows; the model is then queried with the other forget questions.
 
 Source: Hu et al., "Jogging the Memory of Unlearned Models Through Targeted Relearning Attacks" (2024); Łucki et al., "An
 Adversarial Perspective on Machine Unlearning for AI Safety" (2024).
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Params(AttackParams):
-    """The rows, their number (per author for same_authors), and the steps after which the model is asked."""
+    """The rows, their number (per author for same_authors), and the steps after which the model is queried."""
 
     kind: Literal["relearn"]
     rows: Literal["forget", "same_authors", "unrelated"]
@@ -36,12 +36,12 @@ class Params(AttackParams):
 
 
 class Attack(protocol.Attack[Params], params=Params):
-    """AdamW at a constant rate; one training run passes through all budgets."""
+    """Fine-tune by AdamW at a constant learning rate; one training run covers all budgets."""
 
     budget = "steps of relearning"
 
     def learned(self, known: Known, seed: int) -> list[Row]:
-        """The rows by kind: any forget rows, the same number of each forget author's rows, or retain rows."""
+        """Return the rows: random forget rows, equally many rows of each forget author, or retain rows."""
         rng, count = np.random.default_rng(seed), self.params.count
         if self.params.rows == "unrelated":
             return _some(list(known.retain), count, rng)
@@ -53,8 +53,8 @@ class Attack(protocol.Attack[Params], params=Params):
             author = row.get("author")
             if author is None:
                 raise BadInput(
-                    f"Row {row['id']!r} of the forget set has no author, by which relearning on rows: same_authors "
-                    "chooses its rows. Add the key author, or take rows: forget or unrelated."
+                    f"Row {row['id']!r} of the forget set has no author, but rows: same_authors chooses the rows to "
+                    "relearn by author. Add the key author, or use rows: forget or unrelated."
                 )
             authors[author].append(row)
         _leave_some(count, max(map(len, authors.values())), "rows of each author")
@@ -91,5 +91,5 @@ def _some(rows: list[Row], count: int, rng: np.random.Generator) -> list[Row]:
 def _leave_some(count: int, known: int, what: str) -> None:
     if count >= known:
         raise BadInput(
-            f"Relearning on {count} of {known} {what} leaves no question to ask: count must be below {known}."
+            f"Relearning on {count} of {known} {what} leaves no question to evaluate: count must be below {known}."
         )
