@@ -56,12 +56,12 @@ class EpsilonStarAudit(Result, summary.EpsilonStarAudit):
 
         lower = "infinite" if self.lower_infinite else f"{significant(self.epsilon_lower, 4, 'lower'):f}"
         missing = rejected_fit(self.epsilon_star, self.fit.ks_p_values if self.fit else None)
-        told = [
+        lines = [
             f"Epsilon* at delta {self.delta:g} is at least {lower} {level(self.alpha)}, assuming {self.assumes} "
             f"({self.lower_method}).",
             f"The {self.method} estimate is {missing or f'{self.epsilon_star:.4g}, which is not a bound'}.",
         ]
-        return told + ([f"Note: {self.note}."] if self.note else [])
+        return lines + ([f"Note: {self.note}."] if self.note else [])
 
 
 def epsilon_star(

@@ -65,22 +65,22 @@ class OneRunAudit(Result, summary.OneRunAudit):
         from lethe.statistics.one_run.audit import ASSUMPTIONS, not_conservative
         from lethe.text import listing
 
-        told = [
+        lines = [
             f"{self.errors} errors among {self.r} guesses of {self.n} bits, {self.mechanism}, delta {self.delta:g}.",
             f"Each lower bound on epsilon except {listing(not_conservative())}'s holds by itself {level(self.alpha)} "
             "if its assumptions hold.",
         ]
         flags = dict.fromkeys(flag for result in self.results for flag in result.assumes)
-        told += [
+        lines += [
             f"{flag} ({', '.join(one.method for one in self.results if flag in one.assumes)}): {ASSUMPTIONS[flag]}."
             for flag in flags
         ]
         if self.verdict:
-            told.append(
+            lines.append(
                 f"The claimed epsilon {self.verdict.claimed_epsilon:g} is "
                 f"{'' if self.verdict.contradicted else 'not '}contradicted by {self.verdict.method}, which decides."
             )
-        return told
+        return lines
 
 
 def one_run(

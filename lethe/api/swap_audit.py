@@ -39,14 +39,14 @@ class SwapAudit(Result):
         from lethe.statistics.bound import level
 
         one = self.quality
-        told = [f"Unlearning quality {one.value:.4f}; the strongest attack is {one.attack}."]
+        lines = [f"Unlearning quality {one.value:.4f}; the strongest attack is {one.attack}."]
         if one.ci_low is not None:
-            told.append(
+            lines.append(
                 f"The quality is between {one.ci_low:.4g} and {one.ci_high:.4g} {level(one.alpha)} ({one.method}), "
                 f"assuming that {one.assumes}."
             )
         return [
-            *told,
+            *lines,
             "The quality is an upper limit for these attacks: a stronger attack can lower the quality.",
         ]
 

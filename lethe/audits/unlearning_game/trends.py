@@ -211,8 +211,8 @@ def _listed(values: dict[str, float]) -> str:
 
 
 def _risen(result: GameResult, rising: dict[str, str]) -> str:
-    told = [f"not for {label(result.defenders, name)}: {values}" for name, values in rising.items()]
-    return "; ".join(told) or "it falls for every method"
+    exceptions = [f"not for {label(result.defenders, name)}: {values}" for name, values in rising.items()]
+    return "; ".join(exceptions) or "it falls for every method"
 
 
 def _budget(epsilon: str) -> str:

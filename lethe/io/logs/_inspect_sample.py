@@ -50,7 +50,7 @@ def sample(path: Path, where: str, value: object) -> Sample:
     if not isinstance(given, dict):
         raise BadFile(path, f"{where}: `scores` is {type(given).__name__}, expected an object")
     scores, columns, unread = _scores(given)
-    told = ((ERRORED, "error"), (LIMITED, "limit"), (WITHDRAWN, "invalidation"))
+    reasons = ((ERRORED, "error"), (LIMITED, "limit"), (WITHDRAWN, "invalidation"))
     return Sample(
         identity,
         epoch,
@@ -59,7 +59,7 @@ def sample(path: Path, where: str, value: object) -> Sample:
         scores,
         columns,
         unread,
-        tuple(reason for reason, key in told if value.get(key)),
+        tuple(reason for reason, key in reasons if value.get(key)),
         bool(value.get("error_retries")),
         _choice(output).get("stop_reason") == "max_tokens",
         any(isinstance(score, dict) and bool(score.get("history")) for score in given.values()),

@@ -170,17 +170,17 @@ class Table:
     ) -> None:
         """Add a prompt; the log lists prompts in the order of these calls. A second call adds new information."""
         self._whole(prompt_id, "a prompt's name", prompt_id)
-        told = self._prompts.setdefault(prompt_id, {"prompt": None, "planned": None, "scores": {}})
-        if told["prompt"] is None and prompt is not None:
+        entry = self._prompts.setdefault(prompt_id, {"prompt": None, "planned": None, "scores": {}})
+        if entry["prompt"] is None and prompt is not None:
             self._whole(prompt_id, "the prompt", prompt)
-            told["prompt"] = prompt
+            entry["prompt"] = prompt
         if planned is not None:
-            self._planned += planned - (told["planned"] or 0)
-            told["planned"] = planned
+            self._planned += planned - (entry["planned"] or 0)
+            entry["planned"] = planned
             if self._planned > MOST_PLANNED:
                 raise BadFile(self.path, f"plans {self._planned:,} answers; at most {MOST_PLANNED:,} can be read")
-        told["scores"] |= {_column(name): value for name, value in scores.items()}
-        self._count(told["scores"])
+        entry["scores"] |= {_column(name): value for name, value in scores.items()}
+        self._count(entry["scores"])
 
     def answer(self, prompt_id: str, sample: int, text: str, scores: Mapping[str, float], **more: object) -> None:
         """Add an answer; a missing score may be NaN or absent."""
@@ -279,10 +279,10 @@ class Table:
 
     def _not_written(self) -> None:
         """Mark as missing, under its number, every planned answer without a row or a problem."""
-        told = {(prompt_id, sample) for prompt_id, sample, _, _ in self._problems} | self._excused
+        known = {(prompt_id, sample) for prompt_id, sample, _, _ in self._problems} | self._excused
         for prompt_id, prompt in self._prompts.items():
             for sample in range(1, (prompt["planned"] or 0) + 1):
-                if (prompt_id, sample) not in self._rows and (prompt_id, sample) not in told:
+                if (prompt_id, sample) not in self._rows and (prompt_id, sample) not in known:
                     self.problem(prompt_id, sample, NOT_WRITTEN)
 
     def _prompt_table(self) -> pd.DataFrame:
@@ -291,10 +291,10 @@ class Table:
         counts = Counter(prompt_id for prompt_id, _ in self._rows)
         excused = Counter(prompt_id for prompt_id, _ in self._excused - self._rows.keys())
         rows = []
-        for prompt_id, told in self._prompts.items():
-            planned = counts[prompt_id] if told["planned"] is None else told["planned"] - excused[prompt_id]
-            head = {"prompt_id": prompt_id, "prompt": told["prompt"], "answers": counts[prompt_id]}
-            rows.append({**head, "planned": planned, **told["scores"]})
+        for prompt_id, entry in self._prompts.items():
+            planned = counts[prompt_id] if entry["planned"] is None else entry["planned"] - excused[prompt_id]
+            head = {"prompt_id": prompt_id, "prompt": entry["prompt"], "answers": counts[prompt_id]}
+            rows.append({**head, "planned": planned, **entry["scores"]})
         return pd.DataFrame(rows)
 
     def _missing(self, answers: pd.DataFrame, names: tuple[str, ...]) -> dict[str, int]:
