@@ -1,13 +1,13 @@
 """One kind of registry for all extensions: methods, scorers, datasets, engines, audits, games, attacks.
 
-A member has a name, which params.yaml uses, and comes from one of three places:
+A member has a name, which params.yaml uses, and one of three sources:
 
-1. in a folder of the library, where each module is a member and a leading underscore hides a helper,
-2. among the entry points of another package, in the registry's group (``lethe.methods``, ``lethe.scorers``, ...),
-3. in this process, after `register`.
+1. a folder of the library, where each module is a member and a leading underscore hides a helper,
+2. the entry points of another package, in the registry's group (``lethe.methods``, ``lethe.scorers``, ...),
+3. a call of `register` in this process.
 
-A registry lists names without an import and imports a member at its first use. The folders below are places to search,
-as the groups of entry points are; this module knows nothing of their content.
+A registry lists names without an import and imports a member at its first use. The folders below are search paths, like
+the groups of entry points; this module does not depend on their content.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ def bounds(
     share_above : float
         The threshold: prompts whose bound exceeds it are counted, and ``together`` certifies prompts under it.
     calibration : Calibration or path, optional
-        The error of the judge whose verdicts the scores are: counts, or a file with the columns ``label`` (of a person)
-        and ``verdict`` (of the judge). The attribute ``judged`` of the result then bounds true leaks.
+        The error of the judge that gave the scores: counts, or a file with the columns ``label`` (of a person) and
+        ``verdict`` (of the judge). The attribute ``judged`` of the result then bounds the true leak probability.
 
     Returns
     -------
@@ -103,7 +103,7 @@ def bounds(
 def calibration_of(
     given: Calibration | str | os.PathLike[str] | None, missing: Missing | None
 ) -> Calibration | None:
-    """Return the judge's error as counts; a missing verdict of a file counts as ``missing`` says."""
+    """Return the judge's error as counts; ``missing`` is the treatment of a missing verdict in a file."""
     if given is None or isinstance(given, Calibration):
         return given
     from lethe.io.calibration import read_calibration

@@ -31,11 +31,11 @@ class EpsilonStarAudit(Result, summary.EpsilonStarAudit):
     n_train, n_population : int
         The number of losses of members and of non-members.
     threshold, ratio : float or None, str or None
-        The place at which the estimate is attained.
+        The threshold and the ratio at which the estimate is attained.
     method : str
         The method of the estimate.
     alpha, lower_method, lower_threshold, lower_ratio, assumes
-        The level, method, place and assumption of the lower bound.
+        The level, method, threshold, ratio and assumption of the lower bound.
     note : str or None
         A further remark that a reader must know.
     fit : FitSummary or None

@@ -63,7 +63,7 @@ def evaluate(
 ) -> Evaluation:
     """Sample answers to a forget set, score them, and bound how much the model still reveals.
 
-    This is `lethe eval` without files: the function writes nothing unless ``folder`` names a place.
+    This is `lethe eval` without files: the function writes files only if ``folder`` is given.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ class ExactBounds(Result):
     ----------
     certificates : Certificates
         The answer tree of each question (``trees``), each with its ends as ``bounds``; the summary over the questions
-        (``model``); how the model was asked (``how``).
+        (``model``); the settings of the queries (``how``).
     """
 
     certificates: Certificates
@@ -90,11 +90,11 @@ def exact(
     tokenizer : transformers.PreTrainedTokenizerBase, optional
         The tokenizer of a model in memory.
     rows : int
-        The number of tokens put through the model per question, about.
+        The approximate number of tokens that the model processes per question.
     alpha : float
         The probability with which each upper bound may fail, above 0 and at most 0.5. Lower bounds are certain.
     target : float, optional
-        Sample until a question without a sampled leak is bounded by this probability, whatever the rows.
+        Sample until a question without a sampled leak is bounded by this probability, regardless of ``rows``.
     exact_only : bool
         Draw no sample: both ends are certain, and the upper one is wide.
     temperature, top_k, top_p, adaptive_threshold, max_new_tokens
@@ -102,13 +102,13 @@ def exact(
     prompt : str or path, optional
         A template file with ``{question}``, or "chat"; the default is that of `evaluate`.
     scorer : str
-        What a leak is: "keyword_leak", "exact_match", or another text scorer with ``above``.
+        The definition of a leak: "keyword_leak", "exact_match", or another text scorer with ``above``.
     above : float
         The score above which an answer leaks, where the scores are not only 0 and 1.
     tau : float
         The probability per query at which a question is proved to leak, or bounded.
     seed : int
-        The seed of the sampled rest.
+        The seed of the sample of the unexplored mass.
 
     Returns
     -------
@@ -122,9 +122,9 @@ def exact(
 
     Notes
     -----
-    Bounds assume that the computed logits err by at most the measured allowance, which the result names. Upper bounds also
-    assume the independent Poisson draws of the sampled rest (Garwood, "Fiducial limits for the Poisson distribution",
-    Biometrika 28, 1936), which this function makes.
+    Bounds assume that the computed logits err by at most the measured allowance, which the result states. Upper bounds also
+    assume independent Poisson draws from the unexplored mass, which this function makes (Garwood, "Fiducial limits for the
+    Poisson distribution", Biometrika 28, 1936).
 
     Examples
     --------

@@ -40,7 +40,7 @@ def in_processes(function: Callable, arguments: Sequence[tuple], label: str) -> 
 
 @contextlib.contextmanager
 def workers() -> Iterator[ProcessPoolExecutor]:
-    """Yield a pool of one process per core, which ends with this process. An error drops the calls that still wait.
+    """Yield a pool of one process per core, which ends with this process. An error cancels the calls that have not started.
 
     Submit from the thread that opens the pool: a worker ends with the thread that started it.
     """

@@ -1,4 +1,4 @@
-"""The schema of exact bounds: how much of a model's answers is explored and sampled, and what a leak is."""
+"""The schema of exact bounds: the extent of the enumeration and of the sampling, and the definition of a leak."""
 
 from __future__ import annotations
 

@@ -48,6 +48,7 @@ class Excess:
 
     @property
     def median(self) -> float:
+        """The median ratio over the questions."""
         return float(np.median(self.ratios))
 
     def flat(self) -> dict[str, float | int]:

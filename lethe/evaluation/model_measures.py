@@ -154,6 +154,7 @@ class SplitMeasure:
     missing: int
 
     def flat(self) -> dict[str, float]:
+        """The flat keys of this split."""
         named = {f"{self.split}_{name}": value for name, value in self.diversity.items()}
         means = {f"{self.split}_greedy": self.greedy, f"{self.split}_mean": self.mean}
         return means | named | {f"{self.split}_missing": self.missing}
@@ -180,6 +181,7 @@ class ConvergencePoint:
     sd_bound: Bound
 
     def row(self) -> dict[str, object]:
+        """The row in ``convergence.json``."""
         return {
             "prompt_id": self.prompt_id,
             "n": self.n,

@@ -33,6 +33,7 @@ class Quantity:
     show: Callable[[Bound], str]  # one end of the interval, which rounds itself
 
     def told(self, interval: Interval) -> str:
+        """The interval as text, with each end rounded outward."""
         return " to ".join(map(self.show, interval.bounds()))
 
 

@@ -131,6 +131,7 @@ class Run:
         return self.params.unlearn.methods if isinstance(self.params, Params) else {}
 
     def role(self, role: Role) -> Model | None:
+        """Return the first model with this role; None if there is none."""
         return next((model for model in self.models if model.role == role), None)
 
     @cached_property
@@ -141,6 +142,7 @@ class Run:
 
     @property
     def missing_by_stage(self) -> dict[str, list[str]]:
+        """The missing paths by the stage that creates them."""
         grouped: dict[str, list[str]] = {}
         for path, stage in self.missing:
             grouped.setdefault(stage, []).append(path)

@@ -82,6 +82,7 @@ class Aspect:
 
     @property
     def tone(self) -> Tone:
+        """The tone in which the page shows the word."""
         return TONE[self.word]
 
     def as_dict(self) -> dict[str, object]:
@@ -104,6 +105,7 @@ class Standing:
 
     @property
     def words(self) -> str:
+        """Both words as text."""
         return ", ".join(dict.fromkeys((self.forgetting.word, self.utility.word)))
 
 

@@ -94,6 +94,7 @@ class Basis:
 
     @property
     def sizes(self) -> np.ndarray:
+        """The number of answers to each prompt."""
         return np.array([len(own) for own in self.scores])
 
     def bounds(self, alpha: float) -> list[Bound]:

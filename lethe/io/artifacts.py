@@ -19,14 +19,14 @@ GREEDY = -1  # the sample number of a greedy answer; drawn answers count from 0
 
 
 class Asked(TypedDict):
-    """What a prompt is made from."""
+    """The fields from which a prompt is built."""
 
     question: str
     context: NotRequired[str | None]
 
 
 class Row(Asked):
-    """A question with its answer; ``id`` is its name in every table. The user's own keys may stand beside these."""
+    """A question with its answer. ``id`` identifies the row in every table. A row may have further keys of the user."""
 
     id: str
     answer: str
@@ -64,7 +64,7 @@ def read_tables(folder: str | os.PathLike, made_by: str) -> dict[str, pd.DataFra
 
 
 def metrics_files(root: Path, name: str) -> tuple[Path, Path]:
-    """Return where the numbers of one model are: those that `dvc metrics` shows, and all others."""
+    """Return the two metrics files of one model: the numbers that `dvc metrics` shows, and all other numbers."""
     return root / "metrics" / f"{name}.json", root / "metrics" / "details" / f"{name}.json"
 
 
@@ -74,7 +74,7 @@ def measured(root: Path) -> list[str]:
 
 
 def read_metrics(root: Path, name: str) -> dict[str, Any]:
-    """Return all numbers of one model under their flat keys; a file that is not there adds none.
+    """Return all numbers of one model under their flat keys; a missing file adds none.
 
     A folder of an earlier release has all numbers in the first file.
     """

@@ -44,7 +44,7 @@ MODULE_NAME = re.compile(r"[A-Za-z_]\w*(\.\w+)+(:\w+)?")
 class Sources:
     """The modules below one folder; each module is read once.
 
-    A process hashes the code as it was at the first request, so an edit during a long run changes no key of that run.
+    A process hashes the code as of the first request, so an edit during a long run does not change the keys of that run.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Sources:
             its members), a formatted string such as ``f"lethe.data.{kind}"`` (all its members), and the folders of a registry
             from `lethe.registry`.
         without
-            Packages whose members such names do not bring in.
+            Packages whose members ``by_name`` does not follow.
 
         Notes
         -----

@@ -52,10 +52,12 @@ class Masses:
 
     @property
     def leak(self) -> float:
+        """The mass that leaks, in [0, 1]."""
         return math.fsum(self.leak_by_length)
 
     @property
     def clean(self) -> float:
+        """The mass that does not leak, in [0, 1]."""
         return math.fsum(self.clean_by_length)
 
 
@@ -147,6 +149,7 @@ class Rounding:
         return self._rounded(by_length, -1)
 
     def most(self, by_length: Sequence[float]) -> float:
+        """The largest possible true sum of masses by length."""
         return self._rounded(by_length, 1)
 
     def _rounded(self, by_length: Sequence[float], sign: int) -> float:

@@ -118,6 +118,7 @@ class Calibration:
 
     @property
     def assumes(self) -> str:
+        """The assumption of bounds that use this calibration."""
         return ASSUMES if self.of_this_run else ASSUMES + OTHER_ANSWERS
 
 

@@ -40,6 +40,7 @@ class Certificates:
 
     @property
     def rounding(self) -> Rounding:
+        """The rounding error of the masses under these settings."""
         return Rounding(self.how.logit_allowance, self.how.max_new_tokens, self.how.temperature)
 
     @property

@@ -88,6 +88,7 @@ class AnswerTree:
 
     @property
     def remainder(self) -> Remainder:
+        """The sample of the unexplored mass."""
         return Remainder(self.rho, self.sampled, self.sampled_leaks)
 
     def as_json(self) -> dict:
@@ -99,6 +100,7 @@ class AnswerTree:
 
     @classmethod
     def of_json(cls, values: Mapping) -> AnswerTree:
+        """Read the tree that `as_json` wrote."""
         first, last = (float("inf") if n is None else n for n in values["queries_until_half"])
         return cls(
             **{

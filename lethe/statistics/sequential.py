@@ -80,6 +80,7 @@ class SequentialTest:
 
     @property
     def done(self) -> bool:
+        """Whether the test has a verdict or has reached the cap."""
         return self.verdict != UNDECIDED or len(self.scores) >= self.cap
 
     def update(self, scores: np.ndarray, low: np.ndarray | None = None) -> str:

@@ -73,7 +73,7 @@ def learn_privately(
 def grouped(optimiser: DPOptimizer, microbatches: int) -> DPOptimizer:
     """Return the same optimiser, which now clips the mean gradient of each microbatch and doubles the noise.
 
-    Each step draws a record's microbatch anew and independently of the other records, so that adding or removing one
+    Each step draws the microbatch of each record again, independently of the other records, so that adding or removing one
     record changes one microbatch.
     """
     from opacus.optimizers import DPOptimizer

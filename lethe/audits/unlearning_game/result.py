@@ -1,4 +1,4 @@
-"""The result of a game, whatever the models learned: qualities and their comparisons from outcomes of attacks."""
+"""The result of a game on any kind of data: qualities and their comparisons, from the outcomes of attacks."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def results_by_method(outcomes: Sequence[AttackOutcome], alpha: float) -> dict[s
 def _summary(outcomes: Sequence[AttackOutcome], alpha: float) -> PlayedMethod:
     original, swapped, random = (signed_advantages(outcomes, half) for half in (*HALVES, RANDOM))
     by_pair, by_random_pair = _by_pair(original, swapped), _by_pair(original, random) if random else []
-    # The usual AUC: of the drawn splits only. An average over swapped pairs would be grounded as the quality is.
+    # The usual AUC uses only the drawn splits. An average over swapped pairs would be grounded, like the quality.
     areas = {
         attack: float(np.mean([one.auc for one in outcomes if one.attack == attack and one.half == HALVES[0]]))
         for attack in original

@@ -144,7 +144,7 @@ def _unknown(first: Mapping[str, Any]) -> str:
     if "configs" in first and "results" in first:
         return "holds the results of an lm-eval run; its answers are in the samples_*.jsonl beside it"
     if first and all(isinstance(value, (int, float)) for value in first.values()):
-        return "holds a summary, numbers without answers; the log itself is beside it (of open-unlearning *_EVAL.json)"
+        return "holds a summary without answers; the log itself is beside it (for open-unlearning, *_EVAL.json)"
     if first and all(isinstance(value, list) and value and isinstance(value[0], str) for value in first.values()):
         return "holds prompts without answers (HarmBench's test cases?)"
     keys = ", ".join(repr(key[:30]) for key in list(first)[:6]) or "(none)"

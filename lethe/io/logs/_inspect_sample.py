@@ -42,7 +42,7 @@ def sample(path: Path, where: str, value: object) -> Sample:
     if isinstance(identity, bool) or not isinstance(identity, (int, str)):
         raise BadFile(path, f"{where}: `id` is {type(identity).__name__}, expected a text or an integer")
     if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 1:
-        raise BadFile(path, f"{where}: `epoch` must be an integer from 1, got {shortened(epoch, 40)}")
+        raise BadFile(path, f"{where}: `epoch` must be an integer of at least 1, got {shortened(epoch, 40)}")
     output = value.get("output") or {}
     if not isinstance(output, dict):
         raise BadFile(path, f"{where}: `output` is {type(output).__name__}, expected an object")

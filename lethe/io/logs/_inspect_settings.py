@@ -54,7 +54,7 @@ class Run:
             return 1
         if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
             raise BadFile(
-                self.path, f"`eval.config.epochs` must be an integer from 1, got {shortened(epochs, 40)}"
+                self.path, f"`eval.config.epochs` must be an integer of at least 1, got {shortened(epochs, 40)}"
             )
         return epochs
 

@@ -99,7 +99,7 @@ class Log:
         }
 
     def score_counts(self) -> dict[str, dict[str, float | None]]:
-        """Return of each score how many answers have one, how many have none, and the mean."""
+        """Return, for each score, the number of answers with a value, the number without a value, and the mean."""
         counts: dict[str, dict[str, float | None]] = {}
         for name in self.scores:
             values = self.answers[name].dropna()

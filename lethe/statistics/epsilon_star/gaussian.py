@@ -28,6 +28,7 @@ class Mixture:
 
     @classmethod
     def normal(cls, mean: float, sd: float) -> Mixture:
+        """The normal distribution with this mean and standard deviation."""
         return cls(np.ones(1), np.array([mean], float), np.array([sd], float))
 
     @property
@@ -44,6 +45,7 @@ class Mixture:
         return self._sum(log_ndtr(self._z(x)))
 
     def log_pdf(self, x: np.ndarray | np.float64) -> np.ndarray:
+        """The logarithm of the density, for any shape of ``x``."""
         logs = -0.5 * self._z(x) ** 2 - LOG_ROOT_TAU - np.log(self.sds)
         return self._sum(logs)
 
@@ -56,6 +58,7 @@ class Mixture:
         return high
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw ``n`` values."""
         component = rng.choice(len(self.weights), size=n, p=self.weights)
         return rng.normal(self.means[component], self.sds[component])
 
@@ -92,9 +95,11 @@ class Scale:
 
     @classmethod
     def of(cls, train: np.ndarray, population: np.ndarray) -> Scale:
+        """The scale of the losses of both sides."""
         return cls(float(min(train.min(), population.min())), float(max(train.max(), population.max())))
 
     def phi(self, losses: np.ndarray) -> np.ndarray:
+        """Transform losses."""
         width = self.high / 2 - self.low / 2  # halves: the difference of two huge losses must not overflow
         u = (losses / 2 - self.low / 2) / width if width > 0 else np.zeros_like(losses)
         return logit(u)

@@ -41,6 +41,7 @@ class Simulated:
     values: dict[str, np.ndarray]
 
     def mean(self, estimate: str) -> float:
+        """Mean over the runs."""
         return float(self.values[estimate].mean())
 
     def sd(self, estimate: str) -> float:

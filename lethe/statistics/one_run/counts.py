@@ -35,6 +35,7 @@ class Counts:
 
     @property
     def correct(self) -> int:
+        """The number of right guesses."""
         return self.r - self.errors
 
     def by_bit(self) -> tuple[int, int]:

@@ -73,7 +73,7 @@ def test_a_file_gives_the_counts_of_its_rows(folder, rows, suffix, columns, blan
         return
     offered = sum(score > -math.inf for *_, score in rows)
     if r > offered:
-        with pytest.raises(BadValue, match=rf"^r: got {r}; must be at most {offered}, the guesses"):
+        with pytest.raises(BadValue, match=rf"^r: got {r}; must be at most {offered}, the number of guesses"):
             release(read.bits, read.guesses, read.scores, r, seed)
         return
     counts = release(read.bits, read.guesses, read.scores, r, seed)

@@ -243,7 +243,7 @@ def test_a_model_and_its_ratio_to_retrain():
     same = compared_with_retrain(trees, trees, 2.0, 0.01, Rounding())
     assert not same.holds.any()
     assert (same.ratio <= 1).all()
-    with pytest.raises(BadValue, match="those of Retrain"):
+    with pytest.raises(BadValue, match="the questions of Retrain"):
         compared_with_retrain(trees, trees[::-1], 2.0, 0.01, Rounding())
 
 
