@@ -50,9 +50,25 @@ def measure(
 ) -> ModelMeasures:
     """Measure one model whose questions were sampled a fixed number of times.
 
-    ``generations`` and ``scores`` hold one table per split, ``questions`` the forget questions by id. ``inapplicable``
-    names the questions that the binary scorer cannot judge (they have no keywords); they get no binary values. On every
-    other question an unjudged answer counts as a leak. ``calibration`` is the measured error of the binary scorer.
+    Parameters
+    ----------
+    name : str
+        The model's name.
+    generations, scores : mappings from str to DataFrame
+        One table per split; the split ``forget`` must be present.
+    questions : mapping from str to str
+        The text of each forget question by id.
+    metrics : Metrics
+        Alpha, thresholds, and the scorers.
+    inapplicable : collection of str
+        The questions that the binary scorer cannot judge (they have no keywords); they get no binary values. On every other
+        question an unjudged answer counts as a leak.
+    calibration : Calibration, optional
+        The measured error of the binary scorer.
+
+    Returns
+    -------
+    ModelMeasures
     """
     leak = ScoreMatrix(scores["forget"], metrics.leak)
     leaked = ScoreMatrix(scores["forget"], metrics.binary) if metrics.binary else None
@@ -93,9 +109,22 @@ def measure_stopped(
     decisions: Mapping[str, Decision],
     decided_by: str,
 ) -> ModelMeasures:
-    """Measure one model whose questions stopped early, from their decisions: only anytime-valid values are valid here.
+    """Measure one model whose questions stopped early, from their decisions: all bounds are anytime-valid.
 
     Bounds for a number of samples fixed beforehand do not hold after a stopping rule has looked at the samples.
+
+    Parameters
+    ----------
+    name, generations, scores, questions, metrics
+        As in `measure`.
+    decisions : mapping from str to Decision
+        The decision on each forget question by id; at least one.
+    decided_by : str
+        The scorer that the stopping rule used.
+
+    Returns
+    -------
+    ModelMeasures
     """
     groups = dict(list(scores["forget"].groupby("prompt_id", sort=False)))
     measured = tuple(

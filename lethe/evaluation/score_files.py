@@ -16,9 +16,25 @@ from lethe.evaluation.prompts import Levels, PromptMeasure, PromptMeasures, Wors
 
 
 def read_scores(path: Path, missing: str | None, column: str = "score") -> list[PromptScores]:
-    """Return the prompts of a file in order of first appearance; ``column`` holds the scores.
+    """Return the prompts of a file in order of first appearance.
 
-    A null or NaN raises `BadRow` unless ``missing`` is "worst" (the score stays NaN) or "drop" (the score is omitted).
+    Parameters
+    ----------
+    path : Path
+        CSV, Parquet or JSON lines with a column of scores and optionally ``prompt_id``.
+    missing : {None, "worst", "drop"}
+        The treatment of a missing score: an error, a NaN, or an omitted score.
+    column : str
+        The column of scores, numbers in [0, 1].
+
+    Returns
+    -------
+    list of PromptScores
+
+    Raises
+    ------
+    BadFile, BadRow, MissingColumn
+        If the file is broken, a score is outside [0, 1], or a score is missing and ``missing`` is None.
     """
     import pandas as pd
 

@@ -113,8 +113,31 @@ def plan(
 ) -> Plan:
     """Draws per prompt such that the statements on all ``prompts`` prompts hold together with probability 1 - alpha.
 
-    ``width`` requests a band, ``tau`` a certificate. ``tau_leak`` is the leak probability that a sequential test detects; the
-    default is twice ``tau``, or halfway from ``tau`` to 1 if that is less.
+    Parameters
+    ----------
+    alpha : float
+        Error probability of all statements together, above 0 and up to 0.5.
+    width : float, optional
+        The half-width of a requested distribution band, strictly between 0 and 1.
+    tau : float, optional
+        The threshold of a requested certificate, strictly between 0 and 1.
+    tau_leak : float, optional
+        The leak probability that the sequential test detects; by default twice ``tau``, or halfway from ``tau`` to 1 if that
+        is less.
+    prompts : int
+        The number of prompts; each gets alpha / prompts (Bonferroni).
+    cap : int
+        The largest number of samples of the sequential test.
+
+    Returns
+    -------
+    Plan
+        Draws per prompt; ``width`` and ``certificate`` are None unless requested.
+
+    Raises
+    ------
+    BadValue
+        If an argument lies outside its range.
     """
     check_alpha(alpha)
     each = alpha / prompts  # Bonferroni

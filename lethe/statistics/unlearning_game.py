@@ -149,14 +149,31 @@ def swap_advantage(
 ) -> Advantage:
     """Adv of the SWAP test from the signed advantages of both halves.
 
-    ``original`` and ``swapped`` hold one signed advantage per model, as (pairs of splits, seeds) or, for a single pair,
-    (seeds,). The value is |mean over pairs of (a_s + a_s') / 2|, where each advantage is first averaged over its seeds.
+    Parameters
+    ----------
+    original, swapped : arrays of shape (pairs, seeds) or (seeds,)
+        One signed advantage per model; a vector is a single pair of splits.
+    paired : bool
+        Whether the i-th seeds of both halves form one value, which is valid for equal and for independent seeds. Otherwise
+        (one pair only) the halves are two independent samples (Welch).
+    alpha : float
+        The interval covers the advantage with probability 1 - alpha.
 
+    Returns
+    -------
+    Advantage
+        |mean over pairs of (a_s + a_s') / 2|, where each advantage is first averaged over its seeds.
+
+    Raises
+    ------
+    BadValue
+        If the shapes do not match.
+
+    Notes
+    -----
     With several pairs, the interval is Student's t over the pairs, because the seeds of a pair share its split and are not
-    independent draws. With a single pair, the interval is over its seeds; a single value has no interval. With ``paired``,
-    the i-th seeds of both halves form one value, which is valid for equal and for independent seeds. Otherwise (one pair
-    only) the halves are two independent samples (Welch). The interval covers the expectation of the signed mean at
-    1 - alpha, and hence its absolute value.
+    independent draws. With a single pair, the interval is over its seeds; a single value has no interval. The interval
+    covers the expectation of the signed mean, and hence its absolute value. Assumes about normal, independent means.
     """
     original, swapped = np.atleast_2d(np.asarray(original, float)), np.atleast_2d(np.asarray(swapped, float))
     if paired and original.shape != swapped.shape:
@@ -194,10 +211,21 @@ def unlearning_quality(
 ) -> Quality:
     """Q(U) = 1 - max over the adversaries of Adv (Definition 3.7) from each adversary's signed advantages.
 
-    Both mappings map an adversary's name to the arrays that `swap_advantage` takes. The interval of each adversary is at
-    level alpha. The interval of the quality uses alpha / (number of adversaries) for each adversary (Bonferroni), because
-    the strongest adversary is chosen on the same numbers. The supremum is only over the given adversaries: a stronger
-    adversary can lower the quality.
+    Parameters
+    ----------
+    original, swapped : mappings from str to array
+        The signed advantages of each adversary; these and ``paired`` and ``alpha`` are as in `swap_advantage`.
+
+    Returns
+    -------
+    Quality
+        The quality, its interval, and the advantage of each adversary with an interval at level alpha.
+
+    Notes
+    -----
+    The interval of the quality uses alpha / (number of adversaries) for each adversary (Bonferroni), because the strongest
+    adversary is chosen on the same numbers. The supremum is only over the given adversaries: a stronger adversary can lower
+    the quality.
     """
     if not original or set(original) != set(swapped):
         raise BadValue("swapped", sorted(swapped), f"the adversaries of the original half, {sorted(original)}")

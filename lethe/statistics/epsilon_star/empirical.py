@@ -20,9 +20,25 @@ def empirical_epsilon_star(
 ) -> EpsilonStar:
     """The exact maximum of the ratios over all observed thresholds (Negoescu et al. 2024, eq. 7).
 
-    ``train`` (n,) and ``population`` (m,) are losses; ``delta`` must be in [0, 1). ``cut`` keeps only thresholds whose FPR
-    and FNR lie strictly inside (cut, 1 - cut); the paper's cut of .001 caps the value near ln(1 / cut). The plug-in value
-    is biased upward; see `split_lower_bound` for a bound with a guarantee.
+    Parameters
+    ----------
+    train, population : arrays of shape (n,) and (m,)
+        Losses of members and of non-members: at least two each, all finite.
+    delta : float
+        The delta of Epsilon*, in [0, 1).
+    cut : float, optional
+        Keeps only thresholds whose FPR and FNR lie strictly inside (cut, 1 - cut), in (0, 0.5). The paper's cut of .001 caps
+        the value near ln(1 / cut).
+
+    Returns
+    -------
+    EpsilonStar
+        An estimate without a guarantee, biased upward; see `split_lower_bound` for a bound.
+
+    Raises
+    ------
+    BadValue
+        If an argument lies outside its range.
     """
     train, population = checked_losses(train, "train"), checked_losses(population, "population")
     delta, cut = checked_delta(delta), checked_cut(cut)

@@ -36,10 +36,34 @@ def split_lower_bound(
 ) -> LowerBound:
     """Choose a threshold and a ratio on one half of the losses, and certify them on the other half.
 
-    ``train`` (n,) and ``population`` (m,) are losses. The certificate is two Clopper-Pearson bounds at alpha / 2 each. With
-    ``train_complete`` the training shares are exact: the training losses are not split, and the remaining bound takes
-    alpha. The choice maximises the same bound in Wilson's approximation; a poor choice loosens the bound but keeps it valid.
-    ``seed`` determines the split.
+    Parameters
+    ----------
+    train, population : arrays of shape (n,) and (m,)
+        Losses of members and of non-members: at least two each, all finite.
+    delta : float
+        The delta of Epsilon*, in [0, 1).
+    alpha : float
+        Error probability of the bound, strictly between 0 and 1.
+    train_complete : bool
+        Whether ``train`` holds the losses of the whole training set, whose shares are then exact.
+    seed : int
+        Determines the split.
+
+    Returns
+    -------
+    LowerBound
+        Epsilon* of the model is at least ``value`` with probability 1 - alpha.
+
+    Raises
+    ------
+    BadValue
+        If an argument lies outside its range.
+
+    Notes
+    -----
+    Assumes independent losses on each side. The certificate is two Clopper-Pearson bounds at alpha / 2 each. With
+    ``train_complete`` the training losses are not split, and the remaining bound takes alpha. The choice maximises the same
+    bound in Wilson's approximation; a poor choice loosens the bound but keeps it valid.
     """
     train, population = checked_losses(train, "train"), checked_losses(population, "population")
     delta, alpha = checked_delta(delta), checked_alpha(alpha)
@@ -90,11 +114,35 @@ def band_lower_bound(
 ) -> LowerBound:
     """Bound the largest ratio over all thresholds from below, by simultaneous bands on both distribution functions.
 
-    The bands hold at all thresholds at once, two-sided at alpha / 2 each. The threshold may therefore be chosen on the
-    same losses, and no loss is set aside. ``band`` is "dkw", with one width everywhere; "berk-jones", far narrower in
-    the tails, where the ratios are large; or "auto": Berk-Jones where its level is solved in seconds (each side has at
-    most `LARGEST_BERK_JONES` losses), else DKW. With ``train_complete`` the training shares are exact and the remaining
-    band takes alpha.
+    Parameters
+    ----------
+    train, population : arrays of shape (n,) and (m,)
+        Losses of members and of non-members: at least two each, all finite.
+    delta : float
+        The delta of Epsilon*, in [0, 1).
+    alpha : float
+        Error probability of the bound, strictly between 0 and 1.
+    train_complete : bool
+        Whether ``train`` holds the losses of the whole training set, whose shares are then exact.
+    band : {"auto", "dkw", "berk-jones"}
+        "dkw" has one width everywhere; "berk-jones" is far narrower in the tails, where the ratios are large. "auto" is
+        Berk-Jones if its level is solved in seconds (each side has at most `LARGEST_BERK_JONES` losses), else DKW.
+
+    Returns
+    -------
+    LowerBound
+        Epsilon* of the model is at least ``value`` with probability 1 - alpha.
+
+    Raises
+    ------
+    BadValue
+        If an argument lies outside its range.
+
+    Notes
+    -----
+    Assumes independent losses on each side. The bands hold at all thresholds at once, two-sided at alpha / 2 each. The
+    threshold may therefore be chosen on the same losses, and no loss is set aside. With ``train_complete`` the remaining band
+    takes alpha.
     """
     train, population = checked_losses(train, "train"), checked_losses(population, "population")
     delta, alpha = checked_delta(delta), checked_alpha(alpha)

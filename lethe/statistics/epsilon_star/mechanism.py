@@ -55,11 +55,34 @@ def mechanism_epsilon(
 ) -> Mechanism:
     """Compute eps-bar: Epsilon* at the FNR averaged over independently trained instances at equal FPR.
 
-    ``instances`` holds (training losses, population losses) of each model. ``fresh_training_sets`` states that
-    each model was trained on an independent draw of the training set; otherwise no claim about the mechanism is made.
-    ``seed`` splits the populations: one half sets the thresholds, the other evaluates them. The lower bound fixes the rate
-    and the ratio on the first half of the instances, and bounds both means over the other half by betting, at alpha / 2
-    each.
+    Parameters
+    ----------
+    instances : sequence of pairs of arrays
+        The training losses and the population losses of each model; at least one model.
+    delta : float
+        The delta of Epsilon*, in [0, 1).
+    alpha : float
+        Error probability of the lower bound, strictly between 0 and 1.
+    fresh_training_sets : bool
+        Whether each model was trained on an independent draw of the training set. Otherwise no claim about the mechanism is
+        made.
+    seed : int
+        Splits the populations: one half sets the thresholds, the other evaluates them.
+
+    Returns
+    -------
+    Mechanism
+        The estimates, and a lower bound or the reason why there is none.
+
+    Raises
+    ------
+    BadValue
+        If an argument lies outside its range.
+
+    Notes
+    -----
+    Source: Negoescu et al. (2024), appendix A, eq. 19. The lower bound fixes the rate and the ratio on the first half of the
+    instances, and bounds both means over the other half by betting, at alpha / 2 each.
     """
     checked = [(checked_losses(a, "train"), checked_losses(b, "population")) for a, b in instances]
     delta, alpha = checked_delta(delta), checked_alpha(alpha)

@@ -33,10 +33,33 @@ def parametric_epsilon_star(
 ) -> EpsilonStar:
     """Epsilon* of the distributions fitted to the transformed losses (Negoescu et al. 2024, section 3.1 and appendix B).
 
-    ``train`` (n,) and ``population`` (m,) are losses; ``delta`` must be in [0, 1). With ``components`` 1, the function fits
-    one Gaussian per side, as the paper does. ``cut`` restricts FPR and FNR to [cut, 1 - cut]; the paper cuts at delta, which
-    caps the value near ln(1 / delta). Without a cut the supremum is exact; with delta = 0 it is infinite unless both fits
-    agree. ``seed`` affects only the p-values of the goodness-of-fit test.
+    Parameters
+    ----------
+    train, population : arrays of shape (n,) and (m,)
+        Losses of members and of non-members: at least two each, all finite.
+    delta : float
+        The delta of Epsilon*, in [0, 1).
+    cut : float, optional
+        Restricts FPR and FNR to [cut, 1 - cut], in (0, 0.5). The paper cuts at delta, which caps the value near
+        ln(1 / delta). Without a cut the supremum is exact; with delta = 0 it is infinite unless both fits agree.
+    components : int
+        Gaussians per side; the paper fits one.
+    seed : int
+        Affects only the p-values of the goodness-of-fit test.
+
+    Returns
+    -------
+    EpsilonStar
+        An estimate without a guarantee, and the fit behind it.
+
+    Raises
+    ------
+    BadValue
+        If an argument lies outside its range.
+
+    Notes
+    -----
+    Assumes that the transformed losses of each side follow the fitted distribution.
     """
     train, population = checked_losses(train, "train"), checked_losses(population, "population")
     delta, cut = checked_delta(delta), checked_cut(cut)

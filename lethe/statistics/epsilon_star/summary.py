@@ -71,9 +71,35 @@ def audit(
     lower: str = "split",
     train_complete: bool = False,
 ) -> EpsilonStarAudit:
-    """Epsilon* of one model and a lower bound of it that holds with probability 1 - ``alpha``.
+    """Estimate Epsilon* of one model, and bound it from below.
 
-    ``method`` is "parametric" or "empirical", ``lower`` "split" or "band".
+    Parameters
+    ----------
+    train, population : arrays of shape (n,) and (m,)
+        Losses of members and of non-members: at least two each, all finite.
+    delta : float
+        The delta of Epsilon*, in [0, 1).
+    method : {"parametric", "empirical"}
+        The method of the estimate.
+    cut : float, optional
+        Restricts FPR and FNR for the estimate, in (0, 0.5).
+    components : int
+        Gaussians per side of the parametric method.
+    alpha : float
+        Error probability of the lower bound, strictly between 0 and 1.
+    lower : {"split", "band"}
+        The method of the lower bound: `split_lower_bound` or `band_lower_bound`.
+    train_complete : bool
+        Whether ``train`` holds the losses of the whole training set.
+
+    Returns
+    -------
+    EpsilonStarAudit
+
+    Raises
+    ------
+    BadValue
+        If an argument lies outside its range.
     """
     if lower not in LOWER:
         raise BadValue("lower", lower, f"one of {', '.join(LOWER)}")

@@ -71,10 +71,32 @@ def audit(
     methods: Iterable[str] | None = None,
     null: float | None = None,
 ) -> tuple[MethodResult, ...]:
-    """Audit one run by ``methods`` (default: all that apply).
+    """Audit one run by one or more methods.
 
-    ``null`` is the family's parameter (mu, epsilon, sigma) for the p-value. Raises `BadValue` for an argument out of range
-    or a method that does not apply.
+    Parameters
+    ----------
+    counts : Counts
+        Bits, released guesses and errors of the run.
+    family : Family
+        The nulls, ordered by strength.
+    delta : float
+        The delta of epsilon, in [0, 1).
+    alpha : float
+        Error probability of each lower bound, strictly between 0 and 1.
+    methods : iterable of str, optional
+        Names of methods; by default all that apply to the counts.
+    null : float, optional
+        The parameter of the family (mu, epsilon or sigma) for the p-value.
+
+    Returns
+    -------
+    tuple of MethodResult
+        One result per method; ``assumes`` names the assumptions, which `ASSUMPTIONS` explains.
+
+    Raises
+    ------
+    BadValue
+        If an argument lies outside its range, or a method does not apply.
     """
     check_levels(delta, alpha)
     names = applicable(counts) if methods is None else list(methods)

@@ -22,9 +22,25 @@ class Guesses:
 def release(bits: np.ndarray, guesses: np.ndarray, scores: np.ndarray, r: int, seed: int = 0) -> Counts:
     """Release the ``r`` guesses with the highest ``scores`` and count their errors.
 
-    All arrays have shape (n,). ``bits`` and ``guesses`` are 0 or 1; ``scores`` are any numbers except NaN. Ties at the cut
-    are broken at random with ``seed``: breaking ties by position would leak the bits whenever the rows are ordered by bit.
-    A guess with the score -inf is never released. Raises `BadValue` for an array, a value or an ``r`` out of range.
+    Parameters
+    ----------
+    bits, guesses : arrays of shape (n,)
+        Secret bits and guesses of them, 0 or 1.
+    scores : array of shape (n,)
+        The confidence in each guess: any number except NaN. A guess with the score -inf is never released.
+    r : int
+        The number of released guesses, from 1 to the number of guesses with a score above -inf.
+    seed : int
+        Breaks ties at the cut at random. Breaking ties by position would leak the bits whenever the rows are ordered by bit.
+
+    Returns
+    -------
+    Counts
+
+    Raises
+    ------
+    BadValue
+        If an array has the wrong shape, or a value or ``r`` lies outside its range.
     """
     bits, guesses, scores = np.asarray(bits), np.asarray(guesses), np.asarray(scores, dtype=np.float64)
     n = bits.size

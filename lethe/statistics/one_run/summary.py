@@ -111,8 +111,33 @@ def audit_runs(
 ) -> OneRunAudit:
     """Audit one run released at one r, or at several r declared beforehand, each at its share of ``alpha``.
 
-    ``nulls`` is a family, or one trade-off function. ``null`` is the parameter of the p-values; the default is the
-    parameter of the member that the epsilon ``claimed`` at ``delta`` describes.
+    Parameters
+    ----------
+    runs : sequence of Counts
+        The counts of the run at each r.
+    nulls : Family or Channel
+        A family of nulls, or a single trade-off function.
+    delta : float
+        The delta of epsilon, in [0, 1).
+    alpha : float
+        Error probability of each lower bound over all r, strictly between 0 and 1.
+    method : str
+        The name of one method, or "all" for every method that applies.
+    null : float, optional
+        The parameter of the p-values; by default that of the family member that ``claimed`` at ``delta`` describes.
+    claimed : float, optional
+        A claimed epsilon to test.
+    curve : bool
+        Whether to compute p-values over a range of epsilons; only for a family.
+
+    Returns
+    -------
+    OneRunAudit
+
+    Raises
+    ------
+    BadValue
+        If an argument lies outside its range, or a method does not apply.
     """
     level = alpha / len(runs)
     if isinstance(nulls, Family):
