@@ -157,7 +157,7 @@ def _scorer_name(entry: str | dict[str, Any]) -> str:
 class JudgeEntry(Section):
     """A judge with a stage of its own: ``judges: {NAME: {judge: KIND, labelled: FILE or null, KEY: VALUE}}``.
 
-    The other keys are the parameters of the kind, which the module of the judge defines, the folder ``model`` among them.
+    The other keys, such as the folder ``model``, are the parameters of the kind, which the module of the judge defines.
     ``labelled`` is a file of answers with a person's labels, on which the judge's error is measured.
     """
 

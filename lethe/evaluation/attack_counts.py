@@ -49,7 +49,7 @@ def curves(results: Mapping[str, dict], base: str | None, retrain: str | None) -
         if "counts" in result
     }
 
-    def beside(name: str, path: str | None) -> list[Counted] | None:
+    def counts_under(name: str, path: str | None) -> list[Counted] | None:  # of the model at ``path``, same attack
         mine = _attack(results[name])
         same = (own for own in counted if results[own]["path"] == path and _attack(results[own]) == mine)
         return next((counted[own] for own in same), None)
@@ -59,7 +59,7 @@ def curves(results: Mapping[str, dict], base: str | None, retrain: str | None) -
         result = results[name]
         alpha = float(result["alpha"])
         role = "base" if result["path"] == base else "retrain" if result["path"] == retrain else "subject"
-        of_base, of_retrain = beside(name, base), beside(name, retrain)
+        of_base, of_retrain = counts_under(name, base), counts_under(name, retrain)
         points = band(counts, alpha)
         found.append(
             Curve(

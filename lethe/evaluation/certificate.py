@@ -25,7 +25,7 @@ REMEDY = "Ask its author for the file as it was written."
 
 @dataclass(frozen=True)
 class Audit:
-    """What one auditor drew: ``draws`` answers to each question from the stream of ``seed``, of which ``leaks`` leaked."""
+    """The draws of one auditor: ``draws`` answers to each question with ``seed``, and the ``leaks`` per question."""
 
     auditor: str
     draws: int

@@ -194,10 +194,10 @@ def _hidden_claim(run: Run) -> Claim | None:
         found = hidden(model)
         if found is None:
             continue
-        beside = f", {retrain.name} in {chance[0]} of {chance[1]}" if retrain and chance else ""
+        by_chance = f", {retrain.name} in {chance[0]} of {chance[1]}" if retrain and chance else ""
         more = found[0] > 0 and (not chance or found[0] / found[1] > chance[0] / chance[1])
-        told = f"{model.name} in {found[0]} of {found[1]} questions{beside}."
-        rows.append(Row(model.name, "holds" if more else "did not show", told))
+        sentence = f"{model.name} in {found[0]} of {found[1]} questions{by_chance}."
+        rows.append(Row(model.name, "holds" if more else "did not show", sentence))
     title = "Sampling finds leakage that greedy decoding hides" + (
         ", beyond what Retrain shows by chance" if chance else ""
     )

@@ -52,8 +52,8 @@ def score_log(log: Log, rows: Sequence[Row], scorers: Sequence[str], source: str
     log
         The log. An answer is missing if it ended with an error or at a limit, was withdrawn, or was never written.
     rows
-        The references. A row belongs to the prompt with its id. Where the log uses other ids (an index, as in lm-eval), the
-        row belongs to the prompts in whose text its question is the last.
+        The references. A row belongs to the prompt with its id. Where the log uses other ids (an index, as in lm-eval), a
+        row belongs to each prompt whose last question is the row's question.
     scorers
         Names of scorers or judges.
     source

@@ -54,7 +54,7 @@ def inspect_ids(prompt_ids: Iterable[str]) -> dict[str, str]:
         bare = prompt_id[1:-1]
         if prompt_id.startswith('"') and prompt_id.endswith('"') and bare in ids:
             raise BadInput(
-                f"The log has the id {bare} as a number and as a text, which Inspect's precomputed scores cannot tell apart. "
+                f"The log has the id {bare} as a number and as text, which Inspect's precomputed scores cannot distinguish. "
                 "Rename one in the dataset."
             )
     return ids

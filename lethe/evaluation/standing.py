@@ -61,7 +61,7 @@ MEANING = {
     "damaged": f"the model’s score on those questions fell, and is not shown to stay at {100 * KEPT:g}%.",
     "destroyed": f"the model keeps less than {100 * LOST:g}% of that score. Such a model says little about anything, and its "
     "silence on the forget set is no success of unlearning.",
-    "open": "the answers do not tell, mostly because they are too few.",
+    "open": "the answers do not decide the question, usually because they are too few.",
 }
 
 ALONE = {  # without Retrain

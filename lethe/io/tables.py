@@ -151,8 +151,8 @@ def _read_csv(path: Path, required: Sequence[str], text: Sequence[str]) -> pd.Da
 def _records(content: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the header and the rows of a CSV with their first lines; a quoted cell may contain line breaks.
 
-    Under a header of one column, a blank line is a row without a value. Any other line of nothing but blanks and tabs is
-    skipped, as pandas skips it.
+    Under a header of one column, a blank line is a row without a value. Any other line of only blanks and tabs is skipped,
+    as in pandas.
     """
     csv.field_size_limit(LARGEST_CELL)
     reader, line = csv.reader(io.StringIO(content, newline="")), 1

@@ -23,7 +23,7 @@ from lethe.statistics.checks import check_alpha
 from lethe.statistics.many_prompts import holm
 
 EXACT = "the computed next-token probabilities are exact up to the allowance"
-TOLERANCE = 1e-6  # by which the float sums of an enumeration may miss 1
+TOLERANCE = 1e-6  # the float sums of an enumeration may differ from 1 by this much
 SAMPLED = f"{EXACT}; independent Poisson starts at a rate fixed before they were drawn"
 
 
@@ -63,7 +63,7 @@ class Masses:
 
 @dataclass(frozen=True)
 class Remainder:
-    """The sample of the unexplored mass: ``sampled`` answers at the rate ``rho``, of which ``leaks`` leaked.
+    """The sample of the unexplored mass: ``sampled`` answers at the rate ``rho``; ``leaks`` of them leaked.
 
     If ``rho`` is 0, no answer was sampled.
     """

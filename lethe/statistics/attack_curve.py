@@ -108,11 +108,11 @@ def excess(counts: Sequence[Counted], reference: Sequence[Counted], alpha: float
     curve, other = band(counts, alpha / 2), {point.budget: point for point in band(reference, alpha / 2)}
     found = []
     for point in curve:
-        if (beside := other.get(point.budget)) is not None:
+        if (same := other.get(point.budget)) is not None:
             method = "difference of two bands"
-            lower = _bound(point.lower.value - beside.upper.value, "lower", alpha, point.lower.n, method)
-            upper = _bound(point.upper.value - beside.lower.value, "upper", alpha, point.upper.n, method)
-            found.append(Excess(point.budget, point.mean - beside.mean, lower, upper))
+            lower = _bound(point.lower.value - same.upper.value, "lower", alpha, point.lower.n, method)
+            upper = _bound(point.upper.value - same.lower.value, "upper", alpha, point.upper.n, method)
+            found.append(Excess(point.budget, point.mean - same.mean, lower, upper))
     return found
 
 

@@ -79,7 +79,7 @@ def find(samples: Path) -> Run:
             return _run(path, samples.stem.removeprefix("samples_").removesuffix(f"_{time}"))
     if len(beside) == 1:
         return _run(beside[0], None)
-    reason = "no results_*.json" if not beside else "several results_*.json, none of the same time,"
+    reason = "no results_*.json" if not beside else "several results_*.json, none with the same time,"
     return Run(notes=(f"{reason} beside it: task, model and filters are not known",))
 
 

@@ -17,7 +17,7 @@ from lethe.statistics.epsilon_star.ratios import EpsilonStar, LowerBound, checke
 
 SHAPE, SCALE = 2.0, 5.0  # training losses are Gamma(2, 5), those of the population Gamma(2 + gap, 5)
 EMPIRICAL_CUT = 1e-3  # the paper's cut for empirical values; the paper cuts parametric values at delta
-PLACES = 20_000  # thresholds per tail in the search for the true supremum
+THRESHOLDS_PER_TAIL = 20_000  # thresholds per tail in the search for the true supremum
 LEAST_RATE = 1e-9  # Fig. 3 omits rates below this
 MOST_FITTED = 4_000  # losses per mixture fit for Fig. 6
 
@@ -84,7 +84,7 @@ def gamma_epsilon_star(gap: float, delta: float, cut: float | None = None) -> fl
         )
     cut = checked_cut(cut)
     shapes = (SHAPE, SHAPE + gap)
-    tails = np.geomspace(delta / 10, 0.5, PLACES)
+    tails = np.geomspace(delta / 10, 0.5, THRESHOLDS_PER_TAIL)
     x = np.concatenate([inverse(shape, tails) for shape in shapes for inverse in (gammaincinv, gammainccinv)])
     if cut is not None:
         low = max(gammaincinv(shape, cut) for shape in shapes)
