@@ -35,7 +35,7 @@ class Utility:
 
 
 def mean_term(values: np.ndarray) -> Term:
-    """The mean of ``values`` without the NaN ones, and the number of the others."""
+    """The mean of the ``values`` that are not NaN, with the numbers of present and missing values."""
     values = np.asarray(values, dtype=np.float64)
     present = values[~np.isnan(values)]
     return Term(float(present.mean()) if len(present) else float("nan"), len(present), len(values) - len(present))
@@ -70,10 +70,10 @@ def model_utility(sets: Mapping[str, Mapping[str, np.ndarray]]) -> Utility:
 
 
 def forget_quality(ratios: np.ndarray, retrain_ratios: np.ndarray) -> KsTest:
-    """KS test of the forget set's truth ratios against those of the Retrain model; a small p-value: distinguishable.
+    """KS test of the forget set's truth ratios against those of the Retrain model.
 
-    Rows without a ratio are omitted; the result's ``n_first`` and ``n_second`` count the remaining rows. Raises
-    `BadValue` if no row remains.
+    A small p-value means that the test distinguishes the two models. Rows without a ratio are omitted; the result's
+    ``n_first`` and ``n_second`` count the remaining rows. Raises `BadValue` if no row remains.
     """
     samples = []
     for name, values in (("truth ratios", ratios), ("truth ratios of Retrain", retrain_ratios)):
