@@ -1,4 +1,4 @@
-"""The one way in which pages are filled in: escaped, and a name that a template does not get is an error."""
+"""How all pages are rendered: values are escaped, and an undefined name in a template is an error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 
 def templates(*filters: Callable[..., object]) -> Environment:
-    """The templates of this folder; ``filters`` are known to them by their own names."""
+    """The templates of this folder, which can use ``filters`` under their own names."""
     import jinja2
 
     environment = jinja2.Environment(
