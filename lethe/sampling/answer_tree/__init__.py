@@ -1,10 +1,10 @@
-"""Bounds of P(leak) from next-token probabilities: the lower one certain, the upper one at alpha.
+"""Bounds on P(leak) from next-token probabilities: a certain lower bound, and an upper bound at level alpha.
 
 `enumerate_answers` takes two looks at every question. The first look measures the number of different answers and
 grows a tree that a guide leads towards the keywords. Leaks in this tree are certain, down to a probability of 1e-12. The
 second look explores the heaviest answers, whatever their content, and samples the rest; one rate for all questions
-makes the bound on their mean exact. No method gets far below that upper bound: a method that reads next-token
-probabilities at N prefixes must call a model safe that leaks at an unvisited prefix.
+makes the bound on their mean exact. No method gives a far smaller upper bound: a method that reads next-token
+probabilities at N prefixes cannot tell a safe model from one that leaks at an unvisited prefix.
 """
 
 from __future__ import annotations
@@ -144,9 +144,9 @@ def first_look(question: Question, law: Law, predictor: Predictor, effort: Effor
 def _tried(
     question: Question, law: Law, predictor: Predictor, effort: Effort, outline: Outline
 ) -> tuple[Outline, int]:
-    """The outline with the cost of a sampled answer as a small second look has it, and the rows of that look.
+    """The outline with the cost of a sampled answer, as measured in a small second look, and the rows of that look.
 
-    The trial draws from a stream of its own and its answers count nowhere, so the rate may depend on it.
+    This trial draws from its own stream and its answers are discarded, so the rate may depend on the trial.
     """
     rho = common_rho([outline], TRIED * effort.rows, effort.theta_rho)
     growth = Growth(effort.theta_rho / rho, effort.second_guide, rho)
@@ -239,7 +239,7 @@ def second_look(
 
 
 def _nothing(law: Law) -> Grown:
-    """A growth that looked at nothing."""
+    """A growth without rows, which explored and sampled nothing."""
     nothing = np.zeros(0)
     zeros = (0.0,) * law.max_new_tokens
     return Grown(Masses(zeros, zeros), Remainder(), 1.0, 0, 0, (), nothing, nothing, nothing)
