@@ -77,7 +77,7 @@ def make_private(
 
 
 def _set_steps(loader: DPDataLoader, steps: int) -> None:
-    """Set the number of batches per pass, which Opacus derives from the sampling rate and offers no option for."""
+    """Set the number of batches per pass: Opacus derives it from the sampling rate and offers no option."""
     if not hasattr(loader.batch_sampler, "steps"):
         missing = AttributeError("batch_sampler.steps")
         raise LibraryChanged("opacus", "the number of batches of a loader", missing)
@@ -86,9 +86,9 @@ def _set_steps(loader: DPDataLoader, steps: int) -> None:
 
 @lru_cache
 def noise_multiplier(epsilon: float, delta: float, sample_rate: float, steps: int) -> float:
-    """The noise multiplier that keeps ``steps`` Poisson batches within (epsilon, delta), by Renyi accounting.
+    """The noise multiplier that keeps ``steps`` Poisson batches within (epsilon, delta), by Rényi accounting.
 
-    Cached for the process: the search takes seconds, and a game trains many networks on one budget.
+    Results are cached in the process: the search takes seconds, and a game trains many networks on one budget.
     """
     from opacus.accountants.utils import get_noise_multiplier
 
