@@ -1,4 +1,4 @@
-"""Datasets: the splits of the kind that params.yaml names, checked row by row."""
+"""Datasets: loads the kind of dataset that params.yaml names, and checks every row of every split."""
 
 from __future__ import annotations
 

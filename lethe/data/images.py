@@ -21,7 +21,7 @@ from lethe.errors import BadFile, BadValue
 FASHION_MNIST = "/usr/share/datasets/fashion-mnist"  # the folder of Debian's package dataset-fashion-mnist
 CIFAR10_HUB = "uoft-cs/cifar10"
 CIFAR10_FILES = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
-PICKLED = {  # the only names that a batch of CIFAR-10 may unpickle
+PICKLED = {  # the only names that unpickling a batch of CIFAR-10 may load
     ("numpy", "ndarray"),
     ("numpy", "dtype"),
     ("numpy._core.multiarray", "_reconstruct"),
@@ -172,7 +172,7 @@ def _cifar10_hub(name: str) -> Images:
 
 
 def _joined(place: str | Path, parts: list[tuple[np.ndarray, np.ndarray]], shape: tuple[int, int, int]) -> Images:
-    """Join all parts of a data set of ten classes; each image has the (channels, height, width) ``shape``."""
+    """Join all parts of a data set with ten classes; ``shape`` is (channels, height, width) of each image."""
     for pixels, labels in parts:
         if pixels.ndim < 2 or pixels[0].size != math.prod(shape) or len(pixels) != len(labels):
             raise BadFile(place, f"has images {pixels.shape} and {len(labels)} labels, expected {shape} each")
