@@ -252,7 +252,7 @@ TERMS = (
     Term(
         "ε",
         r"ε|\bepsilon\b",
-        "A privacy parameter: how much surer anybody can become of one record; 0 is not at all, and each 1 "
+        "A privacy parameter: how much more certain anybody can become about one record; 0 means not at all, and each 1 "
         "multiplies the odds by 2.7.",
     ),
     Term(
@@ -265,5 +265,5 @@ TERMS = (
         r"\bp-values?\b",
         "The probability of a result at least as extreme, if nothing but chance were at work.",
     ),
-    Term("certified", r"\bcertified\b", "Shown to leak at most so much, with the stated guarantee."),
+    Term("certified", r"\bcertified\b", "Shown to leak at most the stated amount, with the stated guarantee."),
 )

@@ -119,7 +119,7 @@ def _hundredths(found: re.Match[str]) -> str:
 
 
 def standalone(drawing: Markup) -> str:
-    """An inline figure as a file of its own, on paper: for slides, papers and MLflow."""
+    """An inline figure as a separate file in the colours for paper: for slides, papers and MLflow."""
     text = re.sub(r"var\(--(\w+)\)", lambda name: LIGHT[name.group(1)], str(drawing))
     return text.replace("<svg ", '<svg font-family="DejaVu Sans, sans-serif" ', 1) + "\n"
 

@@ -30,9 +30,9 @@ def templates(*filters: Callable[..., object]) -> Environment:
 
 
 def policy(style: str, script: str) -> str:
-    """A content policy under which a page asks for nothing and runs and wears nothing but these two.
+    """A content policy under which a page makes no request and uses only this style and this script.
 
-    Both must stand in the page exactly so, with nothing before or after them in their elements.
+    Each must be the exact and entire content of its element in the page.
     """
     kinds = {"script-src": script, "style-src": style}
     allowed = [f"{kind} 'sha256-{_digest(text)}'" for kind, text in kinds.items()]

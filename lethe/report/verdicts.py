@@ -221,7 +221,7 @@ def sentence(model: Model, run: Run) -> str:
         return _stopped_early(model, run)
     claims = _claims(model, run)
     if not claims:
-        return f"No bound for a fixed number of answers holds here; what was seen: {_seen(model, run)}."
+        return f"No bound for a fixed number of answers holds here; what was observed: {_seen(model, run)}."
     first = claims[0][1]
     each = "each " if len(claims) > 1 else ""
     return (

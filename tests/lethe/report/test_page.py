@@ -194,7 +194,7 @@ def test_no_bound_is_claimed_where_the_metrics_hold_none(own_artifacts):
     keys = ("m_bin_worst", "m_bin_pooled", "m_mu_worst", "m_sigma_worst", "tighter_mean_worst")
     change_json(own_artifacts / "data/metrics/npo.json", **dict.fromkeys(keys))
     sentence = verdict_on_npo(own_artifacts)
-    assert sentence.startswith("No bound for a fixed number of answers holds here; what was seen:")
+    assert sentence.startswith("No bound for a fixed number of answers holds here; what was observed:")
     assert "probability" not in sentence
 
 
