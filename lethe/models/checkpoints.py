@@ -96,9 +96,24 @@ def _refusal(folder: Path, error: Exception) -> BadFile:
 
 
 def load(folder: str | os.PathLike, dtype: str = "auto") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model, in evaluation mode on the best device, and its tokenizer.
+    """Load a causal language model and its tokenizer.
 
-    ``dtype`` "auto" is float32 on the CPU and the checkpoint's format on a GPU. Raises `BadFile`.
+    Parameters
+    ----------
+    folder
+        A Hugging Face model folder with safetensors, or the folder of a LoRA adapter.
+    dtype
+        The format of the weights; "auto" is float32 on the CPU and the checkpoint's format on a GPU.
+
+    Returns
+    -------
+    model, tokenizer
+        The model is in evaluation mode, on a GPU if there is one.
+
+    Raises
+    ------
+    BadFile
+        If the folder holds no such model, or the model needs its own code.
     """
     import torch
 

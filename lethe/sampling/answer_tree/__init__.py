@@ -270,12 +270,31 @@ def enumerate_answers(
     kept: MutableMapping[str, dict] | None = None,
     label: str = "exact",
 ) -> Iterator[AnswerTree]:
-    """The bounds of each question's P(leak), in the order of the questions.
+    """Bound each question's P(leak), in the order of the questions.
 
-    ``allowance`` is the largest error of the model's logits (see `predictor.measured_allowance`). ``kept`` holds the
-    results of an earlier, interrupted call, as plain JSON values under the keys ``first QUESTION_ID`` and
-    ``second QUESTION_ID RATE``; new results are added. The caller must key ``kept`` by everything else that changes a
-    result: the question, the law, the model, the effort and the allowance. ``label`` names the work in the progress.
+    Parameters
+    ----------
+    questions
+        The questions, with distinct ids.
+    law
+        The sampling settings that change the probability of an answer.
+    predictor
+        The model.
+    effort
+        The effort per question; None takes the defaults.
+    allowance
+        The largest error of the model's logits (see `predictor.measured_allowance`).
+    kept
+        The results of an earlier, interrupted call, as plain JSON values under the keys ``first QUESTION_ID`` and
+        ``second QUESTION_ID RATE``; new results are added. The caller must key ``kept`` by everything else that changes
+        a result: the question, the law, the model, the effort and the allowance.
+    label
+        The label of the progress bar.
+
+    Raises
+    ------
+    BadValue
+        If two questions share an id.
     """
     effort = effort or Effort()
     kept = {} if kept is None else kept
