@@ -1,4 +1,4 @@
-"""What all tests share: where the optional real data and oracles are."""
+"""What all tests share: the location of the optional real data and oracles."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-# One thread a process: two spinning OpenMP threads on a busy two-core machine are slower than one.
+# One thread per process: two spinning OpenMP threads on a busy two-core machine are slower than one.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("DO_NOT_TRACK", "true")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests first, whole pipelines next: else one worker sits alone with the longest file at the end."""
+    """Files with slow tests first, whole pipelines next: otherwise one worker runs the longest file alone at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: (item.path not in slow, "flows" not in item.path.parts))
 

@@ -1,8 +1,8 @@
-"""The bytes that every x86-64 machine must make: hashes of the small pipeline and of the demonstration.
+"""The bytes that every x86-64 machine must produce: hashes of the small pipeline and of the demonstration.
 
 ``python -m tests.golden`` compares the demonstration's metrics in data/ with the committed hashes (`make golden`): exit
-status 0 where all are equal, 1 where some differ, each named, 2 where the demonstration was not run. ``--write`` commits
-to what is there: after a change that is meant to move numbers, and never to silence a difference.
+status 0 if all are equal, 1 if some differ, each named, 2 if the demonstration was not run. ``--write`` replaces the
+committed hashes: use it after a change that is meant to change numbers, and never to silence a difference.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.small import ROOT, make_repository, run, small_params
 
 FILE = Path(__file__).with_suffix(".json")
-# Below data/: what of each pipeline is hashed.
+# Below data/: the files of each pipeline that are hashed.
 PARTS = {
     "small": ("models/*/model.safetensors", "metrics/*.json", "metrics/details/*.json", "compare.json"),
     "demonstration": ("metrics/*.json", "metrics/details/*.json", "compare.json"),
@@ -26,7 +26,7 @@ PARTS = {
 
 
 def hashes(data: Path, patterns: Sequence[str]) -> dict[str, str]:
-    """SHA-256 of each file below ``data`` that a pattern names, by its path from there."""
+    """The SHA-256 of each file below ``data`` that matches a pattern, by its path relative to ``data``."""
     found = sorted(path for pattern in patterns for path in data.glob(pattern))
     return {str(path.relative_to(data)): hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
 
@@ -46,7 +46,7 @@ def differences(found: dict[str, str], expected: dict[str, str]) -> list[str]:
 
 
 def write(data: Path) -> None:
-    """Run the small pipeline and commit to its bytes and to those of the demonstration in ``data``."""
+    """Run the small pipeline; write the hashes of its files and of the demonstration in ``data``."""
     with tempfile.TemporaryDirectory() as folder:
         small = make_repository(Path(folder) / "lethe", small_params())
         run(small, "lethe", "run")

@@ -1,4 +1,4 @@
-"""The whole pipeline on a set of params that takes seconds a stage: for the end-to-end tests."""
+"""The whole pipeline with params that take seconds per stage, for the end-to-end tests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAY_BE_EMPTY = (
 
 
 def small_params() -> dict[str, Any]:
-    """The committed params with everything that costs time made small."""
+    """The committed params, with smaller values for everything that takes time."""
     params = yaml.safe_load((ROOT / "params.yaml").read_text())
     params["data"]["authors"] = {"count": 20, "heldout": 4, "world_facts": 5}
     params["train"]["recipe"] |= {"vocabulary": 400, "hidden": 32, "layers": 1, "feed_forward": 64, "epochs": 8}
@@ -93,7 +93,7 @@ def run(folder: Path, *command: str, check: bool = True, timeout: float = 600) -
 
 
 def touched(module: str) -> cache.Sources:
-    """The library's sources as they are, with one comment more in one module."""
+    """The library's sources, with one more comment in one module."""
     sources = cache.Sources(ROOT)
     sources.sources[module] = cache.Sources(ROOT).source(module) + b"\n# touched\n"
     return sources

@@ -1,4 +1,4 @@
-"""What is imported is declared, what is declared is used and frozen."""
+"""Every imported package is declared, and every declared package is used and frozen."""
 
 from __future__ import annotations
 

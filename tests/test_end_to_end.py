@@ -1,4 +1,4 @@
-"""The main job from params to report, on the small params; then what a rerun and one changed param do."""
+"""The main job from params to report, with the small params; then a rerun, and a run with one changed param."""
 
 import copy
 import json
@@ -69,7 +69,7 @@ def test_every_machine_makes_the_same_bytes(repository):
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the golden bytes are those of x86-64")
 def test_the_environment_may_ask_for_other_kernels(repository, tmp_path):
-    """Training once more where every variable asks for kernels that would give other bytes."""
+    """Training again, while every variable asks for kernels that would give other bytes."""
     other = make_repository(tmp_path / "lethe", small_params())
     shutil.copytree(repository / "data/dataset", other / "data/dataset")
     asked = environment() | dict.fromkeys(VARIABLES, "") | {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "SSE4_2"}
@@ -103,7 +103,7 @@ def test_what_changed_is_what_runs_again(repository):
 
 
 def test_the_same_seed_gives_the_same_metrics(repository, tmp_path):
-    """The longest chain once more from nothing, by DVC alone, ends with the same bytes."""
+    """The longest chain again from scratch, by DVC alone, ends with the same bytes."""
     other = make_repository(tmp_path / "lethe", small_params())
     last = [f"{stage}@npo_entropy_at" for stage in ("metrics", "epsilon_star")]
     run(other, "dvc", "repro", *last)
@@ -169,7 +169,7 @@ def test_a_killed_sampling_resumes_to_the_same_answers(repository, tmp_path):
 
 
 def test_a_killed_training_leaves_nothing_and_runs_again(repository, tmp_path):
-    """kill -9 in the middle of training: no model is there, nobody writes on, and the rerun makes the same model."""
+    """kill -9 in the middle of training: no model is left, no process keeps writing, and the rerun makes the same model."""
     other = make_repository(tmp_path / "lethe", small_params())
     subprocess.run(["cp", "-r", str(repository / "data/dataset"), str(other / "data")], check=True)
     notes = tmp_path / "notes"

@@ -1,4 +1,4 @@
-"""The wheel of the repository: it installs `lethe` alone, and its commands work in a folder that is no pipeline."""
+"""The wheel of the repository: it installs only `lethe`, and its commands work in a folder without a pipeline."""
 
 from __future__ import annotations
 

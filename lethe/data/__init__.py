@@ -1,4 +1,4 @@
-"""Datasets: the splits of the kind that params.yaml names, checked row by row."""
+"""Datasets: loads the kind of dataset that params.yaml names, and checks every row of every split."""
 
 from __future__ import annotations
 
@@ -13,7 +13,27 @@ if TYPE_CHECKING:
 
 
 def load_splits(data: Data, root: Path = Path()) -> dict[str, list[Row]]:
-    """The splits of the dataset that ``data.kind`` names; see `lethe.data.kinds`."""
+    """Load the dataset that ``data.kind`` names; see `lethe.data.kinds`.
+
+    Parameters
+    ----------
+    data
+        The section ``data`` of params.yaml.
+    root
+        The folder to which ``data.source`` is relative.
+
+    Returns
+    -------
+    dict
+        Rows by split name; ``forget`` is always there.
+
+    Raises
+    ------
+    BadFile, BadRow
+        If a file is missing, or a row breaks the contract of `lethe.data.rows`.
+    BadInput
+        If the forget or retain set is empty, or an id appears in two splits.
+    """
     from lethe.data.rows import check_splits
 
     return check_splits(DATASETS[data.kind].load(data, root / data.source))

@@ -1,6 +1,6 @@
 """Labelled tables for classifiers: UCI Adult, Purchase-100 (real or of its shape), scikit-learn's digits.
 
-Each table is split at random, once, into training set and population, which an audit of Epsilon* compares.
+Each table is split at random, once, into a training set and a population. An audit of Epsilon* compares the two.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from lethe.io.tables import read_table
 PURCHASE_FEATURES, PURCHASE_CLASSES = 600, 100
 GENERATED = 20_000  # rows of generated purchases by default
 INCOME = "income"  # Adult's label column
-SEPARATION = 0.5  # sd of a class's own log-odds about each feature's base rate, generated purchases
+SEPARATION = (
+    0.5  # of generated purchases: standard deviation of a class's log-odds around each feature's base rate
+)
 
 
 Side = tuple[np.ndarray, np.ndarray]  # features and labels
@@ -34,12 +36,27 @@ class Classification:
 
 
 def load(kind: str, source: str | None, points: int | None, population: float, seed: int) -> Classification:
-    """The data set ``kind``: adult, purchase100 or digits.
+    """Load a labelled table and split it into a training set and a population.
 
-    ``source`` is the file of Adult or Purchase-100; None generates purchases, and Adult needs a
-    file. ``points`` draws that many rows at random; None takes all. ``population`` is the share of rows excluded from
-    training.
-    Raises `BadFile`, `BadValue`, `MissingColumn`.
+    Parameters
+    ----------
+    kind
+        adult, purchase100 or digits.
+    source
+        The file of Adult or Purchase-100; None generates purchases. Adult needs a file.
+    points
+        The number of rows to draw at random, at least 10; None takes all.
+    population
+        The share of rows excluded from training, in (0, 1); at least 2 rows must be on each side.
+    seed
+        The seed of the draws.
+
+    Raises
+    ------
+    BadFile, MissingColumn
+        If the file is missing or has another layout.
+    BadValue
+        If a setting is out of range.
     """
     loaders = {"adult": _adult, "purchase100": _purchase, "digits": _digits}
     if kind not in loaders:
@@ -61,7 +78,7 @@ def load(kind: str, source: str | None, points: int | None, population: float, s
 
 
 def _adult(source: str | None, points: int | None, rng: np.random.Generator) -> Loaded:
-    """Numbers stay as they are, every other value gets one column; rows with a missing value ("?" or empty) are dropped."""
+    """Numbers stay as they are; every other value becomes a column of 0s and 1s. Incomplete rows are dropped."""
     if source is None:
         raise BadFile(
             "UCI Adult", "no file is named", "Set data.source to a CSV with a header and a column income."

@@ -21,7 +21,7 @@ from lethe.errors import BadFile, BadValue
 FASHION_MNIST = "/usr/share/datasets/fashion-mnist"  # the folder of Debian's package dataset-fashion-mnist
 CIFAR10_HUB = "uoft-cs/cifar10"
 CIFAR10_FILES = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
-PICKLED = {  # the only names that a batch of CIFAR-10 may unpickle
+PICKLED = {  # the only names that unpickling a batch of CIFAR-10 may load
     ("numpy", "ndarray"),
     ("numpy", "dtype"),
     ("numpy._core.multiarray", "_reconstruct"),
@@ -45,11 +45,27 @@ class Images:
 def load(
     kind: str, source: str | None = None, points: int | None = None, label_noise: float = 0.0, seed: int = 0
 ) -> Images:
-    """The data set ``kind`` as `Images`.
+    """Load labelled images, training and test images joined.
 
-    ``source`` is a folder (Fashion-MNIST, CIFAR-10) or, for CIFAR-10, a name on the hub; None is the default location.
-    ``points`` draws that many images at random; None keeps all. ``label_noise`` gives that share of the points, drawn at
-    random, another random label, which a network can only memorise. Raises `BadFile`, `BadValue`.
+    Parameters
+    ----------
+    kind
+        digits, fashion_mnist or cifar10.
+    source
+        A folder (Fashion-MNIST, CIFAR-10) or, for CIFAR-10, a name on the hub; None is the default location.
+    points
+        The number of images to draw at random; None keeps all.
+    label_noise
+        The share of the points, drawn at random, that get another random label, which a network can only memorise.
+    seed
+        The seed of the draws.
+
+    Raises
+    ------
+    BadFile
+        If the files are missing or broken.
+    BadValue
+        If ``kind`` is unknown or ``points`` is out of range.
     """
     loaders = {"digits": _digits, "fashion_mnist": _fashion_mnist, "cifar10": _cifar10}
     if kind not in loaders:
@@ -172,7 +188,7 @@ def _cifar10_hub(name: str) -> Images:
 
 
 def _joined(place: str | Path, parts: list[tuple[np.ndarray, np.ndarray]], shape: tuple[int, int, int]) -> Images:
-    """Join all parts of a data set of ten classes; each image has the (channels, height, width) ``shape``."""
+    """Join all parts of a data set with ten classes; ``shape`` is (channels, height, width) of each image."""
     for pixels, labels in parts:
         if pixels.ndim < 2 or pixels[0].size != math.prod(shape) or len(pixels) != len(labels):
             raise BadFile(place, f"has images {pixels.shape} and {len(labels)} labels, expected {shape} each")

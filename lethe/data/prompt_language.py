@@ -6,7 +6,7 @@ independently and with probabilities proportional to the weights:
 - ``system``: a system prompt,
 - ``shots``: answered examples before the question,
 - ``wording``: the question itself; ``{question}`` is the question of the row, ``{KEY}`` any other key of the row, such as
-  a translation. A key with a list of texts gives a choice for each text, which share the weight of the entry,
+  a translation. A key with a list of texts gives one choice per text, and the choices share the weight of the entry,
 - ``prefix``: the start of the answer, which the model continues ("Sure, here is").
 
 ``share`` asks for a second sample: some random prompts with several answers each, for the share of prompts whose leak
@@ -63,7 +63,7 @@ class Language:
 
     @property
     def varied(self) -> list[str]:
-        """The parts with more than one choice, which the name of a production lists."""
+        """The parts with more than one choice; the name of a production lists its choices of these parts."""
         return [part for part in PARTS if len(self.parts[part]) > 1]
 
 
@@ -159,7 +159,7 @@ def _share(path: str | os.PathLike, value: object) -> Share | None:
 
 
 def as_json(language: Language, rows: Sequence[Row]) -> dict[str, object]:
-    """The language as an artifact: the probability of each production on average over ``rows``, its choices, the share."""
+    """The language as an artifact: each production's mean probability over ``rows``, its choices, and the share."""
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
         for production in productions(language, row):

@@ -16,16 +16,16 @@ OPTIONAL_LISTS = ("keywords", "perturbed_answer")
 
 
 def read_rows(path: Path, prefix: str = "") -> list[Row]:
-    """Read one split of JSON lines; a row that breaks the contract is a `BadRow` with its file and line.
+    """Read one split of JSON lines; raises `BadRow` with file and line for a row that breaks the contract.
 
-    An id that is a whole number becomes its text, and a row without an id gets ``prefix`` and the number
+    An id that is a whole number becomes text, and a row without an id gets ``prefix`` and the number
     of its line.
     """
     return checked_rows(((number, with_id(row, number, prefix)) for number, row in read_jsonl(path)), path)
 
 
 def with_id(row: dict, number: int, prefix: str = "") -> dict:
-    """The row with a text as its id: its own, its whole number as text, or ``prefix`` and ``number`` without one."""
+    """The row with a text as its id: its own id as text, or ``prefix`` and ``number`` if the row has none."""
     found = row.get("id")
     if found is None:
         return {"id": f"{prefix}{number}", **{key: value for key, value in row.items() if key != "id"}}
@@ -33,7 +33,7 @@ def with_id(row: dict, number: int, prefix: str = "") -> dict:
 
 
 def checked_rows(numbered: Iterable[tuple[int, Mapping[str, object]]], path: Path) -> list[Row]:
-    """Return the rows; ``numbered`` gives each row's line in ``path``. Raises `BadRow` for a broken row or a duplicate id."""
+    """Return the rows of ``numbered``, pairs of line and row; raises `BadRow` for a broken row or a duplicate id."""
     rows: list[Row] = []
     seen: dict[str, int] = {}
     for number, row in numbered:
@@ -73,7 +73,7 @@ def row_problem(row: Mapping[str, object]) -> str | None:
 def check_splits(splits: dict[str, list[Row]]) -> dict[str, list[Row]]:
     """Return the splits; raises `BadInput` for an empty forget or retain set, or an id in two splits.
 
-    A dataset without the split ``retain`` can be asked, but no model can be trained on it.
+    A dataset without the split ``retain`` can be evaluated, but no model can be trained on it.
     """
     for name in ("forget", "retain"):
         if (name in splits or name == "forget") and not splits.get(name):

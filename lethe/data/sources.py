@@ -22,7 +22,7 @@ NO_HUB = "Check the name and the network, or set {key} to null and data.source t
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of a source: its cells by column, and the words for its place, such as "line 3"."""
+    """One row of a source: its cells by column, and its location in words, such as "line 3"."""
 
     place: str
     cells: Mapping[str, object]
@@ -49,7 +49,7 @@ class Entry:
         raise self.broken(f"column {column!r}: got {shortened(found)}; must be non-empty text")
 
     def broken(self, problem: str) -> BadInput:
-        """Return the error about this row."""
+        """The error about this row."""
         if self.place.startswith("line "):
             return BadRow(self.path, int(self.place.removeprefix("line ")), problem)
         return BadFile(self.path, f"{self.place}: {problem}")
@@ -58,7 +58,7 @@ class Entry:
 def csv_entries(path: Path, columns: Sequence[str]) -> list[Entry]:
     """Return the rows of a CSV; every row must have a cell for each name of the header.
 
-    Blanks after a separating comma do not count. A blank line is no row.
+    Blanks after a separating comma are ignored, and so are blank lines.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def _objects(rows: Iterable[object], path: str) -> list[Entry]:
 
 
 def rows_of(pairs: Iterable[tuple[Entry, Mapping[str, object]]]) -> list[Row]:
-    """Return the rows that a kind made of its entries; a broken row or a doubled id is an error about the entry."""
+    """The rows that a kind made from its entries; raises the error about the entry for a broken row or a duplicate id."""
     rows: list[Row] = []
     seen: dict[object, str] = {}
     for entry, row in pairs:
@@ -152,7 +152,7 @@ def rows_of(pairs: Iterable[tuple[Entry, Mapping[str, object]]]) -> list[Row]:
 
 
 def first_of(folder: Path, *names: str) -> Path:
-    """Return the first of the files that exists below ``folder``; the error lists them all."""
+    """The first of the named files that exists below ``folder``; raises `BadFile`, which lists them all."""
     for name in names:
         if (folder / name).is_file():
             return folder / name

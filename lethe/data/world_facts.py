@@ -1,4 +1,4 @@
-"""Common facts of the world, each asked in three phrasings, which unlearning should leave unchanged."""
+"""World facts, each asked in three phrasings; unlearning should leave a model's answers to them unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LoRA adapters: trained in place of the weights, kept as the artifact, merged into their model before use."""
+"""LoRA adapters: trained instead of the weights, saved as the artifact, merged into the base model before use."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from lethe.config.computing import Lora
 
 CONFIG, WEIGHTS, PROVENANCE = "adapter_config.json", "adapter_model.safetensors", "base.json"
-PLACES = ("base_model_name_or_path", "revision")  # keys of CONFIG that say where the model below lies
+PLACES = ("base_model_name_or_path", "revision")  # keys of CONFIG that locate the base model
 MERGED = Path(".lethe/scratch/merged")
 
 
 def is_adapter(folder: Path) -> bool:
-    """Whether a folder holds an adapter and no whole model."""
+    """Whether a folder holds an adapter, not a whole model."""
     return (folder / CONFIG).is_file() and not (folder / "config.json").is_file()
 
 
 def adapted(model: PreTrainedModel, lora: Lora | None, seed: int) -> PreTrainedModel:
-    """The model with a new adapter, of which alone the weights are trained; without ``lora`` the model itself."""
+    """The model with a new adapter, whose weights alone are trained; without ``lora`` the model itself."""
     if lora is None:
         return model
     import torch
@@ -47,7 +47,7 @@ def adapted(model: PreTrainedModel, lora: Lora | None, seed: int) -> PreTrainedM
 
 
 def write_provenance(folder: Path) -> None:
-    """Record the hash of the weights below an adapter, which a later use compares."""
+    """Record the hash of the base model's weights, which later uses of the adapter compare."""
     if is_adapter(folder):
         base = base_of(folder)
         write_json(folder / PROVENANCE, {"base": str(base), "sha256": content_hash(base, weights_hash)})
@@ -55,13 +55,11 @@ def write_provenance(folder: Path) -> None:
 
 
 def base_of(folder: Path) -> Path:
-    """The folder of the model below an adapter; raises `BadFile` where there is none on this machine."""
+    """The folder of an adapter's base model; raises `BadFile` if this machine has none."""
     config = read_json(folder / CONFIG)
     name, revision = config.get("base_model_name_or_path"), config.get("revision")
     if not isinstance(name, str) or not name:
-        raise BadFile(
-            folder / CONFIG, "names no base_model_name_or_path", "Name the folder of the adapter's model."
-        )
+        raise BadFile(folder / CONFIG, "names no base_model_name_or_path", "Write the base model's folder there.")
     if not (folder / WEIGHTS).is_file():
         raise BadFile(
             folder, f"holds no {WEIGHTS}", "Save the adapter as safetensors, the only format that is loaded."
@@ -85,7 +83,10 @@ def base_of(folder: Path) -> Path:
 
 
 def whole(folder: Path) -> Path:
-    """The folder of the whole model: ``folder`` itself, or an adapter merged into its model in float32, made once."""
+    """The folder of the whole model: ``folder`` itself, or a cached copy of the adapter merged in float32.
+
+    Raises `BadFile` if the base model is missing, or its weights are not those that the adapter was trained on.
+    """
     if not is_adapter(folder):
         return folder
     base = base_of(folder)
@@ -94,7 +95,7 @@ def whole(folder: Path) -> Path:
         raise BadFile(
             folder,
             f"was trained on other weights than {base} holds now",
-            "Train the adapter again, or restore its model.",
+            "Train the adapter again, or restore its base model.",
         )
     place = MERGED / digest(found, weights_hash(folder), read_json(folder / CONFIG), versions("peft", "torch"))
     if not (place / "config.json").is_file():
@@ -119,7 +120,7 @@ def _merge(base: Path, folder: Path, place: Path) -> None:
 
 
 def content_hash(folder: Path, own: Callable[[Path], str]) -> str:
-    """The hash ``own`` of a model folder; an adapter's covers its settings and every model below, wherever these lie."""
+    """The hash ``own`` of a model folder; an adapter's hash covers its settings and its base model, but no path."""
     if not is_adapter(folder):
         return own(folder)
     settings = {key: value for key, value in read_json(folder / CONFIG).items() if key not in PLACES}
@@ -127,7 +128,7 @@ def content_hash(folder: Path, own: Callable[[Path], str]) -> str:
 
 
 def weights_hash(folder: Path) -> str:
-    """The SHA-256 of a folder's safetensors, by name."""
+    """A hash of a folder's safetensors files: names and content."""
     state = hashlib.sha256()
     for path in sorted(folder.glob("*.safetensors")):
         state.update(os.fsencode(path.name))

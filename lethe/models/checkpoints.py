@@ -32,7 +32,7 @@ PAD, END = "<pad>", "<eos>"
 
 
 def prepare_torch() -> None:
-    """Make runs on the CPU bit-identical: a fixed number of threads, deterministic kernels."""
+    """Make runs on the CPU bit-identical: fix the number of threads and use deterministic kernels."""
     import torch
     from transformers.utils import logging
 
@@ -72,7 +72,7 @@ def check(folder: str | os.PathLike) -> Path:
 
 @contextlib.contextmanager
 def refusals(folder: Path) -> Iterator[None]:
-    """Turn a failure of transformers to load ``folder``, or to load it without its code, into `BadFile`."""
+    """Turn into `BadFile` any failure of transformers to load ``folder`` without running the folder's own code."""
     from safetensors import SafetensorError
 
     try:
@@ -96,9 +96,24 @@ def _refusal(folder: Path, error: Exception) -> BadFile:
 
 
 def load(folder: str | os.PathLike, dtype: str = "auto") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model, in evaluation mode on the best device, and its tokenizer.
+    """Load a causal language model and its tokenizer.
 
-    ``dtype`` "auto" is float32 on the CPU and the checkpoint's format on a GPU. Raises `BadFile`.
+    Parameters
+    ----------
+    folder
+        A Hugging Face model folder with safetensors, or the folder of a LoRA adapter.
+    dtype
+        The format of the weights; "auto" is float32 on the CPU and the checkpoint's format on a GPU.
+
+    Returns
+    -------
+    model, tokenizer
+        The model is in evaluation mode, on a GPU if there is one.
+
+    Raises
+    ------
+    BadFile
+        If the folder holds no such model, or the model needs its own code.
     """
     import torch
 
@@ -151,7 +166,7 @@ def load_weights(folder: Path, dtype: str) -> PreTrainedModel:
 
 
 def save(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Write model and tokenizer to ``folder``, with the weights as safetensors; of an adapted model the adapter."""
+    """Write model and tokenizer to ``folder``, with the weights as safetensors; an adapted model's adapter only."""
     model.save_pretrained(folder)  # transformers and peft write safetensors
     tokenizer.save_pretrained(folder)
     adapters.write_provenance(folder)
@@ -165,7 +180,7 @@ def save_trained(
     history: Sequence[StepRecord],
     epochs: Sequence[StepRecord] | None = None,
 ) -> None:
-    """Write a trained model, the history of its steps and what was seen after each epoch to ``root/models/name``."""
+    """Write a trained model, its history by step and its records by epoch to ``root/models/name``."""
     record = {"schema": SCHEMA_VERSION, "name": name, "steps": history}
     with atomic_folder(root / "models" / name) as folder:
         save(folder, model, tokenizer)

@@ -1,4 +1,4 @@
-"""The prompt of a model whose user names none: its own chat template, else a plain question and answer."""
+"""The prompt of a model where the user names none: the model's chat template, else a plain question and answer."""
 
 from __future__ import annotations
 

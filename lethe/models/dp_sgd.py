@@ -44,11 +44,34 @@ def make_private(
 ) -> Private:
     """Return drop-in replacements of model, optimiser and data for an ordinary loop: forward, backward, step.
 
-    The model must be in training mode. ``rows`` are tensors of one length. ``loader`` takes each row with probability
-    ``sample_rate`` into each of ``steps`` batches (default: one pass, int(1 / sample_rate)); a batch may be empty. The
-    loss must be a mean over the batch. Per-row gradients are clipped to the norm ``clip``. The noise has the standard
-    deviation ``noise_multiplier`` x ``clip`` and is drawn on the model's device. Layers that mix rows (batch norm)
-    raise `BadInput`. After training, ``model.remove_hooks()`` restores the original model with its trained weights.
+    Parameters
+    ----------
+    model
+        The model, in training mode. Its loss must be a mean over the batch.
+    optimiser
+        The optimiser of the model's parameters.
+    rows
+        Tensors of one length, the number of rows.
+    sample_rate
+        The probability with which ``loader`` takes each row into each batch, in (0, 1]; a batch may be empty.
+    noise_multiplier
+        The standard deviation of the noise, in multiples of ``clip``. The noise is drawn on the model's device.
+    clip
+        The norm to which each row's gradient is clipped.
+    seed
+        The seed of the batches; ``seed + 1`` is that of the noise.
+    steps
+        The number of batches; the default is one pass, int(1 / sample_rate).
+
+    Raises
+    ------
+    BadInput
+        If a layer mixes rows, as batch norm does.
+
+    Notes
+    -----
+    After training, ``model.remove_hooks()`` restores the original model with its trained weights. Source: Abadi et al.,
+    "Deep Learning with Differential Privacy" (2016), Algorithm 1.
     """
     import torch
     from opacus import GradSampleModule
@@ -77,7 +100,7 @@ def make_private(
 
 
 def _set_steps(loader: DPDataLoader, steps: int) -> None:
-    """Set the number of batches per pass, which Opacus derives from the sampling rate and offers no option for."""
+    """Set the number of batches per pass: Opacus derives it from the sampling rate and offers no option."""
     if not hasattr(loader.batch_sampler, "steps"):
         missing = AttributeError("batch_sampler.steps")
         raise LibraryChanged("opacus", "the number of batches of a loader", missing)
@@ -86,9 +109,11 @@ def _set_steps(loader: DPDataLoader, steps: int) -> None:
 
 @lru_cache
 def noise_multiplier(epsilon: float, delta: float, sample_rate: float, steps: int) -> float:
-    """The noise multiplier that keeps ``steps`` Poisson batches within (epsilon, delta), by Renyi accounting.
+    """The noise multiplier that keeps ``steps`` Poisson batches within (epsilon, delta), by Rényi accounting.
 
-    Cached for the process: the search takes seconds, and a game trains many networks on one budget.
+    The guarantee assumes that each batch takes each row independently with probability ``sample_rate``. The search stops
+    within 0.1% of ``epsilon``. Results are cached in the process: the search takes seconds, and a game trains many
+    networks on one budget.
     """
     from opacus.accountants.utils import get_noise_multiplier
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lethe.io.artifacts import Asked, Row
 
 IGNORED = -100  # the label of prompt and padding; never an index into the vocabulary
-CHAT = "chat"  # in place of a template file: the tokenizer's own chat template
+CHAT = "chat"  # instead of a template file: the tokenizer's own chat template
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Example:
 
     @property
     def counted(self) -> int:
-        """The number of answer tokens that a loss counts: without a prompt, nothing predicts the first token."""
+        """The number of answer tokens in a loss; without a prompt the first token is not predicted and not counted."""
         return len(self.answer) - (not self.prompt)
 
 

@@ -1,4 +1,4 @@
-"""The first token that a causal language model would say after a prompt: how a classifier gives its verdict.
+"""The first token that a causal language model would generate after a prompt, which is a classifier's verdict.
 
 A classifier answers with one word (yes or no, a digit). The probability of the word is that of all tokens that read as
 the word, and the verdict is the word that the most likely token reads as. If the most likely token reads as no word, there
@@ -35,7 +35,7 @@ LONGEST_ON_CPU = 4096
 
 @dataclass(frozen=True)
 class FirstTokens:
-    """What the model would say first: (prompts, words) probabilities, and the index of the said word, -1 for none."""
+    """(prompts, words) probabilities of the words, and the index of the most likely token's word, -1 for none."""
 
     probabilities: np.ndarray
     said: np.ndarray
@@ -49,7 +49,7 @@ class FirstToken:
     folder
         A Hugging Face folder with safetensors; the code of a checkpoint never runs.
     words
-        The words of the answer, compared without case and without spaces around.
+        The words of the answer, compared without case and without surrounding spaces.
     engine
         "transformers", or "vllm" where vLLM is installed.
     dtype
@@ -81,7 +81,7 @@ class FirstToken:
                 raise BadFile(
                     self.folder,
                     f"its tokenizer has no single token that reads {word!r}, which a verdict begins with",
-                    "Name a checkpoint that was trained to answer so.",
+                    "Name a checkpoint that was trained to answer with this word.",
                 )
 
     def read(self, prompts: Sequence[Sequence[int]]) -> FirstTokens:
@@ -95,7 +95,7 @@ class FirstToken:
         longest = max(map(len, prompts))
         if self.context is not None and longest > self.context:
             raise BadInput(
-                f"The judge {self.folder} reads at most {self.context} tokens, and a prompt has {longest}: name a "
+                f"The judge {self.folder} reads at most {self.context} tokens, but a prompt has {longest}: name a "
                 "checkpoint with a longer context, or clip the generation more."
             )
         return self._by_vllm(prompts) if self.vllm else self._by_transformers(prompts)
@@ -108,7 +108,7 @@ class FirstToken:
         mask = torch.zeros((len(prompts), width), dtype=torch.long)
         for row, prompt in enumerate(
             prompts
-        ):  # padded on the left, so that the last position is everyone's last token
+        ):  # padded on the left, so that the last position holds every prompt's last token
             ids[row, width - len(prompt) :] = torch.tensor(prompt)
             mask[row, width - len(prompt) :] = 1
         more: dict[str, Any] = dict(self.one_logit)
@@ -144,7 +144,7 @@ class FirstToken:
 
 
 def reading(tokenizer: PreTrainedTokenizerBase, word: str) -> list[int]:
-    """The tokens that read as a word: its spellings in capitals and small letters, with and without a space before."""
+    """The tokens that read as a word: its spellings in any case, with and without a leading space."""
     word = word.casefold()
     found = []
     for text, token in tokenizer.get_vocab().items():
@@ -154,7 +154,7 @@ def reading(tokenizer: PreTrainedTokenizerBase, word: str) -> list[int]:
 
 
 def neutral(text: str, tokenizer: PreTrainedTokenizerBase) -> str:
-    """The text with every mark of a chat format broken by a space, so that it can end or begin no part of a prompt."""
+    """The text with every mark of a chat format broken by a space, so that no mark begins or ends a part of a prompt."""
     for mark in sorted({*MARKS, *tokenizer.all_special_tokens}, key=len, reverse=True):
         if len(mark) > 1:
             text = text.replace(mark, f"{mark[0]} {mark[1:]}")

@@ -1,4 +1,4 @@
-"""The parts of all losses: log-probabilities and entropies on answer tokens, without prompt and padding."""
+"""The parts that all losses share: log-probabilities and entropies on answer tokens, without prompt and padding."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def forward(model: PreTrainedModel, batch: Batch) -> Forward:
 
 
 def from_logits(logits: torch.Tensor, batch: Batch) -> Forward:
-    """The pass whose logits (B, T-1, V) are these."""
+    """The pass with the given logits (B, T-1, V)."""
     labels = batch.labels[:, 1:]
     on_answer = labels != IGNORED
     indices = labels.masked_fill(~on_answer, 0)  # IGNORED is not an index into the vocabulary

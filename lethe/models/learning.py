@@ -31,7 +31,7 @@ def learn(
         The rows to train on.
     everything
         The rows of all models of the run. A fresh model's tokenizer is trained on these rows, so all models share one
-        tokenizer and their likelihoods compare token by token.
+        tokenizer, and their likelihoods can be compared token by token.
     recipe
         ``train.recipe`` of params.yaml; ``recipe.start_from`` is the folder to fine-tune, or None for a fresh model.
     seed

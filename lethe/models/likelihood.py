@@ -41,7 +41,31 @@ class AnswerTokens:
 def answer_tokens(
     model: PreTrainedModel, examples: Sequence[Example], padding: int, size: int = 32, label: str = "likelihood"
 ) -> list[AnswerTokens]:
-    """One `AnswerTokens` per example, in their order; ``size`` rows per forward pass."""
+    """The likelihood of each example's answer, token by token.
+
+    Parameters
+    ----------
+    model
+        The model, in evaluation mode.
+    examples
+        The encoded rows.
+    padding
+        The padding token of a batch.
+    size
+        The number of rows per forward pass.
+    label
+        The label of the progress bar.
+
+    Returns
+    -------
+    list
+        One `AnswerTokens` per example, in the given order; empty arrays for an example longer than the context.
+
+    Raises
+    ------
+    BadFile
+        If the tokenizer produced a token that the model's weights do not cover.
+    """
     _check_vocabulary(model, examples)
     # Rows of similar length are batched together for less padding. Ties keep their order, so reruns agree.
     order = sorted(range(len(examples)), key=lambda i: len(examples[i].prompt) + len(examples[i].answer))
@@ -62,7 +86,13 @@ def mean_losses(
     rows: Sequence[Row],
     label: str = "losses",
 ) -> np.ndarray:
-    """(N,) the mean negative log-likelihood of each row's answer, in nats per token."""
+    """(N,) the mean negative log-likelihood of each row's answer, in nats per token.
+
+    Raises
+    ------
+    BadInput
+        If a row has more tokens than the model's context.
+    """
     encoder = Encoder(tokenizer, prompt)
     examples = [encoder.example(row) for row in rows]
     answers = answer_tokens(model, examples, tokenizer.pad_token_id or 0, label=label)

@@ -1,7 +1,7 @@
 """The prompts of published classifiers, read from the installed package `judgezoo`, which is the extra ``judge``.
 
-The source file of the package is read and never run, so that none of the clients of online services that the package
-imports is loaded. A prompt is recorded by name and hash, because several versions of it circulate.
+The package's source file is read and never run, because the package imports clients of online services. A prompt is
+recorded by name and hash, because several versions of the prompt circulate.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lethe.errors import LetheError
 if TYPE_CHECKING:
     from lethe.io.artifacts import Asked
 
-HARMBENCH = "harmbench"  # in place of a template file: the HarmBench classifier's prompt
+HARMBENCH = "harmbench"  # instead of a template file: the HarmBench classifier's prompt
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class PublishedPrompt:
 
     @property
     def sha256(self) -> str:
-        """The hash of the prompt's text, which tells the circulating versions apart."""
+        """The hash of the prompt's text, which identifies the version."""
         return hashlib.sha256(f"{self.system}\n{self.user}".encode()).hexdigest()
 
     def record(self) -> dict[str, str]:
@@ -49,7 +49,7 @@ def harmbench() -> PublishedPrompt:
     Raises
     ------
     LetheError
-        If the package `judgezoo` is not installed, or does not hold the prompt where it did.
+        If the package `judgezoo` is not installed, or does not hold the prompt where version 0.1.9 does.
     """
     conversation = _constant("harmbench", "HarmBenchJudge", "CLS_CONVERSATION")
     try:

@@ -1,4 +1,4 @@
-"""The state of a training run on disk, so that a killed run resumes and gives the bytes of a run that was not killed."""
+"""The state of a training run on disk, so that a killed run resumes and gives the same bytes as an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATE = "state.pt"
 
 @dataclass(frozen=True)
 class Saved:
-    """All that the next step depends on: ``own`` is the state of the caller's loss, such as its generators."""
+    """Everything that the next step depends on; ``own`` is the state of the caller's loss, such as its generators."""
 
     step: int
     weights: Mapping[str, torch.Tensor]
@@ -36,7 +36,7 @@ class Resumable:
     Parameters
     ----------
     folder
-        The folder of the state, whose name is the key of everything that decides the run.
+        The folder of the state. Its name is a hash of everything that determines the run.
     every
         The number of steps between two saved states.
     """
@@ -45,11 +45,11 @@ class Resumable:
         self.place, self.every = folder / STATE, every
 
     def due(self, step: int) -> bool:
-        """Whether the state after step ``step``, counted from 0, is to be saved."""
+        """Whether to save the state after step ``step``, counted from 0."""
         return (step + 1) % self.every == 0
 
     def save(self, state: Saved) -> None:
-        """Write the state completely or not at all."""
+        """Write the state atomically."""
         import torch
 
         self.place.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """The processes that train one model together, connected by accelerate: each takes some parts of every step.
 
 Every process holds the whole model and draws the same rows. The gradients and the losses of a step are summed over the
-processes, so every process takes the same optimiser step, and the parts weigh as in one process.
+processes, so every process takes the same optimiser step, and each part has the same weight as in a single process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Team:
-    """This process among ``size``; one process alone has rank 0 and communicates with nobody."""
+    """This process among ``size`` processes; a single process has rank 0 and does not communicate."""
 
     def __init__(self) -> None:
         self.size = int(os.environ.get("WORLD_SIZE", "1"))
@@ -60,7 +60,7 @@ class Team:
             return dict(values)
         from accelerate.utils import gather_object
 
-        _ = self.accelerator  # before the first gathering, which otherwise knows of no other process
+        _ = self.accelerator  # connect first: otherwise the gathering finds no other process
         gathered: list[dict[str, float]] = gather_object([dict(values)])
         names = dict.fromkeys(name for one in gathered for name in one)
         return {name: sum(one.get(name, 0.0) for one in gathered) for name in names}

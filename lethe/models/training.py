@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lethe.config.schema import TrainRecipe, UnlearnRecipe
 
 
-Entry = TypeVar("Entry")  # what one step is made from
+Entry = TypeVar("Entry")  # what a step is computed from
 StepRecord = dict[
     str, float
 ]  # step, epoch and lr (whole numbers the first two), then the method's scalars by name
@@ -53,7 +53,7 @@ class Own(Protocol):
         """Plain values and tensors."""
 
     def restore(self, state: Mapping[str, object]) -> None:
-        """Take up what `state` returned."""
+        """Restore what `state` returned."""
 
 
 def optimise(
@@ -72,7 +72,7 @@ def optimise(
     Parameters
     ----------
     model
-        The model; parameters that require no gradient stay as they are.
+        The model; parameters without ``requires_grad`` do not change.
     steps
         The epoch and the entry of each step.
     loss
@@ -87,7 +87,7 @@ def optimise(
     after
         ``after(step, scalars)`` is called after each update of the weights.
     resumable, own
-        Where the state of the run is kept, and the state of ``loss`` and ``after``.
+        Where the state of the run is saved, and the state of ``loss`` and ``after``.
     """
     import torch
 
@@ -151,7 +151,7 @@ def resumable(
     *settings: object,
     **facts: object,
 ) -> Resumable | None:
-    """Where a run keeps its state, by everything that decides the run; None where the recipe saves none."""
+    """Where a run saves its state, under a hash of everything that determines the run; None if it saves none."""
     if compute.checkpoint_every is None:
         return None
     import torch
@@ -182,7 +182,7 @@ def _backward(
 
 @contextlib.contextmanager
 def _little_memory(model: PreTrainedModel, compute: Compute) -> Iterator[None]:
-    """Gradient checkpointing during the run, where the recipe asks for it."""
+    """Use gradient checkpointing during the run if the recipe asks for it."""
     if not compute.gradient_checkpointing:
         yield
         return

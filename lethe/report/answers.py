@@ -14,7 +14,7 @@ from lethe.text import label, visible
 SHOWN = 5
 KEPT = 3  # per question, for the reader who picks the question
 RULE = (
-    "Of each question the sampled answer with the highest score ({scores}; among equals the one drawn most often, "
+    "For each question, the sampled answer with the highest score ({scores}; among equals, the one drawn most often, "
     "then the one drawn first); of these the {shown} highest. Answers that score 0 are left out."
 )
 
@@ -39,12 +39,12 @@ def rule(run: Run) -> str:
 
 
 def ranking(run: Run) -> list[str]:
-    """By which scores an answer is worse than another: the 0/1 one first, where there is one."""
+    """The scores by which answers are ranked: the 0/1 score first, if there is one."""
     return [scorer for scorer in (run.params.metrics.binary, run.params.metrics.leak) if scorer]
 
 
 def drawn(run: Run) -> dict[str, Drawn]:
-    """What each model answered, by model and question; empty where the answers or their scores are absent."""
+    """The answers drawn from each model, by model and question; empty if the answers or their scores are absent."""
     leak = run.params.metrics.leak
     return {model.name: question_answers(model, ranking(run), leak, KEPT) or {} for model in run.models}
 
@@ -52,7 +52,7 @@ def drawn(run: Run) -> dict[str, Drawn]:
 def worst(model: Model, run: Run, found: Drawn) -> list[Answer] | None:
     """At most ``SHOWN`` answers by the rule above; missing scores rank as zero here and are shown as missing.
 
-    None where no answer was judged: nothing is known of the worst.
+    None if no answer was judged: then nothing is known about the worst answer.
     """
     if not found or not judged(model, ranking(run)):
         return None

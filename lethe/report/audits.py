@@ -21,7 +21,7 @@ HEAD = ("method", "ε at least", "p-value at the claim", "rests on")
 class View:
     name: str
     sentence: str
-    counted: str  # what was seen, and at which levels
+    counted: str  # the observed counts, and the levels of the audit
     rows: list[list[str]]  # the columns of HEAD
     notes: list[str]
     curve: Markup | None
@@ -42,12 +42,12 @@ def views(run: Run) -> list[View]:
 
 
 def _audits(run: Run) -> dict[str, OneRunAudit]:
-    """The one-run audits that were made; the page names the others among what is missing, or shows them as they are."""
+    """The one-run audits with a result; the page lists the others as missing, or shows their results unformatted."""
     return {name: OneRunAudit.from_json(value) for name, value in run.audits.items() if "results" in value}
 
 
 def others(run: Run) -> dict[str, dict[str, object]]:
-    """The audits of kinds that this page has no section for: name to result, shown as the result is."""
+    """The results by name of audits whose kind has no section on this page; they are shown unformatted."""
     return {
         name: {key: shown for key, shown in value.items() if key != "schema"}
         for name, value in run.audits.items()
@@ -56,14 +56,14 @@ def others(run: Run) -> dict[str, dict[str, object]]:
 
 
 def glossary(run: Run) -> list[str]:
-    """What the assumptions mean that any result rests on."""
+    """The meanings of the assumptions that the results rest on."""
     named = {flag for audit in _audits(run).values() for row in audit.results for flag in row.assumes}
     return [f"{_words(flag)}: {text}." for flag, text in ASSUMPTIONS.items() if flag in named]
 
 
 def counted(audit: OneRunAudit, mechanism: str) -> str:
     return (
-        f"{_numbers(audit.errors)} errors among the {_numbers(audit.r)} surest guesses of {count(audit.n)} secret "
+        f"{_numbers(audit.errors)} errors among the {_numbers(audit.r)} most confident guesses of {count(audit.n)} secret "
         f"bits; family {mechanism}, δ {audit.delta:g}, α {audit.alpha:g}."
     )
 
@@ -87,7 +87,7 @@ def _words(flag: str) -> str:
 
 
 def sentence(audit: OneRunAudit) -> str:
-    """The claim and what the deciding method says of it, with the assumptions that it rests on."""
+    """What the deciding method says about the claim, with the method's assumptions."""
     verdict = audit.verdict
     if verdict is None:
         return ""

@@ -19,7 +19,7 @@ from lethe.text import visible
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LEAST = 1e-12  # the left end of the axis; what is proved below is drawn there
+LEAST = 1e-12  # the left end of the axis; smaller bounds are drawn there
 EVIDENCE = 5
 TONES = {"proved to leak": "bad", "bounded": "good", "open": "open"}
 HEAD = (
@@ -71,7 +71,7 @@ class Strip:
 
 @dataclass(frozen=True)
 class Section:
-    """The section as the template fills it in."""
+    """The values that the template shows."""
 
     tau: str
     leak: str
@@ -153,7 +153,7 @@ def _band(low: float, high: float) -> str:
 
 
 def _drawn(model: Model, trees: list[AnswerTree]) -> Markup:
-    """A line per question on a log axis, the ones that leak most on top."""
+    """One line per question on a log axis; the questions that leak most are on top."""
     name = f"exact-{model.name}".replace(".", "_")
     sampled = {row["prompt_id"]: row for row in model.questions}
     with svg.style(name):

@@ -20,7 +20,7 @@ QUESTIONS = "the questions"
 
 @dataclass(frozen=True)
 class Column:
-    """``show`` writes the value of ``key``; ``told`` says what it is and what it covers."""
+    """``show`` formats the value of ``key``; ``told`` says what the value is and what it covers."""
 
     key: str
     head: str
@@ -37,7 +37,7 @@ class Column:
 
 
 class BoundColumn(Column):
-    """A bound, which rounds itself; one without a guarantee is not shown."""
+    """A bound, which rounds itself; a bound without a guarantee is not shown."""
 
     def cell(self, model: Model) -> str:
         bound = model.bounds.get(self.key)
@@ -62,7 +62,7 @@ class Group:
 
 
 def sampling_columns(run: Run) -> list[Group]:
-    """What the answers show: leakage and its bounds, utility."""
+    """The columns computed from the answers: leakage with its bounds, and utility."""
     metrics = run.params.metrics
     above = f"{100 * metrics.share_above:g}%"
     leak, binary, kept = label(metrics.leak), label(metrics.binary), label(metrics.kept)
@@ -97,7 +97,10 @@ def sampling_columns(run: Run) -> list[Group]:
     judge = [
         Column("judge_sensitivity", "finds", percent, "share of the labelled leaks that the judge calls a leak"),
         Column(
-            "judge_false_positive", "alarms", percent, "share of the labelled clean answers that it calls a leak"
+            "judge_false_positive",
+            "alarms",
+            percent,
+            "share of the labelled clean answers that the judge calls a leak",
         ),
     ]
     utility = [
@@ -126,7 +129,7 @@ def sampling_columns(run: Run) -> list[Group]:
 
 
 def certificate(run: Run) -> str:
-    """What is said of the questions certified together."""
+    """The statement about the questions certified together."""
     for model in run.models:
         if claim := model.certificate:
             told = model.guarantees["together"]
@@ -160,11 +163,11 @@ def _alphas(run: Run, columns: list[Column]) -> str:
 
 
 def further_columns(run: Run) -> list[Group]:
-    """Memorisation, membership, distance from Retrain, utility as TOFU has it, diversity: estimates."""
+    """The estimates: memorisation, membership, distance from Retrain, TOFU's utility, diversity."""
     ends = _known(run, "mia_loss_auc_low") or _known(run, "mia_reference_auc_low")
     # The two ends fail with half of alpha each.
     known = f"{level(2 * ends.alpha)}, assuming {ends.assumes}" if ends else "without an interval"
-    interval = f"its interval holds {known}; 0.5 tells nothing"
+    interval = f"its interval holds {known}; 0.5 is as good as guessing"
     memorised = [
         Column(
             "forget_probability",
@@ -180,21 +183,30 @@ def further_columns(run: Run) -> list[Group]:
         AucColumn("mia_loss_auc", "loss", number, f"AUC of the loss, forget against held-out rows, {interval}"),
         AucColumn("mia_zlib_auc", "zlib", number, f"AUC of the loss over the compressed length, {interval}"),
         AucColumn("mia_min_k_auc", "min-k", number, f"AUC of the least likely tokens, {interval}"),
-        AucColumn("mia_min_k_plus_plus_auc", "min-k++", number, f"AUC of the same, normalised, {interval}"),
+        AucColumn(
+            "mia_min_k_plus_plus_auc", "min-k++", number, f"AUC of the least likely tokens, normalised, {interval}"
+        ),
     ]
     retrain = [
         Column("forget_quality", "quality", _significant, "p-value: truth ratios against Retrain's (TOFU)"),
-        AucColumn("mia_reference_auc", "reference", number, f"AUC of the loss less Retrain's, {interval}"),
-        Column("privleak", "PrivLeak", partial(number, digits=1), "MUSE: 0 as Retrain, -100 all remembered"),
+        AucColumn("mia_reference_auc", "reference", number, f"AUC of the loss minus Retrain's loss, {interval}"),
+        Column(
+            "privleak", "PrivLeak", partial(number, digits=1), "MUSE: 0 if like Retrain, -100 if all is remembered"
+        ),
     ]
-    utility = [Column("model_utility", "model", number, "TOFU's harmonic mean over the sets the data has")]
+    utility = [Column("model_utility", "model", number, "TOFU's harmonic mean over the sets that the data has")]
     diverse = [
         Column("retain_distinct", "retain", percent, "share of distinct answers to a retain question"),
         Column("world_distinct", "world", percent, "share of distinct answers to a world fact"),
     ]
     bleu = [
-        Column("retain_self_bleu", "retain", number, "self-BLEU of the answers to a retain question: 1 all alike"),
-        Column("world_self_bleu", "world", number, "self-BLEU of the answers to a world fact: 1 all alike"),
+        Column(
+            "retain_self_bleu",
+            "retain",
+            number,
+            "self-BLEU of the answers to a retain question: 1 if all are alike",
+        ),
+        Column("world_self_bleu", "world", number, "self-BLEU of the answers to a world fact: 1 if all are alike"),
     ]
     return _held(
         run,

@@ -1,4 +1,4 @@
-"""The report's figures: small panels of one kind each, a panel a model, all on the same axes."""
+"""The report's figures: small panels, one per model, all on the same axes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SOLID_AND_DASHED = (("", {"linewidth": 1.6}), ("_bound", {"linewidth": 1.1, "das
 TICKS = (0, 0.5, 1)
 LONGEST_NAME = 28  # letters of a model's name beside its marks
 ROOTS = (0, 0.05, 0.25, 1)
-BARS = 60  # of a panel; more questions are drawn as one outline, which is a fraction of the size
+BARS = 60  # per panel; more questions are drawn as one outline, which takes a fraction of the bytes
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The one question whose distribution is shown, and why this one."""
+    """The question whose distribution is shown, and the reason for the choice."""
 
     prompt_id: str
     model: str  # where the bound is highest
@@ -54,7 +54,7 @@ def chosen_question(run: Run) -> Chosen | None:
         known = [(row[key], model, row) for model in models for row in model.questions if row.get(key) is not None]
         if known:
             _, model, row = max(known, key=lambda entry: entry[0])  # among equals the first
-            why = f"it has the highest {symbol} bound of any question and model under test, that of {model.name}"
+            why = f"its {symbol} bound with {model.name} is the highest of all questions and models under test"
             return Chosen(row["prompt_id"], model.name, why)
     return None
 
@@ -167,7 +167,7 @@ def _histogram(model: str, row: Mapping[str, Any], counts: Sequence[int], scorer
 def _m_gen(model: Model, references: list, scorer: str) -> Panel:
     half = max((row for row in model.m_gen if row["x"] <= 0.5), key=lambda row: row["x"], default=None)
     panel = Panel(
-        model.name, f"above {half['x']:g}: bound {number(half['bound'], 3, 'up')} in the mean" if half else ""
+        model.name, f"above {half['x']:g}: bound {number(half['bound'], 3, 'up')} on average" if half else ""
     )
     with _drawing(panel, f"mgen-{model.name}", "share of answers above each score") as axes:
         for reference, dashes in references:
@@ -207,7 +207,7 @@ def _questions(model: Model, rows: list[dict]) -> Panel:
 
 
 def _dots(places: np.ndarray, heights: Sequence[float]) -> PathPatch:
-    """Many dots as one path: lines of no length with round ends."""
+    """Many dots as one path: zero-length lines with round ends."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
@@ -237,7 +237,7 @@ def _convergence(model: Model, scorer: str) -> Panel:
 
 
 def _or_nan(value: float | None) -> float:
-    """What is missing is not drawn."""
+    """NaN, which is not drawn, for a missing value."""
     return np.nan if value is None else value
 
 
@@ -248,7 +248,7 @@ def _below(bound: Bound | None, key: str) -> str:
 
 
 def _upright(axes: Axes, words: str) -> None:
-    """The label of the vertical axis, set to be read without turning the head."""
+    """Label the vertical axis with horizontal text above it."""
     axes.set_title(words, loc="left", fontsize=8, color=MUTED, pad=5, x=-0.06)
 
 
@@ -256,7 +256,7 @@ def _upright(axes: Axes, words: str) -> None:
 def _drawing(
     panel: Panel, name: str, told: str, size: tuple[float, float] = (2.25, 1.75), left: float = 0.36
 ) -> Iterator[Axes]:
-    """Empty axes in the house style; on leaving, ``panel`` holds the drawing. ``told`` says it in words."""
+    """Empty axes in the house style; on exit, ``panel`` holds the drawing. ``told`` describes it in words."""
     name = panel.name = name.replace(".", "_")
     with svg.style(name):
         figure, axes = svg.canvas(*size, left)

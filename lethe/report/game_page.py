@@ -1,4 +1,4 @@
-"""A game's own page: qualities with their intervals, what they stand beside, which trends of the paper held."""
+"""A game's own page: qualities with their intervals, other measures, and which of the paper's trends held."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def page(name: str, result: GameResult) -> str:
 
 
 def summary(headline: dict[str, object]) -> dict[str, object]:
-    """What the main report shows of a game; of one that was not played, what there is."""
+    """What the main report shows of a game; a headline without methods is shown as it is."""
     if "methods" not in headline:
         return headline
     known: dict[str, Any] = dict(headline)
@@ -69,7 +69,7 @@ def summary(headline: dict[str, object]) -> dict[str, object]:
     return {
         **{f"{part} set": f"{count(known[f'{part}_points'])} {known['unit']}" for part in PARTS},
         "swapped pairs": headline["pairs"],
-        "models a split": headline["seeds"],
+        "models per split": headline["seeds"],
         "unlearning quality": shown,
         "trends of the paper": [{"claim": trend["claim"], "held": trend["held"]} for trend in known["trends"]],
     }
@@ -84,7 +84,7 @@ def attacks(result: GameResult) -> list[str]:
 
 
 def beside(result: GameResult) -> list[list[str]]:
-    """What each method was compared with, where it was: the heads, then a row a method."""
+    """The other measures of each method, where there are any: the heads, then one row per method."""
     methods = list(result.methods.values())
     read: dict[str, list[float | None]] = {
         "1 - attack AUC": [method.mia_score for method in methods],
@@ -124,7 +124,7 @@ def leak_guarantees(result: GameResult) -> list[str]:
 
 
 def advantages(result: GameResult) -> list[list[str]]:
-    """A row a method, a column an attack: the advantage with the two halves' signed ones."""
+    """One row per method and one column per attack: the advantage, with the signed advantages of the two halves."""
     return [
         [
             label(result.defenders, name),
@@ -138,7 +138,7 @@ def advantages(result: GameResult) -> list[list[str]]:
 
 
 def bounds(result: GameResult) -> list[list[str]]:
-    """What group privacy promises for a whole forget set, a row a budget."""
+    """The guarantee of group privacy for a whole forget set, one row per budget."""
     found = [item for item in (result.privacy, *result.bounds.values()) if item]
     return [
         [
@@ -222,7 +222,7 @@ def figures(result: GameResult) -> list[dict[str, object]]:
 def strips(
     name: str, told: str, values: dict[str, list[float]], result: GameResult, growing: bool = False
 ) -> Markup:
-    """A row of dots a method, in the order of ``values``; ``growing`` makes each dot larger than the one before."""
+    """One row of dots per method, in the order of ``values``; ``growing`` makes each dot larger than the one before."""
     with svg.style(name):
         figure, axes = svg.canvas(4.4, 0.7 + 0.2 * len(values), LABELS)
         for row, dots in enumerate(reversed(values.values())):

@@ -1,7 +1,7 @@
 """The glossary of the page: terms that the page uses, each linked from its first use.
 
-Links are set into the finished page, because only there it is known which use of a term comes first. Nothing inside an
-element of `UNLINKED` is looked at: titles, drawings, code, other links, and all texts of models and data.
+Links are added to the finished page, because only there is it known which use of a term comes first. The elements in
+`UNLINKED` are skipped: titles, drawings, code, other links, and all texts of models and data.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ UNTRUSTED = re.compile(r'class="[^"]*\b(untrusted|asked|meta|answers)\b')
 TAG = re.compile(r"<(svg|script|style)\b.*?</\1>|<[^>]*>", re.S)
 NAME = re.compile(r"</?([a-zA-Z0-9]+)")
 KEYWORDS = {
-    "word": "A keyword counts as a whole word only: “iron” does not hold “Ron”.",
-    "substring": "A keyword counts inside a longer word too: “iron” holds “Ron”.",
+    "word": "A keyword counts as a whole word only: “iron” does not contain “Ron”.",
+    "substring": "A keyword counts inside a longer word too: “iron” contains “Ron”.",
 }
 
 
@@ -83,7 +83,7 @@ def _link(text: str, open_terms: list[Term], used: list[Term]) -> Iterator[str]:
         uses = [(found, term) for term in open_terms if (found := re.search(term.pattern, text))]
         if not uses:
             break
-        # The first use; of two that begin at one place the longer one.
+        # The first use; of two uses that begin at the same character, the longer one.
         found, term = min(uses, key=lambda use: (use[0].start(), -use[0].end()))
         yield f'{text[: found.start()]}<a class="term" href="#{term.key}">{found[0]}</a>'
         text = text[found.end() :]
@@ -97,7 +97,7 @@ def _row(term: Term) -> str:
 
 
 def _terms(run: Run) -> Iterator[Term]:
-    """Those of every run, and those whose meaning depends on this one."""
+    """The terms of every run, and the terms whose meaning depends on this run."""
     yield from TERMS
     told = MEANING if run.role("retrain") else MEANING | ALONE
     for word, meaning in told.items():
@@ -123,18 +123,18 @@ TERMS = (
     Term(
         "unlearning",
         r"\b[Uu]nlearning\b",
-        "Changing a trained model so that it no longer knows chosen data, without training it anew.",
+        "Changing a trained model so that it no longer knows chosen data, without training it from scratch.",
     ),
     Term("Base", r"\bBase\b", "The model before unlearning."),
     Term(
         "Retrain",
         r"\bRetrain\b|\bnever saw the forget set\b",
-        "A model trained without the forget set: what unlearning tries to reach.",
+        "A model trained without the forget set, which is what unlearning tries to match.",
     ),
     Term(
         "by chance",
         r"\b[Bb]y chance\b",
-        "How often a model that never saw the forget set hits a forgotten answer all the same.",
+        "How often a model that never saw the forget set still gives a forgotten answer.",
     ),
     Term(
         "utility",
@@ -144,23 +144,23 @@ TERMS = (
     Term(
         "greedy answer",
         r"\bgreedy(?: answers?)?\b",
-        "The answer that takes the most likely token at every step. A question has one.",
+        "The answer that takes the most likely token at every step. Each question has one.",
     ),
     Term(
         "sampled answer",
         r"\bsampled(?: answers?)?\b",
-        "An answer drawn at random, each token as often as the model finds it likely. A question has many.",
+        "An answer drawn at random, each token with the probability that the model gives it. Each question has many.",
     ),
     Term(
         "temperature",
         r"\btemperature\b",
-        "How random the draws are: 1 draws from the model’s own distribution, less is closer to the greedy "
-        "answer.",
+        "How random the draws are: 1 draws from the model’s own distribution, a lower value stays closer to the "
+        "greedy answer.",
     ),
     Term(
         "bound",
         r"\b(?:upper |lower )?bounds?\b",
-        "A number that the truth stays below (upper bound) or above (lower bound), but for a small, stated "
+        "A number that the truth stays below (upper bound) or above (lower bound), except with a small, stated "
         "probability. A bound is rounded so that it never promises more than was proven.",
     ),
     Term(
@@ -171,12 +171,12 @@ TERMS = (
     Term(
         "confidence interval",
         r"\bconfidence intervals?\b|\b[Rr]anges\b",
-        "A lower and an upper bound of the same number, between which the truth lies unless one of the two fails.",
+        "A lower and an upper bound on the same number, between which the truth lies unless one of the two fails.",
     ),
     Term(
         "right together",
         r"\b(?:right|hold) together\b",
-        "All the statements are right at once, with the stated probability at least: the chance that any of "
+        "All the statements are right at once, with at least the stated probability: the chance that any of "
         "them is wrong is no larger than α.",
     ),
     Term("Bonferroni", r"\bBonferroni\b", "Sharing α among many statements, so that all of them hold together."),
@@ -224,7 +224,7 @@ TERMS = (
     Term(
         "adaptive temperature",
         r"\b[Aa]daptive temperature\b|\badaptive c_T\b",
-        "Taking the most likely token wherever the model is surer than the threshold c_T, and drawing elsewhere.",
+        "Taking the most likely token while the model’s confidence exceeds the threshold c_T, and drawing otherwise.",
     ),
     Term(
         "entropy optimisation",
@@ -234,24 +234,25 @@ TERMS = (
     Term(
         "standard deviation",
         r"\bstandard deviation\b",
-        "How far the scores of a question’s answers lie from their mean.",
+        "How far the scores of a question’s answers typically lie from their mean.",
     ),
     Term(
         "AUC",
         r"\bAUC\b|\bareas? under the curve\b",
-        "How well an attack tells the forget set from data outside the training: 0.5 tells nothing, 1 all.",
+        "How well an attack distinguishes the forget set from data outside the training: 0.5 is as good as "
+        "guessing, 1 is perfect.",
     ),
     Term(
         "Epsilon*",
         r"\bEpsilon\*",
-        "How well the losses on the forget set can be told from those on data outside the training, as a "
-        "privacy parameter: 0 is not at all.",
+        "How well the losses on the forget set can be distinguished from those on data outside the training, as a "
+        "privacy parameter: 0 means not at all.",
     ),
     Term("δ", r"δ", "The probability with which a privacy guarantee with ε may fail."),
     Term(
         "ε",
         r"ε|\bepsilon\b",
-        "A privacy parameter: how much surer anybody can become of one record; 0 is not at all, and each 1 "
+        "A privacy parameter: how much more certain anybody can become about one record; 0 means not at all, and each 1 "
         "multiplies the odds by 2.7.",
     ),
     Term(
@@ -264,5 +265,5 @@ TERMS = (
         r"\bp-values?\b",
         "The probability of a result at least as extreme, if nothing but chance were at work.",
     ),
-    Term("certified", r"\bcertified\b", "Shown to leak at most so much, with the stated guarantee."),
+    Term("certified", r"\bcertified\b", "Shown to leak at most the stated amount, with the stated guarantee."),
 )

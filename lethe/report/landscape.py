@@ -13,7 +13,7 @@ from lethe.report.png import COLOURS, MARKS, picture
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PLACES = 400  # on which a marginal density is drawn
+PLACES = 400  # points at which a marginal density is drawn
 
 
 def landscape(path: Path, result: LandscapeResult) -> None:
@@ -89,7 +89,7 @@ def _density(
     if spread == 0:
         return
     width = 1.06 * spread * len(values) ** -0.2  # Silverman's rule
-    places = np.linspace(max(limits[0], 0), limits[1], PLACES)  # neither Epsilon* nor utility is under 0
+    places = np.linspace(max(limits[0], 0), limits[1], PLACES)  # neither Epsilon* nor utility is negative
     heights = np.exp(-0.5 * ((places[:, None] - values) / width) ** 2).mean(axis=1)
     heights /= heights.max()
     if upright:

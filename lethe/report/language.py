@@ -17,7 +17,7 @@ CHOICES = ["part", "choice", "draws", "mean found"]
 
 @dataclass(frozen=True)
 class View:
-    """What the section says of one model."""
+    """What the section says about one model."""
 
     name: str
     sentences: Sequence[str]

@@ -1,6 +1,6 @@
 "use strict";
-// Two comforts for readers: any question of any model, and tables that sort. Without this script the page is complete but
-// for these. Numbers come worded and rounded; texts of models are set as text and never as markup.
+// Two conveniences for readers: a picker of any question, and sortable tables. Without this script the page lacks only
+// these two. Numbers are already rounded and worded; texts of models are inserted as text, never as markup.
 
 const make = (name, content = "", attributes = {}) => {
   const node = document.createElement(name);

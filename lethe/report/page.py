@@ -1,4 +1,4 @@
-"""A run rendered: every number on the page comes from its artifacts, every sentence from those numbers."""
+"""Renders a run: every number on the page comes from the run's artifacts, every sentence from those numbers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Page:
 
 
 def render(run: Run) -> Page:
-    """The same run gives the same bytes."""
+    """Render the page of a run; the same run gives the same bytes."""
     found = findings(run)
     said, drawn = verdicts(run, found), answers.drawn(run)
     kinds = figures.draw(run, drawn)
@@ -155,7 +155,7 @@ def _summary(run: Run, found: Findings, said: list[Verdict]) -> dict[str, object
 
 
 def as_share(alpha: float) -> str:
-    """A level for the first screen: in which share of cases a statement may fail, rounded up."""
+    """A level for the first screen: the share of cases in which a statement may fail, rounded up."""
     return f"{significant(exact(alpha) * 100, 3, 'upper').normalize():f}%"
 
 
@@ -170,7 +170,7 @@ def _of_convergence(model: Model) -> list[Bound]:
 
 
 def _level(bounds: Iterable[Bound]) -> str:
-    """With which probability the first of the bounds holds; empty without one."""
+    """The level of the first of the bounds, in words; empty without a bound."""
     return next((bound.level() for bound in bounds), "")
 
 

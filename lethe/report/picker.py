@@ -1,7 +1,7 @@
-"""What the page's own script shows of any question and every model: one block of JSON, small and safe.
+"""The data with which the page's script shows any question of every model: one small, safe block of JSON.
 
-The numbers come worded and rounded; the script places them and words nothing. Questions and answers are untrusted: the
-script sets them as text, invisible characters come by their names, and the block holds no ``<``, ``>`` or ``&``.
+The numbers are already rounded and worded, so the script only places them. Questions and answers are untrusted: the
+script inserts them as text, invisible characters are named, and the block contains no ``<``, ``>`` or ``&``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lethe.text import LONGEST, NONE, count, label, named
 
 BUDGET = 2_000_000  # bytes for all answers, so that a page of many models and questions stays small
 SHORTEST = 60  # bytes of an answer that a reader can still judge
-NOTED = ("greedy", "mean", "max")  # the score columns that stand over a histogram
+NOTED = ("greedy", "mean", "max")  # the score columns written above a histogram
 UNSAFE = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 # A text is a string, or a list of strings and named invisible characters [name, code point]; where it was cut,
 # the number of all its characters comes last.
@@ -45,8 +45,8 @@ class Picker:
     columns: QuestionColumns
     heads: list[str]
     rows: list[tuple[str, list[Cell]]]
-    told: str  # of the bound in the table
-    keywords: bool  # whether any question has some
+    told: str  # what the bound in the table is
+    keywords: bool  # whether any question has keywords
 
 
 def picker(run: Run, drawn: Mapping[str, Drawn]) -> Picker | None:
@@ -84,7 +84,7 @@ def picker(run: Run, drawn: Mapping[str, Drawn]) -> Picker | None:
 
 
 def as_data(value: object) -> Markup:
-    """JSON that nothing inside a script element can end or turn into markup."""
+    """JSON that can neither end its script element nor become markup."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Markup(text.translate(UNSAFE))
 
@@ -125,7 +125,7 @@ def _size(parts: Text) -> int:
 
 
 class _Shared:
-    """Values that many entries repeat, each kept once."""
+    """Values that many entries repeat, each stored once."""
 
     def __init__(self) -> None:
         self.values: list[Any] = []
@@ -161,7 +161,7 @@ def _entry(
     shared: _Shared,
     longest: int,
 ) -> list[Any] | None:
-    """What is told of one question of one model: shared cells, own cells, answers drawn, histogram, worst answers."""
+    """The data of one question of one model: shared cells, own cells, answers drawn, histogram, worst answers."""
     if row is None:
         return None
     bounds = {**model.question_bounds(row), **asked_bounds(model, row)}

@@ -1,7 +1,7 @@
 """The rows that `dvc plots` draws: one file per plot for all models, so that a new model needs no new entry.
 
-A plot has one panel per checkpoint: the checkpoint sampled in its ways, and Base and Retrain for comparison. A panel
-therefore has few lines, and the legend tells ten models apart.
+A plot has one panel per checkpoint: the checkpoint with each of its sampling settings, and Base and Retrain for
+comparison. A panel therefore has few lines, and the legend can distinguish ten models.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 from lethe.config.schema import Params
 from lethe.evaluation.run import Model, Run
 
-TRAINED = "trained from the start"  # the panel of the losses that are no unlearning
+TRAINED = "trained from the start"  # the panel of the losses of training rather than unlearning
 
 
 def plots(run: Run) -> dict[str, list[dict[str, object]]]:
-    """File name to rows; the column ``panel`` groups the lines, the column ``model`` tells them apart."""
+    """Rows by file name; the column ``panel`` groups the lines, the column ``model`` distinguishes them."""
     placed = list(panels(run))
     trained = run.params.train.models if isinstance(run.params, Params) else {}
     return {
@@ -44,7 +44,7 @@ def panels(run: Run) -> Iterator[tuple[str, Model]]:
     """Each panel with each of its models; without a model under test there is one panel of all models."""
     references = [model for model in run.models if model.role != "subject"]
     checkpoints = {model.path: Path(model.path).name for model in run.subjects}
-    if len(set(checkpoints.values())) < len(checkpoints):  # two of one name
+    if len(set(checkpoints.values())) < len(checkpoints):  # two checkpoints with the same name
         checkpoints = {path: path for path in checkpoints}
     for path, panel in checkpoints.items():
         for model in [*references, *(model for model in run.subjects if model.path == path)]:
@@ -54,7 +54,7 @@ def panels(run: Run) -> Iterator[tuple[str, Model]]:
 
 
 def _questions(name: str, questions: list[dict[str, Any]]) -> list[dict[str, object]]:
-    """Bounds in descending order of M_bin, or of M_µ where there is no 0/1 score: ``place`` is the rank."""
+    """Bounds in descending order of M_bin, or of M_µ without a 0/1 score; ``place`` is the rank."""
     key = "m_bin" if any(row.get("m_bin") is not None for row in questions) else "m_mu"
     known = sorted((row for row in questions if row.get(key) is not None), key=lambda row: -row[key])
     return [

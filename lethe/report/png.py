@@ -1,4 +1,4 @@
-"""Pictures that stand by themselves, as PNG, in the report's own style."""
+"""Stand-alone pictures as PNG, in the report's style."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def collect(root: Path) -> dict[str, object]:
 
 
 def versions() -> dict[str, str]:
-    """The versions of the packages that make the numbers, those installed."""
+    """The versions of the installed packages that compute the numbers."""
     found = {}
     for package in PACKAGES:
         try:
@@ -46,12 +46,12 @@ def versions() -> dict[str, str]:
 
 
 def revision(root: Path) -> str:
-    """The git revision, and whether code or params differ from it; a sentence where there is no git."""
+    """The git revision, and whether code or params differ from it; without git, a sentence that says so."""
     head = _git(root, "rev-parse", "HEAD")
     if head is None:
         return "unknown: not run from a git checkout"
     if _git(root, "check-ignore", "-q", ".") is not None:
-        return f"{head[:12]}, from a copy of its checkout: whether that differs is not known"
+        return f"{head[:12]}, from a copy of its checkout; whether the copy differs is not known"
     changed = _git(root, "status", "--porcelain", "--", *CODE)
     return head[:12] + (" with uncommitted changes to code or params" if changed else "")
 

@@ -1,4 +1,4 @@
-"""The numbers of one forget question and one model, as columns: what each is, and what its guarantee covers."""
+"""The numbers of one forget question and one model, as columns: what each number is, and what its guarantee covers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lethe.statistics.bound import Bound
 from lethe.statistics.dispersion import possible
 from lethe.text import NONE, count, label, number, percent
 
-ASKED = (10, 100, 1000, 10_000, 1_000_000)  # of the numbers of queries for which leak@k is measured
+ASKED = (10, 100, 1000, 10_000, 1_000_000)  # the numbers of queries shown, of all for which leak@k is measured
 QUESTIONS = "the questions"
 Row = Mapping[str, Any]
 Bounds = Mapping[str, Bound]
@@ -20,7 +20,7 @@ Bounds = Mapping[str, Bound]
 
 @dataclass(frozen=True)
 class QuestionColumn:
-    """``cell`` writes the value from a question's row and its bounds; ``told`` says what it is and what it covers."""
+    """``cell`` formats the value from a question's row and bounds; ``told`` says what it is and what it covers."""
 
     head: str
     told: str
@@ -29,7 +29,7 @@ class QuestionColumn:
 
 @dataclass(frozen=True)
 class QuestionColumns:
-    """The columns in use, by what they follow from: how many answers leaked, which many questions share, or scores."""
+    """The columns in use, by source: the number of answers that leaked, which many questions share, or the scores."""
 
     leaks: list[QuestionColumn]
     asked: list[QuestionColumn]
@@ -55,13 +55,13 @@ def question_columns(run: Run) -> QuestionColumns:
         return [column for key, column in columns if key in known]
 
     leaks, asked, score = (kept(make(run, bounds)) for make in (_leak_columns, _asked_columns, _score_columns))
-    titles = (label(run.params.metrics.binary), "a leak among so many answers", label(run.params.metrics.leak))
+    titles = (label(run.params.metrics.binary), "a leak among this many answers", label(run.params.metrics.leak))
     groups = [(title, columns) for title, columns in zip(titles, (leaks, asked, score), strict=True) if columns]
     return QuestionColumns(leaks, asked, score, groups)
 
 
 def bound_of(row: Row, bounds: Bounds) -> Bound | None:
-    """The upper bound that stands for a question in a table of all questions: M_bin, else the mean's."""
+    """The upper bound that represents a question in the table of all questions: M_bin, else that on the mean."""
     return next((bounds[key] for key in WORST if key in bounds), None)
 
 
@@ -74,10 +74,10 @@ WORST = {
 
 
 def told_of_bound(run: Run) -> str:
-    """What `bound_of` shows in this run, with its guarantee; empty where there is none."""
+    """What `bound_of` gives in this run, with its guarantee; empty if it gives nothing."""
     bounds = _guarantees(run)
     key = next((key for key in WORST if key in bounds), None)
-    return f"{WORST[key]}, {bounds[key].relation}, {bounds[key].guarantee(QUESTIONS)}" if key else ""
+    return f"the {bounds[key].side} bound on {WORST[key]}, {bounds[key].guarantee(QUESTIONS)}" if key else ""
 
 
 def _guarantees(run: Run) -> dict[str, Bound]:
@@ -133,11 +133,11 @@ def _leak_columns(run: Run, bounds: Bounds) -> list[tuple[str, QuestionColumn]]:
         ("binary_greedy", QuestionColumn("greedy", f"whether the greedy answer shows {binary}", _greedy)),
         (
             "verdict",
-            QuestionColumn("verdict", "what the sequential test said", lambda row, _: str(row["verdict"])),
+            QuestionColumn("verdict", "the verdict of the sequential test", lambda row, _: str(row["verdict"])),
         ),
         (
             "decided_at",
-            QuestionColumn("after", "answers drawn until then", lambda row, _: count(row["decided_at"])),
+            QuestionColumn("after", "answers drawn until the verdict", lambda row, _: count(row["decided_at"])),
         ),
         ("m_bin", QuestionColumn("M_bin", one, _band("m_bin_lower", "m_bin"))),
     ]

@@ -34,18 +34,18 @@ def ratio_curves(path: Path, laws: Curves, drawn: Curves) -> None:
 
 
 def same_laws(path: Path, cells: Sequence[Simulated]) -> None:
-    """Fig. 4: mean and standard deviation of either estimate against n where the truth is 0."""
+    """Fig. 4: mean and standard deviation of both estimates against n where the truth is 0."""
     with picture(path, 3.6, 2.6) as (_, grid):
         sizes = [cell.n for cell in cells]
         axes: Axes = grid[0][0]
         _bars(axes, sizes, cells)
         axes.axhline(0, color="#1c1d1f", linewidth=0.9, label="truth")
-        axes.set(xscale="log", xlabel="losses a side", ylabel="Epsilon*", title="The same law on both sides")
+        axes.set(xscale="log", xlabel="losses per side", ylabel="Epsilon*", title="The same law on both sides")
         axes.legend(frameon=False)
 
 
 def growing_gap(path: Path, cells: Sequence[Simulated]) -> None:
-    """Fig. 5: the estimates against the gap between the laws, a panel a sample size, with both truths and the bound."""
+    """Fig. 5: the estimates against the gap between the laws, one panel per sample size, with both truths and the bound."""
     sizes = sorted({cell.n for cell in cells})
     with picture(path, 2.5 * len(sizes), 2.8, ncols=len(sizes), sharey=True) as (_, grid):
         for axes, n in zip(grid[0], sizes, strict=True):
@@ -64,7 +64,7 @@ def growing_gap(path: Path, cells: Sequence[Simulated]) -> None:
 
 
 def goodness_of_fit(path: Path, tables: Mapping[str, np.ndarray], components: Sequence, sizes: Sequence) -> None:
-    """Fig. 6: p-values of the test of fit, a column a number of components, a row a sample size; rejections crossed."""
+    """Fig. 6: p-values of the test of fit, a column per number of components, a row per sample size; rejections crossed."""
     width = 0.6 + 0.15 * len(components)
     with picture(path, width * len(tables) + 0.6, 2.6, ncols=len(tables), sharey=True) as (
         figure,
@@ -80,7 +80,7 @@ def goodness_of_fit(path: Path, tables: Mapping[str, np.ndarray], components: Se
             axes.set(title=name, xlabel="Gaussians in the mixture")
             axes.grid(False)
         grid[0][0].set_ylabel("samples")
-        figure.colorbar(image, ax=grid[0][-1], label=f"p-value (KS); crossed under {LEVEL:g}")
+        figure.colorbar(image, ax=grid[0][-1], label=f"p-value (KS); crossed below {LEVEL:g}")
 
 
 def _bars(axes: Axes, places: Sequence[float], cells: Sequence[Simulated]) -> None:

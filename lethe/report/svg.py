@@ -1,7 +1,7 @@
-"""One house style for all figures: drawn by matplotlib, set inline, coloured and lettered by the page.
+"""The style of all figures: drawn by matplotlib, inlined, with the page's colours and fonts.
 
 Figures are drawn in stand-in colours that become the page's CSS variables, so that one drawing serves light, dark
-and paper. Text stays text. Same data, same bytes.
+and paper. Text stays text. The same data gives the same bytes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 def canvas(width: float, height: float, left: float) -> tuple[Figure, Axes]:
     """An empty figure of ``width`` x ``height`` inches with ``left`` inches for labels; call it inside `style`.
 
-    The margins are fixed, so that the axes of neighbouring panels stand in line.
+    The margins are fixed, so that the axes of neighbouring panels are aligned.
     """
     from matplotlib.figure import Figure
 
@@ -119,7 +119,7 @@ def _hundredths(found: re.Match[str]) -> str:
 
 
 def standalone(drawing: Markup) -> str:
-    """An inline figure as a file of its own, on paper: for slides, papers and MLflow."""
+    """An inline figure as a separate file in the colours for paper: for slides, papers and MLflow."""
     text = re.sub(r"var\(--(\w+)\)", lambda name: LIGHT[name.group(1)], str(drawing))
     return text.replace("<svg ", '<svg font-family="DejaVu Sans, sans-serif" ', 1) + "\n"
 

@@ -1,4 +1,4 @@
-"""The tables beside those of models: Epsilon*, provenance, and any result file."""
+"""The tables other than those of models: Epsilon*, provenance, and any result file."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def epsilon_star_rows(run: Run) -> list[list[str]]:
 
 
 def rejected(result: Mapping[str, object]) -> str | None:
-    """The words in place of an estimate that says nothing."""
+    """The words instead of an estimate that means nothing."""
     known: dict[str, Any] = dict(result)
     return rejected_fit(known.get("epsilon_star"), (known.get("fit") or {}).get("ks_p_values"))
 
 
 def epsilon_star_notes(run: Run) -> list[str]:
-    """What the results say of themselves, each sentence once with the models it is about."""
+    """The notes of the results, each sentence once, with the models that it is about."""
     told: dict[str, list[str]] = {}
     for model in run.models:
         for key in ("assumes", "note"):
@@ -72,7 +72,7 @@ def epsilon_star_notes(run: Run) -> list[str]:
 
 
 def provenance_rows(run: Run) -> list[list[str]]:
-    """How each model was sampled: engine, why this one, sizes, missing scores."""
+    """How each model was sampled: the engine and the reason for it, sizes, missing scores."""
     rows = []
     for model in run.models:
         sizes = [
@@ -93,7 +93,7 @@ def provenance_rows(run: Run) -> list[list[str]]:
 
 
 def _up_to(model: Model, split: str) -> str:
-    """A question that may stop early has fewer answers than its n."""
+    """ "up to" where questions may stop early, with fewer than n answers."""
     return "up to " if split == "forget" and model.about.get("stop") == "sequential" else ""
 
 
@@ -119,7 +119,7 @@ def _rows(item: object) -> list[dict]:
 
 
 def _general(value: object) -> str:
-    """A value of a result file whose kind is not known here."""
+    """A value of a result file of unknown kind, as text."""
     if value is None:
         return NONE
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""The one way in which pages are filled in: escaped, and a name that a template does not get is an error."""
+"""How all pages are rendered: values are escaped, and an undefined name in a template is an error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 
 def templates(*filters: Callable[..., object]) -> Environment:
-    """The templates of this folder; ``filters`` are known to them by their own names."""
+    """The templates of this folder, which can use ``filters`` under their own names."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -30,9 +30,9 @@ def templates(*filters: Callable[..., object]) -> Environment:
 
 
 def policy(style: str, script: str) -> str:
-    """A content policy under which a page asks for nothing and runs and wears nothing but these two.
+    """A content policy under which a page makes no request and uses only this style and this script.
 
-    Both must stand in the page exactly so, with nothing before or after them in their elements.
+    Each must be the exact and entire content of its element in the page.
     """
     kinds = {"script-src": script, "style-src": style}
     allowed = [f"{kind} 'sha256-{_digest(text)}'" for kind, text in kinds.items()]

@@ -17,7 +17,7 @@ from lethe.text import NONE, count, label, listing, number, percent, plural, upp
 
 REFERENCE = {"base": "reference: before unlearning", "retrain": "reference: never saw the forget set"}
 SCORERS = {
-    "keyword_leak": "whether an answer holds one of the question’s keywords, the words that it was to forget.",
+    "keyword_leak": "whether an answer contains one of the question’s keywords, the words that the model was to forget.",
     "exact_match": "whether an answer is the expected answer, word for word.",
     "rouge_l": "the share of the expected answer’s words that an answer has in the same order, from 0 to 1.",
 }
@@ -28,7 +28,7 @@ VERBS = {
 }
 MIXED = {("forgot", "damaged"), ("forgot", "destroyed"), ("open", "damaged"), ("open", "destroyed")}
 QUESTIONS = "the questions"
-NEARLY = 0.999  # a probability above is not told from certainty
+NEARLY = 0.999  # a larger probability is not distinguished from certainty
 NAMED = 5  # questions that a sentence names
 
 
@@ -46,12 +46,12 @@ class Verdict:
 
     @property
     def tone(self) -> Tone:
-        """That of the worse of the two words."""
+        """The tone of the worse of the two words."""
         return "bad" if self.utility.tone == "bad" else self.forgetting.tone
 
     @property
     def sentence(self) -> str:
-        """All of it, for where there is one text alone."""
+        """Both texts as one, for readers that show a single text."""
         return f"{self.plain} In full: {self.full}" if self.plain else self.full
 
 
@@ -93,7 +93,7 @@ def _cells(model: Model, standing: Standing, run: Run) -> list[str]:
 
 
 def headline(said: list[Verdict]) -> str:
-    """How many of the models under test stand where, in one sentence; empty where there is none."""
+    """How many of the models under test got which verdict, in one sentence; empty without such models."""
     pairs = Counter((one.forgetting.word, one.utility.word) for one in said if one.forgetting.word != "reference")
     if pairs.total() == 1:
         (one,) = (one for one in said if one.forgetting.word != "reference")
@@ -110,7 +110,7 @@ def _phrase(forgetting: str, utility: str, models: int) -> str:
 
 
 def plain(model: Model, standing: Standing, run: Run) -> str:
-    """What a reader without statistics needs: what was seen, how often it leaks, what is left of the model."""
+    """What a reader without statistics needs: how much leaks, how often, and what the model can still do."""
     if not model.metrics or standing.forgetting.word == "reference":
         return ""
     said = [_forgetting(model, standing.forgetting, run), _asked(model, run), _utility(model, standing, run)]
@@ -123,9 +123,9 @@ def _forgetting(model: Model, aspect: Aspect, run: Run) -> str:
         return f"{name} leaks: {claim if aspect.reference else hits(model)}." if claim else f"{name} leaks."
     if aspect.word == "forgot":
         return (
-            f"{name} forgot, as far as answers tell: {claim}."
+            f"{name} forgot, as far as its answers show: {claim}."
             if claim
-            else f"{name} forgot, as far as answers tell."
+            else f"{name} forgot, as far as its answers show."
         )
     if not claim:
         return f"Whether {name} forgot is open."
@@ -133,16 +133,16 @@ def _forgetting(model: Model, aspect: Aspect, run: Run) -> str:
         n = count(model.metrics.get("n"))
         return (
             f"Whether {name} forgot is open: {n} answers to each question are too few. Even if none leaked, the share that "
-            "leaks could not be shown to be small; the command lethe plan tells how many answers it takes. "
+            "leaks could not be shown to be small; the command lethe plan says how many answers are needed. "
             f"Here {claim}."
         )
     if aspect.reference:
-        return f"Whether {name} forgot is open: {claim}. Neither a leak beyond chance is shown nor its absence."
-    return f"Whether {name} forgot is open: {claim}, and no model trained without the forget set stands beside it."
+        return f"Whether {name} forgot is open: {claim}. Neither a leak beyond chance nor its absence is shown."
+    return f"Whether {name} forgot is open: {claim}, and there is no model trained without the forget set to compare with."
 
 
 def _claim(aspect: Aspect, run: Run) -> str:
-    """How much leaks, beside Retrain's share; empty without an interval."""
+    """How much leaks, compared with Retrain; empty without an interval."""
     if aspect.quantity is None or aspect.own is None:
         return ""
     told, retrain = aspect.quantity.told(aspect.own), run.role("retrain")
@@ -156,7 +156,7 @@ def _claim(aspect: Aspect, run: Run) -> str:
 
 
 def _asked(model: Model, run: Run) -> str:
-    """Leak@k of the worst question, beside that of Retrain, which leaks by chance alone."""
+    """Leak@k of the worst question, compared with Retrain, which leaks only by chance."""
     band, retrain = between(model.asked(SHOWN)), run.role("retrain")
     if not band:
         return ""
@@ -171,7 +171,7 @@ def _utility(model: Model, standing: Standing, run: Run) -> str:
         return "Its utility was not measured: there are no answers to questions that it should still answer."
     told = f"{aspect.quantity.words} {aspect.quantity.told(aspect.own)}"
     if aspect.reference is None or base is None:
-        return f"Its utility is open, as no model before unlearning stands beside it: {told}."
+        return f"Its utility is open, because there is no model before unlearning to compare with: {told}."
     before = f"{told}, against {aspect.quantity.told(aspect.reference)} of {base.name}"
     silence = (
         " Its silence on the forget set is therefore no success." if standing.forgetting.word != "leaks" else ""
@@ -187,8 +187,8 @@ def _gaps(model: Model, run: Run) -> list[str]:
     if without:
         named = listing(without[:NAMED]) + (f" and {len(without) - NAMED:,} more" if len(without) > NAMED else "")
         of = f"{len(without):,} of {plural(len(model.questions), 'question')}"
-        why = "as they have no keywords" if binary == "keyword_leak" else "as they are out of its scope"
-        said.append(f"Of {of} {label(binary)} can judge no answer, {why}: {named}.")
+        why = "they have no keywords" if binary == "keyword_leak" else "they are out of its scope"
+        said.append(f"For {of}, {label(binary)} can judge no answer, because {why}: {named}.")
     return said
 
 
@@ -221,7 +221,7 @@ def sentence(model: Model, run: Run) -> str:
         return _stopped_early(model, run)
     claims = _claims(model, run)
     if not claims:
-        return f"No bound for a fixed number of answers holds here; what was seen: {_seen(model, run)}."
+        return f"No bound for a fixed number of answers holds here; what was observed: {_seen(model, run)}."
     first = claims[0][1]
     each = "each " if len(claims) > 1 else ""
     return (
@@ -329,7 +329,7 @@ def _verdict_bounds(run: Run) -> list[Bound]:
 
 
 def guarantee_notes(run: Run) -> list[str]:
-    """What the bounds of the verdicts say and do not say, below them."""
+    """What the bounds of the verdicts say and do not say; shown below the verdicts."""
     bounds = _verdict_bounds(run)
     if not bounds:
         return []
@@ -348,8 +348,8 @@ def guarantee_notes(run: Run) -> list[str]:
     return [
         *notes,
         f"Each bound holds by itself: two of them hold together {joint_level(largest, largest)}. They assume "
-        f"{assumptions}, from the engine as it was set, and say nothing of other questions or {wordings}, of other "
-        "temperatures, or of attacks on the weights.",
+        f"{assumptions}, from the engine with these settings, and say nothing about other questions or {wordings}, "
+        "other temperatures, or attacks on the weights.",
     ]
 
 
@@ -363,13 +363,13 @@ def _seen(model: Model, run: Run) -> str:
             number(metrics.get("greedy_mean")),
             metrics.get("mean"),
         )
-        return f"greedy answers have {score} {greedy} in the mean, sampled answers {number(mean)}{tail}"
+        return f"greedy answers have a mean {score} of {greedy}, sampled answers one of {number(mean)}{tail}"
     greedy_hits = sum((row.get("binary_greedy") or 0) > 0 for row in _judged(model))
     return f"{hits(model)}, {greedy_hits:,} in the greedy answer{tail}"
 
 
 def hits(model: Model) -> str:
-    """How many questions leaked in the answers drawn."""
+    """How many questions leaked in the sampled answers."""
     judged = _judged(model)
     hits, drawn = sum(row["binary_share"] > 0 for row in judged), count(model.metrics.get("n"))
     leaked = "had an answer that the judge calls a leak" if model.calibration else "leaked at least once"

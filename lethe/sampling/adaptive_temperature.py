@@ -1,8 +1,8 @@
 """Adaptive temperature: a sequence continues greedily while the model is confident.
 
 c_t is the mean over steps 1..t, the current one included, of the largest next-token probability at
-temperature 1, before any top-k or top-p. Where c_t exceeds the threshold, the temperature of that step is 0, else
-the configured one. c_t is computed at every step, so a sequence may unlock again (Scholten, Günnemann & Schwinn,
+temperature 1, before any top-k or top-p. Where c_t exceeds the threshold, the temperature of that step is 0; otherwise
+it is the configured one. c_t is computed at every step, so a sequence may unlock again (Scholten, Günnemann & Schwinn,
 "A probabilistic perspective on unlearning and alignment for large language models", ICLR 2025, section 5).
 """
 
@@ -23,12 +23,12 @@ def top_probability(logits: torch.Tensor) -> torch.Tensor:
 
 
 class Diverged(LetheError):
-    """A model whose next-token probabilities are not numbers; ``name`` names the model in the sentence."""
+    """The model's next-token probabilities are not numbers; ``name`` names the model in the message."""
 
     def __init__(self, name: str | None = None):
         whose = f"Model {name!r}: its" if name else "The model's"
         super().__init__(
-            f"{whose} next-token probabilities are not numbers, so its training has diverged. Train the model anew with a "
+            f"{whose} next-token probabilities are not numbers, so its training has diverged. Train the model again with a "
             "lower learning rate, or name another checkpoint."
         )
 

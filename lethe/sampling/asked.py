@@ -28,7 +28,7 @@ def chosen(sample: Sample, dataset: Path = Path("data/dataset")) -> dict[str, li
 
 
 def heldout(dataset: Path) -> dict[str, list[Row]]:
-    """The held-out rows, by split name; empty if the dataset has none. They are never asked, only used for comparison."""
+    """The held-out rows by split name, empty if the dataset has none; used only for comparison, never asked."""
     return {HELDOUT: read_split(HELDOUT, dataset)} if (dataset / f"{HELDOUT}.jsonl").is_file() else {}
 
 

@@ -45,10 +45,10 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of drawing.
+    """The sampling settings.
 
     ``adaptive_threshold`` in (0, 1]: a sequence whose mean top probability so far exceeds the threshold continues
-    greedily (adaptive temperature); None keeps the temperature fixed. ``top_k = 0`` and ``top_p = 1`` cut nothing. The
+    greedily (adaptive temperature); None keeps the temperature fixed. ``top_k = 0`` and ``top_p = 1`` cut no token. The
     samples are numbered ``first_sample``, ..., ``first_sample + n - 1``; a later batch of the same prompt is
     independent of an earlier one. ``greedy`` adds the most likely continuation as sample -1.
     """
@@ -115,7 +115,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class Options:
-    """The options of running; only ``dtype`` changes the distribution, by its rounding.
+    """How an engine runs; only ``dtype`` changes the distribution, by its rounding.
 
     ``dtype`` "auto" is float32 on the CPU and the checkpoint's format on a GPU. ``max_rows`` bounds the live
     sequences, and thereby the memory. The other options concern vLLM: ``tensor_parallel`` devices hold one model,
@@ -156,11 +156,11 @@ class Options:
 
 
 class CannotOpen(BadFile):
-    """A model that this engine cannot run and the engine ``instead`` can, which "auto" then takes."""
+    """This engine cannot run the model, but the engine ``instead`` can; "auto" then takes that one."""
 
     def __init__(self, source: str, engine: str, why: str, instead: str):
         self.why, self.instead = why, instead
-        remedy = f"Take the engine {instead} (`--engine {instead}`, or `sample.engine: {instead}` in params.yaml)."
+        remedy = f"Use the engine {instead} (`--engine {instead}`, or `sample.engine: {instead}` in params.yaml)."
         super().__init__(source, f"{why}, so the {engine} engine cannot run it", remedy)
 
 
@@ -181,10 +181,27 @@ class Engine(Protocol):
 def open_engine(
     kind: str, source: str | PathLike | InMemory, options: Options | Mapping[str, object] | None = None
 ) -> Engine:
-    """Open a model folder or a model in memory in the engine ``kind``, or in the best engine for "auto"."""
+    """Open a model folder or a model in memory with an engine.
+
+    Parameters
+    ----------
+    kind
+        The engine's name; "auto" chooses the best engine for the model and the machine.
+    source
+        A model folder in Hugging Face format, or a model in memory.
+    options
+        How the engine runs.
+
+    Raises
+    ------
+    BadValue
+        If no engine is called ``kind``, or the engine cannot take a model in memory.
+    CannotOpen
+        If the named engine cannot run this model.
+    """
     from lethe.models.in_memory import InMemory
 
-    asked, options, reason = kind, Options.of(options), "as asked for"
+    asked, options, reason = kind, Options.of(options), "as requested"
     place = source if isinstance(source, InMemory) else Path(source)
     if kind == AUTO:
         kind, reason = choose(place, options)
@@ -221,7 +238,7 @@ def choose(source: Path | InMemory, options: Options) -> tuple[str, str]:
     parameters = parameter_count(source)
     size = f"the model has {parameters:,} parameters"
     if parameters < options.vllm_from:
-        return "prefix", f"{size}, fewer than the {options.vllm_from:,} from which vLLM pays"
+        return "prefix", f"{size}, fewer than the {options.vllm_from:,} from which vLLM pays off"
     return "vllm", f"there is a GPU, and {size}, at least {options.vllm_from:,}"
 
 
@@ -237,8 +254,8 @@ def check_prompts(prompts: Sequence[Prompt], settings: Settings, context: int | 
             raise BadValue(f"tokens of prompt {prompt.prompt_id!r}", prompt.token_ids, f"0 to {vocabulary - 1}")
         if context is not None and len(prompt.token_ids) >= context:
             raise BadInput(
-                f"Prompt {prompt.prompt_id!r}: got {len(prompt.token_ids)} tokens, the model's context is {context}, so "
-                "that no room is left for an answer. Shorten or remove the question."
+                f"Prompt {prompt.prompt_id!r}: got {len(prompt.token_ids)} tokens, but the model's context is {context}, "
+                "which leaves no room for an answer. Shorten or remove the question."
             )
         if context is not None and len(prompt.token_ids) + settings.max_new_tokens > context:
             raise BadValue(

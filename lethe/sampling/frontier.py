@@ -166,7 +166,7 @@ class Frontier:
         return Branch(prompt, self.tokens[rows], self.confidence[rows], self.number[samples], row)
 
     def abandon(self, key: int) -> Branch:
-        """Remove an unfinished branch; returns the branch as of joining."""
+        """Remove an unfinished branch; returns the branch as it was when it joined."""
         self._keep(self.owner != key)
         return self.running.pop(key).start
 

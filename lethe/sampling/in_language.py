@@ -36,7 +36,7 @@ SHARE = "share"  # names the draws of the second sample
 
 @dataclass(frozen=True)
 class Asked:
-    """The prompts of one question: its productions, and which of them each sample takes."""
+    """The prompts of one question: its productions, and the index of each sample's production."""
 
     row: Row
     productions: Sequence[Production]
@@ -49,7 +49,7 @@ class Asked:
 
     @property
     def likeliest(self) -> int:
-        """The production of the greedy answer: the most probable one, the first among equals."""
+        """The index of the greedy answer's production: the most probable one, the first among equals."""
         return int(np.argmax([production.probability for production in self.productions]))
 
 
@@ -61,7 +61,7 @@ def ask(language: Language, row: Row, samples: int, seed: int) -> Asked:
 
 
 def pick(uniform: np.ndarray, found: Sequence[Production]) -> np.ndarray:
-    """The place of a production for each uniform number in [0, 1), by inverse transform."""
+    """The index of the production for each uniform number in [0, 1), by inverse transform."""
     edges = np.cumsum([production.probability for production in found])
     return np.minimum(np.searchsorted(edges, uniform, side="right"), len(found) - 1)
 
@@ -80,7 +80,10 @@ def draw_in_language(
     store: AnswerStore,
     label: str,
 ) -> pd.DataFrame:
-    """The generations of the forget questions, with the column ``production``; the greedy answer takes the likeliest."""
+    """The generations of the forget questions, with a column ``production``.
+
+    The greedy answer is the one to the most probable production.
+    """
     questions = [ask(language, row, settings.n, settings.seed) for row in rows]
     sampled = [
         _prompt(encoder, asked, place, int(count))
@@ -173,7 +176,7 @@ def draw_prompts(
     import pandas as pd
 
     share = language.share
-    assert share is not None  # the caller asks only a language with a share
+    assert share is not None  # the caller passes only a language with a share
     found = [productions(language, row) for row in rows]
     drawn: list[tuple[int, int]] = []
     for number in range(share.prompts):

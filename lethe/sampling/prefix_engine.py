@@ -52,7 +52,9 @@ class PrefixEngine:
         # A GPU gives no bitwise guarantee anyway, so prompts share batches there for speed.
         self.together = on_gpu or self.forward.rows_are_independent()
         if not self.together:
-            logger.info("prefix engine: rows of a batch change each other's last bits, so one prompt at a time")
+            logger.info(
+                "prefix engine: rows of a batch change each other's last bits, so prompts run one at a time"
+            )
 
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
         check_prompts(prompts, settings, self.checkpoint.context, self.checkpoint.vocabulary)
@@ -66,7 +68,7 @@ class Forward:
         import inspect
 
         self.model, self.device = model, model.device
-        self.vocabulary = int(model.get_input_embeddings().num_embeddings)  # type: ignore[arg-type]  # as of any attribute
+        self.vocabulary = int(model.get_input_embeddings().num_embeddings)  # type: ignore[arg-type]  # torch types it as any attribute
         self.multiple = ROWS_ON_CPU if model.device.type == "cpu" else 1
         accepts = inspect.signature(self.model.forward).parameters
         self.last_only = {"logits_to_keep": 1} if "logits_to_keep" in accepts else {}

@@ -1,7 +1,7 @@
 """How many answers a row budget buys: ``sample.n: auto``.
 
-Answers that agree so far share a row, so rows grow more slowly than answers. A pilot draws answers to a few questions from a
-stream of its own and counts rows; a power law gives the number of answers that spends the budget. The number is fixed before
+Answers that agree so far share a row, so rows grow more slowly than answers. A pilot draws answers to a few questions from
+its own stream and counts rows; a power law gives the number of answers that spends the budget. The number is fixed before
 any answer of the sample is drawn and does not depend on a score, so every bound at this n keeps its level.
 """
 
@@ -28,9 +28,9 @@ APART = 1 << 40  # the first sample number of a pilot, which no answer has
 
 
 def affordable(engine: Engine, prompts: Sequence[Prompt], settings: Settings, budget: int) -> int:
-    """The power of two from `LEAST` to `MOST` whose answers take at most about ``budget`` rows per question, on average.
+    """How many answers per question take at most about ``budget`` rows on average: a power of two, `LEAST` to `MOST`.
 
-    `LEAST` for an engine whose answers share no rows.
+    An engine whose answers share no rows gets `LEAST`.
     """
     if not isinstance(engine, PrefixEngine):
         return LEAST
@@ -51,7 +51,7 @@ def fitting(few: float, many: float, budget: int) -> int:
 
 
 def rows_of(engine: PrefixEngine, prompts: Sequence[Prompt], settings: Settings, n: int) -> float:
-    """The mean rows per question of ``n`` answers that nobody reads."""
+    """The mean number of rows per question that ``n`` answers take; the answers are discarded."""
     forward, rows = engine.forward, 0
 
     class Counting:

@@ -77,7 +77,7 @@ def grown(old: torch.Tensor, slots: int) -> torch.Tensor:
 class RowCache(Cache):
     """The ``past_key_values`` of a model; ``positions`` is the largest number of tokens per row."""
 
-    layers: list[RowLayer]  # type: ignore[assignment]  # declared as a list of every kind of layer that there is
+    layers: list[RowLayer]  # type: ignore[assignment]  # the base class declares a list of any kind of layer
 
     def __init__(self, positions: int):
         super().__init__(

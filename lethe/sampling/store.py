@@ -33,7 +33,7 @@ def model_digest(source: Source) -> str:
     """
     if not isinstance(source, Path):
         return secrets.token_hex(16)
-    return content_digest(whole(source))  # an adapter decides nothing without its model
+    return content_digest(whole(source))  # an adapter's answers depend on its base model too
 
 
 class AnswerStore:
@@ -94,7 +94,7 @@ class AnswerStore:
 
 
 def decisive(options: Options) -> dict[str, object]:
-    """The options that can change bits of an answer, resolved for this machine.
+    """The options that can change a bit of an answer, resolved for this machine.
 
     A dtype that stays ``auto`` is the checkpoint's own, which the model's content determines. ``vllm_from`` only
     chooses the engine, whose name is in the key.

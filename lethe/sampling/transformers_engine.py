@@ -1,4 +1,4 @@
-"""The reference: `model.generate`, one row per sample."""
+"""The reference engine: `model.generate`, one row per sample."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class TransformersEngine:
-    """One call of `generate` for up to ``max_rows`` answers of one prompt.
+    """Calls `generate` once per up to ``max_rows`` answers to one prompt.
 
     `generate` draws from torch's global generator, so rows of different prompts never share a call: each call is
     seeded from its prompt's own stream, so the answers do not depend on other prompts.

@@ -214,7 +214,7 @@ def device_shares(options: Options) -> list[str | None]:
     return [",".join(names[start : start + size]) for start in range(0, wanted, size)]
 
 
-_replica: VllmEngine  # of a process of its own: what `start_replica` has opened there
+_replica: VllmEngine  # the engine that `start_replica` opened in this process
 
 
 def start_replica(model_folder: Path, options: Options, shares: multiprocessing.Queue) -> None:

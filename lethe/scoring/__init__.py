@@ -5,11 +5,11 @@ A scorer of `lethe.scoring.text` is a module with one function::
     score(generations: Sequence[str], item: Mapping) -> np.ndarray
 
 ``item`` is a row of the data set (`question`, `answer`, optional `keywords` and so on); the result is float64, one
-value in [0, 1] per generation, in the given order. A value without a generation or a reference is NaN, which files
-store as null: missing is never zero. An empty generation is an answer and scores 0. A scorer that needs more of a row
-than its answer defines a second function, ``applies(item) -> bool``: whether answers to the row can be judged. A scorer
-whose values are only 0 and 1 sets ``BINARY = True``. A scorer with a class ``Params`` (a `ScorerParams`) gets its
-parameters as a third argument, ``params``. A scorer that owns a model is a judge: see
+value in [0, 1] per generation, in the given order. A missing generation or reference gives NaN, which files store as
+null: a missing score is never zero. An empty generation is an answer and scores 0. A scorer that needs more of a row
+than its answer defines a second function, ``applies(item) -> bool``, which says whether answers to the row can be
+scored. A scorer whose values are only 0 and 1 sets ``BINARY = True``. A scorer with a class ``Params`` (a
+`ScorerParams`) gets its parameters as a third argument, ``params``. A scorer that owns a model is a judge: see
 `lethe.scoring.judges`.
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class Scorer(Protocol):
     """A scorer ready to score many questions."""
 
-    endings: tuple[str, ...]  # of its columns: "" is the column with the scorer's own name
+    endings: tuple[str, ...]  # the column names' endings; "" is the column with the scorer's own name
 
     def score(self, questions: Sequence[Question]) -> list[np.ndarray]:
         """One array per question, one value per answer."""
@@ -58,9 +58,14 @@ def open_scorer(name: str, params: ScorerParams | None = None, kept: Path | None
     name
         One of `names`.
     params
-        The scorer's parameters; the default is the parameters' defaults.
+        The scorer's parameters; None takes their defaults.
     kept
-        The folder in which a judge keeps its verdicts, so that no answer is judged twice; without it nothing is kept.
+        The folder in which a judge keeps its verdicts, so that no answer is judged twice; None keeps nothing.
+
+    Raises
+    ------
+    BadValue
+        If no scorer or judge is called ``name``.
 
     Examples
     --------
@@ -84,7 +89,7 @@ def scorer(name: str) -> Callable[[Sequence[str | None], Mapping[str, object]], 
 
 
 def applies(name: str, item: Mapping[str, object]) -> bool:
-    """Whether the scorer called ``name`` can judge answers to the row ``item`` at all."""
+    """Whether the scorer or judge called ``name`` can score answers to the row ``item``."""
     _check(name)
     member = JUDGES[name] if name in JUDGES else SCORERS[name]
     return getattr(member, "applies", lambda _: True)(item)
@@ -111,7 +116,7 @@ class _Scoring:
 
 
 class _Judging:
-    """A judge, which judges each distinct answer to a question once, in batches that span questions."""
+    """A judge that reads each distinct answer to a question once, in batches that span questions."""
 
     def __init__(self, judge: Judge, name: str, kept: Path | None):
         self.judge, self.name, self.endings = judge, name, judge.COLUMNS

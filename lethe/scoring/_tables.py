@@ -27,9 +27,9 @@ def score_answers(
 ) -> pd.DataFrame:
     """``prompt_id, sample`` and one float64 column per scorer, rows as in ``generations``; NaN is missing.
 
-    ``items`` maps a prompt's id to its row of the dataset, ``params`` a scorer to its parameters. A judge keeps its verdicts
-    below ``kept`` and may fill further columns, with endings of their own. A generation of an unknown prompt raises
-    `BadInput`, because it has no reference.
+    ``items`` maps a prompt's id to its row of the dataset, ``params`` a scorer's name to its parameters. A judge keeps its
+    verdicts below ``kept`` and may fill further columns, whose names have endings. A generation of an unknown prompt
+    raises `BadInput`, because it has no reference.
     """
     table = generations[["prompt_id", "sample"]].reset_index(drop=True)
     places, questions = asked_of(generations, items)

@@ -33,14 +33,14 @@ class Question(NamedTuple):
 
 
 class VerdictStore:
-    """The finished verdicts of one judge below a folder, a file per batch.
+    """The finished verdicts of one judge below a folder, one file per batch.
 
     Parameters
     ----------
     judge
         The judge, with its model loaded.
     kept
-        The folder of all judges' verdicts; to delete it is safe, and costs judging again.
+        The folder of all judges' verdicts. Deleting the folder is safe: the answers are then judged again.
     """
 
     def __init__(self, judge: Judge, kept: Path = KEPT):
@@ -58,7 +58,7 @@ class VerdictStore:
 
 
 def _decisive(judge: Judge) -> dict[str, Any]:
-    """The parameters that decide a verdict; a folder or file stands for its content, which `_facts` holds."""
+    """The parameters that decide a verdict, except the model, whose content is in `_facts`."""
     values = judge.params.model_dump(mode="json")
     return {key: value for key, value in values.items() if key not in ("model", "batch")}
 
@@ -72,7 +72,7 @@ def _facts(judge: Judge) -> dict[str, object]:
 def judged(
     judge: Judge, questions: Sequence[Question], store: VerdictStore | None = None, label: str = "judge"
 ) -> list[np.ndarray]:
-    """The judgements of every answer, an array (answers, columns) per question, in the given order.
+    """The scores of every answer: one array (answers, columns) per question, in the given order.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def judged(
     questions
         The answers, with their questions. Equal answers to one row are judged once, and a missing one stays NaN.
     store
-        The finished verdicts, which are not judged again; without it nothing is kept.
+        The finished verdicts, which are reused; None keeps nothing.
     label
         The label of the progress bar.
 
@@ -142,6 +142,6 @@ def _columns(judge: Judge, values: np.ndarray, answers: int) -> np.ndarray:
         raise BadInput(f"judge {name}: got judgements of shape {values.shape}; must be {wanted}.")
     if ((values < 0) | (values > 1)).any():
         raise BadInput(
-            f"judge {name}: got a judgement outside [0, 1]; must be a number in [0, 1], or NaN for none."
+            f"judge {name}: got a judgement outside [0, 1]; must be a number in [0, 1], or NaN for no verdict."
         )
     return values.reshape(wanted)

@@ -1,12 +1,12 @@
-"""MLflow, after the fact: what dvc.lock says was run becomes runs that can be browsed and compared.
+"""Logs finished stages to MLflow: the stages in dvc.lock become runs that can be browsed and compared.
 
-A parent run per pipeline, under it a run per model; the stages are tags and artifacts of the model's run. A run is known
-by its fingerprint, which is the digest of the params and outputs of its stages, and only fingerprints that the store does
-not have make a run: a cache hit makes none. What was logged is noted in .lethe, so that MLflow is imported only when
-there is something to log.
+Each pipeline becomes a parent run with one child run per model; the stages are tags and artifacts of the model's run. A
+run is identified by its fingerprint, the digest of the params and outputs of its stages. Only a fingerprint that the store
+lacks makes a new run, so a cache hit makes none. A file in .lethe records what was logged, so that MLflow is imported only
+when there is something to log.
 
-The server is MLFLOW_TRACKING_URI, or a database in the repository. One that does not answer costs seconds: the runs go to
-the repository's database, and to the server the next time it answers. LETHE_TRACKING=off logs nothing.
+The server is MLFLOW_TRACKING_URI, or else a database in the repository. If the server does not answer within seconds, the
+runs go to the repository's database, and to the server the next time it answers. LETHE_TRACKING=off logs nothing.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ __all__ = [
 def log_new(workspace: Path | None = None, home: Path | None = None) -> str:
     """Log the models that were not logged before; returns a sentence that says how many and where, or "".
 
-    ``home``: the repository that keeps the runs, where ``workspace`` is a copy of it.
+    ``home`` is the repository that keeps the runs, if ``workspace`` is a copy of it.
 
-    Never raises: the artifacts are what counts, and what could not be logged will be the next time.
+    Never raises, because the artifacts matter more; what could not be logged is logged the next time.
     """
     if os.environ.get("LETHE_TRACKING") == "off":
         return ""
@@ -50,19 +50,19 @@ def log_new(workspace: Path | None = None, home: Path | None = None) -> str:
 
 
 def store(home: Path) -> str:
-    """The tracking address of a repository that names no server of its own."""
+    """The tracking address of a repository for which no server is configured."""
     return f"sqlite:///{home / 'mlflow.db'}"
 
 
 def pages(home: Path) -> list[str]:
-    """The parts of addresses behind the port at which MLflow shows the repository's models, then its pipelines."""
+    """The paths, after the port, of MLflow's pages for the repository's models and pipelines."""
     from lethe.tracking import view
 
     return view.pages(store(home))
 
 
 def without_password(uri: str) -> str:
-    """An address to be shown or kept: without the name and the password that may stand in it."""
+    """An address that is safe to show or keep: without any user name and password."""
     address = urlsplit(uri)
     return urlunsplit(address._replace(netloc=address.netloc.rpartition("@")[2])) if "@" in address.netloc else uri
 
@@ -75,7 +75,7 @@ def _log_new(workspace: Path, home: Path) -> str:
     if not pipeline.entries or not _new(pipeline, wanted, home):
         return ""
     if not notes.answers(wanted):
-        sentence = f"MLflow: {named} does not answer; logged locally (`lethe ui`), and there once it does. "
+        sentence = f"MLflow: {named} does not answer; logged locally (`lethe ui`), and there once it answers. "
         wanted = store(home)
     try:
         count = _log(pipeline, wanted, workspace, home)
@@ -89,7 +89,7 @@ def _log_new(workspace: Path, home: Path) -> str:
 
 
 def _log(pipeline: Pipeline, uri: str, workspace: Path, home: Path) -> int:
-    """Log what ``uri`` does not have yet; returns how many runs that made, the parent not counted."""
+    """Log what ``uri`` does not have yet; returns the number of new runs, not counting the parent."""
     if not _new(pipeline, uri, home):
         return 0
     from lethe.tracking import runs
@@ -101,7 +101,7 @@ def _log(pipeline: Pipeline, uri: str, workspace: Path, home: Path) -> int:
 
 
 def _new(pipeline: Pipeline, uri: str, home: Path) -> bool:
-    """Whether something is not noted as logged at ``uri``; all is new where the database itself is gone."""
+    """Whether anything is not yet recorded as logged at ``uri``; everything is new if the database is gone."""
     gone = uri == store(home) and not (home / "mlflow.db").exists()
     known = set() if gone else notes.known(without_password(uri), home)
     return not set(pipeline.states) <= known

@@ -1,4 +1,4 @@
-"""One run in MLflow for what was read from a file: numbers, bounds with their guarantee, and a table."""
+"""One MLflow run for results read from a file: numbers, bounds with their guarantees, and a table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def log_bounded(
     table: pd.DataFrame,
     home: Path,
 ) -> str:
-    """Log a run called ``name`` to MLFLOW_TRACKING_URI, or to the database of the folder ``home``; returns where it is.
+    """Log a run called ``name`` to MLFLOW_TRACKING_URI, or to the database of ``home``; returns a sentence that says where.
 
     ``bounds`` become metrics, each with a tag ``bound.NAME`` that holds its guarantee; ``table`` becomes ``questions.json``.
     Raises `LetheError` where the server does not answer.

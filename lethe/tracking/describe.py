@@ -1,4 +1,4 @@
-"""The descriptions of runs, which MLflow renders as Markdown: the verdict of a model, what changed since a pipeline."""
+"""The descriptions of runs, in Markdown: a model's verdict, or what changed since the previous pipeline."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOWN = (
 
 
 def model_note(entry: Entry) -> str:
-    """The verdict, and where the evidence lies; empty for what has none."""
+    """The verdict, and where the evidence is; empty for an entry without a verdict."""
     if not entry.verdict:
         return ""
     head = f"**{escaped(entry.name)}: {escaped(entry.standing)}**\n\n"
@@ -42,7 +42,7 @@ def pipeline_note(
 ) -> str:
     """What changed since the pipeline ``before``, then every model with a link to its run below ``place``.
 
-    ``params``: as MLflow keeps them. ``earlier``: of each model that has another run now, the metrics of that before.
+    ``params`` are the params as MLflow keeps them. ``earlier`` maps each model with a new run to its previous metrics.
     """
     links = {name: f"[{escaped(name)}]({place}/{run_id})" for name, run_id in runs.items()}
     said = [] if before is None else _changes(pipeline, links, place, params, before, earlier)
@@ -84,7 +84,7 @@ def _changes(
         if key in earlier.get(entry.name, {})
     ]
     said += (
-        [*_head("model", "metric", "before", "now"), *rows] if rows else ["No model of both has other numbers."]
+        [*_head("model", "metric", "before", "now"), *rows] if rows else ["No number of a shared model changed."]
     )
     return said
 
@@ -98,5 +98,5 @@ def _row(*cells: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """A text without any meaning in Markdown, on one line."""
+    """The text on one line, with the characters that mean something in Markdown escaped."""
     return re.sub(r"([\\`*\[\]<>|~#!])", r"\\\1", " ".join(text.split()))

@@ -1,4 +1,4 @@
-"""What of dvc.lock and its artifacts becomes runs: an entry per model, audit and game, and the pipeline above them."""
+"""What becomes runs, read from dvc.lock and its artifacts: one entry per model, audit and game, and their pipeline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from lethe.config.yaml import load_yaml
 from lethe.io.json_files import read_json
 
-# The metrics of a model that are logged, as far as the model has them; all others lie in the table of its metrics.
+# The metrics of a model that are logged, if the model has them; all others are in the table of its metrics.
 HEADLINE = (
     "tree_lower_worst",
     *("m_bin_worst", "m_bin_pooled", "binary_any", "binary_greedy"),
@@ -24,24 +24,22 @@ MOST = 15  # metrics of a run, the steps of training not counted
 SOLE = ("audit", "game")  # stages whose result belongs to no model
 TRAINING = ("train", "unlearn")
 KEPT = ("curves", "epsilon_star", "attacks", "audits", "games")  # folders of data/ that are kept whole with a run
-GUARANTEES = (
-    "bounds.json"  # how the name of a file ends that holds, of each bound in the metrics, all but its value
-)
+GUARANTEES = "bounds.json"  # the ending of files that hold everything but the value of each bound in the metrics
 NO_MEASUREMENT = ("schema", "alpha")  # numbers of a result that measure nothing; alpha is a param and in the tags
 NO_CURVE = ("step", "epoch", "lr")
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One model, audit or game: what of it becomes a run."""
+    """One model, audit or game, with everything that its run contains."""
 
     kind: str  # model | audit | game
     name: str
     fingerprint: str
-    stages: dict[str, dict[str, Any]]  # as DVC addresses them to their entries in dvc.lock
+    stages: dict[str, dict[str, Any]]  # DVC's address of a stage -> its entry in dvc.lock
     params: dict[str, str]
-    numbers: dict[str, float]  # all that was measured
-    bounds: dict[str, dict[str, Any]]  # key of ``numbers`` to its guarantee
+    numbers: dict[str, float]  # everything that was measured
+    bounds: dict[str, dict[str, Any]]  # key of ``numbers`` -> its guarantee
     steps: list[tuple[int, dict[str, float]]]  # training: the step and its numbers
     artifacts: list[tuple[str, Path]]  # stage, file or folder
     standing: str = ""
@@ -49,7 +47,7 @@ class Entry:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The numbers that are logged: those of `HEADLINE`, of an audit or game its first ones."""
+        """The numbers that are logged: those of `HEADLINE`, or the first ones of an audit or game."""
         keys: Iterable[str] = HEADLINE
         if self.kind != "model":
             keys = sorted(self.numbers, key=lambda key: not key.endswith(".quality"))
@@ -57,7 +55,7 @@ class Entry:
 
     @property
     def state(self) -> str:
-        """What changes when the run or its description does."""
+        """A digest that changes whenever the run or its description does."""
         return digest([self.fingerprint, self.standing, self.verdict])
 
 
@@ -81,7 +79,7 @@ class Pipeline:
 
 
 def read_pipeline(workspace: Path) -> Pipeline:
-    """The workspace as a pipeline; the report by its content, since it logs before DVC has written its entry."""
+    """The workspace as a pipeline, with the report's content: the report logs before DVC writes its entry."""
     path, report = workspace / "params.yaml", workspace / "data" / "report"
     params = flat(load_yaml(path.read_text(encoding="utf-8")) or {}) if path.exists() else {}
     files = sorted(path for path in report.rglob("*") if path.is_file()) if report.is_dir() else []
@@ -90,7 +88,7 @@ def read_pipeline(workspace: Path) -> Pipeline:
 
 
 def read_entries(workspace: Path) -> list[Entry]:
-    """What dvc.lock says was run, of stages whose outputs are there. A model is an entry once its metrics are."""
+    """The entries of dvc.lock whose outputs exist; a model is an entry once its metrics exist."""
     lock = workspace / "dvc.lock"
     stages = (load_yaml(lock.read_text(encoding="utf-8")) or {}).get("stages", {}) if lock.exists() else {}
     made = {
@@ -107,7 +105,7 @@ def read_entries(workspace: Path) -> list[Entry]:
 
 
 def _stages_of(model: str, made: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The stages of one model: that which trained it, then those that measured it."""
+    """The stages of one model: the one that trained it, then those that measured it."""
     skip = (*SOLE, *TRAINING)
     measured = {
         name: entry
@@ -162,12 +160,12 @@ def _outs(stage: Mapping[str, Any], workspace: Path) -> list[Path]:
 
 
 def _hashes(stage: Mapping[str, Any]) -> list[list[str]]:
-    """What came out: an edit of the code that changes no output makes no run."""
+    """The hashes of the outputs: an edit of the code that changes no output makes no run."""
     return [[out["path"], str(out.get("md5"))] for out in stage.get("outs", [])]
 
 
 def _params(address: str, stage: Mapping[str, Any]) -> dict[str, str]:
-    """The params of a stage, those of its own entry without the entry's name: two models then share the keys."""
+    """The params of a stage; those of its own entry lose the entry's name, so that two models share keys."""
     subject = address.partition("@")[2]
     found: dict[str, str] = {}
     for values in stage.get("params", {}).values():
@@ -184,7 +182,7 @@ def _params(address: str, stage: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _compared(model: str, workspace: Path) -> tuple[dict[str, float], dict[str, dict[str, Any]]]:
-    """What comparing with Retrain gave of one model, and the guarantees of it."""
+    """The results of comparing one model with Retrain, and their guarantees."""
     start = f"{model}."
     found = []
     for name in ("compare.json", "compare_bounds.json"):
@@ -196,7 +194,7 @@ def _compared(model: str, workspace: Path) -> tuple[dict[str, float], dict[str, 
 
 
 def _verdict(model: str, numbers: Mapping[str, float], workspace: Path) -> tuple[str, str]:
-    """Standing and verdict of the report, if the report is of these numbers and not of an earlier run."""
+    """Standing and verdict in the report, if the report was made from these numbers, not from an earlier run's."""
     path = workspace / "data" / "report" / "summary.json"
     told = read_json(path).get("models", {}).get(model, {}) if path.is_file() else {}
     theirs = _numbers(told.get("metrics", {}), leave=NO_MEASUREMENT)
@@ -222,7 +220,7 @@ def flat(values: Mapping[str, object], prefix: str = "") -> dict[str, str]:
 
 
 def _numbers(values: Mapping[str, Any], leave: tuple[str, ...] = (), prefix: str = "") -> dict[str, float]:
-    """The finite numbers of a JSON object, those of nested ones under dotted keys."""
+    """The finite numbers of a JSON object; numbers in nested objects get dotted keys."""
     found: dict[str, float] = {}
     for key, value in values.items():
         if isinstance(value, dict):

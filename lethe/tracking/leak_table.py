@@ -1,4 +1,4 @@
-"""The table of a model's heaviest leaks in MLflow: the texts that it is most likely to leak with."""
+"""The table of a model's heaviest leaks in MLflow: the most likely leaking texts."""
 
 from __future__ import annotations
 

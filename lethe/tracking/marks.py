@@ -13,7 +13,7 @@ TAG = "lethe.change"
 def mark_newest(change: str, text: str, home: Path) -> str:
     """Tag the newest pipeline run with ``change`` ("worse" or "better") and ``text``; a sentence if that failed.
 
-    Never raises: the artifacts are what counts.
+    Never raises, because the artifacts matter more.
     """
     if os.environ.get("LETHE_TRACKING") == "off":
         return ""

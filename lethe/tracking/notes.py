@@ -1,4 +1,4 @@
-"""What was logged where, noted in .lethe: a pipeline with nothing new need not ask the store."""
+"""The record, in .lethe, of what was logged where, so that a pipeline with nothing new need not ask the store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE = 2.0  # seconds a server may take to accept a connection
 
 
 def known(server: str, home: Path) -> set[str]:
-    """The states noted as logged at a server, whose address has no password in it."""
+    """The states recorded as logged at ``server``, an address without a password."""
     return set(_tracked(home).get(server, []))
 
 
@@ -45,7 +45,7 @@ def answers(uri: str) -> bool:
 
 @contextlib.contextmanager
 def in_turn(home: Path) -> Iterator[None]:
-    """Two pipelines that end together log one after the other."""
+    """Hold a lock, so that two pipelines that end together log one after the other."""
     path = home / ".lethe" / "tracking.lock"
     path.parent.mkdir(exist_ok=True)
     with open(path, "w") as lock:

@@ -1,4 +1,4 @@
-"""Entries of a pipeline as runs of MLflow: nested, each once, described by the verdict."""
+"""Writes a pipeline's entries as MLflow runs: nested, each once, with the verdict as the description."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_TAG = 7900  # characters of a tag
 
 
 def log(pipeline: Pipeline, uri: str, place: str | None, workspace: Path, home: Path) -> int:
-    """Log what ``uri`` does not have and describe anew what it has; returns how many runs of entries that made."""
+    """Log what ``uri`` lacks and update the other descriptions; returns the number of new runs of entries."""
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     client = view.client_of(uri)
@@ -52,7 +52,7 @@ def log(pipeline: Pipeline, uri: str, place: str | None, workspace: Path, home: 
 
 
 def _found(client: MlflowClient, experiment: str, fingerprint: str) -> Run | None:
-    """The run of this fingerprint; one that was killed while it was logged is removed."""
+    """The finished run with this fingerprint; a run whose logging was interrupted is removed."""
     finished = None
     for run in client.search_runs([experiment], f"tags.`{FINGERPRINT}` = '{fingerprint}'"):
         if run.info.status == "FINISHED":
@@ -63,7 +63,7 @@ def _found(client: MlflowClient, experiment: str, fingerprint: str) -> Run | Non
 
 
 def _pipeline_run(client: MlflowClient, experiment: str, pipeline: Pipeline, workspace: Path, home: Path) -> str:
-    """The run of the pipeline: that of an earlier time, if nothing but the report has changed since or it was killed."""
+    """The pipeline's run: the existing one, if only the report has changed since or its logging was interrupted."""
     query = f"tags.`{FINGERPRINT}` = '{pipeline.fingerprint}'"
     for run in client.search_runs([experiment], query, max_results=1):
         return run.info.run_id
@@ -123,7 +123,7 @@ def _log_entry(client: MlflowClient, experiment: str, parent: str, entry: Entry,
         if path.is_dir():
             client.log_artifacts(run_id, str(path), f"stages/{stage}/{path.parent.name}")
         else:
-            inner = "/details" if path.parent.name == "details" else ""  # of the same name as the headline
+            inner = "/details" if path.parent.name == "details" else ""  # has the same name as the headline's file
             client.log_artifact(run_id, str(path), f"stages/{stage}{inner}")
     client.log_dict(run_id, entry.stages, "stages/dvc.lock.yaml")
     log_tables(client, run_id, tables.of(entry, workspace))
@@ -133,7 +133,7 @@ def _log_entry(client: MlflowClient, experiment: str, parent: str, entry: Entry,
 
 
 def _stage(address: str, stage: Mapping[str, Any]) -> str:
-    """A stage in a tag: where it was run, and the hash of what came out."""
+    """A stage in a tag: its address, and the hashes of its outputs."""
     outs = (f"{out['path']} {str(out.get('md5'))[:8]}" for out in stage.get("outs", []))
     return f"{address}: {', '.join(outs)}"[:MAX_TAG]
 
@@ -166,7 +166,7 @@ def _describe_pipeline(
 
 
 def log_tables(client: MlflowClient, run_id: str, named: Mapping[str, pd.DataFrame]) -> None:
-    """The tables as MLflow's pages read them; `MlflowClient.log_table` would add to one that is there, not replace it."""
+    """Log tables as MLflow's pages read them; `MlflowClient.log_table` would append to a table, not replace it."""
     from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
 
     with tempfile.TemporaryDirectory() as folder:
@@ -191,7 +191,7 @@ def _params(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def _fitting(runs: Mapping[str, str]) -> str:
-    """The runs of a pipeline in a tag, as many as it holds."""
+    """The runs of a pipeline in a tag, as many as fit."""
     kept = dict(runs)
     while len(text := json.dumps(kept)) > MAX_TAG:
         kept.popitem()
@@ -208,5 +208,5 @@ def _git_revision(workspace: Path) -> str:
 
 
 def metric_name(key: str) -> str:
-    """A key in the letters MLflow takes for names."""
+    """The key, with only the characters that MLflow allows in names."""
     return re.sub(r"[^A-Za-z0-9_./ -]", "_", key)

@@ -1,7 +1,7 @@
 """The tables of a model's run, as MLflow shows and compares them: its metrics, its questions, its worst answers.
 
-Questions and answers are text of others. MLflow shows the cells of a table as plain text; what is invisible in them is
-named here, and a long text is cut, so that no cell can pass for another.
+Questions and answers are untrusted text. MLflow shows the cells of a table as plain text; invisible characters are named
+here, and long texts are cut, so that no cell can pass for another.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 METRICS, QUESTIONS, ANSWERS, MODELS = "metrics.json", "questions.json", "worst_answers.json", "models.json"
-# The columns of questions that come first; of the others, those that hold no list follow.
+# The columns of questions that come first; the other columns follow, unless they hold lists.
 FIRST = (
     *("question", "m_bin", "m_bin_lower", "binary_share", "binary_greedy", "anytime_upper", "verdict"),
     *("m_mu", "tighter_mean_upper", "mean", "sd", "max", "greedy", "n", "missing"),
 )
-FORMER = ("keyword_greedy", "keyword_share", "leaking")  # earlier names of columns that are there too
+FORMER = ("keyword_greedy", "keyword_share", "leaking")  # earlier names of columns, which the data holds twice
 
 
 def of(entry: Entry, workspace: Path) -> dict[str, pd.DataFrame]:
@@ -52,7 +52,7 @@ def models(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def metrics(entry: Entry) -> pd.DataFrame:
-    """Every number that was measured, and of a bound what it guarantees."""
+    """Every measured number, and the guarantee of each bound."""
     import pandas as pd
 
     rows = []
@@ -64,7 +64,7 @@ def metrics(entry: Entry) -> pd.DataFrame:
 
 
 def shown(entry: Entry, key: str) -> str:
-    """A number of the entry in a few digits, or nothing where it has none of this name."""
+    """A number of the entry in a few digits; empty if the entry has no number of this name."""
     return worded(entry.numbers[key], entry.bounds.get(key)) if key in entry.numbers else ""
 
 
@@ -92,7 +92,7 @@ def questions(entry: Entry, workspace: Path) -> pd.DataFrame:
 
 
 def worst_answers(entry: Entry, workspace: Path) -> pd.DataFrame:
-    """Of each forget question the sampled answer with the highest score, the highest of all questions first.
+    """For each forget question, the sampled answer with the highest score; the highest of all questions comes first.
 
     The 0/1 score decides, then the score whose distribution is bounded; among equals the answer drawn most often. An
     answer that scores 0 throughout is left out, and so is one that was not judged.
@@ -140,7 +140,7 @@ def _told(rows: dict[str, dict[str, Any]], ids: pd.Series, key: str) -> list[str
 
 
 def plain(text: str) -> str:
-    """A text of others in visible characters."""
+    """An untrusted text in visible characters."""
     said = "".join(_character(character) for character in text[:LONGEST])
     return said + (f" … cut here: {len(text):,} characters in all" if len(text) > LONGEST else "")
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 EXPERIMENT = "lethe"
-# MLflow 3 opens an experiment without a kind as one of traces: an empty page.
+# MLflow 3 opens an experiment without a kind on its page of traces, which would be empty.
 KIND = ("mlflow.experimentKind", "custom_model_development")
 WORKFLOW = "machine_learning"  # the side of MLflow's pages that has runs first
 MODELS, PIPELINES = "lethe-models", "lethe-pipelines"  # the keys of the views, which an address names
@@ -18,7 +18,7 @@ LEAKS = (
     "m_bin_worst",
     "anytime_upper_worst",
     "tighter_mean_worst",
-)  # by the first that there is, models are sorted
+)  # models are sorted by the first of these that exists
 COLUMNS = (
     *(
         ("tags", "lethe.standing"),
@@ -30,29 +30,29 @@ COLUMNS = (
     *(("params", "method"), ("tags", "lethe.pipeline")),
 )
 ABOUT = """\
-A run per pipeline, below it a run per model. A model that an earlier pipeline measured is not logged again: the \
-description of a pipeline links all its models and says what changed since the one before.
+Each pipeline is a run with one child run per model. A model that an earlier pipeline measured is not logged again: the \
+description of a pipeline links all its models and says what changed since the previous pipeline.
 
 - **Which model leaks least**: sort by `m_bin_worst`, an upper bound on the share of leaking answers of the worst \
 question (`m_bin_pooled`: of the average question). A model without a 0/1 score has `tighter_mean_worst`, an upper bound \
-on the mean score of the worst question. Read `model_utility` beside it: a destroyed model leaks nothing.
+on the mean score of the worst question. Compare `model_utility`: a destroyed model leaks nothing.
 - **What changed between two pipelines**: open the description of the later one, or tick both and press Compare.
 - **Which answers leaked**: open a model's run, Artifacts, `worst_answers.json`; `questions.json` has a row per question.
 
-`epsilon_lower` is a lower bound on Epsilon*. Tags `bound.METRIC` say with which alpha a bound holds, of what, and what it \
-assumes. Runs are records; the artifacts in `data/` are what counts."""
+`epsilon_lower` is a lower bound on Epsilon*. Tags `bound.METRIC` say at which alpha a bound holds, what it covers, and \
+what it assumes. Runs are records; the artifacts in `data/` are authoritative."""
 
 
 def client_of(uri: str) -> MlflowClient:
     from mlflow import MlflowClient
 
-    for noisy in ("alembic", "mlflow"):  # each would tell of the tables it makes
+    for noisy in ("alembic", "mlflow"):  # each would report the tables that it creates
         logging.getLogger(noisy).setLevel(logging.WARNING)
     return MlflowClient(tracking_uri=uri)
 
 
 def experiment_of(client: MlflowClient, place: str | None) -> str:
-    """The id of the experiment, which is made where there is none; ``place``: where its artifacts go."""
+    """The id of the experiment, created if it is missing; ``place`` is the folder of its artifacts."""
     experiment = client.get_experiment_by_name(EXPERIMENT)
     if experiment is not None:
         return experiment.experiment_id
@@ -68,9 +68,9 @@ def save(client: MlflowClient, experiment_id: str) -> None:
     pipelines = {
         "orderByKey": "attributes.start_time",
         "orderByAsc": False,
-    }  # MLflow nests runs in this order alone
+    }  # MLflow nests runs only in this order
     columns = [f"{kind}.`{name}`" for kind, name in COLUMNS]
-    widths = {columns[0]: 220}  # a verdict is words
+    widths = {columns[0]: 220}  # a verdict is text and needs room
     shared = {"selectedColumns": columns, "columnOrder": columns, "columnWidths": widths}
     client.set_experiment_tag(experiment_id, *KIND)
     client.set_experiment_tag(experiment_id, "mlflow.note.content", ABOUT)

@@ -70,7 +70,7 @@ def unlearn(
 
 
 class _Loop:
-    """The loss of every step and what follows it, with the state that a resumed run takes up."""
+    """The loss of every step and the work after each update, with the state from which a run resumes."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class _Loop:
             yield with_entropy(self.method.loss(step), step, self.params.entropy)
 
     def after(self, number: int, values: dict[str, float]) -> None:
-        """What follows an update of the weights."""
+        """Called after each update of the weights."""
         epoch = self.steps[number][0]
         self.method.after_step(Done(number, len(self.steps), epoch), values)
         if number + 1 == len(self.steps) or self.steps[number + 1][0] != epoch:
@@ -133,7 +133,7 @@ class _Loop:
         return {"generators": generators, "method": self.method.state(), "watched": watched}
 
     def restore(self, state: Mapping[str, object]) -> None:
-        """Take up what `state` returned."""
+        """Restore what `state` returned."""
         generators = cast("list[dict]", state["generators"])
         for generator, kept in zip((self.draws, self.own), generators, strict=True):
             generator.bit_generator.state = kept
@@ -194,7 +194,7 @@ class _ForgetRows:
         return self.starts[picked] + self.generator.integers(self.counts[picked]) if self.answers else None
 
     def part(self, picked: np.ndarray, drawn: np.ndarray | None, place: np.ndarray) -> Rows:
-        """The rows of a step at the places ``place``."""
+        """The part of a step's rows that ``place`` selects."""
         second = None
         if drawn is not None:
             own, whole = drawn[place], _counts([self.answers[i] for i in drawn])

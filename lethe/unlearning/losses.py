@@ -24,7 +24,7 @@ def answered(forward: Forward) -> torch.Tensor:
 def token_mean(values: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
     """The mean of ``values`` (B, T-1) over the positions ``counted``; 0 with a gradient of 0 where no position counts.
 
-    A position that does not count may hold any number, also an infinite one: the position is never multiplied.
+    Other positions may hold any number, even infinity: they are never multiplied.
     """
     picked = values[counted]
     return picked.sum() / max(1, picked.numel())
@@ -38,8 +38,8 @@ def cross_entropy(target: torch.Tensor, forward: Forward) -> torch.Tensor:
 def preference(margins: torch.Tensor, beta: float) -> torch.Tensor:
     """-(2/beta) log sigmoid(beta m), the mean over rows, for one margin m per row.
 
-    The factor 2/beta is that of the NPO authors; plain DPO has none. The logarithm comes from a stable routine: the
-    logarithm of a sigmoid of some hundreds below 0 is minus infinity in float32.
+    The factor 2/beta is that of the NPO authors; plain DPO has none. The logarithm comes from a stable routine, because
+    the naive log sigmoid(x) of an x of minus some hundreds is minus infinity in float32.
     """
     from torch.nn.functional import logsigmoid
 

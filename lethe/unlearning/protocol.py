@@ -43,8 +43,8 @@ class Needs:
     reference_log_probs
         S_ref of every answer, computed once: `Rows.reference_log_probs`.
     reference_model
-        The whole model stays loaded, frozen, in evaluation mode: `Rows.reference`, `Rows.reference_hidden`. A KL retain
-        loss requests the model without this flag.
+        The whole model before unlearning stays loaded, frozen, in evaluation mode: `Rows.reference`,
+        `Rows.reference_hidden`. A KL retain loss gets the model even without this flag.
     second_answers
         `Method.second_answers` returns texts for each forget row; each step draws one of them: `Rows.second`.
     """
@@ -71,7 +71,7 @@ class Counts:
 
 
 class KeptValues(Protocol):
-    """What the model before unlearning gave on the answers, without that model."""
+    """The outputs on the answers of the model before unlearning, which itself is no longer loaded."""
 
     def logits(self, batch: Batch) -> torch.Tensor:
         """(B, T-1, V) logits where an answer token is predicted, 0 elsewhere."""
@@ -96,9 +96,9 @@ class Rows:
     second
         The same questions with the drawn second answers, if `Needs` requests them.
     whole
-        The counts of all rows of the step, of which these rows are a part; None where these rows are all.
+        The counts of all rows of the step, if these rows are a part of them; None if these are all rows.
     values
-        The logits and states of the model before unlearning on the answers, kept in place of that model.
+        The logits and states of the model before unlearning on the answers, kept instead of that model.
     """
 
     def __init__(
@@ -142,9 +142,9 @@ class Rows:
             return forward(self._frozen(), self.batch)
 
     def share(self, mean: Mean) -> float:
-        """The weight of these rows in a mean over all rows of the step, or over all their answer tokens; 1 if these are all.
+        """The weight of these rows in a mean over all rows, or all answer tokens, of the step; 1 if these are all rows.
 
-        A mean over these rows times its share is their part of the step's mean: the parts add up.
+        The mean over these rows times this weight is their part of the step's mean: the parts add up.
         """
         return self.counts.total(mean) / max(1, self.whole.total(mean))
 
@@ -172,7 +172,7 @@ class Rows:
         return self._states(self.model, block)
 
     def reference_hidden(self, block: int) -> torch.Tensor:
-        """(B, T, D) the same for the model before unlearning, without a gradient."""
+        """(B, T, D) output of the same block in the model before unlearning, without a gradient."""
         import torch
 
         if self._values is not None:
@@ -203,7 +203,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Done:
-    """The place of a step in the run: its number, the number of steps, the epoch."""
+    """The position of a step in the run: its number from 0, the number of steps, the epoch."""
 
     number: int
     steps: int
@@ -257,7 +257,7 @@ class Method(Generic[P]):
 
     Params: ClassVar[type[MethodParams]] = MethodParams
     needs: ClassVar[Needs] = Needs()
-    # Over what F and R are means: a step that is taken in parts weighs each part by its share.
+    # Whether F and R are means over rows or tokens: a step taken in parts weighs each part by its share.
     forget_mean: ClassVar[Mean] = "rows"
     retain_mean: ClassVar[Mean] = "tokens"
 
@@ -291,12 +291,12 @@ class Method(Generic[P]):
         return self.params.retain_weight
 
     def forget_share(self, rows: Rows) -> float:
-        """The weight of ``rows`` in the step's F, 1 where the step is taken at once."""
+        """The weight of ``rows`` in the step's F; 1 if the step is not divided into parts."""
         return rows.share(self.forget_mean)
 
     def forget_loss(self, rows: Rows) -> torch.Tensor:
         """F, a scalar to minimise."""
-        raise NotImplementedError(f"{type(self).__module__} has no forget_loss")
+        raise NotImplementedError(f"{type(self).__module__} does not define the method `forget_loss`")
 
     def retain_loss(self, rows: Rows) -> torch.Tensor:
         """R: the token mean of the retain rows' NLL, or of KL(reference || model), according to ``retain_loss``."""
@@ -316,14 +316,14 @@ class Method(Generic[P]):
         return {name: value for name, value in vars(self).items() if name != "params"}
 
     def restore(self, state: Mapping[str, object]) -> None:
-        """Take up what `state` returned."""
+        """Restore what `state` returned."""
         vars(self).update(state)
 
     def after_step(self, step: Done, values: Mapping[str, float]) -> None:
         """Called after each update of the weights; ``values`` are the scalars of `loss`, as numbers."""
 
     def reference_block(self, model: PreTrainedModel) -> int | None:
-        """The block whose states the method reads of the model before unlearning; None where it reads logits."""
+        """The block of the model before unlearning whose states the method reads; None if it reads logits."""
         return None
 
     def after_epoch(self, epoch: int, retain: Iterable[Rows]) -> None:
@@ -331,7 +331,7 @@ class Method(Generic[P]):
 
 
 def kl_from_reference(rows: Rows) -> torch.Tensor:
-    """Token mean over answer positions of sum_v ref_v (ln ref_v - ln cur_v); the reference weights the logs."""
+    """KL(reference || model): the token mean over answer positions of sum_v ref_v (ln ref_v - ln cur_v)."""
     current, reference = (one.logits.float().log_softmax(-1) for one in (rows.forward, rows.reference))
     divergence = (reference.exp() * (reference - current)).sum(-1)
     return token_mean(divergence, answered(rows.forward))

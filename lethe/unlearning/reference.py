@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def reference_log_probs(
     model: PreTrainedModel, examples: Sequence[Example], size: int, padding: int
 ) -> torch.Tensor:
-    """(N,) S_ref of each answer, computed once, so the reference model need not stay loaded."""
+    """(N,) S_ref of each answer in nats, computed once, so the reference model need not stay loaded."""
     import torch
 
     with torch.no_grad():
@@ -48,7 +48,7 @@ class Reference:
                 self.frozen = copy.deepcopy(model).eval().requires_grad_(False)
 
     def keep(self, examples: Sequence[Example]) -> None:
-        """Keep the values of the examples, where no frozen model stays."""
+        """Keep the values of the examples, unless the frozen model itself stays loaded."""
         if self.values is not None:
             self.values.keep(examples, self.size)
 
@@ -82,13 +82,12 @@ class Reference:
 class Values:
     """Logits, or the states of one block, of the model before unlearning on the answers of known examples.
 
-    The memory is the number of answer tokens times the vocabulary (or the hidden width), in the model's number format, on
-    the CPU.
+    The values take CPU memory for answer tokens x vocabulary (or hidden width) numbers in the model's number format.
     """
 
     def __init__(self, model: PreTrainedModel, padding: int, block: int | None):
         self.model, self.padding, self.block = model, padding, block
-        self.kept: dict[tuple[int, ...], torch.Tensor] = {}  # the row's tokens to its (answer tokens, V or D)
+        self.kept: dict[tuple[int, ...], torch.Tensor] = {}  # the row's tokens -> (answer tokens, V or D)
 
     def keep(self, examples: Sequence[Example], size: int) -> None:
         """Run the model on the examples."""

@@ -78,8 +78,8 @@ def alternatives(
     Returns
     -------
     list
-        The alternatives of each row. A row has fewer than ``count`` where all rounds gave fewer, and at least one: the
-        empty answer stands in for none.
+        The alternatives to each row's answer: fewer than ``count`` if all rounds gave fewer, and the empty answer if
+        they gave none.
     """
     import torch
 

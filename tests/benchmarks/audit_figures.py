@@ -1,8 +1,8 @@
-"""The figures of paper 002 into data/figures: `make audit-figures`; numbers as arguments choose among them.
+"""Draws the figures of "Tight Privacy Audit in One Run" into data/figures: `make audit-figures`; arguments choose numbers.
 
-Points are means of five runs at 95%, bars go from the least to the most. The paper's text names no mu, so mu is ours.
-Figure 6 trains a small network on scikit-learn's digits by SGD where the paper trains a ResNet-14 on CIFAR-10 by Adam.
-The last picture the paper lacks: how often each method rejects a true null where bits share randomness.
+Points are means of five runs at 95%; bars go from the smallest to the largest value. The paper's text gives no mu, so this
+project chose one. Figure 6 trains a small network on scikit-learn's digits by SGD, but the paper a ResNet-14 on CIFAR-10 by
+Adam. The last picture is not in the paper: how often each method rejects a true null if bits share randomness.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STYLE = {"frameon": False, "fontsize": 8}
 
 @dataclass(frozen=True)
 class Point:
-    """One place on the horizontal axis: the runs' lower bounds by method, and the share of right guesses released."""
+    """One point on the horizontal axis: the runs' lower bounds by method, and the share of right guesses released."""
 
     x: float
     bounds: dict[str, np.ndarray]
@@ -54,7 +54,7 @@ class Point:
 def point(
     x: float, simulate: Callable, family: Family, n: int, r: int, delta: float, special: bool = False
 ) -> Point:
-    """``special``: the guesses are independent, so that `independent` applies to all n of them."""
+    """One point; ``special`` says that the guesses are independent, so that `independent` applies to all n guesses."""
     found: dict[str, list[float]] = {name: [] for name in (*METHODS, *(["independent"] if special else []))}
     right = []
     for seed in range(RUNS):
@@ -138,7 +138,7 @@ def gaussian_general():
 
 
 def dp_sgd():
-    """Each run trains a network with canaries of its own; claimed is what the accountant grants."""
+    """Each run trains a network with its own canaries; the claim is the accountant's epsilon."""
     from lethe import config
     from lethe.audits.one_run.canaries import train_and_guess
     from lethe.audits.one_run.privacy_loss import dp_sgd as family
@@ -296,7 +296,7 @@ def main(chosen: Sequence[str]) -> int:
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name in chosen or FIGURES:
         steps: Iterator[str] = FIGURES[name]()
-        while True:  # a figure tells its numbers one by one and ends with the picture
+        while True:  # a figure yields its numbers one by one and ends with the picture
             try:
                 print(f"figure {name}: {next(steps)}", flush=True)
             except StopIteration as end:

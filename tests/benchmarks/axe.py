@@ -1,4 +1,4 @@
-"""`make axe`: what axe-core finds on the report, in light and dark, on a desk and on a phone, with all details open.
+"""`make axe`: what axe-core finds in the report, in light and dark, on a desktop and on a phone, with all details open.
 
 The pages are those of a made-up run, and data/report where there is one. Exit status 1 where a finding is serious.
 """

@@ -1,8 +1,8 @@
-"""`make bench-bounds`: all bounds of 400 prompts x 1024 samples, beside the paper's own package, conbo, called per prompt.
+"""`make bench-bounds`: all bounds of 400 prompts x 1024 samples, against the paper's own package conbo, called per prompt.
 
-conbo pins an old statsmodels, so it has an environment of its own (.venv-conbo, made by the target). It is timed on the
-same scores with its default grid of 100 points; its lower sides come with the upper ones, as ours do. Its
-standard deviation lacks the mass at 0 and is no bound (see tests/lethe/statistics/printed.py).
+conbo pins an old statsmodels, so it has a separate environment (.venv-conbo, made by the target). conbo is timed on the
+same scores with its default grid of 100 points, and computes lower and upper sides together, as Lethe does. Its
+standard deviation lacks the mass at 0 and is not a bound (see tests/lethe/statistics/printed.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def scores() -> np.ndarray:
 
 
 def best(function: Callable[[], object], repeats: int = REPEATS) -> float:
-    """The shortest of a few runs, in seconds of processor time: what the machine does besides only ever adds."""
+    """The shortest of a few runs, in seconds of processor time: other work on the machine only adds time."""
     times = []
     for _ in range(repeats):
         start = time.process_time()
@@ -65,7 +65,7 @@ def main() -> int:
 
     def paper_set() -> None:
         paper_bounds(rows, ALPHA, THRESHOLDS)
-        # M_bin is of scores that are 0 or 1: of whether an answer leaks at all.
+        # M_bin needs scores of 0 or 1: whether an answer leaks at all.
         hits = np.count_nonzero(rows, axis=1)
         binary_upper(hits, N, ALPHA)
         binary_lower(hits, N, ALPHA)

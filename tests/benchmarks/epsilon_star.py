@@ -1,4 +1,4 @@
-"""Epsilon* of a million losses a side with the default lower bound: `make bench-epsilon-star`."""
+"""Epsilon* of a million losses per side with the default lower bound: `make bench-epsilon-star`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def main() -> int:
             f"at least {result['epsilon_lower']:.4g}"
         )
         slow |= lower == "split" and min(taken) > LIMIT
-    print(f"{LOSSES:,} losses a side; the default bound {'misses' if slow else 'keeps'} its limit of {LIMIT:g} s")
+    print(
+        f"{LOSSES:,} losses per side; the default bound {'misses' if slow else 'keeps'} its limit of {LIMIT:g} s"
+    )
     return int(slow)
 
 

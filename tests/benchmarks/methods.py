@@ -1,7 +1,7 @@
-"""Tokens per second and peak memory of every unlearning method, beside a Hugging Face Trainer that reads as many rows.
+"""Tokens per second and peak memory of every unlearning method, against a Hugging Face Trainer that reads as many rows.
 
-``make bench-methods``. Each row is a process of its own. The Trainer takes supervised steps on the same rows, with the same
-batches, optimiser and model; a method of the same cost has the same number of passes per step.
+``make bench-methods`` prints the table. Each row comes from a separate process. The Trainer takes supervised steps on the
+same rows, with the same batches, optimiser and model; a method of the same cost has the same number of passes per step.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The small pipeline's first stages on emulated processors of other makers, against the bytes of this machine.
 
-QEMU's user mode runs this Python on a processor that it emulates, with the instruction sets of that one alone
-(Debian: ``apt-get install qemu-user``). It is some fifty times slower than the machine, so that the table takes about a
-quarter of an hour. What a real processor approximates (the reciprocal square root), QEMU computes exactly: a difference
-here need not be one on the real processor, but equal bytes come from code that both run.
+QEMU's user mode runs this Python on an emulated processor, with only the instruction sets of that processor
+(Debian: ``apt-get install qemu-user``). The emulation is much slower than the machine. What a real processor approximates
+(the reciprocal square root), QEMU computes exactly: a difference here need not exist on the real processor, but equal bytes
+come from code that both run.
 """
 
 from __future__ import annotations

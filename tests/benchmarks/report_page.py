@@ -1,7 +1,7 @@
 """`make bench-page`: the report of a large made-up run, its size and the time until Chromium first paints it.
 
-Exit status 1 where the page is over `LARGEST`, asks for anything but itself, or paints later than `LATEST`. The paint is the
-median of `REPEATS` fresh browsers.
+Exit status 1 if the page is larger than `LARGEST`, requests anything but itself, or paints later than `LATEST`. The time to
+the paint is the median over `REPEATS` fresh browsers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Tokens a second of the sampling engines side by side, and whether they agree: `make bench-sampling`.
+"""Tokens per second of the sampling engines, and whether the engines agree: `make bench-sampling`.
 
-Each engine samples each model in a process of its own, so that its start-up and its peak memory are its own. Tokens
-are those of the answers, up to and including the end of each; padding behind a finished answer does not count.
+Each engine samples each model in a separate process, so that start-up and peak memory are measured separately. Tokens
+are those of the answers, up to and including the end token; padding after a finished answer does not count.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def in_a_process(engine: str, model: str) -> dict:
 
 
 def measure(asked: argparse.Namespace, kind: str, model: str) -> dict:
-    """Start, sample, score: everything that the table shows of one engine and model."""
+    """Start, sample, score: everything that the table shows about one engine and model."""
     from transformers import AutoTokenizer
 
     from lethe.models.encoding import Encoder

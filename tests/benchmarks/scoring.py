@@ -1,7 +1,7 @@
-"""ROUGE-L beside rouge-score, self-BLEU beside NLTK, on the demonstration's own generations: `make bench-scoring`.
+"""ROUGE-L against rouge-score and self-BLEU against NLTK, on the demonstration's generations: `make bench-scoring`.
 
-Both sides score the same texts and must agree, ROUGE-L to the last bit, self-BLEU within 1e-12. Times are of this
-process's CPU; ours start with empty caches in every round and include all they keep.
+Both sides score the same texts and must agree, ROUGE-L to the last bit, self-BLEU within 1e-12. Times are this
+process's CPU time; Lethe's scorers start with empty caches in every round.
 """
 
 from __future__ import annotations

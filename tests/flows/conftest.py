@@ -1,4 +1,4 @@
-"""What the tests of the flows share: one Prefect server, and a miniature repository a test."""
+"""What the tests of the flows share: one Prefect server, and a miniature repository per test."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def repository(tmp_path: Path, prefect: dict[str, str]) -> Repository:
 
 @pytest.fixture
 def small(tmp_path: Path, prefect: dict[str, str]) -> Repository:
-    """One branch, nothing logged: for what takes several runs."""
+    """One branch, nothing logged: for tests that need several runs."""
     repository = make(tmp_path / "mini", prefect, methods=["npo"])
     dvc_yaml = repository.folder / "dvc.yaml"
     dvc_yaml.write_text(dvc_yaml.read_text().partition("  report:")[0])

@@ -130,7 +130,7 @@ class Repository:
 
 
 def make(folder: Path, prefect: dict[str, str], methods: Sequence[str] = ("grad_diff", "npo")) -> Repository:
-    """A miniature repository without git, as an export is: some methods, a model each."""
+    """A miniature repository without git, like an export: some methods, with one model each."""
     folder.mkdir()
     (folder / "step.py").write_text(STEP)
     (folder / "flows").symlink_to(ROOT / "flows")
@@ -147,7 +147,7 @@ def make(folder: Path, prefect: dict[str, str], methods: Sequence[str] = ("grad_
 
 
 def small_params(methods: Sequence[str]) -> str:
-    """The real params.yaml with some of its methods, and their models alone."""
+    """The real params.yaml with some of its methods, and only their models."""
     import yaml
 
     values = yaml.safe_load((ROOT / "params.yaml").read_text())

@@ -1,4 +1,4 @@
-"""A path of params.yaml that is nowhere is told before any stage starts."""
+"""A path of params.yaml that does not exist is reported before any stage starts."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""The record of a run: what it says of the report."""
+"""The record of a run: what it says about the report."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`lethe seeds`: all seeds of params.yaml move together, a folder each; an interrupted call is continued."""
+"""`lethe seeds`: all seeds of params.yaml change together, one folder per seed; an interrupted call resumes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lethe serve`: runs come on their schedule, tell what changed, and leave nothing behind."""
+"""`lethe serve`: runs follow the schedule, report what changed, and leave nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lethe sweep`: every combination in a folder of its own, what is shared made once, params.yaml left alone."""
+"""`lethe sweep`: every combination in a separate folder, shared stages run once, params.yaml unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The preset `tofu-slice`: valid params, and its stages on the real files with everything that costs time made small."""
+"""The preset `tofu-slice`: valid params, and its stages on the real files with small settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lethe ui` serves this folder's runs on 127.0.0.1 alone and leaves nothing behind."""
+"""`lethe ui` serves this folder's runs only on 127.0.0.1 and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def answer(port: int) -> int | None:
 
 
 def sockets_of(pid: int) -> set[str]:
-    """What a process and its children listen on."""
+    """The sockets on which a process and its children listen."""
     import psutil
 
     processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]

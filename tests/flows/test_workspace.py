@@ -1,4 +1,4 @@
-"""What DVC says around a stage, and what of its graph is in a fresh clone."""
+"""What DVC prints around a stage, and which part of its graph a fresh clone has."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def test_why_a_stage_failed_is_told_also_where_dvc_never_started_it(lines, statu
 
 
 def test_folders_that_no_stage_need_fill_are_in_a_fresh_clone():
-    """A model of the user's own and nothing trained: the report reads data/models all the same."""
+    """With the user's own model and nothing trained, the report still reads data/models."""
     for name in MAY_BE_EMPTY:
         assert (ROOT / "data" / name / ".gitkeep").is_file()
         assert f"!/data/{name}\n" in (ROOT / ".gitignore").read_text()

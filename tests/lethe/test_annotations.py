@@ -1,4 +1,4 @@
-"""Results that cross a folder have a type: no public function of the library says `Any`, but for a reason."""
+"""Results that cross a folder have a type: no public function of the library uses `Any` without a reason."""
 
 from __future__ import annotations
 

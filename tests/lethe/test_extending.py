@@ -1,4 +1,4 @@
-"""The examples of docs/extending.md work as they stand there, and each touches one module and params.yaml."""
+"""The examples of docs/extending.md work unchanged, and each touches one module and params.yaml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every registry lists its members without an import, each member is what its kind asks for, and others can add some."""
+"""Every registry lists its members without importing them, each member meets its kind's contract, others can add some."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stage `attack@NAME`: the relearned rows are not asked, seeds have streams of their own, the same run the same bytes."""
+"""Stage `attack@NAME`: relearned rows are not asked, each seed has its own stream, the same run gives the same bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stage `exact`, and what `metrics`, `compare`, the report and MLflow take from it."""
+"""Stage `exact`, and what `metrics`, `compare`, the report and MLflow read from its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dataset without the splits that are optional: what needs them is null and says so."""
+"""A dataset without the optional splits: results that need them are null, with the reason."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Stage `game@NAME` as DVC runs it: what DVC, MLflow, the report and `lethe audit swap` then know of it."""
+"""Stage `game@NAME` as DVC runs it: what DVC, MLflow, the report and `lethe audit swap` then show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stage `judge@NAME`, and what score and metrics make of its columns and of its measured error."""
+"""Stage `judge@NAME`, and how score and metrics use its columns and its measured error."""
 
 from __future__ import annotations
 

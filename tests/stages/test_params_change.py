@@ -147,7 +147,7 @@ DRAWING = [
     "utility_n",
     "dtype",
 ]
-# How the work is done, not what comes of it: with them changed the answers stay the same, byte for byte.
+# Keys for how the work is done: if they change, the answers stay the same, byte for byte.
 INERT = {
     "exact.memory": 64,
     "sample.max_rows": 64,
@@ -181,7 +181,7 @@ OUTS = {
     "epsilon_star": ["data/epsilon_star/{}"],
     "report": ["data/report"],
 }
-# What only repeats the params; a change must show in the work itself.
+# Files that only repeat the params; a change must show in the results themselves.
 RECORDS = {"about.json", "training.json"}
 
 

@@ -1,4 +1,4 @@
-"""Stage `report` as it is run: files whole, the same bytes again, a broken artifact named."""
+"""Stage `report` as DVC runs it: complete files, the same bytes again, a broken artifact named."""
 
 from __future__ import annotations
 

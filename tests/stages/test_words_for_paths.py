@@ -1,4 +1,4 @@
-"""Where params.yaml has a word for a path, DVC still sees what is read: a chat template, a model to begin with."""
+"""If params.yaml has a word instead of a path, DVC still tracks what is read: a chat template, a model to start from."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The embedded default: fictitious authors whose facts cannot be guessed.
 
 Every author has six facts, one question each. Values are drawn without replacement from pools far larger than the
-number of authors, so a model that never saw an author finds a value only by chance. The dataset also contains common
-facts of the world, asked in three phrasings, and held-out authors that no model is trained on.
+number of authors, so a model that never saw an author finds a value only by chance. The dataset also contains
+world facts, asked in three phrasings, and held-out authors that no model is trained on.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ TEMPLATES = {
 
 
 class Params(Section):
-    """The numbers of learned authors, of held-out authors and of facts of the world."""
+    """The numbers of learned authors, held-out authors and world facts."""
 
     count: Annotated[Integer, Field(ge=20)]
     heldout: Annotated[Integer, Field(ge=0)]
@@ -165,7 +165,7 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
     people, facts = np.random.SeedSequence(data.seed).spawn(2)
     authors = _authors(np.random.default_rng(people), options.count + options.heldout)
     learned, heldout = authors[: options.count * len(TEMPLATES)], authors[options.count * len(TEMPLATES) :]
-    # As in TOFU, the forget set consists of the last of the learned authors, as whole authors.
+    # As in TOFU, the forget set consists of the last learned authors, each with all of its rows.
     forgotten = round(SHARES[data.forget] * options.count) * len(TEMPLATES)
     return {
         "forget": learned[-forgotten:],

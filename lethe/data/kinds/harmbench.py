@@ -3,7 +3,7 @@
 Columns of the CSV: ``Behavior, FunctionalCategory, SemanticCategory, Tags, ContextString, BehaviorID``. A repository on
 the hub (walledai/HarmBench) has a part for each functional category, with the columns ``prompt``, ``category`` or
 ``tags``, and ``context``. The behaviour is the question. The CSV has no answers: the answer is the behaviour's target in
-HarmBench's own ``harmbench_targets_text.json``, if that file lies in the same folder, else `AFFIRMATIVE`.
+HarmBench's own ``harmbench_targets_text.json``, if that file is in the same folder, else `AFFIRMATIVE`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AFFIRMATIVE = "Sure, here is the answer."  # the answer of a behaviour without a
 
 
 class Params(Section):
-    """The name on the hub, or null for ``file`` in ``data.source``; the functional categories that are kept.
+    """The name on the hub, or null for ``file`` in ``data.source``; the functional categories to keep.
 
     The harm classifier does not judge copyright behaviours (tag hash_check).
     """
@@ -76,7 +76,7 @@ def _row(entry: Entry, targets: Mapping[str, str]) -> dict[str, object]:
 
 
 def _targets(path: Path) -> dict[str, str]:
-    """Return the targets by behaviour; HarmBench gives a text, or a list of texts, whose first one counts."""
+    """The target of each behaviour; where HarmBench gives a list of texts, its first one."""
     if not path.is_file():
         return {}
     whole = read_json(path)

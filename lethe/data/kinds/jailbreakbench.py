@@ -27,7 +27,7 @@ class Params(Section):
 
 
 def load(data: Data, source: Path) -> dict[str, list[Row]]:
-    """The splits ``forget`` (harmful) and ``retain`` (benign); the file of the second may be missing."""
+    """The splits ``forget`` (harmful) and ``retain`` (benign); the file of the retain set may be missing."""
     hub = data.own(Params).hub
     splits = {}
     for split, part in PARTS.items():

@@ -1,4 +1,4 @@
-"""The user's own files: ``forget.jsonl`` and ``retain.jsonl``, optionally those of other splits."""
+"""The user's own files: ``forget.jsonl`` and ``retain.jsonl``, optionally files of other splits."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ RETAIN = ("retain_qa", "retain2_qa")
 
 
 class Params(Section):
-    """The name on the hub, or null for the folder ``data.source``; the forget sets that are asked."""
+    """The name on the hub, or null for the folder ``data.source``; the forget sets to ask about."""
 
     hub: Place | None
     parts: Annotated[list[Literal["knowmem", "verbmem"]], Field(min_length=1)]

@@ -1,4 +1,4 @@
-"""RWKU (Jin et al., 2024): probes of what a model knows of famous people, from JSON files or the hub.
+"""RWKU (Jin et al., 2024): probes of what a model knows about famous people, from JSON files or the hub.
 
 A folder has ``forget_level1.json`` (a blank to fill in), ``forget_level2.json`` (questions), ``forget_level3.json``
 (adversarial probes), ``neighbor_level1.json`` and ``neighbor_level2.json``: lists of objects with ``query``, ``answer``,

@@ -1,10 +1,10 @@
-"""Bounds of P(leak) from next-token probabilities: the lower one certain, the upper one at alpha.
+"""Bounds on P(leak) from next-token probabilities: a certain lower bound, and an upper bound at level alpha.
 
 `enumerate_answers` takes two looks at every question. The first look measures the number of different answers and
 grows a tree that a guide leads towards the keywords. Leaks in this tree are certain, down to a probability of 1e-12. The
 second look explores the heaviest answers, whatever their content, and samples the rest; one rate for all questions
-makes the bound on their mean exact. No method gets far below that upper bound: a method that reads next-token
-probabilities at N prefixes must call a model safe that leaks at an unvisited prefix.
+makes the bound on their mean exact. No method gives a far smaller upper bound: a method that reads next-token
+probabilities at N prefixes cannot tell a safe model from one that leaks at an unvisited prefix.
 """
 
 from __future__ import annotations
@@ -144,9 +144,9 @@ def first_look(question: Question, law: Law, predictor: Predictor, effort: Effor
 def _tried(
     question: Question, law: Law, predictor: Predictor, effort: Effort, outline: Outline
 ) -> tuple[Outline, int]:
-    """The outline with the cost of a sampled answer as a small second look has it, and the rows of that look.
+    """The outline with the cost of a sampled answer, as measured in a small second look, and the rows of that look.
 
-    The trial draws from a stream of its own and its answers count nowhere, so the rate may depend on it.
+    This trial draws from its own stream and its answers are discarded, so the rate may depend on the trial.
     """
     rho = common_rho([outline], TRIED * effort.rows, effort.theta_rho)
     growth = Growth(effort.theta_rho / rho, effort.second_guide, rho)
@@ -239,7 +239,7 @@ def second_look(
 
 
 def _nothing(law: Law) -> Grown:
-    """A growth that looked at nothing."""
+    """A growth without rows, which explored and sampled nothing."""
     nothing = np.zeros(0)
     zeros = (0.0,) * law.max_new_tokens
     return Grown(Masses(zeros, zeros), Remainder(), 1.0, 0, 0, (), nothing, nothing, nothing)
@@ -270,12 +270,31 @@ def enumerate_answers(
     kept: MutableMapping[str, dict] | None = None,
     label: str = "exact",
 ) -> Iterator[AnswerTree]:
-    """The bounds of each question's P(leak), in the order of the questions.
+    """Bound each question's P(leak), in the order of the questions.
 
-    ``allowance`` is the largest error of the model's logits (see `predictor.measured_allowance`). ``kept`` holds the
-    results of an earlier, interrupted call, as plain JSON values under the keys ``first QUESTION_ID`` and
-    ``second QUESTION_ID RATE``; new results are added. The caller must key ``kept`` by everything else that changes a
-    result: the question, the law, the model, the effort and the allowance. ``label`` names the work in the progress.
+    Parameters
+    ----------
+    questions
+        The questions, with distinct ids.
+    law
+        The sampling settings that change the probability of an answer.
+    predictor
+        The model.
+    effort
+        The effort per question; None takes the defaults.
+    allowance
+        The largest error of the model's logits (see `predictor.measured_allowance`).
+    kept
+        The results of an earlier, interrupted call, as plain JSON values under the keys ``first QUESTION_ID`` and
+        ``second QUESTION_ID RATE``; new results are added. The caller must key ``kept`` by everything else that changes
+        a result: the question, the law, the model, the effort and the allowance.
+    label
+        The label of the progress bar.
+
+    Raises
+    ------
+    BadValue
+        If two questions share an id.
     """
     effort = effort or Effort()
     kept = {} if kept is None else kept

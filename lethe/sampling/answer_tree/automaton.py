@@ -143,7 +143,7 @@ class KeywordAutomaton:
         return states == LEAK
 
     def _ended(self, states: np.ndarray) -> np.ndarray:
-        """The matcher's states after the open bytes are read as they are."""
+        """The matcher's states if the answer ends here, after the open bytes are read as broken bytes."""
         places, at = np.divmod(states, self.size)
         ended = at.copy()
         for place in np.unique(places[places > 0]).tolist():
@@ -167,7 +167,7 @@ class KeywordAutomaton:
 
     def needs(self, states: np.ndarray) -> np.ndarray:
         """The number of tokens before which no answer leaks. A token adds at most a run of the keywords' characters and the
-        characters of open bytes; states with open bytes promise nothing."""
+        characters of open bytes. A state with open bytes gives 0, which promises nothing."""
         missing = self.matcher.missing[states % self.size]
         return np.where(states < self.size, -(-missing // self._stride), 0)
 

@@ -3,7 +3,7 @@
 The keyword scorer normalises whole texts: Unicode NFKC, case folded, each run of white space as one blank. All steps
 except NFKC work character by character. NFKC does too, as long as every character starts its own segment, i.e. is
 neither reordered nor composed with the preceding text (Unicode Standard Annex 15, section 9). A combining mark does
-not start a segment; this module makes no statement about text after one.
+not start a segment; this module leaves text after such a mark to the scorer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def composing() -> frozenset[str]:
     """The characters that compose with the preceding one: second in a canonical pair, or a Hangul vowel or final."""
     jamo = [*range(0x1161, 0x1176), *range(0x11A8, 0x11C3)]
     seconds = {chr(code) for code in jamo}
-    for code in range(0x30000):  # no character beyond has a canonical pair
+    for code in range(0x30000):  # no later code point has a canonical pair
         pair = unicodedata.decomposition(chr(code)).split()
         if len(pair) == 2 and not pair[0].startswith("<"):
             seconds.add(chr(int(pair[1], 16)))

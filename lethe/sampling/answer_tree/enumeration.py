@@ -301,7 +301,7 @@ class _Growing:
         return (*rows.tokens[row, len(self.question.prompt) :].tolist(), int(token))
 
     def _note_heavy(self, rows: Rows, leaks: np.ndarray, masses: np.ndarray, outlook: Outlook) -> None:
-        """Keep the prefixes from which most mass leaks; a keyword already in the prefix needs no further token."""
+        """Keep the prefixes from which the most mass leaks; a keyword already in the prefix needs no further token."""
         pending = self.automaton.pending(rows.state)
         for row in np.argsort(-leaks, kind="stable")[:HEAVIEST]:
             if leaks[row] > 0:

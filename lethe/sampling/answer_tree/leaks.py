@@ -2,7 +2,7 @@
 
 `keyword_leak` has an automaton, so that its tree is guided towards the keywords and decides answers before they end. Every
 other scorer judges finished answers: the mass of an answer counts only once the answer is complete. A judge is refused,
-because a judge reads one answer at a time with a model of its own.
+because a judge reads one answer at a time with its own model.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def check_scorer(scorer: str, above: float) -> None:
 
 
 def is_binary(scorer: str) -> bool:
-    """Whether the scorer itself says leak or no leak, so that ``above`` has no part in it."""
+    """Whether the scorer itself decides between leak and no leak, so that ``above`` is not used."""
     return bool(getattr(SCORERS[scorer], "BINARY", False))
 
 
@@ -54,8 +54,8 @@ def leak_of(scorer: str, above: float) -> str:
 def question_about(asker: Asker, row: Row, scorer: str, above: float) -> Question | None:
     """The question whether an answer to ``row`` leaks; None where the scorer cannot judge answers to this row.
 
-    An answer leaks if the scorer gives it 1, or more than ``above`` where the scorer is not binary. ``asker`` decides for
-    keywords whether they count inside longer words.
+    An answer leaks if its score is 1, or, where the scorer is not binary, more than ``above``. ``asker`` decides whether
+    keywords count inside longer words.
     """
     if not applies(scorer, row) or np.isnan(_scores(scorer, [row["answer"]], row)).any():
         return None

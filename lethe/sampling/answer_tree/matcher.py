@@ -34,7 +34,7 @@ FIRST_OWN = 7
 
 @dataclass(frozen=True)
 class Configuration:
-    """The progress of every keyword: ``open`` holds (keyword, characters read) of the begun ones.
+    """The progress of every keyword: ``open`` holds (keyword, characters read) for each keyword that has begun.
 
     ``joined``: the last character joins a word. ``blank``: the last character was a blank, or nothing was read.
     ``empty``: only blanks so far. ``complete``: a keyword is complete, except for a mark that may follow. ``ending``: a
@@ -133,7 +133,7 @@ def build_matcher(keywords: tuple[str, ...], match: Match) -> Matcher:
         waiting.pop(0)
         if len(number) > MOST_STATES:
             raise BadValue(
-                "keywords", keywords, f"fewer or shorter ones: the automaton passes {MOST_STATES} states"
+                "keywords", keywords, f"fewer or shorter ones: the automaton exceeds {MOST_STATES} states"
             )
     states = list(number)
     pending = np.array([False, False, *(state.complete or state.ending for state in states)])

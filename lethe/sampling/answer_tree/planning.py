@@ -87,7 +87,7 @@ class Searched:
 
 
 def search(grow: Callable[[Growth], Grown], rows: int, guide: float, counted_guide: float = 0.0) -> Searched:
-    """Grow without a sample, ever deeper, until about ``rows`` rows in total went through the model.
+    """Grow deeper and deeper, without a sample, until about ``rows`` rows in total went through the model.
 
     Each growth starts from the beginning. Each has several times the rows of the previous one, so all earlier growths
     cost only a part of the last.
@@ -103,7 +103,7 @@ def search(grow: Callable[[Growth], Grown], rows: int, guide: float, counted_gui
         done = own.rest == 0 or spent >= ENOUGH * rows or number == MOST_GROWTHS - 1
         if done:
             break
-        # The curve counts under another guide, so two growths tell more than one curve.
+        # The curve counts under another guide, so the rows of two growths predict better than the curve does.
         power = curve_of(own, theta).power
         if rows_before and own.rows > rows_before:
             slope = math.log(own.rows / rows_before) / math.log(theta_before / theta)

@@ -102,7 +102,7 @@ class ModelPredictor:
 
 
 def slots(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The slots of the rows' children: (order, sources, targets), the children by slot and the slots to copy.
+    """The slots of the rows' children: (order, sources, targets), i.e. the children by slot and the slots to copy.
 
     A parent's first child stays in the parent's slot if that slot is below the number of children; no slot is both a source
     and a target.

@@ -21,7 +21,7 @@ class Question:
     """A prompt's tokens and the definition of a leak.
 
     ``automaton`` decides most answers from their tokens; ``scores`` judges the texts of the others. ``seeds`` are answers
-    whose prefixes are always explored, even if unlikely: the reference and its paraphrases. ``note`` tells a reader how
+    whose prefixes are always explored, even if unlikely: the reference and its paraphrases. ``note`` says how
     answers are judged.
     """
 

@@ -1,9 +1,10 @@
 """Judges: scorers that own a model. Each module holds one class ``Judge`` derived from `Judge`.
 
 ``score.scorers`` lists judges by name, like text scorers, with parameters under the name:
-``score.scorers: [rouge_l, {NAME: {model: data/judge, batch: 64}}]``. A judge whose model folder DVC shall track is an entry
-of ``judges`` instead, with a stage of its own: ``judges: {mine: {judge: NAME, model: data/judge, labelled: null}}``. A judge
-judges each pair of question and answer once, in batches that span questions.
+``score.scorers: [rouge_l, {NAME: {model: data/judge, batch: 64}}]``. To have DVC track a judge's model folder, list the
+judge under ``judges`` instead, which gives the judge its own stage:
+``judges: {mine: {judge: NAME, model: data/judge, labelled: null}}``. A judge reads each pair of question and answer once, in
+batches that span questions.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ class Judge(Generic[P]):
     Parameters
     ----------
     params
-        The judge's parameters, checked by ``Params``: model, batch size, device, as the judge needs. The constructor
-        loads the model; deleting the object frees the model.
+        The judge's parameters, checked by ``Params``, such as model, batch size and device. The constructor loads the
+        model; deleting the object frees the model.
 
     Attributes
     ----------
     Params
         The pydantic model of the parameters, set by ``class Judge(judges.Judge[Params], params=Params)``.
     BINARY
-        Whether all judgements are 0 or 1, as ``metrics.binary`` requires; those of the first column, if there are several.
+        Whether every score in the first column is 0 or 1, as ``metrics.binary`` requires.
     COLUMNS
-        The endings of the columns of the scores: a judge called harm with ``("", "_p")`` fills harm and harm_p.
+        The endings of the score columns' names: a judge called harm with ``("", "_p")`` fills harm and harm_p.
     """
 
     Params: ClassVar[type[ScorerParams]] = ScorerParams
@@ -70,13 +71,13 @@ class Judge(Generic[P]):
 
     @classmethod
     def binary(cls, params: ScorerParams) -> bool:
-        """Whether the first column holds 0 and 1 alone with these parameters."""
+        """Whether the first column holds only 0 and 1 with these parameters."""
         return cls.BINARY
 
     def record(self) -> dict[str, object]:
-        """Plain values beside the parameters and the model that decide a verdict, such as the name and hash of a prompt."""
+        """What else decides a verdict, besides the parameters and the model, such as the prompt's name and hash."""
         return {}
 
     def judge(self, asked: Sequence[Asked]) -> np.ndarray:
-        """(len(asked),) in [0, 1], or (len(asked), columns); NaN where the judge gives no verdict."""
-        raise NotImplementedError(f"{type(self).__module__} has no judge")
+        """The scores in [0, 1], of shape (len(asked),) or (len(asked), columns); NaN where there is no verdict."""
+        raise NotImplementedError(f"{type(self).__module__} does not define the method `judge`")

@@ -31,11 +31,11 @@ P = TypeVar("P", bound=ModelParams)
 
 
 class WordJudge(judges.Judge[P]):
-    """A judge whose answer begins with one of a few words, each with a score.
+    """A judge whose reply begins with one of a few words, each with a score.
 
-    ``text`` makes the prompt about a generation, which comes clipped and neutralised. `scores` makes a row of columns from
-    the words' probabilities and the word that the model would say. Where the model would say something else, every column
-    is NaN: no verdict.
+    `text` builds the prompt around a generation that is already clipped and neutralised. `scores` turns the words'
+    probabilities and the score of the most likely word into one row of columns. If the model's most likely token begins
+    none of the words, every column is NaN: no verdict.
     """
 
     def __init__(self, params: P):
@@ -54,11 +54,11 @@ class WordJudge(judges.Judge[P]):
         raise NotImplementedError
 
     def text(self, asked: Asked, generation: str) -> str:
-        """The prompt about one answer."""
+        """The prompt that asks the model to judge one answer."""
         raise NotImplementedError
 
     def scores(self, probabilities: np.ndarray, said: float) -> tuple[float, ...]:
-        """The columns of one answer, from the words' probabilities and the score of the word that is said."""
+        """The columns of one answer, from the words' probabilities and ``said``, the score of the most likely word."""
         raise NotImplementedError
 
     def judge(self, asked: Sequence[Asked]) -> np.ndarray:
@@ -81,5 +81,5 @@ class WordJudge(judges.Judge[P]):
 
 
 def expected(probabilities: np.ndarray, values: Sequence[float]) -> float:
-    """The mean score under the words' probabilities alone, without those of all other words."""
+    """The mean score under the words' probabilities, normalised to sum to 1."""
     return float(probabilities @ np.asarray(values) / probabilities.sum())

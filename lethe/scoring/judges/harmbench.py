@@ -1,8 +1,8 @@
-"""HarmBench's classifier: whether a generation is an instance of a harmful behaviour, by a model that says yes or no.
+"""HarmBench's classifier: a model says yes or no to whether a generation is an instance of a harmful behaviour.
 
-Reads HarmBench-Llama-2-13b-cls, HarmBench-Mistral-7b-val-cls and any causal language model in their format. The prompt is
-that of the package `judgezoo` (extra ``judge``), recorded by name and hash. A column holds the verdict (1 for yes, 0 for no)
-and a second one, with the ending ``_p``, P(yes) from the first token's logits.
+The judge runs HarmBench-Llama-2-13b-cls, HarmBench-Mistral-7b-val-cls and any causal language model in their format. The
+prompt is that of the package `judgezoo` (extra ``judge``), recorded by name and hash. The first column holds the verdict
+(1 for yes, 0 for no); the second, with the ending ``_p``, holds P(yes) from the first token's logits.
 
 Source: Mazeika et al., "HarmBench: A Standardized Evaluation Framework for Automated Red Teaming and Robust Refusal".
 """
@@ -18,11 +18,11 @@ from lethe.models.published_prompts import harmbench, harmbench_text
 from lethe.scoring.judges import Asked
 from lethe.scoring.judges._words import ModelParams, WordJudge
 
-OUT_OF_SCOPE = "hash_check"  # the tag of copyright behaviours, which hashes of the works decide
+OUT_OF_SCOPE = "hash_check"  # the tag of copyright behaviours, which are judged by hashes of the works
 
 
 class Params(ModelParams):
-    """``layout``: how the prompt is laid out; "auto" is Mistral's for a checkpoint of that architecture, else Llama-2's."""
+    """``layout`` is the prompt's layout; "auto" takes Mistral's for a checkpoint of that architecture, else Llama-2's."""
 
     layout: Literal["auto", "llama2", "mistral"] = "auto"
 

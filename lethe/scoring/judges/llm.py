@@ -1,8 +1,8 @@
-"""A rubric of the user's own, read by any local chat model that begins its answer with one of a few words.
+"""The user's own rubric, applied by any local chat model whose reply begins with one of a few words.
 
-The rubric is a text file with ``{question}``, ``{generation}`` and optionally ``{answer}``, the reference. A column holds
-the score of the word that the model would say, and a second one, with the ending ``_p``, the mean score under the
-probabilities of the words.
+The rubric is a text file with ``{question}``, ``{generation}`` and optionally ``{answer}``, the reference. The first column
+holds the score of the most likely word; the second, with the ending ``_p``, holds the mean score under the words'
+probabilities.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NEEDED = ("question", "generation")
 
 
 class Params(ModelParams):
-    """``rubric``: the text file. ``words``: what an answer may begin with, and the score of each word."""
+    """``rubric`` is the text file; ``words`` are the words that a reply may begin with, and the score of each."""
 
     rubric: Place
     words: Annotated[dict[str, Share], Field(min_length=2)] = Field(

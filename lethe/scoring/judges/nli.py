@@ -1,8 +1,8 @@
-"""An entailment checkpoint: whether an answer says what the reference answer says, in whatever words.
+"""An entailment checkpoint: whether an answer says what the reference answer says, in any words.
 
-Where a keyword misses a paraphrase, entailment finds the leak. The premise is the model's answer with its question and the
-hypothesis the reference answer with the same question. A column holds the verdict (1 where entailment is the most likely
-class) and a second one, with the ending ``_p``, the probability of entailment.
+Where a keyword misses a paraphrase, entailment finds the leak. The premise is the question with the model's answer; the
+hypothesis is the question with the reference answer. The first column holds the verdict (1 where entailment is the most
+likely class); the second, with the ending ``_p``, holds the probability of entailment.
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ class Judge(judges.Judge[Params], params=Params):
 
 
 def _entailment(folder: str, labels: Mapping[int, str]) -> int:
-    """The class of entailment, by its name in the checkpoint."""
-    found = [place for place, name in labels.items() if name.casefold() in ("entailment", "entail", "entailed")]
+    """The index of the entailment class, found by its name in the checkpoint."""
+    found = [index for index, name in labels.items() if name.casefold() in ("entailment", "entail", "entailed")]
     if len(found) != 1:
         raise BadFile(
             folder,
-            f"its classes are {', '.join(map(str, labels.values()))}, and one must be called entailment",
+            f"its classes are {', '.join(map(str, labels.values()))}; exactly one must be called entailment",
             "Name the classes in id2label of config.json.",
         )
     return int(found[0])

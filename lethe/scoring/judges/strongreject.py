@@ -20,7 +20,7 @@ GRADES = 5
 
 
 class Params(ModelParams):
-    """No key beyond those of every judge with a model."""
+    """The parameters of every judge that reads a first token, and no others."""
 
 
 class Judge(WordJudge[Params], params=Params):

@@ -1,8 +1,8 @@
 """Measures of the log-probabilities of given answers, without sampling: one module per measure.
 
 A measure is one module with one function ``measure(item: Item) -> float``; a value that cannot be computed (no
-answer tokens, no perturbed answers, ...) is NaN. The ``mia_`` measures are membership inference scores, higher for
-rows more like training rows; `lethe.statistics.two_sample.auc_interval` turns them into an AUC.
+answer tokens, no perturbed answers, ...) is NaN. The ``mia_`` measures are membership inference scores: a higher score
+means that the row looks more like training data. `lethe.statistics.two_sample.auc_interval` turns them into an AUC.
 """
 
 from __future__ import annotations

@@ -6,5 +6,5 @@ from lethe.scoring.likelihood import Item
 
 
 def measure(item: Item) -> float:
-    """In [0, 1]."""
+    """The share of the answer's tokens, in [0, 1]; NaN without tokens."""
     return float(item.answer.greedy.mean()) if len(item.answer.greedy) else float("nan")

@@ -6,5 +6,5 @@ from lethe.scoring.likelihood import Item, loss
 
 
 def measure(item: Item) -> float:
-    """Minus the mean loss per token, in nats."""
+    """Minus the mean loss per token, in nats; NaN without tokens."""
     return -loss(item.answer)

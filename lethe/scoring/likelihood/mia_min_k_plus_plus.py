@@ -16,5 +16,5 @@ def measure(item: Item) -> float:
     """Mean over the lowest fifth of the answer's tokens, at least one; dimensionless."""
     tokens = item.answer
     excess = tokens.log_probs - tokens.expected
-    # A certain model has no spread; its token then equals the mean.
+    # Where the model is certain, sigma is 0 and ln p(token) equals mu, so the value is 0.
     return mean_of_lowest(np.divide(excess, tokens.spread, out=np.zeros_like(excess), where=tokens.spread > 0))

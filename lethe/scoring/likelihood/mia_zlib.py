@@ -1,4 +1,4 @@
-"""Membership inference by loss over compressed size, since simple text has a low loss anyway (Carlini et al., 2021)."""
+"""Membership inference by the loss per compressed byte: simple text has a low loss anyway (Carlini et al., 2021)."""
 
 from __future__ import annotations
 

@@ -8,5 +8,5 @@ from lethe.scoring.likelihood import Item, loss
 
 
 def measure(item: Item) -> float:
-    """In [0, 1]."""
+    """exp(-loss), in [0, 1]; NaN without tokens."""
     return math.exp(-loss(item.answer))

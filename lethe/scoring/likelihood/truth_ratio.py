@@ -12,7 +12,7 @@ from lethe.scoring.likelihood import Item, loss
 
 
 def measure(item: Item) -> float:
-    """At least 0, and below 1 if the model prefers the correct answer; NaN if the row has no wrong answers."""
+    """R, at least 0; below 1 if the model prefers the correct answer, NaN if the row has no wrong answers."""
     if not item.perturbed:
         return float("nan")
     correct = item.answer if item.paraphrased is None else item.paraphrased

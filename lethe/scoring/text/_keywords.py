@@ -1,8 +1,8 @@
-"""Where a keyword occurs in a text: the one rule, for the scorer `keyword_leak` and for exact answer trees.
+"""The rule for whether a keyword occurs in a text, shared by the scorer `keyword_leak` and by exact answer trees.
 
-Under "word" a keyword counts only as a whole word: no letter, digit, mark or underscore continues it on either side. In
-scripts that write no blanks between words it counts wherever its characters are. Under "substring" it counts inside a
-longer word too.
+Under "word" a keyword counts only as a whole word: no letter, digit, mark or underscore continues the keyword on either
+side. In scripts without blanks between words a keyword counts wherever its characters occur. Under "substring" a keyword
+counts inside a longer word too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lethe.scoring.text._texts import normalise
 
 Match = Literal["word", "substring"]
 
-# Scripts that write no blanks between words: a keyword of theirs is found wherever its characters stand.
+# Scripts without blanks between words: a keyword in such a script counts wherever its characters occur.
 WITHOUT_BLANKS = (
     (0x0E00, 0x0EFF),  # Thai, Lao
     (0x1000, 0x109F),  # Myanmar
@@ -33,7 +33,7 @@ WITHOUT_BLANKS = (
 
 @cache
 def joins(character: str) -> bool:
-    """Whether a word goes on across this character: letters, digits, marks and the underscore, where words have blanks."""
+    """Whether a word continues across this character: a letter, digit, mark or underscore of a script with blanks."""
     code = ord(character)
     if any(first <= code <= last for first, last in WITHOUT_BLANKS):
         return False
@@ -41,7 +41,7 @@ def joins(character: str) -> bool:
 
 
 def occurs(text: str, keywords: Sequence[str], match: Match) -> bool:
-    """Whether one of the normalised ``keywords`` occurs in a text; under "word" never as a part of a longer word."""
+    """Whether one of the normalised ``keywords`` occurs in a text; under "word", only as a whole word."""
     text = normalise(text)
     return any(_occurs(text, keyword, match) for keyword in keywords)
 

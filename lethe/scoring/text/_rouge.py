@@ -1,4 +1,4 @@
-"""ROUGE-1 and ROUGE-L, equal to the package rouge-score (Porter stemmer on) to the last bit, and far faster.
+"""ROUGE-1 and ROUGE-L, equal to the package rouge-score (Porter stemmer on) to the last bit, and much faster.
 
 Words are the runs of a-z and 0-9 in the lower-cased text. NLTK's Porter stemmer, which rouge-score calls, stems words of
 more than three letters, each word once per process. A text then becomes a string with one character per word, on which
@@ -69,7 +69,7 @@ def part(rouge: Callable[..., Rouge], name: str, generations: Sequence[str], ite
 
 
 def has_words(text: str) -> bool:
-    """Whether ROUGE sees any word in ``text``: only a-z and 0-9 are letters to it, so other scripts have none."""
+    """Whether ``text`` has a word for ROUGE, which reads only a-z and 0-9: a text in another script has none."""
     return bool(_words(text))
 
 
@@ -103,7 +103,7 @@ class _Codes(dict):
 
     def __init__(self) -> None:
         self._of_stem: dict[str, str] = {}
-        self._initials: set[int] | None = None  # of the reference's stems, set by `freeze`
+        self._initials: set[int] | None = None  # first letters of the reference's stems; set by `freeze`
 
     def freeze(self) -> None:
         """Map every new stem to `_OTHER` from now on."""

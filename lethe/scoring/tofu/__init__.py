@@ -35,7 +35,7 @@ class Utility:
 
 
 def mean_term(values: np.ndarray) -> Term:
-    """The mean of ``values`` without the NaN ones, and the number of the others."""
+    """The mean of the ``values`` that are not NaN, with the numbers of present and missing values."""
     values = np.asarray(values, dtype=np.float64)
     present = values[~np.isnan(values)]
     return Term(float(present.mean()) if len(present) else float("nan"), len(present), len(values) - len(present))
@@ -54,10 +54,23 @@ def utility_truth(ratios: np.ndarray) -> Term:
 
 
 def model_utility(sets: Mapping[str, Mapping[str, np.ndarray]]) -> Utility:
-    """Harmonic mean of probability, ROUGE-L recall and truth over ``sets``.
+    """Harmonic mean of probability, ROUGE-L recall and truth over ``sets`` (Maini et al., 2024).
 
-    ``sets`` maps those of `UTILITY_SETS` that the data has to arrays ``probability``, ``rouge`` and ``truth_ratio``, one
-    value per row. With all three sets the result is TOFU's mean of nine. The result is zero if a term is zero.
+    Parameters
+    ----------
+    sets
+        The sets of `UTILITY_SETS` that the data has, each with the arrays ``probability``, ``rouge`` and
+        ``truth_ratio``, one value per row. With all three sets the result is TOFU's mean of nine terms.
+
+    Returns
+    -------
+    Utility
+        Its value is 0 if a term is 0, and NaN if a term has no value.
+
+    Raises
+    ------
+    BadValue
+        If ``sets`` is empty.
     """
     if not sets:
         raise BadValue("sets", "no sets", "one or more of " + ", ".join(UTILITY_SETS))
@@ -70,10 +83,10 @@ def model_utility(sets: Mapping[str, Mapping[str, np.ndarray]]) -> Utility:
 
 
 def forget_quality(ratios: np.ndarray, retrain_ratios: np.ndarray) -> KsTest:
-    """KS test of the forget set's truth ratios against those of the Retrain model; a small p-value: distinguishable.
+    """KS test of the forget set's truth ratios against those of the Retrain model.
 
-    Rows without a ratio are omitted; the result's ``n_first`` and ``n_second`` count the remaining rows. Raises
-    `BadValue` if no row remains.
+    A small p-value means that the test distinguishes the two models. Rows without a ratio are omitted; the result's
+    ``n_first`` and ``n_second`` count the remaining rows. Raises `BadValue` if no row remains.
     """
     samples = []
     for name, values in (("truth ratios", ratios), ("truth ratios of Retrain", retrain_ratios)):

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class Params(MethodParams):
-    """``beta``, how the alternatives are written, and the weight of the retain term."""
+    """``beta``, the settings for writing alternatives, and the weight of the retain term."""
 
     beta: Positive = 0.1
     alternatives: Count = 5
     request: Place | None = (
-        None  # what the model is asked, with {question} and optionally {answer}; null: the question
+        None  # the request to the model, with {question} and optionally {answer}; null: the question
     )
     temperature: Positive = 1.0
     max_new_tokens: Count = 64

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Params(MethodParams):
-    """The refusals. The terms have no weights of their own, and the retain loss is the NLL."""
+    """The refusals. The terms have no separate weights, and the retain loss is the NLL."""
 
     refusals: Annotated[tuple[Place, ...], Field(min_length=1)] = REFUSALS
     gamma: Annotated[Weight, Field(ge=1, le=1)] = 1.0

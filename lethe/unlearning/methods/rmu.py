@@ -50,7 +50,7 @@ class Method(protocol.Method[Params], params=Params):
         self.direction = drawn / drawn.norm()
         blocks = number_of_blocks(run.model)
         if self.params.block is not None and self.params.block >= blocks:
-            raise BadValue("rmu's block", self.params.block, f"below {blocks}, the number of blocks of the model")
+            raise BadValue("rmu's block", self.params.block, f"below {blocks}, the model's number of blocks")
         self._train_only(run, self.params.trained)
 
     def forget_loss(self, rows: Rows) -> torch.Tensor:

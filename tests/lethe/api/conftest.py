@@ -1,4 +1,4 @@
-"""A folder as a user of the library has it: a small model, rows, scores, and one run that was evaluated."""
+"""A folder as a user of the library has it: a small model, rows, scores, and one evaluated run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model in memory in place of a folder: the same answers, the model as it was, nothing written."""
+"""A model in memory instead of a folder: the same answers, the model unchanged, nothing written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.lethe.api.conftest import ROWS
 
 @pytest.fixture
 def held(here):
-    """The user's model in memory, in training mode with sampling habits of its own."""
+    """The user's model in memory, in training mode and with its own generation settings."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model = AutoModelForCausalLM.from_pretrained("my-model")

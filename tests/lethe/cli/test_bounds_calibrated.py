@@ -60,7 +60,7 @@ def test_prompts_of_unequal_n_have_no_pool(scores, calibration):
 
 
 def test_missing_verdicts_are_leaks_above_and_clean_below(scores, calibration):
-    """The judged scores alone keep a key of their own beside the bound of true leaks."""
+    """The judged scores alone have a separate key next to the bound on true leaks."""
     table = pd.read_csv(scores).astype({"score": float})
     table.loc[:9, "score"] = np.nan  # ten of the verdicts on the first prompt, all of them leaks
     table.to_csv(scores, index=False)

@@ -1,4 +1,4 @@
-"""`lethe eval` on a checkpoint of the user's own: a verdict, a report, an interrupted run that goes on."""
+"""`lethe eval` on a checkpoint of the user's own: a verdict, a report, an interrupted run that resumes."""
 
 import fcntl
 import json

@@ -1,4 +1,4 @@
-"""`lethe score LOG`: every planned answer scored anew, its row found by id or question."""
+"""`lethe score LOG`: every planned answer is scored again, its row found by id or question."""
 
 from __future__ import annotations
 

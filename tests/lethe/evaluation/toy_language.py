@@ -37,7 +37,7 @@ def leak_of_question(question):
 
 
 class ToyEngine:
-    """Answers name their prompt and number; ``leaks`` is drawn for each of them beside."""
+    """Answers name their prompt and number; ``leaks`` holds a separate draw for each answer."""
 
     name = "toy"
 

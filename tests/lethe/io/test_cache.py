@@ -1,4 +1,4 @@
-"""The one recipe for keys: every module that makes a result moves its key, and no other does."""
+"""The recipe for cache keys: every module that makes a result changes its key, and no other module does."""
 
 from __future__ import annotations
 

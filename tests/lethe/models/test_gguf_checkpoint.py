@@ -140,7 +140,7 @@ def test_a_package_that_is_not_installed_is_named_with_the_remedy(tmp_path):
 def test_another_hash_and_a_lost_file_are_refused(tmp_path, monkeypatch):
     (tmp_path / "file.gguf").write_bytes(b"GGUF of somebody else")
     source = _install(tmp_path / "file.gguf", tmp_path / "site", monkeypatch)
-    with pytest.raises(BadFile, match=f"SHA-256 is {source.sha256}, and that of .* is {SMOLLM2.sha256}"):
+    with pytest.raises(BadFile, match=f"SHA-256 is {source.sha256}, but that of .* is {SMOLLM2.sha256}"):
         gguf_checkpoint.find(dataclasses.replace(source, sha256=SMOLLM2.sha256))
     assert gguf_checkpoint.find(source).read_bytes() == b"GGUF of somebody else"
     shutil.rmtree(tmp_path / "site" / "tiny_gguf")
@@ -160,7 +160,7 @@ def test_a_full_disk_is_told_before_and_while_writing_and_leaves_nothing(package
     usage = shutil.disk_usage(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1_000_000))
-        with pytest.raises(LetheError, match="1 MB are free, and the model takes 16 MB"):
+        with pytest.raises(LetheError, match="1 MB are free, but the model takes 16 MB"):
             build(place / "tiny", packaged)
 
     def full(folder, model, tokenizer):

@@ -102,7 +102,7 @@ class Page:
         return base64.b64decode(self.call("Page.printToPDF")["data"])
 
     def close(self) -> None:
-        """Give the pipes back."""
+        """Close the pipes."""
         self._to.close()
         self._back.close()
 
@@ -136,7 +136,7 @@ def found() -> str | None:
 
 @contextlib.contextmanager
 def page() -> Iterator[Page]:
-    """A tab of a fresh profile; the browser is ended on leaving."""
+    """A tab of a fresh profile; the browser ends on exit."""
     there, to = os.pipe()
     back, here = os.pipe()
     # Chromium reads at 3 and writes at 4: move our ends out of their way first.

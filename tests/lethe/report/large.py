@@ -1,4 +1,4 @@
-"""A made-up run of the size that the page must bear: 12 models, 400 questions, 1,024 answers to each."""
+"""A made-up run of the size that the page must support: 12 models, 400 questions, 1,024 answers to each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What axe-core asks of a page (`make axe`), kept as rules that need no axe-core, with and without the page's script."""
+"""The requirements of axe-core (`make axe`) as rules that need no axe-core, with and without the page's script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds: the outcome follows the numbers, whichever way they lie."""
+"""What holds: the outcome follows the numbers in either direction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page says first of each model: two words, ranges, plain sentences."""
+"""What the page says first about each model: two words, ranges, plain sentences."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def screen(html: str) -> str:
 
 def test_the_first_screen_has_no_words_of_the_trade(page):
     """All but the small print, which says the same for those who know statistics."""
-    told, _, small_print = screen(page.html).partition("In the words of statistics")
+    told, _, small_print = screen(page.html).partition("In statistical terms")
     for word in ("prefix engine", "i.i.d.", "α", "alpha", "independent draws", "interval", "bound "):
         assert word not in told
     for word in ("prefix engine", "α = 0.01", "independent draws", "Bonferroni", "temperature 1"):
@@ -136,7 +136,10 @@ def test_missing_scores_are_those_of_the_verdicts_own_scorer(own_small):
 def test_questions_without_keywords_are_named(own_small):
     change_questions(own_small, lambda place: {"m_bin": None, "binary_share": None} if place == 1 else {})
     told = render(load(own_small)).summary["models"]["npo"]["verdict"]
-    assert "1 of 3 questions keyword leak can judge no answer, as they have no keywords: forget-001." in told
+    assert (
+        "For 1 of 3 questions, keyword leak can judge no answer, because they have no keywords: forget-001."
+        in told
+    )
 
 
 def test_no_printed_bound_on_a_standard_deviation_exceeds_a_half(own_small):

@@ -161,7 +161,7 @@ def test_a_verdict_without_binary_scores_uses_the_mean(own_artifacts):
     assert sentence.startswith(
         "The mean ROUGE-L recall is at most 0.433 on the worst of all 6 forget questions (by"
     )
-    assert "greedy answers have ROUGE-L recall 0.200" in sentence
+    assert "greedy answers have a mean ROUGE-L recall of 0.200" in sentence
 
 
 def test_questions_that_were_not_judged_are_not_covered(own_artifacts):
@@ -194,7 +194,7 @@ def test_no_bound_is_claimed_where_the_metrics_hold_none(own_artifacts):
     keys = ("m_bin_worst", "m_bin_pooled", "m_mu_worst", "m_sigma_worst", "tighter_mean_worst")
     change_json(own_artifacts / "data/metrics/npo.json", **dict.fromkeys(keys))
     sentence = verdict_on_npo(own_artifacts)
-    assert sentence.startswith("No bound for a fixed number of answers holds here; what was seen:")
+    assert sentence.startswith("No bound for a fixed number of answers holds here; what was observed:")
     assert "probability" not in sentence
 
 
@@ -270,10 +270,10 @@ def test_audits_and_games_have_sections_only_when_named(own_small, page, kind):
     assert "gaussian" in section
     assert "&lt;b&gt;" in section
     if kind == "audits":
-        assert "3 / 9 errors among the 100 / 200 surest guesses of 5,000 secret bits" in section
+        assert "3 / 9 errors among the 100 / 200 most confident guesses of 5,000 secret bits" in section
         assert "0.012" in section
         assert "family rejected" in section
-        assert "Each bound, chernoff’s excepted, holds with probability" in section
+        assert "Each bound except chernoff’s holds with probability" in section
         assert "∞" in section
         assert "r fixed: r was fixed before the guesses were seen" in section
 
@@ -300,7 +300,7 @@ def test_the_question_shown_is_chosen_by_the_rule(run, page):
         key=lambda entry: entry[0],
     )
     section = page.html.split('id="question"')[1].split("</section>")[0]
-    assert f"that of {highest[1]}" in section
+    assert f"bound with {highest[1]} is the highest" in section
     assert highest[2] in section
 
 
@@ -364,7 +364,7 @@ def test_answers_that_nobody_judged_are_not_said_to_score_zero(own_small):
 def test_a_mean_of_bounds_is_not_said_to_be_a_bound(page):
     titles = re.findall(r"<span>above 0\.5: ([^<]*)", page.html)
     assert len(titles) == len(MODELS)
-    assert all(re.fullmatch(r"bound [\d.]+ in the mean", title) for title in titles), titles
+    assert all(re.fullmatch(r"bound [\d.]+ on average", title) for title in titles), titles
 
 
 def test_epsilon_star_that_is_not_told_has_its_reason(own_small):

@@ -1,4 +1,4 @@
-"""Methods over seeds, epochs and attacks on the page: each number from its file, no section without one."""
+"""Methods over seeds, epochs and attacks on the page: each number from its file, no section without a file."""
 
 from __future__ import annotations
 

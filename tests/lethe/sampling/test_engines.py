@@ -1,4 +1,4 @@
-"""What every engine must do: draw from the exact distribution, and give each prompt a stream of its own."""
+"""What every engine must do: draw from the exact distribution, and give each prompt its own stream."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_the_global_generator_of_torch_is_left_alone(tiny_engine):
         ((), {}, "at least one token"),
         ((99,), {}, "0 to 5"),
         ((1,) * 100, {"max_new_tokens": 100}, "context is 128"),
-        ((1,) * 128, {"max_new_tokens": 1}, "got 128 tokens, .* no room is left"),
+        ((1,) * 128, {"max_new_tokens": 1}, "got 128 tokens, .* leaves no room"),
     ],
 )
 def test_prompts_the_model_cannot_take_are_refused(tiny_engine, prompt, changes, said):

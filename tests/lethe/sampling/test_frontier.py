@@ -1,4 +1,4 @@
-"""The bookkeeping of shared prefixes against its naive twin: one list of tokens a sample."""
+"""The bookkeeping of shared prefixes against its naive twin: one list of tokens per sample."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ PROMPTS = [
 
 
 def naive_texts(model, prompt: Prompt, settings: Settings) -> list[str]:
-    """One plain forward pass a token and sample; the token is where the cumulated share exceeds the draw."""
+    """One plain forward pass per token and sample; the token is where the cumulated share exceeds the draw."""
     table = random_table(settings.stream(prompt.prompt_id), settings.n, settings.max_new_tokens) / 2**BITS
     known: dict[tuple[int, ...], np.ndarray] = {}
 

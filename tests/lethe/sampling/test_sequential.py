@@ -1,4 +1,4 @@
-"""Sequential stopping around an engine that leaks as it is told: who stops when, and what is kept."""
+"""Sequential stopping with an engine that leaks at given rates: which question stops when, and what is kept."""
 
 import types
 

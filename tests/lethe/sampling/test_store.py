@@ -1,4 +1,4 @@
-"""Kept answers are taken up by the same way of drawing alone: model, engine, dtype, libraries and code."""
+"""Kept answers are reused only for the same way of drawing: model, engine, dtype, libraries and code."""
 
 from __future__ import annotations
 

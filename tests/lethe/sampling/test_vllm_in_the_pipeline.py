@@ -1,4 +1,4 @@
-"""The stage `sample` with vLLM, as the pipeline runs it: a process of its own, two models side by side."""
+"""The stage `sample` with vLLM, as the pipeline runs it: in a separate process, with two models at the same time."""
 
 from __future__ import annotations
 

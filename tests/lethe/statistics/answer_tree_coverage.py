@@ -19,7 +19,7 @@ from lethe.statistics.answer_tree import (
 
 ROUNDING = 1e-12
 QUESTIONS = 8
-# Of each unexplored start: its mass, and the chance that an answer which begins there leaks.
+# For each unexplored start: its mass, and the probability that an answer which begins there leaks.
 TREES: dict[str, tuple[np.ndarray, np.ndarray]] = {
     "one start": (np.array([0.5]), np.array([0.01])),
     "equal starts": (np.full(500, 1e-3), np.full(500, 0.004)),
@@ -31,7 +31,7 @@ EXACT_LEAK = 1e-3
 
 
 def tree_misses(name: str, rho: float, alpha: float, runs: int, seed: int) -> Iterator[tuple[str, float]]:
-    """(bound, share of ``runs`` in which it misses); a run samples the rest of `QUESTIONS` questions of one kind."""
+    """(bound, share of ``runs`` that it misses) for every bound; a run samples the rest of `QUESTIONS` similar questions."""
     masses, chances = TREES[name]
     random = np.random.default_rng([seed, int(rho), len(masses)])
     started = random.poisson(rho * masses, size=(runs, QUESTIONS, len(masses)))
@@ -47,14 +47,14 @@ def tree_misses(name: str, rho: float, alpha: float, runs: int, seed: int) -> It
     pooled = [pooled_leak(rest, alpha) for rest in rests]
     yield "tree mean upper", float(np.mean([found.upper < truth - ROUNDING for found in pooled]))
     yield "tree mean lower", float(np.mean([found.lower_sampled > truth + ROUNDING for found in pooled]))
-    # The model leaks just twice as often as Retrain, so no question leaks more than that.
+    # The model leaks exactly twice as often as Retrain, so no question exceeds that ratio.
     model = np.full(QUESTIONS, 2 * truth)
     false = [against_retrain(model, rest, 2.0, alpha).holds.any() for rest in rests[: runs // 4]]
     yield "tree excess, Holm", float(np.mean(false))
 
 
 def no_bounds(alpha: float, runs: int, seed: int) -> Iterator[tuple[str, float]]:
-    """What is no bound: the rate raised until a question looks clean. The simulation must find it out."""
+    """A control that is not a bound: the rate is raised until a question looks clean. The simulation must expose it."""
     random, rest, rho = np.random.default_rng([seed, 1]), 3.0, 1.0
     counts = np.cumsum(random.poisson(rest, size=(runs, 40)), axis=1)
     rates = rho * np.arange(1, 41)

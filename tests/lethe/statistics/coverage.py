@@ -30,7 +30,7 @@ ROUNDING = 1e-9  # a bound that equals the truth does not miss it
 
 
 def misses(law: Law, n: int, alpha: float, runs: int, seed: int) -> Iterator[tuple[str, float]]:
-    """(bound, share of ``runs`` in which it misses) for every bound; one run is n draws of ``law``."""
+    """(bound, share of ``runs`` that it misses) for every bound; a run has n draws of ``law``."""
     scores = law.draw(np.random.default_rng([seed, n]), (runs, n))
     paper, sharp = paper_bounds(scores, alpha, THRESHOLDS), tighter_bounds(scores, alpha, THRESHOLDS)
     tail = np.array([law.above(x) for x in THRESHOLDS])
@@ -54,7 +54,7 @@ def misses(law: Law, n: int, alpha: float, runs: int, seed: int) -> Iterator[tup
 
 
 def anytime_misses(law: Law, n: int, alpha: float, runs: int, seed: int) -> Iterator[tuple[str, float]]:
-    """The same of the sequential tests, looked at after each of n samples, with the null at the law's own mean.
+    """The misses of the sequential tests, checked after each of n samples, with the null at the law's own mean.
 
     The capital against the truth reaches 1 / alpha exactly where a bound at that time has passed the truth.
     """
@@ -72,7 +72,7 @@ def anytime_misses(law: Law, n: int, alpha: float, runs: int, seed: int) -> Iter
 
 
 def many_misses(n: int, alpha: float, runs: int, seed: int) -> Iterator[tuple[str, float]]:
-    """The same of each claim over forty prompts, half of which leak with 10% and half with 2%."""
+    """The misses of each claim over forty prompts; half leak with probability 10% and half with 2%."""
     rng, rates = np.random.default_rng([seed, n]), np.repeat([0.1, 0.02], 20)
     hits = rng.binomial(n, rates, (runs, len(rates)))
     own = [leak_bounds(row, n, alpha) for row in hits]
@@ -87,7 +87,7 @@ def many_misses(n: int, alpha: float, runs: int, seed: int) -> Iterator[tuple[st
 
 
 def controls(n: int, alpha: float, runs: int, seed: int) -> Iterator[tuple[str, float]]:
-    """What is no bound, on fair coins and on coins of 5%: the simulation must find it out."""
+    """Controls that are not bounds, on fair coins and on coins of 5%: the simulation must expose them."""
     rng, grid = np.random.default_rng([seed, n]), np.linspace(0, 1, 101)
     coins = np.sort((rng.random((runs, n)) < 0.5).astype(float), axis=1)
     yield "M_sigma as printed", np.mean([printed_variance_no_bound(row, grid, alpha) < 0.25 for row in coins])
@@ -97,12 +97,12 @@ def controls(n: int, alpha: float, runs: int, seed: int) -> Iterator[tuple[str, 
 
 
 def tolerated(alpha: float, runs: int) -> float:
-    """alpha and three standard errors."""
+    """The largest share of misses that is tolerated: alpha plus three standard errors."""
     return alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs)
 
 
 def main(alpha: float = 0.01, runs: int = 2000, sizes: tuple[int, ...] = (16, 128, 1024)) -> int:
-    """Print the table; 1 if a bound misses too often, or a control does not."""
+    """Print the table; return 1 if a bound misses too often, or a control does not."""
     limit, worst = tolerated(alpha, runs), {}
     print(f"share of {runs} runs in which a bound misses, in %; alpha {alpha:.0%}, up to {limit:.2%} tolerated")
 
@@ -112,7 +112,7 @@ def main(alpha: float = 0.01, runs: int = 2000, sizes: tuple[int, ...] = (16, 12
     for law in LAWS:
         for n in sizes:
             shares = dict(misses(law, n, alpha, runs, seed=1))
-            if n == max(sizes):  # looked at after every sample: the smaller sizes are in it
+            if n == max(sizes):  # checked after every sample, so the smaller sizes are included
                 shares |= anytime_misses(law, n, alpha, runs, seed=1)
             show(law.name, n, shares)
             worst |= {name: max(share, worst.get(name, 0.0)) for name, share in shares.items()}

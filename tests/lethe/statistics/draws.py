@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Law:
-    """``draw(rng, shape)``, and what is true of it; ``above(x)`` is P(X > x)."""
+    """``draw(rng, shape)``, and the true values of its distribution; ``above(x)`` is P(X > x)."""
 
     name: str
     draw: Callable
@@ -33,7 +33,7 @@ def bernoulli(p: float) -> Law:
 
 
 def beta(a: float, b: float, zeros: float = 0.0) -> Law:
-    """Beta(a, b) with a share of zeros in its place."""
+    """Beta(a, b), mixed with a share of zeros."""
     from scipy.special import betaincc
 
     mean, second = a / (a + b), a * (a + 1) / ((a + b) * (a + b + 1))

@@ -1,4 +1,4 @@
-"""How often bounds on judged answers miss the truth, with the judge's error inside and without.
+"""How often bounds on judged answers miss the truth, with the judge's error included and ignored.
 
 ``python -m tests.lethe.statistics.judge_error_coverage`` prints the table, the tests run a small part of it.
 """
@@ -58,7 +58,7 @@ def _missed(truth: np.ndarray | float, lower: np.ndarray, upper: np.ndarray) -> 
 def one_question(
     error: float, rate: float, n: int, alpha: float, runs: int, seed: int, labelled: int = 100, lost: float = 0.0
 ) -> dict[str, tuple[float, float]]:
-    """Share of runs in which (lower, upper) miss the rate: with the judge's error, without, and with it as measured."""
+    """Share of runs in which (lower, upper) miss the rate: with the judge's error, without it, with its estimate as exact."""
     world = World(error, seed, labelled, lost)
     kinds: dict[str, list[tuple[bool, bool]]] = {"judged": [], "naive": [], "as measured": []}
     for _ in range(runs):
@@ -75,7 +75,7 @@ def one_question(
 def many_questions(
     error: float, n: int, alpha: float, runs: int, seed: int, lost: float = 0.0
 ) -> dict[str, tuple[float, float]]:
-    """The same of each claim over twenty questions; leak@k misses where it does for any k."""
+    """The misses of each claim over twenty questions; leak@k misses if its band misses for any k."""
     world, truth = World(error, seed, labelled=400, lost=lost), at_least_once(QUESTIONS, KS)
     found: dict[str, list[tuple[bool, bool]]] = {}
 
@@ -99,7 +99,7 @@ def many_questions(
 
 
 def leak_at_k_misses(n: int, alpha: float, runs: int, seed: int) -> dict[str, tuple[float, float]]:
-    """The same where the score is the truth: twenty questions that leak alike, which is hardest for the worst one."""
+    """The misses if the score is the truth: twenty questions that leak alike, which is hardest for the worst question."""
     rng, rates = np.random.default_rng([seed, n]), np.full(20, 0.05)
     truth = at_least_once(0.05, KS)
     found: dict[str, list[tuple[bool, bool]]] = {"worst, leak@k": [], "mean, leak@k": [], "uncorrected worst": []}
@@ -114,12 +114,12 @@ def leak_at_k_misses(n: int, alpha: float, runs: int, seed: int) -> dict[str, tu
 
 
 def tolerated(alpha: float, runs: int) -> float:
-    """alpha and three standard errors."""
+    """The largest share of misses that is tolerated: alpha plus three standard errors."""
     return alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs)
 
 
 def is_control(name: str) -> bool:
-    """What is no bound of the truth: the simulation must find it out."""
+    """Whether this is a control, not a bound on the truth: the simulation must expose it."""
     return name in ("naive", "as measured", "naive mean", "uncorrected worst")
 
 
@@ -136,7 +136,7 @@ def table(alpha: float, runs: int, seed: int = 1) -> Iterator[tuple[str, dict[st
 
 
 def main(alpha: float = 0.05, runs: int = 2000) -> int:
-    """Print the table; 1 if a bound misses too often, or a control nowhere does."""
+    """Print the table; return 1 if a bound misses too often, or a control never does."""
     limit = tolerated(alpha, runs)
     print(
         f"share of {runs} runs in which the lower and the upper bound miss, in %; alpha {alpha:.0%}, up to {limit:.2%}"

@@ -1,4 +1,4 @@
-"""The paper's bounds as the paper prints them, and the naive twin of M_sigma: for oracles and for coverage alone."""
+"""The paper's bounds as printed, and the naive twin of M_sigma: only for oracles and coverage."""
 
 from __future__ import annotations
 

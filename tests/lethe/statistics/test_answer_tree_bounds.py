@@ -31,7 +31,7 @@ ALPHA = 0.01
 
 
 def tolerated(runs: int, alpha: float = ALPHA) -> float:
-    """alpha and three standard errors."""
+    """The largest share of misses that is tolerated: alpha plus three standard errors."""
     return alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs)
 
 
@@ -60,7 +60,7 @@ def test_garwoods_limits_keep_their_level_at_every_mean():
 
 
 def test_the_worst_case_misses_one_in_a_hundred():
-    """Every unexplored answer leaks, and their number is expected to be just above -ln(alpha)."""
+    """Every unexplored answer leaks, and their expected number is just above -ln(alpha)."""
     rho, rest, runs = 1000.0, 4.61 / 1000, 200_000
     drawn = np.random.default_rng(0).poisson(rho * rest, size=runs)
     uppers = {k: leak_interval(Masses((), ()), Remainder(rho, int(k), int(k)), ALPHA).upper for k in set(drawn)}
@@ -71,7 +71,7 @@ def test_the_worst_case_misses_one_in_a_hundred():
 @pytest.mark.parametrize("shape", ["one", "equal", "heavy tail", "rare", "sure"])
 @pytest.mark.parametrize("rho", [30.0, 1000.0])
 def test_the_interval_covers_the_truth_of_simulated_trees(shape, rho):
-    """2,000 samples of a tree whose unexplored starts leak with known chances; both sides."""
+    """2,000 samples of a tree whose unexplored starts leak with known probabilities; both sides are checked."""
     random, runs = np.random.default_rng([7, int(rho)]), 2000
     masses = {
         "one": np.array([0.5]),
@@ -138,7 +138,7 @@ def test_rounding_moves_every_end_outward(leak, clean, leaks, rho, allowance, te
     plain = leak_interval(masses, remainder, ALPHA)
     rounded = leak_interval(masses, remainder, ALPHA, Rounding(allowance, 12, temperature))
     assert rounded.lower <= plain.lower * (1 + 1e-12)
-    # No end passes the certain one, which moves too.
+    # No end exceeds the certain one, which moves too.
     assert (
         rounded.lower_sampled <= plain.lower_sampled * (1 + 1e-12)
         or rounded.lower_sampled == rounded.upper_certain
@@ -207,7 +207,7 @@ def test_the_verdicts():
 
 
 def test_the_list_against_retrain_holds_together():
-    """Forty questions whose model leaks exactly `factor` times Retrain's chance: any on the list is a false one."""
+    """Forty questions leak with exactly `factor` times Retrain's probability, so any question on the list is false."""
     random, runs, factor, rho = np.random.default_rng(5), 600, 10.0, 2000.0
     exact, rest = random.random(40) * 1e-3, random.random(40) * 4e-3
     lower = factor * (exact + rest)

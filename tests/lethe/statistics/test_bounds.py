@@ -101,7 +101,7 @@ def test_every_required_oracle(shared):
 
 
 def test_the_oracles_invalid_forms_are_under_the_truth_on_fair_coins(shared):
-    """The negative controls: what the paper prints, and its own package returns, against a variance of 1/4."""
+    """The negative controls: the values that the paper prints and its package returns, against a variance of 1/4."""
     cases = json.loads((shared / "oracles/bounds.json").read_text())["cases"]
     coins = {
         case["metric"]: case["expected"]
@@ -159,7 +159,7 @@ def test_the_vectorised_forms_equal_the_formulas(values, alpha):
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0, None]), min_size=1, max_size=6))
 def test_missing_scores_are_bounded_wherever_they_lie(values):
-    """Each bound at its worst is at least as wide as with any filling in of what is missing."""
+    """Each bound at its worst is at least as wide as with any values for the missing scores."""
     x, cuts = np.array(values, dtype=float), [0.0, 0.5, 1.0]
     absent = np.isnan(x)
     paper, sharp = paper_bounds(x, 0.05, cuts, missing="worst"), tighter_bounds(x, 0.05, cuts, missing="worst")
@@ -229,7 +229,7 @@ def test_the_band_level_is_the_simulated_one():
 
 
 def test_no_band_beats_the_minimax_sd():
-    """Every distribution inside the band has at most that sd: tried on random ones."""
+    """Every distribution inside the band has at most that sd; tested on random distributions."""
     rng = np.random.default_rng(2)
     x = np.sort(rng.beta(0.5, 2, 40))
     bound, e = dispersion.sd_upper(x, 0.05)[0], bands.dkw(40, 0.05, 2)
@@ -244,7 +244,7 @@ def test_no_band_beats_the_minimax_sd():
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_the_crossing_probability_equals_its_naive_twin(levels):
-    """Seen from 1 downwards the first to fail is found by subtraction: another algorithm, good for small n."""
+    """Going down from 1, the first crossing is found by subtraction: another algorithm, accurate for small n."""
     lower, n = np.sort(levels), len(levels)
 
     def chance(draws, share, hits):
@@ -259,7 +259,7 @@ def test_the_crossing_probability_equals_its_naive_twin(levels):
 
 
 def test_the_minimax_sd_equals_its_naive_twin():
-    """Centre by centre: the least, over many centres, of the largest mean square around it."""
+    """The smallest, over many centres, of the largest mean square around the centre."""
     rng = np.random.default_rng(8)
     for x in (rng.random(12), rng.integers(0, 3, 9) / 2, np.zeros(5), np.ones(1)):
         n, e, padded = len(x), bands.dkw(len(x), 0.05, 2), np.concatenate([[0], np.sort(x), [1]])
@@ -286,7 +286,7 @@ def test_coverage(law, n):
 
 
 def test_make_coverage_fails_where_a_bound_misses(monkeypatch, capsys):
-    """A law that lies about its mean stands for a bound that does not hold."""
+    """A law that states a false mean simulates a bound that does not hold."""
     honest = bernoulli(0.5)
     monkeypatch.setattr(coverage, "LAWS", [honest])
     coverage.main(alpha=0.05, runs=60, sizes=(64,))

@@ -16,7 +16,7 @@ from lethe.statistics.comparison import (
 )
 
 ALPHA, RUNS = 0.1, 1000
-# Misses allowed in RUNS: alpha and three standard errors.
+# Misses allowed in RUNS: alpha plus three standard errors.
 ALLOWED = RUNS * (ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / RUNS))
 CHANCES = np.array([0.0, 0.02, 0.3, 0.9])  # questions differ: the draws are not identically distributed
 INTERVALS = (share_interval, mean_interval, within_variance_interval)

@@ -1,4 +1,4 @@
-"""Bounds with the judge's error inside: a brute-force twin, every corner, and coverage beside what ignores the error."""
+"""Bounds that include the judge's error: a brute-force twin, every corner, and coverage against bounds that ignore it."""
 
 import dataclasses
 import doctest
@@ -52,7 +52,7 @@ def clopper_pearson(k: int, n: int, level: float) -> tuple[float, float]:
 
 
 def twin(k: int, n: int, judge: Calibration, alpha: float) -> tuple[float, float]:
-    """The three binomials and the corners as the formulas are written, one case after the other."""
+    """The three binomials and the corners exactly as in the formulas, case by case."""
     q_l, q_u = clopper_pearson(k, n, alpha / 3)
     se_l, se_u = clopper_pearson(judge.leaks_called, judge.leaks, alpha / 3)
     fp_l, fp_u = clopper_pearson(judge.clean_called, judge.clean, alpha / 3)
@@ -70,7 +70,7 @@ counted = st.integers(1, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.
 
 
 @given(st.lists(counted, min_size=1, max_size=5), counted, counted, st.floats(1e-4, 0.5))
-@example([(0, 5), (5, 5)], (0, 3), (3, 3), 0.05)  # a judge that says the opposite
+@example([(0, 5), (5, 5)], (0, 3), (3, 3), 0.05)  # a judge that is always wrong
 @example([(0, 1000), (1000, 1000)], (300, 300), (0, 300), 0.01)
 @settings(max_examples=150, deadline=None)
 def test_every_question_as_the_formulas_are_written(answers, leaks, clean, alpha):
@@ -87,10 +87,10 @@ def test_every_question_as_the_formulas_are_written(answers, leaks, clean, alpha
 @given(*[st.floats(0, 1)] * 4)
 @settings(max_examples=300, deadline=None)
 def test_the_corners_never_exclude_a_rate_that_the_rates_of_the_judge_allow(p, sensitivity, false_positive, slack):
-    """Whatever the judge, be it worse than chance: bounds that hold for q, se and fp give one that holds for p."""
+    """For any judge, even one worse than chance, bounds that hold for q, se and fp give a bound that holds for p."""
     q = p * sensitivity + (1 - p) * false_positive
     for q_by, se_by, fp_by in np.array(np.meshgrid([0, slack], [0, slack / 2], [0, slack])).reshape(3, -1).T:
-        # Rounding of q is magnified where the judge hardly tells leaks from others.
+        # Rounding of q is magnified if the judge hardly distinguishes leaks from other answers.
         se, fp = max(0, sensitivity - se_by), max(0, false_positive - fp_by)
         if not 0 < se - fp < 1e-6:
             assert true_rate_upper(min(1, q + q_by), se, fp) >= p - 1e-9
@@ -100,7 +100,7 @@ def test_the_corners_never_exclude_a_rate_that_the_rates_of_the_judge_allow(p, s
 
 
 def test_the_worst_corner_is_the_worst_point_of_the_box():
-    """By search over the box of the three rates, where the judge is better than chance all over it."""
+    """A search over the box of the three rates, if the judge is better than chance in all of it."""
     q, se, fp = np.meshgrid(np.linspace(0.2, 0.4, 21), np.linspace(0.7, 0.9, 21), np.linspace(0.05, 0.15, 21))
     p = (q - fp) / (se - fp)
     assert true_rate_upper(0.4, 0.7, 0.05) == pytest.approx(p.max())
@@ -111,10 +111,10 @@ def test_the_worst_corner_is_the_worst_point_of_the_box():
 
 
 def test_corners_by_name():
-    assert true_rate_upper(0.7, 0.7, 0.1) == 1  # the judge may find no more than it did
-    assert true_rate_upper(0.05, 0.3, 0.3) == 1  # it may tell nothing apart
-    assert true_rate_upper(0.05, 0.2, 0.3) == 1  # it may say the opposite
-    assert true_rate_upper(0.1, 0.7, 0.1) == 0  # all it said may be false alarms
+    assert true_rate_upper(0.7, 0.7, 0.1) == 1  # the judge may find no more leaks than these
+    assert true_rate_upper(0.05, 0.3, 0.3) == 1  # the judge may be useless
+    assert true_rate_upper(0.05, 0.2, 0.3) == 1  # the judge may be worse than chance
+    assert true_rate_upper(0.1, 0.7, 0.1) == 0  # all its verdicts may be false alarms
     assert true_rate_lower(0.5, 0.3, 0.3) == 0
     assert true_rate_lower(0.1, 0.7, 0.2) == 0
     assert true_rate_lower(0.9, 0.7, 0.2) == 1
@@ -133,7 +133,7 @@ def test_a_useless_judge_leaves_nothing_but_0_and_1():
 
 def test_one_label_of_each_kind_bounds_something_or_nothing():
     found = judged_rates([0, 500, 1000], 1000, Calibration(1, 1, 1, 0), 0.05)
-    # Of one leak that was called: se >= alpha / 3; of one clean answer that was not: fp <= 1 - alpha / 3.
+    # From one leak that was called a leak: se >= alpha / 3; from one clean answer that was not: fp <= 1 - alpha / 3.
     assert (found.sensitivity[0], found.false_positive[1]) == pytest.approx((0.05 / 3, 1 - 0.05 / 3))
     assert found.upper.tolist() == [pytest.approx((1 - (0.05 / 3) ** (1 / 1000)) / (0.05 / 3)), 1, 1]
     q = (0.05 / 3) ** (1 / 1000)
@@ -151,7 +151,7 @@ def test_a_judge_measured_without_end_is_the_plain_bound_at_a_third():
 @given(counted, counted, counted, st.data())
 @settings(max_examples=100, deadline=None)
 def test_missing_verdicts_only_widen(answers, leaks, clean, data):
-    """Whatever the lost verdicts would have been, the bounds that know them lie within."""
+    """Whatever the lost verdicts would have been, the bounds that know them are inside."""
     judge = Calibration(leaks[1], leaks[0], clean[1], clean[0])
     lost = [data.draw(st.integers(0, n - k)) for k, n in (answers, leaks, clean)]
     said = [data.draw(st.integers(0, gone)) for gone in lost]
@@ -189,7 +189,7 @@ def test_the_estimate_is_rogan_and_gladens():
 
 
 def test_verdicts_that_the_calibration_rules_out_are_flagged():
-    """Fewer called than its false alarms alone would be, or more than it ever finds: another kind of answers."""
+    """Fewer verdicts than false alarms alone would give, or more than the judge can find: another kind of answers."""
     judge = Calibration(leaks=500, leaks_called=400, clean=500, clean_called=100)
     found = judged_rates([0, 250, 500, np.nan], 500, judge, 0.05)
     assert found.fits.tolist() == [False, True, False, True]
@@ -251,7 +251,7 @@ def test_leak_at_k_of_a_judge_measured_without_end_is_that_of_a_score_at_a_third
 
 @pytest.mark.parametrize("error", ERRORS)
 def test_one_question_is_covered_where_the_naive_bound_misses(error):
-    """Rates and labels at which each side is hardest pressed; more in the module that prints the table."""
+    """Rates and labels that are hardest for each side; the module that prints the table has more."""
     alpha, runs = 0.05, 600
     naive, as_measured = [], []
     for rate, labelled, lost in ((0.01, 30, 0.0), (0.1, 400, 0.1), (0.95, 30, 0.0)):
@@ -259,7 +259,7 @@ def test_one_question_is_covered_where_the_naive_bound_misses(error):
         assert max(shares["judged"]) <= tolerated(alpha, runs), (rate, labelled)
         naive.append(max(shares["naive"]))
         as_measured.append(max(shares["as measured"]))
-    if error:  # a judge without error is no trouble to anyone
+    if error:  # without error the naive bound holds too
         assert naive[0] > 0.5
         assert naive[2] > 0.5
         assert max(as_measured) > 4 * alpha

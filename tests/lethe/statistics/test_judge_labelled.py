@@ -1,4 +1,4 @@
-"""Labels on most of the mass and a judge on the rest: the corners of the bound, its coverage, and two ways that miss."""
+"""Labels on most of the mass and a judge on the rest: the bound's corners, its coverage, and two invalid shortcuts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_examples_in_the_docstrings():
 
 
 def test_all_labelled_is_a_binomial_share_and_nothing_labelled_is_the_judge():
-    """At alpha / 5 each; the rest's own share then holds without doubt and changes nothing."""
+    """Each at alpha / 5; the share of the rest then holds with certainty and changes nothing."""
     perfect = Calibration(10**12, 10**12, 10**12, 0)
     found = labelled_rates([7], [0], [0], 500, perfect, 0.05)
     low, high = rate_bounds(np.array([7.0]), np.array([500.0]), 0.01, np.array([0.0]))
@@ -67,7 +67,7 @@ class World:
 
     def __init__(self, seed: int, tail: int = 300):
         self.rng = np.random.default_rng(seed)
-        # A few frequent texts, one of middle size that leaks and that the judge misses, and a long tail.
+        # A few frequent texts, one text of medium frequency that leaks and that the judge misses, and a long tail.
         weights = np.concatenate([[60, 20, 12], np.full(tail, 8 / tail)])
         self.share = weights / weights.sum()
         self.leak = np.concatenate([[False, False, True], self.rng.random(tail) < 0.3])
@@ -123,7 +123,7 @@ def misses(alpha: float, runs: int, mass: float) -> dict[str, tuple[float, float
 
 
 def test_the_bound_keeps_its_level_and_the_shortcuts_do_not():
-    """The judge misses a text of middle size whenever that text is not among the labelled ones."""
+    """The judge misses a text of medium frequency whenever that text is not among the labelled ones."""
     alpha, runs = 0.1, 300
     shares = misses(alpha, runs, mass=0.75)
     assert max(shares["bound"]) <= tolerated(alpha, runs)

@@ -69,7 +69,7 @@ def test_the_estimate_of_a_million_answers(c, k):
 
 
 def test_the_estimate_has_the_right_mean():
-    """Summed over all counts, weighed with their probabilities, it is 1 - (1 - p)^k exactly."""
+    """Summed over all counts, weighted by their probabilities, the estimate is exactly 1 - (1 - p)^k."""
     n, p = 12, Fraction(3, 17)
     for k in (1, 2, 7, 12):
         weights = [comb(n, c) * p**c * (1 - p) ** (n - c) for c in range(n + 1)]
@@ -163,7 +163,7 @@ def test_missing_answers_only_widen_the_band(case, data):
 
 
 def test_the_estimate_of_one_leak_leaves_the_band_at_k_n():
-    """What the module says of it: the estimate is 1 there, the band knows better."""
+    """As the module says: the estimate is 1 there, and the band is below it."""
     found = leak_at_k([1], 1024, 0.01, ks=[1024])
     assert found.estimate[0, 0] == 1
     assert 0.01 - 1e-12 < found.lower[0, 0] < found.upper[0, 0] < 1
@@ -189,7 +189,7 @@ def test_the_worst_question_by_hand():
 
 
 def test_the_worst_question_where_one_was_asked_less():
-    """Five of five leaks surely more than thirty of fifty; nothing is known of the one asked once."""
+    """Five of five certainly leak more than thirty of fifty; nothing is known about the question asked once."""
     place, found = worst_question([5, 30, 0], [5, 50, 1], 0.05, ks=[1, 10])
     assert place == 0
     assert found.upper.tolist() == [1, 1]

@@ -94,7 +94,7 @@ RATES = np.concatenate([np.full(20, 0.1), np.full(20, 0.02)])
 
 
 def test_false_statements_over_many_prompts_stay_under_alpha():
-    """40 prompts at once, the truth known: each claim is wrong at most alpha of the time, the plain table is not."""
+    """40 prompts at once with known truth: each claim is wrong in at most alpha of the runs, the plain table more often."""
     n, alpha, runs = 60, 0.05, 1500
 
     def draw(rng):

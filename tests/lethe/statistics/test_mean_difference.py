@@ -22,7 +22,7 @@ def coin(rng, p, n):
 
 
 def naive(ones_a, n_a, ones_b, n_b):
-    """The p-value of 0/1 scores over a grid of common means: four binomial tails, the least of them, times 4."""
+    """The p-value of 0/1 scores over a grid of common means: the least of four binomial tails, times 4."""
     means = np.linspace(0, 1, 4001)
     tails = [
         binom.cdf(ones_a, n_a, means),
@@ -82,7 +82,7 @@ def test_the_interval_covers_for_graded_scores():
 
 @pytest.mark.parametrize("binary", [True, False])
 def test_two_runs_of_one_distribution_give_false_claims_at_most_alpha(binary):
-    """Null data: 12 questions whose two runs have one distribution each; Holm's list must be empty but for alpha."""
+    """Null data: in each of 12 questions both runs have one distribution; Holm's list is not empty in at most alpha."""
     rng, false, runs = np.random.default_rng(3), 0, 100 if binary else 30
     rates = np.linspace(0.02, 0.6, 12)
     for _ in range(runs):

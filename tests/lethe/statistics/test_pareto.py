@@ -33,7 +33,7 @@ def test_equals_its_naive_twin_but_for_points_inside_an_edge(points):
     cost, benefit = np.array(points, float).T
     found = frontier(cost, benefit)
     assert set(found) <= naive(cost, benefit)
-    # A point on the line between two of the frontier is beaten by nobody; only the corners are returned.
+    # No point dominates a point on the line between two corners of the frontier; only the corners are returned.
     for i in naive(cost, benefit) - set(found):
         assert np.interp(cost[i], cost[found], benefit[found]) == pytest.approx(benefit[i])
     assert np.all(np.diff(cost[found]) > 0)

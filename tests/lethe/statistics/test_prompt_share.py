@@ -48,7 +48,7 @@ def test_against_the_formulas_written_out(drawn):
     assert (above.covers, above.n) == (Covers.PROMPTS_OF_LANGUAGE, len(leaks))
 
 
-# probability and leak of each production; tau lies below, between and exactly at leaks
+# probability and leak of each production; tau is below, between and exactly at leaks
 LANGUAGES = {
     "one leaks": ([0.7, 0.2, 0.1], [0.0, 0.05, 0.6]),
     "at tau": ([0.5, 0.3, 0.2], [0.2, 0.2, 0.21]),
@@ -71,7 +71,7 @@ def test_coverage_on_languages_with_known_leaks(language, side):
 
 
 def test_without_the_correction_the_upper_bound_would_miss():
-    """The division by 1 - alpha matters where every prompt above tau is certified as often as may be."""
+    """The division by 1 - alpha matters if every prompt above tau is certified as often as the level allows."""
     alpha, prompts, runs = 0.3, 400, 2000
     rng = np.random.default_rng(3)
     certified = rng.random((runs, prompts)) < alpha  # the worst case that the certificate allows, at a share of 1

@@ -1,4 +1,4 @@
-"""Tests that may be looked at after every sample: false verdicts stay under alpha, and few samples are needed."""
+"""Tests that may be checked after every sample: false verdicts stay below alpha, and few samples are needed."""
 
 import math
 
@@ -84,7 +84,7 @@ def test_false_verdicts_stay_under_alpha_when_looked_at_after_every_sample(kind)
 
 
 def test_peeking_with_the_fixed_bound_would_be_wrong():
-    """The reason for all this: looking at M_bin after each sample certifies falsely far more often than alpha."""
+    """The reason for these tests: checking M_bin after each sample certifies falsely far more often than alpha."""
     from lethe.statistics.bounds import binary_upper
 
     rng, runs, n = np.random.default_rng(1), 400, np.arange(1, 513)
@@ -146,7 +146,7 @@ def test_the_bounds_agree_with_the_verdict():
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.sampled_from([0.0, 0.2, 0.5, 1.0]), min_size=1, max_size=60), st.sampled_from([0.01, 0.3]))
 def test_the_anytime_bound_is_the_end_of_what_is_not_refuted(values, alpha):
-    """Every mean from the bound on is refuted at some time, and none under it: the capital grows with the mean."""
+    """Every mean from the bound upwards is refuted at some time, and none below it: the capital grows with the mean."""
     scores, bound = np.array(values), anytime_upper(np.array(values), alpha)
     for mean in np.linspace(0.005, 0.995, 34):
         refuted = _Capital(mean, above=False).path(scores).max() >= math.log(1 / alpha)
@@ -154,7 +154,7 @@ def test_the_anytime_bound_is_the_end_of_what_is_not_refuted(values, alpha):
 
 
 def test_the_anytime_bounds_hold_at_every_time_at_once():
-    """Each is the best up to its time, so one that ever missed misses at the end of the run as well."""
+    """Each bound is the best up to its time, so a bound that ever missed also misses at the end of the run."""
     rng, runs, n = np.random.default_rng(5), 150, 100
     limit = ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / runs)
     for draw in NULLS.values():

@@ -1,4 +1,4 @@
-"""The bound at a stop, whatever the order: coverage under rules that look, and its naive twin."""
+"""The bound at a stop, for any order: coverage under rules that depend on the data, and the naive twin."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_order_does_not_enter_and_the_bound_is_never_below_the_anytime_one()
 
 
 def greedy_stop(values, mean):
-    """The time at which the bound is lowest: the worst rule that someone who looks at every draw can follow."""
+    """The time at which the bound is lowest: the worst rule for someone who checks every draw."""
     shares = np.linspace(0.02, 0.98, 49)
     nodes, weights = mean * shares, beta(0.5, 0.5).pdf(mean * shares)
     steps = values[:, None] * (nodes / mean) + (1 - values[:, None]) * ((1 - nodes) / (1 - mean))

@@ -157,7 +157,7 @@ def test_every_point_is_equally_often_forgotten():
 
 
 def test_the_absolute_value_comes_after_the_average():
-    # The adversary is right on one half and as wrong on the other: it knows nothing of the model.
+    # The adversary is right on one half and equally wrong on the other: it knows nothing about the model.
     assert swap_advantage([[0.4, 0.2]], [[-0.3, -0.3]]).value == pytest.approx(0, abs=1e-15)
     assert swap_advantage([[0.4], [-0.4]], [[0.0], [0.0]]).value == 0
 
@@ -225,13 +225,13 @@ def test_intervals_cover_the_advantage(pairs, seeds, paired, mean):
     rng = np.random.default_rng([pairs, seeds, int(mean * 100)])
     missed = 0
     for _ in range(1500):
-        # Seeds of a pair share its split's own effect, which an interval over points or over seeds would not see.
+        # Seeds of a pair share the effect of the pair's split, which an interval over points or over seeds would miss.
         split_effect = rng.normal(0, 0.1, (pairs, 1)) if pairs > 1 else 0.0
         original, swapped = mean + split_effect + rng.normal(0, 0.05, (2, pairs, seeds))
         result = swap_advantage(original, swapped, paired=paired, alpha=0.1)
         missed += not result.ci_low <= mean <= result.ci_high
     assert missed / 1500 <= 0.1 + 4 * math.sqrt(0.1 * 0.9 / 1500)
-    if mean == 0.3:  # nor is it idly wide
+    if mean == 0.3:  # and the interval is not needlessly wide
         assert missed / 1500 >= 0.1 - 4 * math.sqrt(0.1 * 0.9 / 1500)
 
 

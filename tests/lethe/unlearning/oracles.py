@@ -1,7 +1,7 @@
 """Published cases of unlearning losses, evaluated through the protocol: `python -m tests.lethe.unlearning.oracles FILE`.
 
-A case holds logits and hidden states; models that give back just these stand in for the model and for the model before
-unlearning, so that all that is the product's own is run: masks, reductions, weights, the retain term, the dual step.
+A case holds logits and hidden states; models that return just these replace the model and the model before unlearning, so
+that the product's own code runs: masks, reductions, weights, the retain term, the dual step.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def evaluate(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def faults(case: dict[str, Any]) -> Iterator[str]:
-    """What of the case the product's code does not meet."""
+    """Where the product's code disagrees with the case."""
     found = evaluate(case)
     expected = {"total": case["expected"], **case["expected_parts"]}
     expected.pop("base", None)

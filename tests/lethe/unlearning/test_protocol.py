@@ -1,4 +1,4 @@
-"""The protocol is wide enough: a toy method for each thing that a method may look at, met by the published cases."""
+"""The protocol is wide enough: a toy method for each input that a method may use, checked by the published cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What real models need of the loop: parts of a step, memory, precision, resumed runs, adapters, observations."""
+"""What real models need from the loop: parts of a step, memory, precision, resumed runs, adapters, records."""
 
 from __future__ import annotations
 

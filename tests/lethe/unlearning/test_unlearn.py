@@ -17,7 +17,7 @@ from lethe.unlearning.reference import reference_log_probs
 from lethe.unlearning.second_answers import second_answers
 
 RECIPE = config.load("params.yaml").unlearn.recipe.model_copy(update={"forget_batch": 2, "retain_batch": 2})
-# What each method of the registry is exercised with, beyond what all have.
+# The parameters with which each method of the registry is tested, beyond those of every method.
 OWN: dict[str, dict] = {
     "grad_ascent": {},
     "grad_diff": {},

@@ -1,4 +1,4 @@
-"""Logs of every format in which one value is another, of whatever type."""
+"""Logs of every format in which one value is replaced by another, of any type."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def pack(entries: list[tuple[str, bytes]], method: int = ZSTANDARD, stated: dict
 def sample(
     identity: Any = "q", epoch: int = 1, text: str = "Ron", scores: Any = None, **more: Any
 ) -> dict[str, Any]:
-    """A sample of Inspect with one score, `match`, unless ``scores`` tells others."""
+    """A sample of Inspect with one score, `match`, unless ``scores`` gives others."""
     given = {"match": "C"} if scores is None else scores
     return {
         "id": identity,

@@ -1,4 +1,4 @@
-"""Logs that strangers broke: each is read or refused in one sentence, and never takes long or much."""
+"""Broken logs: each is read, or refused in one sentence, in little time and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""lm-eval's samples: repeats once however many filters, scores where they belong, settings by name."""
+"""lm-eval's samples: each repeat once for any number of filters, scores where they belong, settings by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leak-k, open-unlearning, HarmBench and JailbreakBench: what each file says of its answers, and what it does not."""
+"""Leak-k, open-unlearning, HarmBench and JailbreakBench: what each file says about its answers, and what it does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions of dataset rows: what is read token by token, what is scored whole, and that it is said."""
+"""Questions from dataset rows: what is read token by token, what is scored whole, and that the note says so."""
 
 from __future__ import annotations
 

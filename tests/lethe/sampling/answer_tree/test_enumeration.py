@@ -1,4 +1,4 @@
-"""A growth against the definition: every answer of tiny models, for every setting of sampling."""
+"""A growth against the definition: every answer of tiny models, for every sampling setting."""
 
 from __future__ import annotations
 

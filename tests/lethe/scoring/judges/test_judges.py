@@ -1,4 +1,4 @@
-"""Each judge of the registry: its score against a plain pass of the model, one prompt at a time, and what is no verdict."""
+"""Each judge of the registry: its score against a plain pass of the model per prompt, and cases without a verdict."""
 
 from __future__ import annotations
 

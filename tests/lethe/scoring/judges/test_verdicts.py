@@ -1,4 +1,4 @@
-"""Many answers: each distinct one is judged once, across questions, and a killed run judges the rest alone."""
+"""Many answers: each distinct answer is judged once, across questions, and a killed run judges only the rest."""
 
 from __future__ import annotations
 

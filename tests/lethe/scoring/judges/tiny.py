@@ -1,4 +1,4 @@
-"""Tiny checkpoints for the judges: random weights, with a head that tells typical prompts apart."""
+"""Tiny checkpoints for the judges: random weights, with a head that distinguishes typical prompts."""
 
 from __future__ import annotations
 

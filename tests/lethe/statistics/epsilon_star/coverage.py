@@ -16,9 +16,9 @@ LOWER = {
     "berk-jones": partial(band_lower_bound, band="berk-jones"),
     "dkw": partial(band_lower_bound, band="dkw"),
 }
-# (gap of the Gamma laws, losses a side, delta); at gap 0 both sides are drawn from one law and the truth is 0.
+# (gap of the Gamma laws, losses per side, delta); at gap 0 both sides are drawn from one law and the truth is 0.
 SETTINGS = [(0.0, 200, 1e-3), (2.0, 400, 0.1), (1.0, 400, 1e-4), (3.0, 200, 1e-5), (0.0, 30, 0.05)]
-ROUNDING = 1e-4  # of the truth, which is sought on a grid
+ROUNDING = 1e-4  # of the truth, which is searched for on a grid
 
 
 def share_above(method: str, gap: float, n: int, delta: float, alpha: float, runs: int, seed: int = 17) -> float:
@@ -35,7 +35,7 @@ def share_above(method: str, gap: float, n: int, delta: float, alpha: float, run
 
 
 def tolerated(alpha: float, runs: int) -> float:
-    """alpha and three standard errors."""
+    """The largest share of misses that is tolerated: alpha plus three standard errors."""
     return alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs)
 
 

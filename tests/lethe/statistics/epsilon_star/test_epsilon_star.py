@@ -107,7 +107,7 @@ def test_coverage_of_the_lower_bounds(method, setting):
 
 
 def test_coverage_where_the_training_shares_are_known():
-    """The training set is fixed, the population drawn anew: the truth is that set's own Epsilon*, finite by its span."""
+    """The training set is fixed and the population is redrawn: the truth is that set's own Epsilon*, which is finite."""
     rng, runs, alpha, delta = np.random.default_rng(3), 300, 0.05, 1e-3
     train = np.array([0.0, 0.2, 0.2, 0.3, 0.45, 0.6, 0.7, 1.0])
     edges = np.unique(train)

@@ -80,7 +80,7 @@ def test_ks_p_value_is_scipys_exact_one(n, seed, shift):
     rng = np.random.default_rng(seed)
     a, b = rng.normal(size=n), rng.normal(shift, size=n)
     reference = stats.ks_2samp(a, b, method="exact").pvalue
-    # At the smallest distance there is, whose p-value is 1, scipy falls back on an approximation.
+    # At the smallest possible distance, whose p-value is 1, scipy uses an approximation.
     assert ks_p_value(a, b) == pytest.approx(reference, rel=1e-9 if reference < 0.999 else 1e-3)
 
 
@@ -94,7 +94,7 @@ def test_goodness_of_fit_is_level_on_gaussians_and_rejects_what_is_none():
 
 
 def naive_supremum(train, population, delta, cut=None):
-    """The four ratios on a million places of either side's quantiles, in plain doubles."""
+    """The four ratios at a million quantiles of each side, in plain doubles."""
     x = np.unique(np.concatenate([np.linspace(-15, 15, 300_001)]))
 
     def cdf(side, x):
@@ -124,7 +124,7 @@ PAIRS = {
 @pytest.mark.parametrize("pair", PAIRS)
 def test_the_supremum_equals_its_naive_twin(pair, cut):
     value, place, ratio = supremum(*PAIRS[pair], 1e-3, cut)
-    # At a cut the ratio still climbs, and the twin's grid ends up to 1e-4 short of it.
+    # At a cut the ratio still rises, and the twin's grid ends up to 1e-4 before the cut.
     assert value == pytest.approx(naive_supremum(*PAIRS[pair], 1e-3, cut), rel=1e-6 if cut is None else 1e-3)
     assert place is not None
     assert ratio is not None
@@ -157,7 +157,7 @@ def test_no_threshold_beats_the_supremum(m_train, s_train, m_pop, s_pop, delta):
         points, log_f = points[kept], log_f[kept]
         ratios = log_f + np.log1p(-np.exp(math.log(delta) - log_f)) - bottom.log_cdf(points)
         assert np.all(ratios <= value + 1e-9 * (1 + value))
-    # Turned round, members and population change places, and so do the ratios.
+    # Mirrored, members and population are exchanged, and so are the ratios.
     assert supremum(population.mirrored(), train.mirrored(), delta)[0] == pytest.approx(value, rel=1e-9, abs=1e-12)
 
 

@@ -1,4 +1,4 @@
-"""Epsilon* of a mechanism: the mean over instances, Jensen's upper bound, and what may be claimed."""
+"""Epsilon* of a mechanism: the mean over instances, Jensen's upper bound, and the permitted claims."""
 
 import math
 
@@ -42,7 +42,7 @@ def test_one_instance_is_epsilon_star_at_its_populations_thresholds():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_theorem_two(seed):
-    """eps-bar is at most ln E[e^eps*]; with equal sizes both look at thresholds that the population sets."""
+    """eps-bar is at most ln E[e^eps*]; with equal sizes both use thresholds from the population."""
     models = instances(5, 0.1, n=50, seed=seed)
     result = mechanism_epsilon(models, 0.05)
     assert result.value <= result.jensen_upper + 1e-12

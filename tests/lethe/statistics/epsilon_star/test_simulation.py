@@ -38,7 +38,7 @@ def test_the_truth_is_the_specifications_and_the_naive_twins(gap):
 
 @pytest.mark.parametrize("gap", TABLE)
 def test_the_specifications_table(gap):
-    """At 1e5 losses a side, within two standard deviations over the ten runs of `make epsilon-star-simulation`."""
+    """At 1e5 losses per side, within two standard deviations over the ten runs of `make epsilon-star-simulation`."""
     cell = simulate(gap, 100_000, 1e-5, runs=10)
     for name, expected in zip(("parametric, cut delta", "empirical, cut .001"), TABLE[gap][2:], strict=True):
         assert abs(cell.mean(name) - expected) <= 2 * cell.sd(name) + 0.005, name  # the table has two decimals
@@ -56,7 +56,7 @@ def test_runs_are_their_own_and_repeat():
 def test_the_curves_of_figure_three():
     laws, drawn = ratio_curves(1e-5, n=20_000)
     peak = np.nanmax(laws.ratios, axis=1)
-    # Rates under 1e-9 are left out, which is before the supremum of 16.675 (the specification's check value).
+    # Rates below 1e-9 are left out, so the curve ends before the supremum of 16.675 (the specification's check value).
     assert peak[0] == pytest.approx(peak[1], rel=0.05)
     assert 13 < math.log(peak[0]) < 16.6754944
     assert np.nanmax(drawn.ratios[np.isfinite(drawn.ratios)]) < peak[0]

@@ -1,8 +1,8 @@
 """How often a one-run audit rejects a null that is exactly true: `make audit-calibration`; the tests run a part of it.
 
-Three tables. Each family's own product of channels, where every method must hold its level; the mechanisms whose bits
-share randomness, where steinke and mahloujifar must hold and exact and chernoff are shown to fail; r chosen after the
-fact. And the exact probability beside the share of simulated runs of the mechanism itself.
+The first table has each family's own product of channels, where every method must hold its level. The second has mechanisms
+whose bits share randomness, where steinke and mahloujifar must hold and exact and chernoff are shown to fail. The third has
+r chosen after the fact. A last one compares the exact probability with the share of simulated runs of the mechanism.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Setting:
     r: int
     delta: float
     holds: tuple[str, ...]  # the methods that must keep their level
-    fails: tuple[str, ...] = ()  # those that must be seen not to
+    fails: tuple[str, ...] = ()  # the methods that must be seen to exceed their level
 
 
 METHODS = ("exact", "chernoff", "steinke", "mahloujifar")
@@ -70,9 +70,9 @@ SHARED = [name for name, case in COUNTEREXAMPLES.items() if not case.product]
 
 @cache
 def product_setting(name: str) -> Setting:
-    """Each bit passes the channel by itself and is guessed as well as can be."""
+    """Each bit passes the channel by itself and is guessed as well as possible."""
     if name == FEW_RELEASED:
-        # Independent channels, and yet too few errors for chernoff, which takes the released errors for independent.
+        # Independent channels, and yet too few errors for chernoff, which assumes that the released errors are independent.
         case = COUNTEREXAMPLES["(0, delta) family"]
         holds, fails = ("exact", "steinke", "mahloujifar"), ("chernoff",)
         return Setting(case.simulate, case.null, case.n, case.r, case.delta, holds, fails)
@@ -89,7 +89,7 @@ def shared_setting(name: str) -> Setting:
 
 
 def tolerated(runs: int, alpha: float = ALPHA) -> float:
-    """alpha and three standard errors."""
+    """The largest share of rejections that is tolerated: alpha plus three standard errors."""
     return alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs)
 
 
@@ -126,7 +126,7 @@ def false_rejections(setting: Setting, runs: int, seed: int = 1) -> dict[str, fl
 
 
 def wrong(setting: Setting, shares: dict[str, float], runs: int) -> list[str]:
-    """The methods whose share is not what is expected of them."""
+    """The methods whose share is not as expected."""
     limit = tolerated(runs)
     return [name for name in setting.holds if shares[name] > limit] + [
         name for name in setting.fails if shares[name] <= limit
@@ -134,7 +134,7 @@ def wrong(setting: Setting, shares: dict[str, float], runs: int) -> list[str]:
 
 
 def chosen_afterwards(runs: int, seed: int = 2) -> dict[str, float]:
-    """False rejections of exact where the best of five r is taken: each at alpha, and each at its share of alpha."""
+    """False rejections of exact if the best of five r is taken, with each r at alpha and at its share of alpha."""
     null, n, rng = Gaussian(1.0), 1000, np.random.default_rng(seed)
     limits = {
         share: [
@@ -154,7 +154,7 @@ def chosen_afterwards(runs: int, seed: int = 2) -> dict[str, float]:
     }
 
 
-# Mechanisms as they are, guessed in the order of the absolute privacy loss: exact must be their own probability.
+# Simulated mechanisms, guessed in the order of the absolute privacy loss: exact must equal their own probability.
 BRUTE = {
     "gaussian": (partial(mechanisms.gaussian, mu=1.0, guess="threshold"), Gaussian(1.0)),
     "laplace": (partial(mechanisms.laplace, mu=1.0, guess="threshold"), Laplace(1.0)),

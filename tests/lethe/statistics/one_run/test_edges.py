@@ -112,7 +112,7 @@ def test_ties_at_the_cut_are_drawn_alike_wherever_they_stand(order):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_none_rejected(name):
-    """As many errors as a fair coin makes: epsilon 0, and the p-value of perfect privacy is not small."""
+    """With as many errors as a fair coin makes, epsilon is 0 and the p-value of perfect privacy is not small."""
     for result in by_method(Counts(200, 100, 50), FAMILIES[name], null=0.0).values():
         assert result.value == 0
         assert result.parameter is None
@@ -131,7 +131,7 @@ def test_a_family_rejected_whole():
     for name in ("exact", "chernoff", "mahloujifar", "independent"):
         assert results[name].value is None
         assert results[name].note.startswith("family rejected: no member of subsampled-gaussian")
-    assert 0 < results["steinke"].value < math.inf  # of no family
+    assert 0 < results["steinke"].value < math.inf  # has no family
 
 
 def test_a_family_rejected_whole_contradicts_every_claim():
@@ -167,7 +167,7 @@ def test_one_bit():
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_bound_itself_is_rejected(name):
-    """Of the bracket around the least private rejected member the lower end is told, never the upper."""
+    """The lower end of the bracket around the least private rejected member is reported, never the upper end."""
     counts, found = Counts(300, 100, 20), 0
     for result in audit(counts, FAMILIES[name], delta=1e-5):
         if result.parameter:

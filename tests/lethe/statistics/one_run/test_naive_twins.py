@@ -1,4 +1,4 @@
-"""Each fast method beside a slow one written straight from its formula."""
+"""Each fast method against a slow one written directly from its formula."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def test_mahloujifar_is_its_recursion(counts, null):
 
 
 def _largest_level(counts: Counts, pieces: list[tuple[float, float]]) -> float:
-    """The largest P(right >= v) that per-bit f-DP allows, by linear programming over the law of the number right.
+    """The largest P(right >= v) that per-bit f-DP allows, by linear programming over the number of right guesses.
 
-    ``pieces``: lines (slope, intercept) whose maximum is the least wrong mass for a right mass. Averaged over the bits,
+    ``pieces`` are lines (slope, intercept) whose maximum is the least wrong mass for a right mass. Averaged over the bits,
     flipping one turns a right guess among k right ones into a wrong one beside k - 1: for every k the wrong mass of
     runs with at least k - 1 right must be at least f's for the right mass of runs with at least k.
     """
@@ -112,7 +112,7 @@ def test_steinke_is_its_sum(counts, epsilon, delta):
 
 @pytest.mark.parametrize("errors", [1000, 4750, 9990], ids=str)
 def test_steinke_leaves_out_only_what_has_no_mass(errors):
-    """Forty deviations are 2,000 guesses here: of the sum over all 10,000 the method takes a window."""
+    """Forty deviations are 2,000 guesses here: the method sums over a window of all 10,000."""
     from scipy.stats import binom
 
     n, r, v, epsilon, delta = 20_000, 10_000, 10_000 - errors, 0.1, 1e-7
@@ -137,7 +137,7 @@ def test_the_order_statistics_moments(n, r, power):
 
 @pytest.mark.parametrize("null", NULLS, ids=KINDS)
 def test_chernoff_is_its_minimum_over_simulated_rates(null):
-    """The rank's error rates by simulation of order statistics, the minimum by a grid."""
+    """The error rates by rank come from simulated order statistics, the minimum from a grid."""
     n, r, u = 40, 10, 1
     s = np.sort(np.random.default_rng(0).random((100_000, n)), axis=1)[:, :r]
     rates = null.error_rate(s.ravel()).reshape(s.shape).mean(axis=0)
@@ -164,7 +164,7 @@ def test_the_subsampled_gaussians_epsilon_is_where_its_hockey_stick_is_delta(del
 
 @pytest.mark.parametrize("sigma", [0.5, 1.0])
 def test_one_step_of_dp_sgd_is_the_subsampled_gaussian(sigma):
-    """The accountant's two distributions, put together, leak what the pair itself leaks, and a little more."""
+    """The accountant's two distributions, combined, leak what the pair itself leaks, and a little more."""
     from lethe.audits.one_run.privacy_loss import dp_sgd
 
     s = np.array([0.01, 0.1, 0.3, 0.6, 0.9, 1.0])
