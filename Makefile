@@ -108,7 +108,7 @@ golden: setup
 demonstration-seeds: setup
 	$(BIN)/lethe seeds --count 5
 
-# The first stages of the small pipeline on emulated processors (needs QEMU's user mode; about a quarter of an hour).
+# The first stages of the small pipeline on emulated processors (needs QEMU's user mode; minutes per processor).
 other-processors: setup
 	$(BIN)/python -m tests.benchmarks.processors
 
@@ -150,7 +150,7 @@ bench-page: setup
 screenshots: setup
 	$(BIN)/python -m tests.benchmarks.report_pictures
 
-# What axe-core finds on the pages of the report and of a game: exit status 1 where a finding is serious. The wheel that
+# What axe-core finds on the pages of the report, of games and of a comparison: exit status 1 where a finding is serious. The wheel that
 # carries axe-core (MPL-2.0) is fetched into a folder of its own.
 AXE := .venv-axe
 axe: setup

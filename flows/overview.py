@@ -12,7 +12,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from lethe.errors import visible
+from lethe.errors import plural, visible
 
 
 def standard() -> Console:
@@ -70,7 +70,9 @@ class Overview:
         lines = [
             Text(f"{stage} {_clock(now - since)} {self._progress(stage)}") for stage, since in self.running.items()
         ]
-        return Group(*lines, Text(f"{self.done} of {self.total} stages, {_clock(now - self.began)}", style="bold"))
+        return Group(
+            *lines, Text(f"{self.done} of {plural(self.total, 'stage')}, {_clock(now - self.began)}", style="bold")
+        )
 
     def _progress(self, stage: str) -> str:
         """Return the stage's last progress note (lethe/progress.py), or nothing."""

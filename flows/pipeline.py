@@ -14,7 +14,8 @@ import queue
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,7 +38,7 @@ from prefect.utilities.annotations import allow_failure, quote
 from flows import alarm, inputs, record, workspace
 from flows.overview import Overview, standard
 from lethe import config, tracking
-from lethe.errors import LetheError, StageFailed
+from lethe.errors import LetheError, StageFailed, plural
 from lethe.process import cores, watch
 from lethe.tracking.marks import mark_newest
 
@@ -102,12 +103,14 @@ def pipeline(jobs: int | None = None, scheduled: bool = False) -> State:
         close_abandoned_runs()
         stages = stages_of(graph)
         overview = Overview(len(stages), root / workspace.PROGRESS, standard())
+        if behind := graph.behind():
+            overview.tell(f"{plural(len(stages), 'stage')}, of which at most {len(behind)} run: {_groups(behind)}")
         processes = workspace.Processes(overview.notes if overview.console.is_terminal else None)
         # Only the flow run has the tag: before each tagged task Prefect would ask the server for a limit of the tag.
         untagged = TagsContext(current_tags=set())
         with overview.live(), signals_stop(processes) as signals, untagged:
             run_stages(stages, jobs or default_jobs(), overview, processes)
-        complete = all(stage.end in UP_TO_DATE for stage in stages)
+        complete = graph.whole and all(stage.end in UP_TO_DATE for stage in stages)
         news = record.write(root, {stage.name: _end(stage) for stage in stages}, complete)
         publish(news)
         if signals:
@@ -124,21 +127,24 @@ def pipeline(jobs: int | None = None, scheduled: bool = False) -> State:
         # Bad input comes first: the user can mend it.
         first = max(failed, key=lambda stage: stage.status == 2)
         error = StageFailed(first.name, first.status, first.said)
-        return Failed(message=f"{len(failed)} stages failed, {blocked} were not run", data=error)
+        return Failed(message=f"{plural(len(failed), 'stage')} failed, {blocked} not run", data=error)
     ran = sum(stage.end == "ran" for stage in stages)
     if worse := [one for one in found if one.worse]:
         return Completed(name="Worse", message=f"{len(worse)} got worse: {worse[0].sentence()}")
-    return Completed(message=f"{ran} stages ran, {len(stages) - ran} were up to date")
+    return Completed(message=f"{plural(ran, 'stage')} ran, {len(stages) - ran} up to date")
 
 
-def run(jobs: int | None = None) -> LetheError | None:
+def run(jobs: int | None = None, wanted: Sequence[str] = ()) -> LetheError | None:
     """Run the pipeline in this process under the server that PREFECT_API_URL names; return the error of a failed run.
+
+    ``wanted``: only these stages and what they need; without any, all stages.
 
     The caller must hold the folder's lock (`workspace.only_run`) before it changes params.yaml. The record of the run is
     in `record.FILE`. Raises `LetheError` if the run cannot begin.
     """
     # The server starts while DVC reads the repository; both take equally long.
-    reading = READ_AHEAD.set(workspace.read_graph(Path.cwd()))
+    graph = workspace.read_graph(Path.cwd())
+    reading = READ_AHEAD.set(graph.towards(wanted) if wanted else graph)
     try:
         with tags(folder_tag()):
             state = pipeline(jobs, return_state=True)
@@ -284,6 +290,13 @@ def _tell(found: list[alarm.Alarm], news: record.RunRecord, root: Path, overview
     overview.tell(mark_newest(change, alarm.as_markdown(found), root))
     if (told := config.load().notify) is not None:
         overview.tell(alarm.notify(told.command, alarm.as_json(found, news, root)))
+
+
+def _groups(stages: Iterable[str]) -> str:
+    """Return how many stages of each group there are, in words."""
+    return ", ".join(
+        f"{count} {group}" for group, count in Counter(name.partition("@")[0] for name in stages).items()
+    )
 
 
 def _end(stage: Stage) -> record.StageEnd:

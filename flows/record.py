@@ -13,7 +13,7 @@ from typing import Any
 
 from flows.overview import standard
 from flows.workspace import SCRATCH
-from lethe.errors import LetheError
+from lethe.errors import LetheError, plural
 from lethe.io import artifacts
 from lethe.io.atomic import SCHEMA_VERSION
 from lethe.io.json_files import read_json, write_json
@@ -145,7 +145,10 @@ def _up_to_date(stages: dict[str, StageEnd], name: str) -> bool:
 def summary(record: RunRecord, limit: int = 10) -> str:
     """Return a few lines for people: how the stages ended, what changed, where the report is."""
     ends = Counter(end.why for end in record.stages.values())
-    lines = [f"{len(record.stages)} stages: " + ", ".join(f"{count} {end}" for end, count in ends.most_common())]
+    lines = [
+        f"{plural(len(record.stages), 'stage')}: "
+        + ", ".join(f"{count} {end}" for end, count in ends.most_common())
+    ]
     changes = record.changes
     if changes:
         lines.append(f"{len(changes)} metrics changed since {record.compared_with}:")

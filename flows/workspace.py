@@ -9,10 +9,10 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from lethe.errors import BadFile, LetheError
+from lethe.errors import BadFile, BadValue, LetheError
 from lethe.io.atomic import alone, write_text
 from lethe.process import PARAMS
 
@@ -104,6 +104,29 @@ class Graph:
 
     upstream: dict[str, list[str]]  # stage -> the stages whose outputs it reads
     stale: dict[str, list[str]]  # stage -> what changed about it, for stages changed themselves
+    whole: bool = True  # whether every stage of dvc.yaml is there
+
+    def towards(self, wanted: Sequence[str]) -> Graph:
+        """Return the part that the wanted stages need: each by its name, or all of a group by the group's."""
+        kept: set[str] = set()
+        for name in wanted:
+            found = {stage for stage in self.upstream if name in (stage, stage.partition("@")[0])}
+            if not found:
+                raise _no_stage(name, list(self.upstream))
+            kept |= found
+        for stage in reversed(self.upstream):  # what a stage reads stands before the stage
+            if stage in kept:
+                kept.update(self.upstream[stage])
+        part = {stage: before for stage, before in self.upstream.items() if stage in kept}
+        return Graph(part, {stage: why for stage, why in self.stale.items() if stage in kept}, whole=False)
+
+    def behind(self) -> list[str]:
+        """Return the stages that may have to run: stale ones and all that read their outputs."""
+        found: dict[str, None] = {}
+        for stage, before in self.upstream.items():
+            if stage in self.stale or any(name in found for name in before):
+                found[stage] = None
+        return list(found)
 
     def height(self) -> dict[str, int]:
         """Return the length of the longest chain of stages behind each stage; the longest should start first."""
@@ -112,6 +135,22 @@ class Graph:
             for before in self.upstream[stage]:
                 height[before] = max(height[before], height[stage] + 1)
         return height
+
+
+def check_groups(root: Path, wanted: Sequence[str]) -> None:
+    """Refuse a wanted stage whose group dvc.yaml does not have, before anything changes."""
+    from lethe.config.yaml import read_yaml
+
+    groups = list(read_yaml(root / "dvc.yaml").get("stages") or {})
+    for name in wanted:
+        if name.partition("@")[0] not in groups:
+            raise _no_stage(name, groups)
+
+
+def _no_stage(name: str, groups: Sequence[str]) -> BadValue:
+    return BadValue(
+        "STAGE", name, f"one of {', '.join(groups)}", "`dvc stage list` prints each stage of these groups."
+    )
 
 
 def read_graph(root: Path) -> Graph:

@@ -136,6 +136,11 @@ def disk_full(error: BaseException | None) -> LetheError | None:
     return None
 
 
+def plural(value: int, thing: str, things: str = "") -> str:
+    """Return a count with its noun, in the plural where needed; ``things`` is a plural that does not end in -s."""
+    return f"{value:,} {thing if value == 1 else things or f'{thing}s'}"
+
+
 def shortened(value: object, limit: int = 80) -> str:
     """Return the ``repr`` of ``value``, cut to at most ``limit`` characters."""
     text = repr(value)

@@ -8,8 +8,10 @@ FMA. Only MKL needs its compatible branch, because its AVX2 branch differs betwe
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
+import re
 import sys
 from pathlib import Path
 
@@ -83,11 +85,21 @@ def processor(place: Path = Path("/proc/cpuinfo")) -> str:
 
 def in_use() -> dict[str, str]:
     """Return processor, instruction set, BLAS and PyTorch build of this process, for the provenance of its numbers."""
+    import numpy as np
+
     fixed = all(os.environ.get(name) == value for name, value in VARIABLES.items())
-    found = {"processor": processor(), "instruction set": "AVX2, fixed" if fixed else "the machine's own"}
-    if "torch" in sys.modules:
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    found = {
+        "processor": processor(),
+        "instruction set": "AVX2, fixed" if fixed else "the machine's own",
+        "NumPy BLAS": f"{blas['name']} {blas['version']}",
+    }
+    with contextlib.suppress(ImportError):
         import torch
 
+        build = torch.__config__.show()
+        mkl = re.search(r"Math Kernel Library Version (\S+)", build)
+        found["torch BLAS"] = f"MKL {mkl[1]}" if mkl else "not MKL"
+        found["torch build"] = f"{torch.__version__}, {torch.version.git_version[:12]}"
         found["torch kernels"] = torch.backends.cpu.get_cpu_capability()
-        found["torch BLAS"] = "MKL" if torch.backends.mkl.is_available() else "not MKL"
     return found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from markupsafe import Markup, escape
 
+from lethe.errors import plural as plural
 from lethe.statistics.bound import Side, as_percent, exact, rounded
 
 if TYPE_CHECKING:
@@ -81,11 +82,6 @@ def listing(names: list[str]) -> str:
 def upper_first(sentence: str) -> str:
     """Return the sentence with a capital first letter."""
     return sentence[:1].upper() + sentence[1:]
-
-
-def plural(value: int, thing: str) -> str:
-    """Return a count with its noun, in the plural where needed."""
-    return f"{value:,} {thing}{'' if value == 1 else 's'}"
 
 
 def bold_percents(sentence: str) -> Markup:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from lethe import config
 from lethe.config import Params
+from lethe.errors import plural
 from lethe.io.artifacts import read_tables
 from lethe.io.atomic import SCHEMA_VERSION
 from lethe.io.json_files import write_json
@@ -39,7 +40,11 @@ def run(settings: Params, root: Path) -> None:
     write_json(root / "compare_exact.json", {"schema": SCHEMA_VERSION, "retrain": retrain, "models": rows})
     write_json(root / "compare.json", {"schema": SCHEMA_VERSION, "retrain": retrain if flat else None, **flat})
     write_json(root / "compare_bounds.json", {"schema": SCHEMA_VERSION, "metrics": bounds})
-    print(f"{len(models)} models against {retrain}" if flat else "report.retrain is null: nothing to compare with")
+    print(
+        f"{plural(len(models), 'model')} against {retrain}"
+        if flat
+        else "report.retrain is null: nothing to compare with"
+    )
 
 
 def main() -> None:

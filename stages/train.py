@@ -6,6 +6,7 @@ from pathlib import Path
 
 from lethe import config
 from lethe.config import Params
+from lethe.errors import plural
 from lethe.io.artifacts import read_split
 from lethe.process import run_stage
 
@@ -43,7 +44,9 @@ def run(settings: Params, root: Path, name: str) -> None:
     if Team().rank:
         return
     checkpoints.save_trained(root, name, model, tokenizer, history)
-    print(f"{name}: {len(rows)} rows, {len(history)} steps, last loss {history[-1]['loss']:.4f}")
+    print(
+        f"{name}: {plural(len(rows), 'row')}, {plural(len(history), 'step')}, last loss {history[-1]['loss']:.4f}"
+    )
 
 
 def main(name: str) -> None:

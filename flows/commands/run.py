@@ -16,6 +16,13 @@ NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9_-])?")
 
 
 def command(
+    stages: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[STAGE]...",
+            help="Only these stages and what they need, such as `metrics@npo` or `metrics`. [default: all]",
+        ),
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("-S", "--set", metavar="KEY=VALUE", help="Change a value of params.yaml first; repeatable."),
@@ -42,7 +49,10 @@ def command(
     dvc.lock`, then `lethe run`, which restores the results from DVC's cache. Without git the first change leaves the
     original in .lethe/params.original.yaml: copy it back, then `lethe run`.
 
-    Example: `lethe run -S unlearn.methods.npo.beta=0.2`
+    A change of one key can make many stages stale: the first line says how many. With names of stages only these and what
+    they need run, nothing is compared with the run before, and no experiment is kept.
+
+    Examples: `lethe run -S unlearn.methods.npo.beta=0.2`, `lethe run metrics@npo -S sample.n=128`
     """
     from flows import alarm, inputs, record, settings, workspace
     from flows.overview import standard
@@ -59,6 +69,7 @@ def command(
         raise BadValue("--name", name, "letters, digits, '-', '_' and '.', the first a letter or digit")
     if parent := os.environ.get("LETHE_PARENT"):  # the points of a sweep end with the sweep
         watch(int(parent))
+    workspace.check_groups(root, stages or ())
     screen = standard()
     workspace.prepare(root)
     changes = list(settings.read_preset(preset).items()) if preset else []
@@ -76,7 +87,7 @@ def command(
             require()
             from flows.pipeline import run
 
-            error = run(jobs)
+            error = run(jobs, stages or ())
         screen.print(record.damaged_store(root), end="")
         news, experiment = record.read(root), {}
         edited = workspace.params_changed(root)
@@ -85,7 +96,7 @@ def command(
                 "params.yaml changed during the run. The run used the values with which it began; run `lethe run` again "
                 "for the new ones." + (" Not kept as a DVC experiment." if changes else "")
             )
-        if changes and error is None and not edited:
+        if changes and error is None and not edited and not stages:
             experiment["experiment"], sentence = workspace.save_experiment(name)
             screen.print(sentence)
     found = alarm.alarms(news, root, (config.load().report.base,)) if news and error is None else []

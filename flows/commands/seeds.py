@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from lethe.cli.console import JsonFlag, print_json, print_table
+from lethe.errors import plural
 
 if TYPE_CHECKING:
     from lethe.evaluation.seeds import ClaimCount, SeedSummary, Spread
@@ -60,7 +61,7 @@ def command(
                 failed = run_seeds(root, chosen, jobs)
     told = "; ".join(f"{name}: {said}" for name, said in failed.items())
     error = LetheError(
-        f"{len(failed)} of {count} seeds failed. {told}. `lethe seeds` continues with what is left."
+        f"{len(failed)} of {plural(count, 'seed')} failed. {told}. `lethe seeds` continues with what is left."
     )
     if len(failed) == count:
         raise error
@@ -118,7 +119,7 @@ def model_table(found: SeedSummary, count: int) -> Table:
         if (bound := found.bounds.get(key))
     ]
     return Table(
-        f"Median (lowest to highest) over {len(found.seeds)} of {count} seeds",
+        f"Median (lowest to highest) over {len(found.seeds)} of {plural(count, 'seed')}",
         ["model", *shown.values(), "forgetting, utility: seeds"],
         [
             [
@@ -135,7 +136,7 @@ def model_table(found: SeedSummary, count: int) -> Table:
 def claim_table(found: SeedSummary) -> Table:
     """In how many seeds each claim held."""
     return Table(
-        f"In how many of {len(found.seeds)} seeds each claim held",
+        f"In how many of {plural(len(found.seeds), 'seed')} each claim held",
         ["claim", "for every model", "for one or more", "holds: seeds per model", "the opposite: seeds per model"],
         [
             [row.claim, str(row.every), str(row.some), listed(row.models, "holds"), listed(row.models, "opposite")]

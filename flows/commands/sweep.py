@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from lethe.cli.console import JsonFlag, print_json, print_table
+from lethe.errors import plural
 from lethe.statistics.bound import Bound
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -73,7 +74,7 @@ def command(
         )
     if result["failed"]:
         told = "; ".join(f"{point}: {said}" for point, said in result["failed"].items())
-        raise LetheError(f"{len(result['failed'])} of {len(points)} points failed. {told}")
+        raise LetheError(f"{len(result['failed'])} of {plural(len(points), 'point')} failed. {told}")
 
 
 def table(result: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.api.result import Place, Result
-from lethe.errors import BadInput
+from lethe.errors import BadInput, plural
 from lethe.statistics.one_run import summary
 from lethe.statistics.one_run.summary import MethodBound as OneRunResult
 
@@ -65,8 +65,11 @@ class OneRunAudit(Result, summary.OneRunAudit):
         from lethe.statistics.one_run.audit import ASSUMPTIONS, not_conservative
         from lethe.text import listing
 
-        lines = [
-            f"{self.errors} errors among {self.r} guesses of {self.n} bits, {self.mechanism}, delta {self.delta:g}.",
+        errors = "error" if self.errors == 1 else "errors"
+        guesses = "guess" if self.r == 1 else "guesses"
+        told = [
+            f"{self.errors} {errors} among {self.r} {guesses} of {plural(self.n, 'bit')}, "
+            f"{self.mechanism}, delta {self.delta:g}.",
             f"Each lower bound on epsilon except {listing(not_conservative())}'s holds by itself {level(self.alpha)} "
             "if its assumptions hold.",
         ]

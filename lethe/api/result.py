@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from html import escape
 from typing import TYPE_CHECKING, TypeAlias
 
+from lethe.errors import plural
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -34,6 +36,6 @@ class Result(ABC):
     def _repr_html_(self) -> str:
         table = self.to_frame()
         said = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences())
-        more = f"<p>{len(table) - SHOWN:,} more rows: see to_frame().</p>" if len(table) > SHOWN else ""
+        more = f"<p>{plural(len(table) - SHOWN, 'more row')}: see to_frame().</p>" if len(table) > SHOWN else ""
         # pandas escapes the content of the cells: a model's answer is never markup.
         return f"<div>{said}{table.head(SHOWN).to_html(float_format='{:.4g}'.format, escape=True)}{more}</div>"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lethe.api.result import Result
-from lethe.errors import BadFile, BadValue, MissingArtifact
+from lethe.errors import BadFile, BadValue, MissingArtifact, plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,7 +67,7 @@ class Run(Result):
 
     def sentences(self) -> list[str]:
         """Return the folder and the models in one sentence."""
-        return [f"{self.folder}: {len(self.models)} models, {', '.join(self.models)}."]
+        return [f"{self.folder}: {plural(len(self.models), 'model')}, {', '.join(self.models)}."]
 
     def plot_bounds(self, ax: Axes | None = None) -> Axes:
         """Draw every model's mean score over the sampled answers, and the upper bound of its worst question.

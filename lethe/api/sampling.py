@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lethe.api.result import Result
-from lethe.errors import BadValue
+from lethe.errors import BadValue, plural
 from lethe.sampling.engine import GREEDY, Answers, Prompt, Settings
 from lethe.steps.evaluate import DEFAULTS
 
@@ -58,7 +58,8 @@ class Samples(Result):
         """Return one sentence on the number and the settings of the answers."""
         how = self.settings
         return [
-            f"{how.n:,} independent answers to each of {len(self.answers):,} prompts, of up to {how.max_new_tokens} tokens "
+            f"{plural(how.n, 'independent answer')} to each of {plural(len(self.answers), 'prompt')}, of up to "
+            f"{plural(how.max_new_tokens, 'token')} "
             f"at temperature {how.temperature:g}, drawn by the {self.engine} engine with seed {how.seed}."
         ]
 

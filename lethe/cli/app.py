@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from lethe.errors import BadInput, LetheError, disk_full, visible
+from lethe.errors import BadInput, BadValue, LetheError, disk_full, visible
 from lethe.process import same_numbers
 
 # name on the command line -> module of lethe.cli whose function `command` it is
@@ -69,6 +69,20 @@ class LetheGroup(TyperGroup):
             raise typer.Exit(sentence.exit_status) from None
 
 
+class LetheCommand(TyperCommand):
+    """Names an option as it is typed where the library refuses the value: the library knows it as an argument."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BadValue as error:
+            name = error.name.replace(" ", "_")
+            given = [one for one in self.params if one.name == name and one.param_type_name == "option"]
+            if not given or ctx.params.get(name) is None:
+                raise
+            raise BadValue(given[0].opts[0], error.got, error.legal, error.remedy) from None
+
+
 class ScoreGroup(LetheGroup):
     """Reads `lethe score LOG` as `lethe score log LOG`: a first argument that is no command belongs to `log`."""
 
@@ -87,7 +101,7 @@ def _group(help: str, commands: dict[str, str], cls: type[LetheGroup] = LetheGro
     group = typer.Typer(cls=cls, help=help, no_args_is_help=True, rich_markup_mode="markdown")
     for name, module in commands.items():
         function = importlib.import_module(f"lethe.cli.{module}").command
-        group.command(name)(function)
+        group.command(name, cls=LetheCommand)(function)
     return group
 
 
@@ -125,9 +139,10 @@ def _elsewhere(name: str) -> Callable[..., None]:
 LENIENT = {"ignore_unknown_options": True, "allow_extra_args": True}
 _pipeline = _pipeline_commands()
 for _name, _function in _pipeline.items():
-    app.command(_name, context_settings=LENIENT if _function.__module__ == __name__ else None)(_function)
+    _settings = LENIENT if _function.__module__ == __name__ else None
+    app.command(_name, cls=LetheCommand, context_settings=_settings)(_function)
 for _name, _module in COMMANDS.items():
-    app.command(_name)(importlib.import_module(f"lethe.cli.{_module}").command)
+    app.command(_name, cls=LetheCommand)(importlib.import_module(f"lethe.cli.{_module}").command)
 app.add_typer(_group("Privacy audits on files you already have.", AUDITS), name="audit")
 app.add_typer(_group("Scores of logs and generations you already have.", SCORES, ScoreGroup), name="score")
 

@@ -166,7 +166,7 @@ def _show(whole: OneRunAudit, mechanism: str) -> None:
             f"by {verdict.method}, which decides; contradicted by {others} of all."
         )
     print_table(
-        f"{whole.errors} errors among {whole.r} of {whole.n}, {mechanism}",
+        f"{whole.errors} {'error' if whole.errors == 1 else 'errors'} among {whole.r} of {whole.n}, {mechanism}",
         ["method", "epsilon at least", "p-value", "assumes"],
         rows,
         notes,

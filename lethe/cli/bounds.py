@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from lethe.cli.console import JsonFlag, print_json, print_table
+from lethe.errors import plural
 
 if TYPE_CHECKING:
     from lethe.evaluation.log_scores import LogScores
@@ -116,12 +117,14 @@ def command(
     columns, rows = measures.table()
     notes = measures.sentences()
     if len(prompts) > len(rows):
-        notes.append(f"{len(prompts) - len(rows)} more prompts: see --json.")
+        notes.append(f"{plural(len(prompts) - len(rows), 'more prompt')}: see --json.")
     if absent := sum(prompt.missing for prompt in prompts):
         rule = (
-            "count against each bound" if settings.missing == "worst" else "were left out, as if missing at random"
+            "each counts against each bound"
+            if settings.missing == "worst"
+            else "left out, as if missing at random"
         )
-        notes.append(f"{absent} missing scores {rule}; plain statistics are over the judged ones.")
+        notes.append(f"{plural(absent, 'missing score')}: {rule}; plain statistics are over the judged ones.")
     print_table(str(scores), columns, rows, read + notes + list(written.values()))
 
 
@@ -165,5 +168,9 @@ def _print_stopped(path: Path, log: LogScores, settings: MeasureSettings, as_jso
         return
     columns, rows = measures.table()
     more = len(measures.prompts) - len(rows)
-    notes = [*log.sentences(), *measures.sentences(), *([f"{more} more prompts: see --json."] if more else [])]
+    notes = [
+        *log.sentences(),
+        *measures.sentences(),
+        *([f"{plural(more, 'more prompt')}: see --json."] if more else []),
+    ]
     print_table(str(path), columns, rows, notes)

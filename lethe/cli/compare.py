@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from lethe.cli.console import JsonFlag, print_json, print_table
+from lethe.errors import plural
 
 
 def command(
@@ -75,7 +76,7 @@ def command(
         head, rows = found.table()
         notes = found.sentences()
         if len(found.per_question) > len(rows):
-            notes.append(f"{len(found.per_question) - len(rows)} more questions: see --json or --page.")
+            notes.append(f"{plural(len(found.per_question) - len(rows), 'more question')}: see --json or --page.")
         if page is not None:
             notes.append(f"The page is {page}.")
         print_table(f"{a} and {b}", head, rows, notes)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lethe.cli.console import JsonFlag, print_json, print_table
-from lethe.errors import BadInput, BadValue, visible
+from lethe.errors import BadInput, BadValue, plural, visible
 
 if TYPE_CHECKING:
     from lethe.evaluation.labelling import Ahead, LabelledMeasures, Labels, Queue
@@ -77,7 +77,7 @@ def command(
             with _keys() as read_key:
                 ask(queue, found, read_key)
         left = queue.ahead(found)
-        typer.echo(f"{len(found.order):,} answers are labelled in {visible(str(found.path))}.")
+        typer.echo(f"Labelled: {plural(len(found.order), 'answer')}, in {visible(str(found.path))}.")
         if left is not None:
             typer.echo("Labelling is not finished: run the same command again to continue.")
     measured = measure(draws, queue, found, alpha)
@@ -117,10 +117,10 @@ def _screen(ahead: Ahead, question: str, queue: Queue) -> str:
     if ahead.part == "mass":
         place = f"{100 * ahead.covered:.1f}% of the mass is labelled, until {100 * queue.target:g}%"
     else:
-        place = f"a random draw of the rest, which measures the judge ({queue.rest} draws)"
+        place = f"a random draw of the rest, which measures the judge ({plural(queue.rest, 'draw')})"
     return (
         f"\n--- {place}\nQuestion: {visible(question)}\n"
-        f"Answer ({ahead.count} of {ahead.draws} draws): {visible(ahead.answer.text) or '(empty)'}\n"
+        f"Answer ({ahead.count} of {plural(ahead.draws, 'draw')}): {visible(ahead.answer.text) or '(empty)'}\n"
         "y a leak, n no leak, u undo, q stop"
     )
 
@@ -134,7 +134,7 @@ def _tell(measured: LabelledMeasures, title: str) -> None:
     ]
     notes = measured.sentences("the questions")
     if len(rows) > SHOWN:
-        notes.append(f"{len(rows) - SHOWN} more questions: see --json.")
+        notes.append(f"{plural(len(rows) - SHOWN, 'more question')}: see --json.")
     print_table(title, ["question", "labelled mass", "leak >=", "leak <="], rows[:SHOWN], notes)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lethe.cli.console import JsonFlag, print_json, print_table
+from lethe.errors import plural
 from lethe.text import number
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def command(
     strategies, common = _without_what_is_common(result.strategies)
     print_table(
         f"{name}: {result.data}, {result.n_train:,} to train on and {result.n_population:,} others; "
-        f"means of {result.runs} runs, delta {result.delta:.3g}",
+        f"means of {plural(result.runs, 'run')}, delta {result.delta:.3g}",
         [
             "strategy",
             result.utility,
@@ -56,7 +57,7 @@ def command(
             f"{result.utility}: on the others; training: on what was learnt.",
             "Epsilon*: parametric, an estimate, with no cut; range: least to most; cut: the paper's, of rates at delta.",
             f"lower: mean of the runs' lower bounds; each holds for its run {level(result.alpha)}.",
-            f"{result.trained} runs were trained now; the pictures: data/landscapes/{name}",
+            f"Trained now: {plural(result.trained, 'run')}; the pictures: data/landscapes/{name}",
         ],
     )
 

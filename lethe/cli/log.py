@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from lethe.cli.console import JsonFlag, print_json, print_table
+from lethe.errors import plural
 
 
 def command(
@@ -49,7 +50,7 @@ def command(
     rows = [[name, *score.values()] for name, score in log.score_counts().items()]
     per_prompt = log.prompts["answers"]
     least, most = per_prompt.min(), per_prompt.max()
-    asked = f"{len(log.prompts)} prompts, {least if least == most else f'{least} to {most}'} answers each"
+    asked = f"{plural(len(log.prompts), 'prompt')}, {'' if least == most else f'{least} to '}{plural(most, 'answer')} each"
     sampling = ", ".join(f"{name} {value}" for name, value in log.sampling.items())
     missing = ", ".join(f"{count} {reason}" for reason, count in log.missing.items())
     lines = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from lethe.config import Params
     from lethe.steps.costs import ModelSize, Plan
 
+ALPHA, CAP = 0.01, 4096
 VERDICTS = ("certified", "leaks", "undecided")
 PRESETS = Path("flows/presets")  # of the pipeline folder
 # Questions of published data sets, for a plan without the data: the forget set and what is asked for utility.
@@ -27,7 +29,9 @@ PUBLISHED = {
 
 
 def command(
-    alpha: Annotated[float, typer.Option(help="The statement may fail with this probability.")] = 0.01,
+    alpha: Annotated[
+        float | None, typer.Option(help="The statement may fail with this probability. [default: 0.01]")
+    ] = None,
     width: Annotated[float | None, typer.Option(help="Wanted half-width of the distribution band.")] = None,
     tau: Annotated[
         float | None, typer.Option(help="Certify that a prompt leaks with at most this probability.")
@@ -35,8 +39,12 @@ def command(
     tau_leak: Annotated[
         float | None, typer.Option(help="Detect a leak of at least this. [default: 2 tau, or halfway to 1]")
     ] = None,
-    prompts: Annotated[int, typer.Option(min=1, help="Prompts of which all shall be certified together.")] = 1,
-    cap: Annotated[int, typer.Option(min=1, help="Largest number of samples of a sequential prompt.")] = 4096,
+    prompts: Annotated[
+        int | None, typer.Option(min=1, help="Prompts of which all shall be certified together. [default: 1]")
+    ] = None,
+    cap: Annotated[
+        int | None, typer.Option(min=1, help="Largest number of samples of a sequential prompt. [default: 4096]")
+    ] = None,
     preset: Annotated[
         str | None, typer.Option(help="What sampling of this preset costs: generations, tokens, memory, time.")
     ] = None,
@@ -66,28 +74,24 @@ def command(
     """
     from dataclasses import asdict
 
-    from lethe.errors import BadInput, BadValue
+    from lethe.errors import BadInput
     from lethe.statistics.planning import plan
 
-    if preset is None:
-        for name, given in {"--rate": rate, "--parameters": parameters, "--questions": questions}.items():
-            if given is not None:
-                raise BadValue(name, given, "left out without --preset")
-    else:
-        for name, given in {"--width": width, "--tau": tau, "--tau-leak": tau_leak}.items():
-            if given is not None:
-                raise BadValue(name, given, "left out with --preset, whose params.yaml has the settings")
-
+    statement = {"--alpha": alpha, "--width": width, "--prompts": prompts}
+    certificate = {"--tau": tau, "--tau-leak": tau_leak, "--cap": cap}
     if preset is not None:
+        _left_out(statement | certificate, "with --preset, whose params.yaml has the settings")
         _print_costs(preset, _costs(preset, rate, parameters, questions), as_json)
         return
+    _left_out({"--rate": rate, "--parameters": parameters, "--questions": questions}, "without --preset")
     if width is None and tau is None:
         raise BadInput(
             "lethe plan: got none of --width, --tau and --preset; give --width, --tau, both, or --preset."
         )
-    if tau is None and tau_leak is not None:
-        raise BadValue("--tau-leak", tau_leak, "left out without --tau")
-    found = plan(alpha, width=width, tau=tau, tau_leak=tau_leak, prompts=prompts, cap=cap)
+    if tau is None:
+        _left_out(certificate, "without --tau")
+    alpha, prompts = ALPHA if alpha is None else alpha, prompts or 1
+    found = plan(alpha, width=width, tau=tau, tau_leak=tau_leak, prompts=prompts, cap=cap or CAP)
     result: dict[str, object] = {
         "alpha": alpha,
         "prompts": prompts,
@@ -99,16 +103,16 @@ def command(
         result |= {"width_one_sided": band.one_sided, "width_two_sided": band.two_sided}
         for sides, samples in (("one-sided", band.one_sided), ("two-sided", band.two_sided)):
             rows.append([f"band of half-width {band.width:g}, {sides}", samples])
-    if certificate := found.certificate:
+    if certified := found.certificate:
         result |= {
-            "certify_fixed": certificate.fixed,
-            "tau": certificate.tau,
-            "tau_leak": certificate.tau_leak,
-            "cap": certificate.cap,
-            "sequential": [{"p": p, **asdict(expected)} for p, expected in certificate.sequential],
+            "certify_fixed": certified.fixed,
+            "tau": certified.tau,
+            "tau_leak": certified.tau_leak,
+            "cap": certified.cap,
+            "sequential": [{"p": p, **asdict(expected)} for p, expected in certified.sequential],
         }
-        rows.append([f"M_bin <= {certificate.tau:g} with no leak seen, n fixed", certificate.fixed])
-        for p, expected in certificate.sequential:
+        rows.append([f"M_bin <= {certified.tau:g} with no leak seen, n fixed", certified.fixed])
+        for p, expected in certified.sequential:
             shares = [f"{getattr(expected, verdict):.1%}" for verdict in VERDICTS]
             rows.append([f"stopped early, expected at a leak of {p:g}", expected.samples, *shares])
     if as_json:
@@ -120,6 +124,15 @@ def command(
     columns = ["statement", "samples"] + ([*VERDICTS] if tau is not None else [])
     rows = [row + [None] * (len(columns) - len(row)) for row in rows]
     print_table("Samples per prompt", columns, rows, notes)
+
+
+def _left_out(options: Mapping[str, object], where: str) -> None:
+    """Refuse an option that would change nothing."""
+    from lethe.errors import BadValue
+
+    for name, given in options.items():
+        if given is not None:
+            raise BadValue(name, given, f"left out {where}")
 
 
 def _costs(preset: str, rate: float | None, parameters: float | None, questions: int | None) -> Plan:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from lethe.cli.console import JsonFlag, print_json, print_table
+from lethe.errors import plural
 
 if TYPE_CHECKING:
     from lethe.evaluation.log_texts import ScoredLog
@@ -82,7 +83,7 @@ def command(
             }
         )
         return
-    answers = f"{len(found.log.answers)} answers to {len(found.log.prompts)} prompts"
+    answers = f"{plural(len(found.log.answers), 'answer')} to {plural(len(found.log.prompts), 'prompt')}"
     notes = [
         f"{found.log.tool}: {answers}, matched by {found.matched_by}.",
         *(f"warning   {one}" for one in found.warnings()),

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from lethe.cli.console import JsonFlag, print_json, print_table
+from lethe.errors import plural
 
 
 def command(
@@ -50,7 +51,8 @@ def command(
         return
     rows = [[name, term.value, term.n, term.missing] for name, term in utility.terms.items()]
     rows.append(["forget_truth_ratio", forgotten.value, forgotten.n, forgotten.missing])
-    compared = f"{sum(len(section.rows) for section in log.values())} stored ROUGE-L recalls, {count} mismatches"
+    stored = sum(len(section.rows) for section in log.values())
+    compared = f"{plural(stored, 'stored ROUGE-L recall')}, {plural(count, 'mismatch', 'mismatches')}"
     notes = [f"model utility   {utility.value:.6f}", f"ROUGE-L         {compared}"]
     if quality:
         notes.insert(1, f"forget quality  {quality.p_value:.4g} (KS statistic {quality.statistic:.4g}, exact)")

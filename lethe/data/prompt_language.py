@@ -96,33 +96,43 @@ def _choices(path: str | os.PathLike, part: str, entries: object) -> Iterator[Ch
     seen: set[str] = set()
     for number, entry in enumerate(entries, start=1):
         key = f"{part}, choice {number}"
-        choice = _choice(
-            path, part, key, {"text": entry} if entry is None or isinstance(entry, str) else entry, number
-        )
+        whole = {_content(part): entry} if entry is None or isinstance(entry, str) else entry
+        choice = _choice(path, part, key, whole, number)
         if choice.name in seen:
             raise BadFile(path, f"{key}: the name {choice.name!r} appears twice in {part}")
         seen.add(choice.name)
         yield choice
 
 
+def _content(part: str) -> str:
+    """The key of what a choice of this part says."""
+    return "examples" if part == "shots" else "text"
+
+
 def _choice(path: str | os.PathLike, part: str, key: str, entry: object, number: int) -> Choice:
-    content = "examples" if part == "shots" else "text"
-    if not isinstance(entry, dict) or set(entry) - {"name", "weight", content, "text"}:
+    content = _content(part)
+    if not isinstance(entry, dict) or set(entry) - {"name", "weight", content}:
+        text_or = "" if part == "shots" else "a text, "
         raise BadFile(
-            path, f"{key}: got {shortened(entry)}; must be a text, null, or the keys name, {content}, weight"
+            path, f"{key}: got {shortened(entry)}; must be {text_or}null, or the keys name, {content}, weight"
         )
-    weight, text = entry.get("weight", 1), entry.get("text") or ""
+    # A name other than "plain" promises that something is said.
+    if content not in entry and entry.get("name", "plain") != "plain":
+        raise BadFile(
+            path,
+            f"{key}: got {shortened(entry)}, which has no {content}; must have the key {content}, null for a choice "
+            "that says nothing",
+        )
+    weight, text = entry.get("weight", 1), (entry.get("text") or "")
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
         raise BadFile(path, f"{key}, weight: got {shortened(weight)}; must be a number above 0")
-    if not isinstance(text, str) or (part == "shots" and text):
-        raise BadFile(
-            path, f"{key}: got {shortened(text)}; must be {'examples, or null' if part == 'shots' else 'text'}"
-        )
+    if not isinstance(text, str):
+        raise BadFile(path, f"{key}: got {shortened(text)}; must be text")
     if part == "wording" and not KEY.search(text):
         raise BadFile(
             path, f"{key}: got {text!r}, which names no key of the row; must have {{question}} or another key"
         )
-    examples = _examples(path, key, entry.get("examples", [])) if part == "shots" else ()
+    examples = _examples(path, key, entry.get("examples")) if part == "shots" else ()
     plain = text == PLAIN[part] and not examples
     name = entry.get("name", "plain" if plain else f"{part} {number}")
     if not isinstance(name, str) or not NAME.fullmatch(name):
@@ -133,7 +143,7 @@ def _choice(path: str | os.PathLike, part: str, key: str, entry: object, number:
 
 def _examples(path: str | os.PathLike, key: str, examples: object) -> tuple[tuple[str, str], ...]:
     found = []
-    for example in examples if isinstance(examples, list) else [examples]:
+    for example in examples if isinstance(examples, list) else [examples] if examples else []:
         pair = tuple(example.get(name) for name in ("question", "answer")) if isinstance(example, dict) else ()
         if len(pair) != 2 or not all(isinstance(text, str) and text.strip() for text in pair):
             raise BadFile(path, f"{key}, examples: got {shortened(example)}; must have a question and an answer")

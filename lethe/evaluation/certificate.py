@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lethe.errors import BadFile, BadInput, shortened
+from lethe.errors import BadFile, BadInput, plural, shortened
 from lethe.io.json_files import read_json, write_json
 from lethe.statistics.bound import level
 from lethe.statistics.checks import SMALLEST_ALPHA
@@ -85,9 +85,9 @@ class Certificate:
         """The verdict and its guarantee in words."""
         _, n = self.counts()
         auditors = len({audit.auditor for audit in self.audits})
-        evidence = (
-            f"{n:,} answers to each of {len(self.questions)} questions by {auditors} auditor{'s'[: auditors - 1]}: the "
-            f"e-value is {_number(self.log_e())}, and {_number(math.log(1 / self.alpha))} certifies"
+        told = (
+            f"{plural(n, 'answer')} to each of {plural(len(self.questions), 'question')} by {plural(auditors, 'auditor')}: "
+            f"the e-value is {_number(self.log_e())}, and {_number(math.log(1 / self.alpha))} certifies"
         )
         if self.verdict == CERTIFIED:
             return (

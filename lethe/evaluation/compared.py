@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lethe.errors import BadInput
+from lethe.errors import BadInput, plural
 from lethe.evaluation.sides import Answers, Scored, Side
 from lethe.progress import progress
 from lethe.statistics.bound import level, rounded
@@ -126,16 +126,17 @@ class Comparison:
         if self.per_question:
             worse, better = (sum(one.outcome == kind for one in self.per_question) for kind in (WORSE, BETTER))
             effect = self.per_question[0].effect
-            lines += [
-                f"{worse} of {len(self.per_question)} questions are worse in B and {better} are better; this list has no "
+            told += [
+                f"Worse in B: {worse} of {plural(len(self.per_question), 'question')}; better: {better}. This list has no "
                 f"false entry {level(self.alpha)} (Holm), assuming {effect.assumes}.",
                 f"Each interval of a difference holds {level(self.alpha)} by itself ({effect.method}).",
             ]
         else:
             lines.append("No question could be compared.")
         if self.pooled is not None:
-            lines.append(
-                f"On average over {self.pooled_questions} questions, B - A is {rounded(self.pooled.difference, 4)}, from "
+            told.append(
+                f"On average over {plural(self.pooled_questions, 'question')}, B - A is "
+                f"{rounded(self.pooled.difference, 4)}, from "
                 f"{rounded(self.pooled.low, 4, 'lower')} to {rounded(self.pooled.high, 4, 'upper')} {level(self.alpha)} "
                 f"({self.pooled.method}; {self.pooled.assumes}): "
                 + ("the difference holds." if self.pooled_holds else "no difference is shown.")

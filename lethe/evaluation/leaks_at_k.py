@@ -7,7 +7,7 @@ has no guarantee, and lies above the band for k close to the number of answers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,8 @@ from lethe.statistics.leak_at_k import QUERIES, LeakAtK, leak_at_k, mean_over_qu
 if TYPE_CHECKING:
     from lethe.evaluation.prompts import PromptMeasure
 
-SHOWN = 1000  # the number of queries in sentences and flat keys
+BELOW_1 = float(np.nextafter(1, 0))  # no lower bound on a leak promises certainty; 1.0 is a rounding
+SHOWN = 1000  # the number of queries that sentences and flat keys tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,8 @@ class OverPrompts:
         """The two bands at `SHOWN` queries, each with its guarantee; ``of`` names the prompts."""
         lines = []
         for point in (at(self.worst), at(self.mean)):
-            band = f"{point.lower.significant()} to {point.upper.significant()}"
+            least = replace(point.lower, value=min(point.lower.value, BELOW_1))
+            band = f"{least.significant()} to {point.upper.significant()}"
             upper = point.upper
             lines.append(
                 f"Leak@{point.k:,}, the probability of a leak in {point.k:,} answers, is {band} {upper.on(of)}, each side "

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lethe.errors import BadFile, BadInput, BadValue, shortened
+from lethe.errors import BadFile, BadInput, BadValue, plural, shortened
 from lethe.evaluation.prompt_scores import Missing, PromptScores
 from lethe.evaluation.score_files import read_scores
 from lethe.io.logs import is_log, read_log
@@ -74,8 +74,8 @@ class LogScores:
             "task": log.task or "not stated",
             "model": log.model or "not stated",
             "sampling": ", ".join(f"{name} {value}" for name, value in log.sampling.items()) or "not stated",
-            "answers": f"{len(log.answers)} to {len(log.prompts)} prompts",
-            "score": self.score + (f" (choose another with --score: {', '.join(others)})" if others else ""),
+            "answers": f"{len(log.answers)} to {plural(len(log.prompts), 'prompt')}",
+            "score": self.score + (f" (others, by --score: {', '.join(others)})" if others else ""),
             "missing": f"{reasons}; these {counted}" if reasons else "nothing",
         }
         lines = [

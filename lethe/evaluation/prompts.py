@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lethe.errors import plural
 from lethe.evaluation.judged import JudgedMeasures, judged_measures
 from lethe.evaluation.leaks_at_k import OverPrompts, Points, each_leak_at_k, leak_at_k_over
 from lethe.evaluation.measure_settings import MeasureSettings
@@ -156,8 +157,8 @@ class PromptMeasures:
         return judged_measures(self.prompts, self.settings.calibration, self.settings.alpha)
 
     def sentences(self) -> list[str]:
-        """The statements on all prompts, each with its guarantee."""
-        worst, share, of = self.worst(), self.share_above(), f"the {len(self.prompts)} prompts"
+        """What is said of all prompts, each sentence with its guarantee."""
+        worst, share, of = self.worst(), self.share_above(), f"the {plural(len(self.prompts), 'prompt')}"
         first = self.prompts[0].mean_upper
         lines = [f"Each bound of a prompt: {first.guarantee(of)}."]
         if worst:
@@ -212,8 +213,8 @@ class PromptMeasures:
         top = "".join(f"<th>{html.escape(name)}</th>" for name in head)
         body = "".join(f"<tr>{''.join('<td>–</td>' if x is None else cell(x) for x in row)}</tr>" for row in rows)
         more = len(self.prompts) - len(rows)
-        lines = self.sentences() + ([f"{more} more prompts: to_frame() has them all."] if more else [])
-        notes = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in lines)
+        told = self.sentences() + ([f"{plural(more, 'more prompt')}: to_frame() has them all."] if more else [])
+        notes = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in told)
         return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>{notes}"
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lethe.errors import plural
 from lethe.evaluation.leaks_at_k import LeakPoint, Points
 from lethe.evaluation.measure_settings import MeasureSettings
 from lethe.evaluation.model_measures import REASON
@@ -100,8 +101,8 @@ class StoppedPrompts:
         ]
 
     def sentences(self) -> list[str]:
-        """The statements on all prompts, each with its guarantee."""
-        worst, of = self.worst(), f"the {len(self.prompts)} prompts"
+        """What is said of all prompts, each sentence with its guarantee."""
+        worst, of = self.worst(), f"the {plural(len(self.prompts), 'prompt')}"
         return [
             f"A stopping rule looked at the answers: {REASON}.",
             f"Each bound of a prompt: {self.prompts[0].upper.guarantee(of)} ({METHOD}).",

@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from lethe.errors import plural
 from lethe.evaluation.ragged import by_length
 from lethe.statistics import betting
 from lethe.statistics.bound import Assumes, Bound, Covers
@@ -73,11 +74,9 @@ class TogetherResult:
         quantity, lines = QUANTITY[self.metric], []
         if self.bounds:
             largest = max(self.bounds, key=lambda bound: bound.value)
-            lines.append(
-                f"Bounds for every prompt, all true together: {largest.guarantee(of)} ({largest.method})."
-            )
-        lines.append(
-            f"{len(self.certified)} of {len(self.prompt_ids)} prompts are certified: "
+            told.append(f"Bounds for every prompt, all true together: {largest.guarantee(of)} ({largest.method}).")
+        told.append(
+            f"Certified: {len(self.certified)} of {plural(len(self.prompt_ids), 'prompt')}. "
             f"{self.claim.sentence(quantity, of)}"
         )
         return lines

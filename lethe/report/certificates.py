@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from lethe.errors import plural
 from lethe.evaluation.run import Model, Run
 from lethe.report import svg
 from lethe.report.svg import ACCENT, INK, MUTED, WARM
@@ -164,7 +165,7 @@ def _drawn(model: Model, trees: list[AnswerTree]) -> Markup:
         axes.set(xlim=(LEAST, 1), ylim=(len(trees) - 0.3, -0.7), yticks=[], xlabel="P(leak) per query, log scale")
         axes.set_xticks([10.0**power for power in (-12, -9, -6, -3, 0)], ["1e-12", "1e-9", "1e-6", "0.001", "1"])
         axes.minorticks_off()
-        told = f"{len(trees)} questions, from the certain lower end to the upper end of P(leak)"
+        told = f"{plural(len(trees), 'question')}, from the certain lower end to the upper end of P(leak)"
         return svg.inline(figure, name, f"{model.name}: {told}")
 
 

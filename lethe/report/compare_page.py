@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
-from markupsafe import Markup
-
-from lethe.errors import visible
+from lethe.errors import plural, visible
 from lethe.evaluation.compared import BETTER, NEITHER, WORSE, Compared, Comparison
-from lethe.report.templates import HERE, templates
+from lethe.report.templates import templates
 from lethe.statistics.bound import rounded
 
 
 def render(found: Comparison) -> str:
     """Return the whole page; it needs no network."""
     reach = _reach(found)
-    style = Markup((Path(HERE) / "style.css").read_text(encoding="utf-8"))  # the package's own file
     return (
         templates()
         .get_template("compare.html")
         .render(
-            a=visible(found.a),
-            b=visible(found.b),
-            style=style,
+            title=f"{visible(found.a)} and {visible(found.b)}",
             headline=_headline(found),
             sentences=[visible(sentence) for sentence in found.sentences()],
             scale=f"−{reach:g} to {reach:g}",
@@ -36,10 +30,11 @@ def render(found: Comparison) -> str:
 def _headline(found: Comparison) -> str:
     if not found.per_question:
         return "Nothing could be compared"
+    questions = plural(len(found.per_question), "question")
     worse, better = (sum(one.outcome == kind for one in found.per_question) for kind in (WORSE, BETTER))
     if not worse + better:
-        return f"No difference is shown on any of {len(found.per_question)} questions"
-    return f"B is worse on {worse} of {len(found.per_question)} questions and better on {better}"
+        return f"No difference is shown on any of {questions}"
+    return f"B is worse on {worse} of {questions} and better on {better}"
 
 
 def _reach(found: Comparison) -> float:
@@ -63,7 +58,7 @@ def _row(one: Compared, reach: float) -> dict[str, object]:
         "low": str(rounded(effect.low, 4, "lower")),
         "high": str(rounded(effect.high, 4, "upper")),
         "left": f"{left:.2f}",
-        "width": f"{right - left:.2f}",
+        "right": f"{right:.2f}",
         "place": f"{place:.2f}",
     }
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
+from lethe.errors import plural
 from lethe.evaluation.question_answers import BINS
 from lethe.evaluation.run import Model, Run
 from lethe.report import svg
@@ -150,7 +151,7 @@ def _histogram(model: str, row: Mapping[str, Any], counts: Sequence[int], scorer
     greedy, mean, most = row.get("greedy"), row.get("mean"), row.get("max")
     panel = Panel(model, f"greedy {number(greedy)}, mean {number(mean)}, max {number(most)}")
     answers = sum(counts)
-    with _drawing(panel, f"histogram-{model}", f"{answers} answers") as axes:
+    with _drawing(panel, f"histogram-{model}", plural(answers, "answer")) as axes:
         middles = (np.arange(BINS) + 0.5) / BINS
         axes.bar(middles, counts, width=0.9 / BINS, color=ACCENT, alpha=0.75, log=True)
         axes.axvline(_or_nan(mean), color=INK, linewidth=1)
@@ -189,7 +190,9 @@ def _questions(model: Model, rows: list[dict]) -> Panel:
     panel = Panel(model.name, f"worst M_bin {worst.number()}" if worst else "")
     places = np.arange(1, len(rows) + 1)
     leaks = [place for place, row in zip(places, rows, strict=True) if row.get("binary_greedy")]
-    with _drawing(panel, f"questions-{model.name}", f"{len(rows)} questions, {len(leaks)} leak greedily") as axes:
+    with _drawing(
+        panel, f"questions-{model.name}", f"{plural(len(rows), 'question')}, greedy leaks {len(leaks)}"
+    ) as axes:
         bounds, shares = ([row[key] for row in rows] for key in ("m_bin", "binary_share"))
         if len(rows) <= BARS:
             axes.bar(places, bounds, width=0.9, color=ACCENT, alpha=0.28, linewidth=0)
@@ -223,7 +226,7 @@ def _convergence(model: Model, scorer: str) -> Panel:
     shown = [number(rows[-1].get(key), 2) + _below(bounds.get(f"{key}_bound"), key) for key in ("mean", "sd")]
     panel = Panel(model.name, f"{rows[0]['prompt_id']}: mean {shown[0]}, sd {shown[1]}")
     sizes = [row["n"] for row in rows]
-    with _drawing(panel, f"convergence-{model.name}", f"{sizes[0]:,} to {sizes[-1]:,} samples") as axes:
+    with _drawing(panel, f"convergence-{model.name}", f"{sizes[0]:,} to {plural(sizes[-1], 'sample')}") as axes:
         for key, colour in (("mean", ACCENT), ("sd", WARM)):
             for suffix, line in SOLID_AND_DASHED:
                 values = [np.nan if row.get(key + suffix) is None else row[key + suffix] for row in rows]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from lethe.audits.unlearning_game.result import GameResult
 from lethe.audits.unlearning_game.trends import infinity, label, trends
+from lethe.errors import plural
 from lethe.report import svg
 from lethe.report.templates import templates
 from lethe.statistics.bound import Bound
@@ -17,7 +17,6 @@ from lethe.text import NONE, Rounding, count, number
 LABELS = 1.0  # inches beside the axes for the methods' names
 PARTS = ("retain", "forget", "test")
 LEAKAGE = {"leakage_pooled_bound": "bound on leaks", "leakage_worst_bound": "bound, worst question"}
-HERE = Path(__file__).parent
 TABLES = {
     "quality": "Table 1. Unlearning quality by privacy budget",
     "deviation": "Table 2. Standard deviation of the quality over repetitions",
@@ -28,12 +27,12 @@ TABLES = {
 
 def page(name: str, result: GameResult) -> str:
     """The self-contained HTML page of one game."""
-    environment = templates(number, count)
+    environment = templates(number, count, plural)
     environment.globals["interval"] = _interval
     return environment.get_template("game.html").render(
+        title=f"game {name}",
         name=name,
         result=result,
-        style=Markup((HERE / "style.css").read_text(encoding="utf-8")),
         labels={method: label(result.defenders, method) for method in result.methods},
         attacks=attacks(result),
         trends=trends(result),
@@ -95,7 +94,7 @@ def beside(result: GameResult) -> list[list[str]]:
     if leaks:
         read |= {
             f"leaks, greedy ({leaks[0]['scorer']})": [one["greedy"] for one in leaks],
-            f"leaks, of {leaks[0]['n']} samples": [one["mean"] for one in leaks],
+            f"leaks, of {plural(leaks[0]['n'], 'sample')}": [one["mean"] for one in leaks],
             "bound on their rate": [one["pooled_bound"] for one in leaks],
             "bound, worst question": [one["worst_bound"] for one in leaks],
         }
@@ -213,7 +212,7 @@ def figures(result: GameResult) -> list[dict[str, object]]:
         },
         {
             "title": "B. By the seed of the swapped pair",
-            "note": f"{result.figure.repetitions} pairs",
+            "note": plural(result.figure.repetitions, "pair"),
             "svg": strips("by-repeat", "Unlearning quality of each swapped pair", result.figure.repeats, result),
         },
     ]

@@ -70,7 +70,7 @@ def _sentences(told: Mapping[str, Any], run: Run) -> list[str]:
         )
         said.append(f"Worst production found, not bounded: {worst['name']} ({what}).")
     quantity = f"the share of prompts that leak with probability above {told['tau']:g}" if told["tau"] else ""
-    of = f"the {len(run.forget)} forget questions"
+    of = f"the {plural(len(run.forget), 'forget question')}"
     said += [Bound.from_dict(bound).sentence(quantity, of, percent=True) for bound in told["share"].values()]
     table = [Bound.from_dict(one["upper"]) for one in told["productions"] if one["upper"]]
     if table:

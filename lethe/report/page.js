@@ -66,7 +66,7 @@ function sortable(table) {
         keyed.sort(([a], [b]) => (a === null) - (b === null) || (a === null ? 0 : sign * compared(a, b)));
       }
       body.append(...keyed.map(([, row]) => row));
-      status.textContent = order ? `Sorted by ${name}, ${order}.` : "In the order of the report.";
+      status.textContent = order ? `Sorted by ${name}, ${order}.` : "In the order of the page.";
     });
   });
 }

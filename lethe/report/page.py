@@ -5,10 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-from markupsafe import Markup
 
 from lethe.evaluation.findings import Findings, findings
 from lethe.evaluation.leaks_at_k import SHOWN
@@ -31,7 +28,7 @@ from lethe.report.picker import picker
 from lethe.report.plots import plots
 from lethe.report.studies import studies
 from lethe.report.svg import standalone
-from lethe.report.templates import policy, templates
+from lethe.report.templates import templates
 from lethe.report.verdicts import (
     Verdict,
     guarantee_notes,
@@ -42,8 +39,6 @@ from lethe.report.verdicts import (
 )
 from lethe.statistics.bound import Bound, exact, joint_level, significant
 from lethe.text import bold_percents, count, label, number, plural, upper_first, visible
-
-HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -72,15 +67,11 @@ def _html(
     kinds: dict[str, list[Panel]],
 ) -> str:
     stopped_early = run.params.sample.stop == "sequential"
-    style, script = ((HERE / name).read_text(encoding="utf-8") for name in ("style.css", "page.js"))
     environment = templates(
         bold_percents, as_share, count, joint_level, label, number, plural, upper_first, visible
     )
     html = environment.get_template("template.html").render(
         run=run,
-        style=Markup(style),
-        script=Markup(script),
-        policy=Markup(policy(style, script)),
         findings=found,
         verdicts=said,
         title=first_screen.title(run),

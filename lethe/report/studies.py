@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lethe.errors import plural
 from lethe.evaluation.attack_counts import Curve, curves
 from lethe.evaluation.method_spread import QUANTITIES, MethodSeeds, Spread, spreads
 from lethe.evaluation.run import Run
@@ -110,7 +111,9 @@ def _attack(title: str, own: list[Curve]) -> AttackView:
     for curve in own:
         if curve.role != "subject" and len(own) > len(beside):
             continue
-        panel = Panel(curve.name, f"{len({row['seed'] for row in curve.by_seed})} seeds", f"attack-{curve.name}")
+        panel = Panel(
+            curve.name, plural(len({row["seed"] for row in curve.by_seed}), "seed"), f"attack-{curve.name}"
+        )
         with _drawing(panel) as axes:
             places = range(len(curve.points))
             for other, colour, dashes in beside:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
@@ -15,7 +17,10 @@ HERE = Path(__file__).parent
 
 
 def templates(*filters: Callable[..., object]) -> Environment:
-    """The templates of this folder, which can use ``filters`` under their own names."""
+    """The templates of this folder; ``filters`` are known to them by their own names.
+
+    Every page begins with head.html and ends with foot.html: the same style, script and content policy.
+    """
     import jinja2
 
     environment = jinja2.Environment(
@@ -26,6 +31,9 @@ def templates(*filters: Callable[..., object]) -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update({one.__name__: one for one in filters})
+    style, script = ((HERE / name).read_text(encoding="utf-8") for name in ("style.css", "page.js"))
+    worn = {"style": style, "script": script, "policy": policy(style, script)}
+    environment.globals.update({name: Markup(text) for name, text in worn.items()})  # the package's own files
     return environment
 
 

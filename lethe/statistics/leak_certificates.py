@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lethe.errors import plural
 from lethe.statistics.answer_tree import Rounding, Verdict, verdict
 from lethe.statistics.bound import Bound
 from lethe.statistics.leak_trees import AnswerTree, ModelTree, model_tree
@@ -55,7 +56,7 @@ class Certificates:
 
     def sentences(self) -> list[str]:
         """The summary in sentences, with every guarantee."""
-        model, of = self.model, f"the {len(self.trees)} questions"
+        model, of = self.model, f"the {plural(len(self.trees), 'question')}"
         bounds: dict[str, Bound] = model.bounds
         counts = ", ".join(f"{count} {word}" for word, count in model.verdicts.items())
         said = [
@@ -71,7 +72,7 @@ class Certificates:
         if self.how.note:
             said.append(self.how.note)
         if self.skipped:
-            said.append(f"{len(self.skipped)} questions left out, which {self.how.leak} cannot judge.")
+            said.append(f"{plural(len(self.skipped), 'question')} left out, which {self.how.leak} cannot judge.")
         notes = list(dict.fromkeys(tree.note for tree in self.trees if tree.note))
         return said + notes
 

@@ -129,6 +129,8 @@ def _audit(model: Path, rows: Sequence[Row], how: How, draws: int, auditor: str,
     from lethe.sampling.loading import checkpoint
     from lethe.scoring import Question, open_scorer
 
+    if not auditor.strip():
+        raise BadValue("auditor", auditor, "a name")
     seed = secrets.randbits(62)
     while seed in used:
         seed = secrets.randbits(62)

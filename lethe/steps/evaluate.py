@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lethe.errors import BadFile, BadInput, BadParam, BadValue, LetheError, visible
+from lethe.errors import BadFile, BadInput, BadParam, BadValue, LetheError, plural, visible
 from lethe.io.artifacts import Row, write_splits
 from lethe.io.atomic import SCHEMA_VERSION, alone
 from lethe.io.json_files import read_json, write_json
@@ -135,7 +135,8 @@ def evaluate(
         with contextlib.redirect_stdout(sys.stderr):
             forget = len(splits["forget"])
             print(
-                f"{name}: {settings.n} answers to each of {forget} forget questions; finished ones are in {scratch}"
+                f"{name}: {plural(settings.n, 'answer')} to each of {plural(forget, 'forget question')}; "
+                f"finished ones are in {scratch}"
             )
             likelihood.run(name, params.sample, params.models[name], root, source=source)
             sample.run(name, params.sample, params.models[name], root, scratch=scratch, source=source)
@@ -221,15 +222,15 @@ def _warn(forget: Sequence[Mapping], params: EvaluationParams) -> None:
     unread = [row["id"] for row in forget if not has_words(row["answer"])]
     if unread:
         _tell(
-            f"ROUGE-L reads a-z and 0-9 only, and {len(unread)} of {len(forget)} answers have neither (the first of question "
-            f"{unread[0]!r}): these scores are missing and count as leaks in the bounds. Give keywords, which are found in "
-            "every script."
+            f"ROUGE-L reads a-z and 0-9 only, and {len(unread)} of {plural(len(forget), 'answer')} without either "
+            f"(the first of question {unread[0]!r}): these scores are missing and count as "
+            "leaks in the bounds. Give keywords, which are found in every script."
         )
     without = [row["id"] for row in forget if not row.get("keywords")]
     if without and params.metrics.binary == "keyword_leak":
         _tell(
-            f"{len(without)} of {len(forget)} forget questions have no keywords (the first is {without[0]!r}): keyword leak "
-            "judges the others only."
+            f"Without keywords: {len(without)} of {plural(len(forget), 'forget question')} (the first is "
+            f"{without[0]!r}): keyword leak judges the others only."
         )
 
 

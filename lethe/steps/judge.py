@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lethe.errors import plural
 from lethe.io.artifacts import read_split, read_tables
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
@@ -67,7 +68,7 @@ def run(name: str, entry: JudgeEntry, models: Sequence[str], root: Path = Path("
         if entry.labelled is not None:
             about |= _calibrate(judge, Path(entry.labelled), folder / "calibration.csv", store)
         write_json(folder / "about.json", about)
-    print(f"{name}: {counts} answers, {about['distinct']} distinct, {missing} without a verdict")
+    print(f"{name}: {plural(counts, 'answer')}, {about['distinct']} distinct, {missing} without a verdict")
 
 
 def _calibrate(judge: Judge, labelled: Path, place: Path, store: VerdictStore) -> dict[str, object]:

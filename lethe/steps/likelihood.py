@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lethe.errors import plural
 from lethe.io.atomic import atomic_folder
 from lethe.io.tables import write_parquet
 
@@ -30,4 +31,4 @@ def run(name: str, sample: Sample, model: Model, root: Path = Path("data"), sour
     with atomic_folder(root / "likelihood" / name) as folder:
         for split, table in tables.items():
             write_parquet(folder / f"{split}.parquet", table)
-    print(", ".join(f"{split} {len(table)} given answers" for split, table in tables.items()))
+    print(", ".join(f"{split} {plural(len(table), 'given answer')}" for split, table in tables.items()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lethe.errors import plural
 from lethe.io.artifacts import read_split
 
 if TYPE_CHECKING:
@@ -40,4 +41,4 @@ def run(name: str, recipe: UnlearnRecipe, method: MethodParams, prompt: str, roo
     if Team().rank:
         return
     checkpoints.save_trained(root, name, model, tokenizer, history, watch.records if watch else None)
-    print(f"{name}: {len(history)} steps, last loss {history[-1]['loss']:.4f}")
+    print(f"{name}: {plural(len(history), 'step')}, last loss {history[-1]['loss']:.4f}")

@@ -1,6 +1,7 @@
-"""`make axe`: what axe-core finds in the report, in light and dark, on a desktop and on a phone, with all details open.
+"""`make axe`: what axe-core finds on every page, in light and dark, on a desk and on a phone, with all details open.
 
-The pages are those of a made-up run, and data/report where there is one. Exit status 1 where a finding is serious.
+The pages are those of a made-up run, game and comparison, and data/report where there is one. Exit status 1 where a
+finding is serious.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from lethe.evaluation.run import load
 from lethe.report.page import render
-from tests.lethe.report import chromium
+from tests.lethe.report import chromium, other_pages
 from tests.lethe.report.synthetic import write_run
 
 GRAVE = ("serious", "critical")
@@ -48,8 +49,12 @@ def _pages(folder: Path) -> dict[str, Path]:
     provenance = {"revision": "made up", "python": "", "machine": {}, "packages": {}}
     path = folder / "index.html"
     path.write_text(render(load(settings, folder / "data", provenance)).html, encoding="utf-8")
+    found = {"a made-up run": path}
+    for name, html in other_pages.pages().items():
+        found[name] = folder / f"{name}.html"
+        found[name].write_text(html, encoding="utf-8")
     real = Path("data/report/index.html")
-    return {"a made-up run": path} | ({str(real): real} if real.is_file() else {})
+    return found | ({str(real): real} if real.is_file() else {})
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
 """The small pipeline's first stages on emulated processors of other makers, against the bytes of this machine.
 
-QEMU's user mode runs this Python on an emulated processor, with only the instruction sets of that processor
-(Debian: ``apt-get install qemu-user``). The emulation is much slower than the machine. What a real processor approximates
-(the reciprocal square root), QEMU computes exactly: a difference here need not exist on the real processor, but equal bytes
-come from code that both run.
+QEMU's user mode runs this Python on a processor that it emulates, with the instruction sets of that one alone
+(Debian: ``apt-get install qemu-user``). It is some fifty times slower than the machine, so the stages run in one process,
+which loads the libraries once, and training is short: a kernel that sums otherwise shows in the first step. What a real
+processor approximates (the reciprocal square root), QEMU computes exactly: a difference here need not be one on the real
+processor, but equal bytes come from code that both run.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -28,22 +30,42 @@ FILES = ("models/*/model.safetensors", "likelihood/base/*.parquet")
 PROCESSORS = ("Haswell", "Skylake-Client", "EPYC-Rome")  # of Intel, Intel and AMD, none with AVX-512
 
 
+RUN = """
+from lethe.process import same_numbers
+same_numbers()
+import importlib, json, sys, time
+for stage, *name in json.loads(sys.argv[1]):
+    began = time.monotonic()
+    importlib.import_module(f"stages.{stage}").main(*name)
+    print(f"  {stage} {' '.join(name)}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+"""
+
+
 def made(folder: Path, before: Sequence[str]) -> dict[str, str]:
-    """The hashes of what the stages write, each started behind the command ``before``."""
-    make_repository(folder, small_params(), git=False)
+    """The hashes of what the stages write, in one process started behind the command ``before``."""
+    params = small_params()
+    params["train"]["recipe"]["epochs"] = 2
+    params["unlearn"]["methods"]["npo_entropy"]["epochs"] = 1
+    make_repository(folder, params, git=False)
     # The base interpreter: an emulator does not follow the environment's link to it.
     python = os.path.realpath(sys.executable)
     packages = os.pathsep.join([str(folder), sysconfig.get_paths()["purelib"]])
-    for stage, *name in STAGES:
-        command = [*before, python, "-m", f"stages.{stage}", *name]
-        subprocess.run(
-            command,
-            cwd=folder,
-            env=environment() | {"PYTHONPATH": packages},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            check=True,
-        )
+    command = [*before, python, "-c", RUN, json.dumps(STAGES)]
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment() | {"PYTHONPATH": packages},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        for line in running.stderr or ():
+            if (
+                "TCG doesn't support" not in line
+            ):  # what the emulator lacks of the processor, in every process anew
+                print(line, end="", file=sys.stderr, flush=True)
+    if running.returncode:
+        raise subprocess.CalledProcessError(running.returncode, command)
     return golden.hashes(folder / "data", FILES)
 
 
@@ -55,9 +77,9 @@ def main() -> int:
     if emulator is None:
         print("qemu-x86_64 is not installed (Debian: qemu-user).", file=sys.stderr)
         return 2
-    differ = False
     with tempfile.TemporaryDirectory() as place:
         here = made(Path(place) / "here", [])
+        differ = False
         for processor in options.processors:
             began = time.monotonic()
             lines = golden.differences(made(Path(place) / processor, [emulator, "-cpu", processor]), here)

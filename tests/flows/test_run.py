@@ -221,6 +221,16 @@ def test_git_keeps_a_changed_run_as_an_experiment(small):
     assert "alpha: 0.05" in (small.folder / "params.yaml").read_text()
 
 
+def test_only_the_wanted_stages_run_and_the_first_line_says_how_many(small):
+    part = small.lethe("run", "unlearn@npo", "--json")
+    assert ends(part) == {"prepare": "ran", "unlearn@npo": "ran"}, part.stderr
+    assert "2 stages, of which at most 2 run: 1 prepare, 1 unlearn" in part.stderr
+    assert not json.loads(part.stdout)["complete"]
+    whole = small.lethe("run", "--json")
+    assert ends(whole) == {"prepare": "clean", "unlearn@npo": "clean", "metrics@npo": "ran"}
+    assert "3 stages, of which at most 1 run: 1 metrics" in whole.stderr
+
+
 def test_without_git_the_first_change_keeps_the_original(small):
     before = small.params()
     for alpha in ("0.05", "0.02"):
@@ -240,6 +250,7 @@ def test_without_git_the_first_change_keeps_the_original(small):
         (["--preset", "nosuch"], "--preset"),
         (["-S", "metrics.alpha=0.05", "--name", "my run"], "--name: got 'my run'"),
         (["--name", "mine"], "none is given"),
+        (["nowhere@npo", "-S", "metrics.alpha=0.05"], "STAGE: got 'nowhere@npo'; must be one of prepare"),
     ],
 )
 def test_bad_settings_change_nothing(repository, arguments, told):

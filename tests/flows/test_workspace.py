@@ -7,7 +7,7 @@ import types
 import pytest
 
 from flows import workspace
-from lethe.errors import BadFile
+from lethe.errors import BadFile, BadValue
 from tests.small import MAY_BE_EMPTY, ROOT
 
 NO_FOLDER = "ERROR: failed to reproduce 'x': [Errno 2] No such file or directory: 'data/models'"
@@ -34,6 +34,25 @@ def test_folders_that_no_stage_need_fill_are_in_a_fresh_clone():
     for name in MAY_BE_EMPTY:
         assert (ROOT / "data" / name / ".gitkeep").is_file()
         assert f"!/data/{name}\n" in (ROOT / ".gitignore").read_text()
+
+
+def test_the_part_of_the_graph_that_wanted_stages_need():
+    upstream = {
+        "prepare": [],
+        "sample@a": ["prepare"],
+        "sample@b": ["prepare"],
+        "report": ["sample@a", "sample@b"],
+    }
+    graph = workspace.Graph(upstream, {"sample@b": ["changed"]})
+    assert graph.behind() == ["sample@b", "report"]
+    part = graph.towards(["sample@a"])
+    assert (list(part.upstream), part.behind(), part.whole) == (["prepare", "sample@a"], [], False)
+    assert list(graph.towards(["sample"]).upstream) == ["prepare", "sample@a", "sample@b"]
+    assert graph.towards(["report"]).behind() == ["sample@b", "report"]
+    with pytest.raises(
+        BadValue, match="STAGE: got 'sample@c'; must be one of prepare, sample@a, sample@b, report"
+    ):
+        graph.towards(["sample@a", "sample@c"])
 
 
 def test_a_broken_lock_is_named_with_its_remedy(tmp_path):

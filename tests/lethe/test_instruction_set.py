@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -75,3 +76,20 @@ def test_what_the_processor_offers_is_read(tmp_path):
     place.write_text("model name\t: Some Processor\nflags\t\t: fpu sse2 avx\n")
     assert (features(place), processor(place)) == ({"fpu", "sse2", "avx"}, "Some Processor")
     assert {"avx2", "fma"} <= features(tmp_path / "nowhere"), "unknown counts as offered"
+
+
+def test_what_made_the_numbers_is_named():
+    """Also in a process that has not loaded PyTorch, as the stage `report` is."""
+    script = (
+        "from lethe.process import same_numbers\nsame_numbers()\nfrom lethe.report.provenance import collect\n"
+    )
+    script += "from pathlib import Path\nimport json\nprint(json.dumps(collect(Path())['machine']))"
+    import torch
+
+    found = json.loads(run({}, script))
+    assert found["processor"] == processor()
+    assert found["instruction set"] == "AVX2, fixed"
+    assert found["torch kernels"] == "AVX2"
+    assert found["torch BLAS"].startswith("MKL 20")
+    assert found["torch build"] == f"{torch.__version__}, {torch.version.git_version[:12]}"
+    assert found["NumPy BLAS"].partition(" ")[0].endswith("openblas")

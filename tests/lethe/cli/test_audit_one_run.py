@@ -170,7 +170,7 @@ def test_ties_at_the_cut_are_broken_without_the_bits(tmp_path):
         ((*COUNTS, "--method", "independent"), "method independent"),
         ((*COUNTS, "--method", "independent", "--null", 1), "method independent"),
         ((*COUNTS, "--method", "clopper-pearson"), "method clopper-pearson"),
-        ((*COUNTS, "--claimed-epsilon", -1), "claimed epsilon: got -1"),
+        ((*COUNTS, "--claimed-epsilon", -1), "--claimed-epsilon: got -1"),
     ],
 )
 def test_what_is_refused(options, sentence):

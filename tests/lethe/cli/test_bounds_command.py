@@ -257,7 +257,7 @@ def test_a_broken_json_line_is_a_sentence_and_status_2(tmp_path, row, sentence):
 def test_a_bad_option_is_refused(tmp_path, option, value):
     done = call(write(tmp_path, [0.5]), option, value)
     assert done.exit_code == 2
-    assert "must be" in done.output
+    assert done.output.startswith(f"lethe: {option}: got {float(value)!r}; must be")
 
 
 def test_a_prompt_of_missing_scores_only_cannot_be_dropped(tmp_path):
@@ -287,6 +287,13 @@ def test_no_printed_bound_is_below_the_bound(tmp_path):
     assert "0.07571" not in told
     assert told.count("0.07572") >= 3  # the table, the worst prompt, the average
     assert bound == pytest.approx(0.0757107937)
+
+
+def test_one_prompt_is_one_prompt_and_no_lower_bound_is_certainty(tmp_path):
+    told = words(call(write(tmp_path, [1.0] * 90 + [0.0] * 10)))
+    assert "the 1 prompt " in told
+    assert "1 prompts" not in told
+    assert "is 0.9999 to 1.0 on the worst" in told
 
 
 def test_bonferroni_bounds_hold_together(tmp_path):

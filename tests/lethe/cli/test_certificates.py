@@ -162,10 +162,10 @@ def test_wrong_use_is_a_sentence(place):
     certify("--draws", 5)
     start = "certify --model model --data rows.jsonl --out new.json".split()
     assert "new file" in refused(*start[:-1], "certificate.json")
-    assert "keyword_leak" in refused(*start, "--scorer", "rouge_l")
-    assert "tau" in refused(*start, "--tau", 0)
-    assert "alpha" in refused(*start, "--alpha", 2)
-    assert "draws" in refused(*start, "--draws", 0)
+    assert "--scorer: got 'rouge_l'" in refused(*start, "--scorer", "rouge_l")
+    assert "--tau: got 0" in refused(*start, "--tau", 0)
+    assert "--alpha: got 2" in refused(*start, "--alpha", 2)
+    assert "--draws: got 0" in refused(*start, "--draws", 0)
     bare = [{key: value for key, value in row.items() if key != "keywords"} for row in ROWS]
     write_jsonl(place / "bare.jsonl", bare)
     assert "keywords" in refused(*start[:4], "bare.jsonl", *start[5:])
@@ -176,7 +176,8 @@ def test_wrong_use_is_a_sentence(place):
     for name in ("model", "new.txt", "x.json"):  # before anything is drawn; another file is never written over
         assert "--out" in refused("verify", "certificate.json", "--out", name)
     assert (place / "x.json").read_text() == '{"a": 1}'
-    assert "at least 0" in refused("verify", "certificate.json", "--draws", -1)
+    assert "from 0" in refused("verify", "certificate.json", "--draws", -1)
+    assert "--auditor: got ''" in refused("verify", "certificate.json", "--auditor", "")
 
 
 def whole():

@@ -53,7 +53,9 @@ def test_what_is_refused():
         (("--tau", 0.1, "--parameters", 7e9), "--parameters"),
         (("--width", 0.1, "--questions", 4), "--questions"),
         (("--width", 0.1, "--tau-leak", 0.3), "--tau-leak"),
-        (("--preset", "harry-potter", "--tau", 0.1), "--tau"),
+        (("--width", 0.1, "--cap", 64), "--cap"),
+        *((("--preset", "harry-potter", name, 0.1), name) for name in ("--tau", "--alpha", "--width")),
+        *((("--preset", "harry-potter", name, 2), name) for name in ("--prompts", "--cap")),
     ]:
         done = call(*arguments)
         assert done.exit_code == 2

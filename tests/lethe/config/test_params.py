@@ -78,6 +78,8 @@ def test_keys_that_do_not_fit_together_are_refused():
     assert "does not list (base, retrain" in refused(lambda p: p["report"].update(base="nowhere"))
     assert "does not list (base, retrain" in refused(lambda p: p["report"].update(retrain="nowhere"))
     assert "must be two models" in refused(lambda p: p["report"].update(base="npo", retrain="npo"))
+    never = {"stop": "sequential", "n": 16}
+    assert "no question could stop early; chunk must be at most n" in refused(lambda p: p["sample"].update(never))
     without = config.read_yaml("params.yaml")
     without["models"] = {"mine": {"path": "my-model"}}
     without["report"] = {"base": None, "retrain": None}

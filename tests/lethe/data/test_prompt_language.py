@@ -78,7 +78,10 @@ def test_an_empty_language_is_the_plain_question(tmp_path):
         ("prefix: [{text: a, name: x}, {text: b, name: x}]", "choice 2: the name 'x' appears twice"),
         ("prefix: [{examples: []}]", "must be a text, null, or the keys name, text, weight"),
         ("wording: [Tell me]", "names no key of the row"),
-        ("shots: [Some]", "must be examples, or null"),
+        ("shots: [Some]", "must have a question and an answer"),
+        ("shots: [{text: null}]", "must be null, or the keys name, examples, weight"),
+        ("shots: [null, {name: two}]", "shots, choice 2: got {'name': 'two'}, which has no examples"),
+        ("prefix: [{name: sure, weight: 2}]", "prefix, choice 1: got .* which has no text"),
         ("shots: [{examples: [{question: q}]}]", "must have a question and an answer"),
         ("share: 3", "key share: got 3"),
         ("share: {prompts: 0, answers: 1, tau: 0.1}", "key share.prompts: got 0"),
@@ -102,6 +105,12 @@ def test_a_row_without_the_key_is_named(tmp_path):
     large = read_language(write(tmp_path, f"system: {part}\nprefix: {part}\n"))
     with pytest.raises(BadFile, match=f"10,201 productions for 'a'; must be at most {MOST:,}"):
         productions(large, ROW)
+
+
+def test_a_choice_may_say_nothing_where_it_says_so(tmp_path):
+    text = "shots: [{name: none, examples: null}, {weight: 2, examples: []}]\nprefix: [{name: none, text: null}]"
+    choices = [one.choices for one in productions(read_language(write(tmp_path, text)), ROW)]
+    assert [dict(one)["shots"] for one in choices] == ["none", "plain"]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "flows/languages").glob("*.yaml")), ids=lambda path: path.stem)

@@ -1,0 +1,129 @@
+"""Made-up results for the pages beside the report: a game with the numbers of its paper, and a comparison."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lethe.audits.unlearning_game.result import GameResult
+from lethe.evaluation.compared import Compared, Comparison, NotCompared
+from lethe.report import compare_page, game_page
+from lethe.statistics.mean_difference import difference
+from lethe.statistics.unlearning_game import group_bound, unlearning_quality
+
+METHODS = ("none", "fisher", "ft_final", "retr_final", "neg_grad", "retrain")
+BUDGETS = ("50", "150", "600", "inf")
+# Tables 1 to 4 of paper 003; row names inferred, Table 2 lacks two rows.
+QUALITY = [
+    (0.972, 0.960, 0.932, 0.587),
+    (0.980, 0.975, 0.953, 0.628),
+    (0.972, 0.964, 0.939, 0.576),
+    (0.973, 0.963, 0.939, 0.574),
+    (0.973, 0.967, 0.942, 0.709),
+    (0.998, 0.996, 0.997, 0.993),
+]
+CONFUSION = [
+    (0.749, 0.720, 0.717, 0.005),
+    (0.925, 0.953, 0.946, 0.180),
+    (0.931, 0.958, 0.893, 0.033),
+    (0.930, 0.957, 0.893, 0.346),
+    (0.743, 0.720, 0.702, 0.344),
+    (0.962, 0.972, 0.976, 0.975),
+]
+AUC = [
+    (0.451, 0.433, 0.454, 0.380),
+    (0.476, 0.482, 0.466, 0.299),
+    (0.485, 0.485, 0.472, 0.248),
+    (0.485, 0.485, 0.472, 0.247),
+    (0.475, 0.484, 0.463, 0.325),
+    (0.479, 0.491, 0.492, 0.488),
+]
+DEVIATION = [(0.015, 0.027), (0.015, 0.029), (0.020, 0.032), (0.020, 0.032), (0.020, 0.032), (0.008, 0.012)]
+ACCURACY = (0.485, 0.520, 0.571, 0.660)
+
+
+def by_budget(rows):
+    return {
+        budget: {method: row[at] for method, row in zip(METHODS, rows, strict=True)}
+        for at, budget in enumerate(BUDGETS)
+    }
+
+
+def single():
+    """One game's result without tables: the qualities of the paper's last column."""
+    methods = {}
+    for at, method in enumerate(METHODS):
+        gap = 1 - QUALITY[at][-1]
+        signed = {"confidence": [[gap - 0.01, gap + 0.01]], "entropy": [[gap / 2, gap / 2]]}
+        quality = unlearning_quality(signed, signed)
+        by_attack = {name: vars(one) for name, one in quality.by_attack.items()}
+        methods[method] = {
+            "quality": {**vars(quality), "by_attack": by_attack},
+            "by_pair": [0.5, 0.6],
+            "random_splits": {"quality": 0.6, "by_pair": [0.4, 0.7]},
+            "deviation": dict(zip(("swap", "random"), DEVIATION[at], strict=True)),
+            "mia_auc": {"confidence": 0.6, "entropy": 0.5},
+            "mia_score": AUC[at][-1],
+            "performance": {"retain": 0.99, "forget": 0.9, "test": 0.66},
+            "confusion": {"score": CONFUSION[at][-1], "accuracy": 0.6},
+        }
+    return {
+        "kind": "images",
+        "unit": "images",
+        "performs": "accuracy",
+        "sizes": {"retain": 24546, "forget": 2727, "test": 2727},
+        "pairs": 1,
+        "seeds": 2,
+        "alpha": 0.05,
+        "shared_retrain": False,
+        "defenders": {method: method for method in METHODS},
+        "privacy": None,
+        "methods": methods,
+    }
+
+
+def paper():
+    accuracy = {budget: dict.fromkeys(METHODS, ACCURACY[at]) for at, budget in enumerate(BUDGETS)}
+    result = single()
+    result["tables"] = {
+        name: {"values": by_budget(rows), "accuracy": accuracy}
+        for name, rows in (("quality", QUALITY), ("confusion", CONFUSION), ("mia", AUC))
+    }
+    result["tables"]["deviation"] = {method: one["deviation"] for method, one in result["methods"].items()}
+    column = by_budget(QUALITY)["inf"]
+    result["figure"] = {
+        "points": {1000: column, 2000: dict(column)},
+        "repetitions": 3,
+        "repeats": {method: [value] * 3 for method, value in column.items()},
+    }
+    bound = vars(group_bound(50, 1e-5, 2727))
+    result["bounds"] = dict.fromkeys(BUDGETS[:-1], bound)
+    return result
+
+
+def comparison() -> Comparison:
+    """One question worse, one better, one that shows nothing, one with a name that means mischief and one left out."""
+    names = {
+        "q-0": (0, 60),
+        "q-1": (80, 0),
+        "q-2": (10, 11),
+        "<script>document.title='owned'</script>" + "x" * 80: (5, 5),
+    }
+    sides = {
+        name: [np.repeat([1.0, 0.0], [ones, 200 - ones]) for ones in counts] for name, counts in names.items()
+    }
+    effects = {name: difference(*pair, 0.05, binary=True) for name, pair in sides.items()}
+    rows = tuple(
+        Compared(name, "", "keyword_leak", effect, name in ("q-0", "q-1")) for name, effect in effects.items()
+    )
+    reason = NotCompared("q-4", "the question stands in A only")
+    return Comparison("before", "after", 0.05, "keyword_leak", rows, effects["q-0"], 4, (reason,), ("a note",))
+
+
+def pages() -> dict[str, str]:
+    """Every page that is not the report, by name."""
+    tables, alone = (GameResult.from_json(result) for result in (paper(), single()))
+    return {
+        "game": game_page.page("digits", alone),
+        "tables": game_page.page("paper", tables),
+        "compare": compare_page.render(comparison()),
+    }
