@@ -34,7 +34,8 @@ class Excess:
     """How many times Retrain's probability of a leak a model has, at least.
 
     ``ratios`` holds for each question by itself at ``alpha``. ``holds`` lists the questions whose ratio is at least
-    ``factor``, all right together with probability 1 - ``alpha`` (Holm).
+    ``factor``, all right together with probability 1 - ``alpha`` (Holm). ``of_lowers`` is the median ratio of the two certain
+    lower ends: it describes the two trees and bounds nothing; infinite where Retrain's are 0.
     """
 
     ids: tuple[str, ...]
@@ -45,6 +46,7 @@ class Excess:
     alpha: float
     method: str
     assumes: str
+    of_lowers: float
 
     @property
     def median(self) -> float:
@@ -62,6 +64,7 @@ class Excess:
             "alpha": self.alpha,
             "method": self.method,
             "assumes": self.assumes,
+            "excess_over_retrain": self.of_lowers if np.isfinite(self.of_lowers) else None,
             "per_question": [
                 {"id": key, "ratio": ratio if np.isfinite(ratio) else None, "p_value": p_value, "holds": holds}
                 for key, ratio, p_value, holds in rows
@@ -93,6 +96,9 @@ def excess_over_retrain(
 def _excess(found: Certificates, reference: Certificates, factor: float, alpha: float) -> Excess:
     known = {tree.id: tree for tree in reference.trees}
     own = [tree for tree in found.trees if tree.id in known]
+    lowers = np.array([[tree.lower, known[tree.id].lower] for tree in own]).T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_lowers = np.nan_to_num(lowers[0] / lowers[1], nan=1.0, posinf=np.inf)
     told = compared_with_retrain(own, [known[tree.id] for tree in own], factor, alpha, reference.rounding)
     return Excess(
         ids=tuple(tree.id for tree in own),
@@ -103,6 +109,7 @@ def _excess(found: Certificates, reference: Certificates, factor: float, alpha: 
         alpha=alpha,
         method=told.method,
         assumes=told.assumes,
+        of_lowers=float(np.median(of_lowers)),
     )
 
 
