@@ -32,3 +32,10 @@ def judges(scorer: str | None, models: list[Model]) -> bool:
     """Whether a scorer judged the forget answers of at least one model, and gave only 0 and 1 to those of every model."""
     groups = [group for model in models for group in scored(model, "forget", scorer)] if scorer else []
     return bool(groups) and all(np.isin(group[~np.isnan(group)], (0.0, 1.0)).all() for group in groups)
+
+
+def unjudged(model: Model) -> list[str]:
+    """The forget questions of which the 0/1 scorer can judge no answer, as they have no keywords."""
+    if not any(row.get("m_bin") is not None for row in model.questions):
+        return []  # none was asked, or all stopped early
+    return [row["prompt_id"] for row in model.questions if row.get("m_bin") is None]

@@ -33,8 +33,9 @@ def read_certificates(root: Path, name: str) -> Certificates | None:
 class Excess:
     """Lower bounds of the ratio of a model's leak probability to Retrain's, one per question.
 
-    Each entry of ``ratios`` holds by itself at ``alpha``. ``holds`` marks the questions whose ratio is at least ``factor``;
-    all marked questions are right together with probability 1 - ``alpha`` (Holm).
+    ``ratios`` holds for each question by itself at ``alpha``. ``holds`` lists the questions whose ratio is at least
+    ``factor``, all right together with probability 1 - ``alpha`` (Holm). ``of_lowers`` is the median ratio of the two certain
+    lower ends: it describes the two trees and bounds nothing; infinite where Retrain's are 0.
     """
 
     ids: tuple[str, ...]
@@ -45,6 +46,7 @@ class Excess:
     alpha: float
     method: str
     assumes: str
+    of_lowers: float
 
     @property
     def median(self) -> float:
@@ -63,6 +65,7 @@ class Excess:
             "alpha": self.alpha,
             "method": self.method,
             "assumes": self.assumes,
+            "excess_over_retrain": self.of_lowers if np.isfinite(self.of_lowers) else None,
             "per_question": [
                 {"id": key, "ratio": ratio if np.isfinite(ratio) else None, "p_value": p_value, "holds": holds}
                 for key, ratio, p_value, holds in rows
@@ -94,7 +97,10 @@ def excess_over_retrain(
 def _excess(found: Certificates, reference: Certificates, factor: float, alpha: float) -> Excess:
     known = {tree.id: tree for tree in reference.trees}
     own = [tree for tree in found.trees if tree.id in known]
-    against = compared_with_retrain(own, [known[tree.id] for tree in own], factor, alpha, reference.rounding)
+    lowers = np.array([[tree.lower, known[tree.id].lower] for tree in own]).T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_lowers = np.nan_to_num(lowers[0] / lowers[1], nan=1.0, posinf=np.inf)
+    told = compared_with_retrain(own, [known[tree.id] for tree in own], factor, alpha, reference.rounding)
     return Excess(
         ids=tuple(tree.id for tree in own),
         ratios=tuple(against.ratio.tolist()),
@@ -102,8 +108,9 @@ def _excess(found: Certificates, reference: Certificates, factor: float, alpha: 
         holds=tuple(bool(each) for each in against.holds),
         factor=factor,
         alpha=alpha,
-        method=against.method,
-        assumes=against.assumes,
+        method=told.method,
+        assumes=told.assumes,
+        of_lowers=float(np.median(of_lowers)),
     )
 
 

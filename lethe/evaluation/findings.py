@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from lethe.evaluation.leak_share import judged_exactly
 from lethe.evaluation.quantities import Quantity, diversity, leak_share, mean_score, spread
 from lethe.evaluation.run import Model, Run
 from lethe.statistics.comparison import Outcome, compare
@@ -127,7 +128,8 @@ def _questions(run: Run) -> Iterator[_Question]:
 def judged_by(run: Run) -> tuple[Quantity, bool]:
     """The quantity that measures leakage: the share of leaking answers under a 0/1 scorer (True), else the mean score."""
     if run.binary:
-        return leak_share(run.binary), True
+        exactly = judged_exactly(run.params) and any(model.exact for model in run.models)
+        return leak_share(run.binary, exactly), True
     return mean_score("forget", run.params.metrics.leak), False
 
 

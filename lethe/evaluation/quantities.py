@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lethe.evaluation.answer_scores import scored
+from lethe.evaluation.leak_share import share_that_leaks
 from lethe.evaluation.run import Model
 from lethe.statistics.bound import Bound
 from lethe.statistics.comparison import (
@@ -15,13 +16,13 @@ from lethe.statistics.comparison import (
     Interval,
     distinct_share_interval,
     mean_interval,
-    share_interval,
     within_variance_interval,
 )
-from lethe.statistics.judged_interval import judged_share_interval
+from lethe.statistics.leak_share import METHOD
 from lethe.text import label
 
 Measure = Callable[[Model, float], Interval | None]
+EXACTLY_TOLD = "exact bounds"  # what tells an interval of exact bounds from one of samples
 
 
 @dataclass(frozen=True)
@@ -33,23 +34,23 @@ class Quantity:
     show: Callable[[Bound], str]  # one end of the interval, which rounds itself
 
     def told(self, interval: Interval) -> str:
-        """The interval as text, with each end rounded outward."""
-        return " to ".join(map(self.show, interval.bounds()))
+        ends = " to ".join(map(self.show, interval.bounds()))
+        return f"{ends} ({EXACTLY_TOLD})" if interval.method == METHOD else ends
 
 
-def leak_share(scorer: str) -> Quantity:
-    """The probability that a sampled forget answer leaks, by a 0/1 scorer, averaged over the questions that it can judge.
+def leak_share(scorer: str, exactly: bool = False) -> Quantity:
+    """The probability that a forget answer leaks, by a 0/1 scorer, averaged over the questions it can judge.
 
-    Where the scorer's error was measured, the interval covers the true leak probability.
+    See `lethe.evaluation.leak_share`: with ``exactly``, exact bounds stand in for sampled answers where they are sharper.
     """
 
     def measure(model: Model, alpha: float) -> Interval | None:
-        groups = scored(model, "forget", scorer, unjudged(model))
-        if groups and model.calibration:
-            return judged_share_interval(groups, model.calibration, alpha)
-        return share_interval(groups, alpha) if groups else None
+        return share_that_leaks(model, scorer, alpha, exactly)
 
-    return Quantity(f"share of sampled forget answers with {label(scorer)}", measure, _percent)
+    words = f"share of sampled forget answers with {label(scorer)}"
+    if exactly:
+        words = f"{words}; where exact bounds are sharper, their mean probability ({EXACTLY_TOLD})"
+    return Quantity(words, measure, _percent)
 
 
 def mean_score(split: str, scorer: str) -> Quantity:
@@ -78,13 +79,6 @@ def diversity(split: str) -> Quantity:
     return Quantity(f"expected distinct answers for each answer drawn to a {split} question", measure, _percent)
 
 
-def unjudged(model: Model) -> list[str]:
-    """The forget questions that the 0/1 scorer cannot judge, because they have no keywords."""
-    if not any(row.get("m_bin") is not None for row in model.questions):
-        return []  # there is no 0/1 scorer, or all questions stopped early
-    return [row["prompt_id"] for row in model.questions if row.get("m_bin") is None]
-
-
 def _measure(split: str, scorer: str, interval: Callable[[Groups, float], Interval]) -> Measure:
     def measure(model: Model, alpha: float) -> Interval | None:
         groups = scored(model, split, scorer)
@@ -102,4 +96,4 @@ def _number(end: Bound) -> str:
 
 
 def _percent(share: Bound) -> str:
-    return share.percent(2)
+    return share.percent(4 if share.method == METHOD else 2)  # exact bounds tell rarer leaks apart

@@ -3,7 +3,8 @@
 Each word follows from intervals. If the intervals do not decide, the word is "open". All intervals share one alpha
 (Bonferroni), and are those of the findings if more comparisons share alpha there. ``MEANING`` states the rules for readers.
 
-Forgetting, relative to a model that never saw the forget set (Retrain), by the share of sampled answers that leak:
+Forgetting, against a model that never saw the forget set (Retrain), by the share of answers that leak; the interval of a
+model is that of its samples, or that of its exact bounds where these are sharper (`lethe.evaluation.leak_share`):
     leaks      the model's interval lies above Retrain's;
     forgot     the model leaks in at most `LEAK_MARGIN` more of its answers than Retrain (the model's upper end minus
                Retrain's lower end), and its worst question in at most ``metrics.share_above`` of its answers;
@@ -32,6 +33,7 @@ from lethe.evaluation.quantities import Quantity, mean_score
 from lethe.evaluation.run import Model, Run
 from lethe.statistics.bounds import binary_upper
 from lethe.statistics.comparison import Interval, compare
+from lethe.statistics.leak_share import METHOD, silent_upper
 
 LEAK_MARGIN = 0.002  # of the answers
 SCORE_MARGIN = 0.05  # of the mean score, if there is no 0/1 scorer
@@ -194,7 +196,10 @@ def _few(model: Model, run: Run, own: Interval | None) -> bool:
     metrics, n = run.params.metrics, model.metrics.get("n")
     if own is None or not n:
         return False
-    silent = float(binary_upper(0, own.n, own.alpha / 2))
+    if own.method == METHOD and model.exact:
+        silent = silent_upper(model.exact.trees[0].rho, len(model.exact.trees), own.alpha / 2)
+    else:
+        silent = float(binary_upper(0, own.n, own.alpha / 2))
     return silent > LEAK_MARGIN or float(binary_upper(0, n, metrics.alpha)) > metrics.share_above
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from lethe.errors import plural
+from lethe.evaluation.leak_share import replaced
 from lethe.evaluation.run import Model, Run
 from lethe.report import svg
 from lethe.report.svg import ACCENT, INK, MUTED, WARM
 from lethe.statistics.leak_certificates import Certificates
 from lethe.statistics.leak_trees import AnswerTree, HeavyLeak
-from lethe.text import visible
+from lethe.text import listing, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,6 +79,7 @@ class Section:
     head: tuple[str, ...]
     queries: tuple[str, ...]
     strips: tuple[Strip, ...]
+    replaced: str  # the models whose exact bounds take the place of their samples in what holds; empty for none
 
 
 def section(run: Run) -> Section | None:
@@ -89,7 +90,8 @@ def section(run: Run) -> Section | None:
     first = there[0][1]
     shown = [n for n in (1000, 1_000_000, 1_000_000_000) if n in first.trees[0].leak_at]
     strips = tuple(_strip(model, found, run, shown) for model, found in there)
-    return Section(f"{first.tau:g}", first.how.leak, HEAD, tuple(f"{n:,}" for n in shown), strips)
+    asked, exact = tuple(f"{n:,}" for n in shown), replaced(run)
+    return Section(f"{first.tau:g}", first.how.leak, HEAD, asked, strips, listing(exact) if exact else "")
 
 
 def _strip(model: Model, found: Certificates, run: Run, shown: Sequence[int]) -> Strip:

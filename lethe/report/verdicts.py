@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from lethe.evaluation.answer_scores import unjudged
 from lethe.evaluation.findings import Findings, judged_by
 from lethe.evaluation.judged import POOLED, WORST
 from lethe.evaluation.leaks_at_k import SHOWN
-from lethe.evaluation.quantities import unjudged
 from lethe.evaluation.run import Model, Run
 from lethe.evaluation.standing import Aspect, Standing, Tone, standings
 from lethe.statistics.bound import Bound, Covers, joint_level

@@ -15,7 +15,7 @@ from lethe.io.json_files import read_json, read_jsonl
 from lethe.statistics.bound import Bound
 from lethe.text import LONGEST, named
 from lethe.tracking.entries import Entry, Pipeline
-from lethe.tracking.leak_table import LEAKS, heaviest_leaks
+from lethe.tracking.leak_table import LEAKS, QUERIES, heaviest_leaks, leaks_at
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +36,7 @@ def of(entry: Entry, workspace: Path) -> dict[str, pd.DataFrame]:
         found[QUESTIONS] = questions(entry, workspace)
         found[ANSWERS] = worst_answers(entry, workspace)
         found[LEAKS] = heaviest_leaks(entry.name, workspace, plain)
+        found[QUERIES] = leaks_at(entry.name, workspace, plain)
     return {name: table for name, table in found.items() if len(table)}
 
 

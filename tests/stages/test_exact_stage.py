@@ -15,7 +15,7 @@ from lethe.config.exact import Exact
 from lethe.evaluation.exact_bounds import compared, excess_over_retrain, read_certificates, tree_metrics
 from lethe.io.json_files import read_json, write_jsonl
 from lethe.statistics.bound import CERTAIN
-from lethe.tracking.leak_table import heaviest_leaks
+from lethe.tracking.leak_table import heaviest_leaks, leaks_at
 from stages import exact as stage
 from tests.lethe.sampling.sampling_models import build_llama
 from tests.small import ROOT
@@ -108,7 +108,11 @@ def test_the_excess_over_retrain_is_the_certain_end_over_its_upper_end(root):
     assert not any(compared(root, ["base", "retrain"], "base", 1e9, 0.01)["retrain"].holds)
     same = read_certificates(root, "base")
     assert told.flat()["tree_above_retrain"] == sum(told.holds)
-    assert json.loads(json.dumps(told.as_json(), allow_nan=False))["per_question"][0]["id"] == same.trees[0].id
+    written = json.loads(json.dumps(told.as_json(), allow_nan=False))
+    assert written["per_question"][0]["id"] == same.trees[0].id
+    assert written["excess_over_retrain"] == np.median(
+        [a.lower / b.lower for a, b in zip(own, other, strict=True)]
+    )
     assert compared(root, ["base", "retrain"], None, 2.0, 0.01) == {}
 
 
@@ -126,6 +130,16 @@ def test_mlflow_gets_the_heaviest_leaks(root):
     assert set(table["question"]) == {"ab", "c"}
     every = [leak for tree in read_certificates(root, "base").trees for leak in tree.heaviest_leaks]
     assert len(table) == len(every)
+
+
+def test_mlflow_gets_the_bands_of_leak_at_n_up_to_a_thousand_million_queries(root):
+    table, trees = leaks_at("base", root.parent, lambda text: text), read_certificates(root, "base").trees
+    assert list(table["prompt_id"]) == [tree.id for tree in sorted(trees, key=lambda tree: -tree.lower)]
+    for row in table.to_dict("records"):
+        tree = next(tree for tree in trees if tree.id == row["prompt_id"])
+        assert (row["leak@1000000000 from"], row["leak@1000000000 to"]) == tree.leak_at[10**9]
+        assert (row["queries_from"], row["queries_to"]) == tree.queries_until_half
+    assert leaks_at("nobody", root.parent, lambda text: text).empty
 
 
 @pytest.mark.parametrize(

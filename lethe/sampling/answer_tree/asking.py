@@ -12,6 +12,7 @@ from lethe.models.encoding import Encoder
 from lethe.sampling.answer_tree.automaton import KeywordAutomaton, TokenLetters, WholeTexts
 from lethe.sampling.answer_tree.matcher import build_matcher, spellable
 from lethe.sampling.answer_tree.question import Question, Scores
+from lethe.sampling.answer_tree.recall import RecallAutomaton, TokenBytes
 from lethe.sampling.answer_tree.spelling import CannotSpell, spelling_of
 from lethe.sampling.loading import Checkpoint
 from lethe.scoring.text._keywords import Match, occurs
@@ -34,6 +35,7 @@ class Asker:
         self.tokenizer, self.vocabulary, self.match = checkpoint.tokenizer, checkpoint.vocabulary, match
         self.encoder = Encoder(self.tokenizer, template)
         self.letters: TokenLetters | None = None
+        self.bytes: TokenBytes | None = None  # made where ROUGE asks for them
         self.reason = ""
         try:
             self.letters = TokenLetters(spelling_of(self.tokenizer, self.vocabulary))
@@ -57,8 +59,17 @@ class Asker:
         automaton = KeywordAutomaton(build_matcher(keywords, self.match), self.letters)
         return Question(row["id"], self.encoder.prompt(row), automaton, self._decode, scores, self._seeds(row))
 
+    def about_recall(self, row: Row, above: float, scores: Scores) -> Question:
+        """The question whether the ROUGE-L recall of an answer exceeds ``above``; ``scores`` judges what ends undecided."""
+        if self.letters is None:
+            return self._question(row, scores, f"{self.reason} Every finished answer was scored whole.")
+        if self.bytes is None:
+            self.bytes = TokenBytes(self.letters.spelling)
+        automaton = RecallAutomaton(row["answer"], above, self.bytes)
+        return Question(row["id"], self.encoder.prompt(row), automaton, self._decode, scores, self._seeds(row))
+
     def about_scores(self, row: Row, scores: Scores) -> Question:
-        """The question whether a scorer of whole texts finds a leak: exact match, ROUGE-L above a threshold."""
+        """The question whether a scorer of whole texts finds a leak, such as exact match."""
         return self._question(row, scores, "Every finished answer was scored whole.")
 
     def _question(self, row: Row, scores: Scores, note: str) -> Question:

@@ -22,6 +22,7 @@ from lethe.statistics.leak_trees import HeavyLeak
 ENTRIES_AT_ONCE = 1 << 19  # of a (rows, vocabulary) block in float64: 4 MiB, which fits in a processor's cache
 SCORED_FROM = 1e-8  # least mass at which the scorer judges a finished answer that the automaton cannot read
 HEAVIEST, CANDIDATES = 5, 64
+ENTRIES_KEPT = 1 << 24  # of the automaton's values, over all states that are kept: about 500 MB
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,8 @@ class _Growing:
             part = replace(part, confidence=confidence)
             for state in np.unique(part.state).tolist():
                 if state not in outlooks:
+                    if len(outlooks) * len(self.ends) > ENTRIES_KEPT:
+                        outlooks.clear()
                     outlooks[state] = self._outlook(state, step)
                 for sampled in (False, True):
                     own = np.flatnonzero((part.state == state) & ((part.count > 0) == sampled))
@@ -190,6 +193,8 @@ class _Growing:
 
     def _outlook(self, state: int, step: int) -> Outlook:
         if state not in self.ahead:
+            if len(self.ahead) * len(self.ends) > ENTRIES_KEPT:
+                self.ahead.clear()
             self.ahead[state] = Ahead.of(self.automaton, state, self.growth)
         ahead, left = self.ahead[state], self.law.max_new_tokens - step - 1
         over = self.ends | (left == 0)

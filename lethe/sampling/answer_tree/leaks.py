@@ -1,8 +1,8 @@
 """What counts as a leak: a scorer of whole texts, turned into the question of an answer tree.
 
-`keyword_leak` has an automaton, so that its tree is guided towards the keywords and decides answers before they end. Every
-other scorer judges finished answers: the mass of an answer counts only once the answer is complete. A judge is refused,
-because a judge reads one answer at a time with its own model.
+`keyword_leak` and `rouge_l` have automata, so that their trees are guided and decide answers before they end. Every other
+scorer judges finished answers: the mass of an answer counts only once the answer is complete. A judge is refused, because
+a judge reads one answer at a time with a model of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lethe.scoring import applies, open_scorer
 if TYPE_CHECKING:
     from lethe.io.artifacts import Row
 
-KEYWORDS = "keyword_leak"
+KEYWORDS, RECALL = "keyword_leak", "rouge_l"
 
 
 def check_scorer(scorer: str, above: float) -> None:
@@ -66,7 +66,7 @@ def question_about(asker: Asker, row: Row, scorer: str, above: float) -> Questio
     def leaks(texts: list[str]) -> np.ndarray:
         return _scores(scorer, texts, row) >= least
 
-    return asker.about_scores(row, leaks)
+    return asker.about_recall(row, above, leaks) if scorer == RECALL else asker.about_scores(row, leaks)
 
 
 def _scores(scorer: str, texts: list[str], row: Mapping[str, Any]) -> np.ndarray:

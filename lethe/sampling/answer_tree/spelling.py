@@ -112,6 +112,8 @@ def spelling_of(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> Spelling
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise CannotSpell("The tokenizer does not describe how it joins tokens.")
+    if tokenizer.clean_up_tokenization_spaces:
+        raise CannotSpell("The tokenizer removes blanks before punctuation (clean_up_tokenization_spaces).")
     steps = _steps(json.loads(backend.to_str())["decoder"])
     skipped = {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
     names = [backend.id_to_token(token) for token in range(vocabulary)]

@@ -73,10 +73,20 @@ def has_words(text: str) -> bool:
     return bool(_words(text))
 
 
-def _words(text: str) -> list[bytes]:
+def blanked(text: str) -> bytes:
+    """The letters that ROUGE reads, and blanks for all other characters."""
     # Lower-case first, which turns some letters beyond ASCII into ASCII (the Kelvin sign into k). Then use bytes:
     # translating and splitting them is faster than a regular expression.
-    return text.lower().encode("ascii", "replace").translate(_BLANKED).split()
+    return text.lower().encode("ascii", "replace").translate(_BLANKED)
+
+
+def stems(words: Sequence[str]) -> list[str]:
+    """The stem of each word of a-z and 0-9: words of one stem count as the same word."""
+    return [_stem(word.encode()) for word in words]
+
+
+def _words(text: str) -> list[bytes]:
+    return blanked(text).split()
 
 
 def _rouge(common: np.ndarray, encoded: list[str], target: str) -> Rouge:

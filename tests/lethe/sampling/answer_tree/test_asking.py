@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from small_tokenizers import SPELLED, byte_level, word_piece
 from lethe.errors import BadValue
 from lethe.sampling.answer_tree.asking import Asker
 from lethe.sampling.answer_tree.automaton import KeywordAutomaton, WholeTexts
+from lethe.sampling.answer_tree.recall import RecallAutomaton
 from lethe.sampling.loading import Checkpoint
 from lethe.scoring import Question, open_scorer, scorer
 from lethe.scoring.text import keyword_leak
@@ -95,3 +97,25 @@ def test_both_rules_are_those_of_the_keyword_scorer(text, keyword):
             opened = open_scorer("keyword_leak", keyword_leak.Params(keyword_match=match))
             assert got == opened.score([Question([text], {"keywords": [keyword]})])[0]
         assert found["substring"] or not found["word"]
+
+
+@pytest.mark.parametrize("kind", SPELLED)
+def test_recall_is_recognised_early_where_the_tokenizer_is_spelled(kind, template):
+    def leaks(texts):
+        return scorer("rouge_l")(texts, ROW) > 0.5
+
+    question = asker(SPELLED[kind](), template).about_recall(ROW, 0.5, leaks)
+    assert isinstance(question.automaton, RecallAutomaton)
+    assert question.automaton.needed == 2
+    assert question.note == ""
+    whole = asker(word_piece(), template).about_recall(ROW, 0.5, leaks)
+    assert isinstance(whole.automaton, WholeTexts)
+    assert "scored whole" in whole.note
+
+
+def test_a_tokenizer_that_moves_blanks_is_scored_whole(template):
+    tokenizer = copy.deepcopy(byte_level())
+    tokenizer.clean_up_tokenization_spaces = True
+    question = asker(tokenizer, template).about_keywords(ROW)
+    assert isinstance(question.automaton, WholeTexts)
+    assert "clean_up_tokenization_spaces" in question.note

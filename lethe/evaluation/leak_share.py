@@ -1,0 +1,63 @@
+"""How often a model leaks on average over the forget questions: from exact bounds where these are sharper, else from samples.
+
+Which of the two a model gets is decided by `lethe.statistics.leak_share.exact_is_sharper` before any answer that
+counts is looked at. The other one is not computed.
+"""
+
+from __future__ import annotations
+
+from lethe.config.schema import EvaluationParams, Params
+from lethe.evaluation.answer_scores import scored, unjudged
+from lethe.evaluation.run import Model, Run
+from lethe.statistics.comparison import Interval, share_interval
+from lethe.statistics.judged_interval import judged_share_interval
+from lethe.statistics.leak_share import exact_is_sharper, mean_leak_interval
+
+
+def judged_exactly(params: EvaluationParams | Params) -> bool:
+    """Whether exact bounds and sampled answers are judged alike, so that one can replace the other."""
+    exact, score = getattr(params, "exact", None), params.score
+    if exact is None or exact.exact_only or exact.scorer != params.metrics.binary:
+        return False
+    # A scorer with parameters of its own may judge other than the exact bounds do.
+    return exact.scorer in score.scorers
+
+
+def share_that_leaks(model: Model, scorer: str, alpha: float, exactly: bool) -> Interval | None:
+    """The probability that an answer leaks, averaged over the questions that the scorer can judge; two-sided at ``alpha``.
+
+    ``exactly`` says that exact bounds are judged by the same scorer. Where a judge's error was measured, the interval is
+    that of true leaks, from samples.
+    """
+    groups = scored(model, "forget", scorer, unjudged(model))
+    if not groups:
+        return None
+    if model.calibration:
+        return judged_share_interval(groups, model.calibration, alpha)
+    if exactly and model.exact and uses_exact_bounds(model, len(groups[0])):
+        trees = model.exact.trees
+        known = [(tree.masses, tree.remainder) for tree in trees]
+        return mean_leak_interval(known, [tree.lower for tree in trees], alpha, model.exact.rounding)
+    return share_interval(groups, alpha)
+
+
+def uses_exact_bounds(model: Model, n: int) -> bool:
+    """Whether a model's exact bounds replace its ``n`` sampled answers per question: the rule, fixed beforehand."""
+    if model.exact is None or model.exact.how.note or not all(tree.rho for tree in model.exact.trees):
+        return False  # a note: the bounds are of probabilities as one machine computes them
+    trees, asked = model.exact.trees, model.answers["forget"]["prompt_id"].unique().tolist()
+    if {tree.id for tree in trees} != set(asked) - set(unjudged(model)):
+        return False
+    return exact_is_sharper([tree.masses for tree in trees], trees[0].rho, n, trees[0].alpha)
+
+
+def replaced(run: Run) -> list[str]:
+    """The models whose exact bounds take the place of their samples in the comparisons of a run."""
+    if not run.binary or not judged_exactly(run.params):
+        return []
+    drawn = {model.name: scored(model, "forget", run.binary, unjudged(model)) for model in run.models}
+    return [
+        model.name
+        for model in run.models
+        if drawn[model.name] and not model.calibration and uses_exact_bounds(model, len(drawn[model.name][0]))
+    ]
