@@ -28,6 +28,7 @@ def check(params: Params, root: Path) -> None:
     prompts, models_named = _prompts(params), _models(params)
     _check_labelled(params, root)
     _check_calibration(params, root)
+    _check_labels(params, root)
     _check_language(params, root)
     for key, path in (_sources(params) | prompts | models_named).items():
         from_stage = key in models_named and key != FIRST and not key.startswith("games.")
@@ -80,6 +81,18 @@ def _check_calibration(params: Params, root: Path) -> None:
     if made:
         legal += f", or what a stage makes of labelled answers ({', '.join(made)})"
     raise BadParam("metrics.calibration", path, legal)
+
+
+def _check_labels(params: Params, root: Path) -> None:
+    """A folder with the labels of at least one model, since DVC tracks the folder."""
+    folder = params.metrics.labels.folder
+    if folder is None:
+        return
+    if not any((root / folder / f"{name}.jsonl").is_file() for name in params.models):
+        legal = (
+            f"a folder with a file of `lethe label` for one of the models ({', '.join(params.models)}), or null"
+        )
+        raise BadParam("metrics.labels.folder", folder, legal)
 
 
 def _check_games(params: Params, root: Path) -> None:

@@ -39,6 +39,20 @@ def command(
         str | None,
         typer.Option(help="A language of prompts (YAML): each draw is a random prompt and its answer together."),
     ] = DEFAULTS.language,
+    calibration: Annotated[
+        str | None,
+        typer.Option(
+            help="Answers with `label` (a person's, 1 for a leak) and `verdict` (keyword leak's): the bounds of true leaks "
+            "include the keyword's error."
+        ),
+    ] = DEFAULTS.calibration,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            help="A folder of labels of this model's answers, such as data/labels, with a file NAME.jsonl of `lethe label`: "
+            "bounds that rest on them."
+        ),
+    ] = DEFAULTS.labels,
     engine: Annotated[str, typer.Option(help="auto, prefix, transformers or vllm.")] = DEFAULTS.engine,
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = DEFAULTS.seed,
     skip_too_long: Annotated[
@@ -77,6 +91,8 @@ def command(
                 seed=seed,
                 skip_too_long=skip_too_long,
                 language=language,
+                calibration=calibration,
+                labels=labels,
             ),
             root,
             scratch=root / "answers",

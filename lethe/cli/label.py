@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lethe.cli.console import JsonFlag, print_json, print_table
-from lethe.errors import BadInput, BadValue, plural, visible
+from lethe.errors import BadFile, BadInput, BadValue, visible
 
 if TYPE_CHECKING:
-    from lethe.evaluation.labelling import Ahead, LabelledMeasures, Labels, Queue
+    from lethe.evaluation.labelled import LabelledMeasures
+    from lethe.evaluation.labelling import Ahead, Queue
+    from lethe.evaluation.labels import Labels
 
 LABELS = Path("data/labels")
 KEYS = {"y": 1, "1": 1, "n": 0, "0": 0}
@@ -56,28 +58,38 @@ def command(
 
     Keys: y (a leak), n (no leak), u (undo), q (stop; the next call continues). One half of the draws decides what is
     labelled, the other half is counted. With --verdicts, some random draws of the rest measure the judge's error there.
-    --json asks nothing and prints the bounds of the labels so far: alpha, mass, said, calibration, per_prompt (prompt_id,
-    mass, lower, upper), worst_prompt.
+    --json asks nothing and prints the bounds of the labels so far: alpha, mass, target, earlier_targets, finished, said,
+    calibration, per_prompt (prompt_id, mass, lower, upper), worst_prompt, pooled. `metrics.labels` of params.yaml brings
+    the labels into the metrics and the report.
 
     Example: `lethe label data/generations/refuser --verdicts data/judged/harm/refuser/forget.parquet`
     """
-    from lethe.evaluation.labelling import Queue, measure, read_draws, read_labels
+    from lethe.evaluation.labelled import measure
+    from lethe.evaluation.labelling import Queue, read_draws
+    from lethe.evaluation.labels import read_labels
 
     if column is not None and verdicts is None:
         raise BadValue("--column", column, "left out without --verdicts")
     if rest < 0:
         raise BadValue("--rest", rest, "0 or more")
+    if as_json and labels is not None and not labels.is_file():
+        raise BadFile(labels, "is no file", "Label first (without --json), or name the file of labels.")
     name = answers.name if answers.is_dir() else answers.stem
     usual = Path("data/dataset/forget.jsonl")
     draws = read_draws(answers, dataset or (usual if usual.is_file() else None), verdicts, column)
     queue = Queue(draws, mass, rest if verdicts else 0)
     found = read_labels(labels or LABELS / f"{name}.jsonl")
     if not as_json:
+        if unused := queue.unused(found):
+            typer.echo(
+                f"{visible(str(found.path))} has {unused:,} labels of answers that this run and target do not ask for; they "
+                "are kept and not used."
+            )
         if queue.ahead(found) is not None:
             with _keys() as read_key:
                 ask(queue, found, read_key)
         left = queue.ahead(found)
-        typer.echo(f"Labelled: {plural(len(found.order), 'answer')}, in {visible(str(found.path))}.")
+        typer.echo(f"{len(found.known):,} answers are labelled in {visible(str(found.path))}.")
         if left is not None:
             typer.echo("Labelling is not finished: run the same command again to continue.")
     measured = measure(draws, queue, found, alpha)
@@ -107,14 +119,14 @@ def ask(queue: Queue, labels: Labels, read_key: ReadKey, show: Callable[[str], N
             if key in END:
                 return
             if key in KEYS:
-                labels.add(ahead.part, ahead.answer, KEYS[key], questions)
+                labels.add(ahead.answer, KEYS[key], ahead.asked, questions)
                 break
             if key == "u" and labels.undo(questions):
                 break
 
 
 def _screen(ahead: Ahead, question: str, queue: Queue) -> str:
-    if ahead.part == "mass":
+    if ahead.asked.part == "mass":
         place = f"{100 * ahead.covered:.1f}% of the mass is labelled, until {100 * queue.target:g}%"
     else:
         place = f"a random draw of the rest, which measures the judge ({plural(queue.rest, 'draw')})"

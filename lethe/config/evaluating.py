@@ -193,6 +193,14 @@ class JudgeEntry(Section):
         return [name + ending for ending in JUDGES[self.judge].COLUMNS]
 
 
+class LabelsByAPerson(Section):
+    """Labels of `lethe label`: a folder with a file MODEL.jsonl, and which answers are labelled, as its options say."""
+
+    folder: Place | None = None
+    mass: Annotated[Real, Field(gt=0, le=1)] = 0.95
+    rest: Annotated[Integer, Field(ge=0)] = 100
+
+
 class Metrics(Section):
     """The settings of the bounds."""
 
@@ -205,6 +213,8 @@ class Metrics(Section):
     together: Literal["none", "bonferroni", "holm"] = "none"
     # answers with a person's label and the verdict of metrics.binary: the bounds of true leaks include the judge's error
     calibration: Place | None = None
+    # answers of the run itself that a person labelled: bounds by these labels, and by the judge's error on the rest
+    labels: LabelsByAPerson = LabelsByAPerson()
     # the scorer of the splits that unlearning should not touch; null: leak
     utility: str | None = None
 
@@ -241,6 +251,15 @@ def check_scorers(score: Score, metrics: Metrics, judges: Mapping[str, JudgeEntr
         raise ValueError(
             f"metrics.binary is {metrics.binary!r}, whose scores are not all 0 or 1; "
             f"metrics.binary must be one of {', '.join(legal)} or null"
+        )
+
+
+def check_labels(metrics: Metrics, sample: Sample) -> None:
+    """Check that labelled answers are of a run with a number of answers fixed beforehand."""
+    folder = metrics.labels.folder
+    if folder is not None and sample.stop != "fixed":
+        raise ValueError(
+            f"metrics.labels.folder is {folder!r}, where sample.stop must be 'fixed' (got {sample.stop!r})"
         )
 
 

@@ -11,7 +11,16 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, ValidationError, model_validator
 
 from lethe.config.computing import Compute
-from lethe.config.evaluating import JudgeEntry, Metrics, Model, Sample, Score, ScorerName, check_scorers
+from lethe.config.evaluating import (
+    JudgeEntry,
+    Metrics,
+    Model,
+    Sample,
+    Score,
+    ScorerName,
+    check_labels,
+    check_scorers,
+)
 from lethe.config.exact import Exact
 from lethe.config.fields import (
     Alpha,
@@ -303,6 +312,7 @@ class Params(Section):
     @model_validator(mode="after")
     def _names_meet(self) -> Params:
         check_scorers(self.score, self.metrics, self.judges)
+        check_labels(self.metrics, self.sample)
         for key in ("base", "retrain"):
             name = getattr(self.report, key)
             if name is not None and name not in self.models:
@@ -346,4 +356,5 @@ class EvaluationParams(Section):
     @model_validator(mode="after")
     def _names_meet(self) -> EvaluationParams:
         check_scorers(self.score, self.metrics)
+        check_labels(self.metrics, self.sample)
         return self

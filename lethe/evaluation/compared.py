@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -176,7 +176,7 @@ def compare(a: Side, b: Side, alpha: float = 0.05) -> Comparison:
         for model, first, second in _models(a, b, missing):
             notes += _settings(model, first, second)
             pairs += [(model, *pair) for pair in _questions(first, second, a.kind == b.kind, missing, model)]
-    binary = bool(pairs) and all(_binary(own.scores) for *_, first, second in pairs for own in (first, second))
+    binary = bool(pairs) and _binary(a, b, [own.scores for *_, first, second in pairs for own in (first, second)])
     work = progress(pairs, "compare", "questions") if len(pairs) > 100 else pairs
     effects = [difference(first.scores, second.scores, alpha, binary) for _, _, first, second in work]
     holds = holm([effect.p_value for effect in effects], 0.0, alpha)[0] if effects else np.zeros(0, dtype=bool)
@@ -265,8 +265,13 @@ def _settings(model: str, first: Scored, second: Scored) -> list[str]:
     return [f"the sampling differs{f' for {model}' if model else ''}: {', '.join(changed)}"] if changed else []
 
 
-def _binary(scores: np.ndarray) -> bool:
-    return bool(np.isin(scores[~np.isnan(scores)], (0.0, 1.0)).all())
+def _binary(a: Side, b: Side, scores: Sequence[np.ndarray]) -> bool:
+    """Whether the score is 0 or 1, as the scorer declares. The values decide only where no scorer of Lethe gave them."""
+    declared = [side.binary for side in (a, b) if side.binary is not None]
+    if False in declared:
+        return False
+    # A declared column that holds other values is of another scorer of that name.
+    return all(bool(np.isin(own[~np.isnan(own)], (0.0, 1.0)).all()) for own in scores)
 
 
 def _effect(effect: Difference, holds: bool) -> dict[str, object]:

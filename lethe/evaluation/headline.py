@@ -20,13 +20,16 @@ GROUPS = (
 )
 # Where the judge's error was measured: the bounds that include the error, next to the bound of the verdicts.
 JUDGED = ("keyword_greedy", "m_bin_worst", "judged_worst", "judged_pooled")
+# Where a person labelled the model's own answers, these bounds need the least trust.
+LABELLED = ("keyword_greedy", "m_bin_worst", "labelled_worst", "labelled_pooled")
 UTILITY = ("retain_mean", "world_mean")  # the first that the model has
 
 
 def split(flat: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
     """Divide the flat keys of a model into the headline and the details; both begin with the schema version."""
     known = {key for key, value in flat.items() if value is not None and not _is_nan(value)}
-    groups = (GROUPS[0], JUDGED, *GROUPS[1:]) if "judged_worst" in known else GROUPS
+    first = LABELLED if "labelled_worst" in known else JUDGED if "judged_worst" in known else ()
+    groups = (GROUPS[0], first, *GROUPS[1:])
     group = next((keys for keys in groups if known & set(keys)), ())
     utility = [key for key in UTILITY if key in known][:1]
     chosen = [key for key in (*group, *utility) if key in flat]

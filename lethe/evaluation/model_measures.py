@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 
 from lethe.evaluation.judged import JudgedRate
 from lethe.evaluation.leaks_at_k import Points
@@ -295,18 +296,21 @@ class ModelMeasures:
         judged = self.prompts.judged
         return self.prompts.leak_at_k.rows() + (judged.over_prompts.rows("judged_") if judged else [])
 
-    def guarantees(self, others: Mapping[str, Bound] | None = None) -> dict[str, object]:
-        """The content of ``bounds.json``: every field of each bound except its value.
+    def guarantees(
+        self, others: Mapping[str, Bound] | None = None, each: Iterable[Mapping[str, Bound]] = ()
+    ) -> dict[str, object]:
+        """The content of ``bounds.json``: of each bound all but its value.
 
-        ``metrics`` has the flat keys, including those of ``others``. ``per_question`` and ``convergence`` have the keys of
-        the curves' rows; a null ``n`` there means the row's own n. ``leak_at_k_lower`` and ``leak_at_k_upper`` are the two
-        sides of a question's ``leak_at_k``. ``leak_at_k`` has the sides of the worst question and of the mean.
+        ``metrics`` has the flat keys, those of ``others`` among them; ``per_question`` and ``convergence`` have the keys
+        of the curves' rows, in ``per_question`` also those of ``each`` question, where a null ``n`` is the row's own;
+        ``leak_at_k_lower`` and ``leak_at_k_upper`` are the two sides of a question's ``leak_at_k``. ``leak_at_k`` has those
+        of the worst question and of the mean.
         """
         found: dict[str, object] = {
             "metrics": {
                 key: bound.guarantee_dict() for key, bound in (self.bounds() | dict(others or {})).items()
             },
-            "per_question": shared_guarantees(question.bounds() for question in self.questions),
+            "per_question": shared_guarantees(chain((question.bounds() for question in self.questions), each)),
             "convergence": shared_guarantees(
                 {"mean_bound": point.mean_bound, "sd_bound": point.sd_bound} for point in self.convergence
             ),

@@ -48,8 +48,9 @@ class Scored:
 class Side:
     """One side of a comparison.
 
-    ``template`` is the content of the prompt template, ``scorer`` the parameters of the scorer; both are None if unknown.
-    ``stopped`` is the reason why no interval for a fixed number of answers holds, or None.
+    ``template`` is the content of the prompt template, ``scorer`` the parameters of the scorers; both None where unknown.
+    ``stopped`` is the reason for which no interval of a fixed number of answers holds, or None. ``binary`` says whether the
+    scorer declares that it gives 0 and 1 alone; None where no scorer of Lethe gave the scores, as in logs and tables.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Side:
     template: str | None = None
     scorer: str | None = None
     stopped: str | None = None
+    binary: bool | None = None
 
 
 def read_side(given: str, score: str | None = None, filter: str | None = None, models: Sequence[str] = ()) -> Side:
@@ -143,6 +145,7 @@ def _folder(
         template=_template(params, params_file.parent),
         scorer=_scorer(params, metric),
         stopped=stopped,
+        binary=_declared(params, metric),
     )
 
 
@@ -193,6 +196,26 @@ def _scorer(params: Mapping[str, Any], metric: str) -> str | None:
         return None
     own = [one for one in section.get("scorers", []) if one == metric or (isinstance(one, dict) and metric in one)]
     return json.dumps([own, section.get("keyword_match")], sort_keys=True)
+
+
+def _declared(params: Mapping[str, Any], metric: str) -> bool | None:
+    """Whether the scorer or judge behind a column gives 0 and 1 alone; None for a column that this release cannot name."""
+    from pydantic import ValidationError
+
+    from lethe.config.evaluating import JudgeEntry, columns_of, is_binary, scorer_params
+    from lethe.registry import JUDGES, SCORERS
+
+    try:
+        judges = {name: JudgeEntry.model_validate(entry) for name, entry in _section(params, "judges").items()}
+        columns = {column for name, entry in judges.items() for column in entry.columns(name)}
+        columns |= {column for name in JUDGES for column in columns_of(name)} | set(SCORERS)
+        if metric not in columns:
+            return None
+        listed = _section(params, "score").get("scorers", [])
+        given = [one[metric] for one in listed if isinstance(one, dict) and metric in one]
+        return is_binary(metric, {metric: scorer_params(metric, given[0])} if given else {}, judges)
+    except (ValidationError, ValueError):  # params of another release
+        return None
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from typing import Literal
 
 from lethe.evaluation.findings import Findings, judged_by
 from lethe.evaluation.judged import WORST as TRUE_WORST
+from lethe.evaluation.labelled import WORST as BY_LABELS
 from lethe.evaluation.quantities import Quantity, mean_score
 from lethe.evaluation.run import Model, Run
 from lethe.statistics.bounds import binary_upper
@@ -187,7 +188,9 @@ def _leaked(model: Model, own: Interval) -> bool:
 
 
 def _worst(model: Model) -> float:
-    bound = model.bounds.get(TRUE_WORST) or model.bounds.get("m_bin_worst")
+    """The bound of the worst question that needs the least trust in a judge."""
+    bounds = (model.bounds.get(key) for key in (BY_LABELS, TRUE_WORST, "m_bin_worst"))
+    bound = next(filter(None, bounds), None)
     return bound.value if bound else 1.0
 
 

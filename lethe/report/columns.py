@@ -85,6 +85,14 @@ def sampling_columns(run: Run) -> list[Group]:
             run, "judged_worst", "true", Bound.percent, "true probability of a leak, the judge's error included"
         ),
         _bound(run, "judged_pooled", "true, pooled", Bound.percent, "the same over the questions together"),
+        _bound(
+            run,
+            "labelled_worst",
+            "by labels",
+            Bound.percent,
+            "true probability of a leak, by a person's labels of the model's own answers",
+        ),
+        _bound(run, "labelled_pooled", "by labels, pooled", Bound.percent, "the same over the questions together"),
         _bound(run, "leak_at_1000_worst", "asked 1,000", Bound.percent, "probability of a leak in 1,000 answers"),
         Column("share_m_bin_above", f"> {above}", percent, share),
         Column("certified_together", "certified", count, certificate(run)),

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from lethe.evaluation.answer_scores import unjudged
+from lethe.evaluation import labelled
 from lethe.evaluation.findings import Findings, judged_by
 from lethe.evaluation.judged import POOLED, WORST
 from lethe.evaluation.leaks_at_k import SHOWN
@@ -226,7 +226,7 @@ def sentence(model: Model, run: Run) -> str:
     each = "each " if len(claims) > 1 else ""
     return (
         f"{upper_first(' and '.join(words for words, _ in claims))}, {each}{first.level()}, assuming {first.assumes}, for "
-        f"{covers(model, run)}; {_certified(model)}{_seen(model, run)}.{_true_leaks(model, run)}"
+        f"{covers(model, run)}; {_certified(model)}{_seen(model, run)}.{_true_leaks(model, run)}{_labelled(model)}"
     )
 
 
@@ -247,6 +247,20 @@ def _true_leaks(model: Model, run: Run) -> str:
         f"{percent(metrics['judge_false_positive'])} of the clean ones among {count(metrics['judge_labelled'])} labelled "
         f"answers a leak. With this error included, the true probability of a leak is {mean}{worst.relation} "
         f"{worst.percent()} {worst.on(QUESTIONS)}, each {worst.level()}, assuming {worst.assumes} ({worst.method}).{misfit}"
+    )
+
+
+def _labelled(model: Model) -> str:
+    """What a person's labels of the model's own answers say, where there are some; begins with a space."""
+    worst, pooled = model.bounds.get(labelled.WORST), model.bounds.get(labelled.POOLED)
+    mass = model.value(labelled.MASS)
+    if worst is None or mass is None:
+        return ""
+    mean = f"{pooled.relation} {pooled.percent()} {pooled.on(QUESTIONS)} and " if pooled else ""
+    read = labelled.source(mass, bool(model.metrics.get(labelled.JUDGE)))
+    return (
+        f" {upper_first(read)}, the true probability of a leak is {mean}{worst.relation} {worst.percent()} "
+        f"{worst.on(QUESTIONS)}, each {worst.level()}, assuming {worst.assumes} ({worst.method})."
     )
 
 

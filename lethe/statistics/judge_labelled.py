@@ -15,13 +15,17 @@ se <= se_u, fp <= fp_u, r <= r_u and q2 >= q_l, q_l <= p2 (se_u - fp_u) + r_u fp
 p2 >= (q_l - r_u fp_u) / (se_u - fp_u); otherwise p2 >= 0. Each side uses five one-sided Clopper-Pearson bounds at
 alpha / 5, which hold together with probability 1 - alpha (union bound, so the shares may depend on each other).
 
-Two shortcuts are not valid. A set S chosen on the counted draws contains too much of their mass. A judge that judges each
-text once does not err independently on copies of the text; the rates here are per draw, so copies need no independence.
+`labelled_either` is for a run whose judge may turn out to be unmeasured: it takes the better of this bound and of the bound
+by labels alone, at alpha / 2 each, which is fixed before a label is seen. The bound by labels alone counts the rest against
+the claim. It can only improve with a larger S, so it holds for any part of S that is labelled, whoever chose that part.
+
+Two shortcuts are not valid. A set S chosen on the counted draws holds too much of their mass. A judge that judges each text
+once does not err independently on the copies of a text; the rates here are per draw, so copies need no independence.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,13 +35,18 @@ from lethe.statistics.checks import check_alpha
 from lethe.statistics.judge_error import Calibration, JudgeError, judge_error
 from lethe.statistics.leak_at_k import check_counts, rate_bounds
 
-ASSUMES = (
-    "independent draws; a person's label is the truth; the labelled answers were chosen on other draws; the judge errs on "
-    "the rest as often as on the labelled answers of the rest"
+ASSUMES_LABELS = (
+    "independent draws within each prompt; a person's label is the truth; the labelled answers were chosen on other "
+    "draws"
 )
+ASSUMES = ASSUMES_LABELS + "; the judge errs on the rest as often as on the labelled answers of the rest"
+METHOD_LABELS = "Clopper-Pearson on the labelled leaks, the rest counted against the claim"
 METHOD = (
     "Clopper-Pearson on the labelled leaks, the rest, the verdicts on the rest, the sensitivity and the false positive rate, "
     "alpha / 5 each"
+)
+METHOD_EITHER = (
+    f"the better of two bounds at alpha / 2 each: {METHOD_LABELS}; and {METHOD.replace('alpha / 5', 'alpha / 10')}"
 )
 
 
@@ -119,7 +128,7 @@ def labelled_rates(
         low, _ = rate_bounds(*check_counts(counts, n, 0)[:2], alpha, 0)
         _, high = rate_bounds(*check_counts(counts + sizes, n, 0)[:2], alpha, 0)
         blind = JudgeError(sensitivity=(0.0, 1.0), false_positive=(0.0, 1.0), alpha=alpha)
-        return LabelledRates(low, high, 1 - sizes / np.asarray(n), blind, alpha)
+        return LabelledRates(low, high, 1 - sizes / np.asarray(n), blind, alpha, ASSUMES_LABELS, METHOD_LABELS)
     level = alpha / 5
     own_low, own_high = rate_bounds(*check_counts(counts, n, 0)[:2], level, 0)
     rest_low, rest_high = rate_bounds(*check_counts(sizes, n, 0)[:2], level, 0)
@@ -136,6 +145,57 @@ def labelled_rates(
         mass=1 - sizes / np.asarray(n),
         error=error,
         alpha=alpha,
+    )
+
+
+def labelled_either(
+    leaks: ArrayLike,
+    rest: ArrayLike,
+    called: ArrayLike,
+    n: ArrayLike,
+    calibration: Calibration | None,
+    alpha: float,
+    missing: ArrayLike = 0,
+) -> LabelledRates:
+    """The better of `labelled_rates` with and without the judge, at alpha / 2 each.
+
+    Whether the judge's error can be measured shows in the labels: a random sample of the rest may hold no leak. To choose
+    between the two bounds by the labels, each at alpha, would not be valid.
+
+    Parameters
+    ----------
+    leaks, rest, called, n, alpha, missing
+        As in `labelled_rates`.
+    calibration : Calibration or None
+        None where a judge was asked and its error could not be measured: the bound by labels alone, at alpha / 2.
+
+    Returns
+    -------
+    LabelledRates
+        Arrays of shape (questions,); ``error`` bounds the judge's rates, each side at alpha / 10.
+
+    Notes
+    -----
+    Assumes what `labelled_rates` does.
+
+    Examples
+    --------
+    >>> judge = Calibration(leaks=40, leaks_called=38, clean=60, clean_called=3)
+    >>> found = labelled_either(leaks=[5], rest=[20], called=[2], n=512, calibration=judge, alpha=0.05)
+    >>> found.lower.round(3).tolist(), found.upper.round(3).tolist()
+    ([0.003], [0.05])
+    """
+    check_alpha(alpha)
+    alone = labelled_rates(leaks, rest, called, n, None, alpha / 2, missing)
+    if calibration is None:
+        return replace(alone, alpha=alpha, assumes=ASSUMES, method=METHOD_EITHER)
+    judged = labelled_rates(leaks, rest, called, n, calibration, alpha / 2, missing)
+    return replace(
+        judged,
+        lower=np.maximum(alone.lower, judged.lower),
+        upper=np.minimum(alone.upper, judged.upper),
+        alpha=alpha,
+        method=METHOD_EITHER,
     )
 
 

@@ -84,6 +84,7 @@ def certify(
     """Write the claim that every question leaks at most ``tau``, with the evidence of ``draws`` answers to each."""
     from lethe.scoring import applies
 
+    _check_auditor(auditor)
     check_alpha(alpha)
     check_count("draws", draws)
     if not 0 < tau < 1:
@@ -114,12 +115,19 @@ def verify(
 
     With ``draws`` 0 only the hashes are checked.
     """
+    _check_auditor(auditor)
     check_facts(found, facts(model, rows, how), path)
     if draws == 0:
         return found
     check_count("draws", draws)
     used = [audit.seed for audit in found.audits]
     return found.with_audits([_audit(model, rows, how, draws, auditor, used)])
+
+
+def _check_auditor(auditor: str) -> None:
+    """Require a name that can be told from another auditor's."""
+    if not auditor.strip():
+        raise BadValue("--auditor", auditor, "a name that is not blank")
 
 
 def _audit(model: Path, rows: Sequence[Row], how: How, draws: int, auditor: str, used: Sequence[int]) -> Audit:

@@ -31,6 +31,8 @@ OPTIONS = {  # keys of params.yaml, and the options of `lethe eval` that set the
     "sample.seed": "--seed",
     "sample.engine": "--engine",
     "metrics.alpha": "--alpha",
+    "metrics.calibration": "--calibration",
+    "metrics.labels.folder": "--labels",
 }
 
 
@@ -40,8 +42,9 @@ class Settings:
 
     ``prompt`` is a template file or "chat"; None is the tokenizer's chat template where there is one, else a plain
     question and answer. ``skip_too_long`` leaves out the questions that the model's context cannot hold. ``language`` is
-    a file of prompts (`lethe.data.prompt_language`) that are drawn with the answers. `PIPELINE_ONLY` has the values that
-    only params.yaml sets.
+    a file of prompts (`lethe.data.prompt_language`) that are drawn with the answers. ``calibration`` is a file of answers
+    with a person's label and keyword leak's verdict, and ``labels`` a folder with the file NAME.jsonl of `lethe label`.
+    `PIPELINE_ONLY` has the values that only params.yaml sets.
     """
 
     n: int = 1024
@@ -53,6 +56,8 @@ class Settings:
     seed: int = 0
     skip_too_long: bool = False
     language: str | None = None
+    calibration: str | None = None
+    labels: str | None = None
 
 
 DEFAULTS = Settings()
@@ -125,6 +130,7 @@ def evaluate(
 
     params = _params(name, source, settings, splits["forget"])
     _check_language(settings.language, splits["forget"])
+    _check_read(name, settings, params)
     splits, skipped = _fitting(source, splits, params.sample.prompt, settings.skip_too_long)
     _warn(splits["forget"], params)
     with _place(root, scratch):
@@ -181,6 +187,23 @@ def _check_language(path: str | None, forget: Sequence[Row]) -> None:
         from lethe.data.prompt_language import as_json, read_language
 
         as_json(read_language(path), forget)
+
+
+def _check_read(name: str, settings: Settings, params: EvaluationParams) -> None:
+    """Refuse labels and calibrations that cannot be read, before anything is drawn."""
+    if settings.calibration is not None:
+        from lethe.io.calibration import read_calibration
+
+        if params.metrics.binary is None:
+            raise BadValue("--calibration", settings.calibration, "left out where no forget question has keywords")
+        read_calibration(settings.calibration, missing="worst")
+    if settings.labels is not None:
+        from lethe.evaluation.labels import read_labels
+
+        place = Path(settings.labels, f"{name}.jsonl")
+        if not place.is_file():
+            raise BadFile(place, "is no file", f"`lethe label data/eval/{name}/generations/{name}` writes it.")
+        read_labels(place)
 
 
 def _fitting(
@@ -270,6 +293,8 @@ def _params(name: str, source: Source, settings: Settings, forget: Sequence[Row]
             "leak": "rouge_l",
             "binary": "keyword_leak" if has_keywords else None,
             "share_above": measuring.share_above,
+            "calibration": settings.calibration if has_keywords else None,
+            "labels": {"folder": settings.labels},
         },
     }
     try:

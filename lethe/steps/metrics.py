@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lethe.config.evaluating import JudgeEntry, Metrics
-from lethe.io.artifacts import metrics_files, read_split, read_tables
+from lethe.io.artifacts import GREEDY, metrics_files, read_split, read_tables
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import read_json, write_json
 from lethe.io.tables import read_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from lethe.evaluation.labelled import LabelledMeasures
 
 
 def run(
@@ -51,10 +57,13 @@ def run(
         scorer = judge.judge if judge else binary
         inapplicable = {row["id"] for row in forget if scorer and not applies(scorer, row)}
         measures = measure(name, generations, scores, questions, metrics, inapplicable, calibration)
+    read = _labelled(name, generations["forget"], scores["forget"], metrics)
     likelihoods = read_tables(root / "scores" / name / "likelihood", f"score@{name}")
     given = likelihood_metrics(likelihoods, scores, metrics.alpha)
     trees, tree_bounds = tree_metrics(root, name)
-    guarantees, of_language = measures.guarantees(given.bounds() | tree_bounds), None
+    of_answers = read.bounds() if read else {}
+    each = read.question_bounds() if read else []
+    guarantees, of_language = measures.guarantees(given.bounds() | tree_bounds | of_answers, each), None
     described = root / "generations" / name / "language.json"
     if described.is_file():
         second = root / "scores" / name / "prompts" / "forget.parquet"
@@ -66,17 +75,50 @@ def run(
             metrics,
             inapplicable,
         )
-        guarantees = of_language.guarantees(measures.guarantees(), given.bounds() | tree_bounds)
+        guarantees = of_language.guarantees(measures.guarantees(of_answers, each), given.bounds() | tree_bounds)
     with atomic_folder(root / "curves" / name) as folder:
-        for curve, rows in measures.curves().items():
+        for curve, rows in _with_labels(measures.curves(), read).items():
             write_json(folder / f"{curve}.json", rows)
         write_json(folder / "bounds.json", {"schema": SCHEMA_VERSION, **guarantees})
         if of_language:
             write_json(folder / "language.json", {"schema": SCHEMA_VERSION, **of_language.as_dict()})
     flat = {"schema": SCHEMA_VERSION, **measures.flat(), **given.flat(), **measures.further_flat(), **trees}
     flat |= of_language.flat() if of_language else {}
+    flat |= read.flat() if read else {}
     for path, values in zip(metrics_files(root, name), split(flat), strict=True):
         write_json(path, values)
     worst = measures.bounds()["anytime_upper_worst" if measures.stopped else "m_mu_worst"]
     worst = worst.in_language() if of_language else worst
     print(f"{name}: {worst.sentence(f'the mean {label(metrics.leak)}', 'the forget questions')}")
+    for sentence in read.sentences("the forget questions") if read else ():
+        print(f"{name}: {sentence}")
+
+
+def _labelled(
+    name: str, generations: pd.DataFrame, scores: pd.DataFrame, metrics: Metrics
+) -> LabelledMeasures | None:
+    """The bounds by a person's labels of this model's answers; None without a file of labels."""
+    folder = metrics.labels.folder
+    place = Path(folder or "", f"{name}.jsonl")
+    if folder is None or not place.is_file():
+        return None
+    from lethe.evaluation.labelled import measure
+    from lethe.evaluation.labelling import Queue, draws_of
+    from lethe.evaluation.labels import read_labels
+
+    table = generations[generations["sample"] != GREEDY].sort_values("sample", kind="stable")
+    if metrics.binary is not None:
+        verdicts = scores[["prompt_id", "sample", metrics.binary]].rename(columns={metrics.binary: "verdict"})
+        table = table.merge(verdicts, on=["prompt_id", "sample"], how="left", validate="one_to_one")
+    draws = draws_of(table, {})
+    queue = Queue(draws, metrics.labels.mass, metrics.labels.rest if draws.verdicts else 0)
+    return measure(draws, queue, read_labels(place), metrics.alpha)
+
+
+def _with_labels(
+    curves: dict[str, list[dict[str, object]]], labelled: LabelledMeasures | None
+) -> dict[str, list[dict[str, object]]]:
+    """The curves, with what labels say in the row of each question."""
+    found = labelled.rows() if labelled else {}
+    rows = [row | found.get(str(row["prompt_id"]), {}) for row in curves["per_question"]]
+    return curves | {"per_question": rows}

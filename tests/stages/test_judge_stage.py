@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import html
 import importlib
 import json
 import os
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from flows import inputs
 from lethe import config
+from lethe.cli.app import app
 from lethe.errors import BadInput, BadParam
 from lethe.io.artifacts import read_metrics
 from lethe.models.published_prompts import harmbench, harmbench_text
@@ -92,6 +98,68 @@ def test_the_metrics_carry_the_measured_error(folder):
     assert bounds["metrics"]["judged_worst"]["side"] == "upper"
     assert "a person's label" in bounds["per_question"]["judged_upper"]["assumes"]
     assert metrics["retain_mean"] != metrics["mean"]
+
+
+@pytest.fixture
+def labelled(folder):
+    """A person's labels of all answers, every second a leak, with what the metrics and the page make of them."""
+    drawn = pd.read_parquet(folder / "data/generations/base/forget.parquet")
+    texts = drawn[["prompt_id", "text"]].drop_duplicates().to_dict("records")
+    rows = [{**row, "label": place % 2, "part": "mass", "target": 0.3} for place, row in enumerate(texts)]
+    (folder / "data/labels").mkdir()
+    (folder / "data/labels/base.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    value = config.read_yaml("params.yaml")
+    before = yaml.safe_dump(value)
+    value["metrics"]["labels"] = {"folder": "data/labels", "mass": 0.3, "rest": 40}
+    Path("params.yaml").write_text(yaml.safe_dump(value))
+    for stage in ("metrics@base", "epsilon_star@base", "report"):
+        work(stage)
+    yield folder
+    Path("params.yaml").write_text(before)
+    shutil.rmtree(folder / "data/labels")
+    work("metrics@base")
+
+
+def test_labels_of_a_person_are_in_the_metrics_and_on_the_page(labelled):
+    """The numbers are those of `lethe label`, and the page and the record of the run say on what they rest."""
+    told = CliRunner().invoke(
+        app,
+        [
+            *("label", "data/generations/base", "--labels", "data/labels/base.jsonl", "--json"),
+            *("--verdicts", "data/judged/harm/base/forget.parquet", "--mass", "0.3", "--rest", "40"),
+        ],
+    )
+    want = json.loads(told.stdout)
+    assert want["finished"]
+    assert want["calibration"]["clean"] + want["calibration"]["leaks"] == 40
+    metrics = read_metrics(labelled / "data", "base")
+    rows = json.loads((labelled / "data/curves/base/per_question.json").read_text())
+    bounds = json.loads((labelled / "data/curves/base/bounds.json").read_text())
+    assert metrics["labelled_mass"] == want["mass"]
+    assert metrics["labelled_worst"] == want["worst_prompt"]["bound"]
+    assert metrics["labelled_pooled"] == want["pooled"]["upper"]
+    assert metrics["labelled_judge"] is True
+    keys = ("prompt_id", "labelled_mass", "labelled_lower", "labelled_upper")
+    assert [[row[key] for key in keys] for row in rows] == [list(row.values()) for row in want["per_prompt"]]
+    assert bounds["metrics"]["labelled_worst"]["covers"] == "the worst of the prompts"
+    assert bounds["per_question"]["labelled_upper"]["n"] == 12
+    shown = json.loads((labelled / "data/metrics/base.json").read_text())
+    assert {"labelled_worst", "labelled_pooled"} <= set(shown)
+    said = f"By {want['said'].removeprefix('by ')}"
+    summary = json.loads((labelled / "data/report/summary.json").read_text())
+    assert said in summary["models"]["base"]["verdict"]
+    page = (labelled / "data/report/index.html").read_text()
+    assert said in html.unescape(re.sub("<[^>]*>", "", page))
+
+
+def test_a_folder_without_labels_is_refused_before_any_stage(folder):
+    value = config.read_yaml("params.yaml")
+    value["metrics"]["labels"] = {"folder": "data/labels", "mass": 0.3, "rest": 40}
+    with pytest.raises(BadParam, match=r"metrics\.labels\.folder"):
+        inputs.check(config.validate(value), folder)
+    value["sample"]["stop"] = "sequential"
+    with pytest.raises(BadInput, match=r"metrics\.labels\.folder"):
+        config.validate(value)
 
 
 def test_judging_again_asks_the_model_nothing(folder, monkeypatch):

@@ -12,6 +12,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -93,6 +94,13 @@ CHANGES: dict[str, tuple[str, Any] | tuple[str, Any, dict[str, Any]]] = {
     "metrics.together": ("metrics@base", "bonferroni"),
     "metrics.utility": ("metrics@base", "keyword_leak"),
     "metrics.calibration": ("metrics@base", "data/labelled.csv"),
+    "metrics.labels.folder": ("metrics@base", "data/labels"),
+    "metrics.labels.mass": ("metrics@base", 0.1, {"metrics.labels.folder": "data/labels"}),
+    "metrics.labels.rest": (
+        "metrics@base",
+        0,
+        {"metrics.labels.folder": "data/labels", "metrics.labels.mass": 0.5},
+    ),
     "metrics.rho": ("metrics@base", 1.0),
     "metrics.thresholds": ("metrics@base", [0.2, 0.5]),
     "metrics.leak": ("metrics@base", "keyword_leak"),
@@ -238,8 +246,18 @@ def folder(params, tmp_path_factory):
             work(f"{stage}@{name}")
     work("compare")
     work("report")
+    label(folder, "base")
     yield folder
     os.chdir(former)
+
+
+def label(folder: Path, model: str) -> None:
+    """Labels of every answer of one model, every third a leak, as `lethe label` keeps them."""
+    drawn = pd.read_parquet(folder / f"data/generations/{model}/forget.parquet")
+    texts = drawn[["prompt_id", "text"]].drop_duplicates().to_dict("records")
+    rows = [{**row, "label": int(place % 3 == 0), "part": "mass"} for place, row in enumerate(texts)]
+    (folder / "data/labels").mkdir()
+    (folder / f"data/labels/{model}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def work(stage: str) -> None:

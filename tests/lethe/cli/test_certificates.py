@@ -69,6 +69,14 @@ def test_the_evidence_of_auditors_multiplies_up_to_a_certificate(place):
     assert "probability 0.99" in call("verify", "certificate.json", "--draws", 0).stdout
 
 
+@pytest.mark.parametrize("name", ["", "  "])
+def test_an_auditor_without_a_name_is_refused(place, name):
+    fixed = ("--model", "model", "--data", "rows.jsonl", "--tau", "0.2")
+    assert "--auditor" in refused("certify", *fixed, "--auditor", name)
+    certify()
+    assert "--auditor" in refused("verify", "certificate.json", "--auditor", name)
+
+
 def test_copies_that_two_auditors_continued_are_joined_and_nothing_counts_twice(place):
     certify("--draws", 10)
     shutil.copy("certificate.json", "other.json")

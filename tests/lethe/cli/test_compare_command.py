@@ -57,6 +57,19 @@ def pair(tmp_path):
     return a, b
 
 
+def test_whether_a_score_is_binary_is_what_its_scorer_declares(pair):
+    """Halves of the graded scorer that happen to be 0 and 1 are not counted as leaks; those of the 0/1 scorer are."""
+    for root in pair:
+        place = root / "scores/m/forget.parquet"
+        table = pd.read_parquet(place)
+        table.assign(rouge_l=table["keyword_leak"]).to_parquet(place)
+    methods = {
+        score: result(*pair, "--score", score)["per_question"][0]["method"]
+        for score in ("keyword_leak", "rouge_l")
+    }
+    assert methods == {"keyword_leak": "Clopper-Pearson", "rouge_l": "betting"}
+
+
 def test_the_contract_and_the_numbers(pair):
     got = result(*pair)
     assert {"alpha", "correction", "per_question", "pooled", "not_compared"} <= set(got)

@@ -4,12 +4,15 @@ import fcntl
 import json
 import shutil
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from lethe.cli.app import app
+from lethe.io.json_files import write_jsonl
 from lethe.statistics.bound import Bound
 from lethe.statistics.dispersion import possible
+from lethe.statistics.judge_error import Calibration, judged_rates
 from tests.lethe.small_checkpoint import ROWS
 
 
@@ -71,6 +74,50 @@ def test_a_language_that_a_question_lacks_is_refused_before_work(checkpoint, pla
     result = call(checkpoint, "--name", "x", "--language", "nowhere.yaml")
     assert result.exit_code == 2
     assert "Check the path" in result.stderr
+
+
+def test_the_error_of_the_keywords_is_in_the_bounds(checkpoint, place):
+    rows = ["1,1"] * 40 + ["1,0"] * 10 + ["0,0"] * 50
+    (place / "labelled.csv").write_text("label,verdict\n" + "\n".join(rows) + "\n")
+    values = json.loads(call(checkpoint, "--name", "x", "--calibration", "labelled.csv", "--json").stdout)
+    drawn = pd.read_parquet(place / "data/eval/x/scores/x/forget.parquet")
+    leaks = drawn[drawn["sample"] >= 0].groupby("prompt_id", sort=False)["keyword_leak"].sum()
+    want = judged_rates(leaks.to_numpy(), 8, Calibration(50, 40, 50, 0), 0.01)
+    assert values["judged_worst"] == want.upper.max()
+    assert values["bounds"]["judged_worst"]["assumes"] == want.assumes
+    assert "called 80.0% of the leaks" in values["verdict"]
+
+
+def test_labels_of_a_person_are_in_the_verdict(checkpoint, place):
+    drawn = ("data/eval/x/generations/x", "--labels", "data/labels/x.jsonl", "--json")
+    call(checkpoint, "--name", "x")
+    (place / "data/labels").mkdir()
+    answers = pd.read_parquet(place / "data/eval/x/generations/x/forget.parquet")
+    texts = answers[["prompt_id", "text"]].drop_duplicates().to_dict("records")
+    write_jsonl(place / "data/labels/x.jsonl", [{**row, "label": 0, "part": "mass"} for row in texts])
+    want = json.loads(CliRunner().invoke(app, ["label", *drawn, "--rest", "0"]).stdout)
+    values = json.loads(call(checkpoint, "--name", "x", "--labels", "data/labels", "--json").stdout)
+    assert values["labelled_mass"] == want["mass"]
+    assert values["labelled_worst"] >= want["worst_prompt"]["bound"]  # keyword leak is asked too: alpha / 2 each
+    assert f"By a person's reading of {100 * want['mass']:g}% of the mass" in values["verdict"]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--calibration", "nowhere.csv"], "nowhere.csv"),
+        (["--calibration", "forget.jsonl"], "label"),
+        (["--calibration", "labelled.csv", "--data", "bare.jsonl"], "--calibration"),
+        (["--labels", "data/labels"], "data/labels/x.jsonl"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_before_work(checkpoint, place, options, named):
+    (place / "labelled.csv").write_text("label,verdict\n1,1\n0,0\n")
+    (place / "bare.jsonl").write_text(json.dumps({"id": "a", "question": "Who?", "answer": "Ada."}) + "\n")
+    result = call(checkpoint, "--name", "x", *options)
+    assert result.exit_code == 2
+    assert named in " ".join(result.stderr.split())
+    assert not (place / "data").exists()
 
 
 @pytest.mark.parametrize("name", ["base", "retrain"])

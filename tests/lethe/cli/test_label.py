@@ -18,9 +18,13 @@ from typer.testing import CliRunner
 from lethe.cli.app import app
 from lethe.cli.label import ask
 from lethe.errors import BadRow
-from lethe.evaluation.labelling import Answer, Draws, Labels, Queue, measure, read_draws, read_labels
+from lethe.evaluation.labelled import measure
+from lethe.evaluation.labelling import Draws, Queue, read_draws
+from lethe.evaluation.labels import Answer, Asked, Labels, read_labels
+from lethe.statistics.bounds import binary_upper
 from lethe.statistics.judge_error import Calibration
-from lethe.statistics.judge_labelled import labelled_rates
+from lethe.statistics.judge_labelled import labelled_either
+from tests.lethe.statistics.judge_error_coverage import tolerated
 from tests.small import ROOT, environment
 
 FRAME = {"a": ["no", "no", "no", "4711", "no", "no"] * 20, "b": ["no", "never", "code 9", "never"] * 30}
@@ -42,7 +46,7 @@ def test_answers_come_in_the_order_of_the_mass_they_cover(tmp_path):
     shown, labels = [], Labels(tmp_path / "labels.jsonl")
     queue = Queue(draws(), 1.0, 0)
     ask(queue, labels, keys("nnyny"), shown.append)
-    counts = [queue.counts[answer] for answer in labels.mass]
+    counts = [queue.counts[answer] for answer in labels.known]
     assert counts == sorted(counts, reverse=True)
     assert queue.ahead(labels) is None
     assert queue.covered(labels) == 1
@@ -53,14 +57,14 @@ def test_the_target_ends_it(tmp_path):
     labels, queue = Labels(tmp_path / "labels.jsonl"), Queue(draws(), 0.6, 0)
     ask(queue, labels, keys("nnnnnnnn"), lambda text: None)
     assert queue.covered(labels) >= 0.6
-    fewer = sum(sorted((queue.counts[answer] for answer in labels.mass), reverse=True)[:-1])
+    fewer = sum(sorted((queue.counts[answer] for answer in labels.known), reverse=True)[:-1])
     assert fewer / queue.total < 0.6
 
 
 def test_undo_and_other_keys(tmp_path):
     labels, queue = Labels(tmp_path / "labels.jsonl"), Queue(draws(), 1.0, 0)
     ask(queue, labels, keys("u?yun"), lambda text: None)
-    assert list(labels.mass.values()) == [0]
+    assert list(labels.known.values()) == [0]
 
 
 def test_a_session_goes_on_where_it_was_stopped(tmp_path):
@@ -68,7 +72,7 @@ def test_a_session_goes_on_where_it_was_stopped(tmp_path):
     whole = Labels(tmp_path / "whole.jsonl")
     ask(queue, whole, keys("nnyny"), lambda text: None)
     ask(queue, read_labels(place), keys("nnq"), lambda text: None)
-    assert len(read_labels(place).order) == 2
+    assert len(read_labels(place).known) == 2
     ask(queue, read_labels(place), keys("yny"), lambda text: None)
     assert place.read_text() == whole.path.read_text()
 
@@ -100,9 +104,10 @@ def test_what_is_written_is_read(tmp_path_factory, rows):
     labels = Labels(place)
     for number, (name, text, label) in enumerate(rows):
         if text.isprintable():
-            labels.add("rest" if number % 3 else "mass", Answer(name, text), int(label), {})
+            asked = Asked("rest" if number % 3 else "mass", 0.9 if number % 2 else None)
+            labels.add(Answer(name, text), int(label), asked, {})
     found = read_labels(place)
-    assert (found.mass, found.rest, found.order) == (labels.mass, labels.rest, labels.order)
+    assert (list(found.known.items()), found.asked) == (list(labels.known.items()), labels.asked)
 
 
 @pytest.mark.parametrize(
@@ -134,21 +139,21 @@ def test_the_bounds_count_the_second_half(tmp_path):
     while (ahead := queue.ahead(labels)) is not None:
         ask(queue, labels, keys(truth[ahead.answer.text]), lambda text: None)
     found = measure(run, queue, labels, 0.05)
-    assert set(labels.mass) == {Answer("a", "no"), Answer("b", "never")}
-    sampled = queue.sampled(labels)
+    assert queue.chosen == [Answer("a", "no"), Answer("b", "never")]
+    sampled = queue.sampled
     assert len(sampled) == 25
     leaks = [1 if truth[answer.text] == "y" else 0 for answer, _ in sampled]
     judged = [run.second_verdicts(answer.prompt_id)[place] for answer, place in sampled]
     want = Calibration.of(leaks, judged, of_this_run=True)
     assert found.calibration == want
-    chosen = set(labels.mass)
+    chosen = set(queue.chosen)
     second = [run.second(name) for name in ("a", "b")]
     rest = [sum(answer not in chosen for answer in own) for own in second]
     called = [
         int(sum(v for answer, v in zip(own, run.second_verdicts(name), strict=True) if answer not in chosen))
         for name, own in zip("ab", second, strict=True)
     ]
-    rates = labelled_rates([0, 0], rest, called, 60, want, 0.05)
+    rates = labelled_either([0, 0], rest, called, 60, want, 0.05)
     assert [bound.value for bound in found.upper] == rates.upper.tolist()
     assert found.mass == 1 - sum(rest) / 120
     assert "the judge's measured error on the rest" in found.source
@@ -160,24 +165,60 @@ def test_the_judge_is_measured_on_each_draw_and_not_once_a_text(tmp_path):
     verdicts = {"a": np.array([0.0] * 100 + [0, 0, 1, 1] * 25)}
     run, labels = Draws(answers, {}, verdicts), Labels(tmp_path / "labels.jsonl")
     queue = Queue(run, 1.0, 100)
-    labels.add("mass", Answer("a", "no"), 0, {})
-    labels.add("rest", Answer("a", "4711"), 1, {})
-    labels.add("rest", Answer("a", "never"), 0, {})
+    for text, label in {"no": 0, "4711": 1, "never": 0}.items():
+        labels.add(Answer("a", text), label, Asked("rest"), {})
     assert queue.ahead(labels) is None
     found = measure(run, queue, labels, 0.05).calibration
     assert found is not None
     assert (found.leaks, found.leaks_called, found.clean, found.clean_called) == (50, 25, 50, 25)
 
 
-def test_a_raised_target_moves_the_labels_of_the_rest(tmp_path):
+def test_another_target_takes_over_the_labels_and_says_so(tmp_path):
+    """The choice follows from draws and target alone; a label that both choices share is asked once."""
     place = tmp_path / "labels.jsonl"
     low, high = (Queue(draws(verdicts=True), target, 25) for target in (0.5, 1.0))
     ask(low, read_labels(place), keys("n" * 40), lambda text: None)
-    assert read_labels(place).rest
-    ask(high, read_labels(place), keys("n" * 40), lambda text: None)
+    before = read_labels(place)
+    assert high.ahead(Labels(place)) == high.ahead(Labels(place))
+    assert not measure(low.draws, low, before, 0.05).as_dict()["earlier_targets"]
+    shown = []
+    ask(high, read_labels(place), keys("n" * 40), shown.append)
     found = read_labels(place)
     assert high.ahead(found) is None
-    assert not found.mass.keys() & found.rest.keys()
+    assert len(shown) == len([answer for answer in high.chosen if answer not in before.known])
+    told = measure(high.draws, high, found, 0.05).as_dict()
+    assert told["earlier_targets"] == [0.5]
+    assert any("50%" in sentence for sentence in measure(high.draws, high, found, 0.05).sentences())
+    # The first choice stands as it was: labels that it did not ask for change nothing.
+    again, first = (measure(low.draws, low, labels, 0.05) for labels in (found, before))
+    assert (again.upper, again.lower, again.calibration) == (first.upper, first.lower, first.calibration)
+
+
+def test_a_run_drawn_anew_has_a_choice_of_its_own(tmp_path):
+    """A text that was light before and is heavy now is asked; what is heavy no more is kept and not used."""
+    place = tmp_path / "labels.jsonl"
+    old = Draws({"a": [Answer("a", text) for text in ["no"] * 90 + ["4711"] * 10]}, {})
+    new = Draws({"a": [Answer("a", text) for text in ["4711"] * 90 + ["no"] * 10]}, {})
+    ask(Queue(old, 0.8, 0), read_labels(place), keys("n"), lambda text: None)
+    queue, labels = Queue(new, 0.8, 0), read_labels(place)
+    assert queue.chosen == [Answer("a", "4711")]
+    assert queue.unused(labels) == 1
+    assert not measure(new, queue, labels, 0.05).finished
+    assert measure(new, queue, labels, 0.05).mass == 0
+
+
+def test_whether_the_judge_is_asked_does_not_follow_from_the_labels(tmp_path):
+    """With a judge each side has alpha / 2, whatever the labels of the rest turn out to be."""
+    run, labels = draws(verdicts=True), Labels(tmp_path / "labels.jsonl")
+    queue = Queue(run, 0.5, 25)
+    ask(queue, labels, keys("n" * 40), lambda text: None)  # no leak among the draws of the rest
+    found = measure(run, queue, labels, 0.05)
+    assert found.finished
+    assert found.calibration is None
+    alone = measure(Draws(run.answers, {}), Queue(run, 0.5, 0), labels, 0.025)
+    assert [bound.value for bound in found.upper] == [bound.value for bound in alone.upper]
+    assert "alpha / 2" in found.upper[0].method
+    assert "alpha / 2" not in alone.upper[0].method
 
 
 def test_a_run_that_a_rule_stopped_is_refused(tmp_path):
@@ -193,6 +234,53 @@ def test_a_session_cut_short_has_no_measured_judge(tmp_path):
     queue = Queue(run, 0.5, 25)
     ask(queue, labels, keys("nny"), lambda text: None)
     assert measure(run, queue, labels, 0.05).calibration is None
+
+
+class Person:
+    """A run of two questions whose texts have known labels; a judge misses a text of middle size and a tenth of the tail."""
+
+    def __init__(self, seed: int, n: int = 400, tail: int = 200):
+        rng = np.random.default_rng([14, seed])
+        weights = np.concatenate([[60, 20, 12], np.full(tail, 8 / tail)])
+        share, names = weights / weights.sum(), [f"text {place}" for place in range(tail + 3)]
+        self.texts, self.truth, answers, verdicts = {}, {}, {}, {}
+        for name, rate in (("a", 0.3), ("b", 0.05)):
+            leak = np.concatenate([[False, False, True], rng.random(tail) < rate])
+            wrong = np.concatenate([[False, False, True], rng.random(tail) < 0.1])
+            picks = rng.choice(len(share), n, p=share)
+            answers[name] = [Answer(name, names[pick]) for pick in picks]
+            verdicts[name] = (leak ^ wrong)[picks].astype(float)
+            self.texts |= {Answer(name, names[place]): int(leak[place]) for place in range(len(share))}
+            self.truth[name] = float(share[leak].sum())
+        self.draws = Draws(answers, {}, verdicts)
+
+    def labels(self, queue: Queue, path) -> Labels:
+        found = Labels(path)
+        for answer in (*queue.chosen, *(answer for answer, _ in queue.sampled)):
+            found.known[answer] = self.texts[answer]
+            found.asked[answer] = Asked("mass")
+        return found
+
+
+def test_the_bounds_keep_their_level_from_draws_to_sentence(tmp_path):
+    """Each question, the average and the worst; the bound by the verdicts alone misses, as the judge misses a text."""
+    alpha, runs, missed, naive = 0.1, 150, [], []
+    for seed in range(runs):
+        person = Person(seed)
+        queue = Queue(person.draws, 0.8, 60)
+        found = measure(person.draws, queue, person.labels(queue, tmp_path / "l"), alpha)
+        truth = list(person.truth.values())
+        pairs = [
+            (low.value, rate, high.value) for low, high, rate in zip(found.lower, found.upper, truth, strict=True)
+        ]
+        every = found.bounds()
+        pairs.append((every["labelled_pooled_lower"].value, np.mean(truth), every["labelled_pooled"].value))
+        pairs.append((every["labelled_worst_lower"].value, max(truth), every["labelled_worst"].value))
+        missed.append([(low > rate, high < rate) for low, rate, high in pairs])
+        shares = [(int(own.sum()), len(own)) for own in person.draws.verdicts.values()]
+        naive.append([binary_upper(*share, alpha) < rate for share, rate in zip(shares, truth, strict=True)])
+    assert np.mean(missed, axis=0).max() <= tolerated(alpha, runs)
+    assert np.mean(naive) > 0.9
 
 
 @pytest.fixture
@@ -230,6 +318,10 @@ def test_a_person_at_a_terminal(table, tmp_path):
 
 def test_json_asks_nothing_and_a_pipe_is_no_terminal(table, tmp_path):
     place = str(tmp_path / "labels.jsonl")
+    refused = CliRunner().invoke(app, ["label", str(table), "--labels", place, "--json"])
+    assert refused.exit_code == 2
+    assert "labels.jsonl" in refused.output
+    (tmp_path / "labels.jsonl").touch()
     told = CliRunner().invoke(app, ["label", str(table), "--labels", place, "--json"])
     assert told.exit_code == 0, told.output
     found = json.loads(told.stdout)
@@ -242,3 +334,17 @@ def test_json_asks_nothing_and_a_pipe_is_no_terminal(table, tmp_path):
         refused = CliRunner().invoke(app, ["label", str(table), "--json", *option])
         assert refused.exit_code == 2
         assert option[0] in refused.output
+
+
+@pytest.mark.parametrize(
+    ("rows", "named"),
+    [
+        ([{"id": "a", "question": "Code?"}, {"id": "a", "question": "Name?"}], "line 2"),
+        ([{"question": "Code?"}], "id: got None"),
+    ],
+)
+def test_a_dataset_whose_ids_are_not_unique_is_refused(table, tmp_path, rows, named):
+    (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    told = CliRunner().invoke(app, ["label", str(table), "--json", "--dataset", str(tmp_path / "data.jsonl")])
+    assert told.exit_code == 2
+    assert named in " ".join(told.output.split())

@@ -1,0 +1,248 @@
+"""The bounds that follow from a person's labels and a judge on the rest.
+
+`lethe.evaluation.labelling` says what is labelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lethe.errors import BadValue
+from lethe.evaluation.labelling import Draws, Queue
+from lethe.evaluation.labels import Answer, Labels
+from lethe.statistics.bound import Bound, Covers, rounded
+from lethe.statistics.judge_error import Calibration
+from lethe.statistics.judge_labelled import LabelledRates, labelled_either, labelled_rates
+from lethe.statistics.many_prompts import LARGEST_POOLED_ALPHA
+
+QUANTITY = "the probability of a leak"
+# Flat keys of data/metrics/details/NAME.json, in the order of the file.
+WORST, WORST_LOWER, POOLED, POOLED_LOWER = (
+    "labelled_worst",
+    "labelled_worst_lower",
+    "labelled_pooled",
+    "labelled_pooled_lower",
+)
+MASS, JUDGE = "labelled_mass", "labelled_judge"
+
+
+@dataclass(frozen=True)
+class LabelledMeasures:
+    """Bounds of each question by labels and verdicts, with the share of the counted mass that labels cover.
+
+    ``judge`` says whether a judge was asked about the rest, and ``calibration`` is its measured error, None where it could
+    not be measured. ``pool`` bounds the average over the questions, None where their numbers of draws differ. ``left`` is
+    what is still to be labelled, and ``targets`` are the targets under which labels were asked.
+    """
+
+    prompt_ids: tuple[str, ...]
+    lower: tuple[Bound, ...]
+    upper: tuple[Bound, ...]
+    pool: tuple[Bound, Bound] | None
+    rates: LabelledRates
+    mass: float
+    judge: bool
+    calibration: Calibration | None
+    labels: int
+    finished: bool
+    target: float
+    targets: tuple[float, ...]
+
+    @property
+    def worst(self) -> tuple[str, Bound]:
+        """The question with the largest upper bound, and the bound, which covers the worst question."""
+        return self._extreme(self.upper)
+
+    def _extreme(self, bounds: Sequence[Bound]) -> tuple[str, Bound]:
+        place = max(range(len(bounds)), key=lambda place: bounds[place].value)
+        return self.prompt_ids[place], replace(bounds[place], covers=Covers.WORST_PROMPT)
+
+    @property
+    def source(self) -> str:
+        """On what the bounds rest, as the end of a sentence."""
+        return source(self.mass, self.calibration is not None)
+
+    def bounds(self) -> dict[str, Bound]:
+        """The bounds of all questions under their flat keys.
+
+        The largest lower bound of several has no level of its own: the lower bound of the worst is that of the average.
+        """
+        found = {WORST: self.worst[1]}
+        if self.pool:
+            lower, upper = self.pool
+            found |= {WORST_LOWER: replace(lower, covers=Covers.WORST_PROMPT), POOLED: upper, POOLED_LOWER: lower}
+        return found
+
+    def flat(self) -> dict[str, object]:
+        """The flat keys: the bounds, and on what they rest."""
+        values: dict[str, object] = {key: bound.value for key, bound in self.bounds().items()}
+        return values | {MASS: self.mass, "labelled_answers": self.labels, JUDGE: self.calibration is not None}
+
+    def rows(self) -> dict[str, dict[str, float]]:
+        """The keys of each question's row in ``per_question.json``."""
+        each = zip(self.prompt_ids, self.lower, self.upper, self.rates.mass, strict=True)
+        return {
+            name: {"labelled_lower": lower.value, "labelled_upper": upper.value, "labelled_mass": float(mass)}
+            for name, lower, upper, mass in each
+        }
+
+    def question_bounds(self) -> list[dict[str, Bound]]:
+        """The bounds of each question under the keys of `rows`."""
+        pairs = zip(self.lower, self.upper, strict=True)
+        return [{"labelled_lower": lower, "labelled_upper": upper} for lower, upper in pairs]
+
+    def sentences(self, of: str = "the prompts") -> list[str]:
+        """What is said of all questions."""
+        name, bound = self.worst
+        told = [f"{bound.sentence(QUANTITY, of)[:-1]}, {self.source}. The bound is that of {name}."]
+        if self.pool:
+            told.append(f"{self.pool[1].sentence(QUANTITY, of)[:-1]}, {self.source}.")
+        if not self.finished:
+            told.append(
+                f"Labelling is not finished: of the answers that cover {_percent(self.target)} of the mass, or of the random "
+                "draws of the rest, some have no label."
+            )
+        elif self.judge and self.calibration is None:
+            told.append(
+                "The judge’s error on the rest is not measured, because the labelled draws of the rest are all leaks, all "
+                "clean, or none: the rest counts against the claim."
+            )
+        others = [target for target in self.targets if target != self.target]
+        if others:
+            told.append(
+                f"Labels were also asked under the target {', '.join(map(_percent, others))}; the target is "
+                f"{_percent(self.target)} now. The bounds hold for a target that was fixed before a bound was seen."
+            )
+        return told
+
+    def as_dict(self) -> dict[str, object]:
+        """The JSON of `lethe label --json`."""
+        known = self.calibration
+        name, bound = self.worst
+        return {
+            "alpha": bound.alpha,
+            "mass": self.mass,
+            "target": self.target,
+            "earlier_targets": [target for target in self.targets if target != self.target],
+            "finished": self.finished,
+            "said": self.source,
+            "calibration": known
+            and {
+                "leaks": known.leaks,
+                "leaks_called": known.leaks_called,
+                "clean": known.clean,
+                "clean_called": known.clean_called,
+                "sensitivity": list(self.rates.error.sensitivity),
+                "false_positive": list(self.rates.error.false_positive),
+            },
+            "per_prompt": [{"prompt_id": name, **_plain(row)} for name, row in self.rows().items()],
+            "worst_prompt": {"prompt_id": name, "bound": bound.value},
+            "pooled": self.pool and {"lower": self.pool[0].value, "upper": self.pool[1].value},
+        }
+
+
+def _plain(row: Mapping[str, float]) -> dict[str, float]:
+    return {name: row[f"labelled_{name}"] for name in ("mass", "lower", "upper")}
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g}%"
+
+
+def source(mass: float, judged: bool) -> str:
+    """On what bounds by labels rest: the share of the mass that a person read, and what stands in for the rest."""
+    read = f"by a person's reading of {float(rounded(100 * mass, 1, 'lower')):g}% of the mass"
+    if not judged:
+        return f"{read}, the rest counted as leaks in upper bounds and as clean in lower ones"
+    return f"{read}, and the judge's measured error on the rest"
+
+
+def measure(draws: Draws, queue: Queue, labels: Labels, alpha: float) -> LabelledMeasures:
+    """Bounds of each question from the counted half: labels where there are some, the judge's verdicts on the rest.
+
+    A judge is asked where ``draws`` has verdicts and ``queue`` labels draws of the rest; both are fixed before a label is
+    seen. The bounds are then those of `labelled_either`. Without a judge they are those of `labelled_rates`, which hold for
+    any part of the chosen answers that is labelled.
+    """
+    judge = bool(draws.verdicts) and queue.rest > 0
+    finished = queue.ahead(labels) is None
+    calibration = _calibration(draws, queue, labels) if judge and finished else None
+    own = {answer: labels.known[answer] for answer in queue.chosen if answer in labels.known}
+    counts = [_counted(draws, name, own) for name in draws.answers]
+    rates = _rates(counts, calibration, alpha, judge)
+    sizes = {count.n for count in counts}
+    pool = None
+    if len(sizes) == 1 and alpha <= LARGEST_POOLED_ALPHA:
+        total = _Counts(*(sum(values) for values in zip(*(count.values() for count in counts), strict=True)))
+        found = _rates([total], calibration, alpha, judge)
+        pool = _bounds(found, 0, Covers.AVERAGE, total.n)
+    each = [_bounds(rates, place, Covers.ONE_PROMPT, count.n) for place, count in enumerate(counts)]
+    return LabelledMeasures(
+        prompt_ids=tuple(draws.answers),
+        lower=tuple(lower for lower, _ in each),
+        upper=tuple(upper for _, upper in each),
+        pool=pool,
+        rates=rates,
+        mass=1 - sum(count.rest for count in counts) / sum(count.n for count in counts),
+        judge=judge,
+        calibration=calibration,
+        labels=len(own) + len({answer for answer, _ in queue.sampled} & labels.known.keys()),
+        finished=finished,
+        target=queue.target,
+        targets=tuple(labels.targets),
+    )
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """One question's counted half: labelled leaks, draws outside, verdicts of a leak and none among these, all draws."""
+
+    leaks: int
+    rest: int
+    called: int
+    missing: int
+    n: int
+
+    def values(self) -> tuple[int, ...]:
+        return self.leaks, self.rest, self.called, self.missing, self.n
+
+
+def _counted(draws: Draws, name: str, own: Mapping[Answer, int]) -> _Counts:
+    answers = draws.second(name)
+    if not answers:
+        raise BadValue(f"answers to {name}", len(draws.answers[name]), "at least 2: one half chooses, one counts")
+    outside = np.array([answer not in own for answer in answers])
+    verdicts = draws.second_verdicts(name)[outside] if draws.verdicts else np.array([])
+    return _Counts(
+        leaks=sum(own.get(answer, 0) for answer in answers),
+        rest=int(outside.sum()),
+        called=int((verdicts == 1).sum()),
+        missing=int(np.isnan(verdicts).sum()),
+        n=len(answers),
+    )
+
+
+def _rates(counts: Sequence[_Counts], calibration: Calibration | None, alpha: float, judge: bool) -> LabelledRates:
+    leaks, rest, called, missing, n = (
+        np.array(column) for column in zip(*(c.values() for c in counts), strict=True)
+    )
+    if judge:
+        return labelled_either(leaks, rest, called, n, calibration, alpha, missing)
+    return labelled_rates(leaks, rest, called, n, None, alpha, missing)
+
+
+def _bounds(rates: LabelledRates, place: int, covers: Covers, n: int) -> tuple[Bound, Bound]:
+    rest = (rates.alpha, covers, rates.assumes, rates.method, n)
+    return Bound(float(rates.lower[place]), "lower", *rest), Bound(float(rates.upper[place]), "upper", *rest)
+
+
+def _calibration(draws: Draws, queue: Queue, labels: Labels) -> Calibration | None:
+    """The judge's error on the labelled draws of the rest; None where one of the labels does not occur among them."""
+    found = [labels.known[answer] for answer, _ in queue.sampled]
+    if len(set(found)) < 2:
+        return None
+    verdicts = [float(draws.second_verdicts(answer.prompt_id)[place]) for answer, place in queue.sampled]
+    return Calibration.of(found, verdicts, of_this_run=True)
