@@ -18,6 +18,9 @@ from lethe.statistics.mean_difference import Difference, difference, mean_of_dif
 
 HOLM = "holm"
 SHOWN = 20  # rows in a table for people
+STOPPED = (
+    "a rule could stop this side early; its bounds hold at the stop, and its plain means are biased by the rule"
+)
 WORSE, BETTER, NEITHER = "worse", "better", "not shown"
 
 
@@ -163,12 +166,13 @@ def compare(a: Side, b: Side, alpha: float = 0.05) -> Comparison:
 
     Notes
     -----
-    The answers of the two sides may share random numbers: neither independence of the sides nor a pairing is assumed.
-    A missing score widens the interval on both ends.
+    Answers of the two sides may share random numbers: neither independence between the sides nor a pairing is assumed.
+    A missing score counts against each side of an interval. A side that a rule could stop early has bounds at the stop.
     """
     check_alpha(alpha)
     missing: list[NotCompared] = []
-    notes: list[str] = []
+    notes = [f"{name}: {STOPPED}" for side, name in ((a, "A"), (b, "B")) if side.stopped]
+    stopped = (a.stopped, b.stopped)
     pairs: list[tuple[str, str, Answers, Answers]] = []
     if reason := _incomparable(a, b):
         missing.append(NotCompared(None, reason))
@@ -178,7 +182,7 @@ def compare(a: Side, b: Side, alpha: float = 0.05) -> Comparison:
             pairs += [(model, *pair) for pair in _questions(first, second, a.kind == b.kind, missing, model)]
     binary = bool(pairs) and _binary(a, b, [own.scores for *_, first, second in pairs for own in (first, second)])
     work = progress(pairs, "compare", "questions") if len(pairs) > 100 else pairs
-    effects = [difference(first.scores, second.scores, alpha, binary) for _, _, first, second in work]
+    effects = [difference(first.scores, second.scores, alpha, binary, stopped) for _, _, first, second in work]
     holds = holm([effect.p_value for effect in effects], 0.0, alpha)[0] if effects else np.zeros(0, dtype=bool)
     rows = tuple(
         Compared(name, model, a.metric, effect, bool(held))
@@ -192,6 +196,7 @@ def compare(a: Side, b: Side, alpha: float = 0.05) -> Comparison:
             alpha,
             binary,
             groups=[model for model, *_ in pairs],
+            stopped=stopped,
         )
         if pooled is None:
             reason = "the average: the questions of a side have different numbers of answers, or one each"
@@ -200,10 +205,7 @@ def compare(a: Side, b: Side, alpha: float = 0.05) -> Comparison:
 
 
 def _incomparable(a: Side, b: Side) -> str | None:
-    """The reason why the two sides cannot be compared at all, or None."""
-    for side, name in ((a, "A"), (b, "B")):
-        if side.stopped:
-            return f"{name}: {side.stopped}"
+    """Why nothing of the two sides can be compared, or None."""
     if a.metric != b.metric:
         return f"the scorers differ: {a.metric!r} in A, {b.metric!r} in B (name one with --score)"
     if None not in (a.scorer, b.scorer) and a.scorer != b.scorer:

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SETTINGS = ("engine", "temperature", "top_p", "top_k", "max_new_tokens", "adaptive_threshold", "seed")
-PREFERRED = "keyword_leak"  # the 0/1 scorer, if the params do not name one
-STOPPED = "a rule could stop this side early, but the interval of a difference needs a fixed number of answers"
+PREFERRED = "keyword_leak"  # the 0/1 scorer, where the params do not name one
 
 
 @dataclass(frozen=True)
@@ -49,8 +48,7 @@ class Side:
     """One side of a comparison.
 
     ``template`` is the content of the prompt template, ``scorer`` the parameters of the scorers; both None where unknown.
-    ``stopped`` is the reason for which no interval of a fixed number of answers holds, or None. ``binary`` says whether the
-    scorer declares that it gives 0 and 1 alone; None where no scorer of Lethe gave the scores, as in logs and tables.
+    ``stopped`` says that a rule looked at the answers and could stop, so that only anytime-valid values hold.
     """
 
     name: str
@@ -59,8 +57,7 @@ class Side:
     models: Mapping[str, Scored]
     template: str | None = None
     scorer: str | None = None
-    stopped: str | None = None
-    binary: bool | None = None
+    stopped: bool = False
 
 
 def read_side(given: str, score: str | None = None, filter: str | None = None, models: Sequence[str] = ()) -> Side:
@@ -99,7 +96,7 @@ def _log(path: Path, score: str | None, filter: str | None) -> Side:
         kind="log",
         metric=found.score,
         models={log.model or "": Scored(questions, dict(log.sampling))},
-        stopped=STOPPED if log.stopping == EARLY else None,
+        stopped=log.stopping == EARLY,
     )
 
 
@@ -127,11 +124,11 @@ def _folder(
     about = read_json(folder / "scores" / scored[0] / "about.json")
     metric = score or _first_metric(params, about.get("scorers", []), name)
     texts = {row["id"]: row["question"] for row in read_split("forget", folder / "dataset")}
-    found, stopped = {}, None
+    found, stopped = {}, False
     for model in scored:
         path = folder / "generations" / model / "about.json"
         drawn = read_json(path) if path.is_file() else {}
-        stopped = STOPPED if drawn.get("stop") == "sequential" else stopped
+        stopped = stopped or drawn.get("stop") == "sequential"
         table = read_table(folder / "scores" / model / "forget.parquet")
         if metric not in table:
             raise BadValue("--score", metric, f"one of {', '.join(map(repr, about.get('scorers', [])))} ({name})")

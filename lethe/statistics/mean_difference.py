@@ -1,8 +1,9 @@
 """Differences between two means of scores in [0, 1], for samples that may depend on each other.
 
 Two models sampled with one seed share random numbers, so neither independence nor a pairing of their answers is assumed.
-Equality is refuted if no common mean is left. For each mean m, "a's mean is m" and "b's mean is m" are four one-sided tests;
-some test errs with probability at most 4 times the level of each test (Bonferroni).
+A difference is refuted where no common mean is left: for each mean m, "a's mean is m" and "b's mean is m" are four one-sided
+tests, of which one is false with probability at most 4 times its level (Bonferroni). A side that a rule could stop early has
+bounds that hold at the stop, each at the same level.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ from lethe.statistics import betting
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.checks import check_alpha, check_scores
 from lethe.statistics.many_prompts import binary_p_value
+from lethe.statistics.stopped_means import METHOD as AT_THE_STOP
+from lethe.statistics.stopped_means import StoppedSamples, stopped_average
 
+NEITHER = (False, False)  # of the two sides, which ones a rule could stop
+LOOKS = "a rule of stopping that looks at its own side alone"
 ASSUMES = (
     "independent draws within each question and model, in sampling order; any dependence between the two models"
 )
@@ -48,7 +53,9 @@ class Difference:
         return self.b - self.a
 
 
-def difference(a: np.ndarray, b: np.ndarray, alpha: float, binary: bool = False) -> Difference:
+def difference(
+    a: np.ndarray, b: np.ndarray, alpha: float, binary: bool = False, stopped: tuple[bool, bool] = NEITHER
+) -> Difference:
     """Compare the means of two samples.
 
     Parameters
@@ -59,7 +66,9 @@ def difference(a: np.ndarray, b: np.ndarray, alpha: float, binary: bool = False)
     alpha : float
         Error probability of the interval, above 0 and at most 0.5.
     binary : bool
-        Whether the scorer gives only 0 and 1. This is a property of the scorer, not of these values.
+        Whether the scores can be 0 or 1 only, which is a property of the scorer and not of these values.
+    stopped : pair of bool
+        Whether a rule that looks at the scores of this side could stop the draws of ``a``, and of ``b``.
 
     Returns
     -------
@@ -72,9 +81,9 @@ def difference(a: np.ndarray, b: np.ndarray, alpha: float, binary: bool = False)
 
     Notes
     -----
-    For scores of 0 and 1 the method is Clopper-Pearson, each side at alpha / 4. For other scores it is betting (Waudby-Smith
-    and Ramdas 2024) with stakes sized for alpha / 4. The p-value is 4 times the largest level at which some common mean is
-    not refuted.
+    Scores of 0 and 1: Clopper-Pearson, each side at alpha / 4. Other scores: betting (Waudby-Smith and Ramdas 2024) with
+    stakes sized for alpha / 4. A stopped side: `sequential.stopped_upper` at alpha / 4, whatever the scores. The p-value is
+    4 times the largest level at which a common mean survives.
 
     Examples
     --------
@@ -83,17 +92,29 @@ def difference(a: np.ndarray, b: np.ndarray, alpha: float, binary: bool = False)
     (0.208, 0.378, True)
     """
     check_alpha(alpha)
-    first, second = (_Means(scores, alpha / SIDES, binary) for scores in (a, b))
+    first, second = (
+        _Means(scores, alpha / SIDES, binary, rule) for scores, rule in zip((a, b), stopped, strict=True)
+    )
     low, high = second.lower - first.upper, second.upper - first.lower
     p = _common(first, second) if second.mean >= first.mean else _common(second, first)
-    method = "Clopper-Pearson" if binary else "betting"
-    return Difference(first.mean, second.mean, low, high, min(1.0, SIDES * p), alpha, method)
+    method = _methods("Clopper-Pearson" if binary else "betting", AT_THE_STOP, stopped)
+    return Difference(first.mean, second.mean, low, high, min(1.0, SIDES * p), alpha, method, _assumes(stopped))
+
+
+def _methods(fixed: str, at_the_stop: str, stopped: tuple[bool, bool]) -> str:
+    if stopped[0] == stopped[1]:
+        return at_the_stop if stopped[0] else fixed
+    return "; ".join(f"{name}: {at_the_stop if rule else fixed}" for name, rule in zip("AB", stopped, strict=True))
+
+
+def _assumes(stopped: tuple[bool, bool], more: str = "") -> str:
+    return ASSUMES + (f"; {LOOKS}" if any(stopped) else "") + more
 
 
 class _Means:
     """The one-sided bounds of a sample's mean at ``level``, and the p-values that they invert."""
 
-    def __init__(self, scores: np.ndarray, level: float, binary: bool):
+    def __init__(self, scores: np.ndarray, level: float, binary: bool, stopped: bool = False):
         values = check_scores(scores, "worst")[0]
         judged = values[~np.isnan(values)]
         self.level, self.n = level, len(values)
@@ -102,7 +123,14 @@ class _Means:
         if binary and not np.isin(judged, (0.0, 1.0)).all():
             raise BadValue("scores", "numbers between 0 and 1", "0 or 1 if binary is set")
         self.low, self.high = np.nan_to_num(values, nan=0.0)[None], np.nan_to_num(values, nan=1.0)[None]
-        if self.binary:
+        self.stopped: tuple[StoppedSamples, StoppedSamples] | None = (
+            None  # of the scores and of 1 minus the scores
+        )
+        if stopped:
+            self.stopped = StoppedSamples([self.high[0]]), StoppedSamples([1 - self.low[0]])
+            self.upper, below = (float(one.uppers(level)[0]) for one in self.stopped)
+            self.lower = 1 - below
+        elif self.binary:
             self.lower = float(binary_lower(self.low.sum(), self.n, level))
             self.upper = float(binary_upper(self.high.sum(), self.n, level))
         else:
@@ -111,12 +139,16 @@ class _Means:
 
     def at_least(self, mean: float) -> float:
         """The p-value of "the mean is at least ``mean``": small where ``mean`` is large."""
+        if self.stopped:
+            return float(self.stopped[0].p_values(np.array([mean]))[0])
         if self.binary:
             return float(binary_p_value(self.high.sum(), self.n, mean))
         return float(betting.p_value(self.high, mean, self.level)[0])
 
     def at_most(self, mean: float) -> float:
         """The p-value of "the mean is at most ``mean``": small where ``mean`` is small."""
+        if self.stopped:
+            return float(self.stopped[1].p_values(np.array([1 - mean]))[0])
         if self.binary:
             return float(binary_p_value(self.n - self.low.sum(), self.n, 1 - mean))
         return float(betting.p_value(1 - self.low, 1 - mean, self.level)[0])
@@ -140,6 +172,7 @@ def mean_of_differences(
     alpha: float,
     binary: bool = False,
     groups: Sequence[str] | None = None,
+    stopped: tuple[bool, bool] = NEITHER,
 ) -> Difference | None:
     """Compare two sides by their means, averaged over questions.
 
@@ -153,20 +186,22 @@ def mean_of_differences(
         As in `difference`.
     groups : sequence of str, optional
         The model of each question; by default one model has all questions.
+    stopped : pair of bool
+        As in `difference`.
 
     Returns
     -------
     Difference or None
-        None if the questions of one side of one model have different numbers of answers, or fewer than two answers. Then no
-        interval of the average is proven.
+        None where the questions of one side of one model have different numbers of answers, or fewer than two: no interval
+        of the average is proven then, but for a stopped side.
 
     Notes
     -----
     Each side is `comparison.share_interval` (scores of 0 and 1) or `comparison.mean_interval` at alpha / 2, so the four
-    one-sided bounds take alpha / 4 each. The questions must be independent too. Models sampled with one seed share random
-    numbers, so their counts are not pooled: each of M models has bounds at a level M times smaller. The average of these
-    bounds, weighted by the numbers of questions, holds under any dependence between models (Bonferroni). Bisection over
-    alpha finds the p-value.
+    one-sided bounds take alpha / 4 each. Assumes independent questions as well. Models sampled with one seed share random
+    numbers, so their counts are not pooled: each of M models has bounds at a level M times smaller, and the average of these
+    bounds, weighted by the numbers of questions, holds under any dependence between models (Bonferroni). A stopped side is
+    `stopped_means.stopped_average`, Bonferroni over its questions. The p-value is found by bisection over alpha.
     """
     from lethe.statistics.comparison import mean_interval, share_interval
 
@@ -180,13 +215,15 @@ def mean_of_differences(
         [[own for own, name in zip(side, names, strict=True) if name == model] for side in (a, b)]
         for model in dict.fromkeys(names)
     ]
-    if not all(_has_interval(side) for part in parts for side in part):
+    if not all(rule or _has_interval(side) for part in parts for side, rule in zip(part, stopped, strict=True)):
         return None
-    interval = share_interval if binary else mean_interval
+    fixed = share_interval if binary else mean_interval
+    intervals = [stopped_average if rule else fixed for rule in stopped]
     weights = np.array([len(first) for first, _ in parts]) / len(a)
 
     def ends(level: float) -> tuple[float, float, float, float]:
-        found = [[interval(side, level / 2 / len(parts)) for side in part] for part in parts]
+        share = level / 2 / len(parts)
+        found = [[interval(side, share) for interval, side in zip(intervals, part, strict=True)] for part in parts]
         first, second = (
             weights @ np.array([(one.value, one.lower, one.upper) for one in side])
             for side in zip(*found, strict=True)
@@ -194,16 +231,17 @@ def mean_of_differences(
         return float(first[0]), float(second[0]), float(second[1] - first[2]), float(second[2] - first[1])
 
     first, second, low, high = ends(alpha)
-    method = "Clopper-Pearson on the pooled counts" if binary else "Bernstein, variance bounded"
+    pooled = "Clopper-Pearson on the pooled counts" if binary else "Bernstein, variance bounded"
+    method = _methods(pooled, f"{AT_THE_STOP}, Bonferroni over the questions", stopped)
     return Difference(
         first,
         second,
         low,
         high,
-        _smallest_level(lambda level: (found := ends(level))[2] > 0 or found[3] < 0),
+        _smallest_level(lambda level: (found := ends(level))[2] > 0 or found[3] < 0, 16 if any(stopped) else 40),
         alpha,
         method + (", Bonferroni over the models" if len(parts) > 1 else ""),
-        f"{ASSUMES}; independent questions" + (" within each model" if len(parts) > 1 else ""),
+        _assumes(stopped, "; independent questions" + (" within each model" if len(parts) > 1 else "")),
     )
 
 
@@ -214,12 +252,12 @@ def _has_interval(side: Sequence[np.ndarray]) -> bool:
     return enough and not np.isnan(np.concatenate(list(side))).all()
 
 
-def _smallest_level(excludes: Callable[[float], bool], largest: float = 0.5) -> float:
-    """The smallest level at which an interval excludes 0, rounded up; 1 if there is no such level."""
+def _smallest_level(excludes: Callable[[float], bool], steps: int, largest: float = 0.5) -> float:
+    """The smallest level at which an interval excludes 0, rounded up after ``steps`` halvings; 1 where none does."""
     if not excludes(largest):
         return 1.0
     low, high = -220.0, float(np.log(largest))  # logarithms; the intervals exist down to 1e-100
-    for _ in range(40):
+    for _ in range(steps):
         middle = (low + high) / 2
         low, high = (low, middle) if excludes(float(np.exp(middle))) else (middle, high)
     return float(np.exp(high))

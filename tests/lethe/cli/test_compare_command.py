@@ -116,10 +116,9 @@ def test_what_cannot_be_compared_is_named(tmp_path, pair):
     [
         ({"template": "Q: {question}"}, "template"),
         ({"match": "substring"}, "parameters"),
-        ({"stop": "sequential"}, "stop this side early"),
     ],
 )
-def test_another_prompt_scorer_or_rule_stops_the_whole_comparison(tmp_path, pair, how, word):
+def test_another_prompt_or_scorer_stops_the_whole_comparison(tmp_path, pair, how, word):
     a, _ = pair
     other = data(tmp_path / "c", {"q": 0.2, "r": 0.2, "s": 0.2}, **how)
     got = result(a, other)
@@ -129,6 +128,50 @@ def test_another_prompt_scorer_or_rule_stops_the_whole_comparison(tmp_path, pair
     done = call(a, other, "--fail-on", "worse")
     assert done.exit_code == 2
     assert "no question could be compared" in done.output
+
+
+def test_a_side_that_a_rule_could_stop_has_bounds_at_the_stop(tmp_path, pair):
+    """The early-stopped side has its own bounds, which are wider; the other side keeps Clopper-Pearson."""
+    stopped = data(tmp_path / "c", {"q": 0.3, "r": 0.5, "s": 0.1}, stop="sequential")
+    got, fixed = result(pair[0], stopped), result(*pair)
+    assert got["not_compared"] == []
+    (note,) = got["notes"]
+    assert note.startswith("B: a rule could stop this side early")
+    for row, other in zip(got["per_question"], fixed["per_question"], strict=True):
+        expected = difference(
+            *(
+                np.repeat([1.0, 0.0], [round(200 * rate), 200 - round(200 * rate)])
+                for rate in (row["a"], row["b"])
+            ),
+            alpha=0.05,
+            binary=True,
+            stopped=(False, True),
+        )
+        assert (row["ci_low"], row["ci_high"], row["p_value"]) == pytest.approx(
+            (expected.low, expected.high, expected.p_value)
+        )
+        assert row["ci_low"] < other["ci_low"]
+        assert row["ci_high"] > other["ci_high"]
+        assert "B: mixture martingale, at the stop" in row["method"]
+    assert [row["holds"] for row in got["per_question"]] == [True, False, False]
+    assert got["pooled"]["ci_low"] < fixed["pooled"]["ci_low"]
+    assert call(pair[0], stopped, "--fail-on", "worse").exit_code == 1
+    assert call(stopped, pair[0], "--fail-on", "worse").exit_code == 0
+
+
+def test_logs_that_a_rule_stopped_at_other_epochs_are_compared(tmp_path):
+    logs = []
+    for name, value, done in (("a", "I", 60), ("b", "C", 20)):
+        answers = [sample("q", epoch, scores={"match": value}) for epoch in range(1, done + 1)]
+        early = {"manager": "rule", "early_stops": [{"id": "q", "epoch": e} for e in range(done + 1, 101)]}
+        head = header(["q"], 100)
+        head["results"] = {"early_stopping": early}
+        logs.append(eval_log(tmp_path / f"{name}.eval", head, answers))
+    got = result(*logs)
+    (row,) = got["per_question"]
+    assert (row["a"], row["b"], row["holds"]) == (0, 1, True)
+    assert [note[:2] for note in got["notes"]] == ["A:", "B:"]
+    assert got["pooled"]["method"].startswith("mixture martingale")
 
 
 def test_another_temperature_is_a_note(tmp_path, pair):
