@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Byte-compile at installation and at first import; otherwise every start of a stage is slow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test quick lint deps setup bench-bounds bench-start bench-scoring bench-judge bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult clean game-digits game-fashion-mnist game-authors game-tables golden demonstration-seeds other-processors coverage audit-calibration audit-dp-sgd bench-audit check-inspect audit-figures bench-page screenshots axe bench-sampling bench-gpu bench-methods bench-exact exact-acceptance exact-real real-model tofu-real
+.PHONY: run test quick lint deps setup bench-bounds bench-start bench-scoring bench-judge bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult clean game-digits game-fashion-mnist game-authors game-tables golden demonstration-seeds other-processors coverage audit-calibration audit-dp-sgd bench-audit check-inspect audit-figures bench-page screenshots axe bench-sampling bench-gpu bench-methods bench-exact exact-acceptance exact-real real-model tofu-real entropy-prefixes
 
 run: setup
 	$(BIN)/lethe run
@@ -193,3 +193,8 @@ real-model: setup
 tofu-real: setup
 	$(BIN)/lethe run --preset tofu-real
 	$(BIN)/python -m tests.benchmarks.run_table --write docs/tofu-real.md
+
+# Entropy optimisation on true, greedy and sampled prefixes, five seeds, and the table of docs/methods.md: five minutes or
+# more per seed on two cores. A second call continues an interrupted one.
+entropy-prefixes: setup
+	$(BIN)/python -m tests.benchmarks.entropy_prefixes

@@ -1,8 +1,8 @@
 """The models of a finished run as a Markdown table, printed or written between the marks of a page.
 
 ``python -m tests.benchmarks.run_table --write docs/tofu-real.md`` reads params.yaml and data/ of this folder, or of
-``--folder``, and replaces what stands between ``<!-- run -->`` and ``<!-- end -->``. Bounds are rounded away from their claim,
-and a note says what each guarantees.
+``--folder``, and replaces what stands between ``<!-- run -->`` and ``<!-- end -->``. Bounds are rounded away from their
+claim, and a note says what each guarantees.
 """
 
 from __future__ import annotations
@@ -43,9 +43,7 @@ def table(run: Run) -> str:
     if not models:
         raise BadFile("data/metrics", "holds no metrics of the models in params.yaml", "Run `lethe run` first.")
     bounds = {key: bound for model in models for key, bound in model.bounds.items() if key in COLUMNS}
-    shown = {
-        key: head for key, head in COLUMNS.items() if any(value(model, key) is not None for model in models)
-    }
+    shown = {key: head for key, head in COLUMNS.items() if any(value(model, key) is not None for model in models)}
     rows = [["model", *shown.values()], ["---"] * (len(shown) + 1)]
     rows += [[model.name, *(cell(model, key) for key in shown)] for model in models]
     lines = ["| " + " | ".join(cells) + " |" for cells in rows]

@@ -65,7 +65,9 @@ def test_the_whole_preset_with_a_tiny_model(tmp_path, monkeypatch):
     work("prepare", "train@base", "train@retrain", *(f"unlearn@{name}" for name in params.unlearn.methods))
     for name in params.models:
         assert (folder / f"data/models/{name}/adapter_model.safetensors").is_file()
-        work(*(f"{stage}@{name}" for stage in ("sample", "likelihood", "score", "exact", "metrics", "epsilon_star")))
+        work(
+            *(f"{stage}@{name}" for stage in ("sample", "likelihood", "score", "exact", "metrics", "epsilon_star"))
+        )
         found = read_metrics(Path("data"), name)
         assert (found["n_questions"], found["n"]) == (20, 3)
         drawn = pd.read_parquet(f"data/scores/{name}/forget.parquet")
