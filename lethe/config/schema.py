@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from lethe.config.computing import Compute
 from lethe.config.evaluating import (
@@ -194,15 +194,23 @@ class UnlearnRecipe(Section):
     watch: Count | None = None  # rows per split whose confidence and entropy are measured after each epoch
 
 
+def _word_of_true(value: object) -> object:
+    """The word for YAML's ``true``, which a person writes without quotes."""
+    return "true" if value is True else value
+
+
 class Entropy(Section):
     """Entropy optimisation on top of any unlearning loss.
 
-    Source: "A Probabilistic Perspective on Unlearning and Alignment for Large Language Models", section 5.
+    Source: "A Probabilistic Perspective on Unlearning and Alignment for Large Language Models", section 5, which takes the
+    entropy given the true tokens of the answer (``prefix`` true). ``greedy`` and ``sampled`` are this project's variants:
+    the forget entropy is taken given the model's own tokens, as sampling meets it. The retain entropy stays as published.
     """
 
     forget: Annotated[Real, Field(ge=0)]
     retain: Annotated[Real, Field(le=0)]
     ramp: Share = 0.0
+    prefix: Annotated[Literal["true", "greedy", "sampled"], BeforeValidator(_word_of_true)] = "true"
 
 
 class MethodParams(Section):

@@ -29,6 +29,9 @@ def _method(method: MethodParams, name: str) -> str:
     own = [key for key in type(method).model_fields if key not in MethodParams.model_fields]
     parts += [f"{'β' if key == 'beta' else key} {_general(getattr(method, key))}" for key in own]
     parts += [f"λ_f {method.entropy.forget:g}", f"λ_r {method.entropy.retain:g}"] if method.entropy else []
+    parts += (
+        [f"own {method.entropy.prefix} prefixes"] if method.entropy and method.entropy.prefix != "true" else []
+    )
     return ", ".join([*parts, f"{method.epochs} epochs"])
 
 

@@ -1,7 +1,8 @@
 """The loop of every unlearning method: forget batches paired with uniformly drawn retain batches.
 
 L = gamma F(forget) + w R(retain) + entropy.forget * ramp * H(forget) + entropy.retain * H(retain), where the method
-defines F and may redefine w and R, and H is the mean token entropy on answers. Source: Scholten, Günnemann and Schwinn,
+defines F and may redefine w and R, and H is the mean token entropy on answers, or for `entropy.prefix` greedy or sampled on
+the model's own continuations of the forget questions. Source: Scholten, Günnemann and Schwinn,
 "A Probabilistic Perspective on Unlearning and Alignment for Large Language Models", equation of L_EO.
 """
 
@@ -18,6 +19,7 @@ from lethe.models.resuming import SCRATCH
 from lethe.models.team import Team
 from lethe.models.training import StepRecord, batches, optimise, precision, resumable
 from lethe.registry import METHODS
+from lethe.unlearning.own_prefixes import continued
 from lethe.unlearning.protocol import Counts, Done, Method, MethodParams, Rows, Run, Step
 from lethe.unlearning.reference import Reference
 from lethe.unlearning.watching import Watch, evaluating
@@ -83,14 +85,17 @@ class _Loop:
         second: Sequence[Sequence[Example]] | None,
         watch: Watch | None,
     ):
-        # A separate third stream leaves the first two unchanged.
+        # A further stream leaves those before it unchanged.
         seed = recipe.seed if params.seed is None else params.seed
-        order, self.draws, self.own = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3))
+        streams = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(4))
+        order, self.draws, self.own, self.tokens = streams
         self.steps = list(batches(len(forget), recipe.forget_batch, params.epochs, order))
         self.model, self.retain, self.recipe, self.params, self.watch = model, retain, recipe, params, watch
         self.method: Method = METHODS[params.loss](params)
         self.team, self.last = Team(), 0
         self.uses_retain = self.method.uses_retain or bool(params.entropy and params.entropy.retain)
+        self.longest = max(len(one.answer) for one in forget)  # of a continuation
+        self.end = forget[0].answer[-1]
         if watch is not None:
             watch(model, -1)
         self.method.prepare(Run(model, len(self.steps), self.own))
@@ -104,6 +109,7 @@ class _Loop:
         """The parts of a step that this process takes; their losses add up to the step's."""
         kept = self.draws.integers(len(self.retain), size=self.recipe.retain_batch) if self.uses_retain else None
         drawn = self.on_forget.draw(picked)
+        own = self._own_prefixes(picked)
         self.last = number
         most = self.recipe.compute.accumulate * self.team.size
         parts = min(most, len(picked), most if kept is None else len(kept))
@@ -114,7 +120,19 @@ class _Loop:
             on_forget = self.on_forget.part(picked, drawn, place)
             on_retain = None if rows is None else self.before.rows([self.retain[i] for i in rows], whole=whole)
             step = Step(number, len(self.steps), self.steps[number][0], on_forget, on_retain)
-            yield with_entropy(self.method.loss(step), step, self.params.entropy)
+            mine = step.forget if own is None else self.before.rows([own[i] for i in place], whole=_counts(own))
+            yield with_entropy(self.method.loss(step), step, self.params.entropy, mine)
+
+    def _own_prefixes(self, picked: np.ndarray) -> list[Example] | None:
+        """The model's own continuations of the forget questions of a step; None where the true answers count."""
+        entropy = self.params.entropy
+        if entropy is None or entropy.prefix == "true":
+            return None
+        uniforms = self.tokens.random((len(picked), self.longest)) if entropy.prefix == "sampled" else None
+        with precision(self.model, self.recipe.compute):
+            return continued(
+                self.model, [self.on_forget.examples[i] for i in picked], self.longest, self.end, uniforms
+            )
 
     def after(self, number: int, values: dict[str, float]) -> None:
         """Called after each update of the weights."""
@@ -128,14 +146,14 @@ class _Loop:
 
     def state(self) -> dict[str, object]:
         """The state that the next step depends on."""
-        generators = [one.bit_generator.state for one in (self.draws, self.own)]
+        generators = [one.bit_generator.state for one in (self.draws, self.own, self.tokens)]
         watched = self.watch.records if self.watch else []
         return {"generators": generators, "method": self.method.state(), "watched": watched}
 
     def restore(self, state: Mapping[str, object]) -> None:
         """Restore what `state` returned."""
         generators = cast("list[dict]", state["generators"])
-        for generator, kept in zip((self.draws, self.own), generators, strict=True):
+        for generator, kept in zip((self.draws, self.own, self.tokens), generators, strict=True):
             generator.bit_generator.state = kept
         self.method.restore(cast("dict[str, object]", state["method"]))
         if self.watch is not None:
@@ -150,12 +168,18 @@ def _counts(examples: Iterable[Example]) -> Counts:
     return Counts(tuple(one.counted for one in examples))
 
 
-def with_entropy(values: dict[str, torch.Tensor], step: Step, entropy: Entropy | None) -> dict[str, torch.Tensor]:
-    """The method's scalars with the entropy terms added to the loss and listed by name."""
+def with_entropy(
+    values: dict[str, torch.Tensor], step: Step, entropy: Entropy | None, own: Rows | None = None
+) -> dict[str, torch.Tensor]:
+    """The method's scalars with the entropy terms added to the loss and listed by name.
+
+    ``own``: the forget questions with the answers on which the forget entropy is taken; None takes the true answers.
+    """
     if entropy is None:
         return values
     total, values = values["loss"], dict(values)
-    values["entropy_forget"] = step.forget.forward.entropy * step.forget.share("rows")
+    asked = step.forget if own is None else own
+    values["entropy_forget"] = asked.forward.entropy * asked.share("rows")
     total = total + entropy.forget * ramped(step.number, step.steps, entropy.ramp) * values["entropy_forget"]
     if entropy.retain and step.retain is not None:
         values["entropy_retain"] = step.retain.forward.entropy * step.retain.share("rows")

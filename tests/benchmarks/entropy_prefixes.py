@@ -1,0 +1,104 @@
+"""Entropy optimisation given the true tokens, and the model's own greedy and sampled tokens: what each does over seeds.
+
+``make entropy-prefixes`` runs the preset of that name with five seeds, fixed beforehand as in `lethe seeds`, and prints a
+Markdown table: median and range of mean leakage, worst question and standard deviation, and in how many seeds each is lower
+than that of the matched control. A second call continues an interrupted one; ``--summary`` runs nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from flows import workspace
+from flows.grid import Point
+from flows.seeds import FOLDER, points, run_seeds
+from flows.settings import read_preset
+from lethe.errors import MissingArtifact
+from lethe.io.artifacts import read_metrics
+from lethe.io.json_files import read_json
+from lethe.text import number
+
+PRESET = "entropy-prefixes"
+CONTROL = "npo_matched"
+# Column: head, rounding of its values. m_bin_worst is an upper bound, which is rounded up.
+COLUMNS = {
+    "binary_mean": "mean leakage",
+    "m_bin_worst": "worst question at most",
+    "sd": "standard deviation of the score",
+    "retain_mean": "retain score",
+}
+Seed = Mapping[str, Mapping[str, float]]  # model to column to value
+
+
+def chosen_points(root: Path, count: int) -> list[Point]:
+    """The preset's settings with each of the seeds."""
+    preset = tuple(read_preset(PRESET).items())
+    return [Point((*preset, *one.settings), label=f"{PRESET}-{one.label}") for one in points(root, count)]
+
+
+def read(root: Path, chosen: Sequence[Point]) -> list[Seed]:
+    """The columns of the models, for each seed that has finished."""
+    found = []
+    for point in chosen:
+        folder = root / FOLDER / point.name
+        record = folder / workspace.SCRATCH / "last_run.json"
+        if record.is_file() and read_json(record)["complete"]:
+            models = dict(point.settings)["models"]
+            values = {name: read_metrics(folder / "data", name) for name in models}
+            found.append({name: {key: own[key] for key in COLUMNS} for name, own in values.items()})
+    if not found:
+        raise MissingArtifact(root / FOLDER, "make entropy-prefixes")
+    return found
+
+
+def table(found: Sequence[Seed], count: int) -> str:
+    """The models, a row each, as Markdown."""
+    rows = [["model", *COLUMNS.values()], ["---"] * (1 + len(COLUMNS))]
+    rows += [[name, *(cell(found, name, key) for key in COLUMNS)] for name in found[0]]
+    note = (
+        f"Median (lowest to highest) over {len(found)} of {count} seeds. Below: the number of seeds in which the value is "
+        f"lower than that of {CONTROL} with the same seed. Medians, ranges and counts describe the runs. They are no bounds; "
+        "the worst question is an upper bound in each run by itself."
+    )
+    return "\n".join(["| " + " | ".join(cells) + " |" for cells in rows] + ["", note])
+
+
+def cell(found: Sequence[Seed], name: str, key: str) -> str:
+    """Median and range, and the seeds in which the model is below the control."""
+    values = [seed[name][key] for seed in found]
+    rounding = "up" if key == "m_bin_worst" else "near"
+    middle, low, high = (number(one, 4, rounding) for one in (statistics.median(values), min(values), max(values)))
+    shown = middle if low == high else f"{middle} ({low} to {high})"
+    if name in (CONTROL, "base", "retrain"):
+        return shown
+    return f"{shown}; lower in {sum(seed[name][key] < seed[CONTROL][key] for seed in found)}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=5, help="number of seeds")
+    parser.add_argument("--jobs", type=int, help="stages at once")
+    parser.add_argument("--summary", action="store_true", help="run nothing; the table of the finished seeds")
+    options = parser.parse_args(arguments)
+    root = Path.cwd()
+    chosen = chosen_points(root, options.count)
+    failed: dict[str, str] = {}
+    if not options.summary:
+        from flows.server import require, temporary_server
+
+        workspace.prepare(root)
+        with temporary_server(root), workspace.only_run(root / FOLDER):
+            require()
+            failed = run_seeds(root, chosen, options.jobs)
+    for name, told in failed.items():
+        print(f"{name} failed: {told}", file=sys.stderr)
+    print(table(read(root, chosen), options.count))
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,95 @@
+"""The models of a finished run as a Markdown table, printed or written between the marks of a page.
+
+``python -m tests.benchmarks.run_table --write docs/tofu-real.md`` reads params.yaml and data/ of this folder, or of
+``--folder``, and replaces what stands between ``<!-- run -->`` and ``<!-- end -->``. Bounds are rounded away from their
+claim, and a note says what each guarantees.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from lethe import config
+from lethe.errors import BadFile
+from lethe.evaluation.run import Model, Run, load
+from lethe.io.json_files import read_text
+from lethe.statistics.bound import Bound
+from lethe.text import number
+
+# The columns with their heads; a column that no model has is left out.
+COLUMNS = {
+    "greedy_mean": "greedy answer: mean score",
+    "mean": "sampled answers: mean score",
+    "m_mu_worst": "worst question: mean score at most",
+    "binary_any": "questions with a leaking answer",
+    "m_bin_worst": "worst question leaks at most",
+    "tree_lower_worst": "worst question leaks at least, certain",
+    "tree_upper_mean": "average leak at most",
+    "sd": "standard deviation",
+    "forget_probability": "forget answers: probability",
+    "retain_mean": "retain score",
+    "model_utility": "model utility",
+    "epsilon_star": "Epsilon*",
+}
+MARKS = re.compile(r"(<!-- run -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def table(run: Run) -> str:
+    """The models of a run, a row each, with the guarantees below."""
+    models = [model for model in run.models if model.metrics]
+    if not models:
+        raise BadFile("data/metrics", "holds no metrics of the models in params.yaml", "Run `lethe run` first.")
+    bounds = {key: bound for model in models for key, bound in model.bounds.items() if key in COLUMNS}
+    shown = {key: head for key, head in COLUMNS.items() if any(value(model, key) is not None for model in models)}
+    rows = [["model", *shown.values()], ["---"] * (len(shown) + 1)]
+    rows += [[model.name, *(cell(model, key) for key in shown)] for model in models]
+    lines = ["| " + " | ".join(cells) + " |" for cells in rows]
+    notes = [
+        f"{head[:1].upper()}{head[1:]}: {bounds[key].relation} so much {bounds[key].guarantee('the forget questions')}."
+        for key, head in shown.items()
+        if key in bounds
+    ]
+    first = models[0].metrics
+    drawn = f"{first['n_questions']} forget questions, {first['n']} answers each, seed {run.params.sample.seed}."
+    return "\n".join([*lines, "", " ".join([drawn, *notes, "The other columns are estimates."])])
+
+
+def value(model: Model, key: str) -> float | None:
+    """The number of one column."""
+    if key == "epsilon_star":
+        found = model.epsilon_star.get(key)
+        return found if isinstance(found, (int, float)) else None
+    return model.value(key)
+
+
+def cell(model: Model, key: str) -> str:
+    """The number of one column as text; a bound rounds itself."""
+    found = value(model, key)
+    bound: Bound | None = model.bounds.get(key)
+    return bound.number() if bound is not None else number(found)
+
+
+def write(page: Path, text: str) -> None:
+    """Put the table between the marks of a page."""
+    whole = read_text(page)
+    if not MARKS.search(whole):
+        raise BadFile(page, "holds no <!-- run --> and <!-- end -->", "Write both marks where the table goes.")
+    page.write_text(MARKS.sub(lambda found: f"{found[1]}{text}\n{found[2]}", whole), encoding="utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path(), help="the pipeline folder of the run")
+    parser.add_argument("--write", type=Path, help="the page between whose marks the table goes")
+    options = parser.parse_args(arguments)
+    found = table(load(config.load(options.folder / config.FILE), options.folder / "data", {}))
+    if options.write:
+        write(options.write, found)
+    print(found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""Forget entropy on the model's own continuations: against plain loops, numeric gradients, and the true prefix."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from lethe import config
+from lethe.config.schema import Entropy
+from lethe.errors import BadInput
+from lethe.models.encoding import Encoder, Example, collate
+from lethe.models.forward import forward
+from lethe.unlearning.own_prefixes import chosen, continued
+from tests.lethe.unlearning.test_real_training import ROWS as LONGER
+from tests.lethe.unlearning.test_real_training import far, unlearned
+
+ROWS = [
+    {"question": "Who is Ada, the painter of ships?", "answer": "a painter of the sea"},
+    {"question": "Who?", "answer": "Ed"},
+]
+TERMS = {"forget": 2.0, "retain": -0.1, "ramp": 0.0}
+
+
+@pytest.fixture(scope="module")
+def tiny(tiny):
+    """The tiny model with larger weights: its next-token probabilities differ, as those of a trained model do."""
+    model = copy.deepcopy(tiny[0])
+    with torch.no_grad():
+        for weights in model.parameters():
+            if weights.dim() > 1:
+                weights.mul_(30.0)
+    return model, tiny[1]
+
+
+@pytest.fixture
+def examples(tiny, prompt):
+    encoder = Encoder(tiny[1], prompt)
+    return [encoder.example(row) for row in ROWS]
+
+
+def plain_continuation(model, example, longest, end, uniforms):
+    """One row, one token at a time, no cache, no padding."""
+    tokens = list(example.prompt)
+    written: list[int] = []
+    while len(written) < longest and written[-1:] != [end]:
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([tokens + written])).logits[0, -1].double()
+        if uniforms is None:
+            written.append(int(logits.argmax()))
+            continue
+        total, place = 0.0, 0
+        for token, share in enumerate(logits.softmax(-1).tolist()):
+            total, place = total + share, token
+            if total > uniforms[len(written)]:
+                break
+        written.append(place)
+    return Example(example.prompt, tuple(written))
+
+
+def plain_entropy(model, examples):
+    """The mean over rows of the mean over tokens of -sum p ln p, one pass per token."""
+    means = []
+    for example in examples:
+        found = []
+        for number in range(len(example.answer)):
+            ids = torch.tensor([example.prompt + example.answer[:number]])
+            p = model(input_ids=ids).logits[0, -1].softmax(-1)
+            found.append(-(p * p.log()).sum())
+        means.append(torch.stack(found).mean())
+    return torch.stack(means).mean()
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_a_batch_continues_as_each_row_alone(tiny, examples, sampled):
+    longest, end = 7, examples[0].answer[-1]
+    for seed in range(4):
+        uniforms = np.random.default_rng(seed).random((2, longest)) if sampled else None
+        found = continued(tiny[0], examples, longest, end, uniforms)
+        alone = [
+            plain_continuation(tiny[0], one, longest, end, None if uniforms is None else uniforms[row])
+            for row, one in enumerate(examples)
+        ]
+        assert found == alone
+        assert float(forward(tiny[0], collate(found, 0)).entropy.detach()) == pytest.approx(
+            float(plain_entropy(tiny[0], found).detach()), rel=1e-5
+        )
+
+
+def test_a_continuation_ends_with_the_first_end(tiny, examples):
+    """The token that the model writes second in place of the end token."""
+    greedy = continued(tiny[0], examples, 5, -1, None)
+    assert [len(one.answer) for one in greedy] == [5, 5]
+    end = greedy[0].answer[1]
+    for one, whole in zip(continued(tiny[0], examples, 5, end, None), greedy, strict=True):
+        stop = whole.answer.index(end) + 1 if end in whole.answer else 5
+        assert one.answer == whole.answer[:stop]
+
+
+def test_a_number_draws_by_the_cumulative_distribution():
+    logits = torch.log(torch.tensor([[0.2, 0.0, 0.5, 0.3]]))
+    drawn = [int(chosen(logits, np.array([u]))) for u in (0.0, 0.19, 0.21, 0.69, 0.71, 1 - 2**-53)]
+    assert drawn == [0, 0, 2, 2, 3, 3]
+    shares = (
+        np.bincount(chosen(logits.expand(20_000, -1), np.random.default_rng(0).random(20_000)), minlength=4)
+        / 20_000
+    )
+    assert shares == pytest.approx([0.2, 0.0, 0.5, 0.3], abs=0.015)
+
+
+@pytest.mark.parametrize("prefix", ["greedy", "sampled"])
+def test_the_gradient_is_that_of_the_entropy_given_the_tokens(tiny, examples, prefix):
+    model = copy.deepcopy(tiny[0]).double()
+    uniforms = np.random.default_rng(1).random((2, 6)) if prefix == "sampled" else None
+    batch = collate(continued(model, examples, 6, examples[0].answer[-1], uniforms), 0)
+    forward(model, batch).entropy.backward()
+    weights = next(one for name, one in model.named_parameters() if "down_proj" in name)
+    gradient = weights.grad
+    assert gradient is not None
+    largest = gradient.abs().flatten().topk(3).indices.tolist()
+    for place in [divmod(one, gradient.shape[1]) for one in largest]:
+        values = []
+        for step in (1e-3, -1e-3):
+            with torch.no_grad():
+                weights[place] += step
+                values.append(float(forward(model, batch).entropy.detach()))
+                weights[place] -= step
+        # `entropy` computes in float32, hence the tolerance.
+        assert float(gradient[place]) == pytest.approx((values[0] - values[1]) / 2e-3, rel=0.05)
+
+
+def test_the_word_true_is_the_default():
+    assert Entropy.model_validate({**TERMS, "prefix": True}) == Entropy.model_validate(TERMS)
+    assert Entropy.model_validate(TERMS).prefix == "true"
+    value = config.read_yaml("params.yaml")
+    value["unlearn"]["methods"]["npo_entropy"]["entropy"]["prefix"] = "nearest"
+    with pytest.raises(BadInput, match=r"entropy\.prefix"):
+        config.validate(value)
+
+
+def test_what_the_model_writes_as_its_rows_say_is_the_true_prefix(tiny, prompt):
+    """Where greedy decoding gives the true answers, both prefixes are the same loss, at every step."""
+    encoder = Encoder(tiny[1], prompt)
+    rows = LONGER[:4]
+    batch = collate([encoder.example(row) for row in rows], 0)
+    model = copy.deepcopy(tiny[0])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(250):
+        optimizer.zero_grad()
+        forward(model, batch).nll.backward()
+        optimizer.step()
+    longest = max(len(encoder.example(row).answer) for row in rows)
+    end = encoder.example(rows[0]).answer[-1]
+    written = continued(model, [encoder.example(row) for row in rows], longest, end, None)
+    learned = [one.answer == encoder.example(row).answer for one, row in zip(written, rows, strict=True)]
+    assert all(learned)
+    true, greedy = (
+        unlearned(tiny, prompt, model=copy.deepcopy(model), entropy={**TERMS, "prefix": prefix})[1]
+        for prefix in ("true", "greedy")
+    )
+    assert greedy[0]["entropy_forget"] == pytest.approx(true[0]["entropy_forget"], rel=1e-5)
+
+
+@pytest.mark.parametrize("prefix", ["greedy", "sampled"])
+def test_the_variant_differs_and_its_parts_add_up(tiny, prompt, prefix):
+    entropy = {**TERMS, "prefix": prefix}
+    _, history = unlearned(tiny, prompt, entropy=TERMS)
+    whole, once = unlearned(tiny, prompt, entropy=entropy)
+    parts, again = unlearned(tiny, prompt, entropy=entropy, compute={"accumulate": 3})
+    assert once[0]["entropy_forget"] != pytest.approx(history[0]["entropy_forget"], rel=1e-4)
+    assert once[-1]["entropy_forget"] < once[0]["entropy_forget"]
+    assert once[0] == pytest.approx(again[0], rel=2e-5, abs=2e-5)
+    assert far(whole, parts) < 5e-3
+    same, _ = unlearned(tiny, prompt, entropy=entropy)
+    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), same.parameters(), strict=True))
+
+
+def test_a_first_step_is_the_sum_of_its_plain_parts(tiny, prompt):
+    """The naive twin of the whole loss: F, R, and both entropies by plain loops."""
+    encoder = Encoder(tiny[1], prompt)
+    _, history = unlearned(tiny, prompt, entropy={**TERMS, "prefix": "greedy"})
+    first = history[0]
+    examples = [encoder.example(row) for row in LONGER[:4]]
+    longest, end = max(len(one.answer) for one in examples), examples[0].answer[-1]
+    model = tiny[0].eval()
+    each = [
+        float(plain_entropy(model, [plain_continuation(model, one, longest, end, None)]).detach())
+        for one in examples
+    ]
+    triples = [np.mean([each[i] for i in picked]) for picked in ((0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3))]
+    assert min(abs(first["entropy_forget"] - value) for value in triples) < 1e-4
+    total = (
+        first["forget_loss"] + first["retain_loss"] + 2.0 * first["entropy_forget"] - 0.1 * first["entropy_retain"]
+    )
+    assert first["loss"] == pytest.approx(total, rel=1e-5)

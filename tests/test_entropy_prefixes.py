@@ -1,0 +1,54 @@
+"""The table of `make entropy-prefixes`: medians, ranges and counts of finished seeds, and nothing of unfinished ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from flows.seeds import FOLDER
+from lethe.errors import MissingArtifact
+from lethe.io.json_files import write_json
+from tests.benchmarks.entropy_prefixes import CONTROL, PRESET, chosen_points, read, table
+from tests.small import ROOT
+
+
+def finished(root, points, values, complete=True):
+    for point, own in zip(points, values, strict=True):
+        folder = root / FOLDER / point.name
+        write_json(folder / ".lethe/last_run.json", {"complete": complete})
+        for name in dict(point.settings)["models"]:
+            mean = own if name.startswith("npo_entropy") else 0.5
+            rest = {"m_bin_worst": 0.12341, "sd": 0.1, "retain_mean": 0.9}
+            write_json(folder / f"data/metrics/{name}.json", {"schema": 1})
+            write_json(folder / f"data/metrics/details/{name}.json", {"schema": 1, "binary_mean": mean, **rest})
+
+
+def test_the_points_differ_in_their_seeds_alone():
+    points = chosen_points(ROOT, 3)
+    seeds = [dict(point.settings)["unlearn.recipe.seed"] for point in points]
+    assert [seed - seeds[0] for seed in seeds] == [0, 10, 20]
+    prefixes = {
+        name: method["entropy"]["prefix"] if "entropy" in method else None
+        for name, method in dict(points[0].settings)["unlearn.methods"].items()
+    }
+    assert prefixes == {
+        CONTROL: None, "npo_entropy": True, "npo_entropy_greedy": "greedy", "npo_entropy_sampled": "sampled",
+    }  # fmt: skip
+
+
+def test_medians_ranges_and_counts(tmp_path):
+    points = chosen_points(ROOT, 4)
+    finished(tmp_path, points[:3], [0.1, 0.7, 0.2])
+    finished(tmp_path, points[3:], [0.0], complete=False)
+    rows = [line.split(" | ") for line in table(read(tmp_path, points), 4).splitlines()[2:8]]
+    found = {row[0].removeprefix("| "): row[1:] for row in rows}
+    assert found[CONTROL][0] == "0.5000"
+    for name in ("npo_entropy", "npo_entropy_greedy", "npo_entropy_sampled"):
+        assert found[name][0] == "0.2000 (0.1000 to 0.7000); lower in 2"
+        assert found[name][1].startswith("0.1235;")  # a bound is rounded up
+
+
+def test_without_a_finished_seed_it_is_said(tmp_path):
+    points = chosen_points(ROOT, 1)
+    finished(tmp_path, points, [0.1], complete=False)
+    with pytest.raises(MissingArtifact, match=f"make {PRESET}"):
+        read(tmp_path, points)
