@@ -141,7 +141,8 @@ def check_groups(root: Path, wanted: Sequence[str]) -> None:
     """Refuse a wanted stage whose group dvc.yaml does not have, before anything changes."""
     from lethe.config.yaml import read_yaml
 
-    groups = list(read_yaml(root / "dvc.yaml").get("stages") or {})
+    stages = read_yaml(root / "dvc.yaml").get("stages")
+    groups = list(stages) if isinstance(stages, dict) else []
     for name in wanted:
         if name.partition("@")[0] not in groups:
             raise _no_stage(name, groups)

@@ -67,7 +67,7 @@ class OneRunAudit(Result, summary.OneRunAudit):
 
         errors = "error" if self.errors == 1 else "errors"
         guesses = "guess" if self.r == 1 else "guesses"
-        told = [
+        lines = [
             f"{self.errors} {errors} among {self.r} {guesses} of {plural(self.n, 'bit')}, "
             f"{self.mechanism}, delta {self.delta:g}.",
             f"Each lower bound on epsilon except {listing(not_conservative())}'s holds by itself {level(self.alpha)} "

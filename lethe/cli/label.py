@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lethe.cli.console import JsonFlag, print_json, print_table
-from lethe.errors import BadFile, BadInput, BadValue, visible
+from lethe.errors import BadFile, BadInput, BadValue, plural, visible
 
 if TYPE_CHECKING:
     from lethe.evaluation.labelled import LabelledMeasures

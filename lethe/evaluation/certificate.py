@@ -85,7 +85,7 @@ class Certificate:
         """The verdict and its guarantee in words."""
         _, n = self.counts()
         auditors = len({audit.auditor for audit in self.audits})
-        told = (
+        evidence = (
             f"{plural(n, 'answer')} to each of {plural(len(self.questions), 'question')} by {plural(auditors, 'auditor')}: "
             f"the e-value is {_number(self.log_e())}, and {_number(math.log(1 / self.alpha))} certifies"
         )

@@ -129,7 +129,7 @@ class Comparison:
         if self.per_question:
             worse, better = (sum(one.outcome == kind for one in self.per_question) for kind in (WORSE, BETTER))
             effect = self.per_question[0].effect
-            told += [
+            lines += [
                 f"Worse in B: {worse} of {plural(len(self.per_question), 'question')}; better: {better}. This list has no "
                 f"false entry {level(self.alpha)} (Holm), assuming {effect.assumes}.",
                 f"Each interval of a difference holds {level(self.alpha)} by itself ({effect.method}).",
@@ -137,7 +137,7 @@ class Comparison:
         else:
             lines.append("No question could be compared.")
         if self.pooled is not None:
-            told.append(
+            lines.append(
                 f"On average over {plural(self.pooled_questions, 'question')}, B - A is "
                 f"{rounded(self.pooled.difference, 4)}, from "
                 f"{rounded(self.pooled.low, 4, 'lower')} to {rounded(self.pooled.high, 4, 'upper')} {level(self.alpha)} "

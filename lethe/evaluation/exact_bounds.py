@@ -100,7 +100,7 @@ def _excess(found: Certificates, reference: Certificates, factor: float, alpha: 
     lowers = np.array([[tree.lower, known[tree.id].lower] for tree in own]).T
     with np.errstate(divide="ignore", invalid="ignore"):
         of_lowers = np.nan_to_num(lowers[0] / lowers[1], nan=1.0, posinf=np.inf)
-    told = compared_with_retrain(own, [known[tree.id] for tree in own], factor, alpha, reference.rounding)
+    against = compared_with_retrain(own, [known[tree.id] for tree in own], factor, alpha, reference.rounding)
     return Excess(
         ids=tuple(tree.id for tree in own),
         ratios=tuple(against.ratio.tolist()),
@@ -108,8 +108,8 @@ def _excess(found: Certificates, reference: Certificates, factor: float, alpha: 
         holds=tuple(bool(each) for each in against.holds),
         factor=factor,
         alpha=alpha,
-        method=told.method,
-        assumes=told.assumes,
+        method=against.method,
+        assumes=against.assumes,
         of_lowers=float(np.median(of_lowers)),
     )
 

@@ -49,6 +49,8 @@ class Side:
 
     ``template`` is the content of the prompt template, ``scorer`` the parameters of the scorers; both None where unknown.
     ``stopped`` says that a rule looked at the answers and could stop, so that only anytime-valid values hold.
+    ``binary`` says whether the scorer declares that its scores are 0 or 1; None where no scorer of Lethe gave the scores,
+    as in logs and tables.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Side:
     template: str | None = None
     scorer: str | None = None
     stopped: bool = False
+    binary: bool | None = None
 
 
 def read_side(given: str, score: str | None = None, filter: str | None = None, models: Sequence[str] = ()) -> Side:

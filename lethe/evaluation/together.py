@@ -71,11 +71,14 @@ class TogetherResult:
 
     def sentences(self, of: str = "the prompts") -> list[str]:
         """The statements on all prompts together, each with its guarantee."""
-        quantity, lines = QUANTITY[self.metric], []
+        lines: list[str] = []
+        quantity = QUANTITY[self.metric]
         if self.bounds:
             largest = max(self.bounds, key=lambda bound: bound.value)
-            told.append(f"Bounds for every prompt, all true together: {largest.guarantee(of)} ({largest.method}).")
-        told.append(
+            lines.append(
+                f"Bounds for every prompt, all true together: {largest.guarantee(of)} ({largest.method})."
+            )
+        lines.append(
             f"Certified: {len(self.certified)} of {plural(len(self.prompt_ids), 'prompt')}. "
             f"{self.claim.sentence(quantity, of)}"
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from lethe.errors import plural
 from lethe.evaluation.leak_share import replaced
 from lethe.evaluation.run import Model, Run
 from lethe.report import svg

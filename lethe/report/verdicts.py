@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lethe.evaluation import labelled
+from lethe.evaluation.answer_scores import unjudged
 from lethe.evaluation.findings import Findings, judged_by
 from lethe.evaluation.judged import POOLED, WORST
 from lethe.evaluation.leaks_at_k import SHOWN
