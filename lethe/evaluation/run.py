@@ -155,7 +155,22 @@ class Run:
 
 
 def load(params: EvaluationParams | Params, root: Path, provenance: dict[str, object]) -> Run:
-    """Read the artifacts below ``root`` of all entries that ``params`` lists; other files are ignored."""
+    """Read the artifacts of all entries that ``params`` lists; other files are ignored.
+
+    Parameters
+    ----------
+    params : EvaluationParams or Params
+        The params of `lethe eval`, or of the pipeline.
+    root : Path
+        The folder of the artifacts.
+    provenance : dict
+        The record of code, libraries and machine that the report shows.
+
+    Returns
+    -------
+    Run
+        ``missing`` lists each absent artifact and the stage that creates it.
+    """
     missing: list[tuple[str, str]] = []
 
     def read(path: str, made_by: str, reader: Callable = read_json, empty: Any = None) -> Any:
