@@ -33,9 +33,9 @@ def read_certificates(root: Path, name: str) -> Certificates | None:
 class Excess:
     """Lower bounds of the ratio of a model's leak probability to Retrain's, one per question.
 
-    ``ratios`` holds for each question by itself at ``alpha``. ``holds`` lists the questions whose ratio is at least
-    ``factor``, all right together with probability 1 - ``alpha`` (Holm). ``of_lowers`` is the median ratio of the two certain
-    lower ends: it describes the two trees and bounds nothing; infinite where Retrain's are 0.
+    Each entry of ``ratios`` holds by itself at ``alpha``. ``holds`` marks the questions whose ratio is at least ``factor``;
+    all marked questions are right together with probability 1 - ``alpha`` (Holm). ``of_lowers`` is the median ratio of the
+    two certain lower ends; it describes the two trees and is not a bound. The ratio is infinite where Retrain's end is 0.
     """
 
     ids: tuple[str, ...]

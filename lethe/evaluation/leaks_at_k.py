@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lethe.evaluation.prompts import PromptMeasure
 
 BELOW_1 = float(np.nextafter(1, 0))  # no lower bound on a leak promises certainty; 1.0 is a rounding
-SHOWN = 1000  # the number of queries that sentences and flat keys tell
+SHOWN = 1000  # the number of queries in sentences and flat keys
 
 
 @dataclass(frozen=True, slots=True)

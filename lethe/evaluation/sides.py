@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SETTINGS = ("engine", "temperature", "top_p", "top_k", "max_new_tokens", "adaptive_threshold", "seed")
-PREFERRED = "keyword_leak"  # the 0/1 scorer, where the params do not name one
+PREFERRED = "keyword_leak"  # the 0/1 scorer, if the params do not name one
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class Scored:
 class Side:
     """One side of a comparison.
 
-    ``template`` is the content of the prompt template, ``scorer`` the parameters of the scorers; both None where unknown.
-    ``stopped`` says that a rule looked at the answers and could stop, so that only anytime-valid values hold.
-    ``binary`` says whether the scorer declares that its scores are 0 or 1; None where no scorer of Lethe gave the scores,
-    as in logs and tables.
+    ``template`` is the content of the prompt template, ``scorer`` the parameters of the scorer; both are None if unknown.
+    ``stopped`` is True if a rule looked at the answers and could stop, so that only anytime-valid values hold. ``binary`` is
+    the scorer's declaration that its scores are only 0 and 1; None if no scorer of Lethe gave the scores, as in logs and
+    tables.
     """
 
     name: str
@@ -199,7 +199,7 @@ def _scorer(params: Mapping[str, Any], metric: str) -> str | None:
 
 
 def _declared(params: Mapping[str, Any], metric: str) -> bool | None:
-    """Whether the scorer or judge behind a column gives 0 and 1 alone; None for a column that this release cannot name."""
+    """Whether the scorer or judge of a column gives only 0 and 1; None for a column that this release does not know."""
     from pydantic import ValidationError
 
     from lethe.config.evaluating import JudgeEntry, columns_of, is_binary, scorer_params

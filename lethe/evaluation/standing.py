@@ -188,7 +188,7 @@ def _leaked(model: Model, own: Interval) -> bool:
 
 
 def _worst(model: Model) -> float:
-    """The bound of the worst question that needs the least trust in a judge."""
+    """The bound of the worst question that requires the least trust in a judge."""
     bounds = (model.bounds.get(key) for key in (BY_LABELS, TRUE_WORST, "m_bin_worst"))
     bound = next(filter(None, bounds), None)
     return bound.value if bound else 1.0
