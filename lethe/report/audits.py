@@ -64,7 +64,7 @@ def glossary(run: Run) -> list[str]:
 def counted(audit: OneRunAudit, mechanism: str) -> str:
     errors = "error" if audit.errors == 1 else "errors"
     return (
-        f"{_numbers(audit.errors)} {errors} among the {_numbers(audit.r)} surest guesses of {count(audit.n)} secret "
+        f"{_numbers(audit.errors)} {errors} among the {_numbers(audit.r)} most confident guesses of {count(audit.n)} secret "
         f"bits; family {mechanism}, δ {audit.delta:g}, α {audit.alpha:g}."
     )
 
