@@ -125,7 +125,7 @@ def verify(
 
 
 def _check_auditor(auditor: str) -> None:
-    """Require a name that can be told from another auditor's."""
+    """Require a name that distinguishes this auditor from others."""
     if not auditor.strip():
         raise BadValue("--auditor", auditor, "a name that is not blank")
 
