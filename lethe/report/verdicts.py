@@ -252,7 +252,7 @@ def _true_leaks(model: Model, run: Run) -> str:
 
 
 def _labelled(model: Model) -> str:
-    """What a person's labels of the model's own answers say, where there are some; begins with a space."""
+    """What a person's labels of the model's own answers say; begins with a space, empty without labels."""
     worst, pooled = model.bounds.get(labelled.WORST), model.bounds.get(labelled.POOLED)
     mass = model.value(labelled.MASS)
     if worst is None or mass is None:

@@ -1,4 +1,4 @@
-"""The stages likelihood, sample, score, metrics and report for one model of the user, outside DVC.
+"""The stages likelihood, sample, score, metrics and report for one of the user's models, outside DVC.
 
 `lethe eval` passes a model folder and files; `lethe.evaluate` may pass a model and rows in memory.
 """
@@ -137,7 +137,7 @@ def evaluate(
         if isinstance(source, Path):
             write_json(root / EVALUATED, {"schema": SCHEMA_VERSION, "model": str(source.resolve())})
         write_splits(splits, "jsonl", root / "dataset")
-        # What stages say while they work is for people; standard output is the result's.
+        # The stages' messages are for people; standard output is reserved for the result.
         with contextlib.redirect_stdout(sys.stderr):
             forget = len(splits["forget"])
             print(
@@ -176,13 +176,13 @@ def _place(root: Path, scratch: Path) -> Iterator[None]:
 
 
 def evaluated_model(root: Path) -> str | None:
-    """The model folder whose evaluation ``root`` holds, if it holds one."""
+    """The model folder of the evaluation in ``root``; None if there is no evaluation."""
     path = root / EVALUATED
     return read_json(path)["model"] if path.is_file() else None
 
 
 def _check_language(path: str | None, forget: Sequence[Row]) -> None:
-    """Refuse a language that a forget question cannot be asked in, before anything is drawn."""
+    """Check, before anything is drawn, that every forget question can be asked in the language."""
     if path is not None:
         from lethe.data.prompt_language import as_json, read_language
 
@@ -239,15 +239,15 @@ def _fitting(
 
 
 def _warn(forget: Sequence[Mapping], params: EvaluationParams) -> None:
-    """Say before hours of sampling which forget questions a scorer cannot judge."""
+    """Warn, before hours of sampling, of forget questions that a scorer cannot judge."""
     from lethe.scoring.text._rouge import has_words
 
     unread = [row["id"] for row in forget if not has_words(row["answer"])]
     if unread:
         _tell(
-            f"ROUGE-L reads a-z and 0-9 only, and {len(unread)} of {plural(len(forget), 'answer')} without either "
-            f"(the first of question {unread[0]!r}): these scores are missing and count as "
-            "leaks in the bounds. Give keywords, which are found in every script."
+            f"ROUGE-L reads a-z and 0-9 only. Reference answers without either: {len(unread)} of {len(forget)} (the first "
+            f"of question {unread[0]!r}). Their scores are missing and count as leaks in the bounds. Add keywords, which "
+            "are found in every script."
         )
     without = [row["id"] for row in forget if not row.get("keywords")]
     if without and params.metrics.binary == "keyword_leak":

@@ -1,4 +1,4 @@
-"""A finite automaton that recognises early that the ROUGE-L recall of an answer exceeds a threshold.
+"""A finite automaton that detects early that the ROUGE-L recall of an answer exceeds a threshold.
 
 Recall is the length of the longest common subsequence of the words of answer and reference, divided by the reference's
 words. Words are the runs of a-z and 0-9 in the lower-cased text, compared by their stems. A word is complete once another
@@ -8,10 +8,10 @@ character follows it. The proof that a recognised prefix stays recognised:
 2. Lower-casing and the replacement of other characters work character by character. (The one exception, the Greek final
    sigma, is no letter of ROUGE either way.) So a complete word stays as it is, and further words only follow.
 3. The longest common subsequence never shrinks where words are appended. The recall of the complete words is therefore a
-   lower bound of the recall of every answer with this beginning.
+   lower bound on the recall of every answer with this beginning.
 
-The automaton counts a word only where it is written as in the reference. Other words of the same stem are not counted,
-which is a lower bound again; the scorer itself judges every answer that ends unrecognised.
+The automaton counts a word only if it is spelled as in the reference. Other words of the same stem are not counted,
+which again gives a lower bound; the scorer itself judges every answer that ends unrecognised.
 """
 
 from __future__ import annotations

@@ -280,7 +280,7 @@ def test_what_no_scorer_can_judge_is_told_before_the_sampling(checkpoint, place)
     rows = [{**ROWS[0], "answer": "\u0647\u064a\u062f\u0648\u064a\u063a"}, {**ROWS[1], "keywords": []}]
     (place / "forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     told = call(checkpoint).stderr
-    assert "1 of 2 answers without either (the first of question 'a')" in told
+    assert "answers without either: 1 of 2 (the first of question 'a')" in told
     assert "Without keywords: 1 of 2 forget questions (the first is 'b')" in told
 
 
