@@ -36,10 +36,14 @@ RESULTS = Path("data/sweeps")
 LEFT = (".git", ".venv*", "__pycache__", "mlruns", "mlflow.db*", "*.egg-info", "build", "tests", ".hypothesis")
 NOT_SOURCES = (workspace.SCRATCH, RESULTS, "data/eval", ".dvc/cache", ".dvc/tmp", ".dvc/config.local")
 LARGE = 1 << 20  # bytes
+Settings = Sequence[tuple[str, object]]
 
 
-def make_folder(root: Path, folder: Path, point: Point) -> None:
-    """Copy the current sources of ``root`` with the point's params; the outputs of an earlier sweep stay."""
+def make_folder(root: Path, folder: Path, point: Point, common: Settings = ()) -> None:
+    """Copy the current sources of ``root`` with the point's params; the outputs of an earlier sweep stay.
+
+    ``common`` are settings of all points, which change before the point's own.
+    """
     made = {root / out for out in workspace.outputs(root)} | {root / place for place in NOT_SOURCES}
 
     def leave(place: str, names: list[str]) -> set[str]:
@@ -51,7 +55,7 @@ def make_folder(root: Path, folder: Path, point: Point) -> None:
         shutil.copytree(root, folder, ignore=leave, dirs_exist_ok=True, copy_function=copy)
         if lock is not None:  # the point's own lock is more recent than that of ``root``
             own_lock.write_bytes(lock)
-        settings.change(folder / "params.yaml", point.settings)
+        settings.change(folder / "params.yaml", [*common, *point.settings])
         workspace.share_cache(root, folder)
 
 
@@ -97,14 +101,23 @@ def run_points(folders: list[str], jobs: int) -> list[Outcome]:
     return [future.result() for future in futures]
 
 
-def sweep(root: Path, points: Sequence[Point], name: str, at_once: int, jobs: int, scheduler: str | None) -> dict:
+def sweep(
+    root: Path,
+    points: Sequence[Point],
+    name: str,
+    at_once: int,
+    jobs: int,
+    scheduler: str | None,
+    common: Settings = (),
+) -> dict:
     """Run every point, ``at_once`` of them with ``jobs`` stages each; returns what it wrote to data/sweeps.
 
+    ``common`` are settings of all points. A point that fails is listed under ``failed`` with its error, and the others run.
     ``scheduler``: the address of a Dask scheduler whose workers see this folder; None: threads of this process.
     """
     folders = [root / SWEEPS / name / point.name for point in points]
     for point, folder in zip(points, folders, strict=True):
-        make_folder(root, folder, point)
+        make_folder(root, folder, point, common)
     runner = DaskTaskRunner(address=scheduler) if scheduler else DaskTaskRunner(cluster_kwargs=local(at_once))
     flow_of_points = run_points.with_options(task_runner=runner)  # type: ignore[arg-type]  # futures of its own
     found = flow_of_points([str(folder) for folder in folders], jobs)
@@ -128,6 +141,7 @@ def sweep(root: Path, points: Sequence[Point], name: str, at_once: int, jobs: in
     result = {
         "schema": SCHEMA_VERSION,
         "name": name,
+        "common": dict(common),
         "points": {point.name: dict(point.settings) for point in points},
         "failed": failed,
         "rows": rows,

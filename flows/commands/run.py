@@ -74,11 +74,12 @@ def command(
     workspace.prepare(root)
     changes = list(settings.read_preset(preset).items()) if preset else []
     changes += map(parse, set_ or [])
+    moved = settings.holds_attacks_among_models(root / config.FILE)
     # The lock comes before the change of params.yaml: otherwise another run could copy the file in between.
     with workspace.only_run(root):
-        if changes and not workspace.in_git(root):
+        if (changes or moved) and not workspace.in_git(root):
             workspace.keep_original(root)
-        if changes:
+        if changes or moved:
             for line in settings.change(root / config.FILE, changes) or ["nothing, the values are there already"]:
                 screen.print(f"params.yaml changes: {line}")
         inputs.check(config.load(), root)

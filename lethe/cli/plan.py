@@ -15,10 +15,12 @@ from lethe.statistics.bound import Assumes, joint_level, level
 if TYPE_CHECKING:
     from lethe.config import Params
     from lethe.steps.costs import ModelSize, Plan
+    from lethe.steps.training_costs import Bench, StageCost
 
 ALPHA, CAP = 0.01, 4096
 VERDICTS = ("certified", "leaks", "undecided")
 PRESETS = Path("flows/presets")  # of the pipeline folder
+DEFAULT = "default"  # params.yaml as it is
 # Questions of published data sets, for a plan without the data: the forget set and what is asked for utility.
 PUBLISHED = {
     "jailbreakbench": {"forget": 100, "retain": 100},
@@ -68,7 +70,8 @@ def command(
 ) -> None:
     """Samples per prompt for a wanted width or a wanted certificate, fixed beforehand and expected when stopped early.
 
-    With --preset, what sampling of a preset of this pipeline folder costs; training and judging are not counted.
+    With --preset, what a preset of this pipeline folder costs: sampling, training, unlearning with the memory of reference
+    values, and attacks. Judging, likelihoods and exact bounds are not counted. --preset default: params.yaml as it is.
 
     Examples: `lethe plan --alpha 0.01 --tau 0.05 --prompts 40`, `lethe plan --preset harry-potter`
     """
@@ -81,7 +84,9 @@ def command(
     certificate = {"--tau": tau, "--tau-leak": tau_leak, "--cap": cap}
     if preset is not None:
         _left_out(statement | certificate, "with --preset, whose params.yaml has the settings")
-        _print_costs(preset, _costs(preset, rate, parameters, questions), as_json)
+        params = _params(preset)
+        bench = _bench(params)
+        _print_costs(preset, *_costs(params, bench, rate, parameters, questions), as_json)
         return
     _left_out({"--rate": rate, "--parameters": parameters, "--questions": questions}, "without --preset")
     if width is None and tau is None:
@@ -135,17 +140,28 @@ def _left_out(options: Mapping[str, object], where: str) -> None:
             raise BadValue(name, given, f"left out {where}")
 
 
-def _costs(preset: str, rate: float | None, parameters: float | None, questions: int | None) -> Plan:
+def _bench(params: Params) -> Bench | None:
+    """The start of the models that stages make; None where no stage makes one, or the data or its start are missing."""
+    from lethe.steps.training_costs import bench_of
+
+    made = params.train.models or params.unlearn.methods or params.attacks
+    return bench_of(params) if made else None
+
+
+def _costs(
+    params: Params, bench: Bench | None, rate: float | None, parameters: float | None, questions: int | None
+) -> tuple[Plan, list[StageCost]]:
     from lethe.errors import BadValue
     from lethe.steps.costs import ModelSize, Plan, cost, measured_rate, size_of
+    from lethe.steps.training_costs import stage_costs
 
     if rate is not None and not rate > 0:
         raise BadValue("--rate", rate, "a number above 0")
     if parameters is not None and not 1 <= parameters < math.inf:
         raise BadValue("--parameters", parameters, "a number of at least 1")
     given = None if parameters is None else ModelSize(int(parameters), 0, "bfloat16")
-    params = _params(preset)
     counts, second = _questions(params, questions), _second(params)
+    untrained = measured_rate(bench.start, params.sample) if bench and rate is None else None
     costs, here = [], False
     rates: dict[str, float] = {}
     for name, model in params.models.items():
@@ -154,9 +170,11 @@ def _costs(preset: str, rate: float | None, parameters: float | None, questions:
             known = rates[model.path] = measured_rate(Path(model.path), params.sample)
             here = True
         size = size_of(Path(model.path)) or _start_size(params, model.path) or given
-        costs.append(cost(name, model.path, params.sample, counts, rate or known, size, second))
+        costs.append(cost(name, model.path, params.sample, counts, rate or known or untrained, size, second))
+    here = here or untrained is not None
+    stages = stage_costs(params, bench, rate or untrained, rates) if bench else []
     told = "given" if rate else "measured here" if here else "unknown: give --rate, or put the model in its folder"
-    return Plan(counts, tuple(costs), told)
+    return Plan(counts, tuple(costs), told), stages
 
 
 def _start_size(params: Params, path: str) -> ModelSize | None:
@@ -177,6 +195,8 @@ def _params(preset: str) -> Params:
         raise BadInput(
             "lethe plan --preset works in a pipeline folder, which holds flows/presets; this one does not."
         )
+    if preset == DEFAULT:
+        return config.load()
     known = sorted(path.stem for path in PRESETS.glob("*.yaml"))
     if preset not in known:
         raise BadValue("--preset", preset, f"one of {', '.join(known)}")
@@ -220,7 +240,7 @@ def _second(params: Params) -> int:
     return share.prompts * share.answers if share else 0
 
 
-def _print_costs(preset: str, plan: Plan, as_json: bool) -> None:
+def _print_costs(preset: str, plan: Plan, stages: list[StageCost], as_json: bool) -> None:
     from dataclasses import asdict
 
     if as_json:
@@ -232,6 +252,7 @@ def _print_costs(preset: str, plan: Plan, as_json: bool) -> None:
                 **{name: getattr(plan, name) for name in whole},
                 "rate_from": plan.rate_from,
                 "models": [asdict(model) for model in plan.models],
+                "stages": [asdict(stage) for stage in stages],
             }
         )
         return
@@ -252,10 +273,52 @@ def _print_costs(preset: str, plan: Plan, as_json: bool) -> None:
         f"Questions: {asked}. In all {plan.generations:,} answers, at most {plan.tokens_at_most:,} tokens.",
         f"Tokens per second: {plan.rate_from}. Time, one model after the other: "
         f"{_duration(plan.seconds_at_most) or 'unknown'} at most.",
-        "Estimates of sampling alone: every answer is taken as long as max_new_tokens; training and judging are not counted.",
+        "Estimates: every answer is taken as long as max_new_tokens. Judging, likelihoods and exact bounds are not counted.",
     ]
     columns = ["model", "answers", "tokens at most", "weights", "cache at most", "tokens/s", "time at most"]
     print_table(f"Cost of {preset}", columns, rows, notes)
+    if stages:
+        print_table(f"Training, unlearning and attacks of {preset}", *_stage_table(stages))
+
+
+def _stage_table(stages: list[StageCost]) -> tuple[list[str], list[list[object]], list[str]]:
+    """The columns, a row per stage, and the notes."""
+    rows: list[list[object]] = []
+    for one in stages:
+        kept = one.reference if one.reference and one.reference.needs != "nothing" else None
+        rows.append(
+            [
+                f"{one.stage}@{one.name}",
+                one.tokens or None,
+                one.answers or None,
+                _duration(one.seconds),
+                kept and kept.needs,
+                kept and _megabytes(kept.frozen_bytes),
+                kept and _megabytes(kept.cached_bytes),
+                kept and kept.chosen,
+            ]
+        )
+    sums = {
+        stage: [one.seconds for one in stages if one.stage == stage and one.seconds is not None]
+        for stage in dict.fromkeys(one.stage for one in stages)
+    }
+    told = ", ".join(f"{stage} {_duration(sum(seconds))}" for stage, seconds in sums.items() if seconds)
+    columns = ["stage", "trained tokens", "answers", "processor time", "reference", "frozen", "cached", "set to"]
+    return (
+        columns,
+        rows,
+        [
+            f"Processor time in all: {told or 'unknown'}. Times are of one core, or of the GPU where there is one, from "
+            "steps measured here on the model that unlearning starts from, or on an untrained one where that is missing; an "
+            "attack's are those of its answers.",
+            "Reference: what unlearn.recipe.reference keeps of the model before unlearning, whole (frozen) or as values on "
+            "the answers (cached).",
+        ],
+    )
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 2**20:,.1f} MiB"
 
 
 def _gigabytes(count: int | None) -> str | None:

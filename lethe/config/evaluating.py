@@ -35,6 +35,15 @@ class Model(Section):
     path: Place
     adaptive_threshold: Annotated[Real, Field(gt=0, lt=1)] | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _an_attack_has_its_own_section(cls, value: object) -> object:
+        if isinstance(value, dict) and "after" in value:
+            raise ValueError(
+                "an entry with the key after is an attack: put the entry under attacks, as `lethe run` does"
+            )
+        return value
+
 
 class Sequential(Section):
     """The rule of early stopping: a question's mean score is certified under tau, or detected above tau_leak."""

@@ -15,11 +15,14 @@ from lethe.io.json_files import read_json
 
 if TYPE_CHECKING:
     from lethe.config.evaluating import Sample
+    from lethe.models.in_memory import Source
 
 PROMPT_TOKENS = 64  # of a question, assumed for the cache where only the number of questions is known
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 MEASURED_ANSWERS = 32  # answers that measure the rate, of at most MEASURED_TOKENS tokens each
 MEASURED_TOKENS = 32
+MOST_MEASURED = 1024  # answers of a second measurement: many answers at once have a higher rate
+LONGEST_MEASUREMENT = 60  # seconds that the second measurement may take
 
 
 @dataclass(frozen=True)
@@ -94,25 +97,41 @@ def size_of(folder: Path) -> ModelSize | None:
     )
 
 
-def measured_rate(folder: Path, sample: Sample, prompt: str = "What is the capital of Norway?") -> float:
-    """Tokens per second that the engine of ``sample`` draws here, by drawing a few answers; the model is loaded for it."""
-    import time
-
+def measured_rate(source: Source, sample: Sample, prompt: str = "What is the capital of Norway?") -> float:
+    """Tokens per processor second that the engine of ``sample`` draws here, by drawing a few answers from the model."""
     from lethe.models.checkpoints import prepare_torch
     from lethe.models.encoding import Encoder
     from lethe.models.in_memory import tokenizer_of
     from lethe.sampling.engine import Options, Prompt, Settings, open_engine
 
     prepare_torch()
-    engine = open_engine(sample.engine, folder, Options.from_params(sample))
-    asked = [Prompt("rate", Encoder(tokenizer_of(folder), sample.prompt).prompt({"question": prompt}))]
+    engine = open_engine(sample.engine, source, Options.from_params(sample))
+    asked = [Prompt("rate", Encoder(tokenizer_of(source), sample.prompt).prompt({"question": prompt}))]
     tokens = min(sample.max_new_tokens, MEASURED_TOKENS)
     few = Settings(n=2, max_new_tokens=2, temperature=sample.temperature, seed=sample.seed)
-    many = Settings(n=min(sample.most, MEASURED_ANSWERS), max_new_tokens=tokens, temperature=sample.temperature)
     list(engine.answer(asked, few))  # the first call also compiles and allocates
-    began = time.perf_counter()
-    (answers,) = engine.answer(asked, many)
-    return sum(answers.tokens) / (time.perf_counter() - began)
+    rate = 0.0
+    for count in (MEASURED_ANSWERS, MOST_MEASURED):
+        many = Settings(n=min(sample.most, count), max_new_tokens=tokens, temperature=sample.temperature)
+        began = processor_seconds()
+        (answers,) = engine.answer(asked, many)
+        seconds = processor_seconds() - began
+        rate = sum(answers.tokens) / seconds
+        if seconds * MOST_MEASURED / MEASURED_ANSWERS > LONGEST_MEASUREMENT:  # a large model
+            break
+    return rate
+
+
+def processor_seconds() -> float:
+    """Processor seconds of this process, to which other work adds nothing; seconds of the clock where a GPU works."""
+    import time
+
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+        return time.perf_counter()
+    return time.process_time()
 
 
 def cost(
