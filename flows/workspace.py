@@ -19,6 +19,11 @@ from lethe.process import PARAMS
 SCRATCH = Path(".lethe")  # ignored by git and DVC: Prefect's records, locks, progress, the page template of plots
 PROGRESS = SCRATCH / "progress"
 PLOTS_PAGE = SCRATCH / "plots.html"
+# DVC writes the scripts of its plots, whose hashes nobody knows beforehand, and Vega makes functions of texts. The page may
+# ask for nothing all the same.
+PLOTS_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data:"
+)
 ORIGINAL = SCRATCH / "params.original.yaml"
 PARAMS_COPY = SCRATCH / "params.yaml"  # params.yaml when the run in progress began
 
@@ -93,6 +98,7 @@ def plots_page() -> str:
     script = bundle.replace("</script", "<\\/script")
     return (
         '<!DOCTYPE html>\n<html>\n<head>\n{refresh_tag}\n<meta charset="utf-8">\n<title>Lethe: plots</title>\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{PLOTS_POLICY}">\n'
         f"<script>\n(function () {{\n{script}\n}})();\n</script>\n"
         "<style>table { border-spacing: 15px; }</style>\n</head>\n<body>\n{plot_divs}\n</body>\n</html>\n"
     )

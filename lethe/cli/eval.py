@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from lethe.cli.console import JsonFlag, print_json, print_table
-from lethe.errors import BadInput, LetheError
+from lethe.errors import BadInput, LetheError, plural
 from lethe.statistics.bound import Bound
 from lethe.steps.evaluate import DEFAULTS
 
@@ -142,7 +142,7 @@ def _interruptible(answers: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         kept = len(list(answers.rglob("*.json")))
         raise Interrupted(
-            f"Stopped; {kept} finished questions are kept. The same command draws the others."
+            f"Stopped; {plural(kept, 'finished question')} kept. The same command draws the others."
         ) from None
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from lethe.errors import BadInput
+from lethe.errors import BadInput, plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,8 +84,8 @@ class NothingToJudge(BadInput):
     def __init__(self, rows: int, scorer: str):
         why = ": none has keywords" if scorer == "keyword_leak" else ""
         super().__init__(
-            f"None of the {rows} questions can be judged by {scorer}{why}. Add keywords, or use another scorer (exact_match, "
-            "rouge_l)."
+            f"None of {plural(rows, 'question')} can be judged by {scorer}{why}. Give keywords, or another scorer "
+            "(exact_match, rouge_l)."
         )
 
 

@@ -26,6 +26,7 @@ ALLOWED = {
     "audits/unlearning_game/rounds.py:Game.adversaries": GAME,
     "audits/unlearning_game/rounds.py:Game.attack": GAME,
     "cli/app.py:LetheGroup.invoke": TYPER,
+    "cli/app.py:LetheCommand.invoke": TYPER,
     "cli/app.py:ScoreGroup.parse_args": TYPER,
     "config/assignments.py:parse": JSON,
     "config/assignments.py:parse_value": JSON,

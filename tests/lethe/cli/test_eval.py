@@ -293,7 +293,7 @@ def test_an_interrupt_says_what_is_kept(checkpoint, place, monkeypatch):
     monkeypatch.setattr(score, "run", interrupted)
     result = call(checkpoint)
     assert result.exit_code == 130
-    assert "2 finished questions are kept" in result.output
+    assert "2 finished questions kept" in result.output
 
 
 @pytest.mark.parametrize(
