@@ -188,10 +188,8 @@ def test_wrong_use_is_a_sentence(place):
     for name in ("model", "new.txt", "x.json"):  # before anything is drawn; another file is never written over
         assert "--out" in refused("verify", "certificate.json", "--out", name)
     assert (place / "x.json").read_text() == '{"a": 1}'
-    assert "from 0" in refused("verify", "certificate.json", "--draws", -1)
+    assert "at least 0" in refused("verify", "certificate.json", "--draws", -1)
     assert "--auditor: got ''" in refused("verify", "certificate.json", "--auditor", "")
-    for arguments in (start, ["verify", "certificate.json"]):
-        assert "auditor" in refused(*arguments, "--auditor", " ")
 
 
 def whole():
