@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lethe.models.in_memory import Source
     from lethe.statistics.bound import Bound
 
-EVALUATED = "evaluated.json"  # names the model folder
+EVALUATED = "evaluated.json"  # names the model folder, and what `lethe compare` must find alike on two sides
 OPTIONS = {  # keys of params.yaml, and the options of `lethe eval` that set them
     "sample.n": "--n",
     "sample.max_new_tokens": "--max-new-tokens",
@@ -135,7 +135,7 @@ def evaluate(
     _warn(splits["forget"], params)
     with _place(root, scratch):
         if isinstance(source, Path):
-            write_json(root / EVALUATED, {"schema": SCHEMA_VERSION, "model": str(source.resolve())})
+            write_json(root / EVALUATED, _about(source, params))
         write_splits(splits, "jsonl", root / "dataset")
         # The stages' messages are for people; standard output is reserved for the result.
         with contextlib.redirect_stdout(sys.stderr):
@@ -173,6 +173,17 @@ def _place(root: Path, scratch: Path) -> Iterator[None]:
         if new and not any(scratch.rglob("*.json")):
             shutil.rmtree(root, ignore_errors=True)
         raise
+
+
+def _about(source: Path, params: EvaluationParams) -> dict[str, object]:
+    """The model folder, the content of the prompt template (or the word "chat"), and how answers are scored."""
+    prompt = Path(params.sample.prompt)
+    return {
+        "schema": SCHEMA_VERSION,
+        "model": str(source.resolve()),
+        "prompt": prompt.read_text(encoding="utf-8") if prompt.is_file() else params.sample.prompt,
+        "score": {"scorers": params.score.names, "keyword_match": params.score.keyword_match},
+    }
 
 
 def evaluated_model(root: Path) -> str | None:
