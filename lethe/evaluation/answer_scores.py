@@ -36,6 +36,6 @@ def judges(scorer: str | None, models: list[Model]) -> bool:
 
 def unjudged(model: Model) -> list[str]:
     """The forget questions that the 0/1 scorer cannot judge, because they have no keywords."""
-    if not any(row.get("m_bin") is not None for row in model.questions):
+    if not any(row.m_bin is not None for row in model.questions):
         return []  # there is no 0/1 scorer, or all questions stopped early
-    return [row["prompt_id"] for row in model.questions if row.get("m_bin") is None]
+    return [row.prompt_id for row in model.questions if row.m_bin is None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -71,6 +72,22 @@ class Excess:
                 for key, ratio, p_value, holds in rows
             ],
         }
+
+    @classmethod
+    def of_json(cls, values: Mapping[str, Any]) -> Excess:
+        """The ratios that `as_json` wrote."""
+        rows = values["per_question"]
+        return cls(
+            ids=tuple(row["id"] for row in rows),
+            ratios=tuple(np.inf if row["ratio"] is None else row["ratio"] for row in rows),
+            p_values=tuple(row["p_value"] for row in rows),
+            holds=tuple(row["holds"] for row in rows),
+            factor=values["factor"],
+            alpha=values["alpha"],
+            method=values["method"],
+            assumes=values["assumes"],
+            of_lowers=np.inf if values.get("excess_over_retrain") is None else values["excess_over_retrain"],
+        )
 
 
 def excess_over_retrain(

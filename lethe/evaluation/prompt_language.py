@@ -119,6 +119,39 @@ class LanguageMeasures:
             ],
         }
 
+    @classmethod
+    def of_json(cls, values: Mapping[str, Any]) -> LanguageMeasures:
+        """The levels that `as_dict` wrote."""
+        share = values["share"]
+        return cls(
+            path=values["path"],
+            scorer=values["scorer"],
+            binary=values["binary"],
+            productions=tuple(
+                ProductionMeasure(
+                    **{
+                        **one,
+                        "mean": _or_nan(one["mean"]),
+                        "lower": _bound(one["lower"]),
+                        "upper": _bound(one["upper"]),
+                    }
+                )
+                for one in values["productions"]
+            ),
+            choices=tuple(ChoiceMeasure(**{**one, "mean": _or_nan(one["mean"])}) for one in values["choices"]),
+            tau=values["tau"],
+            share_lower=_bound(share.get("language_share_lower")),
+            share_upper=_bound(share.get("language_share_upper")),
+        )
+
+
+def _bound(values: Mapping[str, object] | None) -> Bound | None:
+    return Bound.from_dict(values) if values else None
+
+
+def _or_nan(mean: float | None) -> float:
+    return math.nan if mean is None else mean
+
 
 def _in_language(tree: Any) -> Any:
     """Return ``tree`` with every guarantee in it restated for a random user of the language."""

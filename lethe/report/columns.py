@@ -32,7 +32,7 @@ class Column:
 
     def sort(self, model: Model) -> str:
         """The number by which the column sorts; empty where there is none."""
-        value = model.values.get(self.key)
+        value = model.value(self.key)
         return "" if value is None else f"{value:.6g}"
 
 
@@ -140,8 +140,8 @@ def certificate(run: Run) -> str:
     """The statement about the questions certified together."""
     for model in run.models:
         if claim := model.certificate:
-            told = model.guarantees["together"]
-            return f"questions certified: {QUANTITY[told['metric']]} at most {claim.value:g} {claim.guarantee(QUESTIONS)}"
+            quantity = QUANTITY[model.guaranteed.certified_metric or "m_bin"]
+            return f"questions certified: {quantity} at most {claim.value:g} {claim.guarantee(QUESTIONS)}"
     return "questions certified together"
 
 

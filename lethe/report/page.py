@@ -152,12 +152,11 @@ def as_share(alpha: float) -> str:
 
 def _of_curve(model: Model) -> list[Bound]:
     """The guarantee of the tail curves, from a question that has one."""
-    found = [model.question_bounds(row).get("m_gen") for row in model.questions[:1]]
-    return [bound for bound in found if bound]
+    return [row.bounds["m_gen"] for row in model.questions[:1] if "m_gen" in row.bounds]
 
 
 def _of_convergence(model: Model) -> list[Bound]:
-    return [bound for row in model.convergence[:1] for bound in model.convergence_bounds(row).values()]
+    return [bound for row in model.convergence[:1] for bound in (row.mean_bound, row.sd_bound) if bound]
 
 
 def _level(bounds: Iterable[Bound]) -> str:

@@ -20,6 +20,7 @@ from lethe.io.json_files import read_json, write_json
 
 if TYPE_CHECKING:
     from lethe.config.schema import EvaluationParams
+    from lethe.evaluation.recorded import Values
     from lethe.models.in_memory import Source
     from lethe.statistics.bound import Bound
 
@@ -85,8 +86,8 @@ class Verdict:
     the bounds among the metrics. ``skipped`` names the questions that were too long.
     """
 
-    metrics: dict[str, Any]
-    bounds: dict[str, Bound]
+    metrics: Values
+    bounds: Mapping[str, Bound]
     sentence: str
     skipped: tuple[str, ...] = ()
 
