@@ -37,16 +37,17 @@ class AttackResult:
     by_seed: tuple[SeedMean, ...]
 
     @classmethod
-    def of_json(cls, values: Mapping[str, Any]) -> AttackResult:
+    def of_json(cls, values: Mapping[str, object]) -> AttackResult:
         """The result that the stage `attack` wrote; keys of no field are left out."""
-        known = {key: value for key, value in values.items() if key in cls.__dataclass_fields__}
+        known: dict[str, Any] = dict(values)
+        known = {key: value for key, value in known.items() if key in cls.__dataclass_fields__}
         return cls(
             **known
             | {
-                "alpha": float(values["alpha"]),
-                "seeds": tuple(values["seeds"]),
-                "counts": tuple(Counted(**one) for one in values["counts"]),
-                "by_seed": tuple(SeedMean(**one) for one in values["by_seed"]),
+                "alpha": float(known["alpha"]),
+                "seeds": tuple(known["seeds"]),
+                "counts": tuple(Counted(**one) for one in known["counts"]),
+                "by_seed": tuple(SeedMean(**one) for one in known["by_seed"]),
             }
         )
 

@@ -74,19 +74,20 @@ class Excess:
         }
 
     @classmethod
-    def of_json(cls, values: Mapping[str, Any]) -> Excess:
+    def of_json(cls, values: Mapping[str, object]) -> Excess:
         """The ratios that `as_json` wrote."""
-        rows = values["per_question"]
+        known: dict[str, Any] = dict(values)
+        rows = known["per_question"]
         return cls(
             ids=tuple(row["id"] for row in rows),
             ratios=tuple(np.inf if row["ratio"] is None else row["ratio"] for row in rows),
             p_values=tuple(row["p_value"] for row in rows),
             holds=tuple(row["holds"] for row in rows),
-            factor=values["factor"],
-            alpha=values["alpha"],
-            method=values["method"],
-            assumes=values["assumes"],
-            of_lowers=np.inf if values.get("excess_over_retrain") is None else values["excess_over_retrain"],
+            factor=known["factor"],
+            alpha=known["alpha"],
+            method=known["method"],
+            assumes=known["assumes"],
+            of_lowers=np.inf if known.get("excess_over_retrain") is None else known["excess_over_retrain"],
         )
 
 

@@ -120,13 +120,14 @@ class LanguageMeasures:
         }
 
     @classmethod
-    def of_json(cls, values: Mapping[str, Any]) -> LanguageMeasures:
+    def of_json(cls, values: Mapping[str, object]) -> LanguageMeasures:
         """The levels that `as_dict` wrote."""
-        share = values["share"]
+        known: dict[str, Any] = dict(values)
+        share = known["share"]
         return cls(
-            path=values["path"],
-            scorer=values["scorer"],
-            binary=values["binary"],
+            path=known["path"],
+            scorer=known["scorer"],
+            binary=known["binary"],
             productions=tuple(
                 ProductionMeasure(
                     **{
@@ -136,17 +137,17 @@ class LanguageMeasures:
                         "upper": _bound(one["upper"]),
                     }
                 )
-                for one in values["productions"]
+                for one in known["productions"]
             ),
-            choices=tuple(ChoiceMeasure(**{**one, "mean": _or_nan(one["mean"])}) for one in values["choices"]),
-            tau=values["tau"],
+            choices=tuple(ChoiceMeasure(**{**one, "mean": _or_nan(one["mean"])}) for one in known["choices"]),
+            tau=known["tau"],
             share_lower=_bound(share.get("language_share_lower")),
             share_upper=_bound(share.get("language_share_upper")),
         )
 
 
-def _bound(values: Mapping[str, object] | None) -> Bound | None:
-    return Bound.from_dict(values) if values else None
+def _bound(known: Mapping[str, object] | None) -> Bound | None:
+    return Bound.from_dict(known) if known else None
 
 
 def _or_nan(mean: float | None) -> float:

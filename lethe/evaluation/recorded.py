@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Values = Mapping[str, float | str | None]  # flat: name to number; a few names have a text
 Result = Mapping[str, object]  # of a kind of audit or game that names its own keys
-Guarantees = Mapping[str, Mapping[str, Any]]  # name to all of a bound but its value, as in bounds.json
+Guarantees = Mapping[str, Mapping[str, object]]  # name to all of a bound but its value, as in bounds.json
 
 
 @dataclass(frozen=True)
@@ -157,41 +157,45 @@ def bounds_of(values: Mapping[str, object], guarantees: Guarantees, n: int | Non
     }
 
 
-def question_record(row: Mapping[str, Any], guarantees: Guarantees) -> QuestionRecord:
+def question_record(row: Mapping[str, object], guarantees: Guarantees) -> QuestionRecord:
     """A row of ``per_question.json`` with the section ``per_question`` of the guarantees."""
-    n, tails = row.get("n"), row.get("m_gen") or [{}]
+    known: dict[str, Any] = dict(row)
+    n, tails = known.get("n"), known.get("m_gen") or [{}]
     names = {"m_gen": "bound", "m_gen_lower": "lower", "m_gen_tighter": "tighter"}
-    values = {**row, **{name: tails[0].get(key) for name, key in names.items()}}
+    values = {**known, **{name: tails[0].get(key) for name, key in names.items()}}
     sides = {side: guarantees.get(f"leak_at_k_{side}") for side in ("lower", "upper")}
-    own = {key: row[key] for key in names_of(QuestionRecord) if key in row}
-    own |= {"leak_at_k": _points(row.get("leak_at_k") or (), sides, n), "bounds": bounds_of(values, guarantees, n)}
+    own = {key: known[key] for key in names_of(QuestionRecord) if key in known}
+    own |= {
+        "leak_at_k": _points(known.get("leak_at_k") or (), sides, n),
+        "bounds": bounds_of(values, guarantees, n),
+    }
     return QuestionRecord(**own)
 
 
-def convergence_record(row: Mapping[str, Any], guarantees: Guarantees) -> ConvergenceRecord:
+def convergence_record(row: Mapping[str, object], guarantees: Guarantees) -> ConvergenceRecord:
     """A row of ``convergence.json`` with its section of the guarantees."""
-    bounds = bounds_of(row, guarantees, row.get("n"))
+    known: dict[str, Any] = dict(row)
+    bounds = bounds_of(known, guarantees, known.get("n"))
     ends = (bounds.get("mean_bound"), bounds.get("sd_bound"))
-    return ConvergenceRecord(row["prompt_id"], row["n"], row.get("mean"), ends[0], row.get("sd"), ends[1])
+    return ConvergenceRecord(known["prompt_id"], known["n"], known.get("mean"), ends[0], known.get("sd"), ends[1])
 
 
-def tail_point(row: Mapping[str, Any]) -> TailPoint:
+def tail_point(row: Mapping[str, object]) -> TailPoint:
     """A row of ``m_gen.json``."""
-    return TailPoint(row["x"], row["bound"], row["empirical"])
+    known: dict[str, Any] = dict(row)
+    return TailPoint(known["x"], known["bound"], known["empirical"])
 
 
-def leak_at_k(
-    rows: Sequence[Mapping[str, Any]], guarantees: Mapping[str, Mapping[str, Mapping[str, Any]]]
-) -> dict[str, Points]:
+def leak_at_k(rows: Sequence[Mapping[str, object]], guarantees: Mapping[str, Guarantees]) -> dict[str, Points]:
     """The rows of ``leak_at_k.json`` by what they are of, where both sides have a guarantee."""
     return {
         of: _points([row for row in rows if row["of"] == of], guarantees.get(of, {}))
-        for of in dict.fromkeys(row["of"] for row in rows)
+        for of in dict.fromkeys(str(row["of"]) for row in rows)
     }
 
 
 def _points(
-    rows: Sequence[Mapping[str, Any]], sides: Mapping[str, Mapping[str, Any] | None], n: int | None = None
+    rows: Sequence[Mapping[str, Any]], sides: Mapping[str, Mapping[str, object] | None], n: int | None = None
 ) -> Points:
     known = {side: guarantee for side, guarantee in sides.items() if guarantee}
     found = []
@@ -205,9 +209,10 @@ def _points(
     return tuple(found)
 
 
-def guaranteed(told: Mapping[str, Any]) -> Guaranteed:
+def guaranteed(told: Mapping[str, object]) -> Guaranteed:
     """The sections ``judge`` and ``together`` of ``bounds.json``."""
-    judge, together = told.get("judge"), told.get("together")
+    known: dict[str, Any] = dict(told)
+    judge, together = known.get("judge"), known.get("together")
     calibration = Calibration(**judge) if judge else None
     if not together:
         return Guaranteed(calibration)
@@ -216,53 +221,57 @@ def guaranteed(told: Mapping[str, Any]) -> Guaranteed:
     return Guaranteed(calibration, claim, together["metric"])
 
 
-def stopped_early(values: Mapping[str, Any]) -> StoppedEarly | None:
+def stopped_early(values: Mapping[str, object]) -> StoppedEarly | None:
     """What the flat keys say of a forget set whose questions stopped early; None where n was fixed."""
-    if values.get("certified") is None:
+    known: dict[str, Any] = dict(values)
+    if known.get("certified") is None:
         return None
     return StoppedEarly(
-        scorer=values["sequential_scorer"],
-        alpha=values["sequential_alpha"],
-        tau=values["sequential_tau"],
-        tau_leak=values["sequential_tau_leak"],
-        questions=values["n_questions"],
-        certified=values["certified"],
-        leaking=values.get("leaking_questions") or 0,
-        undecided=values["undecided"],
-        drawn=values["samples_drawn"],
-        saved_share=values["samples_saved_share"],
+        scorer=known["sequential_scorer"],
+        alpha=known["sequential_alpha"],
+        tau=known["sequential_tau"],
+        tau_leak=known["sequential_tau_leak"],
+        questions=known["n_questions"],
+        certified=known["certified"],
+        leaking=known.get("leaking_questions") or 0,
+        undecided=known["undecided"],
+        drawn=known["samples_drawn"],
+        saved_share=known["samples_saved_share"],
     )
 
 
-def drawing(about: Mapping[str, Any], sample: Sample) -> Drawing | None:
+def drawing(about: Mapping[str, object], sample: Sample) -> Drawing | None:
     """The ``about.json`` of a model's generations; None where there is none. ``sample`` are the params."""
-    if not about:
+    known: dict[str, Any] = dict(about)
+    if not known:
         return None
-    splits = about.get("splits", {}).items()
+    splits = known.get("splits", {}).items()
     return Drawing(
-        engine=about.get("engine"),
-        engine_reason=about.get("engine_reason"),
-        stop=about.get("stop"),
-        temperature=about.get("temperature", sample.temperature),
-        top_p=about.get("top_p", sample.top_p),
-        top_k=about.get("top_k", sample.top_k),
-        max_new_tokens=about.get("max_new_tokens", sample.max_new_tokens),
+        engine=known.get("engine"),
+        engine_reason=known.get("engine_reason"),
+        stop=known.get("stop"),
+        temperature=known.get("temperature", sample.temperature),
+        top_p=known.get("top_p", sample.top_p),
+        top_k=known.get("top_k", sample.top_k),
+        max_new_tokens=known.get("max_new_tokens", sample.max_new_tokens),
         splits={name: SplitSize(size.get("questions"), size.get("n")) for name, size in splits},
     )
 
 
-def epsilon_star_record(result: Mapping[str, Any]) -> EpsilonStarRecord | None:
+def epsilon_star_record(result: Mapping[str, object]) -> EpsilonStarRecord | None:
     """The ``result.json`` of the stage; None where there is none."""
     if not result:
         return None
-    known = {key: result.get(key) for key in names_of(EpsilonStarRecord)}
-    p_values = (result.get("fit") or {}).get("ks_p_values") or {}
-    return EpsilonStarRecord(**known | {"infinite": bool(result.get("infinite")), "ks_p_values": p_values})
+    whole: dict[str, Any] = dict(result)
+    known = {key: whole.get(key) for key in names_of(EpsilonStarRecord)}
+    p_values = (whole.get("fit") or {}).get("ks_p_values") or {}
+    return EpsilonStarRecord(**known | {"infinite": bool(whole.get("infinite")), "ks_p_values": p_values})
 
 
-def audit_record(result: Mapping[str, Any]) -> OneRunRecord | Result:
+def audit_record(result: Mapping[str, object]) -> OneRunRecord | Result:
     """The ``result.json`` of an audit: a record where the audit is a one-run audit, else the result as it is."""
-    return OneRunRecord(OneRunAudit.from_json(result), result["mechanism"]) if "results" in result else result
+    known: dict[str, Any] = dict(result)
+    return OneRunRecord(OneRunAudit.from_json(known), known["mechanism"]) if "results" in known else known
 
 
 def names_of(record: type[DataclassInstance]) -> list[str]:

@@ -25,6 +25,7 @@ ALLOWED = {
     "audits/unlearning_game/rounds.py:Game.fit": GAME,
     "audits/unlearning_game/rounds.py:Game.adversaries": GAME,
     "audits/unlearning_game/rounds.py:Game.attack": GAME,
+    "cli/app.py:LetheCommand.invoke": TYPER,
     "cli/app.py:LetheGroup.invoke": TYPER,
     "cli/app.py:LetheCommand.invoke": TYPER,
     "cli/app.py:ScoreGroup.parse_args": TYPER,
@@ -80,8 +81,20 @@ def says_any(function: Function) -> bool:
     return any("Any" in names(annotation) for annotation in annotations)
 
 
+def fields(tree: ast.AST) -> Iterator[tuple[str, ast.AnnAssign]]:
+    """The fields of public classes by their dotted names, without private ones."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            for field in node.body:
+                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                    if not field.target.id.startswith("_"):
+                        yield f"{node.name}.{field.target.id}", field
+
+
 def found(source: str) -> list[str]:
-    return [name for name, function in functions(ast.parse(source)) if says_any(function)]
+    tree = ast.parse(source)
+    own = [name for name, field in fields(tree) if "Any" in names(field.annotation)]
+    return [name for name, function in functions(tree) if says_any(function)] + own
 
 
 def test_any_stands_in_public_signatures_for_a_reason_alone():
@@ -103,6 +116,8 @@ def rest(**more: Any) -> int: ...
 class Kind:
     async def method(self, *, x: Any = 1) -> int: ...
     def _own(self, x: Any) -> int: ...
+    field: dict[str, Any]
+    _field: Any
 def _private(x: Any) -> Any:
     def inner(y: Any) -> int: ...
 if True:
@@ -110,4 +125,4 @@ if True:
 def fine(x: dict[str, object]) -> int:
     known: Any = x
 """
-    assert found(source) == ["plain", "quoted", "dotted", "rest", "Kind.method", "guarded"]
+    assert found(source) == ["plain", "quoted", "dotted", "rest", "Kind.method", "guarded", "Kind.field"]
