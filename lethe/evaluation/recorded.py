@@ -13,8 +13,6 @@ from lethe.statistics.judge_error import Calibration
 from lethe.statistics.one_run.summary import OneRunAudit
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
     from lethe.config.evaluating import Sample
 
 Values = Mapping[str, float | str | None]  # flat: name to number; a few names have a text
@@ -274,6 +272,6 @@ def audit_record(result: Mapping[str, object]) -> OneRunRecord | Result:
     return OneRunRecord(OneRunAudit.from_json(known), known["mechanism"]) if "results" in known else known
 
 
-def names_of(record: type[DataclassInstance]) -> list[str]:
+def names_of(record: type[QuestionRecord | EpsilonStarRecord]) -> list[str]:
     """The fields of a record."""
     return [one.name for one in fields(record)]

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from lethe.evaluation.findings import Findings
 from lethe.evaluation.run import Model, Run
 from lethe.evaluation.standing import Aspect, Tone
-from lethe.report.verdicts import Verdict, covers, hits
+from lethe.report.draws import covers
+from lethe.report.verdicts import Verdict, hits
 from lethe.statistics.bound import joint_level, level
 from lethe.text import count, label, listing, percent, plural, upper_first
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
 from lethe.evaluation import labelled
 from lethe.evaluation.answer_scores import unjudged
@@ -14,6 +13,7 @@ from lethe.evaluation.leaks_at_k import SHOWN
 from lethe.evaluation.recorded import QuestionRecord
 from lethe.evaluation.run import Model, Run
 from lethe.evaluation.standing import Aspect, Standing, Tone, standings
+from lethe.report.draws import covers
 from lethe.statistics.bound import Bound, Covers, joint_level
 from lethe.text import NONE, count, label, listing, number, percent, plural, upper_first
 
@@ -265,23 +265,6 @@ def _labelled(model: Model) -> str:
     return (
         f" {upper_first(read)}, the true probability of a leak is {mean}{worst.relation} {worst.percent()} "
         f"{worst.on(QUESTIONS)}, each {worst.level()}, assuming {worst.assumes} ({worst.method})."
-    )
-
-
-def covers(model: Model, run: Run) -> str:
-    """Which draws the bounds are about: all that shapes the distribution of the answers."""
-    drawing = model.drawing
-    engine = f" of the {drawing.engine} engine" if drawing and drawing.engine else ""
-    asked = drawing or run.params.sample
-    temperature, top_p, top_k = asked.temperature, asked.top_p, asked.top_k
-    cuts = (f", top-p {top_p:g}" if top_p < 1 else "") + (f", top-k {top_k}" if top_k else "")
-    cut = model.adaptive_threshold
-    adaptive = f", greedy above confidence {cut:g}," if cut is not None else "," if cuts else ""
-    prompt = run.params.sample.prompt
-    wording = "the chat template" if prompt == "chat" else f"prompt {Path(prompt).name}"
-    return (
-        f"answers{engine} of up to {plural(asked.max_new_tokens, 'token')} at temperature {temperature:g}{cuts}"
-        f"{adaptive} to {wording}"
     )
 
 
