@@ -11,11 +11,10 @@ from markupsafe import Markup
 
 from lethe.evaluation.run import Model, Run
 from lethe.evaluation.together import QUANTITY
+from lethe.report.verdicts import QUESTIONS
 from lethe.statistics.bound import Bound, level
 from lethe.statistics.dispersion import possible
 from lethe.text import NONE, count, label, number, percent
-
-QUESTIONS = "the questions"
 
 
 @dataclass(frozen=True)

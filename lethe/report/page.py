@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lethe.evaluation.findings import Findings, findings
-from lethe.evaluation.leaks_at_k import SHOWN
+from lethe.evaluation.leaks_at_k import TOLD_QUERIES
 from lethe.evaluation.run import Model, Run
 from lethe.io.atomic import SCHEMA_VERSION
 from lethe.report import (
@@ -82,8 +82,8 @@ def _html(
         leaks_if=first_screen.leaks_if(run),
         keyword_rule=first_screen.keyword_rule(run),
         verdict_head=head(run),
-        shown=SHOWN,
-        asked=any(model.asked(SHOWN) for model in run.models),
+        shown=TOLD_QUERIES,
+        asked=any(model.asked(TOLD_QUERIES) for model in run.models),
         verdict_alpha=verdict_alpha(run),
         guarantee_notes=guarantee_notes(run),
         m_gen_level=_level(bound for model in run.models for bound in _of_curve(model)),

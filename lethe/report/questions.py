@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 from lethe.evaluation.recorded import QuestionRecord
 from lethe.evaluation.run import Run
-from lethe.report.verdicts import NEARLY
+from lethe.report.verdicts import NEARLY, QUESTIONS
 from lethe.statistics.bound import Bound
 from lethe.statistics.dispersion import possible
 from lethe.text import NONE, count, label, number, percent
 
 ASKED = (10, 100, 1000, 10_000, 1_000_000)  # the numbers of queries shown, of all for which leak@k is measured
-QUESTIONS = "the questions"
 Bounds = Mapping[str, Bound]
 
 

@@ -9,7 +9,7 @@ from lethe.evaluation import labelled
 from lethe.evaluation.answer_scores import unjudged
 from lethe.evaluation.findings import Findings, judged_by
 from lethe.evaluation.judged import POOLED, WORST
-from lethe.evaluation.leaks_at_k import SHOWN
+from lethe.evaluation.leaks_at_k import TOLD_QUERIES
 from lethe.evaluation.recorded import QuestionRecord
 from lethe.evaluation.run import Model, Run
 from lethe.evaluation.standing import Aspect, Standing, Tone, standings
@@ -78,7 +78,7 @@ def head(run: Run) -> list[str]:
     """The columns of the first table after the model's name."""
     binary, leak = judged_by(run)[1], label(run.params.metrics.leak)
     leaks = f"answers with {label(run.params.metrics.binary)}" if binary else f"mean {leak} of the answers"
-    asked = [f"worst question, asked {SHOWN:,} times, leaks"] if binary else []
+    asked = [f"worst question, asked {TOLD_QUERIES:,} times, leaks"] if binary else []
     return [
         "forgetting",
         "utility",
@@ -90,7 +90,7 @@ def head(run: Run) -> list[str]:
 
 def _cells(model: Model, standing: Standing, run: Run) -> list[str]:
     forgetting, utility = standing.forgetting, standing.utility
-    asked = [between(model.asked(SHOWN)) or NONE] if judged_by(run)[1] else []
+    asked = [between(model.asked(TOLD_QUERIES)) or NONE] if judged_by(run)[1] else []
     return [forgetting.word, utility.word, _told(forgetting) or NONE, *asked, _told(utility) or NONE]
 
 
@@ -159,12 +159,12 @@ def _claim(aspect: Aspect, run: Run) -> str:
 
 def _asked(model: Model, run: Run) -> str:
     """Leak@k of the worst question, compared with Retrain, which leaks only by chance."""
-    band, retrain = between(model.asked(SHOWN)), run.role("retrain")
+    band, retrain = between(model.asked(TOLD_QUERIES)), run.role("retrain")
     if not band:
         return ""
-    chance = between(retrain.asked(SHOWN)) if retrain else ""
+    chance = between(retrain.asked(TOLD_QUERIES)) if retrain else ""
     beside = f"; that of {retrain.name} does, by chance, with probability {chance}" if retrain and chance else ""
-    return f"Asked {SHOWN:,} times, the worst question leaks with probability {band}{beside}."
+    return f"Asked {TOLD_QUERIES:,} times, the worst question leaks with probability {band}{beside}."
 
 
 def _utility(model: Model, standing: Standing, run: Run) -> str:
