@@ -155,7 +155,22 @@ class Run:
 
 
 def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str, object]) -> Run:
-    """Read the artifacts of the names that ``params`` lists, below ``root``; other files are not looked at."""
+    """Read the artifacts of all entries that ``params`` lists, below ``root``; ignore other files.
+
+    Parameters
+    ----------
+    params : EvaluationParams or Params
+        The params of `lethe eval`, or of the pipeline.
+    root : Path
+        The folder of the artifacts.
+    provenance : dict
+        The record of code, libraries and machine that the report shows.
+
+    Returns
+    -------
+    Run
+        ``missing`` lists each absent artifact and the stage that creates it.
+    """
     source = _Source(root)
     params = _as_drawn(params, root)
     whole = params if isinstance(params, Params) else None  # a model of the user's own has no other stages
@@ -193,22 +208,7 @@ def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str,
 
 
 class _Source:
-    """The artifacts below a folder; what is not there is noted with the stage that makes it.
-
-    Parameters
-    ----------
-    params : EvaluationParams or Params
-        The params of `lethe eval`, or of the pipeline.
-    root : Path
-        The folder of the artifacts.
-    provenance : dict
-        The record of code, libraries and machine that the report shows.
-
-    Returns
-    -------
-    Run
-        ``missing`` lists each absent artifact and the stage that creates it.
-    """
+    """The artifacts below a folder; what is not there is noted with the stage that makes it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -30,7 +30,6 @@ ALLOWED = {
     "audits/unlearning_game/rounds.py:Game.attack": GAME,
     "cli/app.py:LetheCommand.invoke": TYPER,
     "cli/app.py:LetheGroup.invoke": TYPER,
-    "cli/app.py:LetheCommand.invoke": TYPER,
     "cli/app.py:ScoreGroup.parse_args": TYPER,
     "config/assignments.py:parse": JSON,
     "config/assignments.py:parse_value": JSON,
