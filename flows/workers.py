@@ -25,7 +25,7 @@ from flows.sources import no_source
 from flows.workspace import Reproduced
 from lethe.errors import BadFile, LetheError
 
-SECONDS = 30  # for the scheduler's first answer
+SECONDS = float(os.environ.get("LETHE_SCHEDULER_SECONDS", 30))  # for the scheduler's first answer
 PATIENCE = 10  # seconds between two looks at the cluster
 GPU = "GPU"  # the name of the resource: `dask worker ADDRESS --resources GPU=1`
 # Stages that run a model; on a cluster whose workers declare GPUs each asks for one.
