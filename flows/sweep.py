@@ -26,15 +26,12 @@ from prefect_dask import DaskTaskRunner
 from flows import settings, workspace
 from flows.grid import Point
 from flows.overview import standard
+from flows.sources import RESULTS, no_source
 from lethe import tracking
 from lethe.io.atomic import SCHEMA_VERSION
 from lethe.io.json_files import read_json, write_json
 
 SWEEPS = workspace.SCRATCH / "sweeps"
-RESULTS = Path("data/sweeps")
-# Not copied into a sweep point.
-LEFT = (".git", ".venv*", "__pycache__", "mlruns", "mlflow.db*", "*.egg-info", "build", "tests", ".hypothesis")
-NOT_SOURCES = (workspace.SCRATCH, RESULTS, "data/eval", ".dvc/cache", ".dvc/tmp", ".dvc/config.local")
 LARGE = 1 << 20  # bytes
 Settings = Sequence[tuple[str, object]]
 
@@ -44,15 +41,10 @@ def make_folder(root: Path, folder: Path, point: Point, common: Settings = ()) -
 
     ``common`` are settings of all points, which change before the point's own.
     """
-    made = {root / out for out in workspace.outputs(root)} | {root / place for place in NOT_SOURCES}
-
-    def leave(place: str, names: list[str]) -> set[str]:
-        return shutil.ignore_patterns(*LEFT)(place, names) | {name for name in names if Path(place, name) in made}
-
     own_lock = folder / "dvc.lock"
     with workspace.only_run(folder):  # a point of a killed sweep takes seconds to end
         lock = own_lock.read_bytes() if own_lock.exists() else None
-        shutil.copytree(root, folder, ignore=leave, dirs_exist_ok=True, copy_function=copy)
+        shutil.copytree(root, folder, ignore=no_source(root), dirs_exist_ok=True, copy_function=copy)
         if lock is not None:  # the point's own lock is more recent than that of ``root``
             own_lock.write_bytes(lock)
         settings.change(folder / "params.yaml", [*common, *point.settings])
