@@ -20,6 +20,7 @@ import numpy as np
 from lethe import config
 from lethe.data.rows import read_rows
 from lethe.errors import BadValue
+from lethe.evaluation.exact_bounds import read_certificates
 from lethe.io.artifacts import GREEDY
 from lethe.io.tables import read_table
 from lethe.sampling.answer_tree import Effort, Law, Question, enumerate_answers
@@ -44,7 +45,7 @@ RUNS, WORST_RUNS = 2000, 200_000
 WIDTHS = {"base": 2.4e-3, "npo": 1.5e-3, "retrain": 1.5e-3}
 ROWS_A_SECOND = 7000
 TREE_TEST = "tests/lethe/sampling/answer_tree/test_enumeration.py"
-NUMBERS = ("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "samples")
+NUMBERS = ("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "samples", "seconds")
 
 
 class Report:
@@ -208,29 +209,30 @@ def float64(report: Report, data: Path) -> None:
         )
 
 
-def stage(report: Report, data: Path) -> None:
-    """(8) The stage on every model: its intervals meet those of the samples; its processor seconds."""
-    settings, met, asked, whole = config.load(), 0, 0, 0.0
-    rows = read_rows(data / "dataset/forget.jsonl")
-    assert settings.exact is not None
-    for name, model in settings.models.items():
-        began, folder = time.process_time(), data / "models" / Path(model.path).name
-        how = of_params(settings.exact, settings.sample, model, settings.score.keyword_match)
-        trees, seconds = certify(name, folder, rows, how).trees, time.process_time() - began
-        whole, drawn = whole + seconds, hits_of(data, name)
-        for tree in trees:
+def beside_samples(report: Report, data: Path) -> None:
+    """(8) The intervals that `make run` left meet those of its samples."""
+    met, asked = 0, 0
+    for name in config.load().models:
+        drawn, found = hits_of(data, name), read_certificates(data, name)
+        for tree in found.trees if found else ():
             hits, n = drawn[tree.id]
             met += bool(tree.lower <= binary_upper(hits, n, ALPHA) and tree.upper >= binary_lower(hits, n, ALPHA))
-        asked += len(trees)
-        print(
-            f"(8) {name}: {seconds:.0f} processor seconds, {sum(tree.rows for tree in trees):,} rows", flush=True
-        )
-    report.claim(
-        "8",
-        met >= 0.98 * asked,
-        f"{met} of {asked} intervals meet Clopper-Pearson's of the demonstration's samples; the stage on all models: "
-        f"{whole:.0f} processor seconds",
-    )
+            asked += 1
+    report.claim("8", met >= 0.98 * asked, f"{met} of {asked} intervals meet Clopper-Pearson's of the samples")
+
+
+def stage_seconds(data: Path, models: Sequence[str]) -> None:
+    """What the stage `exact` costs: each model once more, with the params of the demonstration."""
+    settings, whole, rows = config.load(), 0.0, read_rows(data / "dataset/forget.jsonl")
+    assert settings.exact is not None
+    for name in models or settings.models:
+        model, began = settings.models[name], time.process_time()
+        how = of_params(settings.exact, settings.sample, model, settings.score.keyword_match)
+        trees = certify(name, data / "models" / Path(model.path).name, rows, how).trees
+        seconds = time.process_time() - began
+        whole += seconds
+        print(f"(seconds) {name}: {seconds:.0f} s, {sum(tree.rows for tree in trees):,} rows", flush=True)
+    print(f"(seconds) together {whole:.0f} processor seconds")
 
 
 def brute_force(report: Report) -> None:
@@ -287,6 +289,7 @@ def main() -> int:
     parser.add_argument(
         "--rows", type=int, default=DEFAULTS.rows, help="rows per question of (2), (4) and the samples"
     )
+    parser.add_argument("--models", nargs="*", default=[], help="the models of seconds; default: all")
     parser.add_argument("--samples", type=int, default=MILLION_AND_A_HALF)
     parser.add_argument("--at-once", type=int, default=65_536, help="samples of one call")
     asked = parser.parse_args()
@@ -300,9 +303,11 @@ def main() -> int:
         trees = certain_leaks(report, asked.data, asked.rows)
         if "samples" in wanted and asked.samples:
             many_samples(report, asked.data, trees, asked.samples, asked.at_once)
-    for numbers, check in [("3 5", widths), ("7", float64), ("8", stage), ("10", greedy)]:
+    for numbers, check in [("3 5", widths), ("7", float64), ("8", beside_samples), ("10", greedy)]:
         if wanted & set(numbers.split()):
             check(report, asked.data)
+    if "seconds" in wanted:
+        stage_seconds(asked.data, asked.models)
     for number, alone in [("6", coverage), ("9", brute_force)]:
         if number in wanted:
             alone(report)
