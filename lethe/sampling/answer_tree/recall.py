@@ -30,8 +30,8 @@ UNKNOWN = -1  # an entry of the table that no text has asked for
 BLANK, OTHER, FIRST_OWN = 0, 1, 2  # symbols: between words, a letter of no reference word, a reference letter
 NO_WORD = -1  # the node of a word that the reference lacks
 MOST_ROWS = 256  # next states of a whole vocabulary that are kept
-# How much of the guide the words found so far get. Most answers share words with the reference, so that the whole guide, which
-# is meant for rare keywords, would lift most of the tree above the threshold.
+# The part of the guide that the words found so far get. Most answers share words with the reference: the whole guide, meant
+# for rare keywords, would lift most of the tree above the threshold.
 GUIDED = 0.15
 
 State = tuple[
