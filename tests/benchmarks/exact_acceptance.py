@@ -30,6 +30,7 @@ from lethe.sampling.answer_tree.predictor import ModelPredictor
 from lethe.sampling.answer_tree.question import Growth
 from lethe.sampling.engine import Options, Prompt, Settings
 from lethe.sampling.prefix_engine import PrefixEngine
+from lethe.sampling.row_budget import rows_of
 from lethe.scoring import scorer
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.leak_trees import AnswerTree
@@ -45,7 +46,7 @@ RUNS, WORST_RUNS = 2000, 200_000
 WIDTHS = {"base": 2.4e-3, "npo": 1.5e-3, "retrain": 1.5e-3}
 ROWS_A_SECOND = 7000
 TREE_TEST = "tests/lethe/sampling/answer_tree/test_enumeration.py"
-NUMBERS = ("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "samples", "seconds")
+NUMBERS = ("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "samples", "seconds", "n")
 
 
 class Report:
@@ -276,6 +277,20 @@ def many_samples(report: Report, data: Path, trees: list[AnswerTree], samples: i
         )
 
 
+def rows_of_many(data: Path) -> None:
+    """What 65,536 answers to a question cost beside 1,024, with shared prefixes: for `sample.n: auto`."""
+    _, law, questions = asked_of(data, "npo", 10)
+    engine = PrefixEngine(data / "models/npo", Options())
+    for question in questions:
+        prompts, how = [Prompt(question.question_id, question.prompt)], Settings(1, law.max_new_tokens)
+        few, many = (rows_of(engine, prompts, how, n) for n in (1024, 65_536))
+        print(
+            f"(n) npo, {question.question_id}: {few:,.0f} rows for 1,024 answers, {many:,.0f} for 65,536: {many / few:.1f} "
+            "times",
+            flush=True,
+        )
+
+
 def batches(samples: int, most: int) -> Iterator[int]:
     """The sizes of the calls that draw ``samples`` answers."""
     for start in range(0, samples, most):
@@ -306,6 +321,8 @@ def main() -> int:
     for numbers, check in [("3 5", widths), ("7", float64), ("8", beside_samples), ("10", greedy)]:
         if wanted & set(numbers.split()):
             check(report, asked.data)
+    if "n" in wanted:
+        rows_of_many(asked.data)
     if "seconds" in wanted:
         stage_seconds(asked.data, asked.models)
     for number, alone in [("6", coverage), ("9", brute_force)]:
