@@ -42,8 +42,8 @@ from tests.lethe.statistics.coverage import tolerated
 ALPHA, STRINGS, MILLION_AND_A_HALF = 0.01, 80_000, 1_500_000
 LEAF = 1e-7
 RUNS, WORST_RUNS = 2000, 200_000
-# Medians at 10,000 rows, and the largest relative width of the question that npo leaks most.
-WIDTHS = {"base": 2.4e-3, "npo": 1.5e-3, "retrain": 1.5e-3}
+# Medians at 10,000 rows: those of this demonstration's models times the margins of the claim.
+WIDTHS = {"base": 2.0e-3, "npo": 2.9e-3, "retrain": 3.6e-3}
 ROWS_A_SECOND = 7000
 # Of npo at 15,000 rows: the least certain end of all questions, and how many of those that samples call clean exceed 1e-5.
 LEAST_OF_NPO, CLEAN_ABOVE = 2.3e-7, 10
