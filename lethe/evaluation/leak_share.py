@@ -1,7 +1,7 @@
 """A model's average leak probability over the forget questions: from exact bounds if they are tighter, else from samples.
 
 `lethe.statistics.leak_share.exact_is_sharper` chooses between the two before anyone looks at the answers that count. The
-other interval is not computed.
+other interval has no part in the comparison.
 """
 
 from __future__ import annotations

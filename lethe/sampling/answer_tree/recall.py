@@ -30,6 +30,9 @@ UNKNOWN = -1  # an entry of the table that no text has asked for
 BLANK, OTHER, FIRST_OWN = 0, 1, 2  # symbols: between words, a letter of no reference word, a reference letter
 NO_WORD = -1  # the node of a word that the reference lacks
 MOST_ROWS = 256  # next states of a whole vocabulary that are kept
+# The part of the guide that the words found so far get. Most answers share words with the reference: the whole guide, meant
+# for rare keywords, would lift most of the tree above the threshold.
+GUIDED = 0.15
 
 State = tuple[
     tuple[int, ...], int
@@ -205,6 +208,6 @@ class RecallAutomaton:
         return np.zeros(states.shape, np.int64)
 
     def matched(self, states: np.ndarray) -> np.ndarray:
-        """The share of the needed words that are found so far."""
+        """The share of the needed words that are found so far, times `GUIDED`."""
         plain = [self.opened[-state - 1][0] if state < 0 else state for state in states.tolist()]
-        return np.array([1.0 if at == LEAK else self.states[at][0][-1] / self.needed for at in plain])
+        return GUIDED * np.array([1.0 if at == LEAK else self.states[at][0][-1] / self.needed for at in plain])
