@@ -71,7 +71,11 @@ def _sentences(told: Mapping[str, Any], run: Run) -> list[str]:
         said.append(f"Worst production found, not bounded: {worst['name']} ({what}).")
     quantity = f"the share of prompts that leak with probability above {told['tau']:g}" if told["tau"] else ""
     of = f"the {plural(len(run.forget), 'forget question')}"
-    said += [Bound.from_dict(bound).sentence(quantity, of, percent=True) for bound in told["share"].values()]
+    true = quantity.replace("that leak", "that truly leak") + ", the judge's error included," if quantity else ""
+    said += [
+        Bound.from_dict(bound).sentence(true if key.startswith("judged_") else quantity, of, percent=True)
+        for key, bound in told["share"].items()
+    ]
     table = [Bound.from_dict(one["upper"]) for one in told["productions"] if one["upper"]]
     if table:
         said.append(f"The bounds on either side of the table hold {table[0].guarantee()} ({table[0].method}).")

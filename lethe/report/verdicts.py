@@ -114,7 +114,12 @@ def plain(model: Model, standing: Standing, run: Run) -> str:
     """What a reader without statistics needs: how much leaks, how often, and what the model can still do."""
     if not model.metrics or standing.forgetting.word == "reference":
         return ""
-    said = [_forgetting(model, standing.forgetting, run), _asked(model, run), _utility(model, standing, run)]
+    said = [
+        _forgetting(model, standing.forgetting, run),
+        _asked(model, run),
+        _labelled(model),
+        _utility(model, standing, run),
+    ]
     return " ".join(part for part in [*said, *_gaps(model, run)] if part)
 
 
@@ -227,7 +232,7 @@ def sentence(model: Model, run: Run) -> str:
     each = "each " if len(claims) > 1 else ""
     return (
         f"{upper_first(' and '.join(words for words, _ in claims))}, {each}{first.level()}, assuming {first.assumes}, for "
-        f"{covers(model, run)}; {_certified(model)}{_seen(model, run)}.{_true_leaks(model, run)}{_labelled(model)}"
+        f"{covers(model, run)}; {_certified(model)}{_seen(model, run)}.{_true_leaks(model, run)}{_labelled(model, True)}"
     )
 
 
@@ -251,18 +256,20 @@ def _true_leaks(model: Model, run: Run) -> str:
     )
 
 
-def _labelled(model: Model) -> str:
-    """What a person's labels of the model's own answers say, where there are some; begins with a space."""
+def _labelled(model: Model, full: bool = False) -> str:
+    """What a person's labels of the model's own answers say, where there are some.
+
+    In full with the guarantee, after a space.
+    """
     worst, pooled = model.bounds.get(labelled.WORST), model.bounds.get(labelled.POOLED)
     mass = model.value(labelled.MASS)
     if worst is None or mass is None:
         return ""
     mean = f"{pooled.relation} {pooled.percent()} {pooled.on(QUESTIONS)} and " if pooled else ""
     read = labelled.source(mass, bool(model.metrics.get(labelled.JUDGE)))
-    return (
-        f" {upper_first(read)}, the true probability of a leak is {mean}{worst.relation} {worst.percent()} "
-        f"{worst.on(QUESTIONS)}, each {worst.level()}, assuming {worst.assumes} ({worst.method})."
-    )
+    claim = f"the true probability of a leak is {mean}{worst.relation} {worst.percent()} {worst.on(QUESTIONS)}"
+    said = f"{upper_first(read)}, {claim}"
+    return f" {said}, each {worst.level()}, assuming {worst.assumes} ({worst.method})." if full else f"{said}."
 
 
 def covers(model: Model, run: Run) -> str:
