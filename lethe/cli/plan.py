@@ -68,7 +68,7 @@ def command(
 ) -> None:
     """Samples per prompt for a wanted width or a wanted certificate, fixed beforehand and expected when stopped early.
 
-    With --preset, what sampling of a preset of this pipeline folder costs; training and judging are not counted.
+    With --preset, what sampling of a preset of this pipeline folder costs, and how many rows are learned and answers judged.
 
     Examples: `lethe plan --alpha 0.01 --tau 0.05 --prompts 40`, `lethe plan --preset harry-potter`
     """
@@ -137,7 +137,8 @@ def _left_out(options: Mapping[str, object], where: str) -> None:
 
 def _costs(preset: str, rate: float | None, parameters: float | None, questions: int | None) -> Plan:
     from lethe.errors import BadValue
-    from lethe.steps.costs import ModelSize, Plan, cost, measured_rate, size_of
+    from lethe.sampling.asked import UTILITY_SPLITS
+    from lethe.steps.costs import ModelSize, Plan, Rate, cost, judged, learned, measured_rate, size_of
 
     if rate is not None and not rate > 0:
         raise BadValue("--rate", rate, "a number above 0")
@@ -145,18 +146,20 @@ def _costs(preset: str, rate: float | None, parameters: float | None, questions:
         raise BadValue("--parameters", parameters, "a number of at least 1")
     given = None if parameters is None else ModelSize(int(parameters), 0, "bfloat16")
     params = _params(preset)
-    counts, second = _questions(params, questions), _second(params)
+    every, second = _questions(params, questions), _second(params)
+    counts = {split: count for split, count in every.items() if split in ("forget", *UTILITY_SPLITS)}
     costs, here = [], False
-    rates: dict[str, float] = {}
+    rates: dict[str, Rate] = {}
     for name, model in params.models.items():
         known = rates.get(model.path)
         if rate is None and known is None and (Path(model.path) / "config.json").is_file():
             known = rates[model.path] = measured_rate(Path(model.path), params.sample)
             here = True
         size = size_of(Path(model.path)) or _start_size(params, model.path) or given
-        costs.append(cost(name, model.path, params.sample, counts, rate or known, size, second))
+        costs.append(cost(name, model.path, params.sample, counts, Rate(rate) if rate else known, size, second))
     told = "given" if rate else "measured here" if here else "unknown: give --rate, or put the model in its folder"
-    return Plan(counts, tuple(costs), told)
+    answers = sum(model.generations for model in costs)
+    return Plan(counts, tuple(costs), told, learned(params, every) + judged(params, answers))
 
 
 def _start_size(params: Params, path: str) -> ModelSize | None:
@@ -193,10 +196,9 @@ def _params(preset: str) -> Params:
 
 
 def _questions(params: Params, questions: int | None) -> dict[str, int]:
-    """The number of questions of each split that is asked: given, published, or counted."""
+    """The number of rows of each split: given, published, or counted."""
     from lethe.data import load_splits
     from lethe.errors import BadInput
-    from lethe.sampling.asked import UTILITY_SPLITS
 
     data = params.data
     published = PUBLISHED.get(data.forget if data.kind == "tofu" else data.kind)
@@ -207,7 +209,7 @@ def _questions(params: Params, questions: int | None) -> dict[str, int]:
             raise BadInput(
                 f"The questions cannot be counted: {error} Or give their number (--questions)."
             ) from None
-        return {split: len(rows) for split, rows in splits.items() if split in ("forget", *UTILITY_SPLITS)}
+        return {split: len(rows) for split, rows in splits.items()}
     counts = dict(published or {})
     return counts if questions is None else {**counts, "forget": questions}
 
@@ -232,6 +234,7 @@ def _print_costs(preset: str, plan: Plan, as_json: bool) -> None:
                 **{name: getattr(plan, name) for name in whole},
                 "rate_from": plan.rate_from,
                 "models": [asdict(model) for model in plan.models],
+                "others": [asdict(work) for work in plan.others],
             }
         )
         return
@@ -252,8 +255,15 @@ def _print_costs(preset: str, plan: Plan, as_json: bool) -> None:
         f"Questions: {asked}. In all {plan.generations:,} answers, at most {plan.tokens_at_most:,} tokens.",
         f"Tokens per second: {plan.rate_from}. Time, one model after the other: "
         f"{_duration(plan.seconds_at_most) or 'unknown'} at most.",
-        "Estimates of sampling alone: every answer is taken as long as max_new_tokens; training and judging are not counted.",
+        "Time is of sampling alone, every answer as long as max_new_tokens.",
     ]
+    worked = [model.processor_seconds_at_most for model in plan.models]
+    if known := [seconds for seconds in worked if seconds is not None]:
+        of = "" if len(known) == len(worked) else f" of {len(known)} of {len(worked)} models"
+        notes.append(
+            f"Processor time{of}, which other work on this machine does not change: {_duration(math.fsum(known))} at most."
+        )
+    notes += [f"{work.stage}: {work.count_at_most:,} {work.what} at most." for work in plan.others]
     columns = ["model", "answers", "tokens at most", "weights", "cache at most", "tokens/s", "time at most"]
     print_table(f"Cost of {preset}", columns, rows, notes)
 
