@@ -29,6 +29,7 @@ from typing import Literal
 
 from lethe.evaluation.findings import Findings, judged_by
 from lethe.evaluation.judged import WORST as TRUE_WORST
+from lethe.evaluation.labelled import LEAKS
 from lethe.evaluation.labelled import WORST as BY_LABELS
 from lethe.evaluation.quantities import Quantity, mean_score
 from lethe.evaluation.run import Model, Run
@@ -181,7 +182,11 @@ def _stopped_early(model: Model) -> Forgetting:
 
 
 def _leaked(model: Model, own: Interval) -> bool:
-    """Whether some answer leaked: one observed leak, or, for a judge that errs, a true share above 0."""
+    """Whether some answer leaked: one leak seen, by a person where there are labels; or, where a judge who errs said so, a
+    true share above 0.
+    """
+    if model.metrics.get(LEAKS) is not None:
+        return int(model.metrics[LEAKS]) > 0
     if model.metrics.get("judge_labelled"):
         return own.lower > 0
     return (model.metrics.get("binary_any") or 0) > 0
