@@ -35,8 +35,8 @@ class LabelledMeasures:
 
     ``judge`` says whether a judge was asked about the rest, and ``calibration`` is the judge's measured error, None where it
     could not be measured. ``pool`` bounds the average over the questions, None where their numbers of draws differ.
-    ``labels`` counts the labelled answers, and ``leaks`` the counted draws that a person calls a leak. ``targets`` are the targets under
-    which labels were asked.
+    ``labels`` counts the labelled answers, and ``leaks`` the counted draws that a person calls a leak. ``targets`` are the
+    targets under which labels were asked.
     """
 
     prompt_ids: tuple[str, ...]
