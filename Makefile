@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Byte-compile at installation and at first import; otherwise every start of a stage is slow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test quick lint deps setup bench-bounds bench-start bench-scoring bench-judge bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult clean game-digits game-fashion-mnist game-authors game-tables golden demonstration-seeds other-processors coverage audit-calibration audit-dp-sgd bench-audit check-inspect audit-figures bench-page screenshots axe bench-sampling bench-gpu bench-methods bench-exact exact-acceptance exact-real real-model tofu-real entropy-prefixes
+.PHONY: run test quick lint deps setup bench-bounds bench-start bench-scoring bench-judge bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult clean game-digits game-fashion-mnist game-authors game-tables golden demonstration-seeds other-processors coverage audit-calibration audit-dp-sgd bench-audit check-inspect check-lm-eval audit-figures bench-page screenshots axe bench-sampling bench-gpu bench-methods bench-exact exact-acceptance exact-real real-model tofu-real entropy-prefixes
 
 run: setup
 	$(BIN)/lethe run
@@ -137,6 +137,13 @@ check-inspect: setup
 	test -x $(INSPECT)/python || $(PYTHON) -m venv .venv-inspect
 	$(INSPECT)/python -c "import inspect_ai, numpy, scipy, pandas, pytest" 2>/dev/null || $(INSPECT)/python -m pip install --quiet --disable-pip-version-check "inspect-ai>=0.3.285" "numpy<2.4" scipy pandas pyarrow pytest typer rich
 	$(INSPECT)/python -m pytest --noconftest -q -o addopts= -p no:cacheprovider tests/side/inspect_checks.py
+
+# Lethe inside the real lm-evaluation-harness: its filter, its metrics and aggregations, and the samples read back.
+LM_EVAL := .venv-lm-eval/bin
+check-lm-eval: setup
+	test -x $(LM_EVAL)/python || $(PYTHON) -m venv .venv-lm-eval
+	$(LM_EVAL)/python -c "import lm_eval, transformers, numpy, scipy, pandas, rapidfuzz, pytest" 2>/dev/null || $(LM_EVAL)/python -m pip install --quiet --disable-pip-version-check "lm-eval[hf]>=0.4.13" $$(grep '^torch==' $(REQUIREMENTS)) "transformers>=5.17,<6" "numpy<2.4" scipy pandas pyarrow rapidfuzz pydantic pyyaml pytest
+	$(LM_EVAL)/python -m pytest --noconftest -q -o addopts= -p no:cacheprovider tests/side/lm_eval_checks.py
 
 # The figures of "Tight Privacy Audit in One Run", drawn into data/figures.
 audit-figures: setup

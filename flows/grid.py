@@ -1,17 +1,28 @@
-"""The points of a sweep: every combination of the values given for some keys of params.yaml."""
+"""The points of a sweep: every combination of the values given for some keys of params.yaml, or points at random.
+
+An axis is a list of values or a range: ``uniform(0, 1)``, ``log(1e-5, 1e-3)`` (log-uniform), ``whole(1, 20)`` (whole numbers,
+both ends included). Ranges need a search at random, in which a list gives each of its values with the same probability.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
 import json
+import math
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from lethe.config.assignments import parse
 from lethe.errors import BadValue
+
+RANGE = re.compile(r"\s*(uniform|log|whole)\s*\(([^(),]+),([^(),]+)\)\s*")
+LEGAL_RANGE = "uniform(LOW, HIGH), log(LOW, HIGH) with LOW above 0, or whole(LOW, HIGH), LOW below HIGH"
+Axis = list[Any] | str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,18 +42,86 @@ class Point:
         return f"{readable}-{zlib.crc32(repr(self.settings).encode()):08x}"
 
 
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """An interval of numbers and the law on it."""
+
+    law: str  # uniform | log | whole
+    low: float
+    high: float
+
+    def draw(self, generator: np.random.Generator) -> float | int:
+        """One number of the range."""
+        if self.law == "whole":
+            return int(generator.integers(int(self.low), int(self.high), endpoint=True))
+        if self.law == "log":
+            return float(np.exp(generator.uniform(math.log(self.low), math.log(self.high))))
+        return float(generator.uniform(self.low, self.high))
+
+
+def range_of(key: str, text: str) -> Range:
+    """Read a range; raises `BadValue`."""
+    found = RANGE.fullmatch(text)
+    try:
+        law, low, high = (found[1], float(found[2]), float(found[3])) if found else ("", 0.0, 0.0)
+    except ValueError:
+        law, low, high = "", 0.0, 0.0
+    whole = law != "whole" or (low.is_integer() and high.is_integer())
+    if not (law and -math.inf < low < high < math.inf and whole and (law != "log" or low > 0)):
+        raise BadValue(key, text, f"a list of values, or {LEGAL_RANGE}")
+    return Range(law, low, high)
+
+
+def axes_of(assignments: Sequence[str]) -> dict[str, Axis]:
+    """The axes ``key=v1,v2`` and ``key=RANGE`` by key; raises `BadValue`."""
+    axes: dict[str, Axis] = {}
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        values: Axis
+        if equals and RANGE.fullmatch(text):
+            key, values = key.strip(), text
+        else:
+            key, values = parse(assignment if "=[" in assignment else bracketed(assignment))
+        if not values or not isinstance(values, (list, str)):
+            raise BadValue("-S", assignment, "key=value,value,... or key=[value, value]")
+        if key in axes:
+            raise BadValue("-S", key, "each key once", "Put all values of a key into one -S.")
+        axes[key] = values
+    return axes
+
+
 def grid(assignments: Sequence[str]) -> list[Point]:
     """Return all combinations of the axes ``key=v1,v2``, the last axis fastest; raises `BadValue`."""
-    axes = []
-    for assignment in assignments:
-        key, values = parse(assignment if "=[" in assignment else bracketed(assignment))
-        if not isinstance(values, list) or not values:
-            raise BadValue("-S", assignment, "key=value,value,... or key=[value, value]")
-        axes.append([(key, value) for value in values])
-    keys = [axis[0][0] for axis in axes]
-    if len(set(keys)) != len(keys):
-        raise BadValue("-S", ", ".join(keys), "each key once", "Put all values of a key into one -S.")
-    return [Point(values) for values in itertools.product(*axes)]
+    return grid_of(axes_of(assignments))
+
+
+def grid_of(axes: Mapping[str, Axis]) -> list[Point]:
+    """Return all combinations of lists of values, the last axis fastest; raises `BadValue` for a range."""
+    for key, values in axes.items():
+        if isinstance(values, str):
+            raise BadValue(key, values, "a list of values, unless --random gives the number of points")
+    pairs = [[(key, value) for value in values] for key, values in axes.items()]
+    return [Point(values) for values in itertools.product(*pairs)]
+
+
+def random_points(axes: Mapping[str, Axis], count: int, seed: int) -> list[Point]:
+    """Return ``count`` points at random, each with a generator of its own: more points of a seed begin with the fewer."""
+    laws = {key: range_of(key, values) if isinstance(values, str) else values for key, values in axes.items()}
+    points = []
+    for stream in np.random.SeedSequence(seed).spawn(count):
+        generator = np.random.default_rng(stream)
+        points.append(
+            Point(
+                tuple(
+                    (
+                        key,
+                        law.draw(generator) if isinstance(law, Range) else law[int(generator.integers(len(law)))],
+                    )
+                    for key, law in laws.items()
+                )
+            )
+        )
+    return points
 
 
 def bracketed(assignment: str) -> str:

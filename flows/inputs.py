@@ -11,7 +11,7 @@ from lethe.audits.unlearning_game.kinds.text import Params as TextGame
 from lethe.config.schema import Params
 from lethe.data.prompt_language import read_language
 from lethe.errors import BadInput, BadParam, ParamsClash
-from lethe.models import checkpoints
+from lethe.models import checkpoints, hub
 from lethe.models.encoding import CHAT, read_template
 
 MODELS = Path("data/models")
@@ -22,10 +22,14 @@ GAMES_READ = (Path("data/source"), Path("lethe/models/prompts"))  # what dvc.yam
 def check(params: Params, root: Path) -> None:
     """Raise the `BadInput` that names the first key whose path does not exist or is of the wrong kind.
 
-    Call it before any stage starts. Paths are relative to ``root``.
+    Call it before any stage starts. Paths are relative to ``root``. A checkpoint of the hub is put into its folder.
     """
     made = {str(MODELS / name) for name in (*params.train.models, *params.unlearn.methods)}
     prompts, models_named = _prompts(params), _models(params)
+    for key, path in models_named.items():
+        if found := hub.named_by(path):
+            with _told_as(key):
+                hub.fill(found, root)
     _check_labelled(params, root)
     _check_calibration(params, root)
     _check_labels(params, root)

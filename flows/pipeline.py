@@ -35,7 +35,7 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Crashed, Failed, State
 from prefect.utilities.annotations import allow_failure, quote
 
-from flows import alarm, inputs, record, workspace
+from flows import alarm, inputs, record, remote, workspace
 from flows.overview import Overview, standard
 from lethe import config, tracking
 from lethe.errors import LetheError, StageFailed, plural
@@ -91,31 +91,46 @@ class Stage:
 
 
 @flow(name="lethe")
-def pipeline(jobs: int | None = None, scheduled: bool = False) -> State:
-    """Bring every stage up to date, ``jobs`` at once (default: `default_jobs`), from the repository's root.
+def pipeline(
+    jobs: int | None = None,
+    scheduled: bool = False,
+    pull: bool = False,
+    push: bool = False,
+    scheduler: str | None = None,
+) -> State:
+    """Bring every stage up to date, ``jobs`` at once, from the repository's root.
 
-    ``scheduled``: `lethe serve` runs the flow in a process of its own, which ends with `lethe serve` and prints a summary.
+    ``jobs``: default `default_jobs`, or the threads of the cluster's workers. ``scheduled``: `lethe serve` runs the flow
+    in a process of its own, which ends with `lethe serve` and prints a summary. ``pull``: what the DVC remote holds is
+    fetched first. ``push``: the results go to the DVC remote. ``scheduler``: the address of a Dask scheduler whose workers
+    run the stages.
     """
     root = Path.cwd()
     if scheduled:
         watch(os.getppid())
-    with locked_graph(root) as graph:
+    with locked_graph(root, pull) as graph:
         close_abandoned_runs()
         stages = stages_of(graph)
         overview = Overview(len(stages), root / workspace.PROGRESS, standard())
         if behind := graph.behind():
             overview.tell(f"{plural(len(stages), 'stage')}, of which at most {len(behind)} run: {_groups(behind)}")
-        processes = workspace.Processes(overview.notes if overview.console.is_terminal else None)
         # Only the flow run has the tag: before each tagged task Prefect would ask the server for a limit of the tag.
         untagged = TagsContext(current_tags=set())
-        with overview.live(), signals_stop(processes) as signals, untagged:
-            run_stages(stages, jobs or default_jobs(), overview, processes)
+        with (
+            runner(root, graph, scheduler, overview, pull) as (processes, at_once),
+            overview.live(),
+            signals_stop(processes) as signals,
+            untagged,
+        ):
+            run_stages(stages, jobs or at_once, overview, processes)
         complete = graph.whole and all(stage.end in UP_TO_DATE for stage in stages)
         news = record.write(root, {stage.name: _end(stage) for stage in stages}, complete)
         publish(news)
         if signals:
             return Cancelled(message="stopped by a signal", data=Stopped(signals[0]))
         overview.tell(tracking.log_new(root))
+        if push:
+            overview.tell(remote.push(root))
         found = alarm.alarms(news, root, (config.load().report.base,)) if complete else []
         if found:
             _tell(found, news, root, overview)
@@ -134,7 +149,31 @@ def pipeline(jobs: int | None = None, scheduled: bool = False) -> State:
     return Completed(message=f"{plural(ran, 'stage')} ran, {len(stages) - ran} up to date")
 
 
-def run(jobs: int | None = None, wanted: Sequence[str] = ()) -> LetheError | None:
+@contextlib.contextmanager
+def runner(
+    root: Path, graph: workspace.Graph, scheduler: str | None, overview: Overview, pull: bool
+) -> Iterator[tuple[workspace.Runner, int]]:
+    """Yield what runs the stages, and how many stages it runs at once."""
+    if scheduler is None:
+        notes = overview.notes if overview.console.is_terminal else None
+        yield workspace.Processes(notes, pull), default_jobs()
+        return
+    from flows.workers import Workers
+
+    workers = Workers(root, scheduler, graph.upstream, graph.clean())
+    try:
+        yield workers, workers.threads
+    finally:
+        workers.close()
+
+
+def run(
+    jobs: int | None = None,
+    wanted: Sequence[str] = (),
+    pull: bool = False,
+    push: bool = False,
+    scheduler: str | None = None,
+) -> LetheError | None:
     """Run the pipeline in this process under the server that PREFECT_API_URL names; return the error of a failed run.
 
     ``wanted``: only these stages and what they need; without any, all stages.
@@ -142,12 +181,14 @@ def run(jobs: int | None = None, wanted: Sequence[str] = ()) -> LetheError | Non
     The caller must hold the folder's lock (`workspace.only_run`) before it changes params.yaml. The record of the run is
     in `record.FILE`. Raises `LetheError` if the run cannot begin.
     """
+    if pull:
+        standard().print(remote.pull(Path.cwd()))
     # The server starts while DVC reads the repository; both take equally long.
     graph = workspace.read_graph(Path.cwd())
     reading = READ_AHEAD.set(graph.towards(wanted) if wanted else graph)
     try:
         with tags(folder_tag()):
-            state = pipeline(jobs, return_state=True)
+            state = pipeline(jobs, pull=pull, push=push, scheduler=scheduler, return_state=True)
     finally:
         READ_AHEAD.reset(reading)
     if state.is_completed():
@@ -164,7 +205,7 @@ def default_jobs() -> int:
 
 
 @contextlib.contextmanager
-def locked_graph(root: Path) -> Iterator[workspace.Graph]:
+def locked_graph(root: Path, pull: bool = False) -> Iterator[workspace.Graph]:
     """Hold the folder's lock and yield its graph; `run` and its caller may have done both already."""
     if graph := READ_AHEAD.get():
         yield graph
@@ -172,6 +213,8 @@ def locked_graph(root: Path) -> Iterator[workspace.Graph]:
     with workspace.only_run(root):
         inputs.check(config.load(), root)  # before DVC, whose messages name neither key nor line
         workspace.keep_params(root)
+        if pull:
+            standard().print(remote.pull(root))
         yield workspace.read_graph(root)
 
 
@@ -184,7 +227,7 @@ def stages_of(graph: workspace.Graph) -> list[Stage]:
     return sorted(stages.values(), key=lambda stage: -height[stage.name])
 
 
-def run_stages(stages: list[Stage], jobs: int, overview: Overview, processes: workspace.Processes) -> None:
+def run_stages(stages: list[Stage], jobs: int, overview: Overview, processes: workspace.Runner) -> None:
     """Run every stale stage as soon as its inputs are up to date; every stage becomes a task in Prefect's record."""
     ended: queue.Queue[Stage] = queue.Queue()
     futures: dict[str, Any] = {}
@@ -218,13 +261,13 @@ def run_stages(stages: list[Stage], jobs: int, overview: Overview, processes: wo
 
 
 @task(cache_policy=NO_CACHE)  # only DVC knows what is up to date
-def bring_up_to_date(stage: Stage, overview: Overview, processes: workspace.Processes) -> State:
+def bring_up_to_date(stage: Stage, overview: Overview, processes: workspace.Runner) -> State:
     """Run one stage through DVC, unless its end is known already, and return how it ended."""
     if stage.end:
         overview.passed(stage.name, stage.end)
     else:
         overview.started(stage.name, stage.stale)
-        result = workspace.reproduce(stage.name, overview.say, processes)
+        result = processes.reproduce(stage.name, overview.say)
         stage.status, stage.said = result.status, result.tail
         stage.seconds = overview.ended(stage.name, result.state)
         stage.end = result.state
@@ -234,7 +277,7 @@ def bring_up_to_date(stage: Stage, overview: Overview, processes: workspace.Proc
 
 
 @contextlib.contextmanager
-def signals_stop(processes: workspace.Processes) -> Iterator[list[int]]:
+def signals_stop(processes: workspace.Runner) -> Iterator[list[int]]:
     """Yield the list of signals received. The first SIGINT, SIGTERM or SIGHUP ends all stages; a second acts as usual."""
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():

@@ -151,7 +151,7 @@ def summary(record: RunRecord, limit: int = 10) -> str:
     ]
     changes = record.changes
     if changes:
-        lines.append(f"{len(changes)} metrics changed since {record.compared_with}:")
+        lines.append(f"{plural(len(changes), 'metric')} changed since {record.compared_with}:")
         lines += [f"  {c.model} {c.metric}: {_cell(c.before)} -> {_cell(c.after)}" for c in changes[:limit]]
         if len(changes) > limit:
             lines.append(f"  and {len(changes) - limit} more ({FILE}, `dvc metrics diff`)")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import warnings
 import zlib
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from prefect import get_client
 from prefect._vendor.croniter import CroniterBadDateError, croniter  # the calendar that Prefect itself uses
@@ -41,8 +43,8 @@ def next_time(schedule: CronSchedule) -> datetime:
         raise BadValue("--cron", schedule.cron, "a date that the calendar has") from None
 
 
-def serve(schedule: CronSchedule, jobs: int | None) -> None:
-    """Run the pipeline at its times, one run at a time, until a signal ends it."""
+def serve(schedule: CronSchedule, how: Mapping[str, Any]) -> None:
+    """Run the pipeline at its times, one run at a time, until a signal ends it; ``how``: arguments of `pipeline`."""
     following = next_time(schedule)
     require()
     standard().print(
@@ -58,7 +60,7 @@ def serve(schedule: CronSchedule, jobs: int | None) -> None:
         schedules=[schedule],
         limit=1,
         pause_on_shutdown=False,  # the next start resumes the schedule
-        parameters={"jobs": jobs, "scheduled": True},
+        parameters={**how, "scheduled": True},
         tags=[folder_tag()],
         print_starting_message=False,
     )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from flows import workspace
 from flows.grid import Point
 from flows.overview import standard
-from flows.sweep import make_folder
+from flows.sweep import Settings, make_folder
 from lethe import config, tracking
 from lethe.errors import MissingArtifact
 from lethe.io.json_files import read_json
@@ -44,9 +44,10 @@ def points(root: Path, count: int) -> list[Point]:
     ]
 
 
-def run_seeds(root: Path, chosen: Sequence[Point], jobs: int | None) -> dict[str, str]:
+def run_seeds(root: Path, chosen: Sequence[Point], jobs: int | None, common: Settings = ()) -> dict[str, str]:
     """Run one seed after another; return what went wrong, by the name of the seed.
 
+    ``common`` are settings of all seeds, which change before a seed's own.
     Call the function within `flows.server.temporary_server`. The progress of each stage goes to standard error.
     """
     failed = {}
@@ -54,7 +55,7 @@ def run_seeds(root: Path, chosen: Sequence[Point], jobs: int | None) -> dict[str
         folder = root / FOLDER / point.name
         told = ", ".join(f"{key} {value}" for key, value in point.settings)
         standard().print(f"{point.name} ({done} of {len(chosen)}): {told}, in {folder}")
-        make_folder(root, folder, point)
+        make_folder(root, folder, point, common)
         command = [sys.executable, "-m", "lethe", "run", "--json", *(["--jobs", str(jobs)] if jobs else [])]
         environment = workspace.child_environment() | {"LETHE_TRACKING": "off", "LETHE_PARENT": str(os.getpid())}
         ended = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, check=False)

@@ -49,10 +49,37 @@ def changed(path: Path, settings: Sequence[tuple[str, object]]) -> tuple[list[st
         if last not in section or section[last] != value:
             said.append(f"{key}: {_short(section.get(last, 'absent'))} -> {_short(value)}")
             section[last] = value
+    said += _attacks_in_their_place(document)
     stream = io.StringIO()
     _yaml().dump(document, stream)
     inputs.check(config.validate(config.parse_yaml(stream.getvalue(), path), str(path)), path.parent)
     return said, stream.getvalue()
+
+
+def holds_attacks_among_models(path: Path) -> bool:
+    """Whether an entry under ``models`` has the key ``after``, so that `change` would put the entry under ``attacks``."""
+    models = config.read_yaml(path).get("models")
+    return isinstance(models, dict) and any(isinstance(one, dict) and "after" in one for one in models.values())
+
+
+def _attacks_in_their_place(document: dict[str, Any]) -> list[str]:
+    """Move each entry under ``models`` with the key ``after`` to ``attacks``; return the changes.
+
+    DVC runs each foreach over one whole dictionary: under ``models`` the attack would be sampled, scored and measured as a
+    model before its attack, and each model would need a stage for an attack that its entry does not have.
+    """
+    models, attacks = document.get("models"), document.get("attacks")
+    if not isinstance(models, dict) or not isinstance(attacks, dict):
+        return []
+    said = []
+    for name in [name for name, entry in models.items() if isinstance(entry, dict) and "after" in entry]:
+        if name in attacks and attacks[name] != models[name]:
+            raise BadParam(f"models.{name}", dict(models[name]), f"a name that attacks does not have ({name})")
+        attacks[name] = models.pop(name)
+        said.append(
+            f"models.{name} -> attacks.{name}: an entry with `after` is an attack, which has a stage of its own"
+        )
+    return said
 
 
 def _yaml() -> YAML:

@@ -26,32 +26,28 @@ from prefect_dask import DaskTaskRunner
 from flows import settings, workspace
 from flows.grid import Point
 from flows.overview import standard
+from flows.sources import RESULTS, no_source
 from lethe import tracking
 from lethe.io.atomic import SCHEMA_VERSION
 from lethe.io.json_files import read_json, write_json
 
 SWEEPS = workspace.SCRATCH / "sweeps"
-RESULTS = Path("data/sweeps")
-# Not copied into a sweep point.
-LEFT = (".git", ".venv*", "__pycache__", "mlruns", "mlflow.db*", "*.egg-info", "build", "tests", ".hypothesis")
-NOT_SOURCES = (workspace.SCRATCH, RESULTS, "data/eval", ".dvc/cache", ".dvc/tmp", ".dvc/config.local")
 LARGE = 1 << 20  # bytes
+Settings = Sequence[tuple[str, object]]
 
 
-def make_folder(root: Path, folder: Path, point: Point) -> None:
-    """Copy the current sources of ``root`` with the point's params; the outputs of an earlier sweep stay."""
-    made = {root / out for out in workspace.outputs(root)} | {root / place for place in NOT_SOURCES}
+def make_folder(root: Path, folder: Path, point: Point, common: Settings = ()) -> None:
+    """Copy the current sources of ``root`` with the point's params; the outputs of an earlier sweep stay.
 
-    def leave(place: str, names: list[str]) -> set[str]:
-        return shutil.ignore_patterns(*LEFT)(place, names) | {name for name in names if Path(place, name) in made}
-
+    ``common`` are settings of all points, which change before the point's own.
+    """
     own_lock = folder / "dvc.lock"
     with workspace.only_run(folder):  # a point of a killed sweep takes seconds to end
         lock = own_lock.read_bytes() if own_lock.exists() else None
-        shutil.copytree(root, folder, ignore=leave, dirs_exist_ok=True, copy_function=copy)
+        shutil.copytree(root, folder, ignore=no_source(root), dirs_exist_ok=True, copy_function=copy)
         if lock is not None:  # the point's own lock is more recent than that of ``root``
             own_lock.write_bytes(lock)
-        settings.change(folder / "params.yaml", point.settings)
+        settings.change(folder / "params.yaml", [*common, *point.settings])
         workspace.share_cache(root, folder)
 
 
@@ -97,14 +93,23 @@ def run_points(folders: list[str], jobs: int) -> list[Outcome]:
     return [future.result() for future in futures]
 
 
-def sweep(root: Path, points: Sequence[Point], name: str, at_once: int, jobs: int, scheduler: str | None) -> dict:
+def sweep(
+    root: Path,
+    points: Sequence[Point],
+    name: str,
+    at_once: int,
+    jobs: int,
+    scheduler: str | None,
+    common: Settings = (),
+) -> dict:
     """Run every point, ``at_once`` of them with ``jobs`` stages each; returns what it wrote to data/sweeps.
 
+    ``common`` are settings of all points. A point that fails is listed under ``failed`` with its error, and the others run.
     ``scheduler``: the address of a Dask scheduler whose workers see this folder; None: threads of this process.
     """
     folders = [root / SWEEPS / name / point.name for point in points]
     for point, folder in zip(points, folders, strict=True):
-        make_folder(root, folder, point)
+        make_folder(root, folder, point, common)
     runner = DaskTaskRunner(address=scheduler) if scheduler else DaskTaskRunner(cluster_kwargs=local(at_once))
     flow_of_points = run_points.with_options(task_runner=runner)  # type: ignore[arg-type]  # futures of its own
     found = flow_of_points([str(folder) for folder in folders], jobs)
@@ -128,6 +133,7 @@ def sweep(root: Path, points: Sequence[Point], name: str, at_once: int, jobs: in
     result = {
         "schema": SCHEMA_VERSION,
         "name": name,
+        "common": dict(common),
         "points": {point.name: dict(point.settings) for point in points},
         "failed": failed,
         "rows": rows,

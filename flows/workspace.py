@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from lethe.errors import BadFile, BadValue, LetheError
 from lethe.io.atomic import alone, write_text
@@ -19,6 +20,11 @@ from lethe.process import PARAMS
 SCRATCH = Path(".lethe")  # ignored by git and DVC: Prefect's records, locks, progress, the page template of plots
 PROGRESS = SCRATCH / "progress"
 PLOTS_PAGE = SCRATCH / "plots.html"
+# DVC writes the scripts of its plots, whose hashes nobody knows beforehand, and Vega makes functions of texts. The page may
+# ask for nothing all the same.
+PLOTS_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data:"
+)
 ORIGINAL = SCRATCH / "params.original.yaml"
 PARAMS_COPY = SCRATCH / "params.yaml"  # params.yaml when the run in progress began
 
@@ -93,6 +99,7 @@ def plots_page() -> str:
     script = bundle.replace("</script", "<\\/script")
     return (
         '<!DOCTYPE html>\n<html>\n<head>\n{refresh_tag}\n<meta charset="utf-8">\n<title>Lethe: plots</title>\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{PLOTS_POLICY}">\n'
         f"<script>\n(function () {{\n{script}\n}})();\n</script>\n"
         "<style>table { border-spacing: 15px; }</style>\n</head>\n<body>\n{plot_divs}\n</body>\n</html>\n"
     )
@@ -127,6 +134,14 @@ class Graph:
             if stage in self.stale or any(name in found for name in before):
                 found[stage] = None
         return list(found)
+
+    def clean(self) -> list[str]:
+        """Return the stages whose outputs are up to date, as those of every stage that they read."""
+        clean: list[str] = []
+        for stage, upstream in self.upstream.items():
+            if stage not in self.stale and set(upstream) <= set(clean):
+                clean.append(stage)
+        return clean
 
     def height(self) -> dict[str, int]:
         """Return the length of the longest chain of stages behind each stage; the longest should start first."""
@@ -168,7 +183,7 @@ def read_graph(root: Path) -> Graph:
             upstream = {name: sorted(set(before) & set(stages)) for name, before in upstream.items()}
             stale = {name: _reasons(change) for name, change in repo.status().items() if name in stages}
     except DvcException as error:
-        told = _sentence(error)
+        told = sentence(error)
         if "dvc.lock" in told:
             raise BadFile(
                 root / "dvc.lock",
@@ -207,7 +222,8 @@ def _reasons(changes: list) -> list[str]:
     return reasons
 
 
-def _sentence(error: Exception) -> str:
+def sentence(error: Exception) -> str:
+    """Return the text of an error on one line, without the full stop."""
     return " ".join(str(error).split()).rstrip(".")
 
 
@@ -227,11 +243,11 @@ class Reproduced:
     tail: str = ""  # its last lines
 
 
-def reproduce(stage: str, say: Callable[[str, str], None], processes: Processes) -> Reproduced:
+def reproduce(stage: str, say: Callable[[str, str], None], processes: Processes, pull: bool = False) -> Reproduced:
     """Have DVC bring one stage up to date; ``say(stage, line)`` gets each line that the stage prints, at once."""
     state, status = "unchanged", 0
     tail: list[str] = []
-    process = processes.start(["--wait-for-lock", "repro", "--single-item", stage])
+    process = processes.start(["--wait-for-lock", "repro", *(["--pull"] if pull else []), "--single-item", stage])
     if process is None:
         return Reproduced("stopped")
     with process:
@@ -253,17 +269,32 @@ def reproduce(stage: str, say: Callable[[str, str], None], processes: Processes)
     return Reproduced(state)
 
 
+class Runner(Protocol):
+    """Brings stages up to date, here or elsewhere, until a signal ends all of them."""
+
+    stopped: bool
+
+    def reproduce(self, stage: str, say: Callable[[str, str], None]) -> Reproduced: ...
+
+    def stop(self) -> None: ...
+
+
 class Processes:
     """The DVC processes of one run, so that a signal can end them all."""
 
-    def __init__(self, notes: Path | None = None) -> None:
-        """``notes``: the folder for the stages' progress."""
+    def __init__(self, notes: Path | None = None, pull: bool = False) -> None:
+        """``notes``: the folder for the stages' progress; ``pull``: DVC takes from its remote what was made elsewhere."""
         self.stopped = False
         self._environment = child_environment() | ({"LETHE_PROGRESS": str(notes)} if notes else {})
         if PARAMS_COPY.exists():
             self._environment[PARAMS] = str(PARAMS_COPY.absolute())
+        self._pull = pull
         self._started: list[subprocess.Popen] = []
         self._lock = threading.Lock()
+
+    def reproduce(self, stage: str, say: Callable[[str, str], None]) -> Reproduced:
+        """Have DVC bring one stage up to date here."""
+        return reproduce(stage, say, self, self._pull)
 
     def start(self, arguments: list[str]) -> subprocess.Popen | None:
         """Start `dvc ARGUMENTS`; return None after a call of `stop`."""

@@ -137,7 +137,7 @@ def disk_full(error: BaseException | None) -> LetheError | None:
 
 
 def plural(value: int, thing: str, things: str = "") -> str:
-    """Return a count with its noun, in the plural where needed; ``things`` is a plural that does not end in -s."""
+    """Return a count with its noun, in the plural if needed; ``things`` is an irregular plural."""
     return f"{value:,} {thing if value == 1 else things or f'{thing}s'}"
 
 

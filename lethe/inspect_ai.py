@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from inspect_ai.log import EvalSpec
 
 MANAGER = "lethe"
+WORST = "worst_sample"
+LONGEST_NAME = 80  # characters of an id in the name of a metric
 SEED = 0  # for the shuffle, which must not depend on the scores
 
 
@@ -144,8 +146,9 @@ def lethe_bounds(alpha: float = 0.01, epochs: int | None = None) -> Metric:
     Metric
         The values are ``worst_upper`` (Clopper-Pearson, if all scores are 0 or 1), ``average_upper`` (also Clopper-Pearson,
         if the samples have equally many epochs too), ``worst_mean_upper`` (betting), ``some_mean_lower`` (betting,
-        Bonferroni: some sample has at least this mean), ``worst_anytime_upper``, and the counts ``questions``, ``answers``
-        and ``missing``.
+        Bonferroni: some sample has at least this mean), ``worst_anytime_upper``, the counts ``questions``, ``answers``
+        and ``missing``, and ``worst_sample ID``, which names the sample of ``worst_upper`` (without ``worst_upper``, of
+        ``worst_mean_upper``) and repeats its bound: a value of an Inspect metric is a number, so only a key can hold a name.
 
     Notes
     -----
@@ -156,31 +159,34 @@ def lethe_bounds(alpha: float = 0.01, epochs: int | None = None) -> Metric:
     check_alpha(alpha)
 
     def compute(scores: list[SampleScore]) -> dict[str, float]:
-        return bounds_of(by_question(scores), alpha, epochs)
+        found = by_question(scores)
+        return bounds_of([own for _, own in found], alpha, epochs, [name for name, _ in found])
 
     return compute
 
 
-def by_question(scores: Sequence[SampleScore]) -> list[np.ndarray]:
-    """Return the scores of each sample, NaN if a score has no numeric value."""
-    found: dict[str, list[float]] = {}
+def by_question(scores: Sequence[SampleScore]) -> list[tuple[str, np.ndarray]]:
+    """Return the id and the scores of each sample, NaN if a score has no numeric value; 7 and "7" are two samples."""
+    found: dict[tuple[str, str], list[float]] = {}
     for one in scores:
-        found.setdefault(f"{type(one.sample_id).__name__} {one.sample_id}", []).append(
-            _in_unit(score_value(one.score.value))
-        )
-    return [np.array(values) for values in found.values()]
+        key = (type(one.sample_id).__name__, str(one.sample_id))
+        found.setdefault(key, []).append(_in_unit(score_value(one.score.value)))
+    return [(name, np.array(values)) for (_, name), values in found.items()]
 
 
-def bounds_of(questions: Sequence[np.ndarray], alpha: float, epochs: int | None) -> dict[str, float]:
-    """Return the values of `lethe_bounds`; ``questions`` holds the scores of each sample."""
+def bounds_of(
+    questions: Sequence[np.ndarray], alpha: float, epochs: int | None, names: Sequence[str] = ()
+) -> dict[str, float]:
+    """Return the values of `lethe_bounds`; ``questions`` holds the scores of each sample, ``names`` the samples' ids."""
     if not questions:
         return {"questions": 0.0, "answers": 0.0, "missing": 0.0}
     rng = np.random.default_rng(SEED)
     padded = [_padded(rng.permutation(scores), epochs) for scores in questions]
     low, high = ([np.nan_to_num(scores, nan=fill) for scores in padded] for fill in (0.0, 1.0))
     m = len(padded)
+    uppers = [float(mean_upper(one[None], alpha)[0]) for one in high]
     values = {
-        "worst_mean_upper": max(float(mean_upper(one[None], alpha)[0]) for one in high),
+        "worst_mean_upper": max(uppers),
         "some_mean_lower": max(float(mean_lower(one[None], alpha / m)[0]) for one in low),
         "worst_anytime_upper": max(stopped_upper(one, alpha) for one in high),
         "questions": float(m),
@@ -188,11 +194,14 @@ def bounds_of(questions: Sequence[np.ndarray], alpha: float, epochs: int | None)
         "missing": float(sum(np.isnan(one).sum() for one in padded)),
     }
     if all(np.isin(one, (0.0, 1.0)).all() for one in high):
-        values["worst_upper"] = max(float(binary_upper(one.sum(), len(one), alpha)) for one in high)
+        uppers = [float(binary_upper(one.sum(), len(one), alpha)) for one in high]
+        values["worst_upper"] = max(uppers)
         values["some_lower"] = max(float(binary_lower(one.sum(), len(one), alpha / m)) for one in low)
         if len({len(one) for one in high}) == 1 and alpha <= 0.25:
             total = float(sum(one.sum() for one in high))
             values["average_upper"] = float(binary_upper(total, m * len(high[0]), alpha))
+    if names:
+        values[f"{WORST} {names[int(np.argmax(uppers))][:LONGEST_NAME]}"] = max(uppers)
     return values
 
 

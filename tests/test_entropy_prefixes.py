@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flows.seeds import FOLDER
+from flows.settings import read_preset
 from lethe.errors import MissingArtifact
 from lethe.io.json_files import write_json
 from tests.benchmarks.entropy_prefixes import CONTROL, PRESET, chosen_points, read, table
@@ -15,7 +16,7 @@ def finished(root, points, values, complete=True):
     for point, own in zip(points, values, strict=True):
         folder = root / FOLDER / point.name
         write_json(folder / ".lethe/last_run.json", {"complete": complete})
-        for name in dict(point.settings)["models"]:
+        for name in read_preset(PRESET)["models"]:
             mean = own if name.startswith("npo_entropy") else 0.5
             rest = {"m_bin_worst": 0.12341, "sd": 0.1, "retain_mean": 0.9}
             write_json(folder / f"data/metrics/{name}.json", {"schema": 1})
@@ -28,7 +29,7 @@ def test_the_points_differ_in_their_seeds_alone():
     assert [seed - seeds[0] for seed in seeds] == [0, 10, 20]
     prefixes = {
         name: method["entropy"]["prefix"] if "entropy" in method else None
-        for name, method in dict(points[0].settings)["unlearn.methods"].items()
+        for name, method in read_preset(PRESET)["unlearn.methods"].items()
     }
     assert prefixes == {
         CONTROL: None, "npo_entropy": True, "npo_entropy_greedy": "greedy", "npo_entropy_sampled": "sampled",

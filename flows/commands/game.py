@@ -40,7 +40,7 @@ def command(
         raise BadValue("game", name, f"a game of {where}: {', '.join(games) or 'it has none'}")
     with temporary_server(Path.cwd()):
         require()
-        from flows.game import play
+        from flows.play_game import play
 
         played = play(name, games[name])
     result = played.headline

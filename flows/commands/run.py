@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from flows.options import PullFlag, PushFlag, Scheduler
 from lethe.cli.console import JsonFlag, print_json
 
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9_-])?")
@@ -40,6 +41,9 @@ def command(
         Literal["worse"] | None,
         typer.Option(help="worse: exit status 1 where a bound passed its previous value or a model newly leaks."),
     ] = None,
+    pull: PullFlag = False,
+    push: PushFlag = False,
+    scheduler: Scheduler = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Run every stale stage and the stages that depend on it, several at once; the other stages do not run.
@@ -54,7 +58,7 @@ def command(
 
     Examples: `lethe run -S unlearn.methods.npo.beta=0.2`, `lethe run metrics@npo -S sample.n=128`
     """
-    from flows import alarm, inputs, record, settings, workspace
+    from flows import alarm, inputs, record, remote, settings, workspace
     from flows.overview import standard
     from flows.server import require, temporary_server
     from lethe import config
@@ -72,13 +76,16 @@ def command(
     workspace.check_groups(root, stages or ())
     screen = standard()
     workspace.prepare(root)
+    if pull or push:
+        remote.require(root)
     changes = list(settings.read_preset(preset).items()) if preset else []
     changes += map(parse, set_ or [])
+    moved = settings.holds_attacks_among_models(root / config.FILE)
     # The lock comes before the change of params.yaml: otherwise another run could copy the file in between.
     with workspace.only_run(root):
-        if changes and not workspace.in_git(root):
+        if (changes or moved) and not workspace.in_git(root):
             workspace.keep_original(root)
-        if changes:
+        if changes or moved:
             for line in settings.change(root / config.FILE, changes) or ["nothing, the values are there already"]:
                 screen.print(f"params.yaml changes: {line}")
         inputs.check(config.load(), root)
@@ -87,7 +94,7 @@ def command(
             require()
             from flows.pipeline import run
 
-            error = run(jobs, stages or ())
+            error = run(jobs, stages or (), pull, push, scheduler)
         screen.print(record.damaged_store(root), end="")
         news, experiment = record.read(root), {}
         edited = workspace.params_changed(root)

@@ -1,17 +1,20 @@
-"""`lethe sweep`: the pipeline over a grid of params."""
+"""`lethe sweep`: the pipeline over a grid of params, or at random points."""
 
 from __future__ import annotations
 
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lethe.cli.console import JsonFlag, print_json, print_table
 from lethe.errors import plural
 from lethe.statistics.bound import Bound
+
+if TYPE_CHECKING:
+    from flows.sweep_presets import SweepPreset
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 # The metrics that the table shows; the file has all.
@@ -20,10 +23,24 @@ SHOWN = ("greedy_mean", "mean", "sd", "m_mu_worst", "keyword_any", "m_bin_worst"
 
 def command(
     set_: Annotated[
-        list[str],
-        typer.Option("-S", "--set", metavar="KEY=V1,V2,...", help="An axis of the grid; repeatable."),
-    ],
-    name: Annotated[str, typer.Option(help="Name of the sweep: data/sweeps/NAME.json.")] = "sweep",
+        list[str] | None,
+        typer.Option(
+            "-S",
+            "--set",
+            metavar="KEY=V1,V2,...",
+            help="An axis; repeatable. With --random also KEY=uniform(0,1), log(1e-5,1e-3) or whole(1,20).",
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="A sweep of flows/sweeps with a figure and the claims that it tests.")
+    ] = None,
+    random: Annotated[
+        int | None, typer.Option(min=1, help="Points at random, so many, in place of every combination.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of --random. [default: 0]")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name: data/sweeps/NAME.json. [default: sweep, or the preset]")
+    ] = None,
     at_once: Annotated[int | None, typer.Option(min=1, help="Points at once. Default: as many as cores.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Stages at once in a point.")] = 1,
     scheduler: Annotated[
@@ -34,27 +51,44 @@ def command(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run the pipeline for every combination of values, several points at once; params.yaml stays as it is.
+    """Run the pipeline for every combination of values, or at random, several points at once; params.yaml stays as it is.
 
-    A stage that points share runs once. A finished point takes seconds when the sweep runs again. Each model becomes a
-    run in MLflow. If a point fails, the others finish, and an error names the point.
+    A stage that points share runs once. A finished point takes seconds when the sweep runs again, and more points at
+    random begin with those there are. Each model becomes a run in MLflow. If a point fails, the others finish, the file
+    records the error, and the exit status is 1. A preset also draws data/sweeps/NAME.png and says what held.
 
-    Example: `lethe sweep -S unlearn.methods.npo.beta=0.1,0.4 -S unlearn.methods.npo.epochs=10,20`
+    Examples: `lethe sweep -S unlearn.methods.npo.beta=0.1,0.4 -S unlearn.methods.npo.epochs=10,20`,
+    `lethe sweep --random 20 -S "unlearn.methods.npo.lr=log(1e-4,1e-3)"`, `lethe sweep --preset fig-4a`
     """
     from flows import settings, workspace
-    from flows.grid import grid
+    from flows.grid import axes_of, grid_of, random_points
     from flows.server import require, temporary_server
     from lethe import config
     from lethe.errors import BadValue, LetheError
     from lethe.process import cores
 
     root = Path.cwd()
+    chosen = None
+    if preset is not None:
+        from flows.sweep_presets import read_sweep_preset
+
+        if set_ or random is not None or seed is not None:
+            raise BadValue("--preset", preset, "given without -S, --random and --seed, which the preset fixes")
+        chosen = read_sweep_preset(preset)
+    elif not set_:
+        raise BadValue("-S", None, "one axis at least, or --preset")
+    elif seed is not None and random is None:
+        raise BadValue("--seed", seed, "left out without --random")
+    name = preset or "sweep" if name is None else name
     if not NAME.fullmatch(name):
         raise BadValue("--name", name, "letters, digits, - and _")
     workspace.prepare(root)
-    points = grid(set_)
-    for point in points:
-        settings.changed(root / config.FILE, point.settings)  # no point runs unless all are valid
+    axes = axes_of(set_ or [])
+    drawn = random_points(axes, random, seed or 0) if random else []
+    points = chosen.points if chosen else drawn or grid_of(axes)
+    common = list(chosen.params.items()) if chosen else []
+    for point in points:  # no point runs unless all are valid
+        settings.changed(root / config.FILE, [*common, *point.settings])
     os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "error")  # Dask logs every step
     with temporary_server(root):
         require()
@@ -62,7 +96,8 @@ def command(
 
         # Another sweep of this name would change points not yet run.
         with workspace.only_run(root / SWEEPS / name):
-            result = sweep(root, points, name, at_once or cores(), jobs, scheduler)
+            result = sweep(root, points, name, at_once or cores(), jobs, scheduler, common)
+    told = concluded(chosen, result, root / RESULTS / name) if chosen else []
     if as_json:
         print_json(result)
     else:
@@ -70,11 +105,28 @@ def command(
         print_table(
             f"Sweep {name}",
             *table(result),
-            notes=[*guarantee_notes(result), f"Every metric of every model: {place}"],
+            notes=[*told, *guarantee_notes(result), f"Every metric of every model: {place}"],
         )
     if result["failed"]:
-        told = "; ".join(f"{point}: {said}" for point, said in result["failed"].items())
-        raise LetheError(f"{len(result['failed'])} of {plural(len(points), 'point')} failed. {told}")
+        said = "; ".join(f"{point}: {error}" for point, error in result["failed"].items())
+        raise LetheError(f"{len(result['failed'])} of {plural(len(points), 'point')} failed. {said}")
+
+
+def concluded(preset: SweepPreset, result: dict[str, Any], place: Path) -> list[str]:
+    """Draw the figure of a preset, add it and the outcome of each claim to the file, and return the sentences."""
+    from dataclasses import asdict
+
+    from lethe.evaluation.sweep_claims import outcome
+    from lethe.io.json_files import write_json
+    from lethe.report.sweep_figure import sweep_figure
+
+    found = [outcome(claim, preset.figure.model, result["rows"]) for claim in preset.claims]
+    picture = place.with_suffix(".png")
+    drawn = sweep_figure(picture, preset.figure, result["rows"])
+    result["figure"] = {"file": picture.name, "points": drawn, **preset.figure.model_dump()}
+    result["claims"] = [asdict(one) for one in found]
+    write_json(place.with_suffix(".json"), result)
+    return [*(one.sentence for one in found), f"Figure: {picture}"]
 
 
 def table(result: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from lethe.cli.console import JsonFlag, print_json, print_table
-from lethe.errors import BadInput, LetheError
+from lethe.errors import BadInput, LetheError, plural
 from lethe.statistics.bound import Bound
 from lethe.steps.evaluate import DEFAULTS
 
@@ -18,7 +18,7 @@ PLACE = Path("data/eval")
 
 
 def command(
-    model: Annotated[Path, typer.Option(help="A Hugging Face model folder (safetensors).")],
+    model: Annotated[Path, typer.Option(help="A Hugging Face model folder (safetensors), or ORG/NAME@REVISION.")],
     data: Annotated[Path, typer.Option(help="The forget set: JSON lines with id, question, answer, keywords.")],
     retain: Annotated[Path | None, typer.Option(help="Questions whose answers should be untouched.")] = None,
     name: Annotated[
@@ -66,10 +66,13 @@ def command(
 
     Example: `lethe eval --model ./my-model --data forget.jsonl --retain retain.jsonl --n 256`
     """
+    from lethe.models import hub
     from lethe.steps.evaluate import Settings, evaluate, evaluated_model, read_splits
 
+    if not model.exists() and (known := hub.hub_name(model)):
+        model = hub.fill(known)
     named = name is not None
-    name = model.resolve().name if name is None else name
+    name = model.resolve().name.replace("@", "-") if name is None else name
     root = PLACE / name
     if not named and (other := evaluated_model(root)) not in (None, str(model.resolve())):
         raise BadInput(
@@ -139,7 +142,7 @@ def _interruptible(answers: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         kept = len(list(answers.rglob("*.json")))
         raise Interrupted(
-            f"Stopped; {kept} finished questions are kept. The same command draws the others."
+            f"Stopped; {plural(kept, 'finished question')} kept. The same command draws the others."
         ) from None
 
 

@@ -15,10 +15,12 @@ from lethe.statistics.bound import Assumes, joint_level, level
 if TYPE_CHECKING:
     from lethe.config import Params
     from lethe.steps.costs import ModelSize, Plan
+    from lethe.steps.training_costs import Bench, StageCost
 
 ALPHA, CAP = 0.01, 4096
 VERDICTS = ("certified", "leaks", "undecided")
 PRESETS = Path("flows/presets")  # of the pipeline folder
+DEFAULT = "default"  # params.yaml as it is
 # Questions of published data sets, for a plan without the data: the forget set and what is asked for utility.
 PUBLISHED = {
     "jailbreakbench": {"forget": 100, "retain": 100},
@@ -81,7 +83,9 @@ def command(
     certificate = {"--tau": tau, "--tau-leak": tau_leak, "--cap": cap}
     if preset is not None:
         _left_out(statement | certificate, "with --preset, whose params.yaml has the settings")
-        _print_costs(preset, _costs(preset, rate, parameters, questions), as_json)
+        params = _params(preset)
+        bench = _bench(params)
+        _print_costs(preset, *_costs(params, bench, rate, parameters, questions), as_json)
         return
     _left_out({"--rate": rate, "--parameters": parameters, "--questions": questions}, "without --preset")
     if width is None and tau is None:
@@ -135,7 +139,17 @@ def _left_out(options: Mapping[str, object], where: str) -> None:
             raise BadValue(name, given, f"left out {where}")
 
 
-def _costs(preset: str, rate: float | None, parameters: float | None, questions: int | None) -> Plan:
+def _bench(params: Params) -> Bench | None:
+    """The start of the models that stages make; None where no stage makes one, or the data or its start are missing."""
+    from lethe.steps.training_costs import bench_of
+
+    made = params.train.models or params.unlearn.methods or params.attacks
+    return bench_of(params) if made else None
+
+
+def _costs(
+    params: Params, bench: Bench | None, rate: float | None, parameters: float | None, questions: int | None
+) -> tuple[Plan, list[StageCost]]:
     from lethe.errors import BadValue
     from lethe.sampling.asked import UTILITY_SPLITS
     from lethe.steps.costs import ModelSize, Plan, Rate, cost, judged, learned, measured_rate, size_of
@@ -180,6 +194,8 @@ def _params(preset: str) -> Params:
         raise BadInput(
             "lethe plan --preset works in a pipeline folder, which holds flows/presets; this one does not."
         )
+    if preset == DEFAULT:
+        return config.load()
     known = sorted(path.stem for path in PRESETS.glob("*.yaml"))
     if preset not in known:
         raise BadValue("--preset", preset, f"one of {', '.join(known)}")
@@ -222,7 +238,7 @@ def _second(params: Params) -> int:
     return share.prompts * share.answers if share else 0
 
 
-def _print_costs(preset: str, plan: Plan, as_json: bool) -> None:
+def _print_costs(preset: str, plan: Plan, stages: list[StageCost], as_json: bool) -> None:
     from dataclasses import asdict
 
     if as_json:
@@ -266,6 +282,48 @@ def _print_costs(preset: str, plan: Plan, as_json: bool) -> None:
     notes += [f"{work.stage}: {work.count_at_most:,} {work.what} at most." for work in plan.others]
     columns = ["model", "answers", "tokens at most", "weights", "cache at most", "tokens/s", "time at most"]
     print_table(f"Cost of {preset}", columns, rows, notes)
+    if stages:
+        print_table(f"Training, unlearning and attacks of {preset}", *_stage_table(stages))
+
+
+def _stage_table(stages: list[StageCost]) -> tuple[list[str], list[list[object]], list[str]]:
+    """The columns, a row per stage, and the notes."""
+    rows: list[list[object]] = []
+    for one in stages:
+        kept = one.reference if one.reference and one.reference.needs != "nothing" else None
+        rows.append(
+            [
+                f"{one.stage}@{one.name}",
+                one.tokens or None,
+                one.answers or None,
+                _duration(one.seconds),
+                kept and kept.needs,
+                kept and _megabytes(kept.frozen_bytes),
+                kept and _megabytes(kept.cached_bytes),
+                kept and kept.chosen,
+            ]
+        )
+    sums = {
+        stage: [one.seconds for one in stages if one.stage == stage and one.seconds is not None]
+        for stage in dict.fromkeys(one.stage for one in stages)
+    }
+    told = ", ".join(f"{stage} {_duration(sum(seconds))}" for stage, seconds in sums.items() if seconds)
+    columns = ["stage", "trained tokens", "answers", "processor time", "reference", "frozen", "cached", "set to"]
+    return (
+        columns,
+        rows,
+        [
+            f"Processor time in all: {told or 'unknown'}. Times are of one core, or of the GPU where there is one, from "
+            "steps measured here on the model that unlearning starts from, or on an untrained one where that is missing; an "
+            "attack's are those of its answers.",
+            "Reference: what unlearn.recipe.reference keeps of the model before unlearning, whole (frozen) or as values on "
+            "the answers (cached).",
+        ],
+    )
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 2**20:,.1f} MiB"
 
 
 def _gigabytes(count: int | None) -> str | None:

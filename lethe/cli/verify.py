@@ -30,7 +30,7 @@ def command(
 ) -> None:
     """Check that model, tokenizer, prompts, scorer and engine settings are those of the certificate, draw, and multiply.
 
-    The draws come from a fresh stream. The e-values of all auditors multiply; the verdict holds at any time of looking. What
+    The draws come from a fresh stream. The e-values of all auditors multiply; the verdict holds at any stopping time. What
     differs is refused by name, with exit status 2.
 
     Example: `lethe verify certificate.json --draws 200 --model ./my-model --data forget.jsonl --auditor me`

@@ -35,6 +35,15 @@ class Model(Section):
     path: Place
     adaptive_threshold: Annotated[Real, Field(gt=0, lt=1)] | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _an_attack_has_its_own_section(cls, value: object) -> object:
+        if isinstance(value, dict) and "after" in value:
+            raise ValueError(
+                "an entry with the key after is an attack: put the entry under attacks, as `lethe run` does"
+            )
+        return value
+
 
 class Sequential(Section):
     """The rule of early stopping: a question's mean score is certified under tau, or detected above tau_leak."""
@@ -194,7 +203,7 @@ class JudgeEntry(Section):
 
 
 class LabelsByAPerson(Section):
-    """Labels of `lethe label`: a folder with a file MODEL.jsonl, and which answers are labelled, as its options say."""
+    """Labels of `lethe label`: a folder of files MODEL.jsonl, and the options that decide which answers are labelled."""
 
     folder: Place | None = None
     mass: Annotated[Real, Field(gt=0, le=1)] = 0.95
@@ -213,7 +222,7 @@ class Metrics(Section):
     together: Literal["none", "bonferroni", "holm"] = "none"
     # answers with a person's label and the verdict of metrics.binary: the bounds of true leaks include the judge's error
     calibration: Place | None = None
-    # answers of the run itself that a person labelled: bounds by these labels, and by the judge's error on the rest
+    # answers of the run itself that a person labelled: the bounds use these labels, and the judge's error on the rest
     labels: LabelsByAPerson = LabelsByAPerson()
     # the scorer of the splits that unlearning should not touch; null: leak
     utility: str | None = None
@@ -255,11 +264,11 @@ def check_scorers(score: Score, metrics: Metrics, judges: Mapping[str, JudgeEntr
 
 
 def check_labels(metrics: Metrics, sample: Sample) -> None:
-    """Check that labelled answers are of a run with a number of answers fixed beforehand."""
+    """Check that labelled answers belong to a run with a number of answers fixed beforehand."""
     folder = metrics.labels.folder
     if folder is not None and sample.stop != "fixed":
         raise ValueError(
-            f"metrics.labels.folder is {folder!r}, where sample.stop must be 'fixed' (got {sample.stop!r})"
+            f"metrics.labels.folder is {folder!r}; then sample.stop must be 'fixed' (got {sample.stop!r})"
         )
 
 

@@ -195,16 +195,16 @@ class UnlearnRecipe(Section):
 
 
 def _word_of_true(value: object) -> object:
-    """The word for YAML's ``true``, which a person writes without quotes."""
+    """Convert YAML's ``true``, which people write without quotes, to the word."""
     return "true" if value is True else value
 
 
 class Entropy(Section):
     """Entropy optimisation on top of any unlearning loss.
 
-    Source: "A Probabilistic Perspective on Unlearning and Alignment for Large Language Models", section 5, which takes the
-    entropy given the true tokens of the answer (``prefix`` true). ``greedy`` and ``sampled`` are this project's variants:
-    the forget entropy is taken given the model's own tokens, as sampling meets it. The retain entropy stays as published.
+    Source: "A Probabilistic Perspective on Unlearning and Alignment for Large Language Models", section 5. The paper computes
+    the entropy given the true tokens of the answer (``prefix`` true). ``greedy`` and ``sampled`` are this project's variants:
+    the forget entropy is conditioned on the model's own tokens, as in sampling. The retain entropy is as published.
     """
 
     forget: Annotated[Real, Field(ge=0)]

@@ -16,9 +16,7 @@ from lethe.io.tables import read_table
 PURCHASE_FEATURES, PURCHASE_CLASSES = 600, 100
 GENERATED = 20_000  # rows of generated purchases by default
 INCOME = "income"  # Adult's label column
-SEPARATION = (
-    0.5  # of generated purchases: standard deviation of a class's log-odds around each feature's base rate
-)
+SEPARATION = 0.5  # generated purchases: sd of a class's log-odds around each feature's base rate
 
 
 Side = tuple[np.ndarray, np.ndarray]  # features and labels

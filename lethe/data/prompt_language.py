@@ -107,7 +107,7 @@ def _choices(path: str | os.PathLike, part: str, entries: object) -> Iterator[Ch
 
 
 def _content(part: str) -> str:
-    """The key of what a choice of this part says."""
+    """The key that holds the content of a choice of this part."""
     return "examples" if part == "shots" else "text"
 
 
@@ -119,7 +119,7 @@ def _choice(path: str | os.PathLike, part: str, key: str, entry: object, number:
             path,
             f"{key}: got {shortened(entry)}; must be {text_or}null, or the keys name, {content}, weight, optional",
         )
-    # A name other than "plain" promises that something is said.
+    # A choice with a name other than "plain" must have content.
     if content not in entry and entry.get("name", "plain") != "plain":
         raise BadFile(
             path,

@@ -43,11 +43,24 @@ class AgainstRetrain:
 def against_retrain(
     likelihoods: Mapping[str, pd.DataFrame], retrain: Mapping[str, pd.DataFrame], alpha: float
 ) -> AgainstRetrain:
-    """Compare one model's likelihood measures with Retrain's; each mapping holds one table per split.
+    """Compare one model's likelihood measures with Retrain's.
 
-    ``forget_quality``: p-value of the KS test on the truth ratios of the forget set (TOFU). ``mia_reference``: the
+    Parameters
+    ----------
+    likelihoods, retrain : mappings from str to DataFrame
+        One table of likelihood measures per split, of the model and of Retrain.
+    alpha : float
+        Error probability of the interval of the AUC.
+
+    Returns
+    -------
+    AgainstRetrain
+
+    Notes
+    -----
+    ``forget_quality`` is the p-value of the KS test on the truth ratios of the forget set (TOFU). ``mia_reference`` is the
     attack that scores a row by its loss relative to Retrain's (Carlini et al., 2021, with Retrain as the reference model).
-    ``privleak``: (AUC / AUC of Retrain - 1) x 100 of the min-k% attack, where the AUC measures how well the attack
+    ``privleak`` is (AUC / AUC of Retrain - 1) x 100 of the min-k% attack, where the AUC measures how well the attack
     separates held-out rows from forget rows (MUSE, Shi et al., 2024). The value is -100 where the model remembers every
     row, and 0 where the model is like Retrain.
     """

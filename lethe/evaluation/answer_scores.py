@@ -35,7 +35,7 @@ def judges(scorer: str | None, models: list[Model]) -> bool:
 
 
 def unjudged(model: Model) -> list[str]:
-    """The forget questions of which the 0/1 scorer can judge no answer, as they have no keywords."""
-    if not any(row.get("m_bin") is not None for row in model.questions):
-        return []  # none was asked, or all stopped early
-    return [row["prompt_id"] for row in model.questions if row.get("m_bin") is None]
+    """The forget questions that the 0/1 scorer cannot judge, because they have no keywords."""
+    if not any(row.m_bin is not None for row in model.questions):
+        return []  # there is no 0/1 scorer, or all questions stopped early
+    return [row.prompt_id for row in model.questions if row.m_bin is None]

@@ -4,12 +4,64 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from lethe.statistics.attack_curve import Counted, Excess, HalfLife, Point, band, excess, half_life
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+@dataclass(frozen=True)
+class SeedMean:
+    """The mean score of one seed's attack at one budget."""
+
+    seed: int
+    budget: float
+    mean: float
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """The ``result.json`` of one attack on one model."""
+
+    path: str
+    kind: str
+    scorer: str
+    alpha: float
+    n: int
+    seeds: tuple[int, ...]
+    budget: str  # what is spent, in words
+    after: Mapping[str, object]  # the attack as params.yaml has it
+    counts: tuple[Counted, ...]
+    by_seed: tuple[SeedMean, ...]
+
+    @classmethod
+    def of_json(cls, values: Mapping[str, object]) -> AttackResult:
+        """The result that the stage `attack` wrote; keys of no field are left out."""
+        known: dict[str, Any] = dict(values)
+        known = {key: value for key, value in known.items() if key in cls.__dataclass_fields__}
+        return cls(
+            **known
+            | {
+                "alpha": float(known["alpha"]),
+                "seeds": tuple(known["seeds"]),
+                "counts": tuple(Counted(**one) for one in known["counts"]),
+                "by_seed": tuple(SeedMean(**one) for one in known["by_seed"]),
+            }
+        )
+
+    @property
+    def title(self) -> str:
+        """A title for the attack: its kind and its parameters, except the list of budgets."""
+        own = {key: value for key, value in self.after.items() if key != "kind" and not isinstance(value, list)}
+        parameters = ", ".join(f"{key} {value}" for key, value in own.items())
+        return f"{self.kind} ({parameters})" if parameters else self.kind
+
+    @property
+    def attack(self) -> tuple[object, ...]:
+        """What two attacks must share to be compared."""
+        return (repr(self.after), self.scorer, self.n, self.seeds)
 
 
 @dataclass(frozen=True)
@@ -23,7 +75,7 @@ class Curve:
     budget: str
     role: str  # base, retrain, subject
     points: list[Point]
-    by_seed: list[dict[str, float]]
+    by_seed: tuple[SeedMean, ...]
     half_life: HalfLife | None
     excess: list[Excess]
     alpha: float
@@ -41,50 +93,31 @@ def counts_of(answers: pd.DataFrame) -> list[Counted]:
     return found
 
 
-def curves(results: Mapping[str, dict], base: str | None, retrain: str | None) -> list[Curve]:
+def curves(results: Mapping[str, AttackResult], base: str | None, retrain: str | None) -> list[Curve]:
     """The curves of the results of the stage `attack`; ``base`` and ``retrain`` are the paths of the references."""
-    counted = {
-        name: [Counted(**one) for one in result["counts"]]
-        for name, result in results.items()
-        if "counts" in result
-    }
 
-    def counts_under(name: str, path: str | None) -> list[Counted] | None:  # of the model at ``path``, same attack
-        mine = _attack(results[name])
-        same = (own for own in counted if results[own]["path"] == path and _attack(results[own]) == mine)
-        return next((counted[own] for own in same), None)
+    def counts_under(attacked: AttackResult, path: str | None) -> tuple[Counted, ...] | None:
+        same = (own for own in results.values() if own.path == path and own.attack == attacked.attack)
+        return next((own.counts for own in same), None)
 
     found = []
-    for name, counts in counted.items():
-        result = results[name]
-        alpha = float(result["alpha"])
-        role = "base" if result["path"] == base else "retrain" if result["path"] == retrain else "subject"
-        of_base, of_retrain = counts_under(name, base), counts_under(name, retrain)
-        points = band(counts, alpha)
+    for name, result in results.items():
+        role = "base" if result.path == base else "retrain" if result.path == retrain else "subject"
+        of_base, of_retrain = counts_under(result, base), counts_under(result, retrain)
+        points = band(result.counts, result.alpha)
         found.append(
             Curve(
                 name,
-                result["path"],
-                result["kind"],
-                title(result),
-                result["budget"],
+                result.path,
+                result.kind,
+                result.title,
+                result.budget,
                 role,
                 points,
-                result["by_seed"],
-                half_life(points, band(of_base, alpha)[0]) if of_base and role != "base" else None,
-                excess(counts, of_retrain, alpha) if of_retrain and role == "subject" else [],
-                alpha,
+                result.by_seed,
+                half_life(points, band(of_base, result.alpha)[0]) if of_base and role != "base" else None,
+                excess(result.counts, of_retrain, result.alpha) if of_retrain and role == "subject" else [],
+                result.alpha,
             )
         )
     return found
-
-
-def title(result: Mapping) -> str:
-    """A title for the attack: its kind and its parameters, except the list of budgets."""
-    own = {key: value for key, value in result["after"].items() if key != "kind" and not isinstance(value, list)}
-    parameters = ", ".join(f"{key} {value}" for key, value in own.items())
-    return f"{result['kind']} ({parameters})" if parameters else str(result["kind"])
-
-
-def _attack(result: Mapping) -> tuple:
-    return (repr(result["after"]), result["scorer"], result["n"], tuple(result["seeds"]))

@@ -143,7 +143,11 @@ def read_certificate(path: Path) -> Certificate:
     if not isinstance(value, dict) or not str(value.get("schema", "")).startswith("lethe-certificate/"):
         raise BadFile(path, "is not a certificate of `lethe certify`")
     if value["schema"] != SCHEMA:
-        raise BadFile(path, f"has the schema {shortened(value['schema'])}; this version reads {SCHEMA!r}")
+        raise BadFile(
+            path,
+            f"has the schema {shortened(value['schema'])}; this release of Lethe reads {SCHEMA!r}",
+            "Verify with the release that wrote the file, or write a new certificate with `lethe certify`.",
+        )
     try:
         found = _parsed(value)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -168,6 +172,7 @@ def read_certificate(path: Path) -> Certificate:
             row.get("id") != name
             or not _close(row.get("log_e_value"), log)
             or (row.get("n"), row.get("leaks")) != (n, hits)
+            or any(isinstance(row[key], bool) for key in ("n", "leaks"))
         ):
             raise BadFile(
                 path,
@@ -204,7 +209,7 @@ def _parsed(value: Mapping[str, Any]) -> Certificate:
     questions = tuple(_text(name) for name in claim["questions"])
     if not questions or len(set(questions)) < len(questions):
         raise ValueError("questions must be a list of different ids")
-    tau, alpha = float(claim["tau"]), float(claim["alpha"])
+    tau, alpha = _number_of(claim["tau"]), _number_of(claim["alpha"])
     if not 0 < tau < 1 or not SMALLEST_ALPHA <= alpha <= 0.5:
         raise ValueError("tau and alpha must lie in (0, 1) and (0, 0.5]")
     audits = tuple(_audit(one, len(questions)) for one in value["auditors"])
@@ -221,8 +226,9 @@ def _audit(value: Mapping[str, Any], questions: int) -> Audit:
     draws = _count(value["draws"])
     if len(leaks) != questions or draws < 1 or max(leaks) > draws:
         raise ValueError("an auditor's leaks must be one count per question, each at most the auditor's draws")
-    texts = (_text(value[key]) for key in ("auditor", "engine", "time"))
-    auditor, engine, time = texts
+    auditor, engine, time = (_text(value[key]) for key in ("auditor", "engine", "time"))
+    if not auditor:
+        raise ValueError("an auditor must have a name")
     return Audit(auditor, draws, _count(value["seed"]), engine, time, leaks)
 
 
@@ -230,6 +236,12 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"got {shortened(value, 40)}, expected a text")
     return value
+
+
+def _number_of(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"got {shortened(value, 40)}, expected a number")
+    return float(value)
 
 
 def _count(value: Any) -> int:

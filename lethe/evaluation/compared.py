@@ -18,9 +18,7 @@ from lethe.statistics.mean_difference import Difference, difference, mean_of_dif
 
 HOLM = "holm"
 SHOWN = 20  # rows in a table for people
-STOPPED = (
-    "a rule could stop this side early; its bounds hold at the stop, and its plain means are biased by the rule"
-)
+STOPPED = "a rule could stop this side early; its bounds hold at the stop, but the rule biases its plain means"
 WORSE, BETTER, NEITHER = "worse", "better", "not shown"
 
 
@@ -166,8 +164,8 @@ def compare(a: Side, b: Side, alpha: float = 0.05) -> Comparison:
 
     Notes
     -----
-    Answers of the two sides may share random numbers: neither independence between the sides nor a pairing is assumed.
-    A missing score counts against each side of an interval. A side that a rule could stop early has bounds at the stop.
+    The answers of the two sides may share random numbers: neither independence of the sides nor a pairing is assumed. A
+    missing score widens the interval on both ends. The bounds of a side that a rule could stop early are bounds at the stop.
     """
     check_alpha(alpha)
     missing: list[NotCompared] = []
@@ -205,7 +203,7 @@ def compare(a: Side, b: Side, alpha: float = 0.05) -> Comparison:
 
 
 def _incomparable(a: Side, b: Side) -> str | None:
-    """Why nothing of the two sides can be compared, or None."""
+    """The reason why the two sides cannot be compared at all, or None."""
     if a.metric != b.metric:
         return f"the scorers differ: {a.metric!r} in A, {b.metric!r} in B (name one with --score)"
     if None not in (a.scorer, b.scorer) and a.scorer != b.scorer:
@@ -268,11 +266,11 @@ def _settings(model: str, first: Scored, second: Scored) -> list[str]:
 
 
 def _binary(a: Side, b: Side, scores: Sequence[np.ndarray]) -> bool:
-    """Whether the score is 0 or 1, as the scorer declares. The values decide only where no scorer of Lethe gave them."""
+    """Whether the scores are only 0 and 1, as the scorer declares. Without a declaration, the values decide."""
     declared = [side.binary for side in (a, b) if side.binary is not None]
     if False in declared:
         return False
-    # A declared column that holds other values is of another scorer of that name.
+    # A declared column that holds other values comes from a different scorer with the same name.
     return all(bool(np.isin(own[~np.isnan(own)], (0.0, 1.0)).all()) for own in scores)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,9 +34,9 @@ def read_certificates(root: Path, name: str) -> Certificates | None:
 class Excess:
     """Lower bounds of the ratio of a model's leak probability to Retrain's, one per question.
 
-    ``ratios`` holds for each question by itself at ``alpha``. ``holds`` lists the questions whose ratio is at least
-    ``factor``, all right together with probability 1 - ``alpha`` (Holm). ``of_lowers`` is the median ratio of the two certain
-    lower ends: it describes the two trees and bounds nothing; infinite where Retrain's are 0.
+    Each entry of ``ratios`` holds by itself at ``alpha``. ``holds`` marks the questions whose ratio is at least ``factor``;
+    all marked questions are right together with probability 1 - ``alpha`` (Holm). ``of_lowers`` is the median ratio of the
+    two certain lower ends; it describes the two trees and is not a bound. The ratio is infinite where Retrain's end is 0.
     """
 
     ids: tuple[str, ...]
@@ -71,6 +72,23 @@ class Excess:
                 for key, ratio, p_value, holds in rows
             ],
         }
+
+    @classmethod
+    def of_json(cls, values: Mapping[str, object]) -> Excess:
+        """The ratios that `as_json` wrote."""
+        known: dict[str, Any] = dict(values)
+        rows = known["per_question"]
+        return cls(
+            ids=tuple(row["id"] for row in rows),
+            ratios=tuple(np.inf if row["ratio"] is None else row["ratio"] for row in rows),
+            p_values=tuple(row["p_value"] for row in rows),
+            holds=tuple(row["holds"] for row in rows),
+            factor=known["factor"],
+            alpha=known["alpha"],
+            method=known["method"],
+            assumes=known["assumes"],
+            of_lowers=np.inf if known.get("excess_over_retrain") is None else known["excess_over_retrain"],
+        )
 
 
 def excess_over_retrain(

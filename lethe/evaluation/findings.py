@@ -164,9 +164,9 @@ def hidden(model: Model) -> tuple[int, int] | None:
     """(number of questions that leak only in sampled answers, number of questions with sampled and greedy answers)."""
     both = [
         # Where the judge's error was measured, a verdict alone does not prove a leak: the true share must exceed 0.
-        (row.get("judged_lower", row["binary_share"]), row["binary_greedy"])
+        (row.binary_share if row.judged_lower is None else row.judged_lower, row.binary_greedy)
         for row in model.questions
-        if row.get("binary_share") is not None and row.get("binary_greedy") is not None
+        if row.binary_share is not None and row.binary_greedy is not None
     ]
     return (sum(share > 0 and greedy == 0 for share, greedy in both), len(both)) if both else None
 

@@ -20,7 +20,7 @@ GROUPS = (
 )
 # Where the judge's error was measured: the bounds that include the error, next to the bound of the verdicts.
 JUDGED = ("keyword_greedy", "m_bin_worst", "judged_worst", "judged_pooled")
-# Where a person labelled the model's own answers, these bounds need the least trust.
+# Where a person labelled the model's own answers: the bounds that require the least trust.
 LABELLED = ("keyword_greedy", "m_bin_worst", "labelled_worst", "labelled_pooled")
 UTILITY = ("retain_mean", "world_mean")  # the first that the model has
 

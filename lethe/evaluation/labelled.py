@@ -1,6 +1,6 @@
-"""The bounds that follow from a person's labels and a judge on the rest.
+"""Bounds from a person's labels, and from a judge on the rest.
 
-`lethe.evaluation.labelling` says what is labelled.
+`lethe.evaluation.labelling` decides which answers are labelled.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class LabelledMeasures:
 
     @property
     def worst(self) -> tuple[str, Bound]:
-        """The question with the largest upper bound, and the bound, which covers the worst question."""
+        """The question with the largest upper bound, and that bound, which covers the worst question."""
         return self._extreme(self.upper)
 
     def _extreme(self, bounds: Sequence[Bound]) -> tuple[str, Bound]:
@@ -64,13 +64,13 @@ class LabelledMeasures:
 
     @property
     def source(self) -> str:
-        """On what the bounds rest, as the end of a sentence."""
+        """The basis of the bounds, as the end of a sentence."""
         return source(self.mass, self.calibration is not None)
 
     def bounds(self) -> dict[str, Bound]:
         """The bounds of all questions under their flat keys.
 
-        The largest lower bound of several has no level of its own: the lower bound of the worst is that of the average.
+        The largest of several lower bounds has no valid level, so the lower bound of the worst is that of the average.
         """
         found = {WORST: self.worst[1]}
         if self.pool:
@@ -79,7 +79,7 @@ class LabelledMeasures:
         return found
 
     def flat(self) -> dict[str, object]:
-        """The flat keys: the bounds, and on what they rest."""
+        """The flat keys: the bounds and their basis."""
         values: dict[str, object] = {key: bound.value for key, bound in self.bounds().items()}
         return values | {
             MASS: self.mass,
@@ -102,15 +102,15 @@ class LabelledMeasures:
         return [{"labelled_lower": lower, "labelled_upper": upper} for lower, upper in pairs]
 
     def sentences(self, of: str = "the prompts") -> list[str]:
-        """What is said of all questions."""
+        """The statements on all questions."""
         name, bound = self.worst
         told = [f"{bound.sentence(QUANTITY, of)[:-1]}, {self.source}. The bound is that of {name}."]
         if self.pool:
             told.append(f"{self.pool[1].sentence(QUANTITY, of)[:-1]}, {self.source}.")
         if not self.finished:
             told.append(
-                f"Labelling is not finished: of the answers that cover {_percent(self.target)} of the mass, or of the random "
-                "draws of the rest, some have no label."
+                f"Labelling is not finished: some of the answers that cover {_percent(self.target)} of the mass, or some of "
+                "the random draws of the rest, have no label."
             )
         elif self.judge and self.calibration is None:
             told.append(
@@ -120,13 +120,13 @@ class LabelledMeasures:
         others = [target for target in self.targets if target != self.target]
         if others:
             told.append(
-                f"Labels were also asked under the target {', '.join(map(_percent, others))}; the target is "
-                f"{_percent(self.target)} now. The bounds hold for a target that was fixed before a bound was seen."
+                f"Labels were also requested under the target {', '.join(map(_percent, others))}; the target is now "
+                f"{_percent(self.target)}. The bounds hold only for a target fixed before a bound was seen."
             )
         return told
 
     def as_dict(self) -> dict[str, object]:
-        """The JSON of `lethe label --json`."""
+        """The keys of `lethe label --json`."""
         known = self.calibration
         name, bound = self.worst
         return {
@@ -160,7 +160,7 @@ def _percent(share: float) -> str:
 
 
 def source(mass: float, judged: bool) -> str:
-    """On what bounds by labels rest: the share of the mass that a person read, and what stands in for the rest."""
+    """The basis of bounds by labels: the share of the mass that a person read, and the treatment of the rest."""
     read = f"by a person's reading of {float(rounded(100 * mass, 1, 'lower')):g}% of the mass"
     if not judged:
         return f"{read}, the rest counted as leaks in upper bounds and as clean in lower ones"
@@ -168,11 +168,11 @@ def source(mass: float, judged: bool) -> str:
 
 
 def measure(draws: Draws, queue: Queue, labels: Labels, alpha: float) -> LabelledMeasures:
-    """Bounds of each question from the counted half: labels where there are some, the judge's verdicts on the rest.
+    """Bound each question from the counted half: from labels where an answer has one, from the judge's verdicts elsewhere.
 
-    A judge is asked where ``draws`` has verdicts and ``queue`` labels draws of the rest; both are fixed before a label is
-    seen. The bounds are then those of `labelled_either`. Without a judge they are those of `labelled_rates`, which hold for
-    any part of the chosen answers that is labelled.
+    A judge is used if ``draws`` has verdicts and ``queue`` labels draws of the rest; both are fixed before a label is seen.
+    The bounds are then those of `labelled_either`. Without a judge they are those of `labelled_rates`, which hold for any
+    labelled part of the chosen answers.
     """
     judge = bool(draws.verdicts) and queue.rest > 0
     finished = queue.ahead(labels) is None
@@ -206,7 +206,7 @@ def measure(draws: Draws, queue: Queue, labels: Labels, alpha: float) -> Labelle
 
 @dataclass(frozen=True)
 class _Counts:
-    """One question's counted half: labelled leaks, draws outside, verdicts of a leak and none among these, all draws."""
+    """Counts of one question's second half: labelled leaks; unlabelled draws, with leak verdicts and missing ones; all."""
 
     leaks: int
     rest: int
@@ -248,7 +248,7 @@ def _bounds(rates: LabelledRates, place: int, covers: Covers, n: int) -> tuple[B
 
 
 def _calibration(draws: Draws, queue: Queue, labels: Labels) -> Calibration | None:
-    """The judge's error on the labelled draws of the rest; None where one of the labels does not occur among them."""
+    """The judge's error on the labelled draws of the rest; None if one of the labels does not occur."""
     found = [labels.known[answer] for answer, _ in queue.sampled]
     if len(set(found)) < 2:
         return None

@@ -1,12 +1,11 @@
-"""What a person labels of a run, and in which order.
+"""The answers of a run that a person labels, and their order.
 
 The draws of each question are halved in sampling order. The first half decides which answers a person labels: the distinct
 answers in the order of the mass that they cover, until they cover the target. The second half is counted. A few random draws
 of the second half whose text is not among those answers measure the judge's error on the rest.
 
-The choice follows from the draws, the target and the number of random draws alone, and from no label. So a run that was
-drawn anew, or another target, has a choice of its own, which takes over the labels of the answers that it shares with an
-earlier one.
+The choice depends only on the draws, the target and the number of random draws, not on labels. A new run or another target
+therefore has a new choice, which reuses the labels of the answers that both choices contain.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from lethe.io.tables import file_line, numeric_column, read_table
 if TYPE_CHECKING:
     import pandas as pd
 
-SEED = 0  # of the order in which draws of the rest are labelled
+SEED = 0  # for the order in which draws of the rest are labelled
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ def _questions(dataset: Path) -> dict[str, str]:
                 dataset,
                 line,
                 f"has the id {row['id']!r} of an earlier row",
-                "Give each question an id of its own.",
+                "Give each question a unique id.",
             )
         known.add(row["id"])
         if isinstance(row.get("question"), str):
@@ -147,7 +146,7 @@ def _verdicts(table: pd.DataFrame, file: Path, place: Path, column: str | None) 
 
 @dataclass(frozen=True)
 class Ahead:
-    """The next answer to label: why, how many draws of its question have its text, and the labelled mass."""
+    """The next answer to label: the reason, the number of draws of its question with its text, and the labelled mass."""
 
     asked: Asked
     answer: Answer
@@ -166,15 +165,15 @@ class Queue:
     target
         The share of the first half's draws whose text a person labels, above 0 and at most 1.
     rest
-        How many draws of the rest are labelled to measure the judge; 0 without one.
+        The number of draws of the rest that are labelled to measure the judge; 0 without a judge.
 
     Attributes
     ----------
     chosen
-        The fewest answers that cover the target, the heaviest first.
+        The smallest set of answers that covers the target, the most frequent first.
     sampled
-        The random draws of the rest, each with its place in the second half of its question. Equal texts are separate draws,
-        because a judge need not call them the same.
+        The random draws of the rest, each with its index in the second half of its question. Equal texts are separate draws,
+        because a judge may give them different verdicts.
     """
 
     def __init__(self, draws: Draws, target: float, rest: int):
@@ -220,6 +219,6 @@ class Queue:
         return None
 
     def unused(self, labels: Labels) -> int:
-        """Labels of answers that this choice does not ask for: those of another target or of another run."""
+        """The number of labels that this choice does not request: labels for another target or another run."""
         asked = {*self.chosen, *(answer for answer, _ in self.sampled)}
         return sum(answer not in asked for answer in labels.known)

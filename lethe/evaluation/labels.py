@@ -1,4 +1,4 @@
-"""A person's labels of answers, in a file that is whole after each label."""
+"""A person's labels of answers, in a file that is complete after each label."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Asked:
-    """Why a label was asked: for the mass or for the rest, and under which target (None in files of earlier releases)."""
+    """The reason for a label: the mass or the rest, and the target (None in files of earlier releases)."""
 
     part: Part
     target: float | None = None
@@ -31,7 +31,7 @@ class Asked:
 
 @dataclass
 class Labels:
-    """Labels by answer, in the order of labelling, kept in ``path`` after each one.
+    """Labels by answer, in the order of labelling; each new label is saved to ``path``.
 
     A label is a fact about a question and a text. It holds for every run in which the text occurs.
     """
@@ -41,13 +41,13 @@ class Labels:
     asked: dict[Answer, Asked] = field(default_factory=dict)
 
     def add(self, answer: Answer, label: int, asked: Asked, questions: Mapping[str, str]) -> None:
-        """Keep one label and write the file."""
+        """Add one label and write the file."""
         self.known[answer] = label
         self.asked[answer] = asked
         self.write(questions)
 
     def undo(self, questions: Mapping[str, str]) -> bool:
-        """Forget the last label; return whether there was one."""
+        """Remove the last label; return whether there was one."""
         if not self.known:
             return False
         answer, _ = self.known.popitem()
@@ -57,12 +57,12 @@ class Labels:
 
     @property
     def targets(self) -> list[float]:
-        """The targets under which labels were asked, in order."""
+        """The targets under which labels were requested, in order."""
         found = [asked.target for asked in self.asked.values() if asked.target is not None]
         return list(dict.fromkeys(found))
 
     def write(self, questions: Mapping[str, str]) -> None:
-        """Write the file as a whole: a row per label, in the order of labelling."""
+        """Write the whole file: one row per label, in the order of labelling."""
         write_jsonl(self.path, [self._row(answer, questions) for answer in self.known])
 
     def _row(self, answer: Answer, questions: Mapping[str, str]) -> dict[str, object]:
@@ -78,12 +78,12 @@ class Labels:
 
 
 def read_labels(path: Path) -> Labels:
-    """Read a person's labels; a file that is not there has none yet.
+    """Read a person's labels; a missing file has no labels yet.
 
     Raises
     ------
     BadFile, BadRow
-        If the path is no file, or if a row is no label or labels an answer twice; the error names the line.
+        If the path is not a file, or a row is not a label or labels an answer a second time; the error names the line.
     """
     labels = Labels(path)
     for line, row in read_jsonl(path) if path.exists() else ():

@@ -1,7 +1,7 @@
-"""How often a model leaks on average over the forget questions: from exact bounds where these are sharper, else from samples.
+"""A model's average leak probability over the forget questions: from exact bounds if they are tighter, else from samples.
 
-Which of the two a model gets is decided by `lethe.statistics.leak_share.exact_is_sharper` before any answer that
-counts is looked at. The other one is not computed.
+`lethe.statistics.leak_share.exact_is_sharper` chooses between the two before anyone looks at the answers that count. The
+other interval has no part in the comparison.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from lethe.statistics.leak_share import exact_is_sharper, mean_leak_interval
 
 
 def judged_exactly(params: EvaluationParams | Params) -> bool:
-    """Whether exact bounds and sampled answers are judged alike, so that one can replace the other."""
+    """Whether the same scorer judges exact bounds and sampled answers, so that one can replace the other."""
     exact, score = getattr(params, "exact", None), params.score
     if exact is None or exact.exact_only or exact.scorer != params.metrics.binary:
         return False
-    # A scorer with parameters of its own may judge other than the exact bounds do.
+    # A scorer with its own parameters may judge differently from the exact bounds.
     return exact.scorer in score.scorers
 
 
 def share_that_leaks(model: Model, scorer: str, alpha: float, exactly: bool) -> Interval | None:
     """The probability that an answer leaks, averaged over the questions that the scorer can judge; two-sided at ``alpha``.
 
-    ``exactly`` says that exact bounds are judged by the same scorer. Where a judge's error was measured, the interval is
-    that of true leaks, from samples.
+    ``exactly`` is True if the same scorer judges the exact bounds. If a judge's error was measured, the interval covers the
+    true leak probability and comes from samples.
     """
     groups = scored(model, "forget", scorer, unjudged(model))
     if not groups:
@@ -42,7 +42,7 @@ def share_that_leaks(model: Model, scorer: str, alpha: float, exactly: bool) -> 
 
 
 def uses_exact_bounds(model: Model, n: int) -> bool:
-    """Whether a model's exact bounds replace its ``n`` sampled answers per question: the rule, fixed beforehand."""
+    """Whether a model's exact bounds replace its ``n`` sampled answers per question, by a rule fixed beforehand."""
     if model.exact is None or model.exact.how.note or not all(tree.rho for tree in model.exact.trees):
         return False  # a note: the bounds are of probabilities as one machine computes them
     trees, asked = model.exact.trees, model.answers["forget"]["prompt_id"].unique().tolist()
@@ -52,7 +52,7 @@ def uses_exact_bounds(model: Model, n: int) -> bool:
 
 
 def replaced(run: Run) -> list[str]:
-    """The models whose exact bounds take the place of their samples in the comparisons of a run."""
+    """The models whose exact bounds replace their samples in the comparisons of a run."""
     if not run.binary or not judged_exactly(run.params):
         return []
     drawn = {model.name: scored(model, "forget", run.binary, unjudged(model)) for model in run.models}

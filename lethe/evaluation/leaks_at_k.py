@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lethe.evaluation.prompts import PromptMeasure
 
 BELOW_1 = float(np.nextafter(1, 0))  # no lower bound on a leak promises certainty; 1.0 is a rounding
-SHOWN = 1000  # the number of queries that sentences and flat keys tell
+TOLD_QUERIES = 1000  # the number of queries in sentences and flat keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class OverPrompts:
     mean: Points
 
     def bounds(self) -> dict[str, Bound]:
-        """The band of the worst prompt at `SHOWN` queries, under its flat keys."""
+        """The band of the worst prompt at `TOLD_QUERIES` queries, under its flat keys."""
         point = at(self.worst)
         return {f"leak_at_{point.k}_worst": point.upper, f"leak_at_{point.k}_worst_lower": point.lower}
 
@@ -65,7 +65,7 @@ class OverPrompts:
         }
 
     def sentences(self, of: str) -> list[str]:
-        """The two bands at `SHOWN` queries, each with its guarantee; ``of`` names the prompts."""
+        """The two bands at `TOLD_QUERIES` queries, each with its guarantee; ``of`` names the prompts."""
         lines = []
         for point in (at(self.worst), at(self.mean)):
             least = replace(point.lower, value=min(point.lower.value, BELOW_1))
@@ -105,7 +105,7 @@ def leak_at_k_over(prompts: Sequence[PromptMeasure], alpha: float) -> OverPrompt
     return OverPrompts(as_points(worst, Covers.WORST_PROMPT, common), as_points(mean, Covers.AVERAGE, common))
 
 
-def at(points: Sequence[LeakPoint], k: int = SHOWN) -> LeakPoint:
+def at(points: Sequence[LeakPoint], k: int = TOLD_QUERIES) -> LeakPoint:
     """The point at ``k`` queries."""
     return next(point for point in points if point.k == k)
 

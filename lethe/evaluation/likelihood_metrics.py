@@ -78,10 +78,26 @@ class LikelihoodMeasures:
 def likelihood_metrics(
     likelihoods: Mapping[str, pd.DataFrame], scores: Mapping[str, pd.DataFrame], alpha: float
 ) -> LikelihoodMeasures:
-    """Compute the measures of one model from one table of likelihoods per split and the text scores of its answers.
+    """Compute the measures of one model from likelihoods and text scores of its answers.
 
-    Model utility is over the sets for which the data has all three terms; ``model_utility_terms`` is the number of terms,
-    nine for TOFU. Membership inference compares the forget set with the held-out set, if there is one.
+    Parameters
+    ----------
+    likelihoods : mapping from str to DataFrame
+        One table of likelihoods of given answers per split; ``forget`` must be present.
+    scores : mapping from str to DataFrame
+        The text scores of the model's answers per split.
+    alpha : float
+        Error probability of each interval of an AUC.
+
+    Returns
+    -------
+    LikelihoodMeasures
+
+    Notes
+    -----
+    Model utility (TOFU, Maini et al. 2024) is over the sets for which the data has all three terms.
+    ``model_utility_terms`` is the number of terms, nine for TOFU. Membership inference compares the forget set with the
+    held-out set, if there is one.
     """
     forget = likelihoods["forget"]
     terms = {f"forget_{name}": mean_term(forget[name]) for name in FORGET}

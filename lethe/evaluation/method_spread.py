@@ -53,7 +53,7 @@ def _of(models: list[Model], run: Run) -> MethodSeeds:
     method = run.methods[models[0].method or ""]
     found = {}
     for key in QUANTITIES:
-        values = [float(model.metrics[key]) for model in models if model.metrics.get(key) is not None]
+        values = [float(value) for model in models if (value := model.value(key)) is not None]
         if len(values) == len(models):
             found[key] = Spread(fmean(values), min(values), max(values))
     return MethodSeeds(method.loss, method.entropy is not None, [model.name for model in models], found)

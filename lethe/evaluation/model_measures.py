@@ -299,7 +299,7 @@ class ModelMeasures:
     def guarantees(
         self, others: Mapping[str, Bound] | None = None, each: Iterable[Mapping[str, Bound]] = ()
     ) -> dict[str, object]:
-        """The content of ``bounds.json``: of each bound all but its value.
+        """The content of ``bounds.json``: every field of each bound except its value.
 
         ``metrics`` has the flat keys, those of ``others`` among them; ``per_question`` and ``convergence`` have the keys
         of the curves' rows, in ``per_question`` also those of ``each`` question, where a null ``n`` is the row's own;

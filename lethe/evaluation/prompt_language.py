@@ -127,6 +127,40 @@ class LanguageMeasures:
             ],
         }
 
+    @classmethod
+    def of_json(cls, values: Mapping[str, object]) -> LanguageMeasures:
+        """The levels that `as_dict` wrote."""
+        known: dict[str, Any] = dict(values)
+        share = known["share"]
+        return cls(
+            path=known["path"],
+            scorer=known["scorer"],
+            binary=known["binary"],
+            productions=tuple(
+                ProductionMeasure(
+                    **{
+                        **one,
+                        "mean": _or_nan(one["mean"]),
+                        "lower": _bound(one["lower"]),
+                        "upper": _bound(one["upper"]),
+                    }
+                )
+                for one in known["productions"]
+            ),
+            choices=tuple(ChoiceMeasure(**{**one, "mean": _or_nan(one["mean"])}) for one in known["choices"]),
+            tau=known["tau"],
+            share_lower=_bound(share.get("language_share_lower")),
+            share_upper=_bound(share.get("language_share_upper")),
+        )
+
+
+def _bound(known: Mapping[str, object] | None) -> Bound | None:
+    return Bound.from_dict(known) if known else None
+
+
+def _or_nan(mean: float | None) -> float:
+    return math.nan if mean is None else mean
+
 
 def _in_language(tree: Any) -> Any:
     """Return ``tree`` with every guarantee in it restated for a random user of the language."""

@@ -157,7 +157,7 @@ class PromptMeasures:
         return judged_measures(self.prompts, self.settings.calibration, self.settings.alpha)
 
     def sentences(self) -> list[str]:
-        """What is said of all prompts, each sentence with its guarantee."""
+        """The statements on all prompts, each with its guarantee."""
         worst, share, of = self.worst(), self.share_above(), f"the {plural(len(self.prompts), 'prompt')}"
         first = self.prompts[0].mean_upper
         lines = [f"Each bound of a prompt: {first.guarantee(of)}."]

@@ -22,7 +22,7 @@ from lethe.statistics.leak_share import METHOD
 from lethe.text import label
 
 Measure = Callable[[Model, float], Interval | None]
-EXACTLY_TOLD = "exact bounds"  # what tells an interval of exact bounds from one of samples
+EXACTLY_TOLD = "exact bounds"  # marks an interval of exact bounds, as opposed to one of samples
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Quantity:
 
 
 def leak_share(scorer: str, exactly: bool = False) -> Quantity:
-    """The probability that a forget answer leaks, by a 0/1 scorer, averaged over the questions it can judge.
+    """The probability that a forget answer leaks, by a 0/1 scorer, averaged over the questions that it can judge.
 
-    See `lethe.evaluation.leak_share`: with ``exactly``, exact bounds stand in for sampled answers where they are sharper.
+    With ``exactly``, exact bounds replace sampled answers where they are tighter; see `lethe.evaluation.leak_share`.
     """
 
     def measure(model: Model, alpha: float) -> Interval | None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SETTINGS = ("engine", "temperature", "top_p", "top_k", "max_new_tokens", "adaptive_threshold", "seed")
+EXPERIMENTS = "refs/exps/[0-9a-f][0-9a-f]/*/*"  # BASELINE/NAME; DVC's own references there have other names
 PREFERRED = "keyword_leak"  # the 0/1 scorer, where the params do not name one
 
 
@@ -47,10 +48,10 @@ class Scored:
 class Side:
     """One side of a comparison.
 
-    ``template`` is the content of the prompt template, ``scorer`` the parameters of the scorers; both None where unknown.
-    ``stopped`` says that a rule looked at the answers and could stop, so that only anytime-valid values hold.
-    ``binary`` says whether the scorer declares that its scores are 0 or 1; None where no scorer of Lethe gave the scores,
-    as in logs and tables.
+    ``template`` is the content of the prompt template, ``scorer`` the parameters of the scorer; both are None if unknown.
+    ``stopped`` is True if a rule looked at the answers and could stop, so that only anytime-valid values hold. ``binary`` is
+    the scorer's declaration that its scores are only 0 and 1; None if no scorer of Lethe gave the scores, as in logs and
+    tables.
     """
 
     name: str
@@ -123,7 +124,8 @@ def _folder(
         if model not in scored:
             raise BadValue("--model", model, f"one of {', '.join(scored)} in {name}")
     scored = [model for model in scored if not models or model in models]
-    params = _params(params_file)
+    params, told = _params(params_file), folder / "evaluated.json"
+    evaluated: dict[str, Any] = read_json(told) if told.is_file() else {}  # of `lethe eval`
     about = read_json(folder / "scores" / scored[0] / "about.json")
     metric = score or _first_metric(params, about.get("scorers", []), name)
     texts = {row["id"]: row["question"] for row in read_split("forget", folder / "dataset")}
@@ -142,8 +144,8 @@ def _folder(
         kind=kind,
         metric=metric,
         models=found,
-        template=_template(params, params_file.parent),
-        scorer=_scorer(params, metric),
+        template=evaluated.get("prompt", _template(params, params_file.parent)),
+        scorer=_scorer(evaluated if "score" in evaluated else params, metric),
         stopped=stopped,
         binary=_declared(params, metric),
     )
@@ -195,11 +197,11 @@ def _scorer(params: Mapping[str, Any], metric: str) -> str | None:
     if not section:
         return None
     own = [one for one in section.get("scorers", []) if one == metric or (isinstance(one, dict) and metric in one)]
-    return json.dumps([own, section.get("keyword_match")], sort_keys=True)
+    return json.dumps([own, section.get("keyword_match", "word")], sort_keys=True)
 
 
 def _declared(params: Mapping[str, Any], metric: str) -> bool | None:
-    """Whether the scorer or judge behind a column gives 0 and 1 alone; None for a column that this release cannot name."""
+    """Whether the scorer or judge of a column gives only 0 and 1; None for a column that this release does not know."""
     from pydantic import ValidationError
 
     from lethe.config.evaluating import JudgeEntry, columns_of, is_binary, scorer_params
@@ -221,26 +223,14 @@ def _declared(params: Mapping[str, Any], metric: str) -> bool | None:
 @contextmanager
 def _revision(revision: str) -> Iterator[Path]:
     """Yield a temporary folder with the artifacts of a git revision, from DVC's cache and from git."""
-    import subprocess
-
-    asked = ["git", "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}"]
-    try:
-        done = subprocess.run(asked, capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        done = None
-    if done is None or done.returncode or revision.startswith("-"):
-        raise BadFile(
-            revision,
-            "is neither a file nor a folder nor a git revision of this repository",
-            "Name a log, a table of scores, a data folder, or a revision or DVC experiment of this repository.",
-        )
+    commit = _commit(revision)
     from dvc.api import DVCFileSystem
     from dvc.exceptions import DvcException
 
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary)
         try:
-            files = DVCFileSystem(rev=done.stdout.strip(), subrepos=False)
+            files = DVCFileSystem(rev=commit, subrepos=False)
             wanted = [
                 path
                 for folder in ("/data/scores", "/data/dataset", "/data/generations", "/params.yaml")
@@ -258,6 +248,39 @@ def _revision(revision: str) -> Iterator[Path]:
                 "the revision and run the pipeline."
             ) from None
         yield root
+
+
+def _commit(revision: str) -> str:
+    """The commit of a git revision or of a DVC experiment, which DVC keeps under refs/exps/."""
+    found = "" if revision.startswith("-") else _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+    if found:
+        return found
+    lines = [
+        line.split() for line in _git("for-each-ref", "--format=%(objectname) %(refname)", EXPERIMENTS).split("\n")
+    ]
+    commits = [line[0] for line in lines if len(line) == 2 and line[1].rpartition("/")[2] == revision]
+    if len(commits) == 1:
+        return commits[0]
+    if commits:
+        raise BadFile(
+            revision, f"names {len(commits)} DVC experiments", f"Name one by its commit: {', '.join(commits)}."
+        )
+    raise BadFile(
+        revision,
+        "is neither a file nor a folder nor a git revision nor a DVC experiment of this repository",
+        "Name a log, a table of scores, a data folder, or a revision or DVC experiment of this repository.",
+    )
+
+
+def _git(*arguments: str) -> str:
+    """What git prints in this folder; empty where git fails or is not there."""
+    import subprocess
+
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return "" if done.returncode else done.stdout.strip()
 
 
 def _fetch(files: Any, paths: Sequence[str], root: Path) -> None:

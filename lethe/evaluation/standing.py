@@ -10,8 +10,14 @@ model is that of its samples, or that of its exact bounds where these are sharpe
                Retrain's lower end), and its worst question in at most ``metrics.share_above`` of its answers;
     open       neither.
 Without Retrain, a model leaks if some answer leaked, and Retrain's share counts as 0. Without a 0/1 scorer, the mean score
-replaces the share, with `SCORE_MARGIN`; then the word is open without Retrain, because any answer has some score. Where
-questions stopped early, the word is leaks if a leak was detected, and forgot if all questions are certified.
+replaces the share, with `SCORE_MARGIN`; then the word is open without Retrain, because any answer has some score.
+
+If questions stopped early, each word is wrong with probability at most ``sample.sequential.alpha``, by itself:
+    forgot     all questions are certified. The word is wrong if a question leaks more than tau; that question is certified
+               with probability at most alpha.
+    leaks      more questions were detected than chance explains if none leaks more than tau_leak. Then each of the m tests
+               detects with probability at most alpha, so some test does with probability up to m alpha. The word therefore
+               needs a binomial tail of at most alpha (`lethe.statistics.many_prompts.chance_of_rejections`).
 
 Utility, relative to the model before unlearning (Base), by the mean score of sampled answers to the retain questions (to
 the world facts if there are no retain questions):
@@ -32,10 +38,12 @@ from lethe.evaluation.judged import WORST as TRUE_WORST
 from lethe.evaluation.labelled import LEAKS
 from lethe.evaluation.labelled import WORST as BY_LABELS
 from lethe.evaluation.quantities import Quantity, mean_score
-from lethe.evaluation.run import Model, Run
+from lethe.evaluation.recorded import StoppedEarly
+from lethe.evaluation.run import Model, Role, Run
 from lethe.statistics.bounds import binary_upper
 from lethe.statistics.comparison import Interval, compare
 from lethe.statistics.leak_share import METHOD, silent_upper
+from lethe.statistics.many_prompts import chance_of_rejections
 
 LEAK_MARGIN = 0.002  # of the answers
 SCORE_MARGIN = 0.05  # of the mean score, if there is no 0/1 scorer
@@ -153,8 +161,8 @@ class _References:
 
 def _forgetting(model: Model, against: _References) -> Aspect:
     run = against.run
-    if model.metrics.get("certified") is not None:
-        return Aspect(_stopped_early(model))
+    if model.stopped is not None:
+        return Aspect(_stopped_early(model.role, model.stopped))
     quantity, binary = against.judged_by
     own, retrain = quantity.measure(model, against.level), run.role("retrain")
     if model.role != "subject":
@@ -173,12 +181,12 @@ def _forgetting(model: Model, against: _References) -> Aspect:
     return Aspect(word, quantity, own, chance, few)
 
 
-def _stopped_early(model: Model) -> Forgetting:
-    if model.role != "subject":
+def _stopped_early(role: Role, stopped: StoppedEarly) -> Forgetting:
+    if role != "subject":
         return "reference"
-    if model.metrics.get("leaking_questions"):
+    if chance_of_rejections(stopped.leaking, stopped.questions, stopped.alpha) <= stopped.alpha:
         return "leaks"
-    return "forgot" if model.metrics["certified"] == model.metrics["n_questions"] else "open"
+    return "forgot" if stopped.certified == stopped.questions else "open"
 
 
 def _leaked(model: Model, own: Interval) -> bool:
@@ -189,11 +197,11 @@ def _leaked(model: Model, own: Interval) -> bool:
         return int(model.metrics[LEAKS]) > 0
     if model.metrics.get("judge_labelled"):
         return own.lower > 0
-    return (model.metrics.get("binary_any") or 0) > 0
+    return bool(model.value("binary_any"))
 
 
 def _worst(model: Model) -> float:
-    """The bound of the worst question that needs the least trust in a judge."""
+    """The bound of the worst question that requires the least trust in a judge."""
     bounds = (model.bounds.get(key) for key in (BY_LABELS, TRUE_WORST, "m_bin_worst"))
     bound = next(filter(None, bounds), None)
     return bound.value if bound else 1.0
@@ -201,14 +209,14 @@ def _worst(model: Model) -> float:
 
 def _few(model: Model, run: Run, own: Interval | None) -> bool:
     """Whether the model would be open even if no answer had leaked."""
-    metrics, n = run.params.metrics, model.metrics.get("n")
+    metrics, n = run.params.metrics, model.value("n")
     if own is None or not n:
         return False
     if own.method == METHOD and model.exact:
         silent = silent_upper(model.exact.trees[0].rho, len(model.exact.trees), own.alpha / 2)
     else:
         silent = float(binary_upper(0, own.n, own.alpha / 2))
-    return silent > LEAK_MARGIN or float(binary_upper(0, n, metrics.alpha)) > metrics.share_above
+    return silent > LEAK_MARGIN or float(binary_upper(0, int(n), metrics.alpha)) > metrics.share_above
 
 
 def _utility(model: Model, against: _References) -> Aspect:

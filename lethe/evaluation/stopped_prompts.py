@@ -101,7 +101,7 @@ class StoppedPrompts:
         ]
 
     def sentences(self) -> list[str]:
-        """What is said of all prompts, each sentence with its guarantee."""
+        """The statements on all prompts, each with its guarantee."""
         worst, of = self.worst(), f"the {plural(len(self.prompts), 'prompt')}"
         return [
             f"A stopping rule looked at the answers: {REASON}.",

@@ -130,7 +130,11 @@ def noise_multiplier(epsilon: float, delta: float, sample_rate: float, steps: in
 
 
 def spent(noise_multiplier: float, delta: float, sample_rate: float, steps: int) -> float:
-    """The epsilon of ``steps`` Poisson batches at ``delta``, by Opacus's numerical (PRV) accountant: an upper bound."""
+    """The epsilon of ``steps`` Poisson batches at ``delta``, by Opacus's numerical (PRV) accountant: an upper bound.
+
+    The bound assumes that each batch takes each row independently with probability ``sample_rate``. Source: Gopi et al.,
+    "Numerical Composition of Differential Privacy" (2021).
+    """
     from opacus.accountants import PRVAccountant
 
     accountant = PRVAccountant()

@@ -60,11 +60,11 @@ def worst(model: Model, run: Run, found: Drawn) -> list[Answer] | None:
 
 
 def _answer(answer: DrawnAnswer, run: Run, found: Drawn) -> Answer:
-    item = run.forget.get(answer.prompt_id, {})
+    row = run.forget.get(answer.prompt_id)
     return Answer(
         prompt_id=answer.prompt_id,
-        question=visible(item.get("question", answer.prompt_id)),
-        expected=visible(item.get("answer", "")),
+        question=visible(row["question"] if row else answer.prompt_id),
+        expected=visible(row["answer"] if row else ""),
         text=visible(answer.text),
         times=answer.times,
         drawn=found[answer.prompt_id].drawn,

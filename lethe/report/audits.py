@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from lethe.evaluation.recorded import OneRunRecord, Result
 from lethe.evaluation.run import Run
 from lethe.report import svg
 from lethe.statistics.bound import coverage, level
@@ -31,40 +32,40 @@ def views(run: Run) -> list[View]:
     return [
         View(
             name,
-            sentence(audit),
-            counted(audit, run.audits[name]["mechanism"]),
-            [_row(row) for row in audit.results],
-            [f"{row.method}: {row.note}." for row in audit.results],
-            curve(name, audit),
+            sentence(one.audit),
+            counted(one.audit, one.mechanism),
+            [_row(row) for row in one.audit.results],
+            [f"{row.method}: {row.note}." for row in one.audit.results],
+            curve(name, one.audit),
         )
-        for name, audit in _audits(run).items()
+        for name, one in _audits(run).items()
     ]
 
 
-def _audits(run: Run) -> dict[str, OneRunAudit]:
+def _audits(run: Run) -> dict[str, OneRunRecord]:
     """The one-run audits with a result; the page lists the others as missing, or shows their results unformatted."""
-    return {name: OneRunAudit.from_json(value) for name, value in run.audits.items() if "results" in value}
+    return {name: value for name, value in run.audits.items() if isinstance(value, OneRunRecord)}
 
 
-def others(run: Run) -> dict[str, dict[str, object]]:
+def others(run: Run) -> dict[str, Result]:
     """The results by name of audits whose kind has no section on this page; they are shown unformatted."""
     return {
         name: {key: shown for key, shown in value.items() if key != "schema"}
         for name, value in run.audits.items()
-        if value and "results" not in value
+        if value and not isinstance(value, OneRunRecord)
     }
 
 
 def glossary(run: Run) -> list[str]:
     """The meanings of the assumptions that the results rest on."""
-    named = {flag for audit in _audits(run).values() for row in audit.results for flag in row.assumes}
+    named = {flag for one in _audits(run).values() for row in one.audit.results for flag in row.assumes}
     return [f"{_words(flag)}: {text}." for flag, text in ASSUMPTIONS.items() if flag in named]
 
 
 def counted(audit: OneRunAudit, mechanism: str) -> str:
     errors = "error" if audit.errors == 1 else "errors"
     return (
-        f"{_numbers(audit.errors)} {errors} among the {_numbers(audit.r)} surest guesses of {count(audit.n)} secret "
+        f"{_numbers(audit.errors)} {errors} among the {_numbers(audit.r)} most confident guesses of {count(audit.n)} secret "
         f"bits; family {mechanism}, δ {audit.delta:g}, α {audit.alpha:g}."
     )
 

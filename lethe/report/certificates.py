@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from lethe.errors import plural
 from lethe.evaluation.leak_share import replaced
+from lethe.evaluation.recorded import QuestionRecord
 from lethe.evaluation.run import Model, Run
 from lethe.report import svg
 from lethe.report.svg import ACCENT, INK, MUTED, WARM
@@ -96,7 +97,7 @@ def section(run: Run) -> Section | None:
 
 
 def _strip(model: Model, found: Certificates, run: Run, shown: Sequence[int]) -> Strip:
-    asked = {key: str(row.get("question", key)) for key, row in run.forget.items()}
+    asked = {key: row["question"] for key, row in run.forget.items()}
     trees = sorted(found.trees, key=lambda tree: (-tree.lower, -tree.upper))
     words = found.verdicts
     lines = tuple(
@@ -128,8 +129,8 @@ def _strip(model: Model, found: Certificates, run: Run, shown: Sequence[int]) ->
 def _row(model: Model, found: Certificates) -> tuple[str, ...]:
     summary, bounds = found.model, found.model.bounds
     worst = f"{bounds['tree_lower_worst'].significant(3)} to {bounds['tree_upper_worst'].significant(3)}"
-    excess = model.excess.get("per_question")
-    held = "–" if excess is None else f"{sum(row['holds'] for row in excess)} above {model.excess['factor']:g}×"
+    excess = model.excess
+    held = "–" if excess is None else f"{sum(excess.holds)} above {excess.factor:g}×"
     return (
         model.name,
         *(str(summary.verdicts[word]) for word in TONES),
@@ -159,11 +160,11 @@ def _band(low: float, high: float) -> str:
 def _drawn(model: Model, trees: list[AnswerTree]) -> Markup:
     """One line per question on a log axis; the questions that leak most are on top."""
     name = f"exact-{model.name}".replace(".", "_")
-    sampled = {row["prompt_id"]: row for row in model.questions}
+    sampled = {row.prompt_id: row for row in model.questions}
     with svg.style(name):
         figure, axes = svg.canvas(4.6, 0.75 + 0.075 * len(trees), 0.12)
         for place, tree in enumerate(trees):
-            _line(axes, place, tree, sampled.get(tree.id, {}))
+            _line(axes, place, tree, sampled.get(tree.id))
         axes.set_xscale("log")
         axes.set(xlim=(LEAST, 1), ylim=(len(trees) - 0.3, -0.7), yticks=[], xlabel="P(leak) per query, log scale")
         axes.set_xticks([10.0**power for power in (-12, -9, -6, -3, 0)], ["1e-12", "1e-9", "1e-6", "0.001", "1"])
@@ -172,9 +173,9 @@ def _drawn(model: Model, trees: list[AnswerTree]) -> Markup:
         return svg.inline(figure, name, f"{model.name}: {told}")
 
 
-def _line(axes: Axes, place: int, tree: AnswerTree, sampled: dict) -> None:
-    if sampled.get("m_bin") is not None:
-        low, high = (max(LEAST, sampled.get(key) or 0.0) for key in ("m_bin_lower", "m_bin"))
+def _line(axes: Axes, place: int, tree: AnswerTree, sampled: QuestionRecord | None) -> None:
+    if sampled and sampled.m_bin is not None:
+        low, high = max(LEAST, sampled.m_bin_lower or 0.0), max(LEAST, sampled.m_bin)
         axes.plot([low, high], [place, place], color=MUTED, linewidth=0.7, solid_capstyle="butt")
     low, high = max(LEAST, tree.lower), max(LEAST, tree.upper)
     axes.plot([low, high], [place, place], color=ACCENT, linewidth=2.6, alpha=0.55, solid_capstyle="butt")

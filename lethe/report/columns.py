@@ -11,11 +11,10 @@ from markupsafe import Markup
 
 from lethe.evaluation.run import Model, Run
 from lethe.evaluation.together import QUANTITY
+from lethe.report.verdicts import QUESTIONS
 from lethe.statistics.bound import Bound, level
 from lethe.statistics.dispersion import possible
 from lethe.text import NONE, count, label, number, percent
-
-QUESTIONS = "the questions"
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Column:
 
     def sort(self, model: Model) -> str:
         """The number by which the column sorts; empty where there is none."""
-        value = model.values.get(self.key)
+        value = model.value(self.key)
         return "" if value is None else f"{value:.6g}"
 
 
@@ -140,8 +139,8 @@ def certificate(run: Run) -> str:
     """The statement about the questions certified together."""
     for model in run.models:
         if claim := model.certificate:
-            told = model.guarantees["together"]
-            return f"questions certified: {QUANTITY[told['metric']]} at most {claim.value:g} {claim.guarantee(QUESTIONS)}"
+            quantity = QUANTITY[model.guaranteed.certified_metric or "m_bin"]
+            return f"questions certified: {quantity} at most {claim.value:g} {claim.guarantee(QUESTIONS)}"
     return "questions certified together"
 
 

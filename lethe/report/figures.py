@@ -11,7 +11,9 @@ import numpy as np
 from markupsafe import Markup
 
 from lethe.errors import plural
+from lethe.evaluation.model_measures import TailPoint
 from lethe.evaluation.question_answers import BINS
+from lethe.evaluation.recorded import QuestionRecord
 from lethe.evaluation.run import Model, Run
 from lethe.report import svg
 from lethe.report.answers import Drawn
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.patches import PathPatch
 
-SOLID_AND_DASHED = (("", {"linewidth": 1.6}), ("_bound", {"linewidth": 1.1, "dashes": (3, 1.6)}))
+SOLID: dict[str, Any] = {"linewidth": 1.6}
+DASHED: dict[str, Any] = {"linewidth": 1.1, "dashes": (3, 1.6)}
 TICKS = (0, 0.5, 1)
 LONGEST_NAME = 28  # letters of a model's name beside its marks
 ROOTS = (0, 0.05, 0.25, 1)
@@ -52,11 +55,16 @@ def chosen_question(run: Run) -> Chosen | None:
     """The question with the highest bound in any model under test: M_bin, else M_µ, else the anytime-valid one."""
     models = run.subjects or run.models
     for key, symbol in (("m_bin", "M_bin"), ("m_mu", "M_µ"), ("anytime_upper", "anytime-valid")):
-        known = [(row[key], model, row) for model in models for row in model.questions if row.get(key) is not None]
+        known = [
+            (value, model, row)
+            for model in models
+            for row in model.questions
+            if (value := getattr(row, key)) is not None
+        ]
         if known:
             _, model, row = max(known, key=lambda entry: entry[0])  # among equals the first
             why = f"its {symbol} bound with {model.name} is the highest of all questions and models under test"
-            return Chosen(row["prompt_id"], model.name, why)
+            return Chosen(row.prompt_id, model.name, why)
     return None
 
 
@@ -89,7 +97,7 @@ def histograms(run: Run, drawn: Mapping[str, Drawn], prompt_id: str) -> list[Pan
     scorer, panels = label(run.params.metrics.leak), []
     for model in run.models:
         found = drawn[model.name].get(prompt_id)
-        row = next((row for row in model.questions if row["prompt_id"] == prompt_id), None)
+        row = next((row for row in model.questions if row.prompt_id == prompt_id), None)
         if row and found and any(found.histogram):
             panels.append(_histogram(model.name, row, found.histogram, scorer))
     return panels
@@ -103,8 +111,8 @@ def m_gen(run: Run) -> list[Panel]:
 
 def per_question(run: Run) -> list[Panel]:
     """M_bin of every forget question, sorted, with the sampled share below it and greedy leaks marked."""
-    bounded = [(model, [row for row in model.questions if row.get("m_bin") is not None]) for model in run.models]
-    return [_questions(model, sorted(rows, key=lambda row: -row["m_bin"])) for model, rows in bounded if rows]
+    bounded = [(model, [row for row in model.questions if row.m_bin is not None]) for model in run.models]
+    return [_questions(model, sorted(rows, key=lambda row: -(row.m_bin or 0))) for model, rows in bounded if rows]
 
 
 def convergence(run: Run) -> list[Panel]:
@@ -118,7 +126,7 @@ class _Marks:
 
     def __init__(self, model: Model, greedy: str, mean: str, end: str):
         self.name, bound = model.name, model.bounds.get(end)
-        self.greedy, self.mean, self.end = map(model.metrics.get, (greedy, mean, end))
+        self.greedy, self.mean, self.end = map(model.value, (greedy, mean, end))
         shown = bound.number() if bound else number(self.end)
         self.told = f"{self.name}: greedy {number(self.greedy)}, sampled {number(self.mean)}, bar {shown}"
 
@@ -147,8 +155,8 @@ def _marks(name: str, scorer: str, note: str, rows: list[_Marks], rare: bool = F
     return panel
 
 
-def _histogram(model: str, row: Mapping[str, Any], counts: Sequence[int], scorer: str) -> Panel:
-    greedy, mean, most = row.get("greedy"), row.get("mean"), row.get("max")
+def _histogram(model: str, row: QuestionRecord, counts: Sequence[int], scorer: str) -> Panel:
+    greedy, mean, most = row.greedy, row.mean, row.max
     panel = Panel(model, f"greedy {number(greedy)}, mean {number(mean)}, max {number(most)}")
     answers = sum(counts)
     with _drawing(panel, f"histogram-{model}", plural(answers, "answer")) as axes:
@@ -166,10 +174,8 @@ def _histogram(model: str, row: Mapping[str, Any], counts: Sequence[int], scorer
 
 
 def _m_gen(model: Model, references: list, scorer: str) -> Panel:
-    half = max((row for row in model.m_gen if row["x"] <= 0.5), key=lambda row: row["x"], default=None)
-    panel = Panel(
-        model.name, f"above {half['x']:g}: bound {number(half['bound'], 3, 'up')} on average" if half else ""
-    )
+    half = max((point for point in model.m_gen if point.x <= 0.5), key=lambda point: point.x, default=None)
+    panel = Panel(model.name, f"above {half.x:g}: bound {number(half.bound, 3, 'up')} on average" if half else "")
     with _drawing(panel, f"mgen-{model.name}", "share of answers above each score") as axes:
         for reference, dashes in references:
             if reference and reference.m_gen and reference is not model:
@@ -181,19 +187,21 @@ def _m_gen(model: Model, references: list, scorer: str) -> Panel:
     return panel
 
 
-def _steps(axes: Axes, points: Sequence[dict], key: str, **line: Any) -> None:
-    axes.plot([row["x"] for row in points], [row[key] for row in points], drawstyle="steps-post", **line)
+def _steps(axes: Axes, points: Sequence[TailPoint], key: str, **line: Any) -> None:
+    axes.plot(
+        [point.x for point in points], [getattr(point, key) for point in points], drawstyle="steps-post", **line
+    )
 
 
-def _questions(model: Model, rows: list[dict]) -> Panel:
-    worst = model.question_bounds(rows[0]).get("m_bin")
+def _questions(model: Model, rows: list[QuestionRecord]) -> Panel:
+    worst = rows[0].bounds.get("m_bin")
     panel = Panel(model.name, f"worst M_bin {worst.number()}" if worst else "")
     places = np.arange(1, len(rows) + 1)
-    leaks = [place for place, row in zip(places, rows, strict=True) if row.get("binary_greedy")]
+    leaks = [place for place, row in zip(places, rows, strict=True) if row.binary_greedy]
     with _drawing(
         panel, f"questions-{model.name}", f"{plural(len(rows), 'question')}, greedy leaks {len(leaks)}"
     ) as axes:
-        bounds, shares = ([row[key] for row in rows] for key in ("m_bin", "binary_share"))
+        bounds, shares = ([_or_nan(getattr(row, key)) for row in rows] for key in ("m_bin", "binary_share"))
         if len(rows) <= BARS:
             axes.bar(places, bounds, width=0.9, color=ACCENT, alpha=0.28, linewidth=0)
             axes.plot(places, shares, "o", color=ACCENT, markersize=2.4, clip_on=False)
@@ -222,15 +230,21 @@ def _dots(places: np.ndarray, heights: Sequence[float]) -> PathPatch:
 
 
 def _convergence(model: Model, scorer: str) -> Panel:
-    rows, bounds = model.convergence, model.convergence_bounds(model.convergence[-1])
-    shown = [number(rows[-1].get(key), 2) + _below(bounds.get(f"{key}_bound"), key) for key in ("mean", "sd")]
-    panel = Panel(model.name, f"{rows[0]['prompt_id']}: mean {shown[0]}, sd {shown[1]}")
-    sizes = [row["n"] for row in rows]
+    rows, last = model.convergence, model.convergence[-1]
+    shown = [
+        number(last.mean, 2) + _below(last.mean_bound, "mean"),
+        number(last.sd, 2) + _below(last.sd_bound, "sd"),
+    ]
+    panel = Panel(model.name, f"{rows[0].prompt_id}: mean {shown[0]}, sd {shown[1]}")
+    sizes = [row.n for row in rows]
+    lines = (
+        ([(row.mean, row.mean_bound) for row in rows], ACCENT),
+        ([(row.sd, row.sd_bound) for row in rows], WARM),
+    )
     with _drawing(panel, f"convergence-{model.name}", f"{sizes[0]:,} to {plural(sizes[-1], 'sample')}") as axes:
-        for key, colour in (("mean", ACCENT), ("sd", WARM)):
-            for suffix, line in SOLID_AND_DASHED:
-                values = [np.nan if row.get(key + suffix) is None else row[key + suffix] for row in rows]
-                axes.plot(sizes, values, color=colour, **line)
+        for points, colour in lines:
+            axes.plot(sizes, [_or_nan(estimate) for estimate, _ in points], color=colour, **SOLID)
+            axes.plot(sizes, [bound.value if bound else np.nan for _, bound in points], color=colour, **DASHED)
         axes.set_xscale("log", base=2)
         axes.set_xticks(sizes[::-1][::3], [f"{size:,}" for size in sizes[::-1][::3]])
         axes.minorticks_off()

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from lethe.evaluation.findings import Findings
 from lethe.evaluation.run import Model, Run
 from lethe.evaluation.standing import Aspect, Tone
-from lethe.report.verdicts import Verdict, covers, hits
+from lethe.report.draws import covers
+from lethe.report.verdicts import Verdict, hits
 from lethe.statistics.bound import joint_level, level
 from lethe.text import count, label, listing, percent, plural, upper_first
 
@@ -96,7 +97,7 @@ def small_print(run: Run, said: list[Line], findings: Findings) -> str:
     if not aspects:
         return ""
     assumed = listing(sorted({bound.assumes for aspect in aspects if aspect.own for bound in aspect.own.bounds()}))
-    drawn = listing(list(dict.fromkeys(covers(model, run) for model in run.models if model.about)))
+    drawn = listing(list(dict.fromkeys(covers(model, run) for model in run.models if model.drawing)))
     return (
         f"In statistical terms: confidence intervals that share α evenly (Bonferroni) and hold together "
         f"{level(findings.alpha)} or more, assuming {assumed}, for {drawn}."
@@ -117,12 +118,10 @@ def _sentence(model: Model, said: Verdict, run: Run) -> str:
 
 def _leaks(model: Model, aspect: Aspect, run: Run) -> str:
     """How much leaks, compared with what leaks by chance."""
-    if model.metrics.get("certified") is not None:
-        metrics = model.metrics
+    if (stopped := model.stopped) is not None:
         return (
-            f"of {plural(metrics['n_questions'], 'question')} {metrics['certified']} are certified to leak in less than "
-            f"{percent(metrics['sequential_tau'])} of answers, {metrics.get('leaking_questions') or 0} leak in more than "
-            f"{percent(metrics['sequential_tau_leak'])}"
+            f"of {plural(stopped.questions, 'question')} {stopped.certified} are certified to leak in less than "
+            f"{percent(stopped.tau)} of answers, {stopped.leaking} leak in more than {percent(stopped.tau_leak)}"
         )
     if aspect.quantity is None or aspect.own is None:
         return ""
@@ -140,7 +139,7 @@ def _open(model: Model, aspect: Aspect) -> str:
         return ""
     if aspect.few:
         lack = "too few to tell" if aspect.word == "open" else "few, so that the range is wide"
-        n = count(model.metrics.get("n"))
+        n = count(model.value("n"))
         return f": {n} answers to each question are {lack} (the command lethe plan says how many are needed)"
     return ", too close to tell" if aspect.reference and aspect.word == "open" else ""
 

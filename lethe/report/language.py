@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from lethe.evaluation.run import Model, Run
-from lethe.statistics.bound import Bound
+from lethe.evaluation.prompt_language import LanguageMeasures, ProductionMeasure
+from lethe.evaluation.run import Run
 from lethe.text import count, label, number, plural
 
 SHOWN = 20  # productions per model
@@ -28,48 +28,45 @@ class View:
 
 def views(run: Run) -> list[View]:
     """A view of each model whose answers were drawn in a language."""
-    return [_view(model, run) for model in run.models if model.language]
+    return [_view(model.name, model.language, run) for model in run.models if model.language]
 
 
-def _view(model: Model, run: Run) -> View:
-    told = model.language
-    every, choices = told["productions"], told["choices"]
+def _view(name: str, told: LanguageMeasures, run: Run) -> View:
+    every, choices = told.productions, told.choices
     rest = len(every) - SHOWN
     return View(
-        name=model.name,
+        name=name,
         sentences=list(_sentences(told, run)),
-        rows=[_row(one, told["binary"]) for one in every[:SHOWN]],
+        rows=[_row(one, told.binary) for one in every[:SHOWN]],
         more=f"{plural(rest, 'production')} with a lower mean, or without a draw, not shown." if rest > 0 else "",
-        choices=[[one["part"], one["choice"], count(one["draws"]), _mean(one, told["binary"])] for one in choices],
+        choices=[[one.part, one.choice, count(one.draws), _mean(one.mean, told.binary)] for one in choices],
     )
 
 
-def _row(one: Mapping[str, Any], binary: bool) -> list[str]:
-    sides = [Bound.from_dict(one[side]).percent() if one[side] else "–" for side in ("lower", "upper")]
-    return [one["name"], _percent(one["probability"]), count(one["draws"]), _mean(one, binary), *sides]
+def _row(one: ProductionMeasure, binary: bool) -> list[str]:
+    sides = [side.percent() if side else "–" for side in (one.lower, one.upper)]
+    return [one.name, _percent(one.probability), count(one.draws), _mean(one.mean, binary), *sides]
 
 
-def _mean(one: Mapping[str, Any], binary: bool) -> str:
-    return "–" if one["mean"] is None else _percent(one["mean"]) if binary else number(one["mean"])
+def _mean(mean: float, binary: bool) -> str:
+    return "–" if math.isnan(mean) else _percent(mean) if binary else number(mean)
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.3g}%"
 
 
-def _sentences(told: Mapping[str, Any], run: Run) -> list[str]:
-    worst = next((one for one in told["productions"] if one["name"] == told["worst_found"]), None)
-    said = []
+def _sentences(told: LanguageMeasures, run: Run) -> list[str]:
+    worst, said = told.worst, []
     if worst:
-        score = label(told["scorer"])
-        what = f"{_mean(worst, True)} of its {plural(worst['draws'], 'answer')} have {score}"
+        score, answers = label(told.scorer), plural(worst.draws, "answer")
         what = (
-            what
-            if told["binary"]
-            else f"the mean {score} of its {plural(worst['draws'], 'answer')} is {_mean(worst, False)}"
+            f"{_mean(worst.mean, True)} of its {answers} have {score}"
+            if told.binary
+            else f"the mean {score} of its {answers} is {_mean(worst.mean, False)}"
         )
-        said.append(f"Worst production found, not bounded: {worst['name']} ({what}).")
-    quantity = f"the share of prompts that leak with probability above {told['tau']:g}" if told["tau"] else ""
+        said.append(f"Worst production found, not bounded: {worst.name} ({what}).")
+    quantity = f"the share of prompts that leak with probability above {told.tau:g}" if told.tau else ""
     of = f"the {plural(len(run.forget), 'forget question')}"
     true = quantity.replace("that leak", "that truly leak") + ", the judge's error included," if quantity else ""
     said += [

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lethe.evaluation.findings import Findings, findings
-from lethe.evaluation.leaks_at_k import SHOWN
+from lethe.evaluation.leaks_at_k import TOLD_QUERIES
 from lethe.evaluation.run import Model, Run
 from lethe.io.atomic import SCHEMA_VERSION
 from lethe.report import (
@@ -82,8 +82,8 @@ def _html(
         leaks_if=first_screen.leaks_if(run),
         keyword_rule=first_screen.keyword_rule(run),
         verdict_head=head(run),
-        shown=SHOWN,
-        asked=any(model.asked(SHOWN) for model in run.models),
+        shown=TOLD_QUERIES,
+        asked=any(model.asked(TOLD_QUERIES) for model in run.models),
         verdict_alpha=verdict_alpha(run),
         guarantee_notes=guarantee_notes(run),
         m_gen_level=_level(bound for model in run.models for bound in _of_curve(model)),
@@ -152,12 +152,11 @@ def as_share(alpha: float) -> str:
 
 def _of_curve(model: Model) -> list[Bound]:
     """The guarantee of the tail curves, from a question that has one."""
-    found = [model.question_bounds(row).get("m_gen") for row in model.questions[:1]]
-    return [bound for bound in found if bound]
+    return [row.bounds["m_gen"] for row in model.questions[:1] if "m_gen" in row.bounds]
 
 
 def _of_convergence(model: Model) -> list[Bound]:
-    return [bound for row in model.convergence[:1] for bound in model.convergence_bounds(row).values()]
+    return [bound for row in model.convergence[:1] for bound in (row.mean_bound, row.sd_bound) if bound]
 
 
 def _level(bounds: Iterable[Bound]) -> str:

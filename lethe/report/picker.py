@@ -14,10 +14,12 @@ from typing import Any
 from markupsafe import Markup
 
 from lethe.evaluation.question_answers import BINS, DrawnAnswer, QuestionAnswers
-from lethe.evaluation.run import Model, Run
+from lethe.evaluation.recorded import QuestionRecord
+from lethe.evaluation.run import Run
+from lethe.io.artifacts import Row
 from lethe.report.answers import Drawn, ranking
 from lethe.report.figures import chosen_question
-from lethe.report.questions import QuestionColumns, Row, asked_bounds, bound_of, question_columns, told_of_bound
+from lethe.report.questions import QuestionColumns, bound_of, question_columns, shown_bounds, told_of_bound
 from lethe.text import LONGEST, NONE, count, label, named
 
 BUDGET = 2_000_000  # bytes for all answers, so that a page of many models and questions stays small
@@ -51,7 +53,7 @@ class Picker:
 
 def picker(run: Run, drawn: Mapping[str, Drawn]) -> Picker | None:
     """All questions of all models; None where no question was measured."""
-    rows = {model.name: {row["prompt_id"]: row for row in model.questions} for model in run.models}
+    rows = {model.name: {row.prompt_id: row for row in model.questions} for model in run.models}
     names = list(dict.fromkeys([*run.forget, *(name for known in rows.values() for name in known)]))
     if not any(rows.values()):
         return None
@@ -60,7 +62,7 @@ def picker(run: Run, drawn: Mapping[str, Drawn]) -> Picker | None:
     told = []
     for model in run.models:
         known, found = rows[model.name], drawn[model.name]
-        told.append([_entry(model, known.get(name), found.get(name), columns, shared, longest) for name in names])
+        told.append([_entry(known.get(name), found.get(name), columns, shared, longest) for name in names])
     chosen = chosen_question(run)
     block = {
         "bins": BINS,
@@ -71,12 +73,12 @@ def picker(run: Run, drawn: Mapping[str, Drawn]) -> Picker | None:
             : len(NOTED)
         ],
         "chosen": names.index(chosen.prompt_id) if chosen and chosen.prompt_id in names else 0,
-        "questions": [_question(name, run.forget.get(name, {})) for name in names],
+        "questions": [_question(name, run.forget.get(name)) for name in names],
         "models": [model.name for model in run.models],
         "shared": shared.values,
         "told": told,
     }
-    cells = [(name, [_cell(model, rows[model.name].get(name)) for model in run.models]) for name in names]
+    cells = [(name, [_cell(rows[model.name].get(name)) for model in run.models]) for name in names]
     keywords = "keyword_leak" in run.params.score.names and any(row.get("keywords") for row in run.forget.values())
     return Picker(
         as_data(block), columns, [model.name for model in run.models], cells, told_of_bound(run), keywords
@@ -145,17 +147,13 @@ def _allowance(drawn: Mapping[str, Drawn]) -> int:
     return max(SHORTEST, BUDGET // max(1, answers))
 
 
-def _question(name: str, row: Mapping[str, Any]) -> list[Any]:
-    keywords = ", ".join(row.get("keywords") or ())
-    return [
-        name,
-        *(text_parts(str(text)) for text in (name, row.get("question", ""), row.get("answer", ""), keywords)),
-    ]
+def _question(name: str, row: Row | None) -> list[Text]:
+    told = (row["question"], row["answer"], ", ".join(row.get("keywords") or ())) if row else ("", "", "")
+    return [name, *map(text_parts, (name, *told))]
 
 
 def _entry(
-    model: Model,
-    row: Row | None,
+    row: QuestionRecord | None,
     found: QuestionAnswers | None,
     columns: QuestionColumns,
     shared: _Shared,
@@ -164,11 +162,11 @@ def _entry(
     """The data of one question of one model: shared cells, own cells, answers drawn, histogram, worst answers."""
     if row is None:
         return None
-    bounds = {**model.question_bounds(row), **asked_bounds(model, row)}
+    bounds = shown_bounds(row)
     score = [column.cell(row, bounds) for column in columns.score]
     binary = shared.place([column.cell(row, bounds) for column in columns.binary])
     if found is None:
-        return [binary, score, count(row.get("n")), [], []]
+        return [binary, score, count(row.n), [], []]
     worst = [_answer(answer, shared, longest) for answer in found.worst]
     return [binary, score, count(found.drawn), list(found.histogram), worst]
 
@@ -179,9 +177,9 @@ def _answer(answer: DrawnAnswer, shared: _Shared, longest: int) -> list[Any]:
     return [*told, 1] if answer.greedy else told
 
 
-def _cell(model: Model, row: Row | None) -> Cell:
+def _cell(row: QuestionRecord | None) -> Cell:
     if row is None:
         return Cell(NONE, False)
-    bound = bound_of(row, model.question_bounds(row))
-    shown = NONE if bound is None else bound.percent() if row.get("m_bin") is not None else bound.number()
-    return Cell(shown, bool(row.get("binary_greedy")))
+    bound = bound_of(row)
+    shown = NONE if bound is None else bound.percent() if row.m_bin is not None else bound.number()
+    return Cell(shown, bool(row.binary_greedy))

@@ -6,11 +6,12 @@ comparison. A panel therefore has few lines, and the legend can distinguish ten 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from lethe.config.schema import Params
+from lethe.evaluation.recorded import QuestionRecord
 from lethe.evaluation.run import Model, Run
 
 TRAINED = "trained from the start"  # the panel of the losses of training rather than unlearning
@@ -22,7 +23,9 @@ def plots(run: Run) -> dict[str, list[dict[str, object]]]:
     trained = run.params.train.models if isinstance(run.params, Params) else {}
     return {
         "m_gen.json": [
-            {"panel": panel, "model": model.name, **row} for panel, model in placed for row in model.m_gen
+            {"panel": panel, "model": model.name, **asdict(point)}
+            for panel, model in placed
+            for point in model.m_gen
         ],
         "per_question.json": [
             {"panel": panel, **row} for panel, model in placed for row in _questions(model.name, model.questions)
@@ -31,8 +34,8 @@ def plots(run: Run) -> dict[str, list[dict[str, object]]]:
             {
                 "panel": TRAINED if name in trained else name,
                 "model": name,
-                "step": row["step"],
-                "loss": row["loss"],
+                "step": row.step,
+                "loss": row.loss,
             }
             for name, steps in run.training.items()
             for row in steps
@@ -53,11 +56,12 @@ def panels(run: Run) -> Iterator[tuple[str, Model]]:
         yield from (("all models", model) for model in references)
 
 
-def _questions(name: str, questions: list[dict[str, Any]]) -> list[dict[str, object]]:
+def _questions(name: str, questions: Sequence[QuestionRecord]) -> list[dict[str, object]]:
     """Bounds in descending order of M_bin, or of M_µ without a 0/1 score; ``place`` is the rank."""
-    key = "m_bin" if any(row.get("m_bin") is not None for row in questions) else "m_mu"
-    known = sorted((row for row in questions if row.get(key) is not None), key=lambda row: -row[key])
+    key = "m_bin" if any(row.m_bin is not None for row in questions) else "m_mu"
+    values = [(row.m_bin if key == "m_bin" else row.m_mu, row.prompt_id) for row in questions]
+    known = sorted(((bound, prompt) for bound, prompt in values if bound is not None), key=lambda one: -one[0])
     return [
-        {"model": name, "place": place, "prompt_id": row["prompt_id"], "bound": row[key], "metric": key}
-        for place, row in enumerate(known, start=1)
+        {"model": name, "place": place, "prompt_id": prompt, "bound": bound, "metric": key}
+        for place, (bound, prompt) in enumerate(known, start=1)
     ]

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from lethe.evaluation.run import Model, Run
-from lethe.report.verdicts import NEARLY
+from lethe.evaluation.recorded import QuestionRecord
+from lethe.evaluation.run import Run
+from lethe.report.verdicts import NEARLY, QUESTIONS
 from lethe.statistics.bound import Bound
 from lethe.statistics.dispersion import possible
 from lethe.text import NONE, count, label, number, percent
 
 ASKED = (10, 100, 1000, 10_000, 1_000_000)  # the numbers of queries shown, of all for which leak@k is measured
-QUESTIONS = "the questions"
-Row = Mapping[str, Any]
 Bounds = Mapping[str, Bound]
 
 
 @dataclass(frozen=True)
 class QuestionColumn:
-    """``cell`` formats the value from a question's row and bounds; ``told`` says what it is and what it covers."""
+    """``cell`` formats the value from a question and bounds; ``told`` says what it is and what it covers."""
 
     head: str
     told: str
-    cell: Callable[[Row, Bounds], str]
+    cell: Callable[[QuestionRecord, Bounds], str]
 
 
 @dataclass(frozen=True)
@@ -48,11 +46,10 @@ class QuestionColumns:
 def question_columns(run: Run) -> QuestionColumns:
     """The columns that hold a value in this run."""
     rows = [row for model in run.models for row in model.questions]
-    known = {key for row in rows for key, value in row.items() if value is not None}
     bounds = _guarantees(run)
 
     def kept(columns: list[tuple[str, QuestionColumn]]) -> list[QuestionColumn]:
-        return [column for key, column in columns if key in known]
+        return [column for key, column in columns if any(row.has(key) for row in rows)]
 
     leaks, asked, score = (kept(make(run, bounds)) for make in (_leak_columns, _asked_columns, _score_columns))
     titles = (label(run.params.metrics.binary), "a leak among this many answers", label(run.params.metrics.leak))
@@ -60,9 +57,9 @@ def question_columns(run: Run) -> QuestionColumns:
     return QuestionColumns(leaks, asked, score, groups)
 
 
-def bound_of(row: Row, bounds: Bounds) -> Bound | None:
+def bound_of(row: QuestionRecord) -> Bound | None:
     """The upper bound that represents a question in the table of all questions: M_bin, else that on the mean."""
-    return next((bounds[key] for key in WORST if key in bounds), None)
+    return next((row.bounds[key] for key in WORST if key in row.bounds), None)
 
 
 WORST = {
@@ -85,22 +82,16 @@ def _guarantees(run: Run) -> dict[str, Bound]:
     found: dict[str, Bound] = {}
     for model in run.models:
         for row in model.questions[:1]:
-            found = {**asked_bounds(model, row), **model.question_bounds(row), **found}
+            found = {**shown_bounds(row), **found}
     return found
 
 
-def asked_bounds(model: Model, row: Row) -> dict[str, Bound]:
-    """Leak@k of one question: the two sides of the band of each k in `ASKED`, under ``asked_K_SIDE``."""
-    told, n = model.guarantees.get("per_question", {}), row.get("n")
-    found = {}
-    for point in row.get("leak_at_k") or []:
-        if point["k"] not in ASKED:
-            continue
-        for side in ("lower", "upper"):
-            guarantee = told.get(f"leak_at_k_{side}")
-            if guarantee and point.get(side) is not None:
-                value = {"value": point[side], **guarantee, "n": guarantee["n"] or n}
-                found[f"asked_{point['k']}_{side}"] = Bound.from_dict(value)
+def shown_bounds(row: QuestionRecord) -> dict[str, Bound]:
+    """The bounds of one question; of leak@k the two sides of the band of each k in `ASKED`, under ``asked_K_SIDE``."""
+    found = dict(row.bounds)
+    for point in row.leak_at_k:
+        if point.k in ASKED:
+            found |= {f"asked_{point.k}_lower": point.lower, f"asked_{point.k}_upper": point.upper}
     return found
 
 
@@ -133,11 +124,11 @@ def _leak_columns(run: Run, bounds: Bounds) -> list[tuple[str, QuestionColumn]]:
         ("binary_greedy", QuestionColumn("greedy", f"whether the greedy answer shows {binary}", _greedy)),
         (
             "verdict",
-            QuestionColumn("verdict", "the verdict of the sequential test", lambda row, _: str(row["verdict"])),
+            QuestionColumn("verdict", "the verdict of the sequential test", lambda row, _: str(row.verdict)),
         ),
         (
             "decided_at",
-            QuestionColumn("after", "answers drawn until the verdict", lambda row, _: count(row["decided_at"])),
+            QuestionColumn("after", "answers drawn until the verdict", lambda row, _: count(row.decided_at)),
         ),
         ("m_bin", QuestionColumn("M_bin", one, _band("m_bin_lower", "m_bin"))),
     ]
@@ -166,12 +157,12 @@ def _told(quantity: str, bound: Bound | None) -> str:
     return f"{quantity}, {bound.guarantee(QUESTIONS)} ({bound.method})" if bound else quantity
 
 
-def _plain(key: str) -> Callable[[Row, Bounds], str]:
-    return lambda row, _: number(row.get(key))
+def _plain(key: str) -> Callable[[QuestionRecord, Bounds], str]:
+    return lambda row, _: number(getattr(row, key))
 
 
-def _bound(key: str) -> Callable[[Row, Bounds], str]:
-    def cell(_: Row, bounds: Bounds) -> str:
+def _bound(key: str) -> Callable[[QuestionRecord, Bounds], str]:
+    def cell(_: QuestionRecord, bounds: Bounds) -> str:
         bound = bounds.get(key)
         if bound is None:
             return NONE
@@ -180,8 +171,8 @@ def _bound(key: str) -> Callable[[Row, Bounds], str]:
     return cell
 
 
-def _band(lower: str, upper: str) -> Callable[[Row, Bounds], str]:
-    def cell(_: Row, bounds: Bounds) -> str:
+def _band(lower: str, upper: str) -> Callable[[QuestionRecord, Bounds], str]:
+    def cell(_: QuestionRecord, bounds: Bounds) -> str:
         if upper not in bounds:
             return NONE
         low, high = bounds.get(lower), bounds[upper]
@@ -194,11 +185,9 @@ def _band(lower: str, upper: str) -> Callable[[Row, Bounds], str]:
     return cell
 
 
-def _leaks(row: Row, _: Bounds) -> str:
-    share = row.get("binary_share")
-    return NONE if share is None else percent(share)
+def _leaks(row: QuestionRecord, _: Bounds) -> str:
+    return percent(row.binary_share)
 
 
-def _greedy(row: Row, _: Bounds) -> str:
-    greedy = row.get("binary_greedy")
-    return NONE if greedy is None else "yes" if greedy else "no"
+def _greedy(row: QuestionRecord, _: Bounds) -> str:
+    return NONE if row.binary_greedy is None else "yes" if row.binary_greedy else "no"

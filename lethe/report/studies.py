@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -82,7 +82,7 @@ def _spread(value: Spread | None) -> str:
     return f"{number(value.mean)} ({number(value.least)} to {number(value.greatest)})"
 
 
-def _epochs(name: str, records: Sequence[dict[str, float]]) -> Iterator[Panel]:
+def _epochs(name: str, records: Sequence[Mapping[str, float]]) -> Iterator[Panel]:
     """Confidence and entropy of a model on both splits, before the first step (epoch 0) and after each epoch."""
     epochs = [record["epoch"] + 1 for record in records]
     for key, words in SEEN:
@@ -111,9 +111,7 @@ def _attack(title: str, own: list[Curve]) -> AttackView:
     for curve in own:
         if curve.role != "subject" and len(own) > len(beside):
             continue
-        panel = Panel(
-            curve.name, plural(len({row["seed"] for row in curve.by_seed}), "seed"), f"attack-{curve.name}"
-        )
+        panel = Panel(curve.name, plural(len({one.seed for one in curve.by_seed}), "seed"), f"attack-{curve.name}")
         with _drawing(panel) as axes:
             places = range(len(curve.points))
             for other, colour, dashes in beside:
@@ -124,8 +122,8 @@ def _attack(title: str, own: list[Curve]) -> AttackView:
             lower, upper = ([getattr(point, side).value for point in curve.points] for side in ("lower", "upper"))
             axes.fill_between(places, lower, upper, color=ACCENT, alpha=0.22, linewidth=0)
             axes.plot(places, [point.mean for point in curve.points], color=ACCENT)
-            for seed in sorted({row["seed"] for row in curve.by_seed}):
-                means = {row["budget"]: row["mean"] for row in curve.by_seed if row["seed"] == seed}
+            for seed in sorted({one.seed for one in curve.by_seed}):
+                means = {one.budget: one.mean for one in curve.by_seed if one.seed == seed}
                 marks = [means[point.budget] for point in curve.points]
                 axes.plot(places, marks, ".", color=INK, markersize=3)
             axes.set_yscale("function", functions=(np.sqrt, np.square))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from lethe.config.schema import MethodParams
+from lethe.evaluation.recorded import Drawing
 from lethe.evaluation.run import Model, Run
 from lethe.statistics.epsilon_star.parametric import rejected_fit
 from lethe.text import NONE, count, listing, number, upper_first
@@ -43,31 +43,26 @@ def epsilon_star_rows(run: Run) -> list[list[str]]:
     rows = []
     for model in run.models:
         result = model.epsilon_star
-        if not result:
+        if result is None:
             continue
-        value = rejected(result) or ("∞" if result.get("infinite") else number(result.get("epsilon_star")))
-        lower = number(result.get("epsilon_lower"), 3, "down")
-        cut = "none" if result.get("cut") is None else _general(result["cut"])
-        rest = [_general(result.get(key)) for key in ("alpha", "delta")]
-        sizes = [count(result.get(key)) for key in ("n_train", "n_population")]
-        rows.append([model.name, lower, value, *rest, cut, _general(result.get("threshold")), *sizes])
+        value = rejected_fit(result.epsilon_star, result.ks_p_values)
+        value = value or ("∞" if result.infinite else number(result.epsilon_star))
+        lower = number(result.epsilon_lower, 3, "down")
+        cut = "none" if result.cut is None else _general(result.cut)
+        rest = [_general(result.alpha), _general(result.delta), cut, _general(result.threshold)]
+        rows.append([model.name, lower, value, *rest, count(result.n_train), count(result.n_population)])
     return rows
-
-
-def rejected(result: Mapping[str, object]) -> str | None:
-    """The words instead of an estimate that means nothing."""
-    known: dict[str, Any] = dict(result)
-    return rejected_fit(known.get("epsilon_star"), (known.get("fit") or {}).get("ks_p_values"))
 
 
 def epsilon_star_notes(run: Run) -> list[str]:
     """The notes of the results, each sentence once, with the models that it is about."""
     told: dict[str, list[str]] = {}
     for model in run.models:
-        for key in ("assumes", "note"):
-            if model.epsilon_star.get(key):
-                told.setdefault(model.epsilon_star[key], []).append(model.name)
-    everyone = sum(bool(model.epsilon_star) for model in run.models)
+        result = model.epsilon_star
+        for said in (result.assumes, result.note) if result else ():
+            if said:
+                told.setdefault(said, []).append(model.name)
+    everyone = sum(model.epsilon_star is not None for model in run.models)
     return [
         upper_first(note) + ("." if len(names) == everyone else f" ({listing(names)}).")
         for note, names in told.items()
@@ -78,29 +73,25 @@ def provenance_rows(run: Run) -> list[list[str]]:
     """How each model was sampled: the engine and the reason for it, sizes, missing scores."""
     rows = []
     for model in run.models:
+        drawing = model.drawing
         sizes = [
-            f"{split} {count(size.get('questions'))} × {_up_to(model, split)}{count(size.get('n'))}"
-            for split, size in model.about.get("splits", {}).items()
+            f"{split} {count(size.questions)} × {_up_to(drawing, split)}{count(size.n)}"
+            for split, size in (drawing.splits.items() if drawing else ())
         ]
-        reason = model.about.get("engine_reason", NONE)
-        rows.append(
-            [
-                model.name,
-                model.about.get("engine", NONE),
-                reason,
-                ", ".join(sizes) or NONE,
-                count(model.metrics.get("missing")),
-            ]
-        )
+        engine, reason = (drawing.engine, drawing.engine_reason) if drawing else (None, None)
+        told = [engine or NONE, reason or NONE, ", ".join(sizes) or NONE, count(model.value("missing"))]
+        rows.append([model.name, *told])
     return rows
 
 
-def _up_to(model: Model, split: str) -> str:
+def _up_to(drawing: Drawing | None, split: str) -> str:
     """ "up to" where questions may stop early, with fewer than n answers."""
-    return "up to " if split == "forget" and model.about.get("stop") == "sequential" else ""
+    return "up to " if split == "forget" and drawing and drawing.stop == "sequential" else ""
 
 
-def flatten(result: dict) -> tuple[list[tuple[str, str]], list[tuple[str, list[str], list[list[str]]]]]:
+def flatten(
+    result: Mapping[str, object],
+) -> tuple[list[tuple[str, str]], list[tuple[str, list[str], list[list[str]]]]]:
     """Any result file as (plain values, tables): a list or a dictionary of objects becomes a table."""
     values, tables = [], []
     for key, item in result.items():

@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 
 
 def templates(*filters: Callable[..., object]) -> Environment:
-    """The templates of this folder; ``filters`` are known to them by their own names.
+    """The templates of this folder, which can use ``filters`` under their own names.
 
     Every page begins with head.html and ends with foot.html: the same style, script and content policy.
     """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
 from lethe.evaluation.answer_scores import unjudged
 from lethe.evaluation.findings import Findings, judged_by
@@ -75,7 +74,7 @@ def head(run: Run) -> list[str]:
     """The columns of the first table after the model's name."""
     binary, leak = judged_by(run)[1], label(run.params.metrics.leak)
     leaks = f"answers with {label(run.params.metrics.binary)}" if binary else f"mean {leak} of the answers"
-    asked = [f"worst question, asked {SHOWN:,} times, leaks"] if binary else []
+    asked = [f"worst question, asked {TOLD_QUERIES:,} times, leaks"] if binary else []
     return [
         "forgetting",
         "utility",
@@ -87,7 +86,7 @@ def head(run: Run) -> list[str]:
 
 def _cells(model: Model, standing: Standing, run: Run) -> list[str]:
     forgetting, utility = standing.forgetting, standing.utility
-    asked = [between(model.asked(SHOWN)) or NONE] if judged_by(run)[1] else []
+    asked = [between(model.asked(TOLD_QUERIES)) or NONE] if judged_by(run)[1] else []
     return [forgetting.word, utility.word, _told(forgetting) or NONE, *asked, _told(utility) or NONE]
 
 
@@ -134,7 +133,7 @@ def _forgetting(model: Model, aspect: Aspect, run: Run) -> str:
     if not claim:
         return f"Whether {name} forgot is open."
     if aspect.few:
-        n = count(model.metrics.get("n"))
+        n = count(model.value("n"))
         return (
             f"Whether {name} forgot is open: {n} answers to each question are too few. Even if none leaked, the share that "
             "leaks could not be shown to be small; the command lethe plan says how many answers are needed. "
@@ -161,12 +160,12 @@ def _claim(aspect: Aspect, run: Run) -> str:
 
 def _asked(model: Model, run: Run) -> str:
     """Leak@k of the worst question, compared with Retrain, which leaks only by chance."""
-    band, retrain = between(model.asked(SHOWN)), run.role("retrain")
+    band, retrain = between(model.asked(TOLD_QUERIES)), run.role("retrain")
     if not band:
         return ""
-    chance = between(retrain.asked(SHOWN)) if retrain else ""
+    chance = between(retrain.asked(TOLD_QUERIES)) if retrain else ""
     beside = f"; that of {retrain.name} does, by chance, with probability {chance}" if retrain and chance else ""
-    return f"Asked {SHOWN:,} times, the worst question leaks with probability {band}{beside}."
+    return f"Asked {TOLD_QUERIES:,} times, the worst question leaks with probability {band}{beside}."
 
 
 def _utility(model: Model, standing: Standing, run: Run) -> str:
@@ -221,7 +220,7 @@ def sentence(model: Model, run: Run) -> str:
     metrics = model.metrics
     if not metrics:
         return f"No verdict: the metrics of {model.name} are missing."
-    if metrics.get("samples_drawn") is not None:
+    if model.stopped is not None:
         return _stopped_early(model, run)
     claims = _claims(model, run)
     if not claims:
@@ -234,25 +233,9 @@ def sentence(model: Model, run: Run) -> str:
     )
 
 
-def covers(model: Model, run: Run) -> str:
-    """Which draws the bounds are about: all that shapes the distribution of the answers."""
-    engine = f" of the {model.about['engine']} engine" if model.about.get("engine") else ""
-    drawn = run.params.sample.model_dump() | model.about
-    temperature, top_p, top_k = drawn["temperature"], drawn["top_p"], drawn["top_k"]
-    cuts = (f", top-p {top_p:g}" if top_p < 1 else "") + (f", top-k {top_k}" if top_k else "")
-    cut = model.adaptive_threshold
-    adaptive = f", greedy above confidence {cut:g}," if cut is not None else "," if cuts else ""
-    prompt = run.params.sample.prompt
-    wording = "the chat template" if prompt == "chat" else f"prompt {Path(prompt).name}"
-    return (
-        f"answers{engine} of up to {plural(drawn['max_new_tokens'], 'token')} at temperature {temperature:g}{cuts}"
-        f"{adaptive} to {wording}"
-    )
-
-
 def _claims(model: Model, run: Run) -> list[tuple[str, Bound]]:
     """The bounds of the verdict, each with its clause."""
-    total, judged = len(model.questions), sum(row.get("m_bin") is not None for row in model.questions)
+    total, judged = len(model.questions), sum(row.m_bin is not None for row in model.questions)
     everything = f"all {plural(total, 'forget question')}"
     named = everything if judged == total else f"the {judged:,} judged of {plural(total, 'forget question')}"
     pooled, worst, mean = map(model.bounds.get, ("m_bin_pooled", "m_bin_worst", "tighter_mean_worst"))
@@ -274,7 +257,7 @@ def _claims(model: Model, run: Run) -> list[tuple[str, Bound]]:
 
 def _certified(model: Model) -> str:
     """What holds of all questions together, where a correction was asked."""
-    claim, certified = model.certificate, model.metrics.get("certified_together")
+    claim, certified = model.certificate, model.value("certified_together")
     if claim is None or certified is None:
         return ""
     return f"{certified} certified together at {claim.relation} {claim.percent()}, {claim.level()} (by {claim.method}); "
@@ -282,22 +265,18 @@ def _certified(model: Model) -> str:
 
 def _stopped_early(model: Model, run: Run) -> str:
     """The verdict where questions stopped early: tests that hold at every number of answers at once."""
-    metrics, upper = model.metrics, model.bounds.get("anytime_upper_worst")
-    if upper is None:
+    stopped, upper = model.stopped, model.bounds.get("anytime_upper_worst")
+    if stopped is None or upper is None:
         return f"No verdict: the guarantees of {model.name} are missing."
-    leak, questions = label(metrics["sequential_scorer"]), plural(metrics["n_questions"], "forget question")
+    leak, questions = label(stopped.scorer), plural(stopped.questions, "forget question")
     return (
-        f"Of {questions} {metrics['certified']} are certified to show {leak} in less than "
-        f"{percent(metrics['sequential_tau'])} of answers, {_detected(model)} to show it in more than "
-        f"{percent(metrics['sequential_tau_leak'])}, and {metrics['undecided']} are undecided, each question for itself "
+        f"Of {questions} {stopped.certified} are certified to show {leak} in less than "
+        f"{percent(stopped.tau)} of answers, {stopped.leaking} to show it in more than "
+        f"{percent(stopped.tau_leak)}, and {stopped.undecided} are undecided, each question for itself "
         f"{upper.level()} at whatever number of answers it stopped, assuming {upper.assumes}, for {covers(model, run)}; "
-        f"{upper.relation} {upper.percent()} {upper.on('them')}; {count(metrics['samples_drawn'])} answers drawn, "
-        f"{percent(metrics['samples_saved_share'])} saved."
+        f"{upper.relation} {upper.percent()} {upper.on('them')}; {count(stopped.drawn)} answers drawn, "
+        f"{percent(stopped.saved_share)} saved."
     )
-
-
-def _detected(model: Model) -> int:
-    return model.metrics.get("leaking_questions") or 0
 
 
 def verdict_alpha(run: Run) -> float | None:
@@ -339,37 +318,37 @@ def guarantee_notes(run: Run) -> list[str]:
 
 def _seen(model: Model, run: Run) -> str:
     """What the answers showed: facts, not estimates."""
-    metrics, missing = model.metrics, _missing(model, run)
+    missing = _missing(model, run)
     tail = f"; {missing}" if missing else ""
     if not _judged(model):
         score, greedy, mean = (
             label(run.params.metrics.leak),
-            number(metrics.get("greedy_mean")),
-            metrics.get("mean"),
+            number(model.value("greedy_mean")),
+            model.value("mean"),
         )
         return f"greedy answers have a mean {score} of {greedy}, sampled answers one of {number(mean)}{tail}"
-    greedy_hits = sum((row.get("binary_greedy") or 0) > 0 for row in _judged(model))
+    greedy_hits = sum((row.binary_greedy or 0) > 0 for row in _judged(model))
     return f"{hits(model)}, {greedy_hits:,} in the greedy answer{tail}"
 
 
 def hits(model: Model) -> str:
     """How many questions leaked in the sampled answers."""
     judged = _judged(model)
-    hits, drawn = sum(row["binary_share"] > 0 for row in judged), count(model.metrics.get("n"))
+    hits, drawn = sum((row.binary_share or 0) > 0 for row in judged), count(model.value("n"))
     leaked = "had an answer that the judge calls a leak" if model.calibration else "leaked at least once"
     return f"{hits:,} of {plural(len(judged), 'question')} {leaked} in {drawn} sampled answers"
 
 
-def _judged(model: Model) -> list[dict]:
-    return [row for row in model.questions if row.get("binary_share") is not None]
+def _judged(model: Model) -> list[QuestionRecord]:
+    return [row for row in model.questions if row.binary_share is not None]
 
 
 def _missing(model: Model, run: Run) -> str:
     """The missing scores of the scorer that the verdict rests on; they count against the model."""
     if _judged(model) or unjudged(model):
-        scorer, missing = run.params.metrics.binary, sum(row.get("binary_missing") or 0 for row in model.questions)
+        scorer, missing = run.params.metrics.binary, sum(row.binary_missing or 0 for row in model.questions)
     else:
-        scorer, missing = run.params.metrics.leak, model.metrics.get("missing") or 0
+        scorer, missing = run.params.metrics.leak, int(model.value("missing") or 0)
     if not missing:
         return ""
     what = plural(missing, "score")

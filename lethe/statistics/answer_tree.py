@@ -76,7 +76,7 @@ class Remainder:
         if self.rho < 0 or not math.isfinite(self.rho):
             raise BadValue("rho", self.rho, "a number of at least 0")
         if not 0 <= self.leaks <= self.sampled:
-            raise BadValue("leaks", self.leaks, f"0 to the {self.sampled} sampled")
+            raise BadValue("leaks", self.leaks, f"a whole number from 0 to {self.sampled}, the number sampled")
 
 
 @dataclass(frozen=True)
@@ -169,11 +169,31 @@ EXACTLY = Rounding()
 def leak_interval(
     masses: Masses, remainder: Remainder, alpha: float, rounding: Rounding = EXACTLY
 ) -> LeakInterval:
-    """Return the interval of P(leak), each end rounded outward.
+    """Return the interval of P(leak) of one question, each end rounded outward.
 
+    Parameters
+    ----------
+    masses : Masses
+        The masses of an enumeration of the answers.
+    remainder : Remainder
+        The Poisson sample of the unexplored mass.
+    alpha : float
+        Error probability of the sampled ends, above 0 and up to 0.5.
+    rounding : Rounding
+        The largest error of the computed probabilities; by default none.
+
+    Returns
+    -------
+    LeakInterval
+        Ends in [0, 1]. ``lower`` and ``upper_certain`` cannot fail, given ``assumes``.
+
+    Notes
+    -----
     The certain upper end is 1 - clean, not leak + rest: ``clean`` is a sum of positive numbers, so dropped mass counts as
-    unknown.
+    unknown. The sampled ends use Garwood's limits (1936).
 
+    Examples
+    --------
     >>> got = leak_interval(Masses((0.1,), (0.7,)), Remainder(rho=1000, sampled=200), alpha=0.01)
     >>> got.lower, round(got.upper, 6), round(got.upper_certain, 6)
     (0.1, 0.104605, 0.3)

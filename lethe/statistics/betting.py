@@ -21,12 +21,29 @@ TOLERANCE = 1e-13
 
 
 def mean_upper(scores: np.ndarray, alpha: float, horizon: int | None = None) -> np.ndarray:
-    """(P,) upper bound of each row's mean, with probability 1 - alpha for that row.
+    """Upper bound of each row's mean, with probability 1 - alpha for that row.
 
-    ``scores`` (P, n) in [0, 1], independent draws in sampling order. No assumption is made about their distribution.
-    ``horizon`` is the number of draws for which the stakes are sized (default n). If the horizon was fixed
-    beforehand, the bound holds at any stopping time.
+    Parameters
+    ----------
+    scores : array of shape (P, n)
+        Independent draws in [0, 1], in sampling order.
+    alpha : float
+        Error probability of each bound, above 0 and up to 0.5.
+    horizon : int, optional
+        The number of draws for which the stakes are sized (default n). If the horizon was fixed beforehand, the bound holds
+        at any stopping time.
 
+    Returns
+    -------
+    array of shape (P,)
+        Bounds in [0, 1].
+
+    Notes
+    -----
+    Assumes nothing about the distribution of the draws. Source: Waudby-Smith and Ramdas (2024), section 4.
+
+    Examples
+    --------
     >>> mean_upper(np.zeros((1, 100)), alpha=0.05).round(4).tolist()
     [0.0574]
     """

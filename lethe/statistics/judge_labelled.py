@@ -159,15 +159,15 @@ def labelled_either(
 ) -> LabelledRates:
     """The better of `labelled_rates` with and without the judge, at alpha / 2 each.
 
-    Whether the judge's error can be measured shows in the labels: a random sample of the rest may hold no leak. To choose
-    between the two bounds by the labels, each at alpha, would not be valid.
+    Only the labels show whether the judge's error can be measured: a random sample of the rest may contain no leak. It is not
+    valid to choose between the two bounds, each at alpha, by the labels.
 
     Parameters
     ----------
     leaks, rest, called, n, alpha, missing
         As in `labelled_rates`.
     calibration : Calibration or None
-        None where a judge was asked and its error could not be measured: the bound by labels alone, at alpha / 2.
+        None if a judge was used but its error could not be measured. Then the bound uses only the labels, at alpha / 2.
 
     Returns
     -------
@@ -176,7 +176,7 @@ def labelled_either(
 
     Notes
     -----
-    Assumes what `labelled_rates` does.
+    Shares the assumptions of `labelled_rates`.
 
     Examples
     --------

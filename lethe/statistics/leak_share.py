@@ -1,8 +1,8 @@
-"""The mean of P(leak) over questions: by exact bounds or by plain samples, decided before any answer that counts is drawn.
+"""The mean of P(leak) over questions, by exact bounds or plain samples. The choice precedes the draws that count.
 
-The two are never computed side by side for the better one to be taken: that one misses more often than either. The
-decision needs only the exactly known masses, the rate of the sampled rest and the number of plain answers. All
-of them are fixed before the first draw that counts, so the interval that follows keeps its level.
+The code never computes both intervals and takes the better one, because that one would miss more often than either. The
+choice needs only the exactly known masses, the rate of the sampled rest and the number of plain answers. All of these are
+fixed before the first draw that counts, so the chosen interval keeps its level.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ METHOD = "answer trees, Poisson sample of the rest"
 def exact_is_sharper(questions: Sequence[Masses], rho: float, n: int, alpha: float) -> bool:
     """Whether the exact mean is expected to be narrower than that of ``n`` plain answers to each question.
 
-    The widths are those at the expected counts, under the guess that the unexplored answers of a question leak as often
-    as the explored ones. A wrong guess makes the chosen interval wider than the other one, never invalid.
+    The function compares the widths at the expected counts, assuming that the unexplored answers of a question leak as often
+    as the explored ones. If this guess is wrong, the chosen interval may be wider than the other one, but it stays valid.
 
     Parameters
     ----------
     questions
         The exactly known masses of each question, before anything was sampled.
     rho
-        The rate of the sampled rest; 0: nothing is sampled, so the exact mean has no upper end to speak of.
+        The rate of the sampled rest. At 0 nothing is sampled, so the exact mean has no useful upper end.
     n
         The plain answers per question.
     alpha
@@ -99,5 +99,5 @@ def mean_leak_interval(
 
 
 def silent_upper(rho: float, questions: int, alpha: float) -> float:
-    """The upper end of the mean where nothing leaks: what the rate alone can show, at ``alpha``."""
+    """The upper end of the mean if nothing leaks, at ``alpha``: the best that the rate allows."""
     return float(poisson_upper(0, alpha)) / (rho * questions)

@@ -22,7 +22,7 @@ from lethe.statistics.stopped_means import METHOD as AT_THE_STOP
 from lethe.statistics.stopped_means import StoppedSamples, stopped_average
 
 NEITHER = (False, False)  # of the two sides, which ones a rule could stop
-LOOKS = "a rule of stopping that looks at its own side alone"
+LOOKS = "a stopping rule that looks only at its own side"
 ASSUMES = (
     "independent draws within each question and model, in sampling order; any dependence between the two models"
 )
@@ -66,7 +66,7 @@ def difference(
     alpha : float
         Error probability of the interval, above 0 and at most 0.5.
     binary : bool
-        Whether the scores can be 0 or 1 only, which is a property of the scorer and not of these values.
+        Whether the scorer gives only 0 and 1. This is a property of the scorer, not of these values.
     stopped : pair of bool
         Whether a rule that looks at the scores of this side could stop the draws of ``a``, and of ``b``.
 
@@ -81,8 +81,8 @@ def difference(
 
     Notes
     -----
-    Scores of 0 and 1: Clopper-Pearson, each side at alpha / 4. Other scores: betting (Waudby-Smith and Ramdas 2024) with
-    stakes sized for alpha / 4. A stopped side: `sequential.stopped_upper` at alpha / 4, whatever the scores. The p-value is
+    For scores of 0 and 1: Clopper-Pearson, each side at alpha / 4. For other scores: betting (Waudby-Smith and Ramdas 2024)
+    with stakes sized for alpha / 4. For a stopped side: `sequential.stopped_upper` at alpha / 4. The p-value is
     4 times the largest level at which a common mean survives.
 
     Examples
@@ -192,13 +192,13 @@ def mean_of_differences(
     Returns
     -------
     Difference or None
-        None where the questions of one side of one model have different numbers of answers, or fewer than two: no interval
-        of the average is proven then, but for a stopped side.
+        None if the questions of one side of one model have different numbers of answers, or fewer than two answers. Then no
+        interval of the average is proven, except for a stopped side.
 
     Notes
     -----
     Each side is `comparison.share_interval` (scores of 0 and 1) or `comparison.mean_interval` at alpha / 2, so the four
-    one-sided bounds take alpha / 4 each. Assumes independent questions as well. Models sampled with one seed share random
+    one-sided bounds take alpha / 4 each. The questions must be independent too. Models sampled with one seed share random
     numbers, so their counts are not pooled: each of M models has bounds at a level M times smaller, and the average of these
     bounds, weighted by the numbers of questions, holds under any dependence between models (Bonferroni). A stopped side is
     `stopped_means.stopped_average`, Bonferroni over its questions. The p-value is found by bisection over alpha.
@@ -253,7 +253,7 @@ def _has_interval(side: Sequence[np.ndarray]) -> bool:
 
 
 def _smallest_level(excludes: Callable[[float], bool], steps: int, largest: float = 0.5) -> float:
-    """The smallest level at which an interval excludes 0, rounded up after ``steps`` halvings; 1 where none does."""
+    """The smallest level at which an interval excludes 0, rounded up after ``steps`` halvings; 1 if there is none."""
     if not excludes(largest):
         return 1.0
     low, high = -220.0, float(np.log(largest))  # logarithms; the intervals exist down to 1e-100

@@ -1,4 +1,4 @@
-"""Means of samples that a rule may have stopped after a look at the answers: bounds at the stop, many samples at once.
+"""Means of samples that a rule may have stopped after looking at the answers: bounds at the stop, many samples at once.
 
 The capital at the stop is a product over the draws, so equal values count together, and one array holds all samples.
 """
@@ -16,19 +16,19 @@ from lethe.statistics.checks import check_alpha, check_scores
 from lethe.statistics.comparison import Interval
 from lethe.statistics.sequential import mixture
 
-STEPS = 32  # of the bisection: 2^-32 of the unit interval, below EDGE
-EDGE = 1e-9  # means closer to 0 or 1 are not told from them
+STEPS = 32  # bisection steps: down to 2^-32 of the unit interval, below EDGE
+EDGE = 1e-9  # means closer to 0 or 1 count as 0 or 1
 METHOD = "mixture martingale, at the stop"
 ASSUMES = "independent draws of which each is drawn before its value is known"
 
 
 class StoppedSamples:
-    """The values of samples in [0, 1], each distinct value of a sample once, with its count.
+    """The distinct values of each sample in [0, 1], with their counts.
 
     Parameters
     ----------
     samples : sequence of arrays of shape (n,)
-        All draws of each sample seen at its stop; none is missing.
+        All draws of each sample up to its stop, without missing values.
     """
 
     def __init__(self, samples: Sequence[np.ndarray]):
@@ -61,7 +61,7 @@ class StoppedSamples:
         return np.where(means <= EDGE, 1.0, p)
 
     def uppers(self, alpha: float) -> np.ndarray:
-        """(samples,) the upper bound of each mean, as `sequential.stopped_upper` of each sample.
+        """(samples,) the upper bound of each mean, equal to `sequential.stopped_upper` of each sample.
 
         Examples
         --------
@@ -81,10 +81,10 @@ class StoppedSamples:
 
 
 def stopped_average(samples: Sequence[np.ndarray], alpha: float) -> Interval:
-    """Interval of the average over samples of their means; NaN counts as 0 on the lower side and as 1 on the upper.
+    """Interval of the average over samples of their means; NaN counts as 0 for the lower end and as 1 for the upper end.
 
-    Each of m samples has its two bounds at alpha / (2 m), and the average of the bounds holds under any dependence between
-    the samples (Bonferroni). Samples of different sizes are no obstacle.
+    The two bounds of each of m samples are at alpha / (2 m), and the average of the bounds holds under any dependence
+    between the samples (Bonferroni). The samples may have different sizes.
     """
     check_alpha(alpha)
     share = alpha / (2 * len(samples))

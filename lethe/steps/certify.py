@@ -1,4 +1,4 @@
-"""The draws of a certificate: hashes of what is certified, and answers from a stream that nobody used before."""
+"""The draws of a certificate: hashes of what is certified, and answers from a stream that was never used before."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class How:
 
 
 def how_of(settings: Mapping[str, object], prompt: str | None) -> How:
-    """The settings of a certificate; ``prompt`` is the place of the template on this machine."""
+    """The settings of a certificate; ``prompt`` is the path of the template on this machine."""
     known: Any = settings
     try:
         return How(prompt=prompt or known["prompt"], scorer=known["scorer"], **known["engine"])
@@ -94,8 +94,8 @@ def certify(
     if unread:
         raise BadInput(
             f"{how.scorer} can judge no answer to question {unread[0]!r} ({len(unread)} of {len(rows)} such questions): "
-            "every answer would count as a leak, and no certificate could come of it. Give keywords, leave these out, or "
-            "take another scorer."
+            "every answer would count as a leak, so no certificate is possible. Add keywords, leave these questions out, "
+            "or use another scorer."
         )
     claim = Certificate(
         questions=tuple(row["id"] for row in rows),
@@ -125,7 +125,7 @@ def verify(
 
 
 def _check_auditor(auditor: str) -> None:
-    """Require a name that can be told from another auditor's."""
+    """Require a name that distinguishes this auditor from others."""
     if not auditor.strip():
         raise BadValue("--auditor", auditor, "a name that is not blank")
 
@@ -164,14 +164,14 @@ def _audit(model: Path, rows: Sequence[Row], how: How, draws: int, auditor: str,
 
 
 def _weights(model: Path) -> str:
-    """The hash of a model's weights; an adapter's covers the model below it, wherever that lies on this machine."""
+    """The hash of a model's weights; an adapter's hash covers its base model, wherever that is on this machine."""
     from lethe.models.adapters import content_hash
 
     return content_hash(model, lambda folder: _files(folder, WEIGHTS))
 
 
 def _tokenizer(model: Path) -> Path:
-    """The folder with the model's tokenizer; an adapter without one takes that of the model below it."""
+    """The folder with the model's tokenizer; an adapter without a tokenizer takes that of its base model."""
     from lethe.models.adapters import base_of, is_adapter
     from lethe.models.checkpoints import has_tokenizer
 
@@ -181,7 +181,7 @@ def _tokenizer(model: Path) -> Path:
 
 
 def _files(folder: Path, patterns: Sequence[str]) -> str:
-    """The hash of the folder's files of these names."""
+    """The hash of the folder's files that match the patterns."""
     from lethe.io.cache import content_digest
 
     names = sorted({path.name for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
@@ -196,7 +196,7 @@ def _template(prompt: str) -> str:
 
 
 def _place(prompt: str) -> str:
-    """The template that an encoder takes: the package's own file has a name that holds on every machine."""
+    """The template for the encoder: the package's own file has a name that is the same on every machine."""
     from lethe.models.default_prompt import QA_PROMPT
 
     return str(QA_PROMPT) if prompt == PLAIN else prompt

@@ -22,6 +22,8 @@ PROMPT_TOKENS = 64  # of a question, assumed for the cache where only the number
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 MEASURED_ANSWERS = 32  # answers that measure the rate, of at most MEASURED_TOKENS tokens each
 MEASURED_TOKENS = 32
+MOST_MEASURED = 1024  # answers of a second measurement: many answers at once have a higher rate
+LONGEST_MEASUREMENT = 60  # seconds that the second measurement may take
 
 
 @dataclass(frozen=True)
@@ -149,11 +151,10 @@ def measured_rate(folder: Path, sample: Sample, prompt: str = "What is the capit
     from lethe.sampling.engine import Options, Prompt, Settings, open_engine
 
     prepare_torch()
-    engine = open_engine(sample.engine, folder, Options.from_params(sample))
-    asked = [Prompt("rate", Encoder(tokenizer_of(folder), sample.prompt).prompt({"question": prompt}))]
+    engine = open_engine(sample.engine, source, Options.from_params(sample))
+    asked = [Prompt("rate", Encoder(tokenizer_of(source), sample.prompt).prompt({"question": prompt}))]
     tokens = min(sample.max_new_tokens, MEASURED_TOKENS)
     few = Settings(n=2, max_new_tokens=2, temperature=sample.temperature, seed=sample.seed)
-    many = Settings(n=min(sample.most, MEASURED_ANSWERS), max_new_tokens=tokens, temperature=sample.temperature)
     list(engine.answer(asked, few))  # the first call also compiles and allocates
     began, worked = time.perf_counter(), time.process_time()
     (answers,) = engine.answer(asked, many)

@@ -66,7 +66,7 @@ def _rows(dataset: Path, split: str) -> list[Row]:
 
 def _untold(forget: int, heldout: int) -> dict[str, object]:
     note = (
-        f"Epsilon* not computed: at least {LEAST} forget and {LEAST} held-out rows are needed, the dataset has {forget} "
+        f"Epsilon* not computed: at least {LEAST} forget and {LEAST} held-out rows are needed, but the dataset has {forget} "
         f"and {heldout}"
     )
     return {"epsilon_star": None, "epsilon_lower": None, "n_train": forget, "n_population": heldout, "note": note}

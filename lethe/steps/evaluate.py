@@ -1,4 +1,4 @@
-"""The stages likelihood, sample, score, metrics and report for one model of the user, outside DVC.
+"""The stages likelihood, sample, score, metrics and report for one of the user's models, outside DVC.
 
 `lethe eval` passes a model folder and files; `lethe.evaluate` may pass a model and rows in memory.
 """
@@ -20,10 +20,11 @@ from lethe.io.json_files import read_json, write_json
 
 if TYPE_CHECKING:
     from lethe.config.schema import EvaluationParams
+    from lethe.evaluation.recorded import Values
     from lethe.models.in_memory import Source
     from lethe.statistics.bound import Bound
 
-EVALUATED = "evaluated.json"  # names the model folder
+EVALUATED = "evaluated.json"  # names the model folder, and what `lethe compare` must find alike on two sides
 OPTIONS = {  # keys of params.yaml, and the options of `lethe eval` that set them
     "sample.n": "--n",
     "sample.max_new_tokens": "--max-new-tokens",
@@ -85,8 +86,8 @@ class Verdict:
     the bounds among the metrics. ``skipped`` names the questions that were too long.
     """
 
-    metrics: dict[str, Any]
-    bounds: dict[str, Bound]
+    metrics: Values
+    bounds: Mapping[str, Bound]
     sentence: str
     skipped: tuple[str, ...] = ()
 
@@ -135,9 +136,9 @@ def evaluate(
     _warn(splits["forget"], params)
     with _place(root, scratch):
         if isinstance(source, Path):
-            write_json(root / EVALUATED, {"schema": SCHEMA_VERSION, "model": str(source.resolve())})
+            write_json(root / EVALUATED, _about(source, params))
         write_splits(splits, "jsonl", root / "dataset")
-        # What stages say while they work is for people; standard output is the result's.
+        # The stages' messages are for people; standard output is reserved for the result.
         with contextlib.redirect_stdout(sys.stderr):
             forget = len(splits["forget"])
             print(
@@ -175,14 +176,25 @@ def _place(root: Path, scratch: Path) -> Iterator[None]:
         raise
 
 
+def _about(source: Path, params: EvaluationParams) -> dict[str, object]:
+    """The model folder, the content of the prompt template (or the word "chat"), and how answers are scored."""
+    prompt = Path(params.sample.prompt)
+    return {
+        "schema": SCHEMA_VERSION,
+        "model": str(source.resolve()),
+        "prompt": prompt.read_text(encoding="utf-8") if prompt.is_file() else params.sample.prompt,
+        "score": {"scorers": params.score.names, "keyword_match": params.score.keyword_match},
+    }
+
+
 def evaluated_model(root: Path) -> str | None:
-    """The model folder whose evaluation ``root`` holds, if it holds one."""
+    """The model folder of the evaluation in ``root``; None if there is no evaluation."""
     path = root / EVALUATED
     return read_json(path)["model"] if path.is_file() else None
 
 
 def _check_language(path: str | None, forget: Sequence[Row]) -> None:
-    """Refuse a language that a forget question cannot be asked in, before anything is drawn."""
+    """Check, before anything is drawn, that every forget question can be asked in the language."""
     if path is not None:
         from lethe.data.prompt_language import as_json, read_language
 
@@ -239,15 +251,15 @@ def _fitting(
 
 
 def _warn(forget: Sequence[Mapping], params: EvaluationParams) -> None:
-    """Say before hours of sampling which forget questions a scorer cannot judge."""
+    """Warn, before hours of sampling, of forget questions that a scorer cannot judge."""
     from lethe.scoring.text._rouge import has_words
 
     unread = [row["id"] for row in forget if not has_words(row["answer"])]
     if unread:
         _tell(
-            f"ROUGE-L reads a-z and 0-9 only, and {len(unread)} of {plural(len(forget), 'answer')} without either "
-            f"(the first of question {unread[0]!r}): these scores are missing and count as "
-            "leaks in the bounds. Give keywords, which are found in every script."
+            f"ROUGE-L reads a-z and 0-9 only. Reference answers without either: {len(unread)} of {len(forget)} (the first "
+            f"of question {unread[0]!r}). Their scores are missing and count as leaks in the bounds. Add keywords, which "
+            "are found in every script."
         )
     without = [row["id"] for row in forget if not row.get("keywords")]
     if without and params.metrics.binary == "keyword_leak":

@@ -1,4 +1,4 @@
-"""Stage `exact@MODEL` and `lethe exact`: bounds of P(leak) from next-token probabilities, question by question."""
+"""Stage `exact@MODEL` and `lethe exact`: bounds on P(leak) from next-token probabilities, question by question."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from lethe.errors import BadInput
+from lethe.errors import BadInput, plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +56,7 @@ class Settings:
     memory: int = 1024
 
     def effort(self) -> Effort:
-        """The part that says how much is explored and sampled."""
+        """The settings that decide how much is explored and sampled."""
         from lethe.sampling.answer_tree import Effort
 
         return Effort(
@@ -71,7 +71,7 @@ class Settings:
         )
 
     def law(self, end_ids: tuple[int, ...]) -> Law:
-        """The part that changes the probability of an answer."""
+        """The settings that change the probability of an answer."""
         from lethe.sampling.answer_tree import Law
 
         return Law(end_ids, self.max_new_tokens, self.temperature, self.top_k, self.top_p, self.adaptive_threshold)
@@ -84,8 +84,8 @@ class NothingToJudge(BadInput):
     def __init__(self, rows: int, scorer: str):
         why = ": none has keywords" if scorer == "keyword_leak" else ""
         super().__init__(
-            f"None of the {rows} questions can be judged by {scorer}{why}. Give keywords, or another scorer (exact_match, "
-            "rouge_l)."
+            f"None of {plural(rows, 'question')} can be judged by {scorer}{why}. Give keywords, or another scorer "
+            "(exact_match, rouge_l)."
         )
 
 
@@ -99,8 +99,7 @@ def run(
 ) -> None:
     """Write ``root/exact/name.json`` and ``root/exact/name/curve.parquet``.
 
-    Where ``exact`` is None, no question can be judged, or the model has no key-value cache, both hold nothing but the
-    ``reason``.
+    If ``exact`` is None, no question can be judged, or the model has no key-value cache, both hold only the ``reason``.
     """
     from lethe.io.artifacts import read_split
     from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
@@ -143,7 +142,7 @@ def of_params(exact: Exact, sample: Sample, model: Model, keyword_match: Literal
 
 
 def curve_table(found: Certificates | None) -> pd.DataFrame:
-    """A row per question and number of explored prefixes: the certain ends that these prefixes alone give."""
+    """A row per question and number of explored prefixes: the certain ends that these prefixes give."""
     import pandas as pd
 
     trees = found.trees if found else ()
@@ -226,7 +225,7 @@ def _how(settings: Settings, predictor: ModelPredictor, question: Question) -> H
     note = ""
     if predictor.dtype != "float32":
         note = (
-            f"The model computes in {predictor.dtype}: every bound is of the probabilities as computed here, whose logits "
+            f"The model computes in {predictor.dtype}: every bound is about the probabilities as computed here, whose logits "
             f"differ by up to {measured:.2g} between batches of other sizes."
         )
     return How(

@@ -28,7 +28,7 @@ def run(name: str, entry: JudgeEntry, models: Sequence[str], root: Path = Path("
     The folder holds a table per model and split with the judge's columns, one more for the second sample of a language of
     prompts, ``about.json`` with the judge's record, and,
     where the entry names labelled answers, ``calibration.csv`` with label and verdict. The judge's model is loaded once for
-    all models. Finished verdicts lie below ``kept``, so a killed run judges the rest.
+    all models. Finished verdicts are kept below ``kept``, so a killed run resumes and judges the rest.
     """
     from lethe.models.checkpoints import prepare_torch
     from lethe.registry import JUDGES

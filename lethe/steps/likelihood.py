@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def run(name: str, sample: Sample, model: Model, root: Path = Path("data"), source: Source | None = None) -> None:
     """Write the likelihood of the answers of all sampled and held-out rows to ``root/likelihood/name``.
 
-    The function reads from ``sample`` the prompt and the choice of rows (``utility_questions``, ``seed``); the settings
-    of the draws change no likelihood. ``source`` is a model that replaces the folder ``model.path``.
+    The function reads from ``sample`` the prompt and the choice of rows (``utility_questions``, ``seed``); the sampling
+    settings change no likelihood. ``source`` is a model that replaces the folder ``model.path``.
     """
     from lethe.models.checkpoints import prepare_torch
     from lethe.models.given_answers import given_answers

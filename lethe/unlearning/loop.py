@@ -124,7 +124,7 @@ class _Loop:
             yield with_entropy(self.method.loss(step), step, self.params.entropy, mine)
 
     def _own_prefixes(self, picked: np.ndarray) -> list[Example] | None:
-        """The model's own continuations of the forget questions of a step; None where the true answers count."""
+        """The model's own continuations of the forget questions of a step; None if the true answers count."""
         entropy = self.params.entropy
         if entropy is None or entropy.prefix == "true":
             return None
@@ -173,7 +173,7 @@ def with_entropy(
 ) -> dict[str, torch.Tensor]:
     """The method's scalars with the entropy terms added to the loss and listed by name.
 
-    ``own``: the forget questions with the answers on which the forget entropy is taken; None takes the true answers.
+    ``own`` are the forget questions with the answers on which the forget entropy is taken; None takes the true answers.
     """
     if entropy is None:
         return values

@@ -38,8 +38,9 @@ def cross_entropy(target: torch.Tensor, forward: Forward) -> torch.Tensor:
 def preference(margins: torch.Tensor, beta: float) -> torch.Tensor:
     """-(2/beta) log sigmoid(beta m), the mean over rows, for one margin m per row.
 
-    The factor 2/beta is that of the NPO authors; plain DPO has none. The logarithm comes from a stable routine, because
-    the naive log sigmoid(x) of an x of minus some hundreds is minus infinity in float32.
+    The factor 2/beta is that of the NPO authors (Zhang et al., "Negative Preference Optimization", 2024); plain DPO has
+    none. The logarithm comes from a stable routine, because the naive log sigmoid(x) of an x of minus some hundreds is
+    minus infinity in float32.
     """
     from torch.nn.functional import logsigmoid
 

@@ -1,6 +1,6 @@
 """A model's own continuations of the forget questions, on whose positions the forget entropy may be taken.
 
-Entropy optimisation as published takes the entropy at the positions of the true answer, each given the true tokens before.
+Entropy optimisation as published takes the entropy at the positions of the true answer, each given the true earlier tokens.
 Sampling follows the tokens that the model itself wrote, so a position that sampling reaches may never have been optimised.
 A continuation is greedy, or drawn at temperature 1, from the weights of the current step. The gradient is that of the entropy
 given the continuation: the part through the choice of the tokens is left out.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def continued(
     model: PreTrainedModel, examples: Sequence[Example], longest: int, end: int, uniforms: np.ndarray | None
 ) -> list[Example]:
-    """The examples with the model's own continuation in place of the answer.
+    """The examples with the model's own continuation instead of the answer.
 
     Parameters
     ----------

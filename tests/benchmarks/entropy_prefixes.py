@@ -12,6 +12,7 @@ import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 from flows import workspace
 from flows.grid import Point
@@ -35,19 +36,18 @@ Seed = Mapping[str, Mapping[str, float]]  # model to column to value
 
 
 def chosen_points(root: Path, count: int) -> list[Point]:
-    """The preset's settings with each of the seeds."""
-    preset = tuple(read_preset(PRESET).items())
-    return [Point((*preset, *one.settings), label=f"{PRESET}-{one.label}") for one in points(root, count)]
+    """The seeds, in folders of their own."""
+    return [Point(one.settings, label=f"{PRESET}-{one.label}") for one in points(root, count)]
 
 
 def read(root: Path, chosen: Sequence[Point]) -> list[Seed]:
     """The columns of the models, for each seed that has finished."""
     found = []
+    models = cast("dict[str, object]", read_preset(PRESET)["models"])
     for point in chosen:
         folder = root / FOLDER / point.name
         record = folder / workspace.SCRATCH / "last_run.json"
         if record.is_file() and read_json(record)["complete"]:
-            models = dict(point.settings)["models"]
             values = {name: read_metrics(folder / "data", name) for name in models}
             found.append({name: {key: own[key] for key in COLUMNS} for name, own in values.items()})
     if not found:
@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         workspace.prepare(root)
         with temporary_server(root), workspace.only_run(root / FOLDER):
             require()
-            failed = run_seeds(root, chosen, options.jobs)
+            failed = run_seeds(root, chosen, options.jobs, tuple(read_preset(PRESET).items()))
     for name, told in failed.items():
         print(f"{name} failed: {told}", file=sys.stderr)
     print(table(read(root, chosen), options.count))

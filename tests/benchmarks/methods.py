@@ -2,18 +2,19 @@
 
 ``make bench-methods`` prints the table. Each row comes from a separate process. The Trainer takes supervised steps on the
 same rows, with the same batches, optimiser and model; a method of the same cost has the same number of passes per step.
+Without a GPU the seconds are the process's own processor time, to which other work adds little.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
 from lethe import config
+from lethe.steps.costs import processor_seconds
 from tests.benchmarks.gpu import BILLION, TINY, device, peak_memory
 
 STEPS, FORGET, RETAIN = 8, 8, 8
@@ -49,6 +50,7 @@ def run(name: str, shape: dict[str, int]) -> tuple[float, float]:
     tokens = STEPS * sum(len(one.prompt) + len(one.answer) for one in [*forget, *retain])
     if name == TRAINER:
         from transformers import Trainer, TrainingArguments
+        from transformers.trainer_callback import PrinterCallback
 
         with tempfile.TemporaryDirectory() as folder:
             arguments = TrainingArguments(
@@ -71,15 +73,16 @@ def run(name: str, shape: dict[str, int]) -> tuple[float, float]:
             data = [{"row": example} for example in [*forget, *retain]]
             arguments.remove_unused_columns = False
             trainer = Trainer(model=model, args=arguments, train_dataset=data, data_collator=together)  # type: ignore[arg-type]
-            start = time.perf_counter()
+            trainer.remove_callback(PrinterCallback)
+            start = processor_seconds()
             trainer.train()
-            return tokens / (time.perf_counter() - start), peak_memory()
+            return tokens / (processor_seconds() - start), peak_memory()
     entry = {"loss": name, "lr": 1e-5, "epochs": STEPS, "retain_weight": 1.0, **OWN.get(name, {})}
     method = METHODS[name].Params.model_validate(entry)
     second = second_answers(method, rows, Before(model, encoder, 0))
-    start = time.perf_counter()
+    start = processor_seconds()
     unlearn(model, forget, retain, params.unlearn.recipe, method, padding, name, second)
-    return tokens / (time.perf_counter() - start), peak_memory()
+    return tokens / (processor_seconds() - start), peak_memory()
 
 
 def main() -> None:

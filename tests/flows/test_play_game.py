@@ -81,7 +81,7 @@ def test_the_calls_of_a_step_run_side_by_side(prefect):
     from prefect import flow
     from prefect.settings import PREFECT_API_URL, PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 
-    from flows import game
+    from flows import play_game
 
     meeting = threading.Barrier(2)
 
@@ -89,10 +89,10 @@ def test_the_calls_of_a_step_run_side_by_side(prefect):
         meeting.wait(timeout=30)
         return seed * 10
 
-    @flow(task_runner=game.play.task_runner)
+    @flow(task_runner=play_game.play.task_runner)
     def step() -> list[int]:
         with ThreadPoolExecutor(2) as pool:
-            return game._in_tasks(pool)(meet, [(1,), (2,)], "learn")
+            return play_game._in_tasks(pool)(meet, [(1,), (2,)], "learn")
 
     quiet = {PREFECT_API_URL: prefect["PREFECT_API_URL"], PREFECT_LOGGING_TO_API_ENABLED: False}
     with temporary_settings(quiet):

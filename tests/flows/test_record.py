@@ -25,6 +25,7 @@ def test_a_record_comes_back_as_it_was_written_and_names_what_changed(tmp_path):
         written = record.write(tmp_path, {"metrics@npo": record.StageEnd("Completed", "ran", 1.5)}, complete=True)
     assert record.read(tmp_path) == written
     assert written.changes == [record.Change("npo", "mean", 4.0, 6.0)]
+    assert "1 stage: 1 ran\n1 metric changed since" in record.summary(written)
     assert list(json.loads((tmp_path / record.FILE).read_text()))[:3] == ["schema", "finished", "complete"]
 
 

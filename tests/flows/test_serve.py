@@ -83,7 +83,7 @@ with workspace.only_schedule(Path.cwd()), temporary_server(Path.cwd(), schedules
     from flows import schedule
     from prefect.client.schemas.schedules import CronSchedule
 
-    schedule.serve(CronSchedule(cron="* * * * * */10"), None)
+    schedule.serve(CronSchedule(cron="* * * * * */10"), {"jobs": None})
 """
 
 

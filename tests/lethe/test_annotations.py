@@ -13,6 +13,9 @@ LIBRARY = Path(lethe.__file__).parent
 GAME = "each game has its own observations, views and adversaries"
 MODULE = "returns a module of a registry"
 TYPER = "Typer keeps the class of its context to itself"
+KIND = "each kind in a registry has its own keys"
+ROW = "a row of a dataset may have keys of the user's own"
+TOOL = "another tool's settings as the tool wrote them"
 JSON = "json.loads and yaml return anything"
 ALLOWED = {
     "audits/unlearning_game/images/attacks/__init__.py:ThresholdAttack.accept": GAME,
@@ -25,6 +28,7 @@ ALLOWED = {
     "audits/unlearning_game/rounds.py:Game.fit": GAME,
     "audits/unlearning_game/rounds.py:Game.adversaries": GAME,
     "audits/unlearning_game/rounds.py:Game.attack": GAME,
+    "cli/app.py:LetheCommand.invoke": TYPER,
     "cli/app.py:LetheGroup.invoke": TYPER,
     "cli/app.py:ScoreGroup.parse_args": TYPER,
     "config/assignments.py:parse": JSON,
@@ -40,6 +44,26 @@ ALLOWED = {
     "io/logs/_json.py:Document.members": JSON,
     "io/logs/_json.py:Document.items": JSON,
     "io/logs/_json.py:lines": JSON,
+    "audits/protocol.py:AuditResult.details": KIND,
+    "audits/unlearning_game/images/attacks/__init__.py:Shadow.members": GAME,
+    "audits/unlearning_game/images/attacks/__init__.py:Shadow.nonmembers": GAME,
+    "audits/unlearning_game/images/unlearning/__init__.py:Task.settings": GAME,
+    "config/evaluating.py:Score.scorers": KIND,
+    "config/schema.py:TrainModel.recipe": "any part of the recipe, checked with the recipe it is part of",
+    "io/calibration.py:LabelledAnswer.item": ROW,
+    "io/logs/_lm_eval_line.py:Line.metrics": TOOL,
+    "io/logs/_lm_eval_line.py:Line.settings": TOOL,
+    "io/logs/_lm_eval_results.py:Run.config": TOOL,
+    "io/logs/_lm_eval_results.py:Run.sampling": TOOL,
+    "io/logs/_lm_eval_results.py:Run.stated": TOOL,
+    "io/logs/_log.py:Log.sampling": TOOL,
+    "io/logs/_log.py:Log.stated": TOOL,
+    "report/columns.py:Column.show": "a number or a bound",
+    "report/page.py:Page.summary": JSON,
+    "scoring/judges/__init__.py:Asked.item": ROW,
+    "scoring/verdicts.py:Question.item": ROW,
+    "tracking/entries.py:Entry.bounds": JSON,
+    "tracking/entries.py:Entry.stages": JSON,
     "report/png.py:picture": "keywords of matplotlib's Figure.subplots",
 }
 
@@ -79,8 +103,19 @@ def says_any(function: Function) -> bool:
     return any("Any" in names(annotation) for annotation in annotations)
 
 
+def fields(tree: ast.AST) -> Iterator[tuple[str, ast.AnnAssign]]:
+    """The fields of public classes by their dotted names, without private ones."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            for field in node.body:
+                if isinstance(field, ast.AnnAssign) and not ast.unparse(field.target).startswith("_"):
+                    yield f"{node.name}.{ast.unparse(field.target)}", field
+
+
 def found(source: str) -> list[str]:
-    return [name for name, function in functions(ast.parse(source)) if says_any(function)]
+    tree = ast.parse(source)
+    own = [name for name, field in fields(tree) if "Any" in names(field.annotation)]
+    return [name for name, function in functions(tree) if says_any(function)] + own
 
 
 def test_any_stands_in_public_signatures_for_a_reason_alone():
@@ -102,6 +137,8 @@ def rest(**more: Any) -> int: ...
 class Kind:
     async def method(self, *, x: Any = 1) -> int: ...
     def _own(self, x: Any) -> int: ...
+    field: dict[str, Any]
+    _field: Any
 def _private(x: Any) -> Any:
     def inner(y: Any) -> int: ...
 if True:
@@ -109,4 +146,4 @@ if True:
 def fine(x: dict[str, object]) -> int:
     known: Any = x
 """
-    assert found(source) == ["plain", "quoted", "dotted", "rest", "Kind.method", "guarded"]
+    assert found(source) == ["plain", "quoted", "dotted", "rest", "Kind.method", "guarded", "Kind.field"]

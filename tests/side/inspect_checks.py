@@ -96,6 +96,8 @@ def test_the_metric_has_the_bounds_of_all_epochs(tmp_path):
     assert got["average_upper"] == pytest.approx(float(binary_upper(hits.sum(), 80, 0.05)))
     assert got["worst_anytime_upper"] >= got["worst_upper"]
     assert hits["leaky"] / 40 < got["worst_mean_upper"] < 1
+    assert got["worst_sample leaky"] == got["worst_upper"]
+    assert "worst_sample clean" not in got
     assert (got["questions"], got["answers"], got["missing"]) == (2, 80, 0)
     assert got["accuracy"] == pytest.approx(scores["score"].mean())
 
@@ -195,5 +197,7 @@ def test_bounds_of_a_fresh_log_equal_those_of_its_scores_as_csv(tmp_path):
 def test_no_score_is_no_bound():
     assert bounds_of([], 0.05, None)["questions"] == 0
     assert bounds_of([np.array([math.nan])], 0.05, None)["missing"] == 1
+    graded = bounds_of([np.array([0.1]), np.array([0.9] * 30)], 0.05, None, ["few", "many"])
+    assert graded["worst_sample few"] == graded["worst_mean_upper"]  # one answer shows less than thirty
     with pytest.raises(ValueError, match="tau"):
         EarlyStopping(tau=2)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from lethe.errors import BadFile, BadRow, BadValue
+from lethe.errors import BadFile, BadRow, BadValue, plural
 from lethe.io.logs import _lm_eval_results as results
 from lethe.io.logs._json import lines
 from lethe.io.logs._lm_eval_line import Line, line_of
@@ -105,7 +105,7 @@ def _log(path: Path, run: results.Run, table: Table, documents: list[Line], filt
         warnings.append(SAME_TEXTS)
     if nothing := sum(text == NOTHING for line in documents for text in line.texts if not choices):
         warnings.append(
-            f"{nothing} answers are the text {NOTHING}, which lm-eval also writes for a missing answer"
+            f"{plural(nothing, 'answer')} with the text {NOTHING}, which lm-eval also writes for a missing answer"
         )
     if run.documents is not None and run.documents > len(documents):
         table.absent(NOT_WRITTEN, (run.documents - len(documents)) * (run.repeats or repeats))

@@ -2,7 +2,7 @@
 
 `keyword_leak` and `rouge_l` have automata, so that their trees are guided and decide answers before they end. Every other
 scorer judges finished answers: the mass of an answer counts only once the answer is complete. A judge is refused, because
-a judge reads one answer at a time with a model of its own.
+a judge reads one answer at a time with its own model.
 """
 
 from __future__ import annotations

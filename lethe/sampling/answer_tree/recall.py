@@ -1,4 +1,4 @@
-"""A finite automaton that recognises early that the ROUGE-L recall of an answer exceeds a threshold.
+"""A finite automaton that detects early that the ROUGE-L recall of an answer exceeds a threshold.
 
 Recall is the length of the longest common subsequence of the words of answer and reference, divided by the reference's
 words. Words are the runs of a-z and 0-9 in the lower-cased text, compared by their stems. A word is complete once another
@@ -8,10 +8,10 @@ character follows it. The proof that a recognised prefix stays recognised:
 2. Lower-casing and the replacement of other characters work character by character. (The one exception, the Greek final
    sigma, is no letter of ROUGE either way.) So a complete word stays as it is, and further words only follow.
 3. The longest common subsequence never shrinks where words are appended. The recall of the complete words is therefore a
-   lower bound of the recall of every answer with this beginning.
+   lower bound on the recall of every answer with this beginning.
 
-The automaton counts a word only where it is written as in the reference. Other words of the same stem are not counted,
-which is a lower bound again; the scorer itself judges every answer that ends unrecognised.
+The automaton counts a word only if it is spelled as in the reference. Other words of the same stem are not counted,
+which again gives a lower bound; the scorer itself judges every answer that ends unrecognised.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ UNKNOWN = -1  # an entry of the table that no text has asked for
 BLANK, OTHER, FIRST_OWN = 0, 1, 2  # symbols: between words, a letter of no reference word, a reference letter
 NO_WORD = -1  # the node of a word that the reference lacks
 MOST_ROWS = 256  # next states of a whole vocabulary that are kept
+# The part of the guide that the words found so far get. Most answers share words with the reference: the whole guide, meant
+# for rare keywords, would lift most of the tree above the threshold.
+GUIDED = 0.15
 
 State = tuple[
     tuple[int, ...], int
@@ -205,6 +208,6 @@ class RecallAutomaton:
         return np.zeros(states.shape, np.int64)
 
     def matched(self, states: np.ndarray) -> np.ndarray:
-        """The share of the needed words that are found so far."""
+        """The share of the needed words that are found so far, times `GUIDED`."""
         plain = [self.opened[-state - 1][0] if state < 0 else state for state in states.tolist()]
-        return np.array([1.0 if at == LEAK else self.states[at][0][-1] / self.needed for at in plain])
+        return GUIDED * np.array([1.0 if at == LEAK else self.states[at][0][-1] / self.needed for at in plain])

@@ -1,4 +1,7 @@
-"""Gradient ascent (GradAscent): minus the forget set's mean negative log-likelihood per token."""
+"""Gradient ascent (GradAscent): minus the forget set's mean negative log-likelihood per token.
+
+Source: Maini et al., "TOFU" (2024), which compares it as a baseline.
+"""
 
 from __future__ import annotations
 

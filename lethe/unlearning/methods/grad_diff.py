@@ -1,4 +1,7 @@
-"""Gradient difference (GradDiff): gradient ascent on the forget set, descent on the retain set."""
+"""Gradient difference (GradDiff): gradient ascent on the forget set, descent on the retain set.
+
+Source: Maini et al., "TOFU" (2024), which compares it as a baseline.
+"""
 
 from __future__ import annotations
 

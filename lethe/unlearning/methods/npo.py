@@ -1,7 +1,7 @@
 """Negative preference optimisation (NPO): -(2/beta) log sigmoid(-beta r), r = S - S_ref, summed per answer.
 
 The gradient vanishes once an answer is much less likely than under the reference. This prevents the collapse that
-gradient ascent causes.
+gradient ascent causes. Source: Zhang et al., "Negative Preference Optimization" (2024).
 """
 
 from __future__ import annotations

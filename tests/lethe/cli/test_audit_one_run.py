@@ -151,6 +151,7 @@ def test_ties_at_the_cut_are_broken_without_the_bits(tmp_path):
         ((*COUNTS, "--delta", -0.1), "delta: got -0.1"),
         ((*COUNTS, "--alpha", 0), "alpha: got 0"),
         ((*COUNTS, "--mechanism", "dp-sgd", "--q", 0.1), "--steps"),
+        ((*COUNTS, "--mechanism", "dp-sgd", "--q", 1e-5, "--steps", 10**9), "--steps: got 1000000000"),
         ((*COUNTS, "--mechanism", "subsampled-gaussian"), "--q"),
         ((*COUNTS, "--mechanism", "tradeoff"), "--tradeoff"),
         ((*COUNTS, "--mechanism", "dp-sgd", "--q", 0.1, "--steps", 2, "--null", 0), "null: got 0"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lethe.io.logs import is_log, read_log
 from lethe.statistics.sequential import stopped_upper
 from tests.lethe.cli.calls import Command
-from tests.lethe.io.logs.broken_logs import ANYTHING, with_value
+from tests.lethe.io.logs.broken_logs import ANYTHING, with_twice, with_value
 from tests.lethe.io.logs.small_logs import (
     KINDS,
     eval_log,
@@ -251,6 +251,55 @@ def test_a_truncated_log_is_a_sentence_and_status_2(tmp_path, kind, part):
 @given(seed=st.integers(0, 10_000), value=ANYTHING)
 def test_values_of_other_types_are_read_or_refused(tmp_path, seed, value):
     survives(with_value(tmp_path, seed, value))
+
+
+@often
+@given(seed=st.integers(0, 10_000))
+def test_what_stands_twice_is_read_or_refused(tmp_path, seed):
+    survives(with_twice(tmp_path, seed))
+
+
+@pytest.mark.parametrize(
+    ("kind", "score"),
+    [
+        ("eval", "match"),
+        ("inspect-json", "match"),
+        ("lm-eval", "exact_match,none"),
+        ("leak-k", "rougeL_recall"),
+        ("open-unlearning", "forget_Q_A_ROUGE.rougeL_recall"),
+        ("harmbench", "label"),
+    ],
+)
+def test_nan_is_missing_in_every_format_that_has_bounds(tmp_path, kind, score):
+    """The first answer's score as the bare word NaN, which the tools write; it never counts as 0."""
+    path, nan = small(kind, tmp_path), math.nan
+    whole = result(path, "--score", score)
+    if kind == "eval":
+        scored = [sample(name, epoch, scores={"match": nan if (name, epoch) == ("q", 1) else "C"})
+                  for epoch in (1, 2) for name in ("q", 7)]  # fmt: skip
+        eval_log(path, header(["q", 7]), scored)
+    elif kind in ("lm-eval", "leak-k"):
+        first, *rest = map(json.loads, path.read_text().splitlines())
+        if kind == "lm-eval":
+            first["exact_match"] = nan
+        else:
+            first["responses"][0]["rougeL_recall"] = nan
+        write_lines(path, [first, *rest])
+    else:
+        log = json.loads(path.read_text())
+        place = {
+            "inspect-json": lambda: log["samples"][0]["scores"]["match"],
+            "open-unlearning": lambda: log["forget_Q_A_ROUGE"]["value_by_index"]["0"],
+            "harmbench": lambda: log["who"][0],
+        }[kind]()
+        place["value" if kind == "inspect-json" else score.rpartition(".")[2]] = nan
+        write_json(path, log)
+    got = result(path, "--score", score)
+    assert got["log"]["missing"] == whole["log"]["missing"] + 1
+    first, before = got["per_prompt"][0], whole["per_prompt"][0]
+    assert first["n"] == before["n"]
+    assert first["tighter"]["mean_lower"] <= before["tighter"]["mean_lower"]
+    assert first["tighter"]["mean_upper"] >= before["tighter"]["mean_upper"]
 
 
 @often

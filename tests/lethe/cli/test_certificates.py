@@ -11,14 +11,16 @@ import shutil
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from lethe.errors import BadInput
-from lethe.evaluation.certificate import FACTS, Audit, Certificate, read_certificate
+from lethe.evaluation.certificate import FACTS, SCHEMA, Audit, Certificate, read_certificate
 from lethe.io.json_files import write_jsonl
 from lethe.statistics.e_process import log_e_value
 from lethe.steps.certify import How, facts
 from tests.lethe.cli.calls import Command
 from tests.lethe.small_checkpoint import ROWS
+from tests.small import ROOT
 
 
 @pytest.fixture
@@ -163,7 +165,9 @@ def test_an_edited_certificate_is_refused(place):
     assert "one seed" in refused("verify", "doubled.json")
     value["schema"] = "lethe-certificate/9"
     (place / "newer.json").write_text(json.dumps(value))
-    assert "lethe-certificate/9" in refused("verify", "newer.json")
+    told = refused("verify", "newer.json")
+    assert "lethe-certificate/9" in told
+    assert "release that wrote the file" in told
 
 
 def test_wrong_use_is_a_sentence(place):
@@ -184,7 +188,7 @@ def test_wrong_use_is_a_sentence(place):
     for name in ("model", "new.txt", "x.json"):  # before anything is drawn; another file is never written over
         assert "--out" in refused("verify", "certificate.json", "--out", name)
     assert (place / "x.json").read_text() == '{"a": 1}'
-    assert "from 0" in refused("verify", "certificate.json", "--draws", -1)
+    assert "at least 0" in refused("verify", "certificate.json", "--draws", -1)
     assert "--auditor: got ''" in refused("verify", "certificate.json", "--auditor", "")
 
 
@@ -218,6 +222,39 @@ def test_a_broken_certificate_is_refused_in_a_sentence(tmp_path, seed, value, cu
     path.write_text(text if cut > 0.3 else text[: int(cut * len(text))])
     with contextlib.suppress(BadInput):  # anything else fails the test
         assert math.isfinite(read_certificate(path).log_e())
+        schema().validate(found)  # what the reader takes, the schema in docs/ takes
+
+
+def schema():
+    """The schema of this version in docs/."""
+    name = SCHEMA.replace("/", "-")
+    own = json.loads((ROOT / f"docs/{name}.schema.json").read_text(encoding="utf-8"))
+    assert own["$id"] == own["properties"]["schema"]["const"] == SCHEMA
+    Draft202012Validator.check_schema(own)
+    return Draft202012Validator(own)
+
+
+def test_the_schema_in_the_docs_is_that_of_the_file(place):
+    """A file of `lethe certify` and `lethe verify` holds no key that the schema lacks; broken files are told."""
+    certify("--draws", 5)
+    value = verify("--draws", 5)
+    written = json.loads((place / "certificate.json").read_text())
+    rules = schema()
+    rules.validate(written)
+    properties = rules.schema["properties"]
+    assert set(written) == set(properties)
+    for key in ("claim", "hashes", "e_process"):
+        assert set(written[key]) == set(properties[key]["properties"]), key
+    assert set(written["auditors"][0]) == set(properties["auditors"]["items"]["properties"])
+    row = properties["e_process"]["properties"]["per_question"]["items"]
+    assert set(written["e_process"]["per_question"][0]) == set(row["properties"])
+    assert value["verdict"] in properties["verdict"]["enum"]
+    for key in written:
+        assert not rules.is_valid({name: own for name, own in written.items() if name != key})
+    assert not rules.is_valid(written | {"schema": "lethe-certificate/2"})
+    assert not rules.is_valid(written | {"claim": written["claim"] | {"tau": "0.1"}})
+    page = (ROOT / "docs/certificates.md").read_text(encoding="utf-8")
+    assert all(f"| `{key}`" in page for key in written)
 
 
 def test_a_whole_certificate_is_read_as_it_was_written(tmp_path):

@@ -174,6 +174,22 @@ def test_logs_that_a_rule_stopped_at_other_epochs_are_compared(tmp_path):
     assert got["pooled"]["method"].startswith("mixture martingale")
 
 
+def test_folders_of_lethe_eval_tell_their_prompt_and_scorer(tmp_path, pair):
+    """They stand in evaluated.json; the pipeline's folder has the same in params.yaml."""
+    a, _ = pair
+    folder = data(tmp_path / "e", {"q": 0.2, "r": 0.2, "s": 0.2})
+    (tmp_path / "e" / "params.yaml").unlink()
+    told = {"model": "m", "prompt": "{question}", "score": {"scorers": ["keyword_leak"], "keyword_match": "word"}}
+    for change, word in (
+        ({}, None),
+        ({"prompt": "Q: {question}"}, "template"),
+        ({"score": {"scorers": ["keyword_leak"], "keyword_match": "substring"}}, "parameters"),
+    ):
+        (folder / "evaluated.json").write_text(json.dumps(told | change))
+        missing = [one["reason"] for one in result(a, folder)["not_compared"]]
+        assert (missing == []) if word is None else (word in missing[0])
+
+
 def test_another_temperature_is_a_note(tmp_path, pair):
     hot = data(tmp_path / "c", {"q": 0.2, "r": 0.2, "s": 0.2}, temperature=2.0)
     (note,) = result(pair[0], hot)["notes"]
@@ -268,3 +284,8 @@ def test_revisions_are_read_from_dvc_and_git(tmp_path, monkeypatch, pair):
     git("commit", "-qam", "after")
     assert call("HEAD~1", "HEAD", "--fail-on", "worse").exit_code == 1
     assert call("HEAD", "HEAD~1", "--fail-on", "worse").exit_code == 0
+    git("update-ref", f"refs/exps/ab/{'c' * 38}/bold-cat", "HEAD")  # where DVC keeps an experiment
+    assert result("HEAD~1", "bold-cat")["per_question"] == result("HEAD~1", "HEAD")["per_question"]
+    git("update-ref", f"refs/exps/cd/{'e' * 38}/bold-cat", "HEAD~1")
+    assert "2 DVC experiments" in refused("HEAD~1", "bold-cat")
+    assert "nor a DVC experiment" in refused("HEAD~1", "exec/bold-cat")

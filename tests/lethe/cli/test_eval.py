@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lethe.cli.app import app
+from lethe.evaluation.sides import read_side
 from lethe.io.json_files import write_jsonl
 from lethe.statistics.bound import Bound
 from lethe.statistics.dispersion import possible
@@ -40,6 +41,12 @@ def test_a_checkpoint_gets_numbers_and_a_report(checkpoint, place):
     assert "Who is Ada?" in page
     told = " ".join(call(checkpoint, "--name", "x").stdout.split())
     assert values["verdict"] in told
+    kept = json.loads((place / "data/eval/x/evaluated.json").read_text())
+    assert "{question}" in kept["prompt"]
+    assert kept["score"] == {"scorers": ["rouge_l", "keyword_leak"], "keyword_match": "word"}
+    side = read_side(str(place / "data/eval/x"))
+    assert side.template == kept["prompt"]
+    assert json.loads(side.scorer) == [["keyword_leak"], "word"]
     for key in ("m_bin_worst", "m_bin_pooled", "m_mu_worst", "m_sigma_worst"):
         bound = Bound.from_dict({"value": values[key], **values["bounds"][key]})
         assert (bound.side, bound.alpha) == ("upper", 0.01)
@@ -280,7 +287,7 @@ def test_what_no_scorer_can_judge_is_told_before_the_sampling(checkpoint, place)
     rows = [{**ROWS[0], "answer": "\u0647\u064a\u062f\u0648\u064a\u063a"}, {**ROWS[1], "keywords": []}]
     (place / "forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     told = call(checkpoint).stderr
-    assert "1 of 2 answers without either (the first of question 'a')" in told
+    assert "answers without either: 1 of 2 (the first of question 'a')" in told
     assert "Without keywords: 1 of 2 forget questions (the first is 'b')" in told
 
 
@@ -293,7 +300,7 @@ def test_an_interrupt_says_what_is_kept(checkpoint, place, monkeypatch):
     monkeypatch.setattr(score, "run", interrupted)
     result = call(checkpoint)
     assert result.exit_code == 130
-    assert "2 finished questions are kept" in result.output
+    assert "2 finished questions kept" in result.output
 
 
 @pytest.mark.parametrize(

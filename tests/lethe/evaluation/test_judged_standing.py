@@ -13,7 +13,7 @@ from lethe.statistics.judge_error import Calibration
 
 class Seen:
     def __init__(self, **metrics):
-        self.metrics = metrics
+        self.value = metrics.get
 
 
 def interval(lower: float) -> Interval:

@@ -286,3 +286,17 @@ def test_a_question_that_stopped_early_has_no_leak_at_k():
     assert "anytime" in row["fixed_bounds"]
     assert found.curves()["leak_at_k"] == []
     assert "leak_at_1000_worst" not in found.further_flat()
+
+
+def test_the_measuring_of_many_sizes_shows_its_progress(monkeypatch):
+    import numpy as np
+
+    from lethe.evaluation import ragged
+
+    shown = []
+    monkeypatch.setattr(ragged, "progress", lambda items, *told: shown.append((len(items), *told)) or items)
+    rows = [np.zeros(size) for size in range(1, ragged.MANY + 2)]
+    assert ragged.by_length(rows, lambda matrix: matrix.shape[1:] * len(matrix)) == [len(row) for row in rows]
+    assert shown == [(ragged.MANY + 1, "measure", "lengths")]
+    ragged.by_length(rows[1:], lambda matrix: [0] * len(matrix))
+    assert len(shown) == 1

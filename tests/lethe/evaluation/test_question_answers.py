@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lethe.evaluation.question_answers import BINS, judged, question_answers, worst_answers
 from lethe.evaluation.run import Model
 
-MODEL = Model("m", "subject", "m", None, None, {}, [], [], [], [], {}, {}, {})
+MODEL = Model("m", "subject", "m")
 RANKING = ("keyword_leak", "rouge_l")
 
 

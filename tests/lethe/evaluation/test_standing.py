@@ -5,21 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from lethe.evaluation import standing
+from lethe.evaluation.recorded import StoppedEarly
 from lethe.evaluation.standing import Aspect
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.comparison import Interval
+from lethe.statistics.sequential import stopping_counts
 
 
 def interval(lower, upper, n=30_000):
     return Interval((lower + upper) / 2, lower, upper, n, 0.001, "made up")
 
 
-def model(name="mine", role="subject", worst=0.05, **metrics):
+def model(name="mine", role="subject", worst=0.05, stopped=None, **metrics):
     bound = Bound(worst, "upper", 0.01, Covers.WORST_PROMPT, "draws", "made up")
-    return SimpleNamespace(name=name, role=role, metrics={"n": 1024, **metrics}, bounds={"m_bin_worst": bound})
+    value = {"n": 1024, **metrics}.get
+    return SimpleNamespace(name=name, role=role, value=value, stopped=stopped, bounds={"m_bin_worst": bound})
+
+
+def stopped(certified, leaking, questions, alpha=0.01):
+    undecided = questions - certified - leaking
+    return StoppedEarly("keyword_leak", alpha, 0.05, 0.1, questions, certified, leaking, undecided, 900, 0.5)
 
 
 def run(*models):
@@ -84,16 +93,45 @@ def test_too_few_answers_are_told_from_a_close_call(monkeypatch, n, few):
 
 
 @pytest.mark.parametrize(
-    ("metrics", "word"),
+    ("certified", "leaking", "questions", "word"),
     [
-        ({"certified": 3, "n_questions": 3}, "forgot"),
-        ({"certified": 2, "n_questions": 3}, "open"),
-        ({"certified": 2, "n_questions": 3, "leaking_questions": 1}, "leaks"),
+        (30, 0, 30, "forgot"),
+        (29, 0, 30, "open"),
+        (29, 1, 30, "open"),  # one of thirty tests at .01 detects by chance in a quarter of runs
+        (28, 2, 30, "open"),
+        (27, 3, 30, "leaks"),
+        (0, 1, 1, "leaks"),  # the only test
     ],
 )
-def test_where_questions_stopped_early(metrics, word):
-    mine = model(**metrics)
+def test_where_questions_stopped_early(certified, leaking, questions, word):
+    mine = model(stopped=stopped(certified, leaking, questions))
     assert standing._forgetting(mine, standing._References(run(mine, RETRAIN), 0.01)).word == word
+
+
+@pytest.mark.parametrize(("share", "word"), [(0.1, "leaks"), (0.05, "forgot")])
+def test_a_word_after_an_early_stop_is_seldom_wrong(share, word):
+    """Thirty questions at the edge of the null: the word that is false there comes in at most alpha of the runs.
+
+    The rule "leaks where any question was detected" would be wrong in a third of them.
+    """
+    alpha, cap, questions, runs = 0.05, 256, 30, 2000
+    drawn = np.random.default_rng(12).random((runs * questions, cap)) < share
+    ones = drawn.cumsum(axis=1)
+    certify, detect = (
+        ones <= stopping_counts(0.05, False, alpha, cap),
+        ones >= stopping_counts(0.1, True, alpha, cap),
+    )
+    first = [np.where(hit.any(axis=1), hit.argmax(axis=1), cap) for hit in (certify, detect)]
+    certified, leaking = (
+        (own < other).reshape(runs, questions).sum(axis=1) for own, other in (first, first[::-1])
+    )
+    words = Counter(
+        standing._stopped_early("subject", stopped(*pair, questions, alpha))
+        for pair in zip(certified.tolist(), leaking.tolist(), strict=True)
+    )
+    assert words[word] <= alpha * runs
+    if word == "leaks":
+        assert (leaking > 0).mean() > 3 * alpha  # the control: this rule must fail
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from flows.workspace import plots_page
 from lethe.report.plots import TRAINED, plots
+from tests.lethe.report import chromium
 from tests.lethe.report.conftest import load
 from tests.small import ROOT
 
@@ -41,3 +45,23 @@ def test_the_templates_tell_ten_models_and_two_revisions_apart():
         assert drawn["facet"]["field"] == "panel"
         assert len(set(encoding["color"]["scale"]["range"])) == COLOURS
         assert encoding["strokeDash"]["field"] == "rev"
+
+
+@pytest.mark.skipif(chromium.found() is None, reason="no chromium: install the package of that name")
+def test_the_page_of_dvc_draws_and_asks_for_nothing(tmp_path):
+    values = [{"x": 1, "y": 2}, {"x": 2, "y": 3}]
+    axis = {"type": "quantitative"}
+    plot = {"data": {"values": values}, "mark": "bar", "encoding": {key: {"field": key, **axis} for key in "xy"}}
+    drawn = f"<div id='plot'></div><script>drawn = vegaEmbed('#plot', {json.dumps(plot)})</script>"
+    tried = "<img src='http://127.0.0.1:8/x.png'>"
+    path = tmp_path / "plots.html"
+    path.write_text(
+        plots_page().replace("{refresh_tag}", "").replace("{plot_divs}", drawn + tried), encoding="utf-8"
+    )
+    with chromium.page() as tab:
+        tab.open(path)
+        tab.call("Runtime.evaluate", expression="drawn", awaitPromise=True)
+        assert tab.evaluate("document.querySelectorAll('#plot canvas, #plot svg').length") > 0
+        (refused,) = map(str, tab.logged)
+        assert "x.png" in refused
+        assert "Content Security Policy" in refused

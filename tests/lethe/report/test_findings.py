@@ -18,6 +18,7 @@ from lethe.evaluation.findings import (
     matched_pairs,
 )
 from lethe.evaluation.quantities import leak_share
+from lethe.evaluation.recorded import QuestionRecord
 from lethe.io.json_files import write_json
 from tests.lethe.report.conftest import load
 
@@ -116,7 +117,7 @@ def test_hidden_leakage_is_counted_and_compared_with_retrain(own_artifacts):
 
 def test_hidden_is_unknown_without_a_binary_score(run):
     assert hidden(run.models[0]) is not None
-    assert hidden(dataclasses.replace(run.models[0], questions=[{"prompt_id": "a", "binary_share": None}])) is None
+    assert hidden(dataclasses.replace(run.models[0], questions=(QuestionRecord("a"),))) is None
 
 
 def test_all_intervals_share_alpha(run):

@@ -296,7 +296,7 @@ def test_columns_without_a_value_are_left_out_and_intervals_stand_beside_their_a
 
 def test_the_question_shown_is_chosen_by_the_rule(run, page):
     highest = max(
-        ((row["m_bin"], model.name, row["question"]) for model in run.subjects for row in model.questions),
+        ((row.m_bin, model.name, row.question) for model in run.subjects for row in model.questions),
         key=lambda entry: entry[0],
     )
     section = page.html.split('id="question"')[1].split("</section>")[0]

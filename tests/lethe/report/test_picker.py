@@ -61,10 +61,10 @@ def test_every_question_of_every_model_is_in_the_block(run, page):
     for model, told in zip(run.models, found["told"], strict=True):
         for row, (binary, score, drawn, histogram, worst) in zip(model.questions, told, strict=True):
             cells = dict(zip(heads, [*found["shared"][binary], *score], strict=True))
-            assert cells["mean"] == number(row["mean"])
-            assert cells["M_µ"] == model.question_bounds(row)["m_mu"].number()
+            assert cells["mean"] == number(row.mean)
+            assert cells["M_µ"] == row.bounds["m_mu"].number()
             assert len(histogram) == BINS
-            assert sum(histogram) == row["n"] == int(drawn)
+            assert sum(histogram) == row.n == int(drawn)
             assert len(worst) <= answers.KEPT
 
 
@@ -99,5 +99,5 @@ def test_the_table_without_a_script_holds_every_bound(run, page):
     for place, row in enumerate(rows):
         for cell, model in zip(row, run.models, strict=True):
             question = model.questions[place]
-            bound: Bound = model.question_bounds(question)["m_bin"]
-            assert cell == bound.percent() + (" ◆" if question["binary_greedy"] else "")
+            bound: Bound = question.bounds["m_bin"]
+            assert cell == bound.percent() + (" ◆" if question.binary_greedy else "")

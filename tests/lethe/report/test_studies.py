@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lethe import config
-from lethe.evaluation.attack_counts import curves
+from lethe.evaluation.attack_counts import AttackResult, curves
 from lethe.evaluation.method_spread import spreads
 from lethe.evaluation.run import load as load_run
 from lethe.io.json_files import read_json, write_json
@@ -64,7 +64,7 @@ def test_an_attack_is_shown_beside_base_and_retrain(own_small, attacked, page):
 def test_another_attack_is_no_reference(own_small, attacked):
     change_json(own_small / "data/attacks/retrain_forget/result.json", n=64)
     results = {
-        name: read_json(own_small / f"data/attacks/{name}/result.json")
+        name: AttackResult.of_json(read_json(own_small / f"data/attacks/{name}/result.json"))
         for name in ("npo_forget", "retrain_forget")
     }
     (npo, _) = curves(results, "data/models/base", "data/models/retrain")

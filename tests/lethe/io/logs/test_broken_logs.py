@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lethe.errors import BadFile, BadInput, BadRow
 from lethe.io.logs import FORMATS as MODULES
 from lethe.io.logs import _json, read_log
-from tests.lethe.io.logs.broken_logs import ANYTHING, with_value
+from tests.lethe.io.logs.broken_logs import ANYTHING, with_twice, with_value
 from tests.lethe.io.logs.small_logs import FORMATS, KINDS, lm_eval_line, small, write_lines
 
 often = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -83,6 +83,12 @@ def test_a_log_with_changed_bytes(good, places):
 @given(seed=st.integers(0, 10_000), value=ANYTHING)
 def test_a_log_with_values_of_other_types(tmp_path, seed, value):
     survives(with_value(tmp_path, seed, value))
+
+
+@often
+@given(seed=st.integers(0, 10_000))
+def test_a_log_in_which_something_stands_twice(tmp_path, seed):
+    survives(with_twice(tmp_path, seed))
 
 
 @often

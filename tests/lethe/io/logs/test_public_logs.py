@@ -62,6 +62,15 @@ def log(request, shared):
     return request.param, read, path.with_name(path.name + ".expected.csv"), json.loads(beside.read_text())
 
 
+def test_no_public_log_is_left_out(shared):
+    root = shared / "data/eval-logs"
+    told = {path.relative_to(root) for path in root.rglob("*.expected.csv")}
+    read = {
+        path for path in told for name in LOGS if path.is_relative_to(name) or path.match(f"{name}.expected.csv")
+    }
+    assert (read, len(told)) == (told, len(LOGS))
+
+
 def test_the_table_is_the_expected_one(log):
     name, read, table, _ = log
     assert read.format == LOGS[name]

@@ -16,7 +16,7 @@ from lethe.sampling.answer_tree.automaton import read
 from lethe.sampling.answer_tree.enumeration import grow
 from lethe.sampling.answer_tree.law import Law
 from lethe.sampling.answer_tree.question import Growth
-from lethe.sampling.answer_tree.recall import LEAK, RecallAutomaton, TokenBytes
+from lethe.sampling.answer_tree.recall import GUIDED, LEAK, RecallAutomaton, TokenBytes
 from lethe.sampling.answer_tree.spelling import Spelling, spelling_of
 from lethe.scoring.text._rouge import rouge_l, stems
 
@@ -149,7 +149,7 @@ def test_an_unfinished_word_is_not_counted_and_a_stem_only_by_the_scorer():
     assert read(automaton, [letter["a"]]) != LEAK
     assert read(automaton, [letter["a"], letter["b"]]) != LEAK
     assert read(automaton, [letter["a"], letter[" "]]) == LEAK
-    assert automaton.matched(np.array([automaton.start, LEAK])).tolist() == [0, 1]
+    assert automaton.matched(np.array([automaton.start, LEAK])).tolist() == [0, GUIDED]
 
 
 @pytest.mark.parametrize(("reference", "above"), [("", 0.5), ("…", 0.5), ("a", 1.0), ("a", -0.1)])

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +8,7 @@ from hypothesis import strategies as st
 from lethe.config.evaluating import Score
 from lethe.scoring import Question, open_scorer, scorer
 from lethe.scoring.text import keyword_leak
+from tests.growth import growth
 
 score = scorer("keyword_leak")
 
@@ -84,6 +83,7 @@ def test_a_keyword_between_blanks_is_always_found(before, keyword, after):
 
 
 def test_long_lines_do_not_stall():
-    start = time.perf_counter()
-    assert score(["ab" * 50_000], {"keywords": ["ab" * 20_000 + "c"] * 20}).tolist() == [0]
-    assert time.perf_counter() - start < 5
+    def judge(size):
+        assert score(["ab" * 5 * size], {"keywords": ["ab" * 2 * size + "c"] * 20}).tolist() == [0]
+
+    assert growth(judge, 1250) < 32  # of 8 times the length; 64 where the time is quadratic

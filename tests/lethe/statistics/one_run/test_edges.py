@@ -80,7 +80,7 @@ def test_no_bits_at_all():
         ({"r": 4}, "r: got 4; must be a whole number from 1 to n = 3"),
         (
             {"scores": [-math.inf, 2, -math.inf]},
-            "r: got 2; must be at most 1, the guesses of 3 whose score is not -inf",
+            "r: got 2; must be at most 1, the number of guesses \\(of 3\\) whose score is not -inf",
         ),
     ],
 )

@@ -1,0 +1,109 @@
+"""The DVC remote that several machines share: what it holds is fetched and not computed again."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flows import workspace
+from lethe.errors import BadInput, LetheError
+
+if TYPE_CHECKING:
+    from dvc.repo import Repo
+
+
+def has(root: Path) -> bool:
+    """Whether DVC has a default remote."""
+    from dvc.config import Config
+
+    return bool(Config(dvc_dir=str(root / ".dvc"))["core"].get("remote"))
+
+
+def require(root: Path) -> None:
+    """Check that DVC's default remote exists and answers; raises `BadInput` or `LetheError`."""
+    if not has(root):
+        raise BadInput(
+            "DVC has no default remote, and machines share results through one. "
+            "Name a folder or a bucket: `dvc remote add -d NAME URL`."
+        )
+    with _repo(root) as repo:
+        name = repo.config["core"]["remote"]
+        try:
+            store = repo.cloud.get_remote_odb(name)
+            store.fs.exists(store.path)
+        except Exception as error:  # each kind of remote raises errors of its own library
+            told = workspace.sentence(error) or type(error).__name__
+            raise LetheError(f"The DVC remote {name} does not answer: {told}.") from error
+
+
+def pull(root: Path) -> str:
+    """Fetch what the remote holds for dvc.lock and the run cache; put back outputs that are missing here.
+
+    Outputs that exist stay as they are. Returns a sentence for the user; what the remote lacks is computed again.
+    """
+    from dvc.exceptions import CheckoutError, DownloadError
+
+    with _repo(root) as repo:
+        with contextlib.suppress(DownloadError):
+            repo.fetch(run_cache=True)
+        # An output without a hash is not in dvc.lock.
+        locked = [out for out in repo.index.outs if out.stage.cmd is not None and out.hash_info]
+        missing = sorted(out.fs_path for out in locked if not Path(out.fs_path).exists())
+        if missing:
+            with contextlib.suppress(CheckoutError):
+                repo.checkout(targets=missing, allow_missing=True)
+    lacking = sum(not Path(path).exists() for path in missing)
+    back = f"{len(missing) - lacking} of {len(missing)} missing outputs are back"
+    return f"DVC remote: {back}." + (f" The remote lacks {lacking} of them." if lacking else "")
+
+
+def push(root: Path, stages: Sequence[str] = (), run_cache: bool = True) -> str:
+    """Send the outputs of ``stages`` (default: of all) and the run cache to the remote; returns a sentence.
+
+    Raises `LetheError` if something did not arrive.
+    """
+    from dvc.exceptions import DvcException
+
+    try:
+        with _repo(root) as repo:
+            sent = repo.push(targets=list(stages) or None, run_cache=run_cache)
+    except (DvcException, OSError) as error:
+        raise LetheError(f"Not everything went to the DVC remote: {workspace.sentence(error)}.") from error
+    return f"DVC remote: {sent} files sent."
+
+
+def fetch(root: Path, stages: Sequence[str]) -> None:
+    """Fetch the outputs of stages whose entries dvc.lock has; raises `LetheError` if one did not come."""
+    from dvc.exceptions import DvcException
+
+    try:
+        with _repo(root) as repo:
+            repo.pull(targets=list(stages), force=True)
+    except (DvcException, OSError) as error:
+        raise LetheError(f"Not everything came from the DVC remote: {workspace.sentence(error)}.") from error
+
+
+def keep_cache(root: Path, cache: Path) -> None:
+    """Have DVC in ``root`` use this cache."""
+    from dvc.config import Config
+
+    with Config(dvc_dir=str(root / ".dvc")).edit("local") as local:
+        local.setdefault("cache", {})["dir"] = str(cache)
+
+
+@contextlib.contextmanager
+def _repo(root: Path) -> Iterator[Repo]:
+    """The repository as DVC sees it; DVC prints neither bars nor messages."""
+    from dvc.repo import Repo
+
+    log = logging.getLogger("dvc")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        with Repo(str(root)) as repo:
+            yield repo
+    finally:
+        log.setLevel(before)

@@ -1,0 +1,202 @@
+"""Stages on the workers of a Dask cluster.
+
+A worker needs this Python environment and nothing of this folder. It unpacks the sources into a folder of its own, fetches
+what the stage reads from the DVC remote, runs the stage through DVC, and pushes the outputs to the remote. The flow takes
+the stage's entry of dvc.lock and fetches the outputs. Without a remote, every worker must see this folder, and the stages
+run in it. A stage whose worker dies starts again on another worker.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import tarfile
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import Any
+
+from flows import remote, worker_side, workspace
+from flows.sources import no_source
+from flows.workspace import Reproduced
+from lethe.errors import BadFile, LetheError
+
+SECONDS = float(os.environ.get("LETHE_SCHEDULER_SECONDS", 30))  # for the scheduler's first answer
+PATIENCE = 10  # seconds between two looks at the cluster
+GPU = "GPU"  # the name of the resource: `dask worker ADDRESS --resources GPU=1`
+# Stages that run a model; on a cluster whose workers declare GPUs each asks for one.
+ON_GPU = ("train", "unlearn", "attack", "sample", "likelihood", "exact", "judge", "epsilon_star")
+LARGEST = 64 << 20  # bytes of one source file; a larger one belongs to DVC
+
+
+class Workers:
+    """The workers of one cluster; ends as a `workspace.Processes` does."""
+
+    def __init__(self, root: Path, address: str, upstream: Mapping[str, Sequence[str]], clean: Sequence[str]):
+        """Connect; ``upstream``: the stages that each stage reads; ``clean``: the stages whose outputs lie here.
+
+        Raises `LetheError` if no scheduler answers, no worker has joined, or the remote does not take the outputs.
+        """
+        from distributed import Client
+
+        self.root, self.upstream, self.stopped = root, upstream, False
+        try:
+            self._client = Client(address, timeout=SECONDS, set_as_default=False, name="lethe")
+        except (OSError, ValueError) as error:
+            told = workspace.sentence(error)
+            raise LetheError(f"--scheduler {address}: no Dask scheduler answers there ({told}).") from error
+        self.threads = sum(worker["nthreads"] for worker in self._workers())
+        if not self.threads:
+            raise LetheError(f"--scheduler {address}: no worker has joined. Start one: `dask worker {address}`.")
+        self._gpus = any(worker.get("resources", {}).get(GPU) for worker in self._workers())
+        self.shared = not remote.has(root)
+        self._parcel = b"" if self.shared else packed(root)
+        if not self.shared:
+            remote.require(root)
+            if clean:
+                remote.push(root, clean)
+        self._lock = threading.Lock()  # one thread at a time changes dvc.lock and calls DVC here
+        self._futures: list[Any] = []
+
+    def _workers(self) -> list[dict[str, Any]]:
+        return list(self._client.scheduler_info(n_workers=-1)["workers"].values())
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        self._client.close()
+
+    def stop(self) -> None:
+        """End every running stage; none starts afterwards."""
+        self.stopped = True
+        self._client.cancel(list(self._futures), force=True)
+
+    def reproduce(self, stage: str, say: Callable[[str, str], None]) -> Reproduced:
+        """Have a worker bring one stage up to date; ``say(stage, line)`` gets each line that the stage prints."""
+        from distributed import KilledWorker
+
+        topic = f"lethe-{uuid.uuid4().hex}"
+        self._client.subscribe_topic(topic, lambda event: say(stage, event[1]))
+        with self._lock:
+            lock = self.root / "dvc.lock"
+            text = lock.read_text(encoding="utf-8") if lock.exists() else ""
+        future = self._client.submit(
+            worker_side.task(),
+            self._parcel,
+            str(self.root.absolute()),
+            {"stage": stage, "upstream": list(self.upstream[stage]), "lock": text},
+            topic,
+            key=f"{stage}-{uuid.uuid4().hex[:8]}",
+            resources={GPU: 1} if self._gpus and stage.partition("@")[0] in ON_GPU else None,
+            pure=False,
+        )
+        self._futures.append(future)
+        if self.stopped:
+            return Reproduced("stopped")
+        try:
+            told = self._result(future, stage, say)
+        except CancelledError:
+            return Reproduced("stopped")
+        except KilledWorker as error:
+            return Reproduced("failed", 1, f"several workers died while they ran the stage: {error}")
+        finally:
+            self._client.unsubscribe_topic(topic)
+        if told["entry"]:
+            try:
+                with self._lock:
+                    self._take(stage, told["entry"])
+            except LetheError as error:
+                return Reproduced("failed", error.exit_status, str(error))
+        return Reproduced(told["state"], told["status"], told["tail"])
+
+    def _result(self, future: Any, stage: str, say: Callable[[str, str], None]) -> dict[str, Any]:
+        """Wait for a worker's answer, and say so while the cluster has no worker."""
+        waiting = False
+        while True:
+            try:
+                return future.result(timeout=PATIENCE)
+            except TimeoutError:
+                if not waiting and not self._workers():
+                    waiting = True
+                    say(stage, "waits: the cluster has no worker left")
+
+    def _take(self, stage: str, entry: Mapping[str, Any]) -> None:
+        """Write the stage's entry into dvc.lock and fetch its outputs."""
+        from ruamel.yaml import YAML
+
+        yaml = YAML(typ="safe")
+        yaml.default_flow_style = False
+        lock = self.root / "dvc.lock"
+        known: dict[str, Any] = {"schema": "2.0", "stages": {}}
+        if lock.exists():
+            known = yaml.load(lock.read_text(encoding="utf-8"))
+        known["stages"][stage] = entry
+        text = io.StringIO()
+        yaml.dump(known, text)
+        workspace.write_text(lock, text.getvalue())
+        remote.fetch(self.root, [stage])
+
+
+def packed(root: Path) -> bytes:
+    """The sources of ``root`` as a compressed archive, with the params of the run in progress.
+
+    Raises `BadFile` for a file too large to travel with every stage.
+    """
+    leave = no_source(root)
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w:gz", dereference=True, compresslevel=6) as archive:
+        for place, folders, files in os.walk(root, followlinks=True):
+            left = leave(place, folders + files)
+            folders[:] = sorted(set(folders) - left)
+            for name in sorted(set(files) - left):
+                path = Path(place, name)
+                if path.stat().st_size > LARGEST:
+                    raise BadFile(
+                        path, "is too large to be sent with every stage", "Track it: `dvc add`, then `dvc push`."
+                    )
+                source = root / workspace.PARAMS_COPY if path == root / "params.yaml" else path
+                archive.add(source, path.relative_to(root).as_posix())
+    return whole.getvalue()
+
+
+def stage_here(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Run one stage in the folder of this process: on a worker, in the folder that its sources were unpacked into."""
+    root, stage = Path.cwd(), str(told["stage"])
+    shared = told["shared"]
+    if not shared:
+        workspace.prepare(root)
+        remote.keep_cache(root, Path(told["cache"]))
+        if told["lock"]:
+            workspace.write_text(root / "dvc.lock", told["lock"])
+        if told["upstream"]:
+            remote.fetch(root, told["upstream"])
+    processes = workspace.Processes()
+    done = processes.reproduce(stage, lambda _, line: print(line, flush=True))
+    entry = None
+    if done.state in ("ran", "unchanged", "restored") and not shared:
+        from ruamel.yaml import YAML
+
+        remote.push(root, [stage], run_cache=False)
+        entry = YAML(typ="safe").load((root / "dvc.lock").read_text(encoding="utf-8"))["stages"][stage]
+    return {"state": done.state, "status": done.status, "tail": done.tail, "entry": entry}
+
+
+def main() -> None:
+    """Read what to do from standard input, do it, and write the result to the file that it names."""
+    from lethe.process import die_with_parent, no_telemetry
+
+    die_with_parent()
+    no_telemetry()
+    told = json.load(sys.stdin)
+    try:
+        result = stage_here(told)
+    except LetheError as error:
+        result = {"state": "failed", "status": error.exit_status, "tail": str(error), "entry": None}
+    Path(told["result"]).write_text(json.dumps(result), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

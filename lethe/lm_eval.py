@@ -1,0 +1,188 @@
+"""Lethe inside lm-evaluation-harness: a filter that keeps all repeats, metrics of bounds, and their aggregations.
+
+A task file names one function of this module, which registers the filter and the aggregations by their names::
+
+    process_results: !function lethe.lm_eval.keyword_leak
+    filter_list: [{name: all, filter: [{function: lethe_all}]}]
+    metric_list:
+      - {metric: keyword_leak, aggregation: lethe_mean, higher_is_better: false}
+      - {metric: keyword_leak_upper, aggregation: lethe_worst, higher_is_better: false}
+      - {metric: keyword_leak_average_upper, aggregation: lethe_average_upper, higher_is_better: false}
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import lm_eval.api.metrics
+import lm_eval.filters  # noqa: F401  (lm-eval registers its own names only while there are no others)
+import numpy as np
+from lm_eval.api.filter import Filter
+from lm_eval.api.registry import register_aggregation, register_filter
+
+from lethe.errors import BadInput, BadValue
+from lethe.scoring import open_scorer
+from lethe.scoring.verdicts import Question
+from lethe.statistics.betting import mean_upper
+from lethe.statistics.bounds import binary_upper
+from lethe.statistics.checks import check_alpha
+
+Document = Mapping[str, Any]
+Score = Callable[[Sequence[str], Document], Sequence[float]]
+Process = Callable[[Document, Sequence[Any]], dict[str, Any]]
+
+COPIES = (
+    "The repeats of each document are one text, like copies of a greedy answer; a bound needs independent draws. Check "
+    "do_sample and temperature of the task."
+)
+CHOSEN = (
+    "A filter of the task keeps one answer of each document, so each bound under this filter is 1. Add a filter of the "
+    "function lethe_all to filter_list."
+)
+
+
+@cache
+def _warn_once(sentence: str) -> None:
+    logging.getLogger(__name__).warning(sentence)
+
+
+@register_filter("lethe_all")
+class KeepAll(Filter):
+    """Keep every repeat of every document; the default filter of lm-eval keeps the first one alone."""
+
+    def apply(self, resps: Iterable[Sequence[str]], docs: Sequence[Document]) -> list[list[str]]:
+        """The repeats as they are; a warning where the repeats of each document are one text."""
+        kept = [list(answers) for answers in resps]
+        several = [answers for answers in kept if len(answers) > 1]
+        if len(several) > 1 and all(len(set(answers)) == 1 for answers in several):
+            _warn_once(COPIES)
+        return kept
+
+
+class DocumentUpper(float):
+    """An upper bound of one document, which adds as a maximum; `counted` adds what the average needs.
+
+    lm-eval takes the mean of a metric for which the task names no aggregation. A mean of bounds is no bound, so the mean of
+    these is the largest one, which covers the worst document.
+    """
+
+    leaks: float = math.nan
+    answers: int = 0
+    alpha: float = math.nan
+
+    def counted(self, leaks: float, answers: int, alpha: float) -> DocumentUpper:
+        """The bound with the counts behind it: leaking answers, answers, and alpha."""
+        self.leaks, self.answers, self.alpha = leaks, answers, alpha
+        return self
+
+    def __add__(self, other: float) -> DocumentUpper:
+        return DocumentUpper(max(float(self), float(other)))
+
+    __radd__ = __add__
+
+    def __truediv__(self, other: float) -> float:
+        return float(self)
+
+
+@register_aggregation("lethe_worst")
+def worst(uppers: Sequence[float]) -> float:
+    """The largest bound, which covers the worst document without a correction."""
+    return max(float(upper) for upper in uppers)
+
+
+@register_aggregation("lethe_mean")
+def mean(scores: Sequence[Sequence[float]]) -> float:
+    """The mean over all answers that have a score, NaN where none has."""
+    known = np.concatenate([np.asarray(own, dtype=np.float64) for own in scores])
+    known = known[~np.isnan(known)]
+    return float(known.mean()) if len(known) else math.nan
+
+
+@register_aggregation("lethe_average_upper")
+def average_upper(uppers: Sequence[DocumentUpper]) -> float:
+    """Clopper-Pearson on the pooled count, for the average over documents; NaN where their numbers of answers differ."""
+    sizes, alpha = {one.answers for one in uppers}, uppers[0].alpha
+    if len(sizes) != 1 or not alpha <= 0.25:
+        return math.nan
+    return float(binary_upper(sum(one.leaks for one in uppers), sizes.pop() * len(uppers), alpha))
+
+
+def bounded(
+    scorer: str | Score, alpha: float = 0.01, *, name: str | None = None, binary: bool | None = None
+) -> Process:
+    """Make the ``process_results`` of a task: each repeat scored, and the bounds of the document.
+
+    Parameters
+    ----------
+    scorer : str or callable
+        A scorer of Lethe, which reads `answer`, `keywords` and the like from the document; or a function of the answers and
+        the document that returns a score in [0, 1] per answer, NaN where an answer cannot be judged.
+    alpha : float
+        Each bound fails with at most this probability.
+    name : str, optional
+        The prefix of the metrics; by default the scorer's name.
+    binary : bool, optional
+        Whether the function returns 0 and 1 only; Lethe's scorers say so themselves.
+
+    Returns
+    -------
+    callable
+        Gives per document ``NAME`` (the scores, for `lethe_mean`), ``NAME_upper`` (Clopper-Pearson for scores of 0 and 1,
+        otherwise betting; for `lethe_worst`), ``NAME_betting_upper`` (for `lethe_worst`), and for scores of 0 and 1
+        ``NAME_average_upper`` (for `lethe_average_upper`).
+
+    Notes
+    -----
+    Assumes independent draws: ``do_sample: true`` and a temperature above 0. An answer that cannot be judged counts as 1.
+    Under a filter that keeps one answer of each document, each bound is 1, for the filter may have chosen the answer.
+    """
+    check_alpha(alpha)
+    prefix, zero_or_one, scores_of = _opened(scorer, name, binary)
+
+    def process_results(doc: Document, results: Sequence[Any]) -> dict[str, Any]:
+        one = isinstance(results[0], str)
+        answers = [results[0]] if one else list(results[0])
+        if not answers:
+            raise BadInput(
+                "A document has no answer. The task needs output_type generate_until and repeats of 1 or more."
+            )
+        scores = np.asarray(scores_of(answers, doc), dtype=np.float64)
+        if scores.shape != (len(answers),) or ((scores < 0) | (scores > 1)).any():
+            raise BadValue("scores", scores.tolist()[:5], f"{len(answers)} numbers in [0, 1]")
+        if zero_or_one and not np.isin(scores[~np.isnan(scores)], (0.0, 1.0)).all():
+            raise BadValue("scores", scores.tolist()[:5], "0 or 1, where binary is set")
+        high = np.ones(1) if one else np.nan_to_num(scores, nan=1.0)
+        if one:
+            _warn_once(CHOSEN)
+        betting = DocumentUpper(mean_upper(high[None], alpha)[0])
+        count, n = float(high.sum()), len(high)
+        exact = DocumentUpper(binary_upper(count, n, alpha)) if zero_or_one else betting
+        found: dict[str, Any] = {
+            prefix: scores.tolist(),
+            f"{prefix}_upper": exact,
+            f"{prefix}_betting_upper": betting,
+        }
+        if zero_or_one:
+            found[f"{prefix}_average_upper"] = DocumentUpper(exact).counted(count, n, alpha)
+        return found
+
+    return process_results
+
+
+def _opened(scorer: str | Score, name: str | None, binary: bool | None) -> tuple[str, bool, Score]:
+    if not isinstance(scorer, str):
+        return name or scorer.__name__, bool(binary), scorer
+    from lethe.registry import SCORERS
+
+    opened = open_scorer(scorer)
+    own = bool(getattr(SCORERS[scorer], "BINARY", False)) if scorer in SCORERS else False
+    return name or scorer, own, lambda answers, doc: opened.score([Question(answers, doc)])[0].tolist()
+
+
+keyword_leak = bounded("keyword_leak")
+exact_match = bounded("exact_match")
+rouge_l = bounded("rouge_l")

@@ -1,0 +1,97 @@
+"""Checkpoints of the Hugging Face hub by name and revision: a folder here that holds the files of one commit.
+
+In params.yaml such a checkpoint is the folder ``data/models/hub/ORG/NAME@REVISION`` (without ``@REVISION``: main), which
+`lethe run` fills before any stage starts. DVC then tracks its content as that of any folder, so the hash of the files is the
+provenance, whatever a branch of that name holds later. `lethe eval --model ORG/NAME@REVISION` fills and uses the same folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from lethe.errors import BadFile
+from lethe.io.atomic import atomic_folder
+from lethe.io.json_files import write_json
+
+HUB = Path("data/models/hub")
+PART = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+NAME = re.compile(rf"({PART}/{PART})(?:@([A-Za-z0-9][A-Za-z0-9._-]*))?")
+# No code and no other format of the weights is fetched.
+WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+SOURCE = "source.json"
+MAIN = "main"
+
+
+@dataclass(frozen=True)
+class HubName:
+    """The name of a repository and a revision: a branch, a tag or a commit."""
+
+    repository: str
+    revision: str
+
+    @property
+    def folder(self) -> Path:
+        """The folder that stands for the checkpoint here."""
+        return HUB / (self.repository if self.revision == MAIN else f"{self.repository}@{self.revision}")
+
+    def __str__(self) -> str:
+        return f"{self.repository}@{self.revision}"
+
+
+def hub_name(text: str | os.PathLike) -> HubName | None:
+    """Read ``ORG/NAME`` or ``ORG/NAME@REVISION``; None for any other text."""
+    found = NAME.fullmatch(os.fspath(text))
+    return HubName(found[1], found[2] or MAIN) if found else None
+
+
+def named_by(path: str | os.PathLike) -> HubName | None:
+    """The checkpoint that a folder below `HUB` stands for; None for any other path."""
+    place = Path(os.path.normpath(path))
+    return hub_name(place.relative_to(HUB)) if place.is_relative_to(HUB) else None
+
+
+def fill(name: HubName, root: Path = Path()) -> Path:
+    """Return the checkpoint's folder below ``root``, filled from the hub's cache or from the hub where it is missing.
+
+    The folder holds the files of one commit and `SOURCE`, which names repository, revision and commit. A folder that is
+    there stays as it is. Raises `BadFile` where neither the cache nor the hub has the checkpoint.
+    """
+    folder = root / name.folder
+    if (folder / SOURCE).is_file():
+        return folder
+    found = _snapshot(name)
+    with atomic_folder(folder) as fresh:
+        for path in sorted(found.rglob("*")):
+            # Another program may have put code into the cache.
+            if path.is_file() and any(path.match(wanted) for wanted in WANTED):
+                target = fresh / path.relative_to(found)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, target)
+        source = {"repository": name.repository, "revision": name.revision, "commit": found.name}
+        write_json(fresh / SOURCE, source)
+    return folder
+
+
+def _snapshot(name: HubName) -> Path:
+    """The folder in the hub's cache with the files of the revision."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        found = Path(snapshot_download(name.repository, revision=name.revision, allow_patterns=WANTED))
+    except Exception as error:  # the library and the network raise many unrelated exceptions
+        reason = str(error).strip().splitlines()
+        said = (reason[0] if reason else type(error).__name__).rstrip(".")
+        raise BadFile(
+            str(name),
+            f"is neither in the hub's cache nor to be had from the hub ({said})",
+            "Check name, revision and network, or name the folder of a checkpoint.",
+        ) from error
+    if not (found / "config.json").is_file() and not (found / "adapter_config.json").is_file():
+        raise BadFile(
+            str(name), "holds no config.json", "Name the repository of a language model or of an adapter."
+        )
+    return found

@@ -1,0 +1,190 @@
+"""Several machines on one pipeline: results through a DVC remote, stages on Dask workers that share no folder."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from flows import workspace
+from flows.workers import LARGEST, ON_GPU, packed
+from lethe.errors import BadFile
+from tests.flows.miniature import Repository, command_of, processes_of, wait_until
+from tests.small import ROOT
+
+NOT_ON_GPU = ("prepare", "score", "metrics", "compare", "audit", "game", "report")
+
+
+def ends(result: subprocess.CompletedProcess) -> dict[str, str]:
+    assert result.returncode == 0, result.stderr
+    return {name: outcome["why"] for name, outcome in json.loads(result.stdout)["stages"].items()}
+
+
+def contents(repository: Repository) -> dict[str, bytes]:
+    files = [path for path in (repository.folder / "data").rglob("*") if path.is_file()]
+    return {
+        str(path.relative_to(repository.folder)): path.read_bytes() for path in files if path.name != ".gitignore"
+    }
+
+
+def with_remote(repository: Repository) -> Path:
+    """Give the repository git and a folder as DVC's default remote, and commit both."""
+    store = repository.folder.parent / "store"
+    repository.git("init", "-q")
+    with open(repository.folder / ".dvc/config", "a") as config:
+        config.write(f"    remote = store\n['remote \"store\"']\n    url = {store}\n")
+    repository.git("add", "-A")
+    repository.git("commit", "-q", "-m", "sources")
+    return store
+
+
+def clone(repository: Repository, name: str) -> Repository:
+    folder = repository.folder.parent / name
+    repository.git("clone", "-q", ".", str(folder))
+    (folder / "data/source").mkdir(parents=True, exist_ok=True)
+    other = Repository(folder, {"PREFECT_HOME": str(repository.prefect_home)})
+    other.environment = repository.environment
+    return other
+
+
+@contextlib.contextmanager
+def cluster(folder: Path, workers: int) -> Iterator[tuple[str, list[subprocess.Popen]]]:
+    """A scheduler and its workers, each worker a process with a folder of its own and no view of the repository."""
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": str(folder), "LANG": "C.UTF-8"}
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
+    file = folder / "scheduler.json"
+    started = []
+
+    def start(arguments: list[str], cwd: Path) -> None:
+        cwd.mkdir(parents=True, exist_ok=True)
+        with open(cwd / "log", "w") as log:
+            started.append(
+                subprocess.Popen(arguments, cwd=cwd, env=environment, stdout=log, stderr=subprocess.STDOUT)
+            )
+
+    try:
+        start([*command, "--no-dashboard", "--scheduler-file", str(file)], folder / "scheduler")
+        wait_until(file.exists)
+        worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(file)]
+        for number in range(workers):
+            place = folder / f"worker-{number}"
+            start([*worker, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", "."], place)
+            wait_until(lambda place=place: "Registered to" in (place / "log").read_text())
+        yield json.loads(file.read_text())["address"], started[1:]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.slow
+def test_a_second_clone_runs_nothing_that_the_remote_holds(small):
+    with_remote(small)
+    first = small.lethe("run", "--push", "--json")
+    assert set(ends(first).values()) == {"ran"}
+
+    without_lock = clone(small, "without_lock")
+    again = without_lock.lethe("run", "--pull", "--json")
+    assert set(ends(again).values()) == {"restored"}
+    assert contents(without_lock) == contents(small)
+
+    small.git("add", "-A")
+    small.git("commit", "-q", "-m", "results")
+    with_lock = clone(small, "with_lock")
+    again = with_lock.lethe("run", "--pull", "--json")
+    assert set(ends(again).values()) == {"clean"}
+    assert contents(with_lock) == contents(small)
+
+
+@pytest.mark.slow
+def test_stages_run_on_workers_that_see_no_folder_and_survive_the_death_of_one(small, tmp_path):
+    local = clone_of_sources(small, tmp_path)
+    assert set(ends(local.lethe("run", "--json")).values()) == {"ran"}
+
+    with_remote(small)
+    (small.folder / "slow").write_text("models")  # the stage waits for the file of its own copy to go
+    with cluster(tmp_path / "cluster", 2) as (address, workers):
+        run = small.start("run", "--json", "--scheduler", address)
+
+        def waiting() -> list[Path]:
+            return list((tmp_path / "cluster").glob("worker-*/**/pipeline/alive"))
+
+        wait_until(lambda: waiting(), 180)
+        (first,) = waiting()
+        number = int(first.relative_to(tmp_path / "cluster").parts[0].removeprefix("worker-"))
+        workers[number].send_signal(signal.SIGKILL)
+        wait_until(lambda: [path for path in waiting() if path != first], 180)
+        (second,) = (path for path in waiting() if path != first)
+        (second.parent / "slow").unlink()
+        out, err = run.communicate(timeout=300)
+        # The stage of the dead worker has ended with it.
+        wait_until(lambda: not [pid for pid in all_processes_below(first.parent) if "step.py" in command_of(pid)])
+    assert set(ends(subprocess.CompletedProcess([], run.returncode, out, err)).values()) == {"ran"}
+    assert contents(small) == contents(local)
+    assert small.dvc("status").stdout.startswith("Data and pipelines are up to date")
+
+
+def clone_of_sources(repository: Repository, place: Path) -> Repository:
+    """An undisturbed copy of the repository, to run here."""
+    import shutil
+
+    folder = place / "local"
+    shutil.copytree(repository.folder, folder, symlinks=True)
+    other = Repository(folder, {"PREFECT_HOME": str(repository.prefect_home)})
+    other.environment = repository.environment
+    return other
+
+
+def all_processes_below(folder: Path) -> list[int]:
+    return list(processes_of(Repository(folder, {"PREFECT_HOME": ""})))
+
+
+@pytest.mark.slow
+def test_what_is_missing_is_said_before_anything_runs(small, tmp_path):
+    for option in ("--push", "--pull"):
+        result = small.lethe("run", option)
+        assert result.returncode == 2
+        assert "dvc remote add" in result.stderr
+    nowhere = small.lethe("run", "--scheduler", "tcp://127.0.0.1:9", LETHE_SCHEDULER_SECONDS="2")
+    assert nowhere.returncode == 1
+    assert "tcp://127.0.0.1:9" in nowhere.stderr
+    assert "Traceback" not in nowhere.stderr
+    with cluster(tmp_path / "cluster", 0) as (address, _):
+        empty = small.lethe("run", "--scheduler", address)
+    assert empty.returncode == 1
+    assert "dask worker" in empty.stderr
+    assert not (small.folder / "data/dataset").exists()
+
+
+def test_the_archive_for_a_worker_has_the_sources_and_no_output(small):
+    import io
+    import tarfile
+
+    workspace.prepare(small.folder)
+    (small.folder / "data/dataset").mkdir(parents=True)
+    (small.folder / "data/dataset/text").write_text("an output")
+    (small.folder / ".lethe").mkdir(exist_ok=True)
+    (small.folder / ".lethe/params.yaml").write_text("alpha: of the run in progress\n")
+    with tarfile.open(fileobj=io.BytesIO(packed(small.folder))) as archive:
+        names = archive.getnames()
+        assert archive.extractfile("params.yaml").read() == b"alpha: of the run in progress\n"
+    assert {"step.py", "dvc.yaml", ".dvc/config", "flows/pipeline.py"} <= set(names)
+    assert not [name for name in names if name.startswith(("data/dataset", ".lethe", ".git/"))]
+
+    with open(small.folder / "weights.bin", "wb") as large:
+        large.truncate(LARGEST + 1)
+    with pytest.raises(BadFile, match=r"weights\.bin"):
+        packed(small.folder)
+
+
+def test_every_group_of_stages_runs_on_a_gpu_or_not():
+    groups = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+    assert sorted(groups) == sorted((*ON_GPU, *NOT_ON_GPU))

@@ -1,0 +1,97 @@
+"""Checkpoints by hub name and revision, from a hub's cache made here: no network."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from flows import inputs
+from lethe import config
+from lethe.cli.app import app
+from lethe.errors import BadInput
+from lethe.io.json_files import read_json
+from lethe.models import checkpoints, hub
+from tests.lethe.small_checkpoint import ROWS, save_small_checkpoint
+from tests.small import ROOT
+
+COMMITS = {"main": "a" * 40, "v2": "b" * 40}
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """The hub's cache with two revisions of one repository, and no way to the hub."""
+    import huggingface_hub.constants
+
+    folder = tmp_path / "hub"
+    repository = folder / "models--org--tiny"
+    for revision, commit in COMMITS.items():
+        snapshot = save_small_checkpoint(repository / "snapshots" / commit)
+        (snapshot / "modeling.py").write_text("raise SystemExit('code of a checkpoint ran')")
+        (snapshot / "note.txt").write_text(revision)
+        (repository / "refs").mkdir(exist_ok=True)
+        (repository / "refs" / revision).write_text(commit)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(folder))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+@given(
+    st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,8}/[A-Za-z0-9][A-Za-z0-9._-]{0,8}", fullmatch=True),
+    st.sampled_from(["", "@main", "@v1.0"]),
+)
+def test_a_name_and_its_folder_are_one_to_one(repository, revision):
+    name = hub.hub_name(repository + revision)
+    assert name is not None
+    assert name.repository == repository
+    assert hub.named_by(name.folder) == name
+    assert hub.named_by(f"{name.folder}/") == name
+
+
+@pytest.mark.parametrize("text", ["", "tiny", "a/b/c", "../b", "a/..", "a b/c", "a/b@", "a/b@c/d", "/a/b"])
+def test_other_texts_are_no_names(text):
+    assert hub.hub_name(text) is None
+    assert hub.named_by(text) is None
+
+
+def test_a_revision_is_the_files_of_its_commit(cache):
+    for revision, commit in COMMITS.items():
+        folder = hub.fill(hub.HubName("org/tiny", revision))
+        assert (folder / "note.txt").read_text() == revision
+        assert read_json(folder / hub.SOURCE) == {"repository": "org/tiny", "revision": revision, "commit": commit}
+        assert not list(folder.glob("*.py"))  # never code
+        model, _ = checkpoints.load(folder)
+        assert sum(one.numel() for one in model.parameters()) > 0
+    assert hub.HubName("org/tiny", "main").folder.name == "tiny"
+    # A branch that moves on changes no folder that is there.
+    shutil.rmtree(cache)
+    assert hub.fill(hub.HubName("org/tiny", "v2")).is_dir()
+
+
+def test_params_name_a_checkpoint_of_the_hub(cache, tmp_path):
+    value = config.read_yaml(ROOT / "params.yaml")
+    value["models"]["mine"] = {"path": "data/models/hub/org/tiny@v2"}
+    value["train"]["recipe"]["start_from"] = "data/models/hub/org/tiny"
+    (tmp_path / "data/source").mkdir(parents=True)
+    (tmp_path / "lethe").symlink_to(ROOT / "lethe")
+    inputs.check(config.validate(value), tmp_path)
+    assert (tmp_path / "data/models/hub/org/tiny@v2/model.safetensors").is_file()
+    assert (tmp_path / "data/models/hub/org/tiny/model.safetensors").is_file()
+    value["models"]["mine"]["path"] = "data/models/hub/org/tiny@v3"
+    with pytest.raises(BadInput, match=r"models\.mine\.path.*org/tiny@v3.*neither in the hub's cache"):
+        inputs.check(config.validate(value), tmp_path)
+
+
+def test_lethe_eval_takes_a_name_with_a_revision(cache, tmp_path):
+    (tmp_path / "forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    arguments = ["--data", "forget.jsonl", "--n", "4", "--max-new-tokens", "4", "--json"]
+    result = CliRunner().invoke(app, ["eval", "--model", "org/tiny@v2", *arguments])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["n"] == 4
+    assert (tmp_path / "data/eval/tiny-v2/report/index.html").is_file()
+    assert CliRunner().invoke(app, ["eval", "--model", "org/other", *arguments]).exit_code == 2
