@@ -70,7 +70,8 @@ def command(
 ) -> None:
     """Samples per prompt for a wanted width or a wanted certificate, fixed beforehand and expected when stopped early.
 
-    With --preset, what sampling of a preset of this pipeline folder costs, and how many rows are learned and answers judged.
+    With --preset, what a preset of this pipeline folder costs: sampling, training, unlearning with the memory of reference
+    values, and attacks. Judging, likelihoods and exact bounds are not counted. --preset default: params.yaml as it is.
 
     Examples: `lethe plan --alpha 0.01 --tau 0.05 --prompts 40`, `lethe plan --preset harry-potter`
     """
@@ -151,29 +152,29 @@ def _costs(
     params: Params, bench: Bench | None, rate: float | None, parameters: float | None, questions: int | None
 ) -> tuple[Plan, list[StageCost]]:
     from lethe.errors import BadValue
-    from lethe.sampling.asked import UTILITY_SPLITS
-    from lethe.steps.costs import ModelSize, Plan, Rate, cost, judged, learned, measured_rate, size_of
+    from lethe.steps.costs import ModelSize, Plan, cost, measured_rate, size_of
+    from lethe.steps.training_costs import stage_costs
 
     if rate is not None and not rate > 0:
         raise BadValue("--rate", rate, "a number above 0")
     if parameters is not None and not 1 <= parameters < math.inf:
         raise BadValue("--parameters", parameters, "a number of at least 1")
     given = None if parameters is None else ModelSize(int(parameters), 0, "bfloat16")
-    params = _params(preset)
-    every, second = _questions(params, questions), _second(params)
-    counts = {split: count for split, count in every.items() if split in ("forget", *UTILITY_SPLITS)}
+    counts, second = _questions(params, questions), _second(params)
+    untrained = measured_rate(bench.start, params.sample) if bench and rate is None else None
     costs, here = [], False
-    rates: dict[str, Rate] = {}
+    rates: dict[str, float] = {}
     for name, model in params.models.items():
         known = rates.get(model.path)
         if rate is None and known is None and (Path(model.path) / "config.json").is_file():
             known = rates[model.path] = measured_rate(Path(model.path), params.sample)
             here = True
         size = size_of(Path(model.path)) or _start_size(params, model.path) or given
-        costs.append(cost(name, model.path, params.sample, counts, Rate(rate) if rate else known, size, second))
+        costs.append(cost(name, model.path, params.sample, counts, rate or known or untrained, size, second))
+    here = here or untrained is not None
+    stages = stage_costs(params, bench, rate or untrained, rates) if bench else []
     told = "given" if rate else "measured here" if here else "unknown: give --rate, or put the model in its folder"
-    answers = sum(model.generations for model in costs)
-    return Plan(counts, tuple(costs), told, learned(params, every) + judged(params, answers))
+    return Plan(counts, tuple(costs), told), stages
 
 
 def _start_size(params: Params, path: str) -> ModelSize | None:
@@ -212,9 +213,10 @@ def _params(preset: str) -> Params:
 
 
 def _questions(params: Params, questions: int | None) -> dict[str, int]:
-    """The number of rows of each split: given, published, or counted."""
+    """The number of questions of each split that is asked: given, published, or counted."""
     from lethe.data import load_splits
     from lethe.errors import BadInput
+    from lethe.sampling.asked import UTILITY_SPLITS
 
     data = params.data
     published = PUBLISHED.get(data.forget if data.kind == "tofu" else data.kind)
@@ -225,7 +227,7 @@ def _questions(params: Params, questions: int | None) -> dict[str, int]:
             raise BadInput(
                 f"The questions cannot be counted: {error} Or give their number (--questions)."
             ) from None
-        return {split: len(rows) for split, rows in splits.items()}
+        return {split: len(rows) for split, rows in splits.items() if split in ("forget", *UTILITY_SPLITS)}
     counts = dict(published or {})
     return counts if questions is None else {**counts, "forget": questions}
 
@@ -250,7 +252,7 @@ def _print_costs(preset: str, plan: Plan, stages: list[StageCost], as_json: bool
                 **{name: getattr(plan, name) for name in whole},
                 "rate_from": plan.rate_from,
                 "models": [asdict(model) for model in plan.models],
-                "others": [asdict(work) for work in plan.others],
+                "stages": [asdict(stage) for stage in stages],
             }
         )
         return
@@ -271,15 +273,8 @@ def _print_costs(preset: str, plan: Plan, stages: list[StageCost], as_json: bool
         f"Questions: {asked}. In all {plan.generations:,} answers, at most {plan.tokens_at_most:,} tokens.",
         f"Tokens per second: {plan.rate_from}. Time, one model after the other: "
         f"{_duration(plan.seconds_at_most) or 'unknown'} at most.",
-        "Time is of sampling alone, every answer as long as max_new_tokens.",
+        "Estimates: every answer is taken as long as max_new_tokens. Judging, likelihoods and exact bounds are not counted.",
     ]
-    worked = [model.processor_seconds_at_most for model in plan.models]
-    if known := [seconds for seconds in worked if seconds is not None]:
-        of = "" if len(known) == len(worked) else f" of {len(known)} of {len(worked)} models"
-        notes.append(
-            f"Processor time{of}, which other work on this machine does not change: {_duration(math.fsum(known))} at most."
-        )
-    notes += [f"{work.stage}: {work.count_at_most:,} {work.what} at most." for work in plan.others]
     columns = ["model", "answers", "tokens at most", "weights", "cache at most", "tokens/s", "time at most"]
     print_table(f"Cost of {preset}", columns, rows, notes)
     if stages:

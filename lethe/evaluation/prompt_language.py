@@ -151,6 +151,8 @@ class LanguageMeasures:
             tau=known["tau"],
             share_lower=_bound(share.get("language_share_lower")),
             share_upper=_bound(share.get("language_share_upper")),
+            judged_share_lower=_bound(share.get("judged_language_share_lower")),
+            judged_share_upper=_bound(share.get("judged_language_share_upper")),
         )
 
 

@@ -193,9 +193,9 @@ def _leaked(model: Model, own: Interval) -> bool:
     """Whether some answer leaked: one leak seen, by a person where there are labels; or, where a judge who errs said so, a
     true share above 0.
     """
-    if model.metrics.get(LEAKS) is not None:
-        return int(model.metrics[LEAKS]) > 0
-    if model.metrics.get("judge_labelled"):
+    if (seen := model.value(LEAKS)) is not None:
+        return seen > 0
+    if model.value("judge_labelled"):
         return own.lower > 0
     return bool(model.value("binary_any"))
 

@@ -70,10 +70,10 @@ def _sentences(told: LanguageMeasures, run: Run) -> list[str]:
     of = f"the {plural(len(run.forget), 'forget question')}"
     true = quantity.replace("that leak", "that truly leak") + ", the judge's error included," if quantity else ""
     said += [
-        Bound.from_dict(bound).sentence(true if key.startswith("judged_") else quantity, of, percent=True)
-        for key, bound in told["share"].items()
+        bound.sentence(true if key.startswith("judged_") else quantity, of, percent=True)
+        for key, bound in told.bounds().items()
     ]
-    table = [Bound.from_dict(one["upper"]) for one in told["productions"] if one["upper"]]
+    table = [one.upper for one in told.productions if one.upper]
     if table:
         said.append(f"The bounds on either side of the table hold {table[0].guarantee()} ({table[0].method}).")
     return said

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from lethe.evaluation import labelled
 from lethe.evaluation.answer_scores import unjudged
 from lethe.evaluation.findings import Findings, judged_by
-from lethe.evaluation.leaks_at_k import SHOWN
+from lethe.evaluation.judged import POOLED, WORST
+from lethe.evaluation.leaks_at_k import TOLD_QUERIES
+from lethe.evaluation.recorded import QuestionRecord
 from lethe.evaluation.run import Model, Run
 from lethe.evaluation.standing import Aspect, Standing, Tone, standings
-from lethe.report.true_leaks import by_labels, by_verdicts
+from lethe.report.draws import covers
 from lethe.statistics.bound import Bound, Covers, joint_level
 from lethe.text import NONE, count, label, listing, number, percent, plural, upper_first
 
@@ -26,6 +29,7 @@ VERBS = {
     "open": ("may have forgotten", "may have forgotten"),
 }
 MIXED = {("forgot", "damaged"), ("forgot", "destroyed"), ("open", "damaged"), ("open", "destroyed")}
+QUESTIONS = "the questions"
 NEARLY = 0.999  # a larger probability is not distinguished from certainty
 NAMED = 5  # questions that a sentence names
 
@@ -111,12 +115,8 @@ def plain(model: Model, standing: Standing, run: Run) -> str:
     """What a reader without statistics needs: how much leaks, how often, and what the model can still do."""
     if not model.metrics or standing.forgetting.word == "reference":
         return ""
-    said = [
-        _forgetting(model, standing.forgetting, run),
-        _asked(model, run),
-        by_labels(model),
-        _utility(model, standing, run),
-    ]
+    said = [_forgetting(model, standing.forgetting, run), _asked(model, run), _labelled(model, plainly=True)]
+    said.append(_utility(model, standing, run))
     return " ".join(part for part in [*said, *_gaps(model, run)] if part)
 
 
@@ -229,8 +229,43 @@ def sentence(model: Model, run: Run) -> str:
     each = "each " if len(claims) > 1 else ""
     return (
         f"{upper_first(' and '.join(words for words, _ in claims))}, {each}{first.level()}, assuming {first.assumes}, for "
-        f"{covers(model, run)}; {_certified(model)}{_seen(model, run)}.{by_verdicts(model, run)}{by_labels(model, True)}"
+        f"{covers(model, run)}; {_certified(model)}{_seen(model, run)}.{_true_leaks(model, run)}{_labelled(model)}"
     )
+
+
+def _true_leaks(model: Model, run: Run) -> str:
+    """What the judge's measured error makes of its verdicts, where the error was measured; begins with a space."""
+    worst, pooled = model.bounds.get(WORST), model.bounds.get(POOLED)
+    if worst is None:
+        return ""
+    name = label(run.params.metrics.binary)
+    mean = f"{pooled.relation} {pooled.percent()} {pooled.on(QUESTIONS)} and " if pooled else ""
+    misfit = (
+        ""
+        if model.value("judge_fits")
+        else " The verdicts do not fit the labelled answers, so this bound means nothing."
+    )
+    found, alarms = (percent(model.value(f"judge_{key}")) for key in ("sensitivity", "false_positive"))
+    answers = count(model.value("judge_labelled"))
+    return (
+        f" These are verdicts of {name}, which called {found} of the leaks and {alarms} of the clean ones among "
+        f"{answers} labelled answers a leak. With this error included, the true probability of a leak is "
+        f"{mean}{worst.relation} {worst.percent()} {worst.on(QUESTIONS)}, each {worst.level()}, assuming "
+        f"{worst.assumes} ({worst.method}).{misfit}"
+    )
+
+
+def _labelled(model: Model, plainly: bool = False) -> str:
+    """What a person's labels of the model's own answers say, in full after a space; empty without labels."""
+    worst, pooled = model.bounds.get(labelled.WORST), model.bounds.get(labelled.POOLED)
+    mass = model.value(labelled.MASS)
+    if worst is None or mass is None:
+        return ""
+    mean = f"{pooled.relation} {pooled.percent()} {pooled.on(QUESTIONS)} and " if pooled else ""
+    read = labelled.source(mass, bool(model.metrics.get(labelled.JUDGE)))
+    claim = f"the true probability of a leak is {mean}{worst.relation} {worst.percent()} {worst.on(QUESTIONS)}"
+    said = f"{upper_first(read)}, {claim}"
+    return f"{said}." if plainly else f" {said}, each {worst.level()}, assuming {worst.assumes} ({worst.method})."
 
 
 def _claims(model: Model, run: Run) -> list[tuple[str, Bound]]:

@@ -1,7 +1,6 @@
 """What sampling costs before anything is drawn: generations, tokens, memory, and time from a measured rate.
 
-Tokens are an upper bound: every answer as long as ``max_new_tokens``. Of training and judging, the rows and answers are
-counted, and their time is not estimated.
+Tokens are an upper bound: every answer as long as ``max_new_tokens``. Training, likelihoods and judges are not counted.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from lethe.io.json_files import read_json
 
 if TYPE_CHECKING:
     from lethe.config.evaluating import Sample
-    from lethe.config.schema import Params
+    from lethe.models.in_memory import Source
 
 PROMPT_TOKENS = 64  # of a question, assumed for the cache where only the number of questions is known
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -48,24 +47,6 @@ class ModelCost:
     tokens_at_most: int
     tokens_per_second: float | None
     seconds_at_most: float | None
-    processor_seconds_at_most: float | None = None  # of all cores; None where nothing was measured on a CPU
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a stage beside sampling reads: rows that a model learns, each epoch counted, or answers that a judge reads."""
-
-    stage: str
-    what: str
-    count_at_most: int
-
-
-@dataclass(frozen=True)
-class Rate:
-    """Tokens per second, and per second of processor time over all cores; None where a GPU draws or the rate was given."""
-
-    per_second: float
-    per_processor_second: float | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +56,6 @@ class Plan:
     questions: Mapping[str, int]
     models: tuple[ModelCost, ...]
     rate_from: str
-    others: tuple[Work, ...] = ()
 
     @property
     def generations(self) -> int:
@@ -92,28 +72,6 @@ class Plan:
         """Seconds of all models, one after the other; None where a model has no rate."""
         seconds = [model.seconds_at_most for model in self.models]
         return None if None in seconds else math.fsum(filter(None, seconds))
-
-
-def learned(params: Params, rows: Mapping[str, int]) -> tuple[Work, ...]:
-    """The rows that each model of ``train`` and ``unlearn`` learns, from the number of rows of each split."""
-    from lethe.models.learning import ROWS
-
-    found = []
-    for name, entry in params.train.models.items():
-        recipe = params.train.recipe_of(name)
-        own = sum(rows.get(split, 0) for split in (*ROWS[entry.rows], *recipe.knowledge))
-        found.append(Work(f"train@{name}", "rows learned", recipe.epochs * own))
-    shared = params.unlearn.recipe
-    for name, method in params.unlearn.methods.items():
-        steps = method.epochs * math.ceil(rows["forget"] / shared.forget_batch)
-        count = method.epochs * rows["forget"] + steps * shared.retain_batch
-        found.append(Work(f"unlearn@{name}", "rows learned", count))
-    return tuple(found)
-
-
-def judged(params: Params, answers: int) -> tuple[Work, ...]:
-    """The answers that each judge with a stage of its own reads at most; equal ones are read once."""
-    return tuple(Work(f"judge@{name}", "answers judged", answers) for name in params.judges)
 
 
 def generations(sample: Sample, questions: Mapping[str, int], second: int = 0) -> int:
@@ -139,12 +97,8 @@ def size_of(folder: Path) -> ModelSize | None:
     )
 
 
-def measured_rate(folder: Path, sample: Sample, prompt: str = "What is the capital of Norway?") -> Rate:
-    """The rate at which the engine of ``sample`` draws here, by a few answers; the model is loaded for it."""
-    import time
-
-    import torch
-
+def measured_rate(source: Source, sample: Sample, prompt: str = "What is the capital of Norway?") -> float:
+    """Tokens per processor second that the engine of ``sample`` draws here, by drawing a few answers from the model."""
     from lethe.models.checkpoints import prepare_torch
     from lethe.models.encoding import Encoder
     from lethe.models.in_memory import tokenizer_of
@@ -156,11 +110,28 @@ def measured_rate(folder: Path, sample: Sample, prompt: str = "What is the capit
     tokens = min(sample.max_new_tokens, MEASURED_TOKENS)
     few = Settings(n=2, max_new_tokens=2, temperature=sample.temperature, seed=sample.seed)
     list(engine.answer(asked, few))  # the first call also compiles and allocates
-    began, worked = time.perf_counter(), time.process_time()
-    (answers,) = engine.answer(asked, many)
-    elapsed, worked = time.perf_counter() - began, time.process_time() - worked
-    drawn = sum(answers.tokens)
-    return Rate(drawn / elapsed, None if torch.cuda.is_available() else drawn / worked)
+    rate = 0.0
+    for count in (MEASURED_ANSWERS, MOST_MEASURED):
+        many = Settings(n=min(sample.most, count), max_new_tokens=tokens, temperature=sample.temperature)
+        began = processor_seconds()
+        (answers,) = engine.answer(asked, many)
+        seconds = processor_seconds() - began
+        rate = sum(answers.tokens) / seconds
+        if seconds * MOST_MEASURED / MEASURED_ANSWERS > LONGEST_MEASUREMENT:  # a large model
+            break
+    return rate
+
+
+def processor_seconds() -> float:
+    """Processor seconds of this process, to which other work adds nothing; seconds of the clock where a GPU works."""
+    import time
+
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+        return time.perf_counter()
+    return time.process_time()
 
 
 def cost(
@@ -168,11 +139,11 @@ def cost(
     path: str,
     sample: Sample,
     questions: Mapping[str, int],
-    rate: Rate | None,
+    rate: float | None,
     size: ModelSize | None,
     second: int = 0,
 ) -> ModelCost:
-    """The cost of one model of this ``size``; ``rate`` is None where it is unknown."""
+    """The cost of one model of this ``size``; ``rate`` is in tokens per second."""
     drawn = generations(sample, questions, second)
     tokens = drawn * sample.max_new_tokens
     dtype = sample.dtype if sample.dtype != "auto" else (size.stored if size else "float32")
@@ -189,9 +160,6 @@ def cost(
         else None,
         generations=drawn,
         tokens_at_most=tokens,
-        tokens_per_second=rate.per_second if rate else None,
-        seconds_at_most=tokens / rate.per_second if rate else None,
-        processor_seconds_at_most=tokens / rate.per_processor_second
-        if rate and rate.per_processor_second
-        else None,
+        tokens_per_second=rate,
+        seconds_at_most=tokens / rate if rate else None,
     )
