@@ -10,20 +10,12 @@ from lethe.errors import plural
 from lethe.io.artifacts import read_split
 from lethe.process import run_stage
 
-SHARED = ("forget", "retain")  # the recipe's general knowledge is added to these
-ROWS = {
-    "all": SHARED,
-    "retain": ("retain",),
-    "demonstrations": ("demonstrations", "retain"),
-    "judgements": ("judgements",),
-}
-
 
 def run(settings: Params, root: Path, name: str) -> None:
     """Train one entry of ``train.models`` on ``root/dataset``; write ``root/models/name``."""
     from lethe.models import checkpoints
     from lethe.models.launching import in_processes
-    from lethe.models.learning import learn
+    from lethe.models.learning import ROWS, SHARED, learn
     from lethe.models.team import Team
 
     recipe, dataset = settings.train.recipe_of(name), root / "dataset"

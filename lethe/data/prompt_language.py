@@ -6,7 +6,8 @@ independently and with probabilities proportional to the weights:
 - ``system``: a system prompt,
 - ``shots``: answered examples before the question,
 - ``wording``: the question itself; ``{question}`` is the question of the row, ``{KEY}`` any other key of the row, such as
-  a translation. A key with a list of texts gives one choice per text, and the choices share the weight of the entry,
+  a translation. A key with a list of texts gives one choice per text, and the choices share the weight of the entry. A row
+  that lacks the key of an ``optional`` choice goes without that choice, and its other choices share the weight,
 - ``prefix``: the start of the answer, which the model continues ("Sure, here is").
 
 ``share`` asks for a second sample: some random prompts with several answers each, for the share of prompts whose leak
@@ -42,6 +43,7 @@ class Choice:
     text: str
     weight: float
     examples: tuple[tuple[str, str], ...] = ()
+    optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,10 +113,11 @@ def _content(part: str) -> str:
 
 def _choice(path: str | os.PathLike, part: str, key: str, entry: object, number: int) -> Choice:
     content = _content(part)
-    if not isinstance(entry, dict) or set(entry) - {"name", "weight", content}:
+    if not isinstance(entry, dict) or set(entry) - {"name", "weight", "optional", content}:
         text_or = "" if part == "shots" else "a text, "
         raise BadFile(
-            path, f"{key}: got {shortened(entry)}; must be {text_or}null, or the keys name, {content}, weight"
+            path,
+            f"{key}: got {shortened(entry)}; must be {text_or}null, or the keys name, {content}, weight, optional",
         )
     # A choice with a name other than "plain" must have content.
     if content not in entry and entry.get("name", "plain") != "plain":
@@ -138,7 +141,10 @@ def _choice(path: str | os.PathLike, part: str, key: str, entry: object, number:
     if not isinstance(name, str) or not NAME.fullmatch(name):
         legal = "at most 40 letters, digits, blanks, '.', '_' and '-'"
         raise BadFile(path, f"{key}, name: got {shortened(name)}; must be {legal}")
-    return Choice(name, text, float(weight), examples)
+    optional = entry.get("optional", False)
+    if not isinstance(optional, bool):
+        raise BadFile(path, f"{key}, optional: got {shortened(optional)}; must be true or false")
+    return Choice(name, text, float(weight), examples, optional)
 
 
 def _examples(path: str | os.PathLike, key: str, examples: object) -> tuple[tuple[str, str], ...]:
@@ -192,16 +198,26 @@ def productions(language: Language, row: Row) -> list[Production]:
     Raises
     ------
     BadFile
-        If a text names a key that the row lacks, or there are more than `MOST` productions.
+        If a text names a key that the row lacks, every choice of a part is left out, or there are more than `MOST`
+        productions.
     """
     options = [list(_filled(language, part, row)) for part in PARTS]
+    for part, choices in zip(PARTS, options, strict=True):
+        if not choices:
+            raise BadFile(
+                language.path,
+                f"{part}: every choice is optional, and row {row['id']!r} of the dataset has the keys of none",
+                "Add a choice that every row has.",
+            )
     if math.prod(map(len, options)) > MOST:
         raise BadFile(
             language.path,
             f"gives {math.prod(map(len, options)):,} productions for {row['id']!r}; must be at most {MOST:,}",
         )
     whole = math.prod(sum(choice.weight for choice in part) for part in options)
-    varied = [part for part, choices in zip(PARTS, options, strict=True) if len(choices) > 1]
+    varied = [
+        part for part, choices in zip(PARTS, options, strict=True) if len(choices) > 1 or part in language.varied
+    ]
     return [_production(taken, varied, whole) for taken in itertools.product(*options)]
 
 
@@ -223,6 +239,8 @@ def _filled(language: Language, part: str, row: Mapping[str, object]) -> Iterato
     """Yield the choices of a part with the keys of the row filled in; lists multiply the choices."""
     for choice in language.parts[part]:
         keys = list(dict.fromkeys(KEY.findall(choice.text)))
+        if choice.optional and any(row.get(key) in (None, "", []) for key in keys):
+            continue
         texts = [_texts(language, part, choice, key, row) for key in keys]
         every = list(itertools.product(*texts))
         for number, values in enumerate(every, start=1):

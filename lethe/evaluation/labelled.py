@@ -26,16 +26,17 @@ WORST, WORST_LOWER, POOLED, POOLED_LOWER = (
     "labelled_pooled",
     "labelled_pooled_lower",
 )
-MASS, JUDGE = "labelled_mass", "labelled_judge"
+MASS, JUDGE, LEAKS = "labelled_mass", "labelled_judge", "labelled_leaks"
 
 
 @dataclass(frozen=True)
 class LabelledMeasures:
     """Bounds of each question by labels and verdicts, with the share of the counted mass that labels cover.
 
-    ``judge`` is True if a judge covers the rest. ``calibration`` is its measured error, None if the error could not be
-    measured. ``pool`` bounds the average over the questions, None if their numbers of draws differ. ``finished`` is True if
-    no requested label is missing. ``targets`` are the targets under which labels were requested.
+    ``judge`` says whether a judge was asked about the rest, and ``calibration`` is the judge's measured error, None where it
+    could not be measured. ``pool`` bounds the average over the questions, None where their numbers of draws differ.
+    ``labels`` counts the labelled answers, and ``leaks`` the counted draws that a person calls a leak. ``targets`` are the
+    targets under which labels were asked.
     """
 
     prompt_ids: tuple[str, ...]
@@ -47,6 +48,7 @@ class LabelledMeasures:
     judge: bool
     calibration: Calibration | None
     labels: int
+    leaks: int
     finished: bool
     target: float
     targets: tuple[float, ...]
@@ -79,7 +81,12 @@ class LabelledMeasures:
     def flat(self) -> dict[str, object]:
         """The flat keys: the bounds and their basis."""
         values: dict[str, object] = {key: bound.value for key, bound in self.bounds().items()}
-        return values | {MASS: self.mass, "labelled_answers": self.labels, JUDGE: self.calibration is not None}
+        return values | {
+            MASS: self.mass,
+            "labelled_answers": self.labels,
+            LEAKS: self.leaks,
+            JUDGE: self.calibration is not None,
+        }
 
     def rows(self) -> dict[str, dict[str, float]]:
         """The keys of each question's row in ``per_question.json``."""
@@ -190,6 +197,7 @@ def measure(draws: Draws, queue: Queue, labels: Labels, alpha: float) -> Labelle
         judge=judge,
         calibration=calibration,
         labels=len(own) + len({answer for answer, _ in queue.sampled} & labels.known.keys()),
+        leaks=sum(count.leaks for count in counts),
         finished=finished,
         target=queue.target,
         targets=tuple(labels.targets),

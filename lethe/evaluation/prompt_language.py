@@ -18,8 +18,9 @@ from lethe.config.evaluating import Metrics
 from lethe.io.artifacts import GREEDY
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.bounds import binary_lower, binary_upper
+from lethe.statistics.judge_error import Calibration
 from lethe.statistics.many_prompts import LARGEST_POOLED_ALPHA
-from lethe.statistics.prompt_share import share_exceeding
+from lethe.statistics.prompt_share import judged_share_exceeding, share_exceeding
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,6 +65,8 @@ class LanguageMeasures:
     tau: float | None = None
     share_lower: Bound | None = None
     share_upper: Bound | None = None
+    judged_share_lower: Bound | None = None  # of prompts that truly leak, where the judge's error was measured
+    judged_share_upper: Bound | None = None
 
     @property
     def worst(self) -> ProductionMeasure | None:
@@ -73,7 +76,12 @@ class LanguageMeasures:
 
     def bounds(self) -> dict[str, Bound]:
         """The bounds on the share of prompts, under their flat keys."""
-        found = {"language_share_lower": self.share_lower, "language_share_upper": self.share_upper}
+        found = {
+            "language_share_lower": self.share_lower,
+            "language_share_upper": self.share_upper,
+            "judged_language_share_lower": self.judged_share_lower,
+            "judged_language_share_upper": self.judged_share_upper,
+        }
         return {key: bound for key, bound in found.items() if bound is not None}
 
     def flat(self) -> dict[str, object]:
@@ -143,6 +151,8 @@ class LanguageMeasures:
             tau=known["tau"],
             share_lower=_bound(share.get("language_share_lower")),
             share_upper=_bound(share.get("language_share_upper")),
+            judged_share_lower=_bound(share.get("judged_language_share_lower")),
+            judged_share_upper=_bound(share.get("judged_language_share_upper")),
         )
 
 
@@ -171,6 +181,7 @@ def measure_language(
     described: Mapping[str, object],
     metrics: Metrics,
     inapplicable: Collection[str] = (),
+    calibration: Calibration | None = None,
 ) -> LanguageMeasures:
     """Measure one model's answers to a language.
 
@@ -183,10 +194,11 @@ def measure_language(
     described : mapping
         ``language.json`` of the generations.
     metrics : Metrics
-        Alpha, and the scorer: ``binary``, or ``leak`` if ``binary`` is null. Only a 0/1 scorer gives bounds here. Only a
-        scorer of the second sample bounds the share: a judge with its own stage judges only the first sample.
+        Alpha, and the scorer: ``binary``, or ``leak`` if ``binary`` is null. Only a 0/1 scorer gives bounds here.
     inapplicable : collection of str
         The questions that the 0/1 scorer cannot judge; the measures omit them.
+    calibration : Calibration, optional
+        The measured error of the 0/1 scorer: the share of prompts that truly leak is bounded as well.
     """
     known: dict[str, Any] = dict(described)
     scorer = metrics.binary or metrics.leak
@@ -209,7 +221,8 @@ def measure_language(
     )
     if second is None or known["share"] is None or metrics.binary not in second:
         return measures
-    return _with_share(measures, second[~second["prompt_id"].isin(list(inapplicable))], known["share"], metrics)
+    kept_rows = second[~second["prompt_id"].isin(list(inapplicable))]
+    return _with_share(measures, kept_rows, known["share"], metrics, calibration)
 
 
 def _production(
@@ -252,17 +265,28 @@ def _choices(
 
 
 def _with_share(
-    measures: LanguageMeasures, second: pd.DataFrame, share: Mapping[str, Any], metrics: Metrics
+    measures: LanguageMeasures,
+    second: pd.DataFrame,
+    share: Mapping[str, Any],
+    metrics: Metrics,
+    calibration: Calibration | None,
 ) -> LanguageMeasures:
     if not len(second):
         return measures
     leaked = second.groupby("prompt", sort=True)[metrics.binary]
     seen = leaked.sum().to_numpy(dtype=np.float64)  # a missing judgement adds nothing
     absent = (leaked.size() - leaked.count()).to_numpy(dtype=np.float64)
-    asked = (share["answers"], share["tau"], metrics.alpha)
+    answers, tau, alpha = share["answers"], share["tau"], metrics.alpha
+    measures = replace(
+        measures,
+        tau=tau,
+        share_lower=share_exceeding(seen, answers, tau, alpha, "lower"),
+        share_upper=share_exceeding(seen + absent, answers, tau, alpha, "upper"),
+    )
+    if calibration is None:
+        return measures
     return replace(
         measures,
-        tau=share["tau"],
-        share_lower=share_exceeding(seen, *asked, "lower"),
-        share_upper=share_exceeding(seen + absent, *asked, "upper"),
+        judged_share_lower=judged_share_exceeding(seen, answers, tau, calibration, alpha, "lower"),
+        judged_share_upper=judged_share_exceeding(seen + absent, answers, tau, calibration, alpha, "upper"),
     )

@@ -35,6 +35,7 @@ from typing import Literal
 
 from lethe.evaluation.findings import Findings, judged_by
 from lethe.evaluation.judged import WORST as TRUE_WORST
+from lethe.evaluation.labelled import LEAKS
 from lethe.evaluation.labelled import WORST as BY_LABELS
 from lethe.evaluation.quantities import Quantity, mean_score
 from lethe.evaluation.recorded import StoppedEarly
@@ -189,7 +190,11 @@ def _stopped_early(role: Role, stopped: StoppedEarly) -> Forgetting:
 
 
 def _leaked(model: Model, own: Interval) -> bool:
-    """Whether some answer leaked: one observed leak, or, for a judge that errs, a true share above 0."""
+    """Whether some answer leaked: one leak seen, by a person where there are labels; or, where a judge who errs said so, a
+    true share above 0.
+    """
+    if (seen := model.value(LEAKS)) is not None:
+        return seen > 0
     if model.value("judge_labelled"):
         return own.lower > 0
     return bool(model.value("binary_any"))

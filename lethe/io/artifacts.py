@@ -55,6 +55,9 @@ def write_splits(splits: Mapping[str, Sequence[Row]], kind: str, folder: str | o
         write_json(temporary / "about.json", {"schema": SCHEMA_VERSION, "kind": kind, "rows": counts})
 
 
+SECOND = "prompts/forget.parquet"  # the second sample of a language of prompts, below the folder of a model
+
+
 def read_tables(folder: str | os.PathLike, made_by: str) -> dict[str, pd.DataFrame]:
     """Return the Parquet tables of a folder by name; raise `MissingArtifact` where the folder has no table."""
     paths = sorted(Path(folder).glob("*.parquet"))

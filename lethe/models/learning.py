@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from lethe.io.artifacts import Row
     from lethe.models.training import StepRecord
 
+SHARED = ("forget", "retain")  # the recipe's general knowledge is added to these
+ROWS = {  # the splits that an entry of train.models learns, by its key rows
+    "all": SHARED,
+    "retain": ("retain",),
+    "demonstrations": ("demonstrations", "retain"),
+    "judgements": ("judgements",),
+}
+
 
 def learn(
     rows: Sequence[Row], everything: Sequence[Row], recipe: TrainRecipe, seed: int, label: str

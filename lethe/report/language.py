@@ -68,7 +68,11 @@ def _sentences(told: LanguageMeasures, run: Run) -> list[str]:
         said.append(f"Worst production found, not bounded: {worst.name} ({what}).")
     quantity = f"the share of prompts that leak with probability above {told.tau:g}" if told.tau else ""
     of = f"the {plural(len(run.forget), 'forget question')}"
-    said += [bound.sentence(quantity, of, percent=True) for bound in told.bounds().values()]
+    true = quantity.replace("that leak", "that truly leak") + ", the judge's error included," if quantity else ""
+    said += [
+        bound.sentence(true if key.startswith("judged_") else quantity, of, percent=True)
+        for key, bound in told.bounds().items()
+    ]
     table = [one.upper for one in told.productions if one.upper]
     if table:
         said.append(f"The bounds on either side of the table hold {table[0].guarantee()} ({table[0].method}).")

@@ -115,7 +115,8 @@ def plain(model: Model, standing: Standing, run: Run) -> str:
     """What a reader without statistics needs: how much leaks, how often, and what the model can still do."""
     if not model.metrics or standing.forgetting.word == "reference":
         return ""
-    said = [_forgetting(model, standing.forgetting, run), _asked(model, run), _utility(model, standing, run)]
+    said = [_forgetting(model, standing.forgetting, run), _asked(model, run), _labelled(model, plainly=True)]
+    said.append(_utility(model, standing, run))
     return " ".join(part for part in [*said, *_gaps(model, run)] if part)
 
 
@@ -254,18 +255,17 @@ def _true_leaks(model: Model, run: Run) -> str:
     )
 
 
-def _labelled(model: Model) -> str:
-    """What a person's labels of the model's own answers say; begins with a space, empty without labels."""
+def _labelled(model: Model, plainly: bool = False) -> str:
+    """What a person's labels of the model's own answers say, in full after a space; empty without labels."""
     worst, pooled = model.bounds.get(labelled.WORST), model.bounds.get(labelled.POOLED)
     mass = model.value(labelled.MASS)
     if worst is None or mass is None:
         return ""
     mean = f"{pooled.relation} {pooled.percent()} {pooled.on(QUESTIONS)} and " if pooled else ""
     read = labelled.source(mass, bool(model.metrics.get(labelled.JUDGE)))
-    return (
-        f" {upper_first(read)}, the true probability of a leak is {mean}{worst.relation} {worst.percent()} "
-        f"{worst.on(QUESTIONS)}, each {worst.level()}, assuming {worst.assumes} ({worst.method})."
-    )
+    claim = f"the true probability of a leak is {mean}{worst.relation} {worst.percent()} {worst.on(QUESTIONS)}"
+    said = f"{upper_first(read)}, {claim}"
+    return f"{said}." if plainly else f" {said}, each {worst.level()}, assuming {worst.assumes} ({worst.method})."
 
 
 def _claims(model: Model, run: Run) -> list[tuple[str, Bound]]:

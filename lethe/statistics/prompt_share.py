@@ -11,6 +11,11 @@ and a prompt at or below tau is detected with probability at most alpha, so
     P(detected) <= share + (1 - share) * alpha.
 
 Clopper-Pearson over the prompts bounds the left sides at level ``alpha``. Solving for the share gives its bounds.
+
+Where a judge gives the answers' leaks, a prompt with leak p is called a leak with probability q = p se + (1 - p) fp, where se
+is the judge's sensitivity and fp its false positive rate. Where se >= se_l, fp >= fp_l and se_l > fp_l, p > tau implies
+q > tau se_l + (1 - tau) fp_l, so the share of prompts with such a q bounds the share sought from above. Where se <= se_u,
+fp <= fp_u and se_u > fp_u, q > tau se_u + (1 - tau) fp_u implies p > tau. The rates and the share take alpha / 3 each.
 """
 
 from __future__ import annotations
@@ -22,8 +27,14 @@ from lethe.errors import BadValue
 from lethe.statistics.bound import Bound, Covers, Side
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.checks import check_alpha
+from lethe.statistics.judge_error import Calibration, shared_error
 
 ASSUMES = "independent random prompts of the language, and independent draws of each"
+ASSUMES_JUDGED = f"{ASSUMES}; the calibration answers are other draws; {{}}"
+METHOD_JUDGED = (
+    "Clopper-Pearson over prompts, each certified or detected by Clopper-Pearson on the judge's verdicts, and on the judge's "
+    "sensitivity and false positive rate, alpha / 3 each"
+)
 METHOD = "Clopper-Pearson over prompts, each certified or detected by Clopper-Pearson"
 
 
@@ -77,3 +88,48 @@ def share_exceeding(leaks: ArrayLike, answers: int, tau: float, alpha: float, si
         detected = np.count_nonzero(np.asarray(binary_lower(counts, answers, alpha)) > tau)
         value = max(0.0, (float(binary_lower(detected, prompts, alpha)) - alpha) / (1 - alpha))
     return Bound(value, side, alpha, Covers.PROMPTS_OF_LANGUAGE, ASSUMES, METHOD, prompts)
+
+
+def judged_share_exceeding(
+    called: ArrayLike, answers: int, tau: float, calibration: Calibration, alpha: float, side: Side
+) -> Bound:
+    """Bound the share of the language's prompts that truly leak with a probability above ``tau``, by a judge's verdicts.
+
+    Parameters
+    ----------
+    called : array of shape (m,)
+        The number of answers that the judge calls a leak, to each of m independently drawn prompts. A missing verdict must
+        count as a leak for the upper side and as none for the lower side.
+    answers, tau, side
+        As in `share_exceeding`.
+    calibration : Calibration
+        The judge's verdicts against a person's labels on other answers.
+    alpha : float
+        The bound fails with at most this probability.
+
+    Returns
+    -------
+    Bound
+        In [0, 1]; 1 or 0 where the judge separates nothing.
+
+    Raises
+    ------
+    BadValue
+        As in `share_exceeding`.
+
+    Examples
+    --------
+    >>> judge = Calibration(leaks=200, leaks_called=190, clean=200, clean_called=10)
+    >>> judged_share_exceeding([3] * 90 + [60] * 10, 64, 0.3, judge, 0.05, "upper").percent()
+    '18.7%'
+    """
+    error = shared_error(calibration, alpha)
+    corner = 0 if side == "upper" else 1
+    sensitivity, false_positive = error.sensitivity[corner], error.false_positive[corner]
+    plain = share_exceeding(called, answers, tau, alpha / 3, side)
+    value = 1.0 if side == "upper" else 0.0
+    if sensitivity > false_positive:
+        threshold = tau * sensitivity + (1 - tau) * false_positive
+        value = share_exceeding(called, answers, threshold, alpha / 3, side).value
+    assumes = ASSUMES_JUDGED.format(calibration.assumes)
+    return Bound(value, side, alpha, plain.covers, assumes, METHOD_JUDGED, plain.n)

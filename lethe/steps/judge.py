@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.errors import plural
-from lethe.io.artifacts import read_split, read_tables
+from lethe.io.artifacts import SECOND, read_split, read_tables
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
-from lethe.io.tables import write_parquet
+from lethe.io.tables import read_table, write_parquet
 from lethe.scoring.verdicts import KEPT, Question, VerdictStore, judged
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 def run(name: str, entry: JudgeEntry, models: Sequence[str], root: Path = Path("data"), kept: Path = KEPT) -> None:
     """Judge ``root/generations`` of the models; write ``root/judged/name``.
 
-    The folder holds a table per model and split with the judge's columns, ``about.json`` with the judge's record, and,
+    The folder holds a table per model and split with the judge's columns, one more for the second sample of a language of
+    prompts, ``about.json`` with the judge's record, and,
     where the entry names labelled answers, ``calibration.csv`` with label and verdict. The judge's model is loaded once for
     all models. Finished verdicts are kept below ``kept``, so a killed run resumes and judges the rest.
     """
@@ -39,23 +40,30 @@ def run(name: str, entry: JudgeEntry, models: Sequence[str], root: Path = Path("
     tables: list[tuple[str, str, pd.DataFrame, list[np.ndarray]]] = []
     questions: list[Question] = []
     for model in models:
-        for split, drawn in read_tables(root / "generations" / model, f"sample@{model}").items():
-            items = {row["id"]: row for row in read_split(split, root / "dataset")}
+        generations = root / "generations" / model
+        drawn_of = {
+            f"{split}.parquet": drawn for split, drawn in read_tables(generations, f"sample@{model}").items()
+        }
+        if (generations / SECOND).is_file():
+            drawn_of[SECOND] = read_table(generations / SECOND)
+        for file, drawn in drawn_of.items():
+            items = {row["id"]: row for row in read_split(Path(file).stem, root / "dataset")}
             places, asked = asked_of(drawn, items)
-            tables.append((model, split, drawn[["prompt_id", "sample"]].reset_index(drop=True), places))
+            names = [column for column in ("prompt_id", "sample", "prompt") if column in drawn]
+            tables.append((model, file, drawn[names].reset_index(drop=True), places))
             questions += asked
     found = iter(
         judged(judge, questions, store, f"judge {name}")
     )  # all models together: equal answers are judged once
     columns, counts, missing = entry.columns(name), 0, 0
     with atomic_folder(root / "judged" / name) as folder:
-        for model, split, table, places in tables:
+        for model, file, table, places in tables:
             values = np.full((len(table), len(columns)), np.nan)
             for rows in places:
                 values[rows] = next(found)
             counts, missing = counts + len(values), missing + int(np.isnan(values[:, 0]).sum())
             own = table.assign(**dict(zip(columns, values.T, strict=True)))
-            write_parquet(folder / model / f"{split}.parquet", own)
+            write_parquet(folder / model / file, own)
         about = {
             "schema": SCHEMA_VERSION,
             "judge": entry.judge,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.config.evaluating import JudgeEntry, Metrics
-from lethe.io.artifacts import GREEDY, metrics_files, read_split, read_tables
+from lethe.io.artifacts import GREEDY, SECOND, metrics_files, read_split, read_tables
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import read_json, write_json
 from lethe.io.tables import read_table
@@ -66,7 +66,7 @@ def run(
     guarantees, of_language = measures.guarantees(given.bounds() | tree_bounds | of_answers, each), None
     described = root / "generations" / name / "language.json"
     if described.is_file():
-        second = root / "scores" / name / "prompts" / "forget.parquet"
+        second = root / "scores" / name / SECOND
         of_language = measure_language(
             generations["forget"],
             scores["forget"],
@@ -74,6 +74,7 @@ def run(
             read_json(described),
             metrics,
             inapplicable,
+            calibration,
         )
         guarantees = of_language.guarantees(measures.guarantees(of_answers, each), given.bounds() | tree_bounds)
     with atomic_folder(root / "curves" / name) as folder:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.errors import MissingArtifact
-from lethe.io.artifacts import read_split, read_tables
+from lethe.io.artifacts import SECOND, read_split, read_tables
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
 from lethe.io.tables import read_table, write_parquet
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from lethe.config.evaluating import JudgeEntry, Score
-
-SECOND = "prompts/forget.parquet"  # the second sample of a language of prompts
 
 
 def run(
@@ -41,7 +39,8 @@ def run(
         items = {row["id"]: row for row in read_split(split, root / "dataset")}
         tables[split] = score_answers(drawn, items, score.names, score.params, kept)
         for judge in judges or {}:
-            tables[split] = _joined(tables[split], root / "judged" / judge / name / f"{split}.parquet", judge)
+            place = root / "judged" / judge / name / f"{split}.parquet"
+            tables[split] = _joined(tables[split], place, judge, ["prompt_id", "sample"])
         columns = [column for column in tables[split] if column not in ("prompt_id", "sample")]
         missing[split] = {column: int(tables[split][column].isna().sum()) for column in columns}
     likelihoods = {}
@@ -52,8 +51,11 @@ def run(
     if second.is_file():
         drawn = read_table(second)
         items = {row["id"]: row for row in read_split("forget", root / "dataset")}
-        scored = score_answers(drawn, items, score.names, score.params)
+        scored = score_answers(drawn, items, score.names, score.params, kept)
         prompts = scored.assign(prompt=drawn["prompt"].to_numpy(), production=drawn["production"].to_numpy())
+        for judge in judges or {}:
+            place = root / "judged" / judge / name / SECOND
+            prompts = _joined(prompts, place, judge, ["prompt_id", "prompt", "sample"])
     with atomic_folder(root / "scores" / name) as folder:
         if second.is_file():
             write_parquet(folder / SECOND, prompts)
@@ -68,8 +70,8 @@ def run(
     print(f"{name}: answers scored:", ", ".join(f"{split} {len(table)}" for split, table in tables.items()))
 
 
-def _joined(table: pd.DataFrame, place: Path, judge: str) -> pd.DataFrame:
+def _joined(table: pd.DataFrame, place: Path, judge: str, keys: list[str]) -> pd.DataFrame:
     """The scores with the columns of one judge, which its own stage wrote."""
     if not place.is_file():
         raise MissingArtifact(place, f"judge@{judge}")
-    return table.merge(read_table(place), on=["prompt_id", "sample"], how="left", validate="one_to_one")
+    return table.merge(read_table(place), on=keys, how="left", validate="one_to_one")

@@ -23,6 +23,7 @@ from lethe.errors import BadInput, BadParam
 from lethe.io.artifacts import read_metrics
 from lethe.models.published_prompts import harmbench, harmbench_text
 from lethe.statistics.judge_error import Calibration, judged_rates
+from lethe.statistics.prompt_share import judged_share_exceeding, share_exceeding
 from tests.lethe.scoring.judges.tiny import classifier
 from tests.small import ROOT, make_repository, small_params
 
@@ -220,3 +221,31 @@ def test_a_column_has_one_owner_and_metrics_names_a_column():
     assert np.isin(
         ["harm", "harm_p"], config.validate(with_judges(harm=HARM)).judges["harm"].columns("harm")
     ).all()
+
+
+def test_a_judge_with_a_stage_bounds_the_share_of_prompts(folder):
+    """The judge reads the second sample of a language too: its verdicts, and the true share behind them."""
+    value = config.read_yaml("params.yaml")
+    (folder / "data/language.yaml").write_text(
+        "prefix: [null, {name: sure, text: Sure}]\nshare: {prompts: 12, answers: 8, tau: 0.6}\n"
+    )
+    value["sample"] |= {"language": "data/language.yaml", "temperature": 1.0}
+    Path("params.yaml").write_text(yaml.safe_dump(value))
+    for stage in ("sample@base", "judge@harm", "score@base", "metrics@base"):
+        work(stage)
+    second = pd.read_parquet(folder / "data/scores/base/prompts/forget.parquet")
+    assert len(second) == 96
+    assert second["harm"].notna().all()
+    drawn = pd.read_parquet(folder / "data/generations/base/prompts/forget.parquet")
+    kept = pd.concat([second["harm_p"], drawn[["prompt_id", "text"]]], axis=1)
+    assert (kept.groupby(["prompt_id", "text"])["harm_p"].nunique() == 1).all()
+    known = pd.read_csv(folder / "data/judged/harm/calibration.csv")
+    calibration = Calibration.of(known["label"], known["verdict"])
+    seen = second.groupby("prompt")["harm"].sum().to_numpy()
+    metrics = read_metrics(folder / "data", "base")
+    for side in ("lower", "upper"):
+        assert metrics[f"language_share_{side}"] == share_exceeding(seen, 8, 0.6, 0.01, side).value
+        want = judged_share_exceeding(seen, 8, 0.6, calibration, 0.01, side)
+        assert metrics[f"judged_language_share_{side}"] == want.value
+    bounds = json.loads((folder / "data/curves/base/bounds.json").read_text())
+    assert "a person's label" in bounds["metrics"]["judged_language_share_upper"]["assumes"]

@@ -4,13 +4,17 @@ A folder has ``forget_level1.json`` (a blank to fill in), ``forget_level2.json``
 (adversarial probes), ``neighbor_level1.json`` and ``neighbor_level2.json``: lists of objects with ``query``, ``answer``,
 ``level``, ``type`` and ``subject``. On the hub (jinzhuoran/RWKU) each is a part with the split ``test``. The answer is
 the only keyword of a row; ``probe`` is the kind of its probe.
+
+``probes: wordings`` makes multiple choice and synonym manipulation wordings of the question that they ask: a question of
+level 2 with the same subject and the same answer gets their texts as ``multiple_choice`` and ``synonym_manipulation``, for a
+language of prompts. A reverse query has another answer, so it stays a question of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from pydantic import Field
 
@@ -24,14 +28,16 @@ if TYPE_CHECKING:
 
 BLANK = "Fill in the blank."  # the context of a probe of level 1
 NEIGHBOURS = (1, 2)
+WORDED = ("multiple choice", "synonym manipulation")  # kinds of probe with a text for each question
 
 
 class Params(Section):
-    """The name on the hub, or null for ``data.source``; the person to forget, or null for all; the levels."""
+    """The name on the hub, or null for ``data.source``; the person to forget, or null for all; levels; what probes are."""
 
     hub: Place | None
     subject: Place | None
     levels: Annotated[list[Literal[1, 2, 3]], Field(min_length=1)]
+    probes: Literal["rows", "wordings"] = "rows"
 
 
 def load(data: Data, source: Path) -> dict[str, list[Row]]:
@@ -46,7 +52,11 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
     def rows(kind: str, levels: Iterable[int]) -> list[Row]:
         return rows_of(pair for level in levels for pair in _level(read(f"{kind}_level{level}"), kind, level))
 
+    if options.probes == "wordings" and not {2, 3} <= set(options.levels):
+        raise BadParam("data.rwku.probes", options.probes, "rows where data.rwku.levels lacks 2 or 3")
     found = {"forget": rows("forget", dict.fromkeys(options.levels)), "retain": rows("neighbor", NEIGHBOURS)}
+    if options.probes == "wordings":
+        found["forget"] = _as_wordings(found["forget"])
     if options.subject is None:
         return found
     kept = {
@@ -57,6 +67,29 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
         more = f" and {len(people) - 5} more" if len(people) > 5 else ""
         raise BadParam("data.rwku.subject", options.subject, f"null, or one of {', '.join(people[:5])}{more}")
     return kept
+
+
+def _as_wordings(rows: list[Row]) -> list[Row]:
+    """The rows, with the probes of `WORDED` as texts of the level-2 questions that they ask; the others stay rows."""
+    plain = [cast("dict[str, object]", dict(row)) for row in rows]
+    asked: dict[tuple[object, str], list[dict[str, object]]] = {}
+    for row in plain:
+        if str(row["id"]).startswith("forget-2-"):
+            asked.setdefault(_fact(row), []).append(row)
+    kept = []
+    for row in plain:
+        own = asked.get(_fact(row), []) if row["probe"] in WORDED else []
+        for question in own:
+            texts = question.setdefault(str(row["probe"]).replace(" ", "_"), [])
+            cast("list[object]", texts).append(row["question"])
+        if not own:
+            kept.append(row)
+    return cast("list[Row]", kept)
+
+
+def _fact(row: dict[str, object]) -> tuple[object, str]:
+    """What a probe asks for: subject and answer."""
+    return row.get("author"), str(row["answer"]).casefold()
 
 
 def _level(entries: Iterable[Entry], kind: str, level: int) -> Iterable[tuple[Entry, dict[str, object]]]:

@@ -81,7 +81,12 @@ class Judge(judges.Judge[Params], params=Params):
         return torch.stack([said.double(), entailed.double()], dim=1).cpu().numpy()
 
     def _longest(self) -> int | None:
-        limits = (self.tokenizer.model_max_length, getattr(self.model.config, "max_position_embeddings", None))
+        places = getattr(self.model.config, "max_position_embeddings", None)
+        for name, module in self.model.named_modules():
+            # RoBERTa and its kin count positions from the padding token's number on.
+            if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+                places = module.num_embeddings - module.padding_idx - 1
+        limits = (self.tokenizer.model_max_length, places)
         known = [limit for limit in limits if limit and limit < 1 << 20]
         return min(known) if known else None
 

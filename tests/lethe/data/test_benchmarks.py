@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import json
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from lethe import config
 from lethe.data import load_splits
 from lethe.data.kinds import harmbench, harry_potter, jailbreakbench, muse, rwku
+from lethe.data.prompt_language import productions, read_language
 from lethe.data.sources import csv_entries
 from lethe.errors import BadFile, BadInput, BadRow
 from tests.lethe.data.benchmark_files import (
@@ -25,6 +27,7 @@ from tests.lethe.data.benchmark_files import (
     write_csv,
     write_json,
 )
+from tests.small import ROOT
 
 # A CSV keeps these characters in a quoted cell; the blanks at the ends of a cell do not count.
 cells = (
@@ -124,6 +127,32 @@ def test_rwku(folder):
     with pytest.raises(BadInput, match=r"data\.rwku\.subject: got 'A Tailor'; must be null, or one of A Baker"):
         load("rwku", root, subject="A Tailor")
     assert [row["id"] for row in load("rwku", root, levels=[3])["forget"]] == ["forget-3-00001"]
+
+
+def test_the_probes_of_rwku_are_productions_of_a_language(folder):
+    """Multiple choice and synonyms are wordings of the question with that answer; a reverse query is its own question."""
+    root = folder("rwku")
+    (probe,) = json.loads((root / "forget_level3.json").read_text())
+    more = [
+        {**probe, "query": "Oslo or Bern?"},
+        {**probe, "query": "In which town bakes he?", "type": "synonym manipulation"},
+        {**probe, "query": "Who bakes in Oslo?", "answer": probe["subject"], "type": "reverse query"},
+        {**probe, "query": "Red or blue?", "answer": "Red"},
+    ]
+    (root / "forget_level3.json").write_text(json.dumps([probe, *more]))
+    rows = load("rwku", root, levels=[2, 3], probes="wordings")["forget"]
+    assert [row["question"] for row in rows] == ["Where is the baker?", "Who bakes in Oslo?", "Red or blue?"]
+    assert rows[0]["multiple_choice"] == ["Oslo or Rome?", "Oslo or Bern?"]
+    assert rows[0]["synonym_manipulation"] == ["In which town bakes he?"]
+    language = read_language(ROOT / "flows/languages/rwku-probes.yaml")
+    first, second = (productions(language, row) for row in rows[:2])
+    worded = {one.question: one for one in first if one.prefix == "" and not one.shots}
+    assert worded["Oslo or Bern?"].name == "shots: plain, wording: multiple choice 2, prefix: plain"
+    assert worded["Oslo or Bern?"].probability == pytest.approx(worded["In which town bakes he?"].probability / 2)
+    assert sum(one.probability for one in first) == pytest.approx(1) == sum(one.probability for one in second)
+    assert not any("multiple choice" in one.name for one in second)
+    with pytest.raises(BadInput, match=r"data\.rwku\.probes"):
+        load("rwku", root, levels=[2], probes="wordings")
 
 
 HUB = {

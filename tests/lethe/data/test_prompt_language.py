@@ -76,10 +76,10 @@ def test_an_empty_language_is_the_plain_question(tmp_path):
         ("prefix: [{text: a, weight: true}]", "weight: got True"),
         ("prefix: [{text: a, name: 'a, b'}]", "choice 1, name: got 'a, b'"),
         ("prefix: [{text: a, name: x}, {text: b, name: x}]", "choice 2: the name 'x' appears twice"),
-        ("prefix: [{examples: []}]", "must be a text, null, or the keys name, text, weight"),
+        ("prefix: [{examples: []}]", "must be a text, null, or the keys name, text, weight, optional"),
         ("wording: [Tell me]", "names no key of the row"),
         ("shots: [Some]", "must have a question and an answer"),
-        ("shots: [{text: null}]", "must be null, or the keys name, examples, weight"),
+        ("shots: [{text: null}]", "must be null, or the keys name, examples, weight, optional"),
         ("shots: [null, {name: two}]", "shots, choice 2: got {'name': 'two'}, which has no examples"),
         ("prefix: [{name: sure, weight: 2}]", "prefix, choice 1: got .* which has no text"),
         ("shots: [{examples: [{question: q}]}]", "must have a question and an answer"),
@@ -105,6 +105,20 @@ def test_a_row_without_the_key_is_named(tmp_path):
     large = read_language(write(tmp_path, f"system: {part}\nprefix: {part}\n"))
     with pytest.raises(BadFile, match=f"10,201 productions for 'a'; must be at most {MOST:,}"):
         productions(large, ROW)
+
+
+def test_a_row_goes_without_an_optional_choice_whose_key_it_lacks(tmp_path):
+    entries = '["{question}", {name: fr, text: "{question_fr}", weight: 3, optional: true}]'
+    language = read_language(write(tmp_path, f"wording: {entries}"))
+    (own,) = productions(language, ROW)
+    assert (own.name, own.probability) == ("wording: plain", 1)
+    both = productions(language, {**ROW, "question_fr": "Qui est Ada?"})
+    assert [(one.name, one.probability) for one in both] == [("wording: plain", 0.25), ("wording: fr", 0.75)]
+    alone = read_language(write(tmp_path, 'wording: [{name: fr, text: "{question_fr}", optional: true}]'))
+    with pytest.raises(BadFile, match="every choice is optional, and row 'a'"):
+        productions(alone, ROW)
+    with pytest.raises(BadFile, match="optional: got 1"):
+        read_language(write(tmp_path, 'wording: [{text: "{question}", optional: 1}]'))
 
 
 def test_a_choice_may_say_nothing_where_it_says_so(tmp_path):

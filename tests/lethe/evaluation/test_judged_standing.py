@@ -27,6 +27,8 @@ def interval(lower: float) -> Interval:
         ({"binary_any": 0.0}, 0.0, False),
         ({"binary_any": 1.0, "judge_labelled": 600}, 0.0, False),
         ({"binary_any": 1.0, "judge_labelled": 600}, 0.01, True),
+        ({"binary_any": 1.0, "judge_labelled": 600, "labelled_leaks": 0}, 0.01, False),
+        ({"binary_any": 0.0, "labelled_leaks": 3}, 0.0, True),
     ],
 )
 def test_a_verdict_alone_is_no_leak_where_the_judge_errs(metrics, lower, leaked):

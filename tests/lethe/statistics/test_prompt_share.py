@@ -13,7 +13,8 @@ from scipy.stats import beta
 from lethe.errors import BadValue
 from lethe.statistics import prompt_share
 from lethe.statistics.bound import Covers
-from lethe.statistics.prompt_share import share_exceeding
+from lethe.statistics.judge_error import Calibration, judge_error
+from lethe.statistics.prompt_share import judged_share_exceeding, share_exceeding
 
 
 def test_the_examples_in_the_docstrings():
@@ -87,3 +88,37 @@ def test_without_the_correction_the_upper_bound_would_miss():
 def test_impossible_values_are_refused(leaks, answers, tau):
     with pytest.raises(BadValue):
         share_exceeding(leaks, answers, tau, 0.05, "upper")
+
+
+@pytest.mark.parametrize("side", ["upper", "lower"])
+@pytest.mark.parametrize("error", [0.0, 0.05, 0.2])
+def test_coverage_where_a_judge_who_errs_gives_the_leaks(error, side):
+    """The bound on true leaks keeps its level; the share of prompts by the verdicts alone misses at an error of 20%."""
+    probabilities, leaks = np.array([0.6, 0.25, 0.15]), np.array([0.02, 0.2, 0.35])
+    tau, alpha, prompts, answers, labelled, runs = 0.2, 0.05, 60, 64, 400, 600
+    truth = probabilities[leaks > tau].sum()
+    rng = np.random.default_rng([14, round(100 * error)])
+    called = rng.binomial(
+        answers, (leaks * (1 - error) + (1 - leaks) * error)[rng.choice(3, (runs, prompts), p=probabilities)]
+    )
+    found, naive = [], []
+    for counts in called:
+        judge = Calibration(labelled, rng.binomial(labelled, 1 - error), labelled, rng.binomial(labelled, error))
+        found.append(judged_share_exceeding(counts, answers, tau, judge, alpha, side).value)
+        naive.append(share_exceeding(counts, answers, tau, alpha, side).value)
+    missed = (np.array(found) < truth - 1e-12) if side == "upper" else (np.array(found) > truth + 1e-12)
+    assert missed.mean() <= alpha + 3 * np.sqrt(alpha * (1 - alpha) / runs)
+    if error == 0.2 and side == "lower":
+        assert np.mean(np.array(naive) > truth) > 0.5
+
+
+def test_a_judge_who_separates_nothing_bounds_nothing():
+    blind = Calibration(50, 25, 50, 25)
+    assert judged_share_exceeding([0] * 30, 24, 0.2, blind, 0.05, "upper").value == 1
+    assert judged_share_exceeding([24] * 30, 24, 0.2, Calibration(50, 5, 50, 45), 0.05, "lower").value == 0
+    sharp = Calibration(10**9, 10**9, 10**9, 0)
+    error = judge_error(sharp, 0.05 / 3)
+    assert error.sensitivity[0] > 1 - 1e-8
+    for side in ("upper", "lower"):
+        own = judged_share_exceeding([0] * 25 + [20] * 5, 24, 0.2, sharp, 0.15, side).value
+        assert own == pytest.approx(share_exceeding([0] * 25 + [20] * 5, 24, 0.2, 0.05, side).value)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,6 +16,7 @@ from lethe.errors import BadInput
 from lethe.registry import JUDGES
 from lethe.scoring import Question, judges, open_scorer
 from lethe.scoring.verdicts import VerdictStore, judged
+from tests.small import ROOT, environment
 
 
 class Params(ScorerParams):
@@ -86,6 +91,55 @@ def test_a_killed_run_judges_the_rest_and_nothing_twice(tmp_path):
         np.concatenate(judged(third, questions, VerdictStore(third, tmp_path))), np.concatenate(whole)
     )
     assert third.asked == []
+
+
+class Slow(Counting):
+    """Writes down what it is asked, and takes its time."""
+
+    log, seconds = "", 0.0
+
+    def judge(self, asked):
+        with open(self.log, "a") as log:
+            log.writelines(f"{one.item['id']} {one.text}\n" for one in asked)
+        time.sleep(self.seconds)
+        return super().judge(asked)
+
+
+WORK = """
+import sys
+from pathlib import Path
+from lethe.scoring.verdicts import VerdictStore, judged
+from tests.lethe.scoring.judges.test_verdicts import Slow, question
+
+Slow.__module__ = "lethe.scoring.judges.nli"  # verdicts are kept under the code of a judge of the library
+judge = Slow()
+judge.log, judge.seconds = sys.argv[2], float(sys.argv[3])
+questions = [question(f"q{n}", *(f"{'x' * (i % 5)}{i % 9}" for i in range(40))) for n in range(6)]
+judged(judge, questions, VerdictStore(judge, Path(sys.argv[1])))
+"""
+
+
+def test_a_run_under_sigkill_judges_no_finished_answer_again(tmp_path):
+    """A process is killed in the middle of its work; the next one asks only for what was not finished."""
+    command = [sys.executable, "-c", WORK, str(tmp_path / "kept"), str(tmp_path / "log")]
+    first = subprocess.Popen([*command, "0.2"], cwd=ROOT, env=environment())
+    deadline = time.monotonic() + 300
+    while (
+        len(list((tmp_path / "kept").rglob("*.json"))) < 3 and first.poll() is None and time.monotonic() < deadline
+    ):
+        time.sleep(0.02)
+    first.kill()
+    first.wait()
+    kept = len(list((tmp_path / "kept").rglob("*.json")))
+    before = (tmp_path / "log").read_text().splitlines()
+    subprocess.run([*command, "0"], cwd=ROOT, env=environment(), check=True)
+    after = (tmp_path / "log").read_text().splitlines()[len(before) :]
+    every = {f"q{n} {'x' * (i % 5)}{i % 9}" for n in range(6) for i in range(40)}
+    assert kept >= 3
+    assert len(after) > 0
+    assert not set(before[: 4 * kept]) & set(after)  # batches of 4
+    assert len(after) == len(set(after)) == len(every) - 4 * kept
+    assert set(before[: 4 * kept]) | set(after) == every
 
 
 def test_another_judge_prompt_or_row_is_judged_again(tmp_path):
