@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 NUMBER = 4  # bytes of a float32, the format of weights and kept values
 STEPS = 3  # measured steps, of which the last counts
-ROWS_OF = {"all": ("forget", "retain"), "retain": ("retain",)}
 
 
 @dataclass(frozen=True)
@@ -163,8 +162,10 @@ def stage_costs(
 
 
 def _of_training(name: str, params: Params, bench: Bench, timed: bool) -> StageCost:
+    from lethe.models.learning import ROWS
+
     recipe = params.train.recipe_of(name)
-    own = ROWS_OF.get(params.train.models[name].rows, ("retain",))
+    own = ROWS[params.train.models[name].rows]
     tokens = recipe.epochs * bench.tokens([*own, *recipe.knowledge])
     return StageCost("train", name, tokens, 0, tokens * bench.seconds_per_token(_plain()) if timed else None)
 
