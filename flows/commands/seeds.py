@@ -32,6 +32,10 @@ GRADED = ("m_mu_worst",)  # shown where no scorer gives 0 or 1
 
 def command(
     count: Annotated[int, typer.Option(min=1, help="Number of seeds: 0 to COUNT - 1.")] = 5,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("-S", "--set", metavar="KEY=VALUE", help="Change a value for every seed; repeatable."),
+    ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Stages at once. Default: as many as cores.")] = None,
     summary: Annotated[bool, typer.Option("--summary", help="Run nothing; summarise the finished seeds.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")] = False,
@@ -42,13 +46,15 @@ def command(
     Seed 0 is params.yaml as it is; seed i adds 10 i to data.seed, train.recipe.seed, unlearn.recipe.seed and sample.seed.
     Each seed has a folder in .lethe/seeds, and params.yaml stays as it is. A second call continues an interrupted one.
 
-    Example: `lethe seeds --count 5`
+    Example: `lethe seeds --count 5 -S exact=null`
     """
     from flows import workspace
     from flows.server import require, temporary_server
+    from lethe.config.assignments import parse
     from lethe.errors import LetheError
 
     root = Path.cwd()
+    common = list(map(parse, set_ or []))
     workspace.prepare(root)
     failed: dict[str, str] = {}
     with temporary_server(root):
@@ -58,7 +64,7 @@ def command(
         if not summary:
             require()
             with workspace.only_run(root / FOLDER):
-                failed = run_seeds(root, chosen, jobs)
+                failed = run_seeds(root, chosen, jobs, common)
     told = "; ".join(f"{name}: {said}" for name, said in failed.items())
     error = LetheError(
         f"{len(failed)} of {plural(count, 'seed')} failed. {told}. `lethe seeds` continues with what is left."

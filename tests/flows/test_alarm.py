@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import sys
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from flows.alarm import Alarm, alarms, as_json, as_markdown, notify
 from flows.record import Change, RunRecord
 from lethe.io.json_files import write_json
+from tests.flows.records import flow_runs, mlflow_runs
 
 SIDES = {"m_bin_worst": "upper", "m_sigma_worst": "upper", "leak_at_1000_worst_lower": "lower"}
 
@@ -93,11 +93,9 @@ def test_a_run_that_got_worse_closes_the_gate_marks_and_tells(repository):
     (alarm,) = json.loads(worse.stdout)["alarms"]
     assert (alarm["model"], alarm["before"], alarm["after"], alarm["worse"]) == ("npo", 4, 5, True)
     assert json.loads((folder / "told.json").read_text())["changes"] == [alarm]
-    with sqlite3.connect(folder / "mlflow.db") as store:
-        assert store.execute("select value from tags where key = 'lethe.change'").fetchall() == [("worse",)]
-    with sqlite3.connect(repository.prefect_home / "prefect.db") as store:
-        query = "select state_name from flow_run where tags like ? order by created desc limit 1"
-        assert store.execute(query, [f"%{folder}%"]).fetchone() == ("Worse",)
+    changes = [run.data.tags.get("lethe.change") for run in mlflow_runs(repository)]
+    assert [change for change in changes if change] == ["worse"]
+    assert flow_runs(repository)[-1].state_name == "Worse"
     (folder / "told.json").unlink()
     better = repository.lethe("run", "--fail-on", "worse", "-S", "metrics.alpha=0.02")
     assert better.returncode == 0, better.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ import time
 import pytest
 
 from tests.flows.miniature import Repository, command_of, processes_of, wait_until
+from tests.flows.records import flow_runs, mlflow_runs, task_runs
 
 STAGES = {
     "prepare", "unlearn@grad_diff", "unlearn@npo", "metrics@grad_diff", "metrics@npo", "report",
@@ -23,18 +23,8 @@ def ends(result) -> dict[str, str]:
     return {name: outcome["why"] for name, outcome in json.loads(result.stdout)["stages"].items()}
 
 
-def mlflow_runs(repository: Repository) -> list[str]:
-    with sqlite3.connect(repository.folder / "mlflow.db") as store:
-        return sorted(name for (name,) in store.execute("select name from runs where lifecycle_stage = 'active'"))
-
-
-def prefect_states(repository: Repository, table: str) -> list[tuple[str, str]]:
-    """Names and states of this repository's runs, the oldest first."""
-    with sqlite3.connect(repository.prefect_home / "prefect.db") as store:
-        mine = "select id from flow_run where tags like ?"
-        column = "id" if table == "flow_run" else "flow_run_id"
-        query = f"select name, state_name from {table} where {column} in ({mine}) order by created"
-        return store.execute(query, [f"%{repository.folder}%"]).fetchall()
+def logged(repository: Repository) -> list[str]:
+    return sorted(run.info.run_name for run in mlflow_runs(repository))
 
 
 def test_run_cached_rerun_and_one_changed_branch(repository):
@@ -45,15 +35,15 @@ def test_run_cached_rerun_and_one_changed_branch(repository):
     assert first.returncode == 0, first.stderr
     assert ends(first) == dict.fromkeys(STAGES, "ran")
     assert "report | MLflow: 2 new runs." in first.stderr
-    children = [name for name in mlflow_runs(repository) if not name.startswith("pipeline")]
+    children = [name for name in logged(repository) if not name.startswith("pipeline")]
     assert children == ["grad_diff", "npo"]
     assert repository.dvc("status").stdout.startswith("Data and pipelines are up to date")
 
     assert list(repository.home.iterdir()) == []
     again = repository.lethe("run", "--json")
     assert ends(again) == dict.fromkeys(STAGES, "clean")
-    assert {state for _, state in prefect_states(repository, "task_run")[-len(STAGES) :]} == {"Cached"}
-    assert len(mlflow_runs(repository)) == len(children) + 1
+    assert {task.state_name for task in task_runs(repository)[-len(STAGES) :]} == {"Cached"}
+    assert len(logged(repository)) == len(children) + 1
     assert json.loads(again.stdout)["changes"] == []
 
     settings = ("-S", "unlearn.methods.npo.lr=1e-5", "--preset", "game-digits")
@@ -62,8 +52,8 @@ def test_run_cached_rerun_and_one_changed_branch(repository):
     assert (repository.folder / "params.yaml").read_text().startswith("# The head comment stays.\n")
     branch = {name for name, end in ends(changed).items() if end != "clean"}
     assert branch == {"unlearn@npo", "metrics@npo", "report", "game@digits"}
-    new = sorted(mlflow_runs(repository))
-    for name in mlflow_runs(repository):
+    new = sorted(logged(repository))
+    for name in logged(repository):
         if name in children:
             children.remove(name)
             new.remove(name)
@@ -88,7 +78,7 @@ def test_failure_takes_its_branch_only_and_the_rerun_mends_it(repository):
     }
     assert "unlearn@npo: rows.jsonl: line 3 is broken." in failed.stderr
     assert "Traceback" not in failed.stderr
-    states = dict(prefect_states(repository, "task_run"))
+    states = {task.name: task.state_name for task in task_runs(repository)}
     assert sorted(states.values()) == ["Completed"] * 3 + ["Failed"] + ["UpstreamFailed"] * 2
     (repository.folder / "fail").unlink()
     mended = repository.lethe("run", "--json")
@@ -119,7 +109,7 @@ def test_kill_leaves_no_orphan_and_the_rerun_is_right(small, victim):
     assert rerun.returncode == 0, rerun.stderr
     assert ends(rerun)["unlearn@npo"] == "ran"
     assert small.dvc("status").stdout.startswith("Data and pipelines are up to date")
-    first, second = (state for _, state in prefect_states(small, "flow_run"))
+    first, second = (run.state_name for run in flow_runs(small))
     assert (first, second) == ("Crashed" if victim == "flow" else "Failed", "Completed")
 
 
@@ -137,7 +127,7 @@ def test_a_signal_stops_in_order(small, number):
     whys = {name: end["why"] for name, end in json.loads(out)["stages"].items()}
     assert (whys["unlearn@npo"], whys["metrics@npo"]) == ("stopped", "not started")
     assert "metrics@npo" not in err
-    assert prefect_states(small, "flow_run")[-1][1] == "Cancelled"
+    assert flow_runs(small)[-1].state_name == "Cancelled"
     assert not list(processes_of(small))
 
 

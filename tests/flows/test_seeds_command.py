@@ -60,7 +60,7 @@ def test_a_killed_call_is_continued_where_it_was(small):
 
     (small.folder / "slow").unlink()
     (seeds / "seed-0/slow").unlink()
-    done = small.lethe("seeds", "--count", "2", "--json")
+    done = small.lethe("seeds", "--count", "2", "-S", "metrics.alpha=0.02", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["seeds"], found["failed"]) == (["seed-0", "seed-1"], {})
@@ -70,6 +70,7 @@ def test_a_killed_call_is_continued_where_it_was(small):
         "prepare": "clean", "unlearn@npo": "clean", "metrics@npo": "ran",
     }  # fmt: skip
     assert "seed: 10" in (seeds / "seed-1/params.yaml").read_text()
+    assert all("alpha: 0.02" in (seeds / name / "params.yaml").read_text() for name in found["seeds"])
     assert small.params() == before
     assert not (small.folder / "data/models").exists()
 

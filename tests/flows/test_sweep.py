@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 
 import pytest
 from hypothesis import given
@@ -16,6 +15,7 @@ from flows.workspace import only_run
 from lethe.errors import BadInput
 from lethe.statistics.bound import Assumes, Bound, Covers
 from tests.flows.miniature import Repository, processes_of, wait_until
+from tests.flows.records import mlflow_runs
 
 
 def test_all_combinations_the_last_axis_fastest():
@@ -75,9 +75,7 @@ def test_points_share_what_they_have_in_common(small):
     assert "MLflow: " in result.stderr
     assert "(2 of 2, about 0 s to go)" in result.stderr
     assert "distributed" not in result.stderr
-    with sqlite3.connect(small.folder / "mlflow.db") as database:
-        runs = dict(database.execute("SELECT name, COUNT(*) FROM runs GROUP BY name").fetchall())
-    assert runs["npo"] == 2
+    assert [run.info.run_name for run in mlflow_runs(small)].count("npo") == 2
 
     again = small.lethe("sweep", *axes, "--name", "alphas", "--json")
     assert json.loads(again.stdout)["rows"] == found["rows"]

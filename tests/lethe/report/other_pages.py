@@ -12,7 +12,7 @@ from lethe.statistics.unlearning_game import group_bound, unlearning_quality
 
 METHODS = ("none", "fisher", "ft_final", "retr_final", "neg_grad", "retrain")
 BUDGETS = ("50", "150", "600", "inf")
-# Tables 1 to 4 of paper 003; row names inferred, Table 2 lacks two rows.
+# Tables 1 to 4 of the unlearning-game paper; row names inferred, Table 2 lacks two rows.
 QUALITY = [
     (0.972, 0.960, 0.932, 0.587),
     (0.980, 0.975, 0.953, 0.628),
