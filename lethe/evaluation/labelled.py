@@ -35,8 +35,8 @@ class LabelledMeasures:
 
     ``judge`` says whether a judge was asked about the rest, and ``calibration`` is the judge's measured error, None where it
     could not be measured. ``pool`` bounds the average over the questions, None where their numbers of draws differ.
-    ``labels`` counts the labelled answers, and ``leaks`` the counted draws that a person calls a leak. ``targets`` are the
-    targets under which labels were asked.
+    ``labels`` counts the labelled answers, and ``leaks`` the draws of the run, counted or not, that a person calls a leak.
+    ``targets`` are the targets under which labels were asked.
     """
 
     prompt_ids: tuple[str, ...]
@@ -197,7 +197,7 @@ def measure(draws: Draws, queue: Queue, labels: Labels, alpha: float) -> Labelle
         judge=judge,
         calibration=calibration,
         labels=len(own) + len({answer for answer, _ in queue.sampled} & labels.known.keys()),
-        leaks=sum(count.leaks for count in counts),
+        leaks=sum(labels.known.get(answer, 0) for answers in draws.answers.values() for answer in answers),
         finished=finished,
         target=queue.target,
         targets=tuple(labels.targets),

@@ -15,10 +15,12 @@ from lethe.statistics.leak_share import exact_is_sharper, mean_leak_interval
 
 
 def judged_exactly(params: EvaluationParams | Params) -> bool:
-    """Whether the same scorer judges exact bounds and sampled answers, so that one can replace the other."""
+    """Whether exact bounds and sampled answers have the same scorer and prompts, so that one can replace the other."""
     exact, score = getattr(params, "exact", None), params.score
     if exact is None or exact.exact_only or exact.scorer != params.metrics.binary:
         return False
+    if params.sample.language is not None:
+        return False  # the samples average over the prompts of a language, the exact bounds are of one prompt
     # A scorer with its own parameters may judge differently from the exact bounds.
     return exact.scorer in score.scorers
 

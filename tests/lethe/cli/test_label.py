@@ -159,6 +159,18 @@ def test_the_bounds_count_the_second_half(tmp_path):
     assert "the judge's measured error on the rest" in found.source
 
 
+def test_a_leak_seen_among_the_draws_of_the_rest_is_a_leak(tmp_path):
+    """The word "leaks" needs one leak of the run that a person saw, wherever it was drawn."""
+    run, labels = draws(verdicts=True), Labels(tmp_path / "labels.jsonl")
+    queue = Queue(run, 0.5, 25)
+    for answer in (*queue.chosen, *(answer for answer, _ in queue.sampled)):
+        labels.add(answer, int(answer.text == "code 9"), Asked("rest"), {})
+    assert Answer("b", "code 9") not in queue.chosen
+    assert measure(run, queue, labels, 0.05).leaks == FRAME["b"].count("code 9")
+    labels.known[Answer("b", "not drawn")] = 1
+    assert measure(run, queue, labels, 0.05).leaks == FRAME["b"].count("code 9")
+
+
 def test_the_judge_is_measured_on_each_draw_and_not_once_a_text(tmp_path):
     """A judge that reads each copy anew and calls every second copy a leak is right half of the time."""
     answers = {"a": [Answer("a", text) for text in ["no"] * 100 + ["4711", "never"] * 50]}

@@ -81,6 +81,8 @@ def test_it_needs_the_same_scorer_the_same_questions_and_probabilities_that_hold
     scorers = [{"keyword_leak": {"keyword_match": "substring"}}]
     score = run.params.score.model_copy(update={"scorers": scorers})
     assert not judged_exactly(run.params.model_copy(update={"score": score}))
+    sample = run.params.sample.model_copy(update={"language": "flows/languages/wordings.yaml"})
+    assert not judged_exactly(run.params.model_copy(update={"sample": sample}))  # the samples are of other prompts
     fewer = certified(list(run.forget)[1:], 0.3, 0.6, 1e4)
     assert method(with_exact(run, npo=fewer), "npo") == SAMPLES
     rounded = certified(run.forget, 0.3, 0.6, 1e4, dtype="bfloat16", note="as computed here")
