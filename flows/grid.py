@@ -101,11 +101,19 @@ def grid_of(axes: Mapping[str, Axis]) -> list[Point]:
         if isinstance(values, str):
             raise BadValue(key, values, "a list of values, unless --random gives the number of points")
     pairs = [[(key, value) for value in values] for key, values in axes.items()]
-    return [Point(values) for values in itertools.product(*pairs)]
+    return _distinct([Point(values) for values in itertools.product(*pairs)])
+
+
+def _distinct(points: Sequence[Point]) -> list[Point]:
+    """Each point once: equal points share a folder, and a claim must not count one model twice."""
+    return list({point.name: point for point in points}.values())
 
 
 def random_points(axes: Mapping[str, Axis], count: int, seed: int) -> list[Point]:
-    """Return ``count`` points at random, each with a generator of its own: more points of a seed begin with the fewer."""
+    """Return the points of ``count`` draws, each with a generator of its own: more draws of a seed begin with the fewer.
+
+    Equal draws are one point, so lists and whole numbers may give fewer points than draws.
+    """
     laws = {key: range_of(key, values) if isinstance(values, str) else values for key, values in axes.items()}
     points = []
     for stream in np.random.SeedSequence(seed).spawn(count):
@@ -121,7 +129,7 @@ def random_points(axes: Mapping[str, Axis], count: int, seed: int) -> list[Point
                 )
             )
         )
-    return points
+    return _distinct(points)
 
 
 def bracketed(assignment: str) -> str:

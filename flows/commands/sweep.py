@@ -35,7 +35,8 @@ def command(
         str | None, typer.Option(help="A sweep of flows/sweeps with a figure and the claims that it tests.")
     ] = None,
     random: Annotated[
-        int | None, typer.Option(min=1, help="Points at random, so many, in place of every combination.")
+        int | None,
+        typer.Option(min=1, help="Points at random, so many, in place of every combination; equal ones run once."),
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of --random. [default: 0]")] = None,
     name: Annotated[

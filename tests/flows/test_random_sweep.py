@@ -41,6 +41,17 @@ def test_more_points_begin_with_the_fewer_and_a_seed_changes_all():
     assert len({point.name for point in [*many, *other]}) == 10
 
 
+def test_equal_points_run_once():
+    """Points of one name share a folder, and a claim that counts a model twice has too small a p-value."""
+    axes = axes_of(["a=1,2", "b=whole(1, 2)"])
+    few, many = random_points(axes, 3, 0), random_points(axes, 40, 0)
+    assert sorted(point.settings for point in many) == sorted(
+        point.settings for point in grid_of(axes_of(["a=1,2", "b=1,2"]))
+    )
+    assert many[: len(few)] == few
+    assert len(grid_of(axes_of(["a=1,1,2"]))) == 2
+
+
 @given(st.sampled_from(["uniform", "log", "whole"]), st.floats(-10, 10), st.floats(-10, 10))
 def test_a_range_is_read_or_refused(law, low, high):
     legal = (
