@@ -82,14 +82,14 @@ def command(
     if not as_json:
         if unused := queue.unused(found):
             typer.echo(
-                f"{visible(str(found.path))} has {unused:,} labels of answers that this run and target do not ask for; they "
-                "are kept and not used."
+                f"{visible(str(found.path))} has {plural(unused, 'label')} that this run and target do not ask for, kept and "
+                "not used."
             )
         if queue.ahead(found) is not None:
             with _keys() as read_key:
                 ask(queue, found, read_key)
         left = queue.ahead(found)
-        typer.echo(f"{len(found.known):,} answers are labelled in {visible(str(found.path))}.")
+        typer.echo(f"Labelled: {plural(len(found.known), 'answer')}, in {visible(str(found.path))}.")
         if left is not None:
             typer.echo("Labelling is not finished: run the same command again to continue.")
     measured = measure(draws, queue, found, alpha)
