@@ -8,6 +8,7 @@ run in it. A stage whose worker dies starts again on another worker.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -78,6 +79,19 @@ class Workers:
         """Have a worker bring one stage up to date; ``say(stage, line)`` gets each line that the stage prints."""
         from distributed import KilledWorker
 
+        try:
+            return self._reproduce(stage, say)
+        except CancelledError:
+            if self.stopped:
+                return Reproduced("stopped")
+            reason = "the connection to the Dask scheduler broke off; `lethe run` continues with what is left"
+        except KilledWorker as error:
+            reason = f"several workers died while they ran the stage: {error}"
+        except Exception as error:  # a worker whose disk is full, or a client that lost its scheduler
+            reason = f"the cluster could not run the stage: {workspace.sentence(error) or type(error).__name__}"
+        return Reproduced("failed", 1, reason)
+
+    def _reproduce(self, stage: str, say: Callable[[str, str], None]) -> Reproduced:
         topic = f"lethe-{uuid.uuid4().hex}"
         self._client.subscribe_topic(topic, lambda event: say(stage, event[1]))
         with self._lock:
@@ -98,12 +112,9 @@ class Workers:
             return Reproduced("stopped")
         try:
             told = self._result(future, stage, say)
-        except CancelledError:
-            return Reproduced("stopped")
-        except KilledWorker as error:
-            return Reproduced("failed", 1, f"several workers died while they ran the stage: {error}")
         finally:
-            self._client.unsubscribe_topic(topic)
+            with contextlib.suppress(Exception):  # a client without its scheduler cannot
+                self._client.unsubscribe_topic(topic)
         if told["entry"]:
             try:
                 with self._lock:

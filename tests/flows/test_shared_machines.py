@@ -8,14 +8,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from pathlib import Path
 
 import pytest
 import yaml
 
 from flows import workspace
-from flows.workers import LARGEST, ON_GPU, packed
+from flows.workers import LARGEST, ON_GPU, Workers, packed
 from lethe.errors import BadFile
 from tests.flows.miniature import Repository, command_of, processes_of, wait_until
 from tests.small import ROOT
@@ -162,6 +164,48 @@ def test_what_is_missing_is_said_before_anything_runs(small, tmp_path):
     assert empty.returncode == 1
     assert "dask worker" in empty.stderr
     assert not (small.folder / "data/dataset").exists()
+
+
+class LostCluster:
+    """A client whose task ends with an error, and which then has no connection."""
+
+    def __init__(self, error: Exception, before=lambda: None):
+        self.error, self.before = error, before
+
+    def subscribe_topic(self, topic, handler):
+        pass
+
+    def unsubscribe_topic(self, topic):
+        raise OSError("closed")
+
+    def submit(self, *arguments, **options):
+        return self
+
+    def result(self, timeout):
+        self.before()
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "stopped", "state"),
+    [
+        (
+            CancelledError("the scheduler died"),
+            False,
+            "failed",
+        ),  # nobody stopped the run: it must not end as complete
+        (CancelledError(), True, "stopped"),
+        (OSError(28, "No space left on device"), False, "failed"),
+    ],
+)
+def test_a_cluster_that_is_lost_fails_the_stage_and_says_why(tmp_path, error, stopped, state):
+    cluster = Workers.__new__(Workers)
+    cluster.root, cluster.upstream, cluster.stopped, cluster.shared = tmp_path, {"score@a": []}, False, True
+    cluster._client = LostCluster(error, lambda: setattr(cluster, "stopped", stopped))
+    cluster._gpus, cluster._parcel, cluster._lock, cluster._futures = False, b"", threading.Lock(), []
+    done = cluster.reproduce("score@a", lambda stage, line: None)
+    assert done.state == state
+    assert bool(done.status) == bool(done.tail) == (state == "failed")
 
 
 def test_the_archive_for_a_worker_has_the_sources_and_no_output(small):
