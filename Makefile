@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Byte-compile at installation and at first import; otherwise every start of a stage is slow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test quick lint deps setup bench-bounds bench-start bench-scoring bench-judge bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult clean game-digits game-fashion-mnist game-authors game-tables golden demonstration-seeds other-processors coverage audit-calibration audit-dp-sgd bench-audit check-inspect check-lm-eval audit-figures bench-page screenshots axe bench-sampling bench-gpu bench-methods bench-exact exact-acceptance exact-real real-model tofu-real entropy-prefixes
+.PHONY: run test quick lint deps setup bench-bounds bench-start bench-scoring bench-judge bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult clean game-digits game-fashion-mnist game-authors game-tables golden demonstration-seeds other-processors coverage audit-calibration audit-dp-sgd bench-audit check-inspect check-lm-eval audit-figures bench-page screenshots axe bench-sampling bench-gpu bench-methods bench-exact exact-acceptance exact-real real-model tofu-real entropy-prefixes check-s3 check-servers
 
 run: setup
 	$(BIN)/lethe run
@@ -145,6 +145,23 @@ check-lm-eval: setup
 	test -x $(LM_EVAL)/python || $(PYTHON) -m venv .venv-lm-eval
 	$(LM_EVAL)/python -c "import lm_eval, transformers, numpy, scipy, pandas, rapidfuzz, pytest" 2>/dev/null || $(LM_EVAL)/python -m pip install --quiet --disable-pip-version-check "lm-eval[hf]>=0.4.13" $$(grep '^torch==' $(REQUIREMENTS)) "transformers>=5.17,<6" "numpy<2.4" scipy pandas pyarrow rapidfuzz pydantic pyyaml pytest
 	$(LM_EVAL)/python -m pytest --noconftest -q -o addopts= -p no:cacheprovider tests/side/lm_eval_checks.py
+
+# Two clones share results through an S3-compatible remote, which moto plays on 127.0.0.1. The environment sees the packages
+# of .venv and adds those of the two extras s3 and postgresql, and moto.
+TEAM := .venv-team
+TEAM_STAMP := $(TEAM)/.installed
+$(TEAM_STAMP): pyproject.toml | setup
+	test -x $(TEAM)/bin/python || $(BIN)/python -m venv $(TEAM)
+	echo "import site; site.addsitedir('$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')')" > $$($(TEAM)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/lethe.pth
+	$(TEAM)/bin/python -m pip install --quiet --disable-pip-version-check $$($(BIN)/python -c 'import tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*extras["s3"], *extras["postgresql"])') "moto[server]>=5,<6"
+	touch $(TEAM_STAMP)
+
+check-s3: setup $(TEAM_STAMP)
+	$(TEAM)/bin/python -m pytest --noconftest -q -o addopts= -p no:cacheprovider tests/side/s3_checks.py
+
+# Two clones at once on an MLflow and a Prefect server, both with Debian's PostgreSQL (`apt-get install postgresql`).
+check-servers: setup $(TEAM_STAMP)
+	$(TEAM)/bin/python -m pytest --noconftest -q -o addopts= -p no:cacheprovider tests/side/server_checks.py
 
 # The figures of "Tight Privacy Audit in One Run", drawn into data/figures.
 audit-figures: setup

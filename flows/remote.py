@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from flows import workspace
 from lethe.errors import BadInput, LetheError
+from lethe.tracking import without_password
 
 if TYPE_CHECKING:
     from dvc.repo import Repo
@@ -33,10 +34,12 @@ def require(root: Path) -> None:
         name = repo.config["core"]["remote"]
         try:
             store = repo.cloud.get_remote_odb(name)
-            store.fs.exists(store.path)
+            store.fs.ls(store.path)
+        except FileNotFoundError as error:
+            if error.__cause__:  # the answer of a server: no such bucket; a new remote has no folder yet
+                raise LetheError(f"The DVC remote {name} ({_url(repo)}): {workspace.sentence(error)}.") from error
         except Exception as error:  # each kind of remote raises errors of its own library
-            told = workspace.sentence(error) or type(error).__name__
-            raise LetheError(f"The DVC remote {name} does not answer: {told}.") from error
+            raise LetheError(f"The DVC remote {name} ({_url(repo)}) does not answer: {_told(error)}.") from error
 
 
 def pull(root: Path) -> str:
@@ -47,8 +50,12 @@ def pull(root: Path) -> str:
     from dvc.exceptions import CheckoutError, DownloadError
 
     with _repo(root) as repo:
-        with contextlib.suppress(DownloadError):
+        try:
             repo.fetch(run_cache=True)
+        except DownloadError:  # some files are not there
+            pass
+        except Exception as error:  # as in `require`
+            raise LetheError(f"The DVC remote ({_url(repo)}) failed: {_told(error)}.") from error
         # An output without a hash is not in dvc.lock.
         locked = [out for out in repo.index.outs if out.stage.cmd is not None and out.hash_info]
         missing = sorted(out.fs_path for out in locked if not Path(out.fs_path).exists())
@@ -63,27 +70,24 @@ def pull(root: Path) -> str:
 def push(root: Path, stages: Sequence[str] = (), run_cache: bool = True) -> str:
     """Send the outputs of ``stages`` (default: of all) and the run cache to the remote; returns a sentence.
 
-    Raises `LetheError` if something did not arrive.
+    Raises `LetheError` if something did not arrive. A remote that has gone is asked once, not once per file.
     """
-    from dvc.exceptions import DvcException
-
+    require(root)
     try:
         with _repo(root) as repo:
             sent = repo.push(targets=list(stages) or None, run_cache=run_cache)
-    except (DvcException, OSError) as error:
-        raise LetheError(f"Not everything went to the DVC remote: {workspace.sentence(error)}.") from error
+    except Exception as error:  # as in `require`
+        raise LetheError(f"Not everything went to the DVC remote: {_told(error)}.") from error
     return f"DVC remote: {sent} files sent."
 
 
 def fetch(root: Path, stages: Sequence[str]) -> None:
     """Fetch the outputs of stages whose entries dvc.lock has; raises `LetheError` if one did not come."""
-    from dvc.exceptions import DvcException
-
     try:
         with _repo(root) as repo:
             repo.pull(targets=list(stages), force=True)
-    except (DvcException, OSError) as error:
-        raise LetheError(f"Not everything came from the DVC remote: {workspace.sentence(error)}.") from error
+    except Exception as error:  # as in `require`
+        raise LetheError(f"Not everything came from the DVC remote: {_told(error)}.") from error
 
 
 def keep_cache(root: Path, cache: Path) -> None:
@@ -99,11 +103,21 @@ def _repo(root: Path) -> Iterator[Repo]:
     """The repository as DVC sees it; DVC prints neither bars nor messages."""
     from dvc.repo import Repo
 
-    log = logging.getLogger("dvc")
-    before = log.level
-    log.setLevel(logging.CRITICAL)
+    logs = {log: log.level for log in map(logging.getLogger, ("dvc", "dvc_data", "dvc_objects"))}
+    for log in logs:
+        log.setLevel(logging.CRITICAL)
     try:
         with Repo(str(root)) as repo:
             yield repo
     finally:
-        log.setLevel(before)
+        for log, level in logs.items():
+            log.setLevel(level)
+
+
+def _url(repo: Repo) -> str:
+    """Where the default remote is, without any password."""
+    return without_password(str(repo.config["remote"][repo.config["core"]["remote"]]["url"]))
+
+
+def _told(error: Exception) -> str:
+    return workspace.sentence(error) or type(error).__name__
