@@ -57,6 +57,20 @@ class BadRow(BadInput):
         super().__init__(f"{self.path}, line {row}: {problem}." + (f" {remedy}" if remedy else ""))
 
 
+class OtherSchema(BadFile):
+    """An artifact of a release of Lethe whose files have another form."""
+
+    def __init__(self, path: str | PathLike, found: object, read: int):
+        self.found, self.read = found, read
+        newer = isinstance(found, int) and found > read
+        super().__init__(
+            path,
+            f"has schema version {shortened(found)}, and this release of Lethe reads version {read}",
+            ("Install the newer release, or run" if newer else "Run")
+            + " `dvc repro` (or `lethe run`; for a folder of `lethe eval`, that command) to make it again.",
+        )
+
+
 class MissingColumn(BadFile):
     """A table lacks a column that the command needs."""
 

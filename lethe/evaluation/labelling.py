@@ -21,7 +21,8 @@ import numpy as np
 from lethe.errors import BadFile, BadRow, BadValue
 from lethe.evaluation.labels import Answer, Asked, Labels
 from lethe.io.artifacts import GREEDY
-from lethe.io.json_files import read_json, read_jsonl
+from lethe.io.json_files import read_jsonl
+from lethe.io.schema import read_artifact
 from lethe.io.tables import file_line, numeric_column, read_table
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def read_draws(path: Path, dataset: Path | None, verdicts: Path | None, column: 
     """
     file = path / "forget.parquet" if path.is_dir() else path
     about = path / "about.json"
-    if path.is_dir() and about.is_file() and read_json(about).get("stop") == "sequential":
+    if path.is_dir() and about.is_file() and read_artifact(about).get("stop") == "sequential":
         raise BadFile(
             path,
             "holds a run with early stopping, and these bounds need a number of answers fixed beforehand",
