@@ -352,11 +352,17 @@ TEXT = (flip, cut, lines, insert, insert, number, large, members, members)
 BINARY = (flip, cut, flip, large)
 
 
+OF_KIND = {
+    "text": TEXT,
+    "bytes": BINARY,
+    "zip": (*BINARY, archive, archive, archive),
+    "parquet": (*BINARY, table, table, table),
+}
+
+
 def mutated(content: bytes, kind: str, chance: random.Random) -> bytes:
-    """``content`` after one to three changes; ``kind`` is text, zip or parquet."""
-    own = {"text": TEXT, "zip": (*BINARY, archive, archive, archive), "parquet": (*BINARY, table, table, table)}[
-        kind
-    ]
+    """``content`` after one to three changes; ``kind`` is text, bytes, zip or parquet."""
+    own = OF_KIND[kind]
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         change = chance.choice(own)
         try:

@@ -29,7 +29,7 @@ share: {prompts: 8, answers: 2, tau: 0.1}
 class Reader:
     """A reader, the name and content of a file that it reads, and how often it is chosen.
 
-    ``kind`` says how the content is changed: as text, zip or parquet.
+    ``kind`` says how the content is changed: as text, bytes, zip or parquet.
     """
 
     name: str
@@ -177,7 +177,67 @@ def _others() -> list[Reader]:
     ]
 
 
+def _sources(folder: Path) -> list[Reader]:
+    """The files of datasets, and the files that stand beside others."""
+    import gzip
+    import pickle
+
+    import numpy as np
+
+    from lethe.config.assignments import parse
+    from lethe.data import images
+    from lethe.data.classification import _adult
+    from tests.lethe.data import benchmark_files as benchmarks
+    from tests.lethe.io.logs.small_logs import lm_eval_results
+
+    found = []
+    for kind in benchmarks.MODULES:
+        root = folder / kind
+        benchmarks.write_benchmark(kind, root)
+        for path in sorted(place for place in root.rglob("*.*") if place.is_file()):
+
+            def read(changed: Path, kind: str = kind, root: Path = root) -> object:
+                return benchmarks.load(kind, root)
+
+            found.append(
+                Reader(f"{kind} {path.name}", str(path.relative_to(folder)), path.read_bytes(), read, weight=2)
+            )
+
+    def read_results(path: Path) -> object:
+        from lethe.io.logs import read_log
+
+        lines = path.with_name("samples_some_task_2026-01-01T00-00-00.5.jsonl")
+        if not lines.is_file():
+            lines.write_bytes(small("lm-eval", folder).read_bytes())
+        return read_log(lines).summary()
+
+    results = json.dumps(lm_eval_results(2, 2)).encode()
+    adult = b"age,workclass,income\n39, Private,<=50K\n50, ?,>50K\n41, State,>50K\n20,Private,<=50K.\n"
+    idx = b"\x00\x00\x08\x03" + b"".join(size.to_bytes(4, "big") for size in (2, 3, 3)) + bytes(18)
+    batch = pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1, 2]}, protocol=2)
+    return [
+        *found,
+        Reader("lm-eval results", "results_2026-01-01T00-00-00.5.json", results, read_results),
+        Reader("Adult CSV", "a.csv", adult, lambda path: _adult(str(path), None, np.random.default_rng(0))),
+        Reader("IDX", "images-idx3-ubyte", idx, lambda path: images._idx(path, 3), "bytes", 2),
+        Reader("IDX gzip", "zipped-idx3-ubyte.gz", gzip.compress(idx), _unzipped, "bytes", 2),
+        Reader("CIFAR-10 binary", "a.bin", bytes([3]) + bytes(3072), images._cifar10_binary, "bytes", 2),
+        Reader("CIFAR-10 Python", "data_batch_1", batch, images._cifar10_python, "bytes", 2),
+        Reader("-S", "a.txt", b"sample.n={a: [1, 2.5, 2026-01-01]}", _assignment(parse)),
+    ]
+
+
+def _unzipped(path: Path) -> object:
+    from lethe.data import images
+
+    return images._idx(path.with_suffix(""), 3)
+
+
+def _assignment(parse: Callable[[str], object]) -> Callable[[Path], object]:
+    return lambda path: parse(path.read_bytes().decode("utf-8", "surrogateescape"))
+
+
 @cache
 def readers(folder: Path) -> list[Reader]:
     """Every reader; ``folder`` takes the small logs while they are made."""
-    return [*_logs(folder), *_tables(), *_others()]
+    return [*_logs(folder), *_tables(), *_others(), *_sources(folder)]
