@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Byte-compile at installation and at first import; otherwise every start of a stage is slow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test quick lint deps setup bench-bounds bench-start bench-scoring bench-judge bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult clean game-digits game-fashion-mnist game-authors game-tables golden demonstration-seeds other-processors coverage audit-calibration audit-dp-sgd bench-audit check-inspect check-lm-eval audit-figures bench-page screenshots axe bench-sampling bench-gpu bench-methods bench-exact exact-acceptance exact-real real-model tofu-real entropy-prefixes check-s3 check-servers
+.PHONY: run test quick lint deps setup bench-bounds bench-start bench-scoring bench-judge bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult clean game-digits game-fashion-mnist game-authors game-tables golden demonstration-seeds other-processors fuzz coverage audit-calibration audit-dp-sgd bench-audit check-inspect check-lm-eval check-s3 check-servers audit-figures bench-page screenshots axe bench-sampling bench-gpu bench-methods bench-exact exact-acceptance exact-real real-model tofu-real entropy-prefixes
 
 run: setup
 	$(BIN)/lethe run
@@ -112,6 +112,12 @@ demonstration-seeds: setup
 # The first stages of the small pipeline on emulated processors (needs QEMU's user mode; minutes per processor).
 other-processors: setup
 	$(BIN)/python -m tests.benchmarks.processors
+
+# A million broken files, one after the other, for every reader of users' files: an hour. CASES and SEED choose others.
+CASES ?= 1000000
+SEED ?= 0
+fuzz: setup
+	$(BIN)/python -m tests.fuzz --cases $(CASES) --seed $(SEED)
 
 # How often each bound misses the truth, over all distributions and sizes.
 coverage: setup

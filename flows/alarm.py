@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flows.record import Change, RunRecord
-from lethe.io.json_files import plain, read_json
+from lethe.io.json_files import plain
+from lethe.io.schema import read_artifact
 
 VERDICT = "binary_any"  # the number of questions of which some sampled answer leaked
 SPREAD = ("m_sigma", "tighter_sd", "anytime_sd")  # bounds on a standard deviation, which is no leak
@@ -57,7 +58,7 @@ def _alarm(change: Change, bounds: frozenset[str]) -> Alarm | None:
 def _upper_bounds(root: Path, model: str) -> frozenset[str]:
     """The metrics of a model that are upper bounds."""
     path = root / "data" / "curves" / model / "bounds.json"
-    metrics = read_json(path).get("metrics", {}) if path.is_file() else {}
+    metrics = read_artifact(path).get("metrics", {}) if path.is_file() else {}
     return frozenset(name for name, bound in metrics.items() if bound.get("side") == "upper")
 
 

@@ -13,10 +13,11 @@ from typing import Any
 
 from flows.overview import standard
 from flows.workspace import SCRATCH
-from lethe.errors import LetheError, plural
+from lethe.errors import LetheError, OtherSchema, plural
 from lethe.io import artifacts
 from lethe.io.atomic import SCHEMA_VERSION
-from lethe.io.json_files import read_json, write_json
+from lethe.io.json_files import write_json
+from lethe.io.schema import read_artifact
 
 METRICS = Path("data/metrics")
 FILE = SCRATCH / "last_run.json"
@@ -92,12 +93,14 @@ def read(root: Path) -> RunRecord | None:
     """Return the record of the last run, if there is one; a damaged record is renamed with a warning."""
     path = root / FILE
     try:
-        return RunRecord.from_json(read_json(path)) if path.exists() else None
-    except (LetheError, AttributeError, KeyError, TypeError, ValueError):
-        aside = path.with_suffix(".damaged.json")
+        return RunRecord.from_json(read_artifact(path)) if path.exists() else None
+    except (LetheError, AttributeError, KeyError, TypeError, ValueError) as error:
+        other = isinstance(error, OtherSchema)
+        aside = path.with_suffix(".other.json" if other else ".damaged.json")
         path.replace(aside)
+        problem = "is of another release of Lethe" if other else "was damaged"
         standard().print(
-            f"{FILE} was damaged: it is now {aside.name}, and this run is compared with none before it."
+            f"{FILE} {problem}: it is now {aside.name}, and this run is compared with none before it."
         )
         return None
 

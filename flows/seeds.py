@@ -20,7 +20,7 @@ from flows.overview import standard
 from flows.sweep import Settings, make_folder
 from lethe import config, tracking
 from lethe.errors import MissingArtifact
-from lethe.io.json_files import read_json
+from lethe.io.schema import read_artifact
 
 if TYPE_CHECKING:
     from lethe.evaluation.seeds import SeedSummary
@@ -75,7 +75,7 @@ def read_seeds(root: Path, chosen: Sequence[Point]) -> SeedSummary:
     for point in chosen:
         folder = root / FOLDER / point.name
         record = folder / workspace.SCRATCH / "last_run.json"
-        if record.is_file() and read_json(record)["complete"]:
+        if record.is_file() and read_artifact(record)["complete"]:
             found.append(observe(point.name, load(config.load(folder / config.FILE), folder / "data", {})))
     if not found:
         raise MissingArtifact(root / FOLDER, "lethe seeds")

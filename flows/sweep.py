@@ -29,7 +29,8 @@ from flows.overview import standard
 from flows.sources import RESULTS, no_source
 from lethe import tracking
 from lethe.io.atomic import SCHEMA_VERSION
-from lethe.io.json_files import read_json, write_json
+from lethe.io.json_files import write_json
+from lethe.io.schema import read_artifact
 
 SWEEPS = workspace.SCRATCH / "sweeps"
 LARGE = 1 << 20  # bytes
@@ -145,7 +146,7 @@ def sweep(
 def _bounds(folder: Path, model: str) -> dict[str, Any]:
     """Return the guarantee of each bound in a model's metrics."""
     path = folder / "data" / "curves" / model / "bounds.json"
-    return read_json(path)["metrics"] if path.is_file() else {}
+    return read_artifact(path)["metrics"] if path.is_file() else {}
 
 
 def local(at_once: int) -> dict[str, object]:

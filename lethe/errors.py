@@ -17,6 +17,8 @@ DISK_SENTENCES = ("disk I/O error", "database or disk is full")
 # Control, format (bidi overrides, zero width), surrogate and private characters, line and paragraph separators
 UNSEEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 
+LONGEST = 4000  # characters of a sentence about bad input
+
 
 class LetheError(Exception):
     """The work failed for a reason that one sentence can state."""
@@ -25,9 +27,15 @@ class LetheError(Exception):
 
 
 class BadInput(LetheError):
-    """Wrong use or bad input: nothing was computed."""
+    """Wrong use or bad input: nothing was computed.
+
+    The sentence may quote a file of a stranger, so the sentence is one line of at most `LONGEST` visible characters.
+    """
 
     exit_status = 2
+
+    def __init__(self, sentence: str):
+        super().__init__(one_line(sentence))
 
 
 class BadValue(BadInput, ValueError):
@@ -55,6 +63,20 @@ class BadRow(BadInput):
     def __init__(self, path: str | PathLike, row: int, problem: str, remedy: str = ""):
         self.path, self.row = str(path), row
         super().__init__(f"{self.path}, line {row}: {problem}." + (f" {remedy}" if remedy else ""))
+
+
+class OtherSchema(BadFile):
+    """An artifact of a release of Lethe whose files have another form."""
+
+    def __init__(self, path: str | PathLike, found: object, read: int):
+        self.found, self.read = found, read
+        newer = isinstance(found, int) and found > read
+        super().__init__(
+            path,
+            f"has schema version {shortened(found)}, and this release of Lethe reads version {read}",
+            ("Install the newer release, or run" if newer else "Run")
+            + " `dvc repro` (or `lethe run`; for a folder of `lethe eval`, that command) to make it again.",
+        )
 
 
 class MissingColumn(BadFile):
@@ -122,6 +144,13 @@ def visible(text: str) -> str:
     )
 
 
+def one_line(text: str) -> str:
+    """Return ``text`` as one line of visible characters; the middle of a longer text than `LONGEST` is left out."""
+    if len(text) > LONGEST:
+        text = f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
+    return text if text.isprintable() else visible(text).replace("\n", "\\n")
+
+
 def disk_full(error: BaseException | None) -> LetheError | None:
     """Return the error about a full disk, if a full disk caused ``error``; otherwise None."""
     while error is not None:
@@ -143,7 +172,10 @@ def plural(value: int, thing: str, things: str = "") -> str:
 
 def shortened(value: object, limit: int = 80) -> str:
     """Return the ``repr`` of ``value``, cut to at most ``limit`` characters."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no integer of more than 4,300 digits
+        text = f"{'an integer' if isinstance(value, int) else 'an entry with an integer'} of thousands of digits"
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 

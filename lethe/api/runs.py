@@ -181,11 +181,11 @@ def load_run(folder: str | os.PathLike[str] = "data") -> Run:
 
 def _bounds(folder: Path, model: str, values: Mapping[str, Any]) -> dict[str, Bound]:
     """Return the metrics of a model that have a guarantee, as bounds."""
-    from lethe.io.json_files import read_json
+    from lethe.io.schema import read_artifact
     from lethe.statistics.bound import Bound
 
     path = folder / "curves" / model / "bounds.json"
-    guarantees = read_json(path).get("metrics", {}) if path.is_file() else {}
+    guarantees = read_artifact(path).get("metrics", {}) if path.is_file() else {}
     return {
         key: Bound.from_dict({"value": values[key], **guarantee})
         for key, guarantee in guarantees.items()
@@ -203,10 +203,10 @@ def _listed(folder: Path) -> list[str]:
 
 
 def _curve(folder: Path, model: str, name: str) -> list[dict[str, Any]]:
-    from lethe.io.json_files import read_json
+    from lethe.io.schema import read_artifact
 
     path = folder / "curves" / model / f"{name}.json"
-    return read_json(path) if path.is_file() else []
+    return read_artifact(path) if path.is_file() else []
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,5 +22,5 @@ def parse_value(key: str, text: str) -> Any:
 
     try:
         return YAML(typ="safe", pure=True).load(text)
-    except YAMLError:
+    except (YAMLError, ValueError, RecursionError):  # ValueError: an impossible date, a number of 5,000 digits
         raise BadParam(key.strip(), text, "a value in YAML", source="-S") from None

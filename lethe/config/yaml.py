@@ -9,6 +9,7 @@ from typing import Any
 from lethe.errors import BadFile
 
 DEEPEST = 50  # levels of lists and keys
+MOST = 100_000  # values on one level
 
 
 def load_yaml(text: str) -> Any:
@@ -65,15 +66,20 @@ def parse_yaml(text: str, path: str | os.PathLike) -> Any:
 
 
 def _check_depth(value: Any) -> None:
-    """Raise `RecursionError` if lists and keys are nested deeper than `DEEPEST`, before a library does so."""
+    """Raise `RecursionError` if lists and keys are nested deeper than `DEEPEST`, before a library does so.
+
+    An alias repeats a value without a copy, so a few lines can stand for billions of values: more than `MOST` raise
+    `ValueError`.
+    """
     level = [value]
     for _ in range(DEEPEST):
-        level = [
-            item
-            for each in level
-            if isinstance(each, (dict, list))
-            for item in (each.values() if isinstance(each, dict) else each)
-        ]
+        inner: list[Any] = []
+        for each in level:
+            if isinstance(each, (dict, list)):
+                inner += each.values() if isinstance(each, dict) else each
+            if len(inner) > MOST:
+                raise ValueError(f"more than {MOST:,} values on one level (aliases repeat values)")
+        level = inner
         if not level:
             return
     raise RecursionError

@@ -10,6 +10,7 @@ import gzip
 import io
 import math
 import pickle
+import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from lethe.errors import BadFile, BadValue
 
 FASHION_MNIST = "/usr/share/datasets/fashion-mnist"  # the folder of Debian's package dataset-fashion-mnist
 CIFAR10_HUB = "uoft-cs/cifar10"
+LARGEST = 1 << 28  # bytes of an unzipped file
 CIFAR10_FILES = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
 PICKLED = {  # the only names that unpickling a batch of CIFAR-10 may load
     ("numpy", "ndarray"),
@@ -113,14 +115,22 @@ def _idx(path: Path, dimensions: int) -> np.ndarray:
             "Install Debian's dataset-fashion-mnist or set data.source to a folder.",
         )
     try:
-        data = path.read_bytes() if path.is_file() else gzip.decompress(zipped.read_bytes())
-    except (OSError, EOFError) as error:
+        data = path.read_bytes() if path.is_file() else _unzipped(zipped)
+    except (OSError, EOFError, zlib.error) as error:
         raise BadFile(zipped, f"cannot be unzipped ({error})") from None
     start = 4 + 4 * dimensions
     sizes = [int.from_bytes(data[at : at + 4], "big") for at in range(4, start, 4)]
     if data[:4] != bytes([0, 0, 8, dimensions]) or len(data) != start + math.prod(sizes):
         raise BadFile(path, f"is not an IDX file of bytes in {dimensions} dimensions")
     return np.frombuffer(data, np.uint8, offset=start).reshape(sizes)
+
+
+def _unzipped(path: Path) -> bytes:
+    with gzip.open(path) as file:
+        data = file.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise BadFile(path, f"expands to more than {LARGEST >> 20} MiB; Fashion-MNIST's largest file has 45 MiB")
+    return data
 
 
 def _cifar10(source: str | None) -> Images:

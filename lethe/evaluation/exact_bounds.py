@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lethe.io.json_files import read_json
+from lethe.io.schema import read_artifact
 from lethe.statistics.bound import Bound
 from lethe.statistics.leak_certificates import Certificates
 from lethe.statistics.leak_trees import compared_with_retrain
@@ -26,7 +26,7 @@ def tree_metrics(root: Path, name: str) -> tuple[dict[str, float | int], dict[st
 def read_certificates(root: Path, name: str) -> Certificates | None:
     """Return the exact bounds of a model; None if the model has none."""
     path = root / "exact" / f"{name}.json"
-    values = read_json(path) if path.is_file() else {}
+    values = read_artifact(path) if path.is_file() else {}
     return Certificates.of_json(values) if values.get("model") else None
 
 

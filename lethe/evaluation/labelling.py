@@ -21,7 +21,8 @@ import numpy as np
 from lethe.errors import BadFile, BadRow, BadValue
 from lethe.evaluation.labels import Answer, Asked, Labels
 from lethe.io.artifacts import GREEDY
-from lethe.io.json_files import read_json, read_jsonl
+from lethe.io.json_files import read_jsonl
+from lethe.io.schema import read_artifact
 from lethe.io.tables import file_line, numeric_column, read_table
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def read_draws(path: Path, dataset: Path | None, verdicts: Path | None, column: 
     """
     file = path / "forget.parquet" if path.is_dir() else path
     about = path / "about.json"
-    if path.is_dir() and about.is_file() and read_json(about).get("stop") == "sequential":
+    if path.is_dir() and about.is_file() and read_artifact(about).get("stop") == "sequential":
         raise BadFile(
             path,
             "holds a run with early stopping, and these bounds need a number of answers fixed beforehand",
@@ -86,6 +87,7 @@ def read_draws(path: Path, dataset: Path | None, verdicts: Path | None, column: 
         )
     table = read_table(file, required=["prompt_id", "text"], text=["prompt_id", "text"])
     if "sample" in table:
+        table = table.assign(sample=numeric_column(table, "sample", file))
         # A table may be sorted by content; then its two halves would not be alike.
         table = table[table["sample"] != GREEDY].sort_values("sample", kind="stable")
     if table.empty:
@@ -140,7 +142,9 @@ def _verdicts(table: pd.DataFrame, file: Path, place: Path, column: str | None) 
     if wrong.any():
         line = file_line(place, int(np.argmax(wrong)))
         raise BadRow(place, line, f"{name}: got {values[wrong][0]:g}; must be 0 (no leak), 1 (leak) or missing")
-    own = found.assign(verdict=values)[["prompt_id", "sample", "verdict"]]
+    own = found.assign(verdict=values, sample=numeric_column(found, "sample", place))[
+        ["prompt_id", "sample", "verdict"]
+    ]
     return table.merge(own, on=["prompt_id", "sample"], how="left")["verdict"].to_numpy(dtype=np.float64)
 
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from lethe.errors import BadRow
+from lethe.errors import BadRow, shortened
+from lethe.io.atomic import SCHEMA_VERSION
 from lethe.io.json_files import read_jsonl, write_jsonl
+from lethe.io.schema import FIRST, KEY
 
 Part = Literal["mass", "rest"]
 
@@ -73,6 +75,7 @@ class Labels:
             "text": answer.text,
             "label": self.known[answer],
             "part": asked.part,
+            KEY: SCHEMA_VERSION,
         }
         return row if asked.target is None else row | {"target": asked.target}
 
@@ -87,6 +90,11 @@ def read_labels(path: Path) -> Labels:
     """
     labels = Labels(path)
     for line, row in read_jsonl(path) if path.exists() else ():
+        if (version := row.get(KEY, FIRST)) != SCHEMA_VERSION:
+            problem = (
+                f"schema: got {shortened(version)}; must be {SCHEMA_VERSION}, which this release of Lethe reads"
+            )
+            raise BadRow(path, line, problem, "Read the labels with the release that wrote them.")
         answer, asked = _answer(path, line, row), _asked(path, line, row)
         if isinstance(row.get("label"), bool) or row.get("label") not in (0, 1):
             raise BadRow(path, line, f"label: got {row.get('label')!r}; must be 0 (no leak) or 1 (leak)")

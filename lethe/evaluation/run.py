@@ -40,7 +40,8 @@ from lethe.evaluation.recorded import (
     tail_point,
 )
 from lethe.io.artifacts import Row, metrics_files
-from lethe.io.json_files import read_json, read_jsonl
+from lethe.io.json_files import read_jsonl
+from lethe.io.schema import read_artifact
 from lethe.io.tables import read_table
 from lethe.statistics.bound import Bound
 from lethe.statistics.judge_error import Calibration
@@ -222,10 +223,10 @@ class _Source:
 
     def json(self, path: str, made_by: str) -> Mapping[str, Any]:
         """An object; empty where the file is missing."""
-        return self.read(path, made_by, read_json, {})
+        return self.read(path, made_by, read_artifact, {})
 
     def json_rows(self, path: str, made_by: str) -> list[Mapping[str, Any]]:
-        return self.read(path, made_by, read_json, [])
+        return self.read(path, made_by, read_artifact, [])
 
     def results(self, stage: str, names: Iterable[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """The result of each audit, game or attack."""
@@ -251,7 +252,7 @@ def _against_retrain(source: _Source) -> _AgainstRetrain:
     compared = source.json("compare.json", "compare")
     guarantees = source.json("compare_bounds.json", "compare").get("metrics", {})
     path = source.root / "compare_exact.json"
-    excess = read_json(path)["models"] if path.is_file() else {}
+    excess = read_artifact(path)["models"] if path.is_file() else {}
     return _AgainstRetrain(compared, guarantees, {name: Excess.of_json(value) for name, value in excess.items()})
 
 
@@ -260,7 +261,7 @@ def _as_drawn(params: EvaluationParams | Params, root: Path) -> EvaluationParams
     if params.sample.n != "auto":
         return params
     places = [root / f"generations/{name}/about.json" for name in params.models]
-    drawn = [read_json(place)["splits"]["forget"]["n"] for place in places if place.is_file()]
+    drawn = [read_artifact(place)["splits"]["forget"]["n"] for place in places if place.is_file()]
     sample = params.sample.model_copy(update={"n": max(drawn, default=params.sample.most)})
     return params.model_copy(update={"sample": sample})
 
@@ -314,7 +315,7 @@ def _metrics(name: str, source: _Source) -> Values:
 
 
 def _language(path: Path) -> LanguageMeasures | None:
-    return LanguageMeasures.of_json(read_json(path)) if path.is_file() else None
+    return LanguageMeasures.of_json(read_artifact(path)) if path.is_file() else None
 
 
 def _of_model(compared: Mapping[str, T], name: str) -> dict[str, T]:

@@ -16,8 +16,8 @@ from lethe.errors import BadFile, BadInput, BadValue
 from lethe.evaluation.log_scores import EARLY, scores_of
 from lethe.evaluation.score_files import read_scores
 from lethe.io.artifacts import GREEDY, read_split
-from lethe.io.json_files import read_json
 from lethe.io.logs import is_log, read_log
+from lethe.io.schema import read_artifact
 from lethe.io.tables import read_table
 
 if TYPE_CHECKING:
@@ -125,14 +125,14 @@ def _folder(
             raise BadValue("--model", model, f"one of {', '.join(scored)} in {name}")
     scored = [model for model in scored if not models or model in models]
     params, told = _params(params_file), folder / "evaluated.json"
-    evaluated: dict[str, Any] = read_json(told) if told.is_file() else {}  # of `lethe eval`
-    about = read_json(folder / "scores" / scored[0] / "about.json")
+    evaluated: dict[str, Any] = read_artifact(told) if told.is_file() else {}  # of `lethe eval`
+    about = read_artifact(folder / "scores" / scored[0] / "about.json")
     metric = score or _first_metric(params, about.get("scorers", []), name)
     texts = {row["id"]: row["question"] for row in read_split("forget", folder / "dataset")}
     found, stopped = {}, False
     for model in scored:
         path = folder / "generations" / model / "about.json"
-        drawn = read_json(path) if path.is_file() else {}
+        drawn = read_artifact(path) if path.is_file() else {}
         stopped = stopped or drawn.get("stop") == "sequential"
         table = read_table(folder / "scores" / model / "forget.parquet")
         if metric not in table:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 from lethe.errors import MissingArtifact
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
-from lethe.io.json_files import read_json, read_jsonl, write_json, write_jsonl
+from lethe.io.json_files import read_jsonl, write_json, write_jsonl
+from lethe.io.schema import read_artifact
 from lethe.io.tables import read_table
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def read_split(split: str, folder: str | os.PathLike = "data/dataset") -> list[R
     path = Path(folder) / f"{split}.jsonl"
     if not path.is_file():
         raise MissingArtifact(path, "stage prepare")
+    if (about := path.with_name("about.json")).is_file():
+        read_artifact(about)  # JSON lines carry no version
     return [cast(Row, row) for _, row in read_jsonl(path)]
 
 
@@ -84,5 +87,5 @@ def read_metrics(root: Path, name: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for path in metrics_files(root, name):
         if path.is_file():
-            found |= read_json(path)
+            found |= read_artifact(path)
     return found

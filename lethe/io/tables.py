@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from lethe.errors import BadFile, BadRow, MissingColumn, shortened
 from lethe.io.atomic import SCHEMA_VERSION, atomic_file
 from lethe.io.json_files import _doubled, read_jsonl, read_text
+from lethe.io.schema import METADATA, check_metadata
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,7 +33,7 @@ def write_parquet(path: str | os.PathLike, table: pd.DataFrame) -> None:
 
     arrow = pa.Table.from_pandas(table, preserve_index=False)
     arrow = arrow.replace_schema_metadata(
-        {**(arrow.schema.metadata or {}), b"lethe_schema": str(SCHEMA_VERSION).encode()}
+        {**(arrow.schema.metadata or {}), METADATA: str(SCHEMA_VERSION).encode()}
     )
     with atomic_file(path) as temporary:
         pq.write_table(arrow, temporary)
@@ -63,10 +64,7 @@ def read_table(
     if suffix == ".csv":
         table = _read_csv(path, required, text)
     elif suffix == ".parquet":
-        try:
-            table = _index_as_columns(pd.read_parquet(path))
-        except Exception as error:  # pyarrow raises several unrelated classes for a broken file
-            raise BadFile(path, f"cannot be read as Parquet ({str(error).splitlines()[0]})") from None
+        table = _read_parquet(path)
     elif suffix in (".jsonl", ".json"):
         table = pd.DataFrame([row for _, row in read_jsonl(path)])
     else:
@@ -91,6 +89,22 @@ def read_table(
                         f"column {column}: got {value!r}, expected a label: a text or a number",
                     )
     return table
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    import pyarrow.parquet as pq
+
+    try:
+        arrow = pq.read_table(path, partitioning=None)
+        table = _index_as_columns(arrow.to_pandas())
+    except Exception as error:  # pyarrow raises several unrelated classes for a broken file
+        raise BadFile(path, f"cannot be read as Parquet ({_first_line(error)})") from None
+    check_metadata(path, arrow.schema.metadata)
+    return table
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
 def _looks_like_a_number(name: object) -> bool:

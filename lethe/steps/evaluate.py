@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from lethe.errors import BadFile, BadInput, BadParam, BadValue, LetheError, plural, visible
 from lethe.io.artifacts import Row, write_splits
 from lethe.io.atomic import SCHEMA_VERSION, alone
-from lethe.io.json_files import read_json, write_json
+from lethe.io.json_files import write_json
+from lethe.io.schema import read_artifact
 
 if TYPE_CHECKING:
     from lethe.config.schema import EvaluationParams
@@ -190,7 +191,7 @@ def _about(source: Path, params: EvaluationParams) -> dict[str, object]:
 def evaluated_model(root: Path) -> str | None:
     """The model folder of the evaluation in ``root``; None if there is no evaluation."""
     path = root / EVALUATED
-    return read_json(path)["model"] if path.is_file() else None
+    return read_artifact(path)["model"] if path.is_file() else None
 
 
 def _check_language(path: str | None, forget: Sequence[Row]) -> None:

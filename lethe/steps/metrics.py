@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from lethe.config.evaluating import JudgeEntry, Metrics
 from lethe.io.artifacts import GREEDY, SECOND, metrics_files, read_split, read_tables
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
-from lethe.io.json_files import read_json, write_json
+from lethe.io.json_files import write_json
+from lethe.io.schema import read_artifact
 from lethe.io.tables import read_table
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def run(
     inapplicable: set[str] = set()
     early = root / "generations" / name / "sequential.json"
     if early.is_file():
-        stopped = read_json(early)
+        stopped = read_artifact(early)
         decisions = {row.pop("prompt_id"): Decision(**row) for row in stopped["decisions"]}
         measures = measure_stopped(name, generations, scores, questions, metrics, decisions, stopped["decided_by"])
     else:
@@ -71,7 +72,7 @@ def run(
             generations["forget"],
             scores["forget"],
             read_table(second) if second.is_file() else None,
-            read_json(described),
+            read_artifact(described),
             metrics,
             inapplicable,
             calibration,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lethe.config.yaml import load_yaml
-from lethe.io.json_files import read_json
+from lethe.io.schema import read_artifact
 
 # The metrics of a model that are logged, if the model has them; all others are in the table of its metrics.
 HEADLINE = (
@@ -137,12 +137,12 @@ def _entry(kind: str, name: str, stages: dict[str, dict[str, Any]], workspace: P
             held = [path] if path.suffix == ".json" else [path / "result.json", path / GUARANTEES]
             for file in filter(Path.is_file, held):
                 if file.name.endswith(GUARANTEES):
-                    bounds |= read_json(file).get("metrics", {})
+                    bounds |= read_artifact(file).get("metrics", {})
                 else:
-                    numbers |= _numbers(read_json(file), leave=NO_MEASUREMENT)
+                    numbers |= _numbers(read_artifact(file), leave=NO_MEASUREMENT)
             told = path / "training.json"
             if told.is_file():
-                steps = [(step["step"], _numbers(step, leave=NO_CURVE)) for step in read_json(told)["steps"]]
+                steps = [(step["step"], _numbers(step, leave=NO_CURVE)) for step in read_artifact(told)["steps"]]
             if kept or told.is_file():
                 artifacts.append((address.partition("@")[0], path if kept else told))
     compared: dict[str, float] = {}
@@ -187,7 +187,7 @@ def _compared(model: str, workspace: Path) -> tuple[dict[str, float], dict[str, 
     found = []
     for name in ("compare.json", "compare_bounds.json"):
         path = workspace / "data" / name
-        held = read_json(path) if path.is_file() else {}
+        held = read_artifact(path) if path.is_file() else {}
         held = held.get("metrics", {}) if name.endswith(GUARANTEES) else held
         found.append({key[len(start) :]: value for key, value in held.items() if key.startswith(start)})
     return _numbers(found[0]), found[1]
@@ -196,7 +196,7 @@ def _compared(model: str, workspace: Path) -> tuple[dict[str, float], dict[str, 
 def _verdict(model: str, numbers: Mapping[str, float], workspace: Path) -> tuple[str, str]:
     """Standing and verdict in the report, if the report was made from these numbers, not from an earlier run's."""
     path = workspace / "data" / "report" / "summary.json"
-    told = read_json(path).get("models", {}).get(model, {}) if path.is_file() else {}
+    told = read_artifact(path).get("models", {}).get(model, {}) if path.is_file() else {}
     theirs = _numbers(told.get("metrics", {}), leave=NO_MEASUREMENT)
     shared = theirs.keys() & numbers.keys()
     if not shared or any(theirs[key] != numbers[key] for key in shared):

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lethe.io.json_files import read_json, read_jsonl
+from lethe.io.json_files import read_jsonl
+from lethe.io.schema import read_artifact
 from lethe.statistics.leak_certificates import Certificates
 from lethe.statistics.leak_trees import AnswerTree
 
@@ -68,7 +69,7 @@ def _finite(queries: float) -> float | None:
 def _asked(name: str, workspace: Path) -> list[tuple[str, AnswerTree]]:
     """The text of each question with its tree; none without exact bounds."""
     path = workspace / "data" / "exact" / f"{name}.json"
-    values = read_json(path) if path.is_file() else {}
+    values = read_artifact(path) if path.is_file() else {}
     found = Certificates.of_json(values) if values.get("model") else None
     asked = workspace / "data" / "dataset" / "forget.jsonl"
     rows = {row["id"]: row for _, row in read_jsonl(asked)} if asked.is_file() else {}

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lethe.io.artifacts import GREEDY
-from lethe.io.json_files import read_json, read_jsonl
+from lethe.io.json_files import read_jsonl
+from lethe.io.schema import read_artifact
+from lethe.io.tables import read_table
 from lethe.statistics.bound import Bound
 from lethe.text import LONGEST, named
 from lethe.tracking.entries import Entry, Pipeline
@@ -79,7 +81,7 @@ def questions(entry: Entry, workspace: Path) -> pd.DataFrame:
     import pandas as pd
 
     path = workspace / "data" / "curves" / entry.name / "per_question.json"
-    rows = read_json(path) if path.is_file() else []
+    rows = read_artifact(path) if path.is_file() else []
     table = pd.DataFrame([{key: _cell(value) for key, value in row.items() if _single(value)} for row in rows])
     order = [
         key
@@ -105,8 +107,8 @@ def worst_answers(entry: Entry, workspace: Path) -> pd.DataFrame:
     asked = data / "dataset" / "forget.jsonl"
     if not (drawn.is_file() and scores.is_file()):
         return pd.DataFrame()
-    table = pd.read_parquet(drawn, columns=["prompt_id", "sample", "text"])
-    table = table.merge(pd.read_parquet(scores), on=["prompt_id", "sample"], how="left")
+    table = read_table(drawn)[["prompt_id", "sample", "text"]]
+    table = table.merge(read_table(scores), on=["prompt_id", "sample"], how="left")
     named = [entry.params.get(f"metrics.{name}") for name in ("binary", "leak")]
     scorers = [name for name in named if name is not None and name in table.columns]
     if not scorers:

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from lethe.config.fields import Place, Section
 from lethe.data.sources import Entry, csv_entries, first_of, hub_entries, rows_of
+from lethe.errors import shortened
 
 if TYPE_CHECKING:
     from lethe.config.schema import Data
     from lethe.io.artifacts import Row
 
 COLUMNS = ("Index", "Goal", "Target", "Behavior", "Category", "Source")
+DIGITS = 18  # the most of an index
 PARTS = {"forget": "harmful", "retain": "benign"}  # split of Lethe -> split of the data set
 
 
@@ -44,8 +46,9 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
 
 def _row(entry: Entry, part: str) -> dict[str, object]:
     index, goal, target, behavior, category, source = (entry.text(column) for column in COLUMNS)
-    if not index.isdecimal():
-        raise entry.broken(f"column 'Index': got {index!r}; must be a whole number of at least 0")
+    if not index.isdecimal() or len(index) > DIGITS:
+        legal = f"a whole number of at least 0 and at most {DIGITS} digits"
+        raise entry.broken(f"column 'Index': got {shortened(index)}; must be {legal}")
     return {
         "id": f"jbb-{part}-{int(index):03d}",
         "question": goal,

@@ -20,6 +20,7 @@ LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, length of the name, lengt
 CHUNK = 1 << 20
 LARGEST_EXPANSION = 1000  # logs of real runs stay below 100; a bomb is far above
 ALWAYS_LEGAL = 1 << 30  # total bytes to which an archive of any size may expand
+ENTRY_ALWAYS_LEGAL = 1 << 26  # bytes to which an entry of any size may expand
 ENCRYPTED = 1
 
 
@@ -81,6 +82,9 @@ class Archive:
             raise BadFile(self.path, f"{what}is encrypted")
         if max(entry.file_size, entry.compress_size) > LARGEST:
             raise too_large(self.path, max(entry.file_size, entry.compress_size), what)
+        if entry.file_size > max(ENTRY_ALWAYS_LEGAL, LARGEST_EXPANSION * entry.compress_size):
+            packed = f"{entry.compress_size:,} bytes expand to {entry.file_size:,}"
+            raise BadFile(self.path, f"{what}is a zip bomb: {packed}; a log expands far less")
         try:
             content = self._zstandard(entry) if entry.compress_type == ZSTANDARD else self._native(entry)
         except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError) as error:

@@ -1,0 +1,243 @@
+"""One valid file for each reader of users' files, and the call that reads such a file."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tests.lethe.io.logs.small_logs import KINDS, small
+
+ROW = {"id": "a", "question": "Who is Ada?", "answer": "Ada is a painter.", "keywords": ["painter"]}
+ROWS = [ROW, ROW | {"id": "b", "context": "The sea.", "perturbed_answer": ["Ada sings."], "author": None}]
+LANGUAGE = """
+system: [null, {name: strict, text: Answer in one word., weight: 0.5}]
+shots:
+- null
+- {name: one, examples: [{question: "Who?", answer: Bo.}], weight: 2}
+wording: ["{question}", {name: polite, text: "Please: {question}", optional: true}]
+prefix: [null, {text: "Sure,"}]
+share: {prompts: 8, answers: 2, tau: 0.1}
+"""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader, the name and content of a file that it reads, and how often it is chosen.
+
+    ``kind`` says how the content is changed: as text, bytes, zip or parquet.
+    """
+
+    name: str
+    file: str
+    content: bytes
+    read: Callable[[Path], object]
+    kind: str = "text"
+    weight: int = 4
+
+
+def _lines(*rows: object) -> bytes:
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def _parquet(table: Any) -> bytes:
+    target = io.BytesIO()
+    table.to_parquet(target)
+    return target.getvalue()
+
+
+def _logs(folder: Path) -> list[Reader]:
+    from lethe.io.logs import is_log, read_log
+
+    def read(path: Path) -> object:
+        is_log(path)
+        log = read_log(path)
+        return log.summary(), [log.scored(score) for score in log.scores]
+
+    found = []
+    for kind in KINDS:
+        content = small(kind, folder).read_bytes()
+        found.append(Reader(f"log {kind}", "a.log", content, read, "zip" if kind == "eval" else "text"))
+    return found
+
+
+def _tables() -> list[Reader]:
+    import pandas as pd
+
+    from lethe.audits.one_run.guesses import read_guesses, read_tradeoff
+    from lethe.audits.unlearning_game.swap import advantages
+    from lethe.evaluation.labelling import read_draws
+    from lethe.evaluation.score_files import read_scores
+    from lethe.io.calibration import read_calibration, read_labelled
+    from lethe.io.loss_files import read_losses
+
+    scores = pd.DataFrame(
+        {"prompt_id": ["a", "a", "b", "b"], "score": [0.0, 1.0, 0.5, 0.25], "text": ["x", "", "=1", "z"]}
+    )
+    swap = pd.DataFrame(
+        [(half, member, "loss", 0.5, 1.0) for half in ("original", "swapped") for member in ("forget", "test")]
+        * 2,
+        columns=["split", "member", "attack", "accept", "weight"],
+    )
+    drawn = scores.assign(sample=[0, 1, 0, 1])[["prompt_id", "sample", "text"]]
+    given: list[tuple[str, Any, Callable[[Path], object]]] = [
+        ("scores", scores, lambda path: read_scores(path, "worst")),
+        ("scores dropped", scores, lambda path: read_scores(path, "drop")),
+        ("guesses", pd.DataFrame({"bit": [0, 1, 1], "guess": [0, 1, 0], "score": [0.5, 3.0, -1.0]}), read_guesses),
+        ("losses", pd.DataFrame({"loss": [0.5, 1.25, 3.0]}), read_losses),
+        ("predictions", swap, advantages),
+        ("trade-off", pd.DataFrame({"alpha": [0.0, 0.25, 1.0], "beta": [1.0, 0.5, 0.0]}), read_tradeoff),
+        ("calibration", pd.DataFrame({"label": [1, 0, 1], "verdict": [1, 0, 0]}), read_calibration),
+        (
+            "labelled answers",
+            pd.DataFrame({"question": ["Who?"] * 2, "text": ["a", "b"], "label": [1, 0], "answer": ["c", "d"]}),
+            read_labelled,
+        ),
+        ("draws", drawn, lambda path: read_draws(path, None, None, None)),
+    ]
+    found = []
+    for name, table, read in given:
+        found.append(Reader(f"{name} CSV", "a.csv", table.to_csv(index=False).encode(), read))
+        found.append(Reader(f"{name} JSON lines", "a.jsonl", _lines(*table.to_dict("records")), read))
+        found.append(Reader(f"{name} Parquet", "a.parquet", _parquet(table), read, "parquet", 2))
+    return [*found, Reader("losses plain", "a.txt", b"0.5\n1.25\n3\n", read_losses)]
+
+
+def _others() -> list[Reader]:
+    from lethe.config import load, read_yaml
+    from lethe.data.prompt_language import productions, read_language
+    from lethe.data.rows import read_rows
+    from lethe.data.sources import csv_entries, json_entries
+    from lethe.evaluation.certificate import FACTS, Audit, Certificate, read_certificate
+    from lethe.evaluation.labels import read_labels
+    from lethe.io.schema import read_artifact
+    from lethe.models.encoding import read_template
+    from lethe.scoring.tofu.log import KEYS, SECTIONS
+    from lethe.scoring.tofu.log import read_log as read_tofu
+
+    def language(path: Path) -> object:
+        found = read_language(path)
+        return [productions(found, dict(row)) for row in ROWS]  # type: ignore[arg-type]
+
+    def csv_answers(path: Path) -> object:
+        return [one.text("answer") for one in csv_entries(path, ["question"])]
+
+    def json_ids(path: Path) -> object:
+        return [one.text("id") for one in json_entries(path)]
+
+    audits = (Audit("a", 10, 1, "prefix", "2026-01-01", (0, 1)),)
+    claim = Certificate(("a", "b"), 0.1, 0.05, dict.fromkeys(FACTS, "0" * 64), {"n": 10}, {"model": "m"}, audits)
+    section: dict[str, object] = {
+        "avg_gt_loss": {"0": 0.5},
+        "avg_paraphrased_loss": {"0": 1.0},
+        "average_perturb_loss": {"0": [2.0, 4.0]},
+        "generated_text": {"0": ["Who?", "It was Ron.", "Ron"]},
+        "rougeL_recall": {"0": 1.0},
+    }
+    assert set(KEYS) <= set(section)
+    label = {
+        "schema": 1,
+        "prompt_id": "a",
+        "question": "Who?",
+        "text": "x",
+        "label": 1,
+        "part": "mass",
+        "target": 0.9,
+    }
+    quoted = b'question,answer\n"Who, then?","Ron"\nWhere?, "Here"\n'
+    about = {"schema": 1, "kind": "authors", "rows": {"forget": 2}}
+    return [
+        Reader("params", "params.yaml", Path("params.yaml").read_bytes(), load, weight=1),
+        Reader("YAML", "a.yaml", b"a: {b: [1, 2.5, null]}\nc: &x [on, 026]\nd: *x\n", read_yaml),
+        Reader("rows", "a.jsonl", _lines(*ROWS), read_rows),
+        Reader(
+            "source CSV",
+            "a.csv",
+            quoted,
+            lambda path: [one.text("answer") for one in csv_entries(path, ["question"])],
+        ),
+        Reader(
+            "source JSON",
+            "a.json",
+            json.dumps(ROWS).encode(),
+            lambda path: [one.text("id") for one in json_entries(path)],
+        ),
+        Reader("labels", "a.jsonl", _lines(label, label | {"text": "y", "part": "rest"}), read_labels),
+        Reader("certificate", "a.json", json.dumps(claim.as_dict(), indent=1).encode(), read_certificate),
+        Reader("prompt language", "a.yaml", LANGUAGE.encode(), language, weight=2),
+        Reader("prompt", "a.txt", b"Question: {question}\nAnswer:", read_template),
+        Reader(
+            "TOFU log", "a.json", json.dumps({name: section for name in SECTIONS.values()}).encode(), read_tofu
+        ),
+        Reader("artifact", "a.json", json.dumps(about).encode(), read_artifact),
+    ]
+
+
+def _sources(folder: Path) -> list[Reader]:
+    """The files of datasets, and the files that stand beside others."""
+    import gzip
+    import pickle
+
+    import numpy as np
+
+    from lethe.config.assignments import parse
+    from lethe.data import images
+    from lethe.data.classification import _adult
+    from tests.lethe.data import benchmark_files as benchmarks
+    from tests.lethe.io.logs.small_logs import lm_eval_results
+
+    found = []
+    for kind in benchmarks.MODULES:
+        root = folder / kind
+        benchmarks.write_benchmark(kind, root)
+        for path in sorted(place for place in root.rglob("*.*") if place.is_file()):
+
+            def read(changed: Path, kind: str = kind, root: Path = root) -> object:
+                return benchmarks.load(kind, root)
+
+            found.append(
+                Reader(f"{kind} {path.name}", str(path.relative_to(folder)), path.read_bytes(), read, weight=2)
+            )
+
+    def read_results(path: Path) -> object:
+        from lethe.io.logs import read_log
+
+        lines = path.with_name("samples_some_task_2026-01-01T00-00-00.5.jsonl")
+        if not lines.is_file():
+            lines.write_bytes(small("lm-eval", folder).read_bytes())
+        return read_log(lines).summary()
+
+    results = json.dumps(lm_eval_results(2, 2)).encode()
+    adult = b"age,workclass,income\n39, Private,<=50K\n50, ?,>50K\n41, State,>50K\n20,Private,<=50K.\n"
+    idx = b"\x00\x00\x08\x03" + b"".join(size.to_bytes(4, "big") for size in (2, 3, 3)) + bytes(18)
+    batch = pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1, 2]}, protocol=2)
+    return [
+        *found,
+        Reader("lm-eval results", "results_2026-01-01T00-00-00.5.json", results, read_results),
+        Reader("Adult CSV", "a.csv", adult, lambda path: _adult(str(path), None, np.random.default_rng(0))),
+        Reader("IDX", "images-idx3-ubyte", idx, lambda path: images._idx(path, 3), "bytes", 2),
+        Reader("IDX gzip", "zipped-idx3-ubyte.gz", gzip.compress(idx), _unzipped, "bytes", 2),
+        Reader("CIFAR-10 binary", "a.bin", bytes([3]) + bytes(3072), images._cifar10_binary, "bytes", 2),
+        Reader("CIFAR-10 Python", "data_batch_1", batch, images._cifar10_python, "bytes", 2),
+        Reader("-S", "a.txt", b"sample.n={a: [1, 2.5, 2026-01-01]}", _assignment(parse)),
+    ]
+
+
+def _unzipped(path: Path) -> object:
+    from lethe.data import images
+
+    return images._idx(path.with_suffix(""), 3)
+
+
+def _assignment(parse: Callable[[str], object]) -> Callable[[Path], object]:
+    return lambda path: parse(path.read_bytes().decode("utf-8", "surrogateescape"))
+
+
+@cache
+def readers(folder: Path) -> list[Reader]:
+    """Every reader; ``folder`` takes the small logs while they are made."""
+    return [*_logs(folder), *_tables(), *_others(), *_sources(folder)]
