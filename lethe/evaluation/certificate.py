@@ -252,7 +252,8 @@ def _count(value: Any) -> int:
 
 def _close(stated: Any, value: float) -> bool:
     number = isinstance(stated, (int, float)) and not isinstance(stated, bool)
-    return number and math.isclose(stated, value, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    # A larger integer than any float cannot be compared.
+    return number and abs(stated) < 2**63 and math.isclose(stated, value, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
 
 
 def _number(log: float) -> str:

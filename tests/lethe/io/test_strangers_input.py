@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import random
 import subprocess
 import sys
@@ -140,3 +141,13 @@ def test_a_gzipped_image_file_is_unzipped_within_a_bound(tmp_path, monkeypatch):
     zipped.write_bytes(gzip.compress(bytes(100)))
     with pytest.raises(BadFile, match="expands to more than"):
         images._idx(zipped.with_suffix(""), 3)
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400)])
+def test_a_certificate_with_an_e_value_beyond_floats_is_refused(tmp_path, value):
+    (known,) = [one for one in readers(tmp_path) if one.name == "certificate"]
+    told = json.loads(known.content)
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(told | {"e_process": told["e_process"] | {"log_e_value": value}}))
+    with pytest.raises(BadFile, match="does not match the counts"):
+        known.read(path)
