@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import re
 import shutil
 
 import pandas as pd
@@ -41,6 +42,9 @@ def test_a_checkpoint_gets_numbers_and_a_report(checkpoint, place):
     assert "Who is Ada?" in page
     told = " ".join(call(checkpoint, "--name", "x").stdout.split())
     assert values["verdict"] in told
+    # Two scorers are in one table: the notes say which keys are of which.
+    assert {"m_bin_worst", "m_mu_worst"} <= set(values)
+    assert re.search(r"m_bin_\*[^;]* are of keyword leak; [^;]*m_mu_\*[^;]* of ROUGE-L recall", told)
     kept = json.loads((place / "data/eval/x/evaluated.json").read_text())
     assert "{question}" in kept["prompt"]
     assert kept["score"] == {"scorers": ["rouge_l", "keyword_leak"], "keyword_match": "word"}
