@@ -60,7 +60,7 @@ def table(run: Run) -> str:
 def value(model: Model, key: str) -> float | None:
     """The number of one column."""
     if key == "epsilon_star":
-        found = model.epsilon_star.get(key)
+        found = model.epsilon_star.epsilon_star if model.epsilon_star else None
         return found if isinstance(found, (int, float)) else None
     return model.value(key)
 

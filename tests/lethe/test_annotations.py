@@ -37,6 +37,7 @@ ALLOWED = {
     "config/yaml.py:parse_yaml": JSON,
     "inspect_ai.py:EarlyStopping.complete_task": "Inspect declares the method so",
     "io/artifacts.py:read_metrics": JSON,
+    "io/schema.py:read_artifact": JSON,
     "io/json_files.py:read_json": JSON,
     "io/json_files.py:plain": JSON,
     "io/logs/_json.py:Document.decode": JSON,

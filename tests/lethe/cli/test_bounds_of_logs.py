@@ -112,7 +112,7 @@ def test_what_was_read_is_printed(tmp_path):
         "task      t",
         "hf/m",
         "temperature 1.0",
-        "2 to 1 prompts",
+        "2 to 1 prompt",
         "1 error",
         "1 not written",
         "warning   best_of 2",

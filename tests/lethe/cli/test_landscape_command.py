@@ -42,7 +42,7 @@ def test_results_and_pictures_from_one_command(call, tmp_path):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
     assert json.loads((folder / "result.json").read_text())["frontier"] == result["frontier"]
     again = call("digits")
-    assert "0 runs were trained now" in again.stdout
+    assert "Trained now: 0 runs" in again.stdout
 
 
 def test_the_table_names_once_what_all_strategies_share():
