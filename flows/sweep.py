@@ -150,11 +150,16 @@ def _bounds(folder: Path, model: str) -> dict[str, Any]:
 
 
 def local(at_once: int) -> dict[str, object]:
-    """Return the settings of a cluster of threads without socket or dashboard; each point has processes of its own."""
+    """Return the settings of a cluster of threads without a dashboard; each point has processes of its own.
+
+    Dask serves its own state over HTTP even without a dashboard, by default to the whole network; here to this machine alone.
+    """
     return {
         "n_workers": 1,
         "threads_per_worker": at_once,
         "processes": False,
         "protocol": "inproc://",
         "dashboard_address": None,
+        "scheduler_kwargs": {"dashboard_address": "127.0.0.1:0"},
+        "worker_dashboard_address": "127.0.0.1:0",
     }

@@ -40,7 +40,9 @@ def task() -> Callable[[bytes, str, dict[str, Any], str], dict[str, Any]]:
             place = os.path.join(own, "pipeline") if parcel else folder
             if parcel:
                 with tarfile.open(fileobj=io.BytesIO(parcel), mode="r:gz") as archive:
-                    archive.extractall(place, filter="data")
+                    if hasattr(tarfile, "data_filter"):  # Python 3.11.4 has it, Debian's 3.11.2 does not
+                        archive.extraction_filter = tarfile.data_filter
+                    archive.extractall(place)
             elif not os.path.isdir(os.path.join(folder, ".dvc")):
                 reason = (
                     f"worker {worker.address} does not see {folder}, and DVC has no default remote to fetch from"

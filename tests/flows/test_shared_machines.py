@@ -119,7 +119,8 @@ def test_stages_run_on_workers_that_see_no_folder_and_survive_the_death_of_one(s
         def waiting() -> list[Path]:
             return list((tmp_path / "cluster").glob("worker-*/**/pipeline/alive"))
 
-        wait_until(lambda: waiting(), 180)
+        wait_until(lambda: waiting() or run.poll() is not None, 180)
+        assert run.poll() is None, run.communicate()
         (first,) = waiting()
         number = int(first.relative_to(tmp_path / "cluster").parts[0].removeprefix("worker-"))
         workers[number].send_signal(signal.SIGKILL)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 
+import psutil
 import pytest
+from distributed import LocalCluster
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.commands.sweep import guarantee_notes, table
 from flows.grid import grid
+from flows.sweep import local
 from flows.workspace import only_run
 from lethe.errors import BadInput
 from lethe.statistics.bound import Assumes, Bound, Covers
@@ -51,6 +54,13 @@ def test_the_table_of_bounds_says_what_they_hold_for():
     assert guarantee_notes({"rows": [{"model": "npo"}]}) == []
     _, cells = table({"rows": rows[:1], "points": {"p": {}}})
     assert bounds[0] in cells[0]
+
+
+def test_the_cluster_listens_on_this_machine_alone():
+    with LocalCluster(**local(1)):
+        listening = [each.laddr.ip for each in psutil.Process().net_connections("inet") if each.status == "LISTEN"]
+    assert listening
+    assert set(listening) == {"127.0.0.1"}
 
 
 @pytest.mark.slow
