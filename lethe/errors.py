@@ -166,7 +166,17 @@ def disk_full(error: BaseException | None) -> LetheError | None:
 
 
 def plural(value: int, thing: str, things: str = "") -> str:
-    """Return a count with its noun, in the plural if needed; ``things`` is an irregular plural."""
+    """Return a count with its noun, in the plural if needed.
+
+    Parameters
+    ----------
+    value
+        The count.
+    thing
+        The noun in the singular.
+    things
+        An irregular plural.
+    """
     return f"{value:,} {thing if value == 1 else things or f'{thing}s'}"
 
 

@@ -177,7 +177,19 @@ def by_question(scores: Sequence[SampleScore]) -> list[tuple[str, np.ndarray]]:
 def bounds_of(
     questions: Sequence[np.ndarray], alpha: float, epochs: int | None, names: Sequence[str] = ()
 ) -> dict[str, float]:
-    """Return the values of `lethe_bounds`; ``questions`` holds the scores of each sample, ``names`` the samples' ids."""
+    """Return the values of `lethe_bounds`.
+
+    Parameters
+    ----------
+    questions
+        The scores of each sample, in the order of the epochs; NaN where missing.
+    alpha
+        Each bound fails with at most this probability.
+    epochs
+        The epochs that were planned; absent ones count as missing. None leaves missing scores out.
+    names
+        The ids of the samples, for the key of the worst one.
+    """
     if not questions:
         return {"questions": 0.0, "answers": 0.0, "missing": 0.0}
     rng = np.random.default_rng(SEED)

@@ -43,7 +43,17 @@ def label(scorer: str | None) -> str:
 
 
 def number(value: float | None, digits: int = 3, rounding: Rounding = "near") -> str:
-    """Return a plain number. A one-sided value that is not a `Bound` is rounded away from its claim ("up", "down")."""
+    """Return a plain number.
+
+    Parameters
+    ----------
+    value
+        The number; None is shown as a dash.
+    digits
+        The number of decimals.
+    rounding
+        "up" or "down" for a one-sided value that is not a `Bound`: away from its claim.
+    """
     if value is None:
         return NONE
     return f"{rounded(value, digits, SIDES[rounding]):,}"
@@ -59,7 +69,10 @@ def epsilon_found(found: MethodBound) -> str:
 
 
 def percent(value: float | None, digits: int = 1, rounding: Rounding = "near") -> str:
-    """Return a share as a percentage, rounded as in `number`."""
+    """Return a share as a percentage.
+
+    The parameters are those of `number`; the decimals are those of the percentage.
+    """
     if value is None:
         return NONE
     whole, step = exact(value) * 100, Decimal(1).scaleb(-digits)

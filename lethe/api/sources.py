@@ -37,9 +37,21 @@ def source_of(
 
 
 def rows_of(rows: Rows, name: str, prefix: str = "") -> list[Row]:
-    """Return the rows of a JSON lines file, a list of mappings or a table, checked by the contract of a dataset row.
+    """Return the rows of a dataset, checked by the contract of a dataset row.
 
-    A row without an id gets ``prefix`` and its number.
+    Parameters
+    ----------
+    rows
+        A JSON lines file, a list of mappings, or a table with one row per question.
+    name
+        What an error calls the rows if they are no file.
+    prefix
+        The start of the id of a row without one; the row's number follows, from 1.
+
+    Raises
+    ------
+    BadFile, BadRow
+        If the file cannot be read, or a row breaks the contract.
     """
     from lethe.data.rows import checked_rows, read_rows, with_id
 

@@ -59,7 +59,17 @@ class Attack(Generic[P]):
         return []
 
     def attacked(self, model: PreTrainedModel, known: Known, seed: int) -> Iterator[tuple[float, PreTrainedModel]]:
-        """Yield (budget, attacked model) for each budget; the attack may change the model in place."""
+        """Yield (budget, attacked model) for each budget; the attack may change the model in place.
+
+        Parameters
+        ----------
+        model
+            The model under attack, in evaluation mode.
+        known
+            What the attacker may use: the rows and the encoder.
+        seed
+            The seed of all the attack's random choices.
+        """
         raise NotImplementedError(f"{type(self).__module__} does not define attacked")
 
 

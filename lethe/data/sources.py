@@ -114,7 +114,24 @@ def json_entries(path: Path) -> list[Entry]:
 
 
 def hub_entries(repository: str, part: str | None, split: str, key: str) -> list[Entry]:
-    """Return the rows of one split of a repository on the hub; ``key`` of params.yaml holds the name."""
+    """Return the rows of one split of a repository on the hub.
+
+    Parameters
+    ----------
+    repository
+        The name on the hub, OWNER/NAME.
+    part
+        The configuration of the repository; None for its only one.
+    split
+        The split's name on the hub.
+    key
+        The key of params.yaml that the error names.
+
+    Raises
+    ------
+    BadFile
+        If the hub or the library refuses.
+    """
     import datasets
 
     place = "/".join(filter(None, (repository, part, split)))

@@ -12,10 +12,21 @@ if TYPE_CHECKING:
 
 
 def scored(model: Model, split: str, scorer: str, without: Sequence[str] = ()) -> list[np.ndarray]:
-    """Scores of the sampled answers: one array per question, in sampling order, except for the questions in ``without``.
+    """Scores of the sampled answers: one array per question, in sampling order.
 
-    The list is empty where the scorer judged no answer, or where the questions differ in n. A pooled mean would then weight
-    the questions unequally, and an n that depends on the answers allows no interval for a fixed n.
+    The list is empty where the scorer judged no answer, or where the questions differ in n. A pooled mean would then
+    weight the questions unequally, and an n that depends on the answers allows no interval for a fixed n.
+
+    Parameters
+    ----------
+    model
+        The model with its answers.
+    split
+        The split of the questions.
+    scorer
+        The column of scores; NaN where an answer was not judged.
+    without
+        Ids of questions that are left out.
     """
     table = model.answers.get(split)
     if table is None or scorer not in table:

@@ -185,7 +185,22 @@ def read_certificate(path: Path) -> Certificate:
 
 
 def merged(found: Certificate, other: Certificate, path: Path) -> Certificate:
-    """Return ``found`` with the audits that only ``other`` has; both must make the same claim about the same model."""
+    """Return ``found`` with the audits that only ``other`` has; both must make the same claim about the same model.
+
+    Parameters
+    ----------
+    found
+        The certificate that gains audits.
+    other
+        A certificate of the same claim about the same model.
+    path
+        The file of ``other``, which the error names.
+
+    Raises
+    ------
+    BadInput
+        If claim, hashes or settings differ.
+    """
     for name in ("questions", "tau", "alpha", "hashes", "settings"):
         if getattr(found, name) != getattr(other, name):
             raise BadInput(
@@ -195,7 +210,22 @@ def merged(found: Certificate, other: Certificate, path: Path) -> Certificate:
 
 
 def check_facts(found: Certificate, hashes: Mapping[str, str], path: Path) -> None:
-    """Raise `BadInput` with the names of the facts whose hashes differ from those of the certificate."""
+    """Compare the hashes of the facts with those of a certificate.
+
+    Parameters
+    ----------
+    found
+        The certificate.
+    hashes
+        The hash of each of `FACTS` here.
+    path
+        The file of the certificate, which the error names.
+
+    Raises
+    ------
+    BadInput
+        If hashes differ; the message names their facts.
+    """
     changed = [name for name in FACTS if found.hashes.get(name) != hashes[name]]
     if changed:
         raise BadInput(

@@ -96,10 +96,20 @@ def excess_over_retrain(
 ) -> dict[str, Excess]:
     """Compare each model with Retrain on the questions that both models answered.
 
-    Models without exact bounds, and models that share no question with Retrain, are left out.
+    Models without exact bounds, and models that share no question with Retrain, are left out. The ratio divides the
+    model's certain lower end by Retrain's upper end. This is the only comparison per question, so no comparison is
+    chosen after the numbers are seen.
 
-    The ratio divides the model's certain lower end by Retrain's upper end. ``factor`` is fixed beforehand. This is the only
-    comparison per question, so no comparison is chosen after the numbers are seen.
+    Parameters
+    ----------
+    models
+        The exact bounds of each model by name.
+    retrain
+        The name of Retrain among them.
+    factor
+        The ratio of interest, at least 1, fixed beforehand.
+    alpha
+        Error probability of Retrain's upper end of each question.
     """
     if retrain not in models:
         return {}
@@ -135,7 +145,17 @@ def _excess(found: Certificates, reference: Certificates, factor: float, alpha: 
 def compared(
     root: Path, names: Sequence[str], retrain: str | None, factor: float, alpha: float
 ) -> dict[str, Excess]:
-    """`excess_over_retrain` of the models of a run; empty without Retrain or without exact bounds."""
+    """`excess_over_retrain` of the models of a run; empty without Retrain or without exact bounds.
+
+    Parameters
+    ----------
+    root
+        The folder of artifacts.
+    names
+        The models of the run.
+    retrain, factor, alpha
+        As in `excess_over_retrain`; None for no Retrain.
+    """
     found = {name: read_certificates(root, name) for name in names}
     there = {name: certificates for name, certificates in found.items() if certificates is not None}
     return excess_over_retrain(there, retrain, factor, alpha) if retrain else {}

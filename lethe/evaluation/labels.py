@@ -43,7 +43,19 @@ class Labels:
     asked: dict[Answer, Asked] = field(default_factory=dict)
 
     def add(self, answer: Answer, label: int, asked: Asked, questions: Mapping[str, str]) -> None:
-        """Add one label and write the file."""
+        """Add one label and write the file.
+
+        Parameters
+        ----------
+        answer
+            The question's id and the text.
+        label
+            1 for a leak, 0 for none.
+        asked
+            Why this answer was shown.
+        questions
+            The question of each id, for the readers of the file.
+        """
         self.known[answer] = label
         self.asked[answer] = asked
         self.write(questions)

@@ -119,7 +119,15 @@ def likelihood_metrics(
 
 
 def membership(members: pd.Series, nonmembers: pd.Series, alpha: float) -> AucInterval | None:
-    """The AUC of an attack over the rows with a score; None if either side has no scores."""
+    """The AUC of an attack over the rows with a score; None if either side has no scores.
+
+    Parameters
+    ----------
+    members, nonmembers
+        Scores of the forget rows and of the held-out rows; NaN is left out.
+    alpha
+        Error probability of the interval.
+    """
     first, second = members.dropna().to_numpy(), nonmembers.dropna().to_numpy()
     return auc_interval(first, second, alpha) if len(first) and len(second) else None
 

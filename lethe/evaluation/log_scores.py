@@ -126,7 +126,22 @@ def read_any_scores(
 
 
 def scores_of(log: Log, score: str | None = None, missing: Missing | None = None) -> LogScores:
-    """Return one score of a log as prompts, in the log's order; see `read_any_scores`."""
+    """Return one score of a log as prompts, in the log's order.
+
+    Parameters
+    ----------
+    log
+        The log.
+    score
+        The name of the score; by default the log's first.
+    missing
+        What a missing score counts as; see `read_any_scores`.
+
+    Raises
+    ------
+    BadFile
+        If no bound can hold for the log's answers, or the log has no scores.
+    """
     if log.refusal is not None:
         raise BadFile(
             log.path, f"no bound holds for its answers ({log.refusal})", "Draw the answers again by sampling."

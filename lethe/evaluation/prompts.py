@@ -276,7 +276,17 @@ def measure_prompts(
 def measure_each(
     prompts: Sequence[PromptScores], settings: MeasureSettings, levels: Levels | None = None
 ) -> list[PromptMeasure]:
-    """Measure each prompt by itself; prompts with equally many scores share one vectorised call."""
+    """Measure each prompt by itself; prompts with equally many scores share one vectorised call.
+
+    Parameters
+    ----------
+    prompts
+        The scores of each prompt.
+    settings
+        Alpha, thresholds and the rule for missing scores.
+    levels
+        Solved Berk-Jones levels; by default those on disk.
+    """
     if levels is None:
         from lethe.io.berk_jones_levels import Levels as LevelsOnDisk
 

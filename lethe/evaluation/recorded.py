@@ -147,7 +147,17 @@ class Guaranteed:
 
 
 def bounds_of(values: Mapping[str, object], guarantees: Guarantees, n: int | None = None) -> dict[str, Bound]:
-    """The values that have a guarantee; where the guarantee names no ``n``, that of their row."""
+    """The values that have a guarantee.
+
+    Parameters
+    ----------
+    values
+        The values of one row by key; None where a value is missing.
+    guarantees
+        What `Bound.guarantee_dict` kept of each key's bound.
+    n
+        The number of draws of the row, for guarantees that name none.
+    """
     return {
         key: Bound.from_dict({"value": values[key], **guarantee, "n": guarantee["n"] or n})
         for key, guarantee in guarantees.items()

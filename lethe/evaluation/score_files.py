@@ -74,7 +74,10 @@ def read_scores(path: Path, missing: str | None, column: str = "score") -> list[
 def measure_file(
     prompts: Sequence[PromptScores], settings: MeasureSettings, levels: Levels | None = None
 ) -> PromptMeasures:
-    """Apply `measure_prompts`; where missing scores count as the worst, also measure the judged scores alone."""
+    """Apply `measure_prompts`; where missing scores count as the worst, also measure the judged scores alone.
+
+    Parameters are those of `measure_each`.
+    """
     measures = measure_prompts(prompts, settings, levels=levels)
     if settings.missing != "worst":
         return measures
@@ -121,7 +124,17 @@ def as_json(measures: PromptMeasures) -> dict[str, object]:
 
 
 def to_mlflow(name: str, measures: PromptMeasures, params: Mapping[str, object]) -> str:
-    """Log the bounds of the worst prompt and of the average as an MLflow run; return a sentence with its location."""
+    """Log the bounds of the worst prompt and of the average as an MLflow run; return a sentence with its location.
+
+    Parameters
+    ----------
+    name
+        The name of the run.
+    measures
+        The bounds.
+    params
+        What the run keeps as MLflow params.
+    """
     from lethe.tracking.bounded import log_bounded
 
     worst, alpha = measures.worst(), measures.settings.alpha

@@ -49,7 +49,17 @@ def read_split(split: str, folder: str | os.PathLike = "data/dataset") -> list[R
 
 
 def write_splits(splits: Mapping[str, Sequence[Row]], kind: str, folder: str | os.PathLike) -> None:
-    """Write the splits of a dataset and ``about.json`` to ``folder``; an empty split gets no file."""
+    """Write the splits of a dataset and ``about.json`` to ``folder``; an empty split gets no file.
+
+    Parameters
+    ----------
+    splits
+        The rows of each split.
+    kind
+        The kind of the dataset, as in ``data.kind``.
+    folder
+        The folder of the dataset, replaced as a whole.
+    """
     with atomic_folder(folder) as temporary:
         for split, rows in splits.items():
             if rows:  # later stages treat an empty split as a missing split

@@ -125,7 +125,7 @@ class Sources:
         return self.found[module, by_name]
 
     def key(self, *modules: str, settings: object = None, **facts: object) -> str:
-        """See `cache_key`."""
+        """`cache_key` of these sources; the parameters are those of `cache_key`."""
         if modules not in self.codes:
             found = self.closure(*modules)
             self.codes[modules] = digest({one: hashlib.sha256(self.source(one)).hexdigest() for one in found})

@@ -166,7 +166,15 @@ def load_weights(folder: Path, dtype: str) -> PreTrainedModel:
 
 
 def save(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Write model and tokenizer to ``folder``, with the weights as safetensors; an adapted model's adapter only."""
+    """Write model and tokenizer, with the weights as safetensors; an adapted model's adapter only.
+
+    Parameters
+    ----------
+    folder
+        The model's folder.
+    model, tokenizer
+        What is written.
+    """
     model.save_pretrained(folder)  # transformers and peft write safetensors
     tokenizer.save_pretrained(folder)
     adapters.write_provenance(folder)
@@ -180,7 +188,19 @@ def save_trained(
     history: Sequence[StepRecord],
     epochs: Sequence[StepRecord] | None = None,
 ) -> None:
-    """Write a trained model, its history by step and its records by epoch to ``root/models/name``."""
+    """Write a trained model and the record of its training to ``root/models/name``.
+
+    Parameters
+    ----------
+    root, name
+        The folder of artifacts and the model's name.
+    model, tokenizer
+        What `save` writes.
+    history
+        One record per step.
+    epochs
+        One record per epoch, for methods that watch what the model still knows.
+    """
     record = {"schema": SCHEMA_VERSION, "name": name, "steps": history}
     with atomic_folder(root / "models" / name) as folder:
         save(folder, model, tokenizer)

@@ -109,11 +109,19 @@ def _set_steps(loader: DPDataLoader, steps: int) -> None:
 
 @lru_cache
 def noise_multiplier(epsilon: float, delta: float, sample_rate: float, steps: int) -> float:
-    """The noise multiplier that keeps ``steps`` Poisson batches within (epsilon, delta), by Rényi accounting.
+    """The noise multiplier that keeps Poisson batches within (epsilon, delta), by Rényi accounting.
 
-    The guarantee assumes that each batch takes each row independently with probability ``sample_rate``. The search stops
-    within 0.1% of ``epsilon``. Results are cached in the process: the search takes seconds, and a game trains many
-    networks on one budget.
+    The search stops within 0.1% of ``epsilon``. Results are cached in the process: the search takes seconds, and a game
+    trains many networks on one budget.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The budget of the whole training, per record.
+    sample_rate
+        The probability with which a batch takes each row, independently of the others.
+    steps
+        The number of batches.
     """
     from opacus.accountants.utils import get_noise_multiplier
 
@@ -130,10 +138,15 @@ def noise_multiplier(epsilon: float, delta: float, sample_rate: float, steps: in
 
 
 def spent(noise_multiplier: float, delta: float, sample_rate: float, steps: int) -> float:
-    """The epsilon of ``steps`` Poisson batches at ``delta``, by Opacus's numerical (PRV) accountant: an upper bound.
+    """The epsilon of Poisson batches at ``delta``, by Opacus's numerical (PRV) accountant: an upper bound.
 
-    The bound assumes that each batch takes each row independently with probability ``sample_rate``. Source: Gopi et al.,
-    "Numerical Composition of Differential Privacy" (2021).
+    Source: Gopi et al., "Numerical Composition of Differential Privacy" (2021). Further parameters are those of
+    `noise_multiplier`.
+
+    Parameters
+    ----------
+    noise_multiplier
+        The noise's standard deviation divided by the clipping norm.
     """
     from opacus.accountants import PRVAccountant
 

@@ -162,7 +162,17 @@ def neutral(text: str, tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def clipped(text: str, tokenizer: PreTrainedTokenizerBase, tokens: int) -> str:
-    """The first tokens of a text, as text."""
+    """The first tokens of a text, as text.
+
+    Parameters
+    ----------
+    text
+        The text.
+    tokenizer
+        The tokenizer that counts.
+    tokens
+        The most tokens.
+    """
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     return text if len(ids) <= tokens else str(tokenizer.decode(ids[:tokens]))
 

@@ -24,7 +24,19 @@ TOKENS = tuple(field.name for field in fields(AnswerTokens))
 def given_answers(
     source: Source, splits: Mapping[str, Sequence[Row]], prompt: str, label: str
 ) -> dict[str, pd.DataFrame]:
-    """The table of each split, from a model folder or a model in memory."""
+    """The likelihood table of each split.
+
+    Parameters
+    ----------
+    source
+        A model folder or a model in memory.
+    splits
+        The rows of each split.
+    prompt
+        The template of the prompt, as in ``sample.prompt``.
+    label
+        The name of the work beside the progress.
+    """
     import torch
 
     from lethe.models.encoding import Encoder

@@ -88,6 +88,17 @@ def mean_losses(
 ) -> np.ndarray:
     """(N,) the mean negative log-likelihood of each row's answer, in nats per token.
 
+    Parameters
+    ----------
+    model, tokenizer
+        The model that reads the answers.
+    prompt
+        The template of the prompt, as in ``sample.prompt``.
+    rows
+        Rows with question and answer.
+    label
+        The name of the work beside the progress.
+
     Raises
     ------
     BadInput

@@ -84,7 +84,19 @@ def filled(template: str, **values: str) -> str:
 
 
 def harmbench_text(behavior: str, generation: str, layout: str, prompt: PublishedPrompt) -> str:
-    """The classifier's prompt about one generation, in the layout of the Llama-2 or of the Mistral checkpoint."""
+    """The classifier's prompt about one generation, in the layout of the Llama-2 or of the Mistral checkpoint.
+
+    Parameters
+    ----------
+    behavior
+        The behaviour that the prompt asks about.
+    generation
+        The answer.
+    layout
+        "llama2" or "mistral", the checkpoint's layout.
+    prompt
+        The published texts.
+    """
     user = filled(prompt.user, behavior=behavior, generation=generation).strip()
     if layout == "mistral":
         return f"{prompt.system.strip()}\n\n[INST] {user} [/INST]"

@@ -31,7 +31,17 @@ StepRecord = dict[
 
 
 def schedule(step: int, steps: int, warmup: float) -> float:
-    """The factor on the learning rate: linear warm-up over the share ``warmup`` of the steps, then a cosine to zero."""
+    """The factor on the learning rate: linear warm-up, then a cosine to zero.
+
+    Parameters
+    ----------
+    step
+        The number of the step, from 0.
+    steps
+        The number of all steps.
+    warmup
+        The share of the steps that warm up, in [0, 1].
+    """
     rising = round(warmup * steps)
     if step < rising:
         return (step + 1) / rising
@@ -39,7 +49,19 @@ def schedule(step: int, steps: int, warmup: float) -> float:
 
 
 def batches(rows: int, size: int, epochs: int, rng: np.random.Generator) -> Iterator[tuple[int, np.ndarray]]:
-    """(epoch, row numbers) of every step: each epoch visits every row once, in a new order."""
+    """(epoch, row numbers) of every step: each epoch visits every row once, in a new order.
+
+    Parameters
+    ----------
+    rows
+        The number of rows.
+    size
+        Rows per step; the last step of an epoch may have fewer.
+    epochs
+        Passes over all rows.
+    rng
+        The source of the orders.
+    """
     for epoch in range(epochs):
         order = rng.permutation(rows)
         for start in range(0, rows, size):
@@ -151,7 +173,21 @@ def resumable(
     *settings: object,
     **facts: object,
 ) -> Resumable | None:
-    """Where a run saves its state, under a hash of everything that determines the run; None if it saves none."""
+    """Where a run saves its state; None if it saves none.
+
+    Parameters
+    ----------
+    folder
+        The folder of saved states; each run has a folder named by the hash of all that decides the run.
+    model
+        The model before the first step; its weights are part of the hash.
+    compute
+        How often the state is saved; None for never.
+    modules
+        The modules whose code decides the run.
+    *settings, **facts
+        Further parts of the hash, as in `cache_key`.
+    """
     if compute.checkpoint_every is None:
         return None
     import torch

@@ -20,8 +20,16 @@ DOTS_PER_INCH = 160
 
 @contextmanager
 def picture(path: Path, width: float, height: float, **grid: Any) -> Iterator[tuple[Figure, np.ndarray]]:
-    """Yield a figure of ``width`` x ``height`` inches with its axes (rows, columns), then save it; ``grid`` goes to
-    `Figure.subplots`.
+    """Yield a figure with its axes (rows, columns), then save it.
+
+    Parameters
+    ----------
+    path
+        The PNG file.
+    width, height
+        The size in inches.
+    grid
+        Further arguments of `Figure.subplots`.
     """
     import matplotlib
     from matplotlib.figure import Figure

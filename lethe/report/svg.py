@@ -53,9 +53,16 @@ _SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 
 
 def canvas(width: float, height: float, left: float) -> tuple[Figure, Axes]:
-    """An empty figure of ``width`` x ``height`` inches with ``left`` inches for labels; call it inside `style`.
+    """An empty figure; call it inside `style`.
 
     The margins are fixed, so that the axes of neighbouring panels are aligned.
+
+    Parameters
+    ----------
+    width, height
+        The size in inches.
+    left
+        The inches left of the axes, for labels.
     """
     from matplotlib.figure import Figure
 
@@ -77,7 +84,17 @@ def style(name: str) -> AbstractContextManager[None]:
 
 
 def inline(figure: Figure, name: str, label: str) -> Markup:
-    """The figure as an SVG element; ``name`` makes its identifiers unique, ``label`` says what it shows."""
+    """The figure as an SVG element.
+
+    Parameters
+    ----------
+    figure
+        The finished figure.
+    name
+        Makes the identifiers of the element unique on the page.
+    label
+        What the figure shows, for readers who do not see it.
+    """
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     ElementTree.register_namespace("", _SVG)

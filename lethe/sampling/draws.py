@@ -19,16 +19,33 @@ BLOCK = 64  # tokens per block sum; cumulating block sums is faster than cumulat
 
 
 def random_table(stream: np.random.SeedSequence, samples: int, steps: int) -> np.ndarray:
-    """Uniform draws in [0, 2**BITS), one row per sample, one column per step."""
+    """Uniform draws in [0, 2**BITS), shape (samples, steps).
+
+    Parameters
+    ----------
+    stream
+        The stream of one prompt.
+    samples, steps
+        The number of answers, and the most tokens of an answer.
+    """
     return np.random.Generator(np.random.PCG64(stream)).integers(0, 1 << BITS, size=(samples, steps))
 
 
 def weigh(logits: torch.Tensor, temperature: float, top_k: int, top_p: float) -> tuple[torch.Tensor, torch.Tensor]:
     """Each row's top probability at temperature 1, and its unnormalised next-token probabilities after the cuts.
 
-    ``logits``: (rows, vocabulary), float32. Returns (rows,) and (rows, vocabulary rounded up to whole blocks);
-    cut tokens have weight 0. Temperature comes first, then top-k, which keeps tokens tied with the k-th, then
-    top-p, the fewest most likely tokens whose share of the mass left by top-k reaches ``top_p``.
+    Returns (rows,) and (rows, vocabulary rounded up to whole blocks); cut tokens have weight 0.
+
+    Parameters
+    ----------
+    logits
+        Shape (rows, vocabulary), float32.
+    temperature
+        Above 0; it comes before the cuts.
+    top_k
+        The most tokens that stay, and those tied with the last; 0 keeps all.
+    top_p
+        The share of the mass left by top-k; the fewest most likely tokens that reach it stay.
     """
     import torch
 
@@ -52,8 +69,16 @@ def weigh(logits: torch.Tensor, temperature: float, top_k: int, top_p: float) ->
 def draw(weights: torch.Tensor, rows: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
     """Each sample's token: the first at which its row's cumulated share exceeds its draw.
 
-    ``weights``: (rows, whole blocks); ``rows`` and ``draws``: (samples,), the row that a sample follows and the
-    sample's number from `random_table`. Returns (samples,) tokens; a token of weight 0 is never drawn.
+    A token of weight 0 is never drawn.
+
+    Parameters
+    ----------
+    weights
+        Shape (rows, whole blocks), as `weigh` returns them.
+    rows
+        The row that each sample follows, shape (samples,).
+    draws
+        Each sample's number from `random_table`, shape (samples,).
     """
     blocks = weights.view(len(weights), -1, BLOCK)
     shares = cumulated(blocks.sum(-1), 1 << BITS)
@@ -73,9 +98,18 @@ def cumulated(masses: torch.Tensor, whole: torch.Tensor | int) -> torch.Tensor:
 
 
 def first_above(shares: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """For each value, the first column of its row of ascending ``shares`` that exceeds it.
+    """For each value, the first column of its row that exceeds it.
 
     One search for all rows: row r's shares lie in [r, r + 1] * 2**BITS of a single ascending list.
+
+    Parameters
+    ----------
+    shares
+        Ascending along each row, shape (rows, columns), from 0 to 2**BITS.
+    rows
+        The row of each value, shape (values,).
+    values
+        Shape (values,), below 2**BITS.
     """
     import torch
 

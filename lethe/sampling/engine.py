@@ -243,7 +243,24 @@ def choose(source: Path | InMemory, options: Options) -> tuple[str, str]:
 
 
 def check_prompts(prompts: Sequence[Prompt], settings: Settings, context: int | None, vocabulary: int) -> None:
-    """Raise `BadInput` for prompts that share a name, are empty, have unknown tokens, or exceed the model's context."""
+    """Check prompts before the first draw.
+
+    Parameters
+    ----------
+    prompts
+        The prompts of one call.
+    settings
+        The draws of each prompt.
+    context
+        The most tokens of the model; None for no limit.
+    vocabulary
+        The number of the model's tokens.
+
+    Raises
+    ------
+    BadInput
+        If prompts share a name, are empty, have unknown tokens, or exceed the context.
+    """
     (name, times), *_ = Counter(prompt.prompt_id for prompt in prompts).most_common(1) or [("", 0)]
     if times > 1:
         raise BadValue("prompt ids", name, "distinct names, since a prompt's draws depend on its name")

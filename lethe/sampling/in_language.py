@@ -54,7 +54,19 @@ class Asked:
 
 
 def ask(language: Language, row: Row, samples: int, seed: int) -> Asked:
-    """Draw the production of each sample of one question."""
+    """Draw the production of each sample of one question.
+
+    Parameters
+    ----------
+    language
+        The productions and their probabilities.
+    row
+        The question.
+    samples
+        The number of samples.
+    seed
+        The seed; each question and sample has its own draw.
+    """
     found = productions(language, row)
     uniform = np.array([_uniform(seed, row["id"], sample) for sample in range(samples)])
     return Asked(row, found, pick(uniform, found))
@@ -83,6 +95,23 @@ def draw_in_language(
     """The generations of the forget questions, with a column ``production``.
 
     The greedy answer is the one to the most probable production.
+
+    Parameters
+    ----------
+    language
+        The productions and their probabilities.
+    rows
+        The forget questions.
+    encoder
+        The tokenizer with the prompt's template.
+    settings
+        The draws of each question.
+    engine
+        The open engine.
+    store
+        The finished answers.
+    label
+        The name of the work beside the progress.
     """
     questions = [ask(language, row, settings.n, settings.seed) for row in rows]
     sampled = [
@@ -171,7 +200,7 @@ def draw_prompts(
     """The second sample: ``share.prompts`` random prompts over all questions, ``share.answers`` to each.
 
     The columns are those of the generations, ``prompt`` (the number of the prompt) and ``production``. A prompt that is
-    drawn twice gets new answers.
+    drawn twice gets new answers. The parameters are those of `draw_in_language`; the language must have a ``share``.
     """
     import pandas as pd
 

@@ -28,9 +28,20 @@ APART = 1 << 40  # the first sample number of a pilot, which no answer has
 
 
 def affordable(engine: Engine, prompts: Sequence[Prompt], settings: Settings, budget: int) -> int:
-    """How many answers per question take at most about ``budget`` rows on average: a power of two, `LEAST` to `MOST`.
+    """How many answers per question fit a budget on average: a power of two, `LEAST` to `MOST`.
 
     An engine whose answers share no rows gets `LEAST`.
+
+    Parameters
+    ----------
+    engine
+        The engine whose rows count.
+    prompts
+        The prompts; a few of them are tried.
+    settings
+        The law of the draws.
+    budget
+        The rows per question.
     """
     if not isinstance(engine, PrefixEngine):
         return LEAST
@@ -42,6 +53,15 @@ def affordable(engine: Engine, prompts: Sequence[Prompt], settings: Settings, bu
 def fitting(few: float, many: float, budget: int) -> int:
     """The power of two whose rows fit, by the power law through the rows of both `PILOTS`.
 
+    Parameters
+    ----------
+    few, many
+        The rows of the smaller and of the larger of `PILOTS`.
+    budget
+        The rows that may be taken.
+
+    Examples
+    --------
     >>> fitting(100, 200, budget=1600), fitting(100, 400, budget=1600), fitting(20, 20, budget=1600)
     (32768, 2048, 65536)
     """
@@ -51,7 +71,15 @@ def fitting(few: float, many: float, budget: int) -> int:
 
 
 def rows_of(engine: PrefixEngine, prompts: Sequence[Prompt], settings: Settings, n: int) -> float:
-    """The mean number of rows per question that ``n`` answers take; the answers are discarded."""
+    """The mean number of rows per question; the answers are discarded.
+
+    Further parameters are those of `affordable`.
+
+    Parameters
+    ----------
+    n
+        The number of answers per question.
+    """
     forward, rows = engine.forward, 0
 
     class Counting:

@@ -60,7 +60,19 @@ class AnswerStore:
 
     @classmethod
     def of(cls, source: Source, engine: Engine, options: Options, scratch: Path = SCRATCH) -> AnswerStore:
-        """The store of an open engine's answers, for a model folder or a model in memory."""
+        """The store of an open engine's answers.
+
+        Parameters
+        ----------
+        source
+            A model folder or a model in memory.
+        engine
+            The open engine.
+        options
+            Of these, the ones that change bits are part of the key.
+        scratch
+            The folder of all stores.
+        """
         libraries = versions(*LIBRARIES, *(VLLM if engine.name == "vllm" else ()))
         facts = {"options": decisive(options), "libraries": libraries}
         return cls(model_digest(source), engine.name, scratch, module_of(type(engine)), **facts)
@@ -73,7 +85,17 @@ class AnswerStore:
         return place
 
     def answer(self, engine: Engine, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
-        """Every prompt's answers: those on disk first, then the rest, each stored when complete."""
+        """Every prompt's answers: those on disk first, then the rest, each stored when complete.
+
+        Parameters
+        ----------
+        engine
+            The open engine for the rest.
+        prompts
+            The prompts.
+        settings
+            The draws of each prompt.
+        """
         missing = []
         for prompt in prompts:
             place = self.place(prompt, settings)

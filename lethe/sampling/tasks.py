@@ -31,7 +31,19 @@ class Task:
 
 
 def tasks(source: Source, rows: Mapping[str, list[Row]], sample: Sample, model: Model) -> list[Task]:
-    """The prompts of each split: ``sample.n`` answers per question of the forget set, ``utility_n`` in other splits."""
+    """The prompts of each split.
+
+    Parameters
+    ----------
+    source
+        The model, for its tokenizer.
+    rows
+        The rows of each split.
+    sample
+        The forget set gets ``sample.n`` answers per question, every other split ``utility_n``.
+    model
+        The model's entry of params.yaml.
+    """
     from lethe.models.encoding import Encoder
     from lethe.models.in_memory import tokenizer_of
 
@@ -73,7 +85,10 @@ def about(work: Sequence[Task], engine: Engine, sample: Sample, model: Model) ->
 
 
 def draw(task: Task, engine: Engine, store: AnswerStore, label: str) -> pd.DataFrame:
-    """The generations table of a task, rows in the order of its prompts and samples."""
+    """The generations table of a task, rows in the order of its prompts and samples.
+
+    The parameters are those of `draw_sequentially`.
+    """
     stream = progress(store.answer(engine, task.prompts, task.settings), label, "questions", len(task.prompts))
     answers = {answer.prompt_id: answer for answer in stream}
     return table_of(answers[prompt.prompt_id] for prompt in task.prompts)

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.special import gammainccinv, gammaincinv, pdtr
+from scipy.special import gammainccinv, gammaincinv
 
 from lethe.errors import BadValue
 from lethe.statistics.checks import check_alpha
-from lethe.statistics.many_prompts import holm
 
 EXACT = "the computed next-token probabilities are exact up to the allowance"
 TOLERANCE = 1e-6  # the float sums of an enumeration may differ from 1 by this much
@@ -235,6 +234,20 @@ def pooled_leak(
 
     Independent Poisson counts add up to a Poisson count, whose mean is rho times the sum of the
     questions' leaking unexplored masses.
+
+    Parameters
+    ----------
+    questions
+        The explored masses and the sample of each question; at least one, all at one rate above 0.
+    alpha
+        Error probability of each end.
+    rounding
+        The largest error of the masses.
+
+    Raises
+    ------
+    BadValue
+        If the questions have no common rate above 0, or alpha is out of range.
     """
     check_alpha(alpha)
     rates = {remainder.rho for _, remainder in questions}
@@ -286,7 +299,15 @@ def queries_until(probability: np.ndarray | float, chance: float = 0.5) -> np.nd
 
 
 def leak_bands(lower: float, upper: float, queries: Sequence[int]) -> dict[int, tuple[float, float]]:
-    """Map each N to the band of P(at least one leak in N), from [lower, upper]; all bands hold together at 1 - alpha."""
+    """Map each N to the band of P(at least one leak in N); all bands hold together at 1 - alpha.
+
+    Parameters
+    ----------
+    lower, upper
+        Bounds of P(leak) that hold together at 1 - alpha.
+    queries
+        The values of N.
+    """
     ends = chance_within(np.array([lower, upper]), np.asarray(queries, dtype=np.float64)[:, None])
     return {int(n): (float(low), float(high)) for n, (low, high) in zip(queries, ends, strict=True)}
 
@@ -295,67 +316,15 @@ Verdict = Literal["proved to leak", "bounded", "open"]
 
 
 def verdict(lower: float, upper: float, tau: float) -> Verdict:
-    """*proved to leak* if ``lower`` >= ``tau``, *bounded* if ``upper`` < ``tau``, else *open*."""
+    """*proved to leak* if ``lower`` >= ``tau``, *bounded* if ``upper`` < ``tau``, else *open*.
+
+    Parameters
+    ----------
+    lower, upper
+        Bounds of P(leak).
+    tau
+        The probability in question, strictly between 0 and 1.
+    """
     if not 0 < tau < 1:
         raise BadValue("tau", tau, "a number between 0 and 1")
     return "proved to leak" if lower >= tau else "bounded" if upper < tau else "open"
-
-
-@dataclass(frozen=True)
-class AgainstRetrain:
-    """Lower bounds of the ratio of the model's P(leak) to Retrain's, one entry per question, (m,).
-
-    ``ratio`` holds for each question on its own at ``alpha`` (inf where Retrain cannot leak). ``holds`` names the
-    questions whose ratio is at least ``factor``; with probability 1 - alpha every named question is right (Holm 1979).
-    """
-
-    ratio: np.ndarray
-    p_values: np.ndarray
-    holds: np.ndarray
-    factor: float
-    alpha: float
-    method: str
-    assumes: str
-
-
-def against_retrain(
-    lower: np.ndarray,
-    retrain: Sequence[tuple[Masses, Remainder]],
-    factor: float,
-    alpha: float,
-    rounding: Rounding = EXACTLY,
-) -> AgainstRetrain:
-    """Compare the model's certain ``lower`` (m,) with Retrain's leak to the same questions.
-
-    The null of a question is P(leak) of the model <= ``factor`` x P(leak) of Retrain. The model's lower end is certain, so
-    under the null Retrain's P(leak) is at least lower / factor. Then at least lower / factor minus Retrain's enumerated
-    leaking mass is unexplored. The p-value is the Poisson probability of at most the observed number of sampled leaks.
-    ``factor`` must be chosen before the numbers are seen. ``rounding`` describes Retrain's masses.
-    """
-    check_alpha(alpha)
-    if not 1 <= factor < math.inf:
-        raise BadValue("factor", factor, "a number of at least 1")
-    lower = np.asarray(lower, dtype=np.float64)
-    if lower.shape != (len(retrain),) or not len(retrain):
-        raise BadValue("lower", lower.shape, f"one for each of Retrain's {len(retrain)} questions, at least one")
-    ends = [leak_interval(masses, rest, alpha, rounding) for masses, rest in retrain]
-    upper = np.array([end.upper for end in ends])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(lower > 0, lower / upper, 0.0)
-    p_values = np.array(
-        [
-            _p_value(float(low) / factor, masses, rest, end.upper_certain, rounding)
-            for low, (masses, rest), end in zip(lower, retrain, ends, strict=True)
-        ]
-    )
-    # Only the list is used, because holm's claim is about upper bounds.
-    holds, _ = holm(p_values, factor, alpha)
-    return AgainstRetrain(ratio, p_values, holds, factor, alpha, "Poisson tail, Holm", SAMPLED)
-
-
-def _p_value(claimed: float, masses: Masses, remainder: Remainder, certain: float, rounding: Rounding) -> float:
-    """P(at most the observed number of leaks | Retrain leaks with probability ``claimed`` or more)."""
-    if claimed > certain:
-        return 0.0  # the enumeration alone refutes the null
-    rest = (claimed - rounding.most(masses.leak_by_length)) / rounding.factor
-    return float(pdtr(remainder.leaks, remainder.rho * rest)) if rest > 0 else 1.0

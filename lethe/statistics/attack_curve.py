@@ -103,7 +103,14 @@ def half_life(curve: Sequence[Point], reference: Point) -> HalfLife:
 def excess(counts: Sequence[Counted], reference: Sequence[Counted], alpha: float) -> list[Excess]:
     """The excess leakage over the reference under the same attack, at the budgets that both curves have.
 
-    The band of each curve takes half of alpha, so all differences hold together with probability 1 - ``alpha``.
+    The band of each curve takes half of alpha.
+
+    Parameters
+    ----------
+    counts, reference
+        The leaks at each budget, of the model and of the reference.
+    alpha
+        Error probability of all differences together.
     """
     curve, other = band(counts, alpha / 2), {point.budget: point for point in band(reference, alpha / 2)}
     found = []

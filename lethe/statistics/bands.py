@@ -17,9 +17,16 @@ _SOLVED: dict[tuple[int, float], float] = {}  # for callers that do not store le
 def dkw(n: int, alpha: float, sides: int = 1) -> float:
     """Half-width of the Dvoretzky-Kiefer-Wolfowitz band with Massart's constant.
 
-    With probability 1 - alpha, for all x at once, F(x) >= F_n(x) - e (``sides`` 1, valid for alpha <= 1/2), or
-    |F(x) - F_n(x)| <= e (``sides`` 2). Assumes ``n`` independent draws, and nothing about their distribution. Source:
-    Massart (1990).
+    Assumes independent draws, and nothing about their distribution. Source: Massart (1990).
+
+    Parameters
+    ----------
+    n
+        The number of draws, at least 1.
+    alpha
+        Error probability of the whole band; the one-sided band needs alpha <= 1/2.
+    sides
+        1 for F(x) >= F_n(x) - e at all x at once, 2 for |F(x) - F_n(x)| <= e.
 
     Examples
     --------
@@ -43,10 +50,19 @@ def berk_jones(n: int, eta: float) -> np.ndarray:
 
 
 def berk_jones_eta(n: int, alpha: float, known: MutableMapping[tuple[int, float], float] | None = None) -> float:
-    """The level of each quantile at which the whole band holds with probability 1 - alpha, with a relative error of 1e-10.
+    """The level of each quantile at which the whole band holds with probability 1 - alpha; relative error 1e-10.
 
-    The band is that of Berk and Jones (1979); its joint level is computed exactly, not approximated. The computation takes
-    seconds for n in the thousands; ``known`` stores solved levels by (n, alpha).
+    The band is that of Berk and Jones (1979); its joint level is computed exactly, not approximated. The computation
+    takes seconds for n in the thousands.
+
+    Parameters
+    ----------
+    n
+        The number of draws.
+    alpha
+        Error probability of the whole band.
+    known
+        Solved levels by (n, alpha), to which a new one is added; by default those of this process.
     """
     check_count("n", n)
     check_alpha(alpha)

@@ -53,7 +53,10 @@ def mean_upper(scores: np.ndarray, alpha: float, horizon: int | None = None) -> 
 
 
 def mean_lower(scores: np.ndarray, alpha: float, horizon: int | None = None) -> np.ndarray:
-    """(P,) lower bound of each row's mean, with probability 1 - alpha: 1 minus the upper bound of the mean of 1 - X."""
+    """(P,) lower bound of each row's mean, with probability 1 - alpha: 1 minus the upper bound of the mean of 1 - X.
+
+    The parameters are those of `mean_upper`.
+    """
     return 1.0 - mean_upper(1.0 - check_scores(scores), alpha, horizon)
 
 
@@ -62,8 +65,13 @@ def sd_upper(
 ) -> np.ndarray:
     """(P,) upper bound of each row's standard deviation, with probability 1 - alpha; not capped at the trivial 1/2.
 
-    Bets on `predictable_squares`, whose mean given the past is at least the variance. With ``missing`` "worst" a NaN
-    counts as the score farthest from the centre.
+    Bets on `predictable_squares`, whose mean given the past is at least the variance. Further parameters are those of
+    `mean_upper`.
+
+    Parameters
+    ----------
+    missing
+        "worst" counts a NaN as the score farthest from the centre; "refuse" raises `BadValue`.
     """
     squares = predictable_squares(check_scores(scores, missing))
     check_alpha(alpha)
@@ -106,9 +114,16 @@ def _smallest_refuted(values: np.ndarray, alpha: float, horizon: int) -> np.ndar
 
 
 def p_value(scores: np.ndarray, mean: float | np.ndarray, alpha: float) -> np.ndarray:
-    """(P,) p-value of the hypothesis that each row's mean is at least ``mean``, one number or one per row.
+    """(P,) p-value of the hypothesis that each row's mean is at least the given mean.
 
-    The stakes are sized for ``alpha``.
+    Parameters
+    ----------
+    scores
+        Independent draws in [0, 1], in sampling order, shape (P, n).
+    mean
+        One number, or one per row, in [0, 1].
+    alpha
+        The level for which the stakes are sized; the p-value is valid at any level.
     """
     scores = check_scores(scores)
     check_alpha(alpha)

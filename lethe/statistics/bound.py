@@ -186,7 +186,17 @@ class Bound:
         return f"{self.side} bound, {fails}, {self.covers}"
 
     def sentence(self, quantity: str = "", of: str = "the prompts", percent: bool = False) -> str:
-        """The whole guarantee for a reader; ``quantity`` names the bounded quantity."""
+        """The whole guarantee for a reader.
+
+        Parameters
+        ----------
+        quantity
+            The name of what is bounded.
+        of
+            What the prompts are called.
+        percent
+            Whether the value is shown as a percentage.
+        """
         shown = self.percent() if percent else self.significant()
         claim = f"{quantity} is {self.relation} {shown}" if quantity else f"{self.relation} {shown}"
         draws = f", n = {self.n:,}" if self.n is not None else ""
@@ -234,7 +244,15 @@ def bounds_of(
     method: str,
     n: int | None = None,
 ) -> list[Bound]:
-    """Return one bound for each of ``values``; all share one guarantee."""
+    """Return one bound for each value; all share one guarantee.
+
+    Further parameters are those of `Bound`.
+
+    Parameters
+    ----------
+    values
+        The bounded values.
+    """
     return [Bound(value, side, alpha, covers, assumes, method, n) for value in values]
 
 
@@ -258,7 +276,17 @@ def joint_level(*alphas: float) -> str:
 
 
 def rounded(value: float | Decimal, digits: int, side: Side | None = None) -> Decimal:
-    """``value`` with ``digits`` decimals: a bound rounded outward, an estimate (``side`` None) to nearest."""
+    """The value with a fixed number of decimals: a bound rounded outward, an estimate to nearest.
+
+    Parameters
+    ----------
+    value
+        The exact number.
+    digits
+        The number of decimals.
+    side
+        The side of the bound; None for an estimate.
+    """
     number = exact(value)
     if not number.is_finite():
         return number
@@ -269,7 +297,15 @@ def rounded(value: float | Decimal, digits: int, side: Side | None = None) -> De
 
 
 def significant(value: float | Decimal, digits: int = 4, side: Side | None = None) -> Decimal:
-    """``value`` with ``digits`` significant digits, rounded as `rounded` does."""
+    """The value with a fixed number of significant digits, rounded as `rounded` does.
+
+    Further parameters are those of `rounded`.
+
+    Parameters
+    ----------
+    digits
+        The number of significant digits.
+    """
     number = exact(value)
     return Context(prec=digits, rounding=ROUNDING[side]).create_decimal(number) if number.is_finite() else number
 

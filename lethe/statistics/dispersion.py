@@ -23,8 +23,16 @@ def sd_upper(scores: np.ndarray, alpha: float, missing: Literal["refuse", "worst
     """(P,) upper bound of each row's standard deviation over the two-sided DKW band, with probability 1 - alpha.
 
     The largest variance in the band is the minimum over centres a of the largest E(X - a)^2. At each level u the
-    quantile lies between the quantiles of the band's edges; the edge farther from a gives the maximum. With ``missing``
-    "worst" a NaN may have any value: one edge counts it as 0, the other as 1.
+    quantile lies between the quantiles of the band's edges; the edge farther from a gives the maximum.
+
+    Parameters
+    ----------
+    scores
+        Independent draws in [0, 1], shape (P, n).
+    alpha
+        Error probability of each bound.
+    missing
+        "worst" lets a NaN have any value: one edge counts it as 0, the other as 1; "refuse" raises `BadValue`.
     """
     scores = check_scores(scores, missing)
     check_alpha(alpha)

@@ -78,7 +78,21 @@ class Calibration:
 
     @classmethod
     def of(cls, labels: ArrayLike, verdicts: ArrayLike, of_this_run: bool = False) -> Calibration:
-        """Count a person's labels (0 or 1) and the judge's verdicts (0, 1 or NaN) on the same answers.
+        """Count a person's labels and the judge's verdicts on the same answers.
+
+        Parameters
+        ----------
+        labels
+            0 or 1, shape (n,).
+        verdicts
+            0, 1 or NaN where the judge gave none, shape (n,).
+        of_this_run
+            Whether the answers were drawn at random from the run that is measured.
+
+        Raises
+        ------
+        BadValue
+            If the vectors differ in length or hold other values.
 
         Examples
         --------
@@ -307,10 +321,19 @@ def judged_average(
 
 
 def true_rate_upper(called: ArrayLike, sensitivity: ArrayLike, false_positive: ArrayLike) -> np.ndarray:
-    """Upper bound of p from an upper bound of q and lower bounds of se and fp, as arrays of one shape or numbers.
+    """Upper bound of the true rate p from the called rate and the judge's rates.
 
     The bound is 1 if se <= fp, because such a judge does not separate leaks from clean answers. Otherwise the bound is
     (q - fp) / (se - fp), clipped to [0, 1].
+
+    Parameters
+    ----------
+    called
+        Upper bound of q, the rate of the judge's calls; arrays of one shape, or numbers.
+    sensitivity
+        Lower bound of se, the share of leaks that are called.
+    false_positive
+        Lower bound of fp, the share of clean answers that are called.
 
     Examples
     --------
@@ -321,7 +344,10 @@ def true_rate_upper(called: ArrayLike, sensitivity: ArrayLike, false_positive: A
 
 
 def true_rate_lower(called: ArrayLike, sensitivity: ArrayLike, false_positive: ArrayLike) -> np.ndarray:
-    """Lower bound of p from a lower bound of q and upper bounds of se and fp: `true_rate_upper`, but 0 where se <= fp.
+    """Lower bound of p: as `true_rate_upper`, but 0 where se <= fp.
+
+    The parameters are those of `true_rate_upper` with the opposite sides: a lower bound of q, upper bounds of se and
+    fp.
 
     Examples
     --------

@@ -11,10 +11,18 @@ from lethe.statistics.judge_error import Calibration, judged_average
 
 
 def judged_share_interval(groups: Groups, calibration: Calibration, alpha: float) -> Interval:
-    """Interval of the average true leak probability over questions, from verdicts of 0 or 1 (NaN where missing).
+    """Interval of the average true leak probability over questions.
 
-    Each end is `judge_error.judged_average` at alpha / 2, with the assumptions of that function. A missing verdict counts
-    as a leak for the upper end and as clean for the lower end.
+    Each end is `judge_error.judged_average` at alpha / 2, with the assumptions of that function.
+
+    Parameters
+    ----------
+    groups
+        The verdicts 0 or 1 of each question; a NaN counts as a leak for the upper end and as clean for the lower end.
+    calibration
+        The judge's measured errors.
+    alpha
+        Error probability of the two ends together.
 
     Raises
     ------

@@ -301,8 +301,14 @@ def rate_bounds(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Clopper-Pearson bounds (lower, upper) of each leak probability, each one-sided at alpha.
 
-    A missing answer counts as clean in the lower bound and as a leak in the upper bound. The counts are arrays of one
-    shape, or single numbers.
+    Parameters
+    ----------
+    leaks, n
+        Leaks and draws of each question: arrays of one shape, or numbers.
+    alpha
+        Error probability of each bound.
+    missing
+        Missing answers of each question: clean in the lower bound, leaks in the upper bound.
 
     Examples
     --------
@@ -330,7 +336,22 @@ def check_queries(ks: ArrayLike) -> np.ndarray:
 def check_counts(
     leaks: ArrayLike, n: ArrayLike, missing: ArrayLike = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return checked whole counts of equal length, with leaks + missing <= n; NaN leaks are allowed."""
+    """Return checked whole counts of equal length.
+
+    Parameters
+    ----------
+    leaks
+        Shape (P,), at least 0; NaN is allowed.
+    n
+        One number, or one per question, at least 1.
+    missing
+        One number, or one per question; leaks + missing must be at most n.
+
+    Raises
+    ------
+    BadValue
+        If shapes or counts do not fit.
+    """
     leaks = np.atleast_1d(np.asarray(leaks, dtype=np.float64))
     try:
         n, missing = np.broadcast_to(n, leaks.shape), np.broadcast_to(missing, leaks.shape)

@@ -74,12 +74,27 @@ def mean_leak_interval(
 ) -> Interval:
     """The mean of P(leak) over questions that share one rate, both ends together at ``alpha``.
 
-    Each sampled end takes alpha / 2. ``lowers`` are certain lower ends of the questions, so the larger of the two lower ends
-    costs nothing.
+    Each sampled end takes alpha / 2. The larger of the certain and the sampled lower end costs nothing.
 
     Assumption: the computed next-token probabilities are exact up to the allowance, and the rest is an independent
-    Poisson sample at a rate that was fixed before it was drawn.
-    Source: Garwood (1936), "Fiducial limits for the Poisson distribution".
+    Poisson sample at a rate that was fixed before it was drawn. Source: Garwood (1936), "Fiducial limits for the
+    Poisson distribution".
+
+    Parameters
+    ----------
+    questions
+        The explored masses and the sample of each question.
+    lowers
+        The certain lower end of each question.
+    alpha
+        Error probability of the two ends together.
+    rounding
+        The largest error of the masses.
+
+    Raises
+    ------
+    BadValue
+        If the lengths differ, or the questions share no rate above 0.
     """
     if len(lowers) != len(questions):
         raise BadValue("lowers", len(lowers), f"one for each of the {len(questions)} questions")
@@ -99,5 +114,15 @@ def mean_leak_interval(
 
 
 def silent_upper(rho: float, questions: int, alpha: float) -> float:
-    """The upper end of the mean if nothing leaks, at ``alpha``: the best that the rate allows."""
+    """The upper end of the mean if nothing leaks: the best that the rate allows.
+
+    Parameters
+    ----------
+    rho
+        The rate of the sample.
+    questions
+        The number of questions.
+    alpha
+        One-sided error probability.
+    """
     return float(poisson_upper(0, alpha)) / (rho * questions)

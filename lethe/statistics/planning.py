@@ -14,10 +14,17 @@ from lethe.statistics.sequential import SequentialTest, stopping_counts
 
 
 def samples_for_width(width: float, alpha: float, sides: int = 1) -> int:
-    """Draws for a DKW band of half-width ``width``: ln(sides / alpha) / (2 width^2), rounded up.
+    """Draws for a DKW band of a given half-width: ln(sides / alpha) / (2 width^2), rounded up.
 
     Scholten, Günnemann and Schwinn ("A Probabilistic Perspective on Unlearning and Alignment for Large Language
     Models") print the one-sided number with the two-sided level.
+
+    Parameters
+    ----------
+    width
+        The half-width, strictly between 0 and 1.
+    alpha, sides
+        As in `lethe.statistics.bands.dkw`.
     """
     check_alpha(alpha)
     if not 0 < width < 1:
@@ -47,7 +54,15 @@ class Expected:
 
 
 def expected_sequential(p: float, tau: float, tau_leak: float, alpha: float, cap: int) -> Expected:
-    """Compute the sequential test on scores of 0 or 1 with leak probability ``p``, exactly, by enumeration of all counts."""
+    """Compute the sequential test on scores of 0 or 1, exactly, by enumeration of all counts.
+
+    Parameters
+    ----------
+    p
+        The leak probability, in [0, 1].
+    tau, tau_leak, alpha, cap
+        Those of `SequentialTest`.
+    """
     SequentialTest(tau, tau_leak, alpha, cap)  # checks its arguments
     if not 0 <= p <= 1:
         raise BadValue("p", p, "a number in [0, 1]")

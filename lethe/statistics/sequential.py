@@ -200,10 +200,19 @@ class _Capital:
 
 @cache
 def stopping_counts(null: float, above: bool, alpha: float, cap: int) -> np.ndarray:
-    """(cap,) number of ones at which the test against ``null`` stops after t = 1..cap scores of 0 or 1.
+    """(cap,) number of ones at which the test stops after t = 1..cap scores of 0 or 1.
 
-    The test stops at this many ones or fewer (-1: no stop is possible yet); with ``above``, at this many ones or more
-    (t + 1: no stop is possible yet).
+    Parameters
+    ----------
+    null
+        The mean under test, strictly between 0 and 1.
+    above
+        Whether the test stops at this many ones or more (t + 1: no stop yet), else at this many or fewer (-1: no stop
+        yet).
+    alpha
+        The level.
+    cap
+        The most scores.
     """
     q, log_weights = mixture(null, above)
     hit, miss = np.log(q / null), np.log((1 - q) / (1 - null))

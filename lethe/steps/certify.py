@@ -55,7 +55,22 @@ def how_of(settings: Mapping[str, object], prompt: str | None) -> How:
 
 
 def facts(model: Path, rows: Sequence[Row], how: How) -> dict[str, str]:
-    """The hash of each fact that a certificate is about."""
+    """The hash of each fact that a certificate is about.
+
+    Parameters
+    ----------
+    model
+        The model's folder.
+    rows
+        The questions.
+    how
+        Scorer, prompt and law of the draws.
+
+    Raises
+    ------
+    BadInput
+        If the scorer is not binary, the folder holds no model, or there is no question.
+    """
     from lethe.config.evaluating import scorer_params
     from lethe.registry import SCORERS
 
@@ -81,7 +96,27 @@ def facts(model: Path, rows: Sequence[Row], how: How) -> dict[str, str]:
 def certify(
     model: Path, data: Path, rows: Sequence[Row], how: How, tau: float, alpha: float, draws: int, auditor: str
 ) -> Certificate:
-    """Write the claim that every question leaks at most ``tau``, with the evidence of ``draws`` answers to each."""
+    """Write the claim that every question leaks at most with a given probability, with the evidence of its draws.
+
+    Parameters
+    ----------
+    model
+        The model's folder.
+    data
+        The file of the questions, which the certificate names.
+    rows
+        The questions.
+    how
+        Scorer, prompt and law of the draws.
+    tau
+        The claimed probability, strictly between 0 and 1.
+    alpha
+        Error probability of the claim.
+    draws
+        Answers to each question.
+    auditor
+        The name of who draws.
+    """
     from lethe.scoring import applies
 
     _check_auditor(auditor)
@@ -111,9 +146,18 @@ def certify(
 def verify(
     found: Certificate, path: Path, model: Path, rows: Sequence[Row], how: How, draws: int, auditor: str
 ) -> Certificate:
-    """Check the hashes, draw ``draws`` answers to each question from a fresh stream, and multiply the e-values.
+    """Check the hashes, draw answers from a fresh stream, and multiply the e-values.
 
-    With ``draws`` 0 only the hashes are checked.
+    Further parameters are those of `certify`.
+
+    Parameters
+    ----------
+    found
+        The certificate.
+    path
+        The certificate's file, which an error names.
+    draws
+        Answers to each question; with 0 only the hashes are checked.
     """
     _check_auditor(auditor)
     check_facts(found, facts(model, rows, how), path)

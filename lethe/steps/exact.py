@@ -155,7 +155,20 @@ def curve_table(found: Certificates | None) -> pd.DataFrame:
 def certify(
     name: str, source: Source, rows: Sequence[Row], settings: Settings, scratch: Path | None = None
 ) -> Certificates:
-    """Bound P(leak) of each question to the model; ``scratch`` keeps finished questions of an interrupted call.
+    """Bound P(leak) of each question to the model.
+
+    Parameters
+    ----------
+    name
+        The model's name beside the progress.
+    source
+        A model folder or a model in memory.
+    rows
+        The questions.
+    settings
+        Scorer, law and effort.
+    scratch
+        The folder of finished questions of an interrupted call; None keeps none.
 
     Raises
     ------

@@ -149,7 +149,18 @@ def stage_costs(
 ) -> list[StageCost]:
     """The cost of every training, every method and every attack.
 
-    ``rates`` has sampled tokens per second by the path of a model, and ``rate`` is that of every other model.
+    Parameters
+    ----------
+    params
+        The whole of params.yaml.
+    bench
+        The model that is timed.
+    rate
+        Sampled tokens per second of a model that ``rates`` does not hold; None if unknown.
+    rates
+        Sampled tokens per second by the path of a model.
+    timed
+        Whether training steps are timed; otherwise only their number is given.
     """
     return [
         *(_of_training(name, params, bench, timed) for name in params.train.models),

@@ -31,10 +31,27 @@ def log_bounded(
     table: pd.DataFrame,
     home: Path,
 ) -> str:
-    """Log a run called ``name`` to MLFLOW_TRACKING_URI, or to the database of ``home``; returns a sentence that says where.
+    """Log a run to MLFLOW_TRACKING_URI, or to a local database; return a sentence that says where.
 
-    ``bounds`` become metrics, each with a tag ``bound.NAME`` that holds its guarantee; ``table`` becomes ``questions.json``.
-    Raises `LetheError` where the server does not answer.
+    Parameters
+    ----------
+    name
+        The name of the run.
+    numbers
+        Metrics without a guarantee.
+    bounds
+        Metrics, each with a tag ``bound.NAME`` that holds its guarantee.
+    params
+        The run's params.
+    table
+        What becomes ``questions.json``.
+    home
+        The folder of the local database.
+
+    Raises
+    ------
+    LetheError
+        If the server does not answer.
     """
     uri = os.environ.get("MLFLOW_TRACKING_URI") or store_of(home.resolve())
     shown = without_password(uri)

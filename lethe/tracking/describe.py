@@ -40,9 +40,22 @@ def pipeline_note(
     before: Run | None,
     earlier: Mapping[str, Mapping[str, float]],
 ) -> str:
-    """What changed since the pipeline ``before``, then every model with a link to its run below ``place``.
+    """What changed since an earlier pipeline, then every model with a link to its run.
 
-    ``params`` are the params as MLflow keeps them. ``earlier`` maps each model with a new run to its previous metrics.
+    Parameters
+    ----------
+    pipeline
+        The pipeline of the note.
+    runs
+        The run of each entry.
+    place
+        The address below which the runs lie.
+    params
+        The params as MLflow keeps them.
+    before
+        The earlier pipeline; None for the first one.
+    earlier
+        The previous metrics of each model with a new run.
     """
     links = {name: f"[{escaped(name)}]({place}/{run_id})" for name, run_id in runs.items()}
     said = [] if before is None else _changes(pipeline, links, place, params, before, earlier)

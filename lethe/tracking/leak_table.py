@@ -19,7 +19,17 @@ LEAKS, QUERIES = "heaviest_leaks.json", "leak_at.json"
 
 
 def heaviest_leaks(name: str, workspace: Path, shown: Callable[[str], str]) -> pd.DataFrame:
-    """A row per question and leaking text, the likeliest first; empty without exact bounds. ``shown`` makes texts visible."""
+    """A row per question and leaking text, the likeliest first; empty without exact bounds.
+
+    Parameters
+    ----------
+    name
+        The model.
+    workspace
+        The folder of the pipeline.
+    shown
+        Makes a text visible: line breaks, control characters.
+    """
     import pandas as pd
 
     table = [
@@ -40,7 +50,7 @@ def heaviest_leaks(name: str, workspace: Path, shown: Callable[[str], str]) -> p
 def leaks_at(name: str, workspace: Path, shown: Callable[[str], str]) -> pd.DataFrame:
     """A row per question: queries until an even chance of a leak, and leak@N from and to, for every N; the worst first.
 
-    An end that is never reached is an empty cell.
+    An end that is never reached is an empty cell. The parameters are those of `heaviest_leaks`.
     """
     import pandas as pd
 

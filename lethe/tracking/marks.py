@@ -11,9 +11,18 @@ TAG = "lethe.change"
 
 
 def mark_newest(change: str, text: str, home: Path) -> str:
-    """Tag the newest pipeline run with ``change`` ("worse" or "better") and ``text``; a sentence if that failed.
+    """Tag the newest pipeline run; return a sentence if that failed.
 
     Never raises, because the artifacts matter more.
+
+    Parameters
+    ----------
+    change
+        "worse" or "better".
+    text
+        What changed.
+    home
+        The folder of the local database.
     """
     if os.environ.get("LETHE_TRACKING") == "off":
         return ""

@@ -173,7 +173,16 @@ def with_entropy(
 ) -> dict[str, torch.Tensor]:
     """The method's scalars with the entropy terms added to the loss and listed by name.
 
-    ``own`` are the forget questions with the answers on which the forget entropy is taken; None takes the true answers.
+    Parameters
+    ----------
+    values
+        The method's scalars, ``loss`` among them.
+    step
+        The rows of the step and its number.
+    entropy
+        The weights of the terms; None adds nothing.
+    own
+        The forget questions with the answers on which the forget entropy is taken; None takes the true answers.
     """
     if entropy is None:
         return values
@@ -188,10 +197,19 @@ def with_entropy(
 
 
 def ramped(step: int, steps: int, share: float) -> float:
-    """The factor on the forget entropy: linear from 0 to 1 over the share ``share`` of the steps.
+    """The factor on the forget entropy: linear from 0 to 1 over a share of the steps.
 
     Entropy at full weight from the first step locks in a memorised answer: the model starts out certain of the answer,
     and a lower entropy makes the model more certain.
+
+    Parameters
+    ----------
+    step
+        The number of the step, from 0.
+    steps
+        The number of all steps.
+    share
+        The share of the steps, in [0, 1]; 0 is full weight from the start.
     """
     return min(1.0, step / (share * steps)) if share else 1.0
 

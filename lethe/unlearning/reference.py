@@ -21,7 +21,19 @@ if TYPE_CHECKING:
 def reference_log_probs(
     model: PreTrainedModel, examples: Sequence[Example], size: int, padding: int
 ) -> torch.Tensor:
-    """(N,) S_ref of each answer in nats, computed once, so the reference model need not stay loaded."""
+    """(N,) S_ref of each answer in nats, computed once, so the reference model need not stay loaded.
+
+    Parameters
+    ----------
+    model
+        The model before unlearning.
+    examples
+        The N encoded rows.
+    size
+        Rows per forward pass.
+    padding
+        The padding token.
+    """
     import torch
 
     with torch.no_grad():
@@ -63,7 +75,19 @@ class Reference:
         second: Rows | None = None,
         whole: Counts | None = None,
     ) -> Rows:
-        """The rows of a step, or of a part of a step whose counts are ``whole``."""
+        """The rows of a step, or of a part of a step whose counts are ``whole``.
+
+        Parameters
+        ----------
+        examples
+            The rows of the step.
+        scores
+            S_ref of each row, shape (rows,).
+        second
+            The same questions with their second answers.
+        whole
+            The counts of the whole step, of which these rows are a part.
+        """
         return Rows(
             self.model,
             collate(examples, self.padding, self.model.device),

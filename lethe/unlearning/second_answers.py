@@ -37,7 +37,17 @@ REFUSALS = (
 
 
 def second_answers(params: MethodParams, rows: Sequence[Row], before: Before) -> list[list[Example]] | None:
-    """The second answers to each row, encoded like the rows; None for a method that needs none."""
+    """The second answers to each row, encoded like the rows; None for a method that needs none.
+
+    Parameters
+    ----------
+    params
+        The method's parameters.
+    rows
+        The forget rows.
+    before
+        The model before unlearning.
+    """
     method: Method = METHODS[params.loss](params)
     if not method.needs.second_answers:
         return None

@@ -46,7 +46,17 @@ class Attack(protocol.Attack[Params], params=Params):
 
 
 def on_grid(weights: torch.Tensor, bits: int, group: int) -> torch.Tensor:
-    """Return the nearest multiples of each group's scale; the last group of a row may be shorter."""
+    """Return the nearest multiples of each group's scale; the last group of a row may be shorter.
+
+    Parameters
+    ----------
+    bits
+        Bits per weight, at least 2; the largest multiple is 2^(bits - 1) - 1.
+    group
+        The number of neighbouring weights of a row that share one scale.
+    weights
+        Shape (rows, columns).
+    """
     from torch.nn.functional import pad
 
     top, (rows, columns) = 2 ** (bits - 1) - 1, weights.shape

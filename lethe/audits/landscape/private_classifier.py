@@ -43,9 +43,14 @@ def learn_privately(
     batch: int,
     seed: int,
 ) -> nn.Module:
-    """Train ``network`` by DP-SGD within ``budget``; ``features`` (n, ...), ``labels`` (n,) int64.
+    """Train by DP-SGD; an epoch has int(n / batch) batches. Further parameters are those of `landscape.classifier.learn`.
 
-    ``batch`` is the mean size of the Poisson batches; an epoch has int(n / batch) batches.
+    Parameters
+    ----------
+    budget
+        Epsilon, delta, clipping norm and microbatches.
+    batch
+        The mean size of the Poisson batches.
     """
     rate = min(1.0, batch / len(labels))
     steps = epochs * int(1 / rate)

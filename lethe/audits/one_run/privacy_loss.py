@@ -21,9 +21,21 @@ TOLERANCE = 1e-4  # each member needs a convolution of up to several seconds
 
 
 def dp_sgd(q: float, steps: int, delta: float) -> Family:
-    """Return nulls ordered by 1 / sigma (sigma: noise multiplier); ``q`` is the sampling rate of each of ``steps`` steps.
+    """Return nulls ordered by 1 / sigma (sigma: noise multiplier).
 
-    Epsilon is computed at ``delta``. Below `LEAST_DELTA` the rounding of the distributions would decide the result.
+    Parameters
+    ----------
+    q
+        The sampling rate of each step, above 0 and up to 1.
+    steps
+        The number of steps, from 1 to `MOST_STEPS`.
+    delta
+        The delta of the epsilon: 0, or at least `LEAST_DELTA`, below which the distributions' rounding would decide.
+
+    Raises
+    ------
+    BadValue
+        If a parameter is out of range.
     """
     if 0 < delta < LEAST_DELTA:
         raise BadValue(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lethe.audits.protocol import AuditResult
-from lethe.statistics.unlearning_game import Advantage, CertifiedBound, Quality, unlearning_quality
+from lethe.statistics.certified_removal import CertifiedBound
+from lethe.statistics.unlearning_game import Advantage, Quality, unlearning_quality
 
 if TYPE_CHECKING:
     import pandas as pd

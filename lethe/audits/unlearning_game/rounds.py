@@ -114,11 +114,33 @@ class Game(ABC):
 
     @abstractmethod
     def view(self, job: Job, seen: Any, units: np.ndarray, shadows: Sequence[tuple[Job, Any]]) -> Any:
-        """Return an adversary's view of a model on some units, with the outputs of the shadow models on them."""
+        """Return an adversary's view of a model on some units, with the outputs of the shadow models on them.
+
+        Parameters
+        ----------
+        job
+            The job of the model.
+        seen
+            What `observe` returned for the model.
+        units
+            Unit numbers, shape (n,).
+        shadows
+            Each shadow model's job and what `observe` returned for it.
+        """
 
     @abstractmethod
     def fit(self, attack: str, shadows: Sequence[Any], seed: int) -> Any:
-        """Return the adversary of this name, fitted on the shadow models."""
+        """Return the adversary of this name, fitted on the shadow models.
+
+        Parameters
+        ----------
+        attack
+            The adversary's name.
+        shadows
+            Each shadow model's outputs on members and on nonmembers.
+        seed
+            The seed of the adversary's random choices.
+        """
 
     @abstractmethod
     def performance(self, job: Job, units: np.ndarray) -> float:
@@ -151,7 +173,19 @@ class Game(ABC):
                         )
 
     def unlearned(self, method: str, split: Split, start: Job, pair: int, half: str, seed: int) -> Job:
-        """Return the job that unlearns one split by one method."""
+        """Return the job that unlearns one split by one method.
+
+        Parameters
+        ----------
+        method
+            The method's name.
+        split
+            Retain, forget and test units.
+        start
+            The job of the learned model.
+        pair, half, seed
+            The place in the game, which selects the random stream.
+        """
         shared = self.settings.shared_retrain and self.starts_afresh(method) and half in HALVES
         stream = self.seed(method, pair, "both" if shared else half, seed)
         return Job(split.retain, split.forget, stream, method, start)
@@ -272,6 +306,18 @@ class Game(ABC):
         return np.random.default_rng([self.settings.seed, zlib.crc32(purpose.encode()), *where])
 
     def seed(self, purpose: str, pair: int, half: str, seed: int) -> int:
-        """Return a 31-bit seed for one purpose and place, independent of the number of other seeds."""
+        """Return a 31-bit seed for one purpose and place, independent of the number of other seeds.
+
+        Parameters
+        ----------
+        purpose
+            What the seed is for; each purpose has its own stream.
+        pair
+            The number of the pair of splits.
+        half
+            The half of the pair, or "both".
+        seed
+            The number of the repetition.
+        """
         words = [self.settings.seed, zlib.crc32(f"{purpose}/{half}".encode()), pair, seed]
         return int(np.random.SeedSequence(words).generate_state(1)[0] >> 1)

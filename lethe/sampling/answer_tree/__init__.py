@@ -119,7 +119,19 @@ class FirstLook:
 
 
 def first_look(question: Question, law: Law, predictor: Predictor, effort: Effort) -> FirstLook:
-    """Measure the entropy of a question's answers, and grow the guided tree."""
+    """Measure the entropy of a question's answers, and grow the guided tree.
+
+    Parameters
+    ----------
+    question
+        The prompt, and what a leak is.
+    law
+        Temperature, cuts and length of the answers.
+    predictor
+        The model.
+    effort
+        How many rows the look may take.
+    """
     pilot = _pilot(question, law, predictor, effort)
     budget = max(1, effort.rows // 3)
 
@@ -180,9 +192,18 @@ def second_look(
     rho: float,
     allowance: float = 0.0,
 ) -> AnswerTree:
-    """Explore the heaviest answers, sample the rest at the rate ``rho``, and combine both looks.
+    """Explore the heaviest answers, sample the rest at one rate, and combine both looks.
 
-    ``rho`` must not depend on any draw from the question's sample stream; with 0 the look only explores.
+    Further parameters are those of `first_look`.
+
+    Parameters
+    ----------
+    first
+        The result of the first look.
+    rho
+        The rate. It must not depend on any draw from the question's sample stream; with 0 the look only explores.
+    allowance
+        The largest error of a computed logit.
     """
     rounding = Rounding(allowance, law.max_new_tokens, law.temperature)
     notes = [question.note] if question.note else []

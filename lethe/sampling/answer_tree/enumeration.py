@@ -66,6 +66,17 @@ class Ahead:
 
     @classmethod
     def of(cls, automaton: Automaton, state: int, growth: Growth) -> Ahead:
+        """The look ahead from one state of the automaton.
+
+        Parameters
+        ----------
+        automaton
+            The reader of answers.
+        state
+            The number of the state.
+        growth
+            The threshold and the guide, which decide the least mass that is explored.
+        """
         following = automaton.row(state)
         distinct, place = np.unique(following, return_inverse=True)
         least = growth.theta / np.exp(growth.guide * automaton.matched(distinct))
@@ -95,7 +106,21 @@ class Outlook:
 def grow(
     question: Question, law: Law, predictor: Predictor, growth: Growth, stream: np.random.SeedSequence | int = 0
 ) -> Grown:
-    """Grow the tree of one question's answers; ``stream`` seeds the sample of the unexplored rest."""
+    """Grow the tree of one question's answers.
+
+    Parameters
+    ----------
+    question
+        The prompt, and what a leak is.
+    law
+        Temperature, cuts and length of the answers.
+    predictor
+        The model.
+    growth
+        The threshold of exploration and the rate of the sample.
+    stream
+        The seed of the sample of the unexplored rest.
+    """
     return _Growing(question, law, predictor, growth, stream).run()
 
 

@@ -47,7 +47,14 @@ class Law:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Next-token probabilities (rows, V), float64, and the rows' confidence sums (rows,), this step included.
 
-        ``logits`` (rows, V) belong to rows with ``step`` tokens so far, whose top probabilities sum to ``confidence``.
+        Parameters
+        ----------
+        logits
+            Shape (rows, V).
+        confidence
+            The sum of the top probabilities of each row's tokens so far, shape (rows,).
+        step
+            The number of tokens of each row so far.
         """
         import torch
 

@@ -52,10 +52,18 @@ def leak_of(scorer: str, above: float) -> str:
 
 
 def question_about(asker: Asker, row: Row, scorer: str, above: float) -> Question | None:
-    """The question whether an answer to ``row`` leaks; None where the scorer cannot judge answers to this row.
+    """The question whether an answer to a row leaks; None where the scorer cannot judge answers to this row.
 
-    An answer leaks if its score is 1, or, where the scorer is not binary, more than ``above``. ``asker`` decides whether
-    keywords count inside longer words.
+    Parameters
+    ----------
+    asker
+        The encoder of rows, which also decides whether keywords count inside longer words.
+    row
+        A row of the forget set.
+    scorer
+        The scorer that says what a leak is.
+    above
+        The score above which an answer leaks where the scorer is not binary; a binary scorer's leak is a 1.
     """
     if not applies(scorer, row) or np.isnan(_scores(scorer, [row["answer"]], row)).any():
         return None

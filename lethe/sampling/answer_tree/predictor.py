@@ -120,11 +120,20 @@ def slots(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def measured_allowance(predictor: ModelPredictor, prefix: np.ndarray, seed: int = 0) -> float:
-    """The observed error of the logits: measured on random continuations of a prefix (length,), not proved.
+    """The observed error of the logits: measured on random continuations of a prefix, not proved.
 
-    The error is the largest difference between cached steps of one row, cached steps of many rows, whole passes, and (for
-    a small model) whole passes in float64; at least `LEAST_ALLOWANCE`. A model in a dtype other than float32 is its own
-    reference, because no more exact version exists.
+    The error is the largest difference between cached steps of one row, cached steps of many rows, whole passes, and
+    (for a small model) whole passes in float64; at least `LEAST_ALLOWANCE`. A model in a dtype other than float32 is
+    its own reference, because no more exact version exists.
+
+    Parameters
+    ----------
+    predictor
+        The model.
+    prefix
+        The tokens of one prompt, shape (length,).
+    seed
+        The seed of the continuations.
     """
     import torch
 

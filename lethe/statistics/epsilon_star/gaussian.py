@@ -154,9 +154,19 @@ def fit_mixture(values: np.ndarray, components: int = 1) -> Mixture:
 def goodness_of_fit(values: np.ndarray, components: int, n_samples: int, rng: np.random.Generator) -> float:
     """p-value of the paper's test of fit (section 8.2); NaN for too few values.
 
-    ``n_samples`` values chosen at random are set aside, and a mixture is fitted to the others. The two-sample
-    Kolmogorov-Smirnov test then compares the values set aside with as many draws from the mixture. Assumes
-    independent values.
+    A mixture is fitted to the values that are not set aside. The two-sample Kolmogorov-Smirnov test then compares the
+    values set aside with as many draws from the mixture. Assumes independent values.
+
+    Parameters
+    ----------
+    values
+        Transformed losses, shape (n,).
+    components
+        The number of components of the mixture.
+    n_samples
+        How many values are set aside at random.
+    rng
+        The source of the choice and of the draws.
     """
     values = np.asarray(values, float)
     if n_samples < 1 or len(values) - n_samples < components:

@@ -95,6 +95,15 @@ def supremum(
 
     Returns the value (NaN if the cut leaves no threshold), the threshold that attains the value (None if none does, or only
     in the limit), and the name of the ratio. Mirroring turns shares above a threshold into shares below one.
+
+    Parameters
+    ----------
+    train, population
+        The fitted distributions of the losses.
+    delta
+        The delta of Epsilon*, in [0, 1).
+    cut
+        Only thresholds whose FPR and FNR lie in [cut, 1 - cut] count; None for all.
     """
     best: tuple[float, float | None, str | None] = (0.0, None, None)
     window = (-np.inf, np.inf)

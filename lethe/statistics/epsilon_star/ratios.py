@@ -87,8 +87,14 @@ def log_ratios(
 ) -> np.ndarray:
     """Logarithms of the four ratios, shape (4, k), in the order of `RATIOS`; -inf where a ratio is ignored.
 
-    Each side is a pair of arrays (k,): the shares at or under each of k thresholds, and the shares above. ``denominators``
-    is another pair (train, population) for the denominators: a lower bound divides lower bounds by upper bounds.
+    Parameters
+    ----------
+    train, population
+        The shares at or under each of k thresholds, and the shares above; (k,) each.
+    delta
+        Subtracted from each numerator.
+    denominators
+        Shares (train, population) for the denominators: a lower bound divides lower bounds by upper bounds.
     """
     above = {"train": train, "population": population}
     under = above if denominators is None else dict(zip(("train", "population"), denominators, strict=True))
@@ -109,7 +115,20 @@ def largest(logs: np.ndarray) -> tuple[float, int, int]:
 
 
 def from_rates(fpr: np.ndarray, fnr: np.ndarray, delta: float) -> float:
-    """Epsilon* of given operating points (eq. 7): false positive and false negative rates in [0, 1], shape (k,) each."""
+    """Epsilon* of given operating points (eq. 7).
+
+    Parameters
+    ----------
+    fpr, fnr
+        False positive and false negative rates in [0, 1], shape (k,) each.
+    delta
+        In [0, 1).
+
+    Raises
+    ------
+    BadValue
+        If the rates do not match or a number is out of range.
+    """
     fpr, fnr = np.atleast_1d(np.asarray(fpr, float)), np.atleast_1d(np.asarray(fnr, float))
     if fpr.shape != fnr.shape or not fpr.size:
         raise BadValue("rates", f"{fpr.size} FPRs and {fnr.size} FNRs", "as many FPRs as FNRs, at least one")

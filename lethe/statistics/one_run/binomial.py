@@ -10,7 +10,17 @@ SMALLEST_TAIL = 1e-250
 
 
 def log_cdf(u: int, n: int, p: np.ndarray | float) -> np.ndarray:
-    """ln P(Binomial(n, p) <= u), elementwise in ``p``; exact even far below the smallest double."""
+    """ln P(Binomial(n, p) <= u), elementwise; exact even far below the smallest double.
+
+    Parameters
+    ----------
+    u
+        The count, at least 0.
+    n
+        The number of trials.
+    p
+        Probabilities of any shape.
+    """
     p = np.asarray(p, dtype=np.float64)
     if u >= n:
         return np.zeros(p.shape)
@@ -24,7 +34,15 @@ def log_cdf(u: int, n: int, p: np.ndarray | float) -> np.ndarray:
 
 
 def log_pmf(k: np.ndarray | int, n: int, p: np.ndarray | float) -> np.ndarray:
-    """ln P(Binomial(n, p) = k)."""
+    """ln P(Binomial(n, p) = k), elementwise.
+
+    Further parameters are those of `log_cdf`.
+
+    Parameters
+    ----------
+    k
+        Counts from 0 to n.
+    """
     return -np.log1p(n) - special.betaln(n - k + 1, k + 1) + special.xlogy(k, p) + special.xlog1py(n - k, -p)
 
 

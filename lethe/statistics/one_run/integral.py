@@ -18,12 +18,20 @@ RELATIVE_ERROR = 1e-8  # per panel, relative to a thousandth of the integrand's 
 def log_beta_average(
     log_value: Callable[[np.ndarray], np.ndarray], n: int, r: int, breaks: Sequence[float] = ()
 ) -> float:
-    """ln E[exp(log_value(S))] for S ~ Beta(r + 1, n - r), the mass above the cut if r of n guesses are released (r < n).
+    """ln E[exp(log_value(S))] for S ~ Beta(r + 1, n - r), the mass above the cut if r of n guesses are released.
 
-    ``log_value`` takes masses s in (0, 1), is at most 0 and does not increase with s. ``breaks`` are the masses where
-    ``log_value`` is not smooth. The integral runs over y = logit s, in Gauss-Legendre panels that end at the breaks and are
-    halved until the integrand changes little within each. Negligible panels are omitted, which is safe because the
-    two factors are monotone and log-concave.
+    The integral runs over y = logit s, in Gauss-Legendre panels that end at the breaks and are halved until the
+    integrand changes little within each. Negligible panels are omitted, which is safe because the two factors are
+    monotone and log-concave.
+
+    Parameters
+    ----------
+    log_value
+        A function of masses s in (0, 1), at most 0, which does not increase with s.
+    n, r
+        All guesses, and the released ones; r < n.
+    breaks
+        The masses where ``log_value`` is not smooth.
     """
     peak = np.log((r + 1) / (n - r))
     scale = np.sqrt(1 / (r + 1) + 1 / (n - r))

@@ -9,10 +9,21 @@ from collections.abc import Callable
 def bracket_root(
     function: Callable[[float], float], low: float, high: float, f_low: float, f_high: float, tolerance: float
 ) -> tuple[float, float]:
-    """Shrink ``[low, high]``, where ``f_low <= 0 < f_high``, to a width of ``tolerance`` around the change of sign.
+    """Shrink a bracket around the change of sign of a function.
 
-    Uses the interpolate-truncate-project method (Oliveira and Takahashi 2020, with their n0 = 1 and kappa2 = 2), which is
-    superlinear on smooth functions and never more than one step slower than bisection.
+    Uses the interpolate-truncate-project method (Oliveira and Takahashi 2020, with their n0 = 1 and kappa2 = 2), which
+    is superlinear on smooth functions and never more than one step slower than bisection.
+
+    Parameters
+    ----------
+    function
+        A continuous function of one number.
+    low, high
+        The ends of the bracket.
+    f_low, f_high
+        The values at the ends; ``f_low <= 0 < f_high``.
+    tolerance
+        The width at which the search stops.
     """
     kappa = 0.2 / (high - low)
     radius = tolerance / 2 * 2.0 ** (math.ceil(math.log2(max((high - low) / tolerance, 1.0))) + 1)

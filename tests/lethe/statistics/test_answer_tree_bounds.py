@@ -16,7 +16,6 @@ from lethe.statistics.answer_tree import (
     Masses,
     Remainder,
     Rounding,
-    against_retrain,
     chance_within,
     leak_bands,
     leak_interval,
@@ -26,6 +25,7 @@ from lethe.statistics.answer_tree import (
     queries_until,
     verdict,
 )
+from lethe.statistics.leak_excess import against_retrain
 
 ALPHA = 0.01
 

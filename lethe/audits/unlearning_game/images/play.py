@@ -19,7 +19,8 @@ from lethe.data import images as image_data
 from lethe.data.images import Images
 from lethe.errors import BadParam
 from lethe.io.cache import digest, module_of, versions
-from lethe.statistics.unlearning_game import Split, group_bound
+from lethe.statistics.certified_removal import group_bound
+from lethe.statistics.unlearning_game import Split
 
 if TYPE_CHECKING:
     from lethe.audits.unlearning_game.kinds.images import Params
@@ -134,7 +135,17 @@ class ImageGame(Game):
 def play(
     settings: Params, scratch: Path = SCRATCH, run: Runner = in_processes
 ) -> tuple[GameResult, list[AttackOutcome]]:
-    """Play the game on images."""
+    """Play the game on images.
+
+    Parameters
+    ----------
+    settings
+        The game's settings.
+    scratch
+        The folder of finished models, which a later call reuses.
+    run
+        What calls the work on models; by default one process per core.
+    """
     return ImageGame(settings, scratch).play(run)
 
 

@@ -28,7 +28,10 @@ Measure = Callable[[PlayedMethod], float | None]
 def play(
     settings: Params, scratch: Path = SCRATCH, run: Runner = in_processes
 ) -> tuple[GameResult, list[AttackOutcome]]:
-    """Play every variant; the result holds the game without privacy, ``tables`` and ``figure``."""
+    """Play every variant; the result holds the game without privacy, ``tables`` and ``figure``.
+
+    The parameters are those of `images.play.play`.
+    """
     base = settings.game
 
     def variant(**changes: object) -> GameResult:

@@ -29,7 +29,10 @@ class Params(GameParams):
 
 
 def play(settings: Params, scratch: Path | None = None, run: Runner | None = None) -> AuditResult:
-    """Play every variant; the variants share their common models."""
+    """Play every variant; the variants share their common models.
+
+    The parameters are those of `images.play.play`.
+    """
     from lethe.audits.finished_models import SCRATCH, in_processes
     from lethe.audits.unlearning_game.images.tables import play
     from lethe.audits.unlearning_game.result import played

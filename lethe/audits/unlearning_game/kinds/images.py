@@ -41,7 +41,10 @@ class Params(GameParams):
 
 
 def play(settings: Params, scratch: Path | None = None, run: Runner | None = None) -> AuditResult:
-    """Make all unfinished models and attack every model."""
+    """Make all unfinished models and attack every model.
+
+    The parameters are those of `images.play.play`.
+    """
     from lethe.audits.finished_models import SCRATCH, in_processes
     from lethe.audits.unlearning_game.images.play import play
     from lethe.audits.unlearning_game.result import played

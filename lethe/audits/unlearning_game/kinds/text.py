@@ -76,7 +76,10 @@ class Params(GameParams):
 
 
 def play(settings: Params, scratch: Path | None = None, run: Runner | None = None) -> AuditResult:
-    """Play, and bound the leakage of each method's first model on its forget set."""
+    """Play, and bound the leakage of each method's first model on its forget set.
+
+    The parameters are those of `images.play.play`.
+    """
     from lethe.audits.finished_models import SCRATCH, in_processes
     from lethe.audits.unlearning_game.result import played
     from lethe.audits.unlearning_game.text.leakage import play

@@ -68,7 +68,10 @@ class Leakage:
 def play(
     settings: Params, scratch: Path = SCRATCH, run: Runner = in_processes
 ) -> tuple[GameResult, list[AttackOutcome]]:
-    """Play the game; each method's ``leakage`` holds the bounds, or None where ``settings.leakage`` is null."""
+    """Play the game; each method's ``leakage`` holds the bounds, or None where ``settings.leakage`` is null.
+
+    The parameters are those of `images.play.play`.
+    """
     game = TextGame(settings, scratch)
     result, outcomes = game.play(run)
     if not settings.leakage:

@@ -36,10 +36,24 @@ def make(
     start: Path | None,
     place: Path,
 ) -> None:
-    """Write a model into the folder ``place``.
+    """Write a language model of the game into a folder.
 
-    ``retain`` and ``forget`` are row numbers. The function unlearns the model in the folder ``start``, or trains afresh on
-    ``retain`` where ``start`` is None. ``method`` is a name in ``settings.methods``; any other name unlearns nothing.
+    Parameters
+    ----------
+    rows
+        All rows of the data set.
+    retain, forget
+        Row numbers.
+    settings
+        The game's settings.
+    method
+        A name in ``settings.methods``; any other name, or None, unlearns nothing.
+    seed
+        The seed of initial weights and order.
+    start
+        The folder of the model to unlearn; None trains afresh on ``retain``.
+    place
+        The model's folder.
     """
     import torch
 

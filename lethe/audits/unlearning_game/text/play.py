@@ -122,7 +122,10 @@ class TextGame(Game):
 def play(
     settings: Params, scratch: Path = SCRATCH, run: Runner = in_processes
 ) -> tuple[GameResult, list[AttackOutcome]]:
-    """Play the game on language models."""
+    """Play the game on language models.
+
+    The parameters are those of `images.play.play`.
+    """
     return TextGame(settings, scratch).play(run)
 
 

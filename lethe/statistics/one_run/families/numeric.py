@@ -224,10 +224,19 @@ def from_losses(
 ) -> Atoms:
     """The pair behind two discretised privacy loss distributions, as accountants compute them.
 
-    ``in_`` holds the probabilities, with the canary included, of the losses ``loss_in`` = ln(with / without).
-    ``infinite_in`` is the probability of an output that is impossible without the canary. ``out``, ``loss_out`` and
-    ``infinite_out`` are the same with the canary excluded. The positive losses of each side determine the outcomes that
-    favour that side; the remaining mass carries no information.
+    The positive losses of each side determine the outcomes that favour that side; the remaining mass carries no
+    information.
+
+    Parameters
+    ----------
+    loss_in
+        The losses ln(with / without), shape (k,).
+    in_
+        Their probabilities with the canary included.
+    infinite_in
+        The probability of an output that is impossible without the canary.
+    loss_out, out, infinite_out
+        The same with the canary excluded.
     """
     keep_in, keep_out = loss_in > 0, loss_out > 0
     p = [in_[keep_in] * np.exp(-loss_in[keep_in]), out[keep_out], [0.0], [infinite_out]]

@@ -51,7 +51,17 @@ def log_p_value(counts: Counts, epsilon: float, delta: float) -> float:
 
 
 def lower_bound(counts: Counts, delta: float, alpha: float) -> float:
-    """Equation 6 at confidence 1 - ``alpha``; 0 where the equation is vacuous."""
+    """Equation 6 at confidence 1 - ``alpha``; 0 where the equation is vacuous.
+
+    Parameters
+    ----------
+    counts
+        The counts of the run, with every guess released.
+    delta
+        In [0, 1).
+    alpha
+        Error probability; each of the two rates takes half.
+    """
     negatives, false_positives = counts.by_bit()
     fpr = _upper(false_positives, negatives, alpha / 2)
     fnr = _upper(counts.errors - false_positives, counts.n - negatives, alpha / 2)
