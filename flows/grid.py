@@ -81,9 +81,10 @@ def axes_of(assignments: Sequence[str]) -> dict[str, Axis]:
         if equals and RANGE.fullmatch(text):
             key, values = key.strip(), text
         else:
-            key, values = parse(assignment if "=[" in assignment else bracketed(assignment))
-        if not values or not isinstance(values, (list, str)):
-            raise BadValue("-S", assignment, "key=value,value,... or key=[value, value]")
+            key, found = parse(assignment if "=[" in assignment else bracketed(assignment))
+            if not found or not isinstance(found, (list, str)):
+                raise BadValue("-S", assignment, "key=value,value,... or key=[value, value]")
+            values = found
         if key in axes:
             raise BadValue("-S", key, "each key once", "Put all values of a key into one -S.")
         axes[key] = values

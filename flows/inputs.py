@@ -11,6 +11,7 @@ from lethe.audits.unlearning_game.kinds.text import Params as TextGame
 from lethe.config.schema import Params
 from lethe.data.prompt_language import read_language
 from lethe.errors import BadInput, BadParam, ParamsClash
+from lethe.evaluation.labels import read_labels
 from lethe.models import checkpoints, hub
 from lethe.models.encoding import CHAT, read_template
 
@@ -97,6 +98,9 @@ def _check_labels(params: Params, root: Path) -> None:
             f"a folder with a file of `lethe label` for one of the models ({', '.join(params.models)}), or null"
         )
         raise BadParam("metrics.labels.folder", folder, legal)
+    with _told_as("metrics.labels.folder"):
+        for name in params.models:  # a broken row would otherwise stop the stage metrics, hours later
+            read_labels(root / folder / f"{name}.jsonl")
 
 
 def _check_games(params: Params, root: Path) -> None:

@@ -6,9 +6,9 @@ one process per core. A killed flow keeps its finished models, and the next flow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 from prefect import flow, task
 from prefect.artifacts import create_table_artifact
@@ -30,7 +30,8 @@ def play(name: str, settings: GameParams) -> AuditResult:
     with workers() as pool:
         result = step.play(settings, run=_in_tasks(pool))
     step.write(name, result)
-    rows = [{"method": method, **row} for method, row in result.headline.get("methods", {}).items()]
+    methods = cast("Mapping[str, Mapping[str, object]]", result.headline.get("methods", {}))
+    rows = [{"method": method, **row} for method, row in methods.items()]
     create_table_artifact(key="unlearning-quality", table=rows, description=f"Game {name}")
     return result
 

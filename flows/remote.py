@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows import workspace
-from lethe.errors import BadInput, LetheError
+from lethe.errors import BadInput, LetheError, plural
 from lethe.tracking import without_password
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def pull(root: Path) -> str:
             with contextlib.suppress(CheckoutError):
                 repo.checkout(targets=missing, allow_missing=True)
     lacking = sum(not Path(path).exists() for path in missing)
-    back = f"{len(missing) - lacking} of {len(missing)} missing outputs are back"
+    back = f"{len(missing) - lacking} of {plural(len(missing), 'missing output')} restored"
     return f"DVC remote: {back}." + (f" The remote lacks {lacking} of them." if lacking else "")
 
 
@@ -78,7 +78,7 @@ def push(root: Path, stages: Sequence[str] = (), run_cache: bool = True) -> str:
             sent = repo.push(targets=list(stages) or None, run_cache=run_cache)
     except Exception as error:  # as in `require`
         raise LetheError(f"Not everything went to the DVC remote: {_told(error)}.") from error
-    return f"DVC remote: {sent} files sent."
+    return f"DVC remote: {plural(sent, 'file')} sent."
 
 
 def fetch(root: Path, stages: Sequence[str]) -> None:

@@ -152,15 +152,43 @@ class Graph:
         return height
 
 
-def check_groups(root: Path, wanted: Sequence[str]) -> None:
-    """Refuse a wanted stage whose group dvc.yaml does not have, before anything changes."""
-    from lethe.config.yaml import read_yaml
+def check_stages(root: Path, wanted: Sequence[str], params: str) -> None:
+    """Refuse a wanted stage that dvc.yaml would not have under these params, without DVC's graph.
 
-    stages = read_yaml(root / "dvc.yaml").get("stages")
-    groups = list(stages) if isinstance(stages, dict) else []
+    Parameters
+    ----------
+    root
+        The folder of dvc.yaml.
+    wanted
+        Stages by name, such as ``metrics@npo`` or ``metrics``.
+    params
+        The content of params.yaml, which need not be written yet.
+
+    Raises
+    ------
+    BadValue
+        If a group is not in dvc.yaml, or has no stage for an entry of that name.
+    """
+    from lethe.config.yaml import load_yaml, read_yaml
+
+    stages, values = read_yaml(root / "dvc.yaml").get("stages"), load_yaml(params)
     for name in wanted:
-        if name.partition("@")[0] not in groups:
-            raise _no_stage(name, groups)
+        group, at, entry = name.partition("@")
+        own = stages.get(group) if isinstance(stages, dict) else None
+        if own is None:
+            raise _no_stage(name, list(stages) if isinstance(stages, dict) else [])
+        if at and entry not in (entries := _entries(own, values)):
+            raise _no_stage(name, [f"{group}@{one}" for one in entries] or [group])
+
+
+def _entries(stage: object, values: object) -> list[str]:
+    """The entries of params.yaml over which dvc.yaml's foreach runs; none for a single stage."""
+    each = stage.get("foreach") if isinstance(stage, dict) else None
+    if isinstance(each, str):
+        for part in each.removeprefix("${").removesuffix("}").split("."):
+            values = values.get(part) if isinstance(values, dict) else None
+        each = values
+    return [str(one) for one in each] if isinstance(each, dict | list) else []
 
 
 def _no_stage(name: str, groups: Sequence[str]) -> BadValue:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from decimal import Decimal
@@ -57,6 +58,12 @@ def number(value: float | None, digits: int = 3, rounding: Rounding = "near") ->
     if value is None:
         return NONE
     return f"{rounded(value, digits, SIDES[rounding]):,}"
+
+
+def queries(until: tuple[float, float]) -> str:
+    """Return the number of queries for an even chance of a leak, as a range."""
+    first, last = (f"{n:,.0f}" if math.isfinite(n) else "never" for n in until)
+    return first if first == last else f"{first} to {last}"
 
 
 def epsilon_found(found: MethodBound) -> str:

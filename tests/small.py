@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +99,14 @@ def touched(module: str) -> cache.Sources:
     sources = cache.Sources(ROOT)
     sources.sources[module] = cache.Sources(ROOT).source(module) + b"\n# touched\n"
     return sources
+
+
+def work(stage: str) -> None:
+    """Run a stage, such as ``metrics@npo``, in this process and folder."""
+    name, _, key = stage.partition("@")
+    importlib.import_module(f"stages.{name}").main(*([key] if key else []))
+
+
+def one_after_another(function: Callable, arguments: Sequence[tuple], label: str) -> list:
+    """The work of a game or landscape in this process."""
+    return [function(*one) for one in arguments]

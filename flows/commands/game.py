@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -47,11 +48,12 @@ def command(
     if as_json or "methods" not in result:
         print_json(result)
         return
+    methods = cast("Mapping[str, Mapping[str, object]]", result["methods"])
     shown = ("quality", "ci_low", "ci_high", "attack", "mia_score")
     print_table(
         f"Unlearning quality: {name}",
         ["method", *shown],
-        [[method, *(row[key] for key in shown)] for method, row in result["methods"].items()],
+        [[method, *(row[key] for key in shown)] for method, row in methods.items()],
         [
             interval_note(next(iter(GameResult.from_json(played.details).methods.values())).quality),
             f"The whole result: data/games/{name}/index.html",

@@ -73,7 +73,6 @@ def command(
         raise BadValue("--name", name, "letters, digits, '-', '_' and '.', the first a letter or digit")
     if parent := os.environ.get("LETHE_PARENT"):  # the points of a sweep end with the sweep
         watch(int(parent))
-    workspace.check_groups(root, stages or ())
     screen = standard()
     workspace.prepare(root)
     if pull or push:
@@ -83,6 +82,8 @@ def command(
     moved = settings.holds_attacks_among_models(root / config.FILE)
     # The lock comes before the change of params.yaml: otherwise another run could copy the file in between.
     with workspace.only_run(root):
+        if stages:
+            workspace.check_stages(root, stages, settings.changed(root / config.FILE, changes)[1])
         if (changes or moved) and not workspace.in_git(root):
             workspace.keep_original(root)
         if changes or moved:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Headline = Mapping[str, Any]
+Headline = Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,6 @@ class AuditResult:
     """
 
     headline: Headline
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, object] = field(default_factory=dict)
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     sentences: tuple[str, ...] = ()

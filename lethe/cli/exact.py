@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +11,7 @@ import typer
 from lethe.cli.console import JsonFlag, print_json, print_table
 from lethe.errors import BadFile, BadValue
 from lethe.steps.exact import DEFAULTS
+from lethe.text import queries
 
 SCRATCH = Path(".lethe/scratch")
 SHOWN = 60  # characters of a leaking text in the table
@@ -109,18 +109,13 @@ def command(
             tree.bounds["lower"],
             tree.bounds["upper"],
             words[tree.id],
-            _queries(tree.queries_until_half),
+            queries(tree.queries_until_half),
             _short(tree.heaviest_leaks[0].text) if tree.heaviest_leaks else None,
         ]
         for tree in found.trees
     ]
     head = ["question", "P(leak) >=", "P(leak) <=", "verdict", "queries until an even chance", "likeliest leak"]
     print_table(f"{found.name}: {found.how.leak}", head, table, found.sentences())
-
-
-def _queries(until: tuple[float, float]) -> str:
-    first, last = (f"{n:,.0f}" if math.isfinite(n) else "never" for n in until)
-    return first if first == last else f"{first} to {last}"
 
 
 def _short(text: str) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from lethe.errors import BadParam, BadValue
 
 
-def parse(assignment: str) -> tuple[str, Any]:
+def parse(assignment: str) -> tuple[str, object]:
     """``sample.n=64`` as its key and value; the value is read as YAML."""
     key, equals, text = assignment.partition("=")
     if not equals or not key.strip():
@@ -15,7 +13,7 @@ def parse(assignment: str) -> tuple[str, Any]:
     return key.strip(), parse_value(key, text)
 
 
-def parse_value(key: str, text: str) -> Any:
+def parse_value(key: str, text: str) -> object:
     """Return the text of a value, read as YAML; raise `BadParam` for broken YAML."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError

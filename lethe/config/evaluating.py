@@ -109,7 +109,7 @@ class ScorerParams(Section):
 class Score(Section):
     """The scorers in the order of the columns: each is a name, or a name with the parameters of the scorer."""
 
-    scorers: Annotated[list[str | dict[str, Any]], Field(min_length=1)]
+    scorers: Annotated[list[str | dict[str, SerializeAsAny[ScorerParams]]], Field(min_length=1)]
     # word: a keyword counts only as a whole word; substring: a keyword also counts inside a longer word
     keyword_match: Literal["word", "substring"] = "word"
 
@@ -159,7 +159,7 @@ def scorer_params(name: str, values: object = None) -> ScorerParams:
     return checked_under(name, getattr(member, "Params", ScorerParams), {} if values is None else values)
 
 
-def _scorer_name(entry: str | dict[str, Any]) -> str:
+def _scorer_name(entry: str | Mapping[str, ScorerParams]) -> str:
     return entry if isinstance(entry, str) else next(iter(entry))
 
 

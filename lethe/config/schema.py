@@ -151,7 +151,7 @@ class TrainModel(Section):
     """
 
     rows: Literal["all", "retain", "demonstrations", "judgements"]
-    recipe: dict[str, Any] = Field(default_factory=dict)
+    recipe: dict[str, object] = Field(default_factory=dict)
 
 
 class Train(Section):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
 from lethe.errors import MissingArtifact
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
@@ -89,12 +89,12 @@ def measured(root: Path) -> list[str]:
     return sorted(path.stem for path in (root / "metrics").glob("*.json"))
 
 
-def read_metrics(root: Path, name: str) -> dict[str, Any]:
+def read_metrics(root: Path, name: str) -> dict[str, object]:
     """Return all numbers of one model under their flat keys; a missing file adds none.
 
     A folder of an earlier release has all numbers in the first file.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for path in metrics_files(root, name):
         if path.is_file():
             found |= read_artifact(path)

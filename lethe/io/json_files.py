@@ -91,7 +91,7 @@ def read_text(path: str | os.PathLike) -> str:
         raise BadRow(path, line, "not valid UTF-8", "Convert the file to UTF-8.") from error
 
 
-def plain(value: object) -> Any:
+def plain(value: object) -> object:
     """Return what strict JSON can hold: objects for dataclasses, plain values for NumPy's, null for infinities and NaN."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}

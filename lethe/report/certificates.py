@@ -17,7 +17,7 @@ from lethe.report import svg
 from lethe.report.svg import ACCENT, INK, MUTED, WARM
 from lethe.statistics.leak_certificates import Certificates
 from lethe.statistics.leak_trees import AnswerTree, HeavyLeak
-from lethe.text import listing, visible
+from lethe.text import listing, queries, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -145,12 +145,6 @@ def heaviest(found: Certificates, most: int = EVIDENCE) -> list[tuple[AnswerTree
     """The likeliest leaking texts of all questions, each with its question's tree."""
     every = [(tree, leak) for tree in found.trees for leak in tree.heaviest_leaks]
     return sorted(every, key=lambda pair: -pair[1].probability)[:most]
-
-
-def queries(until: tuple[float, float]) -> str:
-    """The number of queries for an even chance of a leak, as a range."""
-    first, last = (f"{n:,.0f}" if math.isfinite(n) else "never" for n in until)
-    return first if first == last else f"{first} to {last}"
 
 
 def _band(low: float, high: float) -> str:

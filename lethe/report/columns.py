@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Generic, TypeVar
 
 from markupsafe import Markup
 
@@ -16,18 +16,17 @@ from lethe.statistics.bound import Bound, level
 from lethe.statistics.dispersion import possible
 from lethe.text import NONE, count, label, number, percent
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
-class Column:
+class _Shown(Generic[T]):
     """``show`` formats the value of ``key``; ``told`` says what the value is and what it covers."""
 
     key: str
     head: str
-    show: Callable[[Any], str]
+    show: Callable[[T], str]
     told: str
-
-    def cell(self, model: Model) -> str:
-        return self.show(model.value(self.key))
 
     def sort(self, model: Model) -> str:
         """The number by which the column sorts; empty where there is none."""
@@ -35,7 +34,14 @@ class Column:
         return "" if value is None else f"{value:.6g}"
 
 
-class BoundColumn(Column):
+class Column(_Shown[float | None]):
+    """A number."""
+
+    def cell(self, model: Model) -> str:
+        return self.show(model.value(self.key))
+
+
+class BoundColumn(_Shown[Bound]):
     """A bound, which rounds itself; a bound without a guarantee is not shown."""
 
     def cell(self, model: Model) -> str:
@@ -57,7 +63,7 @@ class AucColumn(Column):
 @dataclass(frozen=True)
 class Group:
     title: str
-    columns: list[Column]
+    columns: Sequence[Column | BoundColumn]
 
 
 def sampling_columns(run: Run) -> list[Group]:
@@ -73,7 +79,7 @@ def sampling_columns(run: Run) -> list[Group]:
         Column("max", "max", number, "the highest score of any sampled answer"),
     ]
     share = f"share of questions whose own M_bin exceeds {above}: a count, no joint guarantee"
-    bounds = [
+    bounds: list[Column | BoundColumn] = [
         _bound(run, "m_mu_worst", "M_µ", Bound.number, "mean score"),
         _bound(run, "m_sigma_worst", "M_σ", _sd, "standard deviation"),
         _bound(run, "tighter_mean_worst", "µ bet", Bound.number, "mean score, sharper"),
@@ -114,7 +120,7 @@ def sampling_columns(run: Run) -> list[Group]:
         Column("retain_greedy", "retain", number, f"{kept} of greedy answers to retain questions"),
         Column("world_greedy", "world", number, f"{kept} of greedy answers to world facts"),
     ]
-    stopped = [
+    stopped: list[Column | BoundColumn] = [
         Column("certified", "certified", count, "questions certified to leak less than tau"),
         Column("leaking_questions", "leaks", count, "questions detected to leak more than tau_leak"),
         Column("undecided", "undecided", count, "questions between the two at the cap"),
@@ -159,11 +165,11 @@ def _known(run: Run, key: str) -> Bound | None:
     return next((model.bounds[key] for model in run.models if key in model.bounds), None)
 
 
-def _at_most(run: Run, columns: list[Column]) -> str:
+def _at_most(run: Run, columns: Sequence[Column | BoundColumn]) -> str:
     return f"at most{_alphas(run, columns)}"
 
 
-def _alphas(run: Run, columns: list[Column]) -> str:
+def _alphas(run: Run, columns: Sequence[Column | BoundColumn]) -> str:
     """The alpha of the bounds among the columns, for their common head."""
     alphas = {bound.alpha for column in columns if (bound := _known(run, column.key))}
     return "".join(f", α = {alpha:g}" for alpha in sorted(alphas))

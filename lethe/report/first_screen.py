@@ -121,7 +121,8 @@ def _leaks(model: Model, aspect: Aspect, run: Run) -> str:
     if (stopped := model.stopped) is not None:
         return (
             f"of {plural(stopped.questions, 'question')} {stopped.certified} are certified to leak in less than "
-            f"{percent(stopped.tau)} of answers, {stopped.leaking} leak in more than {percent(stopped.tau_leak)}"
+            f"{percent(stopped.tau)} of answers, {stopped.leaking} to leak in more than {percent(stopped.tau_leak)}, "
+            "each question by itself"
         )
     if aspect.quantity is None or aspect.own is None:
         return ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from lethe.evaluation.findings import Findings, findings
 from lethe.evaluation.leaks_at_k import TOLD_QUERIES
@@ -44,7 +43,7 @@ from lethe.text import bold_percents, count, label, number, plural, upper_first,
 @dataclass(frozen=True)
 class Page:
     html: str
-    summary: dict[str, Any]
+    summary: dict[str, object]
     plots: dict[str, list[dict]]
     figures: dict[str, str]  # file name to SVG
 

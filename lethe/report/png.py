@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from lethe.report.svg import INK, LIGHT, MUTED, RULE, STYLE
 
@@ -13,13 +13,25 @@ if TYPE_CHECKING:
     import numpy as np
     from matplotlib.figure import Figure
 
+Share = bool | Literal["none", "all", "row", "col"]
 COLOURS = ("#2459a9", "#c2410c", "#0f766e", "#7c3aed", "#a16207", "#be185d", "#4d7c0f", "#1c1d1f")
 MARKS = ("o", "s", "D", "^", "v", "P", "X", "*")
 DOTS_PER_INCH = 160
 
 
 @contextmanager
-def picture(path: Path, width: float, height: float, **grid: Any) -> Iterator[tuple[Figure, np.ndarray]]:
+def picture(
+    path: Path,
+    width: float,
+    height: float,
+    *,
+    nrows: int = 1,
+    ncols: int = 1,
+    sharex: Share = False,
+    sharey: Share = False,
+    width_ratios: Sequence[float] | None = None,
+    height_ratios: Sequence[float] | None = None,
+) -> Iterator[tuple[Figure, np.ndarray]]:
     """Yield a figure with its axes (rows, columns), then save it.
 
     Parameters
@@ -28,8 +40,8 @@ def picture(path: Path, width: float, height: float, **grid: Any) -> Iterator[tu
         The PNG file.
     width, height
         The size in inches.
-    grid
-        Further arguments of `Figure.subplots`.
+    nrows, ncols, sharex, sharey, width_ratios, height_ratios
+        The grid of axes, as in `Figure.subplots`.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -40,6 +52,17 @@ def picture(path: Path, width: float, height: float, **grid: Any) -> Iterator[tu
     }
     with matplotlib.rc_context(style):
         figure = Figure(figsize=(width, height), layout="constrained")
-        yield figure, figure.subplots(squeeze=False, **grid)
+        yield (
+            figure,
+            figure.subplots(
+                nrows,
+                ncols,
+                sharex=sharex,
+                sharey=sharey,
+                squeeze=False,
+                width_ratios=width_ratios,
+                height_ratios=height_ratios,
+            ),
+        )
         # No version of the library in the file: the same data gives the same bytes.
         figure.savefig(path, dpi=DOTS_PER_INCH, metadata={"Software": None})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
@@ -65,6 +66,7 @@ ON = {
     Covers.PRODUCTIONS: "on every production of the language together",
     Covers.PROMPTS_OF_LANGUAGE: "over {of}, in the prompts of the language",
 }
+AMONG = re.compile(r"(?:any one of|the worst of|every one of|average over) \{of\}(?: by itself| together)?")
 # The scope and the assumption of a bound for one fixed prompt, restated for draws that each have a random prompt.
 COVERS_IN_LANGUAGE = {
     Covers.ONE_PROMPT: Covers.ONE_IN_LANGUAGE,
@@ -170,7 +172,10 @@ class Bound:
 
     def on(self, of: str = "the prompts") -> str:
         """The scope of the bound, as the end of a clause; ``of`` names the prompts."""
-        return ON[self.covers].format(of=of)
+        words = ON[self.covers]
+        if of.startswith("the 1 "):  # one prompt is the worst, the average and all of them
+            words = AMONG.sub("{of}", words)
+        return words.format(of=of)
 
     def level(self) -> str:
         """The probability with which the bound holds, as text."""

@@ -18,7 +18,8 @@ def run(settings: Params | EvaluationParams, root: Path = Path("data")) -> None:
     from lethe.report import provenance
     from lethe.report.page import render
 
-    page = render(load(settings, root, provenance.collect(Path())))
+    found = load(settings, root, provenance.collect(Path()))
+    page = render(found)
     with atomic_folder(root / "report") as folder:
         write_text(folder / "index.html", page.html)
         write_json(folder / "summary.json", page.summary)
@@ -26,6 +27,6 @@ def run(settings: Params | EvaluationParams, root: Path = Path("data")) -> None:
             write_json(folder / "plots" / name, rows)
         for name, drawing in page.figures.items():
             write_text(folder / "figures" / name, drawing)
-    for artifact in page.summary["missing"]:
-        print(f"missing: {artifact['path']}, made by {artifact['made_by']}")
+    for path, stage in found.missing:
+        print(f"missing: {path}, made by {stage}")
     print(f"report: {root / 'report/index.html'}")

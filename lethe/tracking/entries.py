@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from lethe.config.yaml import load_yaml
 from lethe.io.schema import read_artifact
@@ -29,6 +29,22 @@ NO_MEASUREMENT = ("schema", "alpha")  # numbers of a result that measure nothing
 NO_CURVE = ("step", "epoch", "lr")
 
 
+class LockedFile(TypedDict):
+    """A dependency or output of a stage in dvc.lock."""
+
+    path: str
+    md5: NotRequired[str]
+
+
+class LockedStage(TypedDict):
+    """The entry of a stage in dvc.lock; ``params`` are by file."""
+
+    cmd: NotRequired[str]
+    deps: NotRequired[list[LockedFile]]
+    outs: NotRequired[list[LockedFile]]
+    params: NotRequired[dict[str, dict[str, object]]]
+
+
 @dataclasses.dataclass(frozen=True)
 class Entry:
     """One model, audit or game, with everything that its run contains."""
@@ -36,10 +52,10 @@ class Entry:
     kind: str  # model | audit | game
     name: str
     fingerprint: str
-    stages: dict[str, dict[str, Any]]  # DVC's address of a stage -> its entry in dvc.lock
+    stages: dict[str, LockedStage]  # DVC's address of a stage -> its entry in dvc.lock
     params: dict[str, str]
     numbers: dict[str, float]  # everything that was measured
-    bounds: dict[str, dict[str, Any]]  # key of ``numbers`` -> its guarantee
+    bounds: dict[str, Mapping[str, object]]  # key of ``numbers`` -> its guarantee
     steps: list[tuple[int, dict[str, float]]]  # training: the step and its numbers
     artifacts: list[tuple[str, Path]]  # stage, file or folder
     standing: str = ""
@@ -56,7 +72,7 @@ class Entry:
     @property
     def state(self) -> str:
         """A digest that changes whenever the run or its description does."""
-        return digest([self.fingerprint, self.standing, self.verdict])
+        return _mark([self.fingerprint, self.standing, self.verdict])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,11 +86,11 @@ class Pipeline:
 
     @property
     def fingerprint(self) -> str:
-        return digest([self.params, sorted(entry.fingerprint for entry in self.entries)])
+        return _mark([self.params, sorted(entry.fingerprint for entry in self.entries)])
 
     @property
     def states(self) -> list[str]:
-        own = digest([self.fingerprint, self.report_digest])
+        own = _mark([self.fingerprint, self.report_digest])
         return [own, *(entry.state for entry in self.entries)]
 
 
@@ -84,7 +100,7 @@ def read_pipeline(workspace: Path) -> Pipeline:
     params = flat(load_yaml(path.read_text(encoding="utf-8")) or {}) if path.exists() else {}
     files = sorted(path for path in report.rglob("*") if path.is_file()) if report.is_dir() else []
     parts = [f"{path.relative_to(report)} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in files]
-    return Pipeline(read_entries(workspace), params, report if files else None, digest(parts))
+    return Pipeline(read_entries(workspace), params, report if files else None, _mark(parts))
 
 
 def read_entries(workspace: Path) -> list[Entry]:
@@ -104,7 +120,7 @@ def read_entries(workspace: Path) -> list[Entry]:
     return entries
 
 
-def _stages_of(model: str, made: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _stages_of(model: str, made: Mapping[str, LockedStage]) -> dict[str, LockedStage]:
     """The stages of one model: the one that trained it, then those that measured it."""
     skip = (*SOLE, *TRAINING)
     measured = {
@@ -121,10 +137,10 @@ def _stages_of(model: str, made: Mapping[str, dict[str, Any]]) -> dict[str, dict
     return trained | measured
 
 
-def _entry(kind: str, name: str, stages: dict[str, dict[str, Any]], workspace: Path) -> Entry:
+def _entry(kind: str, name: str, stages: dict[str, LockedStage], workspace: Path) -> Entry:
     params: dict[str, str] = {}
     numbers: dict[str, float] = {}
-    bounds: dict[str, dict[str, Any]] = {}
+    bounds: dict[str, Mapping[str, object]] = {}
     steps: list[tuple[int, dict[str, float]]] = []
     artifacts: list[tuple[str, Path]] = []
     for address, stage in stages.items():
@@ -152,19 +168,19 @@ def _entry(kind: str, name: str, stages: dict[str, dict[str, Any]], workspace: P
     made = [[address, stage.get("params"), _hashes(stage)] for address, stage in stages.items()]
     standing, verdict = _verdict(name, numbers, workspace) if kind == "model" else ("", "")
     rest = (numbers, bounds, steps, artifacts, standing, verdict)
-    return Entry(kind, name, digest([kind, name, made, compared]), stages, params, *rest)
+    return Entry(kind, name, _mark([kind, name, made, compared]), stages, params, *rest)
 
 
-def _outs(stage: Mapping[str, Any], workspace: Path) -> list[Path]:
+def _outs(stage: LockedStage, workspace: Path) -> list[Path]:
     return [workspace / out["path"] for out in stage.get("outs", [])]
 
 
-def _hashes(stage: Mapping[str, Any]) -> list[list[str]]:
+def _hashes(stage: LockedStage) -> list[list[str]]:
     """The hashes of the outputs: an edit of the code that changes no output makes no run."""
     return [[out["path"], str(out.get("md5"))] for out in stage.get("outs", [])]
 
 
-def _params(address: str, stage: Mapping[str, Any]) -> dict[str, str]:
+def _params(address: str, stage: LockedStage) -> dict[str, str]:
     """The params of a stage; those of its own entry lose the entry's name, so that two models share keys."""
     subject = address.partition("@")[2]
     found: dict[str, str] = {}
@@ -181,7 +197,7 @@ def _params(address: str, stage: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _compared(model: str, workspace: Path) -> tuple[dict[str, float], dict[str, dict[str, Any]]]:
+def _compared(model: str, workspace: Path) -> tuple[dict[str, float], dict[str, Mapping[str, object]]]:
     """The results of comparing one model with Retrain, and their guarantees."""
     start = f"{model}."
     found = []
@@ -204,7 +220,8 @@ def _verdict(model: str, numbers: Mapping[str, float], workspace: Path) -> tuple
     return str(told.get("standing", "")), str(told.get("verdict", ""))
 
 
-def digest(value: object) -> str:
+def _mark(value: object) -> str:
+    """A hash that stays the same in every release, because runs in a store carry it (`cache.digest` may change)."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
@@ -219,7 +236,7 @@ def flat(values: Mapping[str, object], prefix: str = "") -> dict[str, str]:
     return found
 
 
-def _numbers(values: Mapping[str, Any], leave: tuple[str, ...] = (), prefix: str = "") -> dict[str, float]:
+def _numbers(values: Mapping[str, object], leave: tuple[str, ...] = (), prefix: str = "") -> dict[str, float]:
     """The finite numbers of a JSON object; numbers in nested objects get dotted keys."""
     found: dict[str, float] = {}
     for key, value in values.items():

@@ -10,11 +10,11 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lethe.tracking import tables, view
 from lethe.tracking.describe import model_note, pipeline_note
-from lethe.tracking.entries import Entry, Pipeline
+from lethe.tracking.entries import Entry, LockedStage, Pipeline
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -146,7 +146,7 @@ def _log_entry(client: MlflowClient, experiment: str, parent: str, entry: Entry,
     return run_id
 
 
-def _stage(address: str, stage: Mapping[str, Any]) -> str:
+def _stage(address: str, stage: LockedStage) -> str:
     """A stage in a tag: its address, and the hashes of its outputs."""
     outs = (f"{out['path']} {str(out.get('md5'))[:8]}" for out in stage.get("outs", []))
     return f"{address}: {', '.join(outs)}"[:MAX_TAG]

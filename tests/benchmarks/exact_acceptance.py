@@ -37,7 +37,7 @@ from lethe.statistics.leak_trees import AnswerTree
 from lethe.steps.exact import DEFAULTS, certify, of_params
 from tests.benchmarks.exact import asked_of
 from tests.lethe.statistics.answer_tree_coverage import TREES, tree_misses, worst_case
-from tests.lethe.statistics.coverage import tolerated
+from tests.lethe.statistics.misses import tolerated
 
 ALPHA, STRINGS, MILLION_AND_A_HALF = 0.01, 80_000, 1_500_000
 LEAF = 1e-7

@@ -241,6 +241,7 @@ def test_without_git_the_first_change_keeps_the_original(small):
         (["-S", "metrics.alpha=0.05", "--name", "my run"], "--name: got 'my run'"),
         (["--name", "mine"], "none is given"),
         (["nowhere@npo", "-S", "metrics.alpha=0.05"], "STAGE: got 'nowhere@npo'; must be one of prepare"),
+        (["metrics@new", "-S", "metrics.alpha=0.05"], "STAGE: got 'metrics@new'; must be one of metrics@"),
     ],
 )
 def test_bad_settings_change_nothing(repository, arguments, told):

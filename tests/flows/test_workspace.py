@@ -62,3 +62,24 @@ def test_a_broken_lock_is_named_with_its_remedy(tmp_path):
     (tmp_path / "dvc.lock").write_text("<<<<<<< HEAD\na: [1\n")
     with pytest.raises(BadFile, match=r"dvc\.lock: DVC cannot use it.*git checkout dvc\.lock"):
         workspace.read_graph(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "legal"),
+    [
+        ("sample@nowhere", "must be one of sample@a, sample@b"),
+        ("prepare@a", "must be one of prepare"),
+        ("audit@a", "must be one of audit"),  # the group has no entry
+        ("nowhere", "must be one of prepare, sample, audit"),
+        ("nowhere@a", "must be one of prepare, sample, audit"),
+    ],
+)
+def test_a_stage_without_an_entry_is_refused_from_the_params_alone(tmp_path, wanted, legal):
+    (tmp_path / "dvc.yaml").write_text(
+        "stages:\n  prepare: {cmd: x}\n  sample: {foreach: '${models}', do: {cmd: x}}\n"
+        "  audit: {foreach: '${all.audits}', do: {cmd: x}}\n"
+    )
+    params = "models: {a: 1, b: 2}\nall: {audits: {}}\n"
+    workspace.check_stages(tmp_path, ["prepare", "sample", "sample@a", "audit"], params)
+    with pytest.raises(BadValue, match=legal):
+        workspace.check_stages(tmp_path, ["sample@b", wanted], params)

@@ -10,47 +10,24 @@ from pathlib import Path
 import lethe
 
 LIBRARY = Path(lethe.__file__).parent
-GAME = "each game has its own observations, views and adversaries"
-MODULE = "returns a module of a registry"
 TYPER = "Typer keeps the class of its context to itself"
-KIND = "each kind in a registry has its own keys"
 ROW = "a row of a dataset may have keys of the user's own"
 TOOL = "another tool's settings as the tool wrote them"
 JSON = "json.loads and yaml return anything"
 ALLOWED = {
-    "audits/unlearning_game/images/attacks/__init__.py:ThresholdAttack.accept": GAME,
-    "audits/unlearning_game/images/attacks/__init__.py:attack": MODULE,
-    "audits/unlearning_game/images/play.py:ImageGame.fit": GAME,
-    "audits/unlearning_game/images/training.py:descend": "each defender has its own parameters",
-    "audits/unlearning_game/images/unlearning/__init__.py:defender": MODULE,
-    "audits/unlearning_game/rounds.py:Game.observe": GAME,
-    "audits/unlearning_game/rounds.py:Game.view": GAME,
-    "audits/unlearning_game/rounds.py:Game.fit": GAME,
-    "audits/unlearning_game/rounds.py:Game.adversaries": GAME,
-    "audits/unlearning_game/rounds.py:Game.attack": GAME,
     "cli/app.py:LetheCommand.invoke": TYPER,
     "cli/app.py:LetheGroup.invoke": TYPER,
     "cli/app.py:ScoreGroup.parse_args": TYPER,
-    "config/assignments.py:parse": JSON,
-    "config/assignments.py:parse_value": JSON,
     "config/yaml.py:load_yaml": JSON,
     "config/yaml.py:parse_yaml": JSON,
     "inspect_ai.py:EarlyStopping.complete_task": "Inspect declares the method so",
-    "io/artifacts.py:read_metrics": JSON,
     "io/schema.py:read_artifact": JSON,
     "io/json_files.py:read_json": JSON,
-    "io/json_files.py:plain": JSON,
     "io/logs/_json.py:Document.decode": JSON,
     "io/logs/_json.py:Document.value": JSON,
     "io/logs/_json.py:Document.members": JSON,
     "io/logs/_json.py:Document.items": JSON,
     "io/logs/_json.py:lines": JSON,
-    "audits/protocol.py:AuditResult.details": KIND,
-    "audits/unlearning_game/images/attacks/__init__.py:Shadow.members": GAME,
-    "audits/unlearning_game/images/attacks/__init__.py:Shadow.nonmembers": GAME,
-    "audits/unlearning_game/images/unlearning/__init__.py:Task.settings": GAME,
-    "config/evaluating.py:Score.scorers": KIND,
-    "config/schema.py:TrainModel.recipe": "any part of the recipe, checked with the recipe it is part of",
     "io/calibration.py:LabelledAnswer.item": ROW,
     "io/logs/_lm_eval_line.py:Line.metrics": TOOL,
     "io/logs/_lm_eval_line.py:Line.settings": TOOL,
@@ -59,13 +36,8 @@ ALLOWED = {
     "io/logs/_lm_eval_results.py:Run.stated": TOOL,
     "io/logs/_log.py:Log.sampling": TOOL,
     "io/logs/_log.py:Log.stated": TOOL,
-    "report/columns.py:Column.show": "a number or a bound",
-    "report/page.py:Page.summary": JSON,
     "scoring/judges/__init__.py:Asked.item": ROW,
     "scoring/verdicts.py:Question.item": ROW,
-    "tracking/entries.py:Entry.bounds": JSON,
-    "tracking/entries.py:Entry.stages": JSON,
-    "report/png.py:picture": "keywords of matplotlib's Figure.subplots",
 }
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

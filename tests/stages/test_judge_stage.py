@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import importlib
 import json
 import os
 import re
@@ -25,14 +24,9 @@ from lethe.models.published_prompts import harmbench, harmbench_text
 from lethe.statistics.judge_error import Calibration, judged_rates
 from lethe.statistics.prompt_share import judged_share_exceeding, share_exceeding
 from tests.lethe.scoring.judges.tiny import classifier
-from tests.small import ROOT, make_repository, small_params
+from tests.small import ROOT, make_repository, small_params, work
 
 PROMPT = harmbench_text("Where was she born?", "{generation}", "llama2", harmbench())
-
-
-def work(stage: str) -> None:
-    name, _, key = stage.partition("@")
-    importlib.import_module(f"stages.{name}").main(*([key] if key else []))
 
 
 @pytest.fixture(scope="module")

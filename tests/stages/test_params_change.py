@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import hashlib
-import importlib
 import json
 import os
 import shutil
@@ -16,7 +15,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from tests.small import ROOT, make_repository, small_params, write_params
+from tests.small import ROOT, make_repository, small_params, work, write_params
 
 # A key, its stage, and another value for it; where a key matters only beside others, those come with it. `MORE` names
 # the other stages that read a key.
@@ -258,11 +257,6 @@ def label(folder: Path, model: str) -> None:
     rows = [{**row, "label": int(place % 3 == 0), "part": "mass"} for place, row in enumerate(texts)]
     (folder / "data/labels").mkdir()
     (folder / f"data/labels/{model}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
-def work(stage: str) -> None:
-    name, _, key = stage.partition("@")
-    importlib.import_module(f"stages.{name}").main(*([key] if key else []))
 
 
 def places(stage: str) -> list[Path]:

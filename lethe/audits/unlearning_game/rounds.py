@@ -13,11 +13,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
 from lethe.audits.finished_models import SCRATCH, Runner, in_processes
+from lethe.audits.unlearning_game.adversaries import Adversary, Shadow, V
 from lethe.audits.unlearning_game.result import HALVES, RANDOM, AttackOutcome, GameResult, results_by_method
 from lethe.io.cache import cache_key
 from lethe.statistics.membership import auc
@@ -60,21 +61,50 @@ class Played:
     split: Split
 
 
-class Game(ABC):
+class GameSettings(Protocol):
+    """What the entry of every kind of game has."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def portion(self) -> float: ...
+    @property
+    def pairs(self) -> int: ...
+    @property
+    def seeds(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def alpha(self) -> float: ...
+    @property
+    def shadow_models(self) -> int: ...
+    @property
+    def shared_retrain(self) -> bool: ...
+    @property
+    def random_splits(self) -> bool: ...
+    @property
+    def attacks(self) -> Sequence[str]: ...
+
+
+P = TypeVar("P", bound=GameSettings)
+Observed = TypeVar("Observed")  # what `observe` returns: logits, or likelihoods
+
+
+class Game(ABC, Generic[P, Observed, V]):
     """A game, described by its params entry; ``scratch`` keeps finished models."""
 
     units: int  # the number of units to split
     unit: str  # the name of the units, in the plural
     performs: str  # the name of `performance`, in a word or two
 
-    def __init__(self, settings: Any, scratch: Path = SCRATCH):
+    def __init__(self, settings: P, scratch: Path = SCRATCH):
         self.settings, self.scratch = settings, scratch
         self.load()
         order = self.generator("halves").permutation(self.units)
         half = len(order) // 2
         self.target, self.shadow = np.sort(order[:half]), np.sort(order[half:])
 
-    def __reduce__(self) -> tuple[type[Game], tuple[Any, Path]]:
+    def __reduce__(self) -> tuple[type[Game[P, Observed, V]], tuple[P, Path]]:
         """Pickle the params entry and not the data."""
         return type(self), (self.settings, self.scratch)
 
@@ -109,11 +139,11 @@ class Game(ABC):
         """Make one model in its `place`, with the files that `observe` reads; this runs in a separate process."""
 
     @abstractmethod
-    def observe(self, job: Job) -> Any:
+    def observe(self, job: Job) -> Observed:
         """Return the output of a finished model on every unit."""
 
     @abstractmethod
-    def view(self, job: Job, seen: Any, units: np.ndarray, shadows: Sequence[tuple[Job, Any]]) -> Any:
+    def view(self, job: Job, seen: Observed, units: np.ndarray, shadows: Sequence[tuple[Job, Observed]]) -> V:
         """Return an adversary's view of a model on some units, with the outputs of the shadow models on them.
 
         Parameters
@@ -129,7 +159,7 @@ class Game(ABC):
         """
 
     @abstractmethod
-    def fit(self, attack: str, shadows: Sequence[Any], seed: int) -> Any:
+    def fit(self, attack: str, shadows: Sequence[Shadow[V]], seed: int) -> Adversary[V]:
         """Return the adversary of this name, fitted on the shadow models.
 
         Parameters
@@ -226,19 +256,18 @@ class Game(ABC):
         """Return the folder of the learned model from which a job's method starts; None where the method trains afresh."""
         return None if job.method is None or self.starts_afresh(job.method) else self.place(job.origin)
 
-    def adversaries(self) -> dict[str, Any]:
+    def adversaries(self) -> dict[str, Adversary[V]]:
         """Fit every attack once on the shadow half."""
-        from lethe.audits.unlearning_game.images.attacks import Shadow
-
         shadows = [(job, self.observe(job)) for job in self.shadows()]
         seen = []
         for i, (job, own) in enumerate(shadows):
             others = shadows[:i] + shadows[i + 1 :]  # a model is never its own reference
             sides = (job.retain, np.setdiff1d(self.shadow, job.retain))
-            seen.append(Shadow(*(self.view(job, own, units, others) for units in sides)))
+            members, nonmembers = (self.view(job, own, units, others) for units in sides)
+            seen.append(Shadow(members, nonmembers))
         return {name: self.fit(name, seen, self.seed("attack", 0, "", 0)) for name in self.settings.attacks}
 
-    def attack(self, method: str, adversaries: dict[str, Any]) -> list[AttackOutcome]:
+    def attack(self, method: str, adversaries: dict[str, Adversary[V]]) -> list[AttackOutcome]:
         """Run every adversary on every model of one method; the models must be finished."""
         shadows = [(job, self.observe(job)) for job in self.shadows()]
         found = []

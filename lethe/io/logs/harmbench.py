@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lethe.errors import BadFile
+from lethe.errors import BadFile, plural
 from lethe.io.logs._json import document
 from lethe.io.logs._log import Log, Table, number
 from lethe.io.logs._sampling import SAME_TEXTS
@@ -55,7 +55,7 @@ def read(path: Path) -> Log:
         )
     if several:
         warnings.append(
-            f"test_case: {several} behaviors hold several wordings, so their answers are not draws for one prompt"
+            f"test_case: {plural(several, 'behavior')} with several wordings, whose answers are not draws for one prompt"
         )
     if table.equal_texts():
         warnings.append(SAME_TEXTS)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lethe.errors import BadFile
+from lethe.errors import BadFile, plural
 from lethe.io.logs._json import document
 from lethe.io.logs._log import Log, Table, number
 
@@ -83,7 +83,7 @@ def _submission(path: Path, content: Mapping[str, Any]) -> Log:
     warnings = ["test_logs: an attack asks until it succeeds, so the number of its queries depends on the answers"]
     if several:
         warnings.append(
-            f"prompt: {len(several)} behaviors hold several wordings, so their answers are not draws for one prompt"
+            f"prompt: {plural(len(several), 'behavior')} with several wordings, whose answers are not draws for one prompt"
         )
     notes = ["test_logs carry no verdicts; summaries and eval_logs repeat answers and are not read"]
     if unlogged := [model for model in summaries if model not in (content.get("test_logs") or {})]:

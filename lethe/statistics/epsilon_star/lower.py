@@ -114,29 +114,13 @@ def band_lower_bound(
 ) -> LowerBound:
     """Bound the largest ratio over all thresholds from below, by simultaneous bands on both distribution functions.
 
+    Result, errors and further parameters are those of `split_lower_bound`.
+
     Parameters
     ----------
-    train, population : arrays of shape (n,) and (m,)
-        Losses of members and of non-members: at least two each, all finite.
-    delta : float
-        The delta of Epsilon*, in [0, 1).
-    alpha : float
-        Error probability of the bound, strictly between 0 and 1.
-    train_complete : bool
-        Whether ``train`` holds the losses of the whole training set, whose shares are then exact.
     band : {"auto", "dkw", "berk-jones"}
         "dkw" has one width everywhere; "berk-jones" is far narrower in the tails, where the ratios are large. "auto" is
         Berk-Jones if its level is solved in seconds (each side has at most `LARGEST_BERK_JONES` losses), else DKW.
-
-    Returns
-    -------
-    LowerBound
-        Epsilon* of the model is at least ``value`` with probability 1 - alpha.
-
-    Raises
-    ------
-    BadValue
-        If an argument lies outside its range.
 
     Notes
     -----

@@ -35,10 +35,8 @@ def parametric_epsilon_star(
 
     Parameters
     ----------
-    train, population : arrays of shape (n,) and (m,)
-        Losses of members and of non-members: at least two each, all finite.
-    delta : float
-        The delta of Epsilon*, in [0, 1).
+    train, population, delta
+        As in `split_lower_bound`.
     cut : float, optional
         Restricts FPR and FNR to [cut, 1 - cut], in (0, 0.5). The paper cuts at delta, which caps the value near
         ln(1 / delta). Without a cut the supremum is exact; with delta = 0 it is infinite unless both fits agree.

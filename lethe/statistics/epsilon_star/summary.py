@@ -75,10 +75,8 @@ def audit(
 
     Parameters
     ----------
-    train, population : arrays of shape (n,) and (m,)
-        Losses of members and of non-members: at least two each, all finite.
-    delta : float
-        The delta of Epsilon*, in [0, 1).
+    train, population, delta
+        As in `split_lower_bound`.
     method : {"parametric", "empirical"}
         The method of the estimate.
     cut : float, optional

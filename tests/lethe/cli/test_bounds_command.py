@@ -291,9 +291,10 @@ def test_no_printed_bound_is_below_the_bound(tmp_path):
 
 def test_one_prompt_is_one_prompt_and_no_lower_bound_is_certainty(tmp_path):
     told = words(call(write(tmp_path, [1.0] * 90 + [0.0] * 10)))
-    assert "the 1 prompt " in told
+    assert "on the 1 prompt, with probability" in told
     assert "1 prompts" not in told
-    assert "is 0.9999 to 1.0 on the worst" in told
+    assert "is 0.9999 to 1.0 on the 1 prompt" in told
+    assert "of the 1 prompt" not in told
 
 
 def test_bonferroni_bounds_hold_together(tmp_path):

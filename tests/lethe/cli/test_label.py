@@ -24,7 +24,7 @@ from lethe.evaluation.labels import Answer, Asked, Labels, read_labels
 from lethe.statistics.bounds import binary_upper
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.judge_labelled import labelled_either
-from tests.lethe.statistics.judge_error_coverage import tolerated
+from tests.lethe.statistics.misses import tolerated
 from tests.small import ROOT, environment
 
 FRAME = {"a": ["no", "no", "no", "4711", "no", "no"] * 20, "b": ["no", "never", "code 9", "never"] * 30}

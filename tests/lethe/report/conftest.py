@@ -11,6 +11,7 @@ from lethe import config
 from lethe.evaluation.run import Run
 from lethe.evaluation.run import load as load_run
 from lethe.report.page import Page, render
+from tests.lethe.report import chromium
 from tests.lethe.report.synthetic import write_run
 
 MODELS = ("base", "retrain", "grad_ascent", "npo", "npo_at", "npo_matched", "npo_entropy")
@@ -69,3 +70,10 @@ def small_page(small_artifacts) -> Page:
 @pytest.fixture(scope="session")
 def page(run) -> Page:
     return render(run)
+
+
+@pytest.fixture(scope="module")
+def tab():
+    """An empty page of a headless Chromium."""
+    with chromium.page() as page:
+        yield page

@@ -48,12 +48,6 @@ CONTRAST = """(() => {
 
 
 @pytest.fixture(scope="module")
-def tab():
-    with chromium.page() as page:
-        yield page
-
-
-@pytest.fixture(scope="module")
 def pages(small_page, tmp_path_factory):
     """With the page's script, and without."""
     folder = tmp_path_factory.mktemp("accessible")

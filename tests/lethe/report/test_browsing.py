@@ -18,12 +18,6 @@ QUESTION = "document.querySelector('#picker [data-part=question]').textContent"
 
 
 @pytest.fixture(scope="module")
-def tab():
-    with chromium.page() as page:
-        yield page
-
-
-@pytest.fixture(scope="module")
 def path(small_page, tmp_path_factory):
     path = tmp_path_factory.mktemp("browsing") / "index.html"
     path.write_text(small_page.html, encoding="utf-8")

@@ -14,12 +14,6 @@ HIDDEN_OVERFLOW = "document.documentElement.scrollWidth - document.documentEleme
 
 
 @pytest.fixture(scope="module")
-def tab():
-    with chromium.page() as page:
-        yield page
-
-
-@pytest.fixture(scope="module")
 def path(page, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "index.html"
     path.write_text(page.html, encoding="utf-8")

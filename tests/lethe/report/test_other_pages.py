@@ -23,12 +23,6 @@ def pages():
 
 
 @pytest.fixture(scope="module")
-def tab():
-    with chromium.page() as page:
-        yield page
-
-
-@pytest.fixture(scope="module")
 def folder(pages, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     for name, html in pages.items():

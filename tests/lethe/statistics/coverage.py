@@ -23,6 +23,7 @@ from lethe.statistics.sequential import _Capital
 from lethe.statistics.tighter import tighter_bounds
 from tests.lethe.statistics.answer_tree_coverage import TREES, no_bounds, tree_misses
 from tests.lethe.statistics.draws import LAWS, Law
+from tests.lethe.statistics.misses import tolerated
 from tests.lethe.statistics.printed import printed_variance_no_bound
 
 THRESHOLDS = np.union1d(np.geomspace(1e-6, 0.01, 9), np.linspace(0, 0.99, 34))
@@ -94,11 +95,6 @@ def controls(n: int, alpha: float, runs: int, seed: int) -> Iterator[tuple[str, 
     hits = np.cumsum(rng.random((runs, n)) < 0.05, axis=1)
     peeked = binary_upper(hits, np.arange(1, n + 1), alpha)
     yield "M_bin looked at after every sample", np.mean((peeked < 0.05).any(axis=1))
-
-
-def tolerated(alpha: float, runs: int) -> float:
-    """The largest share of misses that is tolerated: alpha plus three standard errors."""
-    return alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs)
 
 
 def main(alpha: float = 0.01, runs: int = 2000, sizes: tuple[int, ...] = (16, 128, 1024)) -> int:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterator
 
@@ -14,6 +13,7 @@ import numpy as np
 from lethe.statistics.judge_error import Calibration, JudgeError, judged_average, judged_rates
 from lethe.statistics.judged_leak_at_k import judged_mean_over_questions, judged_worst_question
 from lethe.statistics.leak_at_k import at_least_once, mean_over_questions, rate_bounds, worst_question
+from tests.lethe.statistics.misses import tolerated
 
 ERRORS = (0.0, 0.05, 0.2)  # of the judge, on leaks and on clean answers alike
 RATES = (0.0, 0.01, 0.1, 0.5, 0.95)
@@ -111,11 +111,6 @@ def leak_at_k_misses(n: int, alpha: float, runs: int, seed: int) -> dict[str, tu
         uncorrected = at_least_once(rate_bounds(leaks, n, alpha)[0].max(), KS)
         found["uncorrected worst"].append(_missed(truth, uncorrected, worst.upper))
     return {name: _shares(missed) for name, missed in found.items()}
-
-
-def tolerated(alpha: float, runs: int) -> float:
-    """The largest share of misses that is tolerated: alpha plus three standard errors."""
-    return alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs)
 
 
 def is_control(name: str) -> bool:

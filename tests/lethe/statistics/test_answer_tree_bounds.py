@@ -26,13 +26,9 @@ from lethe.statistics.answer_tree import (
     verdict,
 )
 from lethe.statistics.leak_excess import against_retrain
+from tests.lethe.statistics.misses import tolerated
 
 ALPHA = 0.01
-
-
-def tolerated(runs: int, alpha: float = ALPHA) -> float:
-    """The largest share of misses that is tolerated: alpha plus three standard errors."""
-    return alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 40, 1000])
@@ -90,8 +86,8 @@ def test_the_interval_covers_the_truth_of_simulated_trees(shape, rho):
         leak_interval(known, Remainder(rho, int(n), int(k)), ALPHA)
         for n, k in zip(starts.sum(axis=1), leaks, strict=True)
     ]
-    assert np.mean([end.upper < truth for end in ends]) <= tolerated(runs)
-    assert np.mean([end.lower_sampled > truth + 1e-12 for end in ends]) <= tolerated(runs)
+    assert np.mean([end.upper < truth for end in ends]) <= tolerated(ALPHA, runs)
+    assert np.mean([end.lower_sampled > truth + 1e-12 for end in ends]) <= tolerated(ALPHA, runs)
     assert {end.lower for end in ends} == {known.leak}
     assert all(end.lower <= end.lower_sampled <= end.upper <= end.upper_certain == 0.8 for end in ends)
 
@@ -113,8 +109,8 @@ def test_the_pooled_bound_covers_the_mean_without_a_correction():
             leak_interval(*question, ALPHA).upper < leak + each
             for question, leak, each in zip(questions, exact, rest, strict=True)
         )
-    assert missed["upper"] <= runs * tolerated(runs)
-    assert missed["lower"] <= runs * tolerated(runs)
+    assert missed["upper"] <= runs * tolerated(ALPHA, runs)
+    assert missed["lower"] <= runs * tolerated(ALPHA, runs)
     # The control: thirty single bounds read together miss more often.
     assert missed["one by one"] > 2 * runs * ALPHA
 
@@ -220,8 +216,8 @@ def test_the_list_against_retrain_holds_together():
         together += got.holds.any()
         unadjusted += (got.p_values <= 0.05).any()
         own += got.ratio[0] > factor
-    assert together <= runs * tolerated(runs, 0.05)
-    assert own <= runs * tolerated(runs, 0.05)
+    assert together <= runs * tolerated(0.05, runs)
+    assert own <= runs * tolerated(0.05, runs)
     assert unadjusted > 0.3 * runs  # the control
 
 

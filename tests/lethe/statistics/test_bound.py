@@ -124,3 +124,9 @@ def test_a_bound_that_cannot_fail_says_so_and_survives_json():
         assert "probability" not in text
         assert "α" not in text
     assert Bound.from_dict(json.loads(json.dumps(certain.as_dict()))) == certain
+
+
+@pytest.mark.parametrize("covers", [Covers.ONE_PROMPT, Covers.WORST_PROMPT, Covers.EVERY_PROMPT, Covers.AVERAGE])
+def test_one_prompt_is_the_worst_the_average_and_all(covers):
+    assert bound(covers=covers).on("the 1 prompt") == "on the 1 prompt"
+    assert bound(covers=covers).on("the 2 prompts") != "on the 2 prompts"

@@ -17,8 +17,9 @@ from lethe.statistics.checks import check_alpha
 from lethe.statistics.planning import samples_for_width
 from lethe.statistics.tighter import tighter_bounds
 from tests.lethe.statistics import coverage, printed
-from tests.lethe.statistics.coverage import misses, tolerated
+from tests.lethe.statistics.coverage import misses
 from tests.lethe.statistics.draws import LAWS, bernoulli, drawn
+from tests.lethe.statistics.misses import tolerated
 
 SMALL = np.array([0.05, 0.2, 0.2, 0.4, 0.6, 0.61, 0.9, 0.95, 0.99, 1.0])
 

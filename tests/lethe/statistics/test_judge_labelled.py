@@ -14,7 +14,7 @@ from lethe.statistics import judge_labelled as module
 from lethe.statistics.judge_error import Calibration, judged_rates
 from lethe.statistics.judge_labelled import labelled_rates
 from lethe.statistics.leak_at_k import rate_bounds
-from tests.lethe.statistics.judge_error_coverage import tolerated
+from tests.lethe.statistics.misses import tolerated
 
 JUDGE = Calibration(leaks=40, leaks_called=36, clean=60, clean_called=3)
 

@@ -21,7 +21,8 @@ from lethe.statistics.leak_at_k import (
     unbiased,
     worst_question,
 )
-from tests.lethe.statistics.judge_error_coverage import leak_at_k_misses, tolerated
+from tests.lethe.statistics.judge_error_coverage import leak_at_k_misses
+from tests.lethe.statistics.misses import tolerated
 
 
 def test_the_examples_in_the_docstrings():

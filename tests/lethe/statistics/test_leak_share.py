@@ -12,7 +12,7 @@ from lethe.statistics.answer_tree import Masses, Remainder, Rounding
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.leak_share import exact_is_sharper, mean_leak_interval, silent_upper
 from tests.lethe.statistics.answer_tree_coverage import EXACT_LEAK, QUESTIONS, TREES
-from tests.lethe.statistics.coverage import tolerated
+from tests.lethe.statistics.misses import tolerated
 
 ALPHA, N = 0.02, 256
 

@@ -15,6 +15,7 @@ from lethe.statistics.many_prompts import (
     share_above,
     worst_prompt,
 )
+from tests.lethe.statistics.misses import tolerated
 
 
 def bounds(*values):
@@ -84,10 +85,6 @@ def values(table):
 def errors(runs: int, judge) -> float:
     rng = np.random.default_rng(7)
     return np.mean([judge(rng) for _ in range(runs)])
-
-
-def tolerated(alpha, runs):
-    return alpha + 3 * np.sqrt(alpha * (1 - alpha) / runs)
 
 
 RATES = np.concatenate([np.full(20, 0.1), np.full(20, 0.02)])

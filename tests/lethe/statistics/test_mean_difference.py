@@ -9,12 +9,9 @@ from scipy.stats import beta, binom
 from lethe.errors import BadValue
 from lethe.statistics.many_prompts import holm
 from lethe.statistics.mean_difference import difference, mean_of_differences
+from tests.lethe.statistics.misses import allowed
 
 ALPHA = 0.1
-
-
-def allowed(runs):
-    return runs * ALPHA + 2.6 * np.sqrt(runs * ALPHA * (1 - ALPHA))
 
 
 def coin(rng, p, n):
@@ -69,7 +66,7 @@ def test_the_interval_covers_whatever_the_dependence(draws):
         v = {"independent": rng.random(30), "one seed": u, "opposite": 1 - u}[draws]
         found = difference((u < 0.2).astype(float), (v < 0.35).astype(float), ALPHA, binary=True)
         misses += not found.low <= 0.15 <= found.high
-    assert misses <= allowed(runs)
+    assert misses <= allowed(ALPHA, runs)
 
 
 def test_the_interval_covers_for_graded_scores():
@@ -77,7 +74,7 @@ def test_the_interval_covers_for_graded_scores():
     for _ in range(runs):
         found = difference(rng.beta(1, 9, 25), rng.beta(2, 6, 25), ALPHA)
         misses += not found.low <= 0.15 <= found.high
-    assert misses <= allowed(runs)
+    assert misses <= allowed(ALPHA, runs)
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -91,7 +88,7 @@ def test_two_runs_of_one_distribution_give_false_claims_at_most_alpha(binary):
             a, b = (coin(rng, rate, 40) if binary else rng.beta(rate, 1, 20) for _ in range(2))
             p_values.append(difference(a, b, ALPHA, binary).p_value)
         false += holm(p_values, 0.0, ALPHA)[0].any()
-    assert false <= allowed(runs)
+    assert false <= allowed(ALPHA, runs)
 
 
 def test_a_true_difference_is_found():
@@ -131,8 +128,8 @@ def test_the_average_covers_and_has_false_claims_at_most_alpha(binary):
         found = mean_of_differences(a, b, ALPHA, binary)
         misses += not found.low <= 0.2 <= found.high
         false += mean_of_differences(a, same, ALPHA, binary).p_value <= ALPHA
-    assert misses <= allowed(runs)
-    assert false <= allowed(runs)
+    assert misses <= allowed(ALPHA, runs)
+    assert false <= allowed(ALPHA, runs)
 
 
 def test_models_that_share_random_numbers_are_not_pooled():
@@ -142,8 +139,8 @@ def test_models_that_share_random_numbers_are_not_pooled():
         one, other = ([coin(rng, 0.3, 20) for _ in range(3)] * models for _ in range(2))
         false += mean_of_differences(one, other, ALPHA, True, names).p_value <= ALPHA
         pooled += mean_of_differences(one, other, ALPHA, True).p_value <= ALPHA
-    assert false <= allowed(runs)
-    assert pooled > allowed(runs)
+    assert false <= allowed(ALPHA, runs)
+    assert pooled > allowed(ALPHA, runs)
 
 
 def test_the_average_weighs_each_model_by_its_questions():

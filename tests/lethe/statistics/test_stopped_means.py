@@ -9,13 +9,10 @@ from lethe.errors import BadValue
 from lethe.statistics.mean_difference import difference, mean_of_differences
 from lethe.statistics.sequential import SequentialTest, stopped_upper
 from lethe.statistics.stopped_means import StoppedSamples, stopped_average
+from tests.lethe.statistics.misses import allowed
 from tests.lethe.statistics.test_stopped_upper import greedy_stop
 
 ALPHA = 0.1
-
-
-def allowed(runs):
-    return runs * ALPHA + 2.6 * np.sqrt(runs * ALPHA * (1 - ALPHA))
 
 
 def test_many_samples_at_once_have_the_bounds_of_each():
@@ -59,8 +56,8 @@ def test_the_interval_covers_and_null_data_show_no_difference(stopped):
         found = difference(a, b, ALPHA, binary=True, stopped=stopped)
         misses += not found.low <= 0.2 <= found.high
         false += difference(a, same, ALPHA, binary=True, stopped=stopped).p_value <= ALPHA
-    assert misses <= allowed(runs)
-    assert false <= allowed(runs)
+    assert misses <= allowed(ALPHA, runs)
+    assert false <= allowed(ALPHA, runs)
 
 
 def test_bounds_for_a_fixed_number_would_not_hold_at_the_stop():
@@ -109,8 +106,8 @@ def test_the_average_covers_and_has_false_claims_at_most_alpha(stopped):
         found = mean_of_differences(a, b, ALPHA, True, stopped=stopped)
         misses += not found.low <= 0.2 <= found.high
         false += mean_of_differences(a, same, ALPHA, True, stopped=stopped).p_value <= ALPHA
-    assert misses <= allowed(runs)
-    assert false <= allowed(runs)
+    assert misses <= allowed(ALPHA, runs)
+    assert false <= allowed(ALPHA, runs)
 
 
 def test_the_average_of_unequal_stops_is_the_mean_of_its_questions_bounds():

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lethe.audits.finished_models import SCRATCH, Runner, in_processes
-from lethe.audits.unlearning_game.images.attacks import Shadow, View, attack
+from lethe.audits.unlearning_game.adversaries import Adversary, Shadow
+from lethe.audits.unlearning_game.images.attacks import View, attack
 from lethe.audits.unlearning_game.images.unlearning import defender
 from lethe.audits.unlearning_game.result import AttackOutcome, Confusion, GameResult
 from lethe.audits.unlearning_game.rounds import NOTHING, Game, Job, Played
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from lethe.audits.unlearning_game.kinds.images import Params
 
 
-class ImageGame(Game):
+class ImageGame(Game["Params", np.ndarray, View]):
     """A unit is an image. The game observes a model's logits on the whole data set."""
 
     unit, performs = "images", "accuracy"
@@ -49,7 +50,7 @@ class ImageGame(Game):
     def decides(self, method: str | None) -> tuple[list[str], dict[str, object]]:
         settings = self.settings
         modules = ["lethe.audits.unlearning_game.images.models"]
-        facts: dict[str, Any] = {
+        facts: dict[str, object] = {
             "data": _content(settings.data.model_dump_json()),
             "learning": settings.learning,
             "privacy": settings.privacy,
@@ -78,7 +79,7 @@ class ImageGame(Game):
             logits[np.isin(units, shadow.retain)] = np.nan
         return View(seen[units], self.images.labels[units], reference, self.place(job))
 
-    def fit(self, name: str, shadows: Sequence[Shadow], seed: int) -> Any:
+    def fit(self, name: str, shadows: Sequence[Shadow[View]], seed: int) -> Adversary[View]:
         return attack(name).fit(shadows, seed)
 
     def performance(self, job: Job, units: np.ndarray) -> float:

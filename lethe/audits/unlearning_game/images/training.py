@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -106,12 +106,23 @@ def _learn_privately(network: ResNet, data: Points, recipe: ImageLearning, priva
     return network.eval()
 
 
+class Descent(Protocol):
+    """The settings of `descend`, in the params of every defender that uses it."""
+
+    @property
+    def lr(self) -> float: ...
+    @property
+    def epochs(self) -> int: ...
+    @property
+    def batch(self) -> int: ...
+
+
 def descend(
     network: ResNet,
     parameters: Iterable[nn.Parameter],
     loss: Callable[[np.ndarray], Tensor],
     rows: int,
-    settings: Any,
+    settings: Descent,
     seed: int,
 ) -> None:
     """Change parameters by SGD with momentum; batch norm keeps the learned statistics.

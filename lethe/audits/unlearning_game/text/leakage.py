@@ -89,6 +89,7 @@ def leakage(game: TextGame, method: str) -> Leakage:
 
     prepare_torch()
     asked = game.settings.leakage
+    assert asked is not None  # `play` asks only then
     job = next(one.job for one in game.played() if one.method == method and one.half == HALVES[0])
     folder, rows = game.place(job) / "model", game.forgotten(job)
     encoder = Encoder(load_tokenizer(folder), game.settings.learning.prompt)

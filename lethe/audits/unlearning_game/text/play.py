@@ -10,12 +10,12 @@ import json
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lethe.audits.finished_models import SCRATCH, Runner, in_processes
-from lethe.audits.unlearning_game.images.attacks import Shadow, ThresholdAttack
+from lethe.audits.unlearning_game.adversaries import Shadow, ThresholdAttack
 from lethe.audits.unlearning_game.result import AttackOutcome, GameResult
 from lethe.audits.unlearning_game.rounds import Game, Job
 from lethe.audits.unlearning_game.text import attacks
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 RETRAIN, NONE = "retrain", "none"  # the two ends of the scale, in every game
 
 
-class TextGame(Game):
+class TextGame(Game["Params", list[AnswerTokens], TextView]):
     """The game observes the likelihood of every row's answer under a model."""
 
     unit, performs = "authors", "probability"
@@ -58,7 +58,7 @@ class TextGame(Game):
     def decides(self, method: str | None) -> tuple[list[str], dict[str, object]]:
         settings, recipe = self.settings, self.settings.learning
         modules = ["lethe.audits.unlearning_game.text.models"]
-        facts: dict[str, Any] = {
+        facts: dict[str, object] = {
             "data": self.content,
             "learning": recipe,
             "prompt": None if recipe.prompt == CHAT else Path(recipe.prompt).read_text(encoding="utf-8"),
@@ -101,7 +101,7 @@ class TextGame(Game):
             references += [answers[i] for i in self._of([unit])]
         return TextView(items, references, self.place(job) / "model")
 
-    def fit(self, name: str, shadows: Sequence[Shadow], seed: int) -> ThresholdAttack:
+    def fit(self, name: str, shadows: Sequence[Shadow[TextView]], seed: int) -> ThresholdAttack[TextView]:
         return attacks.fit(name, shadows)
 
     def performance(self, job: Job, units: np.ndarray) -> float:

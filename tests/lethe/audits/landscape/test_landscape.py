@@ -7,7 +7,7 @@ from lethe.audits.landscape.study import Landscape
 from lethe.errors import BadParam, BadValue
 from lethe.io import cache
 from lethe.steps.landscape import FILES, read
-from tests.small import touched
+from tests.small import one_after_another, touched
 
 SMALL = [
     "data.points=600",
@@ -27,13 +27,9 @@ def scratch(tmp_path_factory):
     return tmp_path_factory.mktemp("scratch")
 
 
-def one_by_one(function, arguments, label):
-    return [function(*one) for one in arguments]
-
-
 @pytest.fixture(scope="module")
 def result(scratch):
-    return Landscape(read("digits", SMALL), scratch).result(one_by_one)
+    return Landscape(read("digits", SMALL), scratch).result(one_after_another)
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in FILES.glob("*.yaml")))
@@ -74,14 +70,14 @@ def test_learning_by_heart_costs_more_than_dp(result):
 
 def test_finished_runs_are_not_repeated_and_a_lost_one_is(result, scratch, monkeypatch):
     study = Landscape(read("digits", SMALL), scratch)
-    again = study.result(one_by_one)
+    again = study.result(one_after_another)
     assert again.trained == 0
     assert again.strategies == result.strategies
     strategy = study.strategies()[2]
     before = study.losses(strategy, 1)
     lost = study.place(strategy, 1)
     lost.rename(lost.with_name("away"))
-    once_more = study.result(one_by_one)
+    once_more = study.result(one_after_another)
     assert once_more.trained == 1
     assert np.array_equal(study.losses(strategy, 1)["train"], before["train"])
     assert once_more.strategies == result.strategies

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from functools import partial
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from lethe.statistics.epsilon_star import band_lower_bound, split_lower_bound
 from lethe.statistics.epsilon_star.simulation import gamma_epsilon_star
+from tests.lethe.statistics.misses import tolerated
 
 LOWER = {
     "split": split_lower_bound,
@@ -32,11 +32,6 @@ def share_above(method: str, gap: float, n: int, delta: float, alpha: float, run
             ]
         )
     )
-
-
-def tolerated(alpha: float, runs: int) -> float:
-    """The largest share of misses that is tolerated: alpha plus three standard errors."""
-    return alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs)
 
 
 def main(alpha: float = 0.05, runs: int = 1000) -> int:

@@ -17,7 +17,8 @@ from lethe.statistics.epsilon_star import (
 )
 from lethe.statistics.epsilon_star.gaussian import Mixture, Scale, fit_mixture, logit
 from lethe.statistics.epsilon_star.parametric import supremum
-from tests.lethe.statistics.epsilon_star.coverage import LOWER, SETTINGS, share_above, tolerated
+from tests.lethe.statistics.epsilon_star.coverage import LOWER, SETTINGS, share_above
+from tests.lethe.statistics.misses import tolerated
 
 
 def drawn(given):

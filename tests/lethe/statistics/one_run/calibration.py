@@ -25,6 +25,7 @@ from lethe.statistics.one_run.families.laplace import Laplace
 from lethe.statistics.one_run.families.numeric import from_tradeoff
 from lethe.statistics.one_run.families.subsampled_gaussian import SubsampledGaussian
 from lethe.statistics.one_run.release import Guesses, release
+from tests.lethe.statistics.misses import tolerated
 from tests.lethe.statistics.one_run import simulated_mechanisms as mechanisms
 from tests.lethe.statistics.one_run.simulated_mechanisms import COUNTEREXAMPLES
 
@@ -88,11 +89,6 @@ def shared_setting(name: str) -> Setting:
     return Setting(case.simulate, case.null, case.n, case.r, case.delta, holds, fails)
 
 
-def tolerated(runs: int, alpha: float = ALPHA) -> float:
-    """The largest share of rejections that is tolerated: alpha plus three standard errors."""
-    return alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs)
-
-
 def simulated_errors(setting: Setting, runs: int, seed: int) -> np.ndarray:
     rng, errors = np.random.default_rng(seed), np.empty(runs, dtype=int)
     for run in range(runs):
@@ -127,7 +123,7 @@ def false_rejections(setting: Setting, runs: int, seed: int = 1) -> dict[str, fl
 
 def wrong(setting: Setting, shares: dict[str, float], runs: int) -> list[str]:
     """The methods whose share is not as expected."""
-    limit = tolerated(runs)
+    limit = tolerated(ALPHA, runs)
     return [name for name in setting.holds if shares[name] > limit] + [
         name for name in setting.fails if shares[name] <= limit
     ]
@@ -199,14 +195,14 @@ def main(runs: int = 2000) -> int:
             failed += len(bad)
             line = " ".join(f"{method} {share:.4f}" for method, share in shares.items())
             print(
-                f"{name:32} n={setting.n:<8}runs={count:<6}limit={tolerated(count):.4f} {line}",
+                f"{name:32} n={setting.n:<8}runs={count:<6}limit={tolerated(ALPHA, count):.4f} {line}",
                 *bad,
                 flush=True,
             )
     print("\nr chosen after the fact (gaussian mu 1, n = 1000, exact)")
     for name, share in chosen_afterwards(runs).items():
         print(f"{name:32} {share:.4f}")
-        failed += (share > tolerated(runs)) != (name == "best of five")
+        failed += (share > tolerated(ALPHA, runs)) != (name == "best of five")
     print("\nexact beside simulated runs of the mechanism (n = 100, r = 30): largest deviation in standard errors")
     for name in BRUTE:
         rows = list(brute_force(name, 10 * runs))

@@ -49,8 +49,8 @@ def test_exact_is_the_mechanisms_own_probability(name):
 
 def test_r_chosen_after_the_fact_breaks_the_level_and_declared_r_keep_it():
     shares = chosen_afterwards(500)
-    assert shares["best of five"] > tolerated(500)
-    assert shares["declared, each at alpha / 5"] <= tolerated(500)
+    assert shares["best of five"] > tolerated(ALPHA, 500)
+    assert shares["declared, each at alpha / 5"] <= tolerated(ALPHA, 500)
 
 
 def test_clopper_pearson_on_independent_guesses():
@@ -61,4 +61,4 @@ def test_clopper_pearson_on_independent_guesses():
         drawn = gaussian(200, rng, mu=1.0, guess="threshold")
         counts = release(drawn.bits, drawn.guesses, drawn.scores, 200)
         missed += method.lower_bound(counts, 0.0, ALPHA) > truth
-    assert missed / 1000 <= tolerated(1000)
+    assert missed / 1000 <= tolerated(ALPHA, 1000)

@@ -16,16 +16,16 @@ with many queries can answer all points with one probability; a white-box advers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 from scipy.special import log_softmax
 
+from lethe.audits.unlearning_game.adversaries import Adversary, Shadow
 from lethe.registry import ATTACKS
-from lethe.statistics.membership import fit_threshold
 
 
 @dataclass(frozen=True)
@@ -47,37 +47,13 @@ class View:
         return log_softmax(self.logits.astype(np.float64), axis=-1)
 
 
-@dataclass(frozen=True)
-class Shadow:
-    """A shadow model's views of the points that it learned and of the others; for images each is a `View`."""
+class AttackModule(Protocol):
+    """A module of this folder."""
 
-    members: Any
-    nonmembers: Any
-
-
-class ThresholdAttack:
-    """Accept where ``score`` reaches the threshold of the point's class, fitted on all shadow models together.
-
-    A class without shadow points uses the threshold fitted on all classes.
-    """
-
-    def __init__(self, score: Callable[[Any], np.ndarray], shadows: Sequence[Shadow]):
-        self.score = score
-        members, nonmembers = ([getattr(one, side) for one in shadows] for side in ("members", "nonmembers"))
-        scores = [np.concatenate([score(view) for view in side]) for side in (members, nonmembers)]
-        classes = [np.concatenate([view.labels for view in side]) for side in (members, nonmembers)]
-        self.everywhere = fit_threshold(*scores).value
-        self.by_class = {}
-        for label in np.intersect1d(*classes).tolist():
-            of_class = [one[labels == label] for one, labels in zip(scores, classes, strict=True)]
-            self.by_class[label] = fit_threshold(*of_class).value
-
-    def accept(self, view: Any) -> np.ndarray:
-        """Return 1 where the score reaches the threshold of the point's class, else 0."""
-        thresholds = [self.by_class.get(label, self.everywhere) for label in view.labels.tolist()]
-        return (self.score(view) >= np.array(thresholds)).astype(np.float64)
+    def fit(self, shadows: Sequence[Shadow[View]], seed: int) -> Adversary[View]:
+        """Return the adversary, fitted on the shadow models."""
 
 
-def attack(name: str) -> Any:
+def attack(name: str) -> AttackModule:
     """Return the attack module of this name."""
     return ATTACKS[name]

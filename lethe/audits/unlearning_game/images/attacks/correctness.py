@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lethe.audits.unlearning_game.images.attacks import Shadow, View
+from lethe.audits.unlearning_game.adversaries import Shadow
+from lethe.audits.unlearning_game.images.attacks import View
 
 
 class Correctness:
@@ -19,6 +20,6 @@ class Correctness:
     accept = score
 
 
-def fit(shadows: Sequence[Shadow], seed: int) -> Correctness:
+def fit(shadows: Sequence[Shadow[View]], seed: int) -> Correctness:
     """Return the adversary; nothing is fitted."""
     return Correctness()

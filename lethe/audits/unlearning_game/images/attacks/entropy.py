@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lethe.audits.unlearning_game.images.attacks import Shadow, ThresholdAttack, View
+from lethe.audits.unlearning_game.adversaries import Shadow, ThresholdAttack
+from lethe.audits.unlearning_game.images.attacks import View
 from lethe.statistics.membership import entropy
 
 
@@ -15,6 +16,6 @@ def score(view: View) -> np.ndarray:
     return -entropy(np.exp(view.log_probabilities))
 
 
-def fit(shadows: Sequence[Shadow], seed: int) -> ThresholdAttack:
+def fit(shadows: Sequence[Shadow[View]], seed: int) -> ThresholdAttack[View]:
     """Fit the attack on the shadow models."""
     return ThresholdAttack(score, shadows)

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import logsumexp
 
-from lethe.audits.unlearning_game.images.attacks import Shadow, ThresholdAttack, View
+from lethe.audits.unlearning_game.adversaries import Shadow, ThresholdAttack
+from lethe.audits.unlearning_game.images.attacks import View
 
 SMALLEST_SPREAD = 1e-3  # shadow models that all agree have a spread of 0, which would make the ratio infinite
 
@@ -35,7 +36,7 @@ def deviation(view: View) -> np.ndarray:
 class LikelihoodRatio:
     """The likelihood ratio of two normal distributions, fitted on the shadow models."""
 
-    def __init__(self, shadows: Sequence[Shadow]):
+    def __init__(self, shadows: Sequence[Shadow[View]]):
         self.normals = []
         for side in ("members", "nonmembers"):
             deviations = np.concatenate([deviation(getattr(shadow, side)) for shadow in shadows])
@@ -48,6 +49,6 @@ class LikelihoodRatio:
         return inside - outside
 
 
-def fit(shadows: Sequence[Shadow], seed: int) -> ThresholdAttack:
+def fit(shadows: Sequence[Shadow[View]], seed: int) -> ThresholdAttack[View]:
     """Fit the attack on the shadow models."""
     return ThresholdAttack(LikelihoodRatio(shadows).score, shadows)

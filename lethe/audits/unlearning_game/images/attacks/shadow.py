@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lethe.audits.unlearning_game.images.attacks import Shadow, ThresholdAttack, View, attack
+from lethe.audits.unlearning_game.adversaries import Shadow, ThresholdAttack
+from lethe.audits.unlearning_game.images.attacks import View, confidence
 
 FLOOR = -15.0  # lower log-probabilities add no information and would dominate the network's input
 
@@ -18,7 +19,7 @@ FLOOR = -15.0  # lower log-probabilities add no information and would dominate t
 class ShadowAttack:
     """One attack network per class, trained on the shadow models."""
 
-    def __init__(self, shadows: Sequence[Shadow], seed: int):
+    def __init__(self, shadows: Sequence[Shadow[View]], seed: int):
         import warnings
 
         from sklearn.exceptions import ConvergenceWarning
@@ -49,10 +50,10 @@ class ShadowAttack:
 
 
 def _inputs(view: View) -> np.ndarray:
-    of_label = attack("confidence").score(view)[:, None]
+    of_label = confidence.score(view)[:, None]
     return np.maximum(np.hstack([np.sort(view.log_probabilities, axis=1)[:, ::-1], of_label]), FLOOR)
 
 
-def fit(shadows: Sequence[Shadow], seed: int) -> ThresholdAttack:
+def fit(shadows: Sequence[Shadow[View]], seed: int) -> ThresholdAttack[View]:
     """Fit the attack on the shadow models."""
     return ThresholdAttack(ShadowAttack(shadows, seed).score, shadows)

@@ -12,24 +12,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from lethe.registry import DEFENDERS
 
 if TYPE_CHECKING:
     from lethe.audits.unlearning_game.images.networks import ResNet
+    from lethe.audits.unlearning_game.images.settings import DefenderParams
     from lethe.audits.unlearning_game.images.training import Points
 
 
+P = TypeVar("P", bound="DefenderParams", covariant=True)
+
+
 @dataclass(frozen=True)
-class Task:
-    """The input of a defender: ``network`` is a copy to change in place, or None; ``learn`` trains afresh."""
+class Task(Generic[P]):
+    """The input of a defender: ``network`` is a copy to change in place, or None; ``learn`` trains afresh.
+
+    ``settings`` is the params entry, checked by the defender's ``Params``.
+    """
 
     network: ResNet | None
     retain: Points
     forget: Points
     learn: Callable[[Points], ResNet]
-    settings: Any
+    settings: P
     seed: int
 
     @property
@@ -40,6 +47,15 @@ class Task:
         return self.network
 
 
-def defender(method: str) -> Any:
+class DefenderModule(Protocol):
+    """A module of this folder."""
+
+    NEEDS_LEARNED: bool
+
+    def unlearn(self, task: Task[DefenderParams]) -> ResNet:
+        """Return the unlearned network of ``task``, whose settings are the module's own ``Params``."""
+
+
+def defender(method: str) -> DefenderModule:
     """Return the defender module of this name."""
     return DEFENDERS[method]

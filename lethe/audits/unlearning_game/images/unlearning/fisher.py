@@ -27,7 +27,7 @@ class Params(DefenderParams):
     noise: Positive
 
 
-def unlearn(task: Task) -> ResNet:
+def unlearn(task: Task[Params]) -> ResNet:
     """Return the unlearned network of ``task``."""
     import torch
 

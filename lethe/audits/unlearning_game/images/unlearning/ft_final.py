@@ -25,7 +25,7 @@ class Params(DefenderParams):
     batch: Count
 
 
-def unlearn(task: Task) -> ResNet:
+def unlearn(task: Task[Params]) -> ResNet:
     """Return the unlearned network of ``task``."""
     import torch
     from torch.nn.functional import cross_entropy

@@ -30,7 +30,7 @@ class Params(DefenderParams):
     retain_weight: Weight
 
 
-def unlearn(task: Task) -> ResNet:
+def unlearn(task: Task[Params]) -> ResNet:
     """Return the unlearned network of ``task``."""
     import numpy as np
     from torch.nn.functional import cross_entropy

@@ -17,6 +17,6 @@ class Params(DefenderParams):
     """No parameters beyond the name of the method."""
 
 
-def unlearn(task: Task) -> ResNet:
+def unlearn(task: Task[Params]) -> ResNet:
     """Return the learned network without a change."""
     return task.learned

@@ -14,7 +14,7 @@ NEEDS_LEARNED = True
 Params = ft_final.Params
 
 
-def unlearn(task: Task) -> ResNet:
+def unlearn(task: Task[ft_final.Params]) -> ResNet:
     """Return the unlearned network of ``task``."""
     import torch
 

@@ -17,6 +17,6 @@ class Params(DefenderParams):
     """No parameters beyond the name of the method."""
 
 
-def unlearn(task: Task) -> ResNet:
+def unlearn(task: Task[Params]) -> ResNet:
     """Return a network trained afresh on the retain set."""
     return task.learn(task.retain)

@@ -1,7 +1,7 @@
 """Adversaries of the text game: one module per adversary, which ``attacks`` of params.yaml names.
 
 A module has ``score(view)``: (n,) float64 from a `TextView`, higher where the model more probably learned the row. The
-game fits one threshold for all rows once, on the shadow models (see `lethe.audits.unlearning_game.images.attacks`).
+game fits one threshold for all rows once, on the shadow models (see `lethe.audits.unlearning_game.adversaries`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lethe.audits.unlearning_game.images.attacks import Shadow, ThresholdAttack
+from lethe.audits.unlearning_game.adversaries import Shadow, ThresholdAttack
 from lethe.models.likelihood import AnswerTokens
 from lethe.registry import TEXT_ATTACKS
 from lethe.scoring.likelihood import Item
@@ -41,6 +41,6 @@ def scorer(name: str) -> Callable[[TextView], np.ndarray]:
     return TEXT_ATTACKS[name].score
 
 
-def fit(name: str, shadows: Sequence[Shadow]) -> ThresholdAttack:
+def fit(name: str, shadows: Sequence[Shadow[TextView]]) -> ThresholdAttack[TextView]:
     """Fit the threshold of one attack on the shadow models."""
     return ThresholdAttack(scorer(name), shadows)

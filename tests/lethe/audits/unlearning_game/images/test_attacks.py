@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
+from lethe.audits.unlearning_game.adversaries import Shadow, ThresholdAttack
 from lethe.audits.unlearning_game.images import attacks
-from lethe.audits.unlearning_game.images.attacks import Shadow, ThresholdAttack, View, attack
+from lethe.audits.unlearning_game.images.attacks import View, attack
 from lethe.audits.unlearning_game.images.attacks.likelihood_ratio import confidence, deviation
 from lethe.registry import ATTACKS
 from lethe.statistics.membership import auc

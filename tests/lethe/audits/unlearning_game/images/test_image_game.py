@@ -17,7 +17,7 @@ from lethe.errors import BadParam
 from lethe.io import cache
 from lethe.statistics.membership import fit_threshold
 from lethe.statistics.unlearning_game import signed_advantage, swap_advantage
-from tests.small import ROOT, touched
+from tests.small import ROOT, one_after_another, touched
 
 SMALL = {
     "kind": "images",
@@ -49,10 +49,6 @@ SMALL = {
 
 def settings(**changes):
     return Settings.model_validate({**SMALL, **changes})
-
-
-def one_after_another(function, arguments, label):
-    return [function(*one) for one in arguments]
 
 
 @pytest.fixture(scope="module")

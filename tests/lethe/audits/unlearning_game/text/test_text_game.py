@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lethe.audits.unlearning_game.images.attacks import Shadow
+from lethe.audits.unlearning_game.adversaries import Shadow
 from lethe.audits.unlearning_game.kinds.text import Params as Settings
 from lethe.audits.unlearning_game.text import attacks, play
 from lethe.audits.unlearning_game.text.attacks import TextView, fit
@@ -20,7 +20,7 @@ from lethe.registry import TEXT_ATTACKS
 from lethe.scoring.likelihood import Item
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.unlearning_game import signed_advantage
-from tests.small import ROOT, touched
+from tests.small import ROOT, one_after_another, touched
 
 ATTACKS = TEXT_ATTACKS.names()
 
@@ -34,10 +34,6 @@ def settings(**changes):
     value["methods"] = {"npo": {**value["methods"]["npo"], "epochs": 1}}
     value["leakage"].update(engine="transformers", n=4, max_new_tokens=4)
     return Settings.model_validate(value)
-
-
-def one_after_another(function, arguments, label):
-    return [function(*one) for one in arguments]
 
 
 @pytest.fixture(scope="module")
