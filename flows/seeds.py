@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from flows import workspace
 from flows.grid import Point
 from flows.overview import standard
-from flows.sweep import Settings, make_folder
+from flows.sweep import Changes, make_folder
 from lethe import config, tracking
 from lethe.errors import MissingArtifact
 from lethe.io.schema import read_artifact
@@ -44,7 +44,7 @@ def points(root: Path, count: int) -> list[Point]:
     ]
 
 
-def run_seeds(root: Path, chosen: Sequence[Point], jobs: int | None, common: Settings = ()) -> dict[str, str]:
+def run_seeds(root: Path, chosen: Sequence[Point], jobs: int | None, common: Changes = ()) -> dict[str, str]:
     """Run one seed after another; return what went wrong, by the name of the seed.
 
     ``common`` are settings of all seeds, which change before a seed's own.

@@ -34,10 +34,10 @@ from lethe.io.schema import read_artifact
 
 SWEEPS = workspace.SCRATCH / "sweeps"
 LARGE = 1 << 20  # bytes
-Settings = Sequence[tuple[str, object]]
+Changes = Sequence[tuple[str, object]]
 
 
-def make_folder(root: Path, folder: Path, point: Point, common: Settings = ()) -> None:
+def make_folder(root: Path, folder: Path, point: Point, common: Changes = ()) -> None:
     """Copy the current sources of ``root`` with the point's params; the outputs of an earlier sweep stay.
 
     ``common`` are settings of all points, which change before the point's own.
@@ -62,7 +62,7 @@ def copy(source: str, target: str) -> None:
     shutil.copy2(source, target)
 
 
-class Outcome(TypedDict, total=False):
+class PointOutcome(TypedDict, total=False):
     """What `lethe run --json` printed in a point's folder, or the error in its place."""
 
     error: str
@@ -70,7 +70,7 @@ class Outcome(TypedDict, total=False):
 
 
 @task(cache_policy=NO_CACHE)
-def run_point(folder: str, jobs: int) -> Outcome:
+def run_point(folder: str, jobs: int) -> PointOutcome:
     """Run `lethe run` in the point's folder; return its record, or ``error``."""
     command = [sys.executable, "-m", "lethe", "run", "--json", "--jobs", str(jobs)]
     environment = workspace.child_environment() | {"LETHE_TRACKING": "off", "LETHE_PARENT": str(os.getpid())}
@@ -83,7 +83,7 @@ def run_point(folder: str, jobs: int) -> Outcome:
 
 
 @flow(name="lethe sweep")
-def run_points(folders: list[str], jobs: int) -> list[Outcome]:
+def run_points(folders: list[str], jobs: int) -> list[PointOutcome]:
     futures = [run_point.with_options(name=Path(folder).name).submit(folder, jobs) for folder in folders]
     names = {future.task_run_id: Path(folder).name for future, folder in zip(futures, folders, strict=True)}
     begun = time.monotonic()
@@ -101,7 +101,7 @@ def sweep(
     at_once: int,
     jobs: int,
     scheduler: str | None,
-    common: Settings = (),
+    common: Changes = (),
 ) -> dict:
     """Run every point, ``at_once`` of them with ``jobs`` stages each; returns what it wrote to data/sweeps.
 

@@ -11,7 +11,7 @@ from flows.grid import Axis, Point, grid_of, random_points
 from lethe import config
 from lethe.config.fields import Count, Section, Seed
 from lethe.errors import BadParam, BadValue
-from lethe.evaluation.sweep_claims import Claim, Figure
+from lethe.evaluation.sweep_claims import Figure, SweepClaim
 
 PRESETS = Path(__file__).parent / "sweeps"
 
@@ -30,7 +30,7 @@ class SweepPreset(Section):
     axes: Annotated[dict[str, Axis], Field(min_length=1)]
     random: Random | None
     figure: Figure
-    claims: Annotated[list[Claim], Field(min_length=1)]
+    claims: Annotated[list[SweepClaim], Field(min_length=1)]
 
     @property
     def points(self) -> list[Point]:

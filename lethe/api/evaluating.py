@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lethe.api.runs import Run, load_run
 from lethe.errors import BadValue
-from lethe.steps.evaluate import DEFAULTS, Settings
+from lethe.steps.evaluate import DEFAULTS, EvalSettings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,7 +134,7 @@ def evaluate(
     retain = None if retain_rows is None else rows_of(retain_rows, "retain_rows", "retain-")
     splits = step.checked(forget, retain, Path("forget_rows"))
     name = name or (source.resolve().name if isinstance(source, Path) else NAME)
-    settings = Settings(
+    settings = EvalSettings(
         n=n,
         alpha=alpha,
         temperature=temperature,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.api.result import Result
-from lethe.steps.exact import DEFAULTS, Settings
+from lethe.steps.exact import DEFAULTS, ExactSettings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -143,7 +143,7 @@ def exact(
 
     source = source_of(model, tokenizer)
     asked = rows_of(forget_rows, "forget_rows")
-    settings = Settings(
+    settings = ExactSettings(
         rows=rows,
         alpha=alpha,
         target=target,

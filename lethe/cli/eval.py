@@ -67,7 +67,7 @@ def command(
     Example: `lethe eval --model ./my-model --data forget.jsonl --retain retain.jsonl --n 256`
     """
     from lethe.models import hub
-    from lethe.steps.evaluate import Settings, evaluate, evaluated_model, read_splits
+    from lethe.steps.evaluate import EvalSettings, evaluate, evaluated_model, read_splits
 
     if not model.exists() and (known := hub.hub_name(model)):
         model = hub.fill(known)
@@ -84,7 +84,7 @@ def command(
             name,
             model,
             read_splits(data, retain),
-            Settings(
+            EvalSettings(
                 n=n,
                 alpha=alpha,
                 temperature=temperature,

@@ -13,7 +13,7 @@ Chance = Annotated[Real, Field(gt=0, lt=1)]
 
 
 class Exact(Section):
-    """The settings of the stage `exact`; `lethe.steps.exact.Settings` explains each."""
+    """The settings of the stage `exact`; `lethe.steps.exact.ExactSettings` explains each."""
 
     rows: Count
     guide: Weight

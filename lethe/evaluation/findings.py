@@ -68,6 +68,7 @@ class _Question:
     quantity: Quantity
     expected: Outcome
     pairs: Pairs
+    of_retrain: bool = False  # its outcomes are `Findings.against_retrain`
 
 
 def findings(run: Run) -> Findings:
@@ -85,7 +86,7 @@ def findings(run: Run) -> Findings:
         for left, right in question.pairs:
             row, outcome = _compared(question, left, right, level)
             rows.append(row)
-            if question.title == MORE_THAN_RETRAIN:
+            if question.of_retrain:
                 against_retrain[left.name] = outcome
         claims.append(Claim(question.title, question.quantity.words, rows))
     return Findings(claims, alpha, comparisons, level, against_retrain)
@@ -103,7 +104,9 @@ def _questions(run: Run) -> Iterator[_Question]:
     ):  # otherwise n depends on the answers, and no interval for a fixed n holds
         graded, leak = mean_score("forget", metrics.leak), judged_by(run)[0]
         width = spread(metrics.leak)
-        yield _Question(MORE_THAN_RETRAIN, leak, "higher", _against(run.role("retrain"), subjects))
+        yield _Question(
+            MORE_THAN_RETRAIN, leak, "higher", _against(run.role("retrain"), subjects), of_retrain=True
+        )
         yield _Question(
             "Unlearning lowered the leakage of Base", leak, "lower", _against(run.role("base"), subjects)
         )

@@ -13,11 +13,11 @@ from lethe.statistics.trend import Trend, trend
 
 LEVEL = 0.05  # of the two directions together, for one claim
 Expected = Literal["falls", "rises", "unrelated"]
-Verdict = Literal["held", "the opposite held", "did not show", "a relation showed", "no relation showed"]
+SweepVerdict = Literal["held", "the opposite held", "did not show", "a relation showed", "no relation showed"]
 Row = Mapping[str, object]  # one model at one point: the point's settings and the model's numbers
 
 
-class Claim(Section):
+class SweepClaim(Section):
     """A claim on how an effect changes with a cause, each a key of params.yaml or a metric."""
 
     says: Annotated[str, Field(min_length=1)]
@@ -41,16 +41,16 @@ class Figure(Section):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SweepOutcome:
     """A claim with what came out."""
 
     says: str
-    verdict: Verdict
+    verdict: SweepVerdict
     trend: Trend
     sentence: str
 
 
-def outcome(claim: Claim, model: str, rows: Sequence[Row]) -> Outcome:
+def outcome(claim: SweepClaim, model: str, rows: Sequence[Row]) -> SweepOutcome:
     """Test one claim on the rows of one model; rows that lack the cause or the effect are left out.
 
     Parameters
@@ -71,7 +71,7 @@ def outcome(claim: Claim, model: str, rows: Sequence[Row]) -> Outcome:
     ]
     found = trend([one[0] for one in own], [one[1] for one in own], [one[2] for one in own])
     falls, rises = found.p_falls <= LEVEL / 2, found.p_rises <= LEVEL / 2
-    verdict: Verdict
+    verdict: SweepVerdict
     if claim.expected == "unrelated":
         verdict = "a relation showed" if falls or rises else "no relation showed"
     elif falls or rises:
@@ -85,7 +85,7 @@ def outcome(claim: Claim, model: str, rows: Sequence[Row]) -> Outcome:
         f"{claim.says}: {verdict} over {found.points} points{proves} ({told}, p = {p:.2g} by permutations; "
         f"a claim is tested at {LEVEL:g})."
     )
-    return Outcome(claim.says, verdict, found, sentence)
+    return SweepOutcome(claim.says, verdict, found, sentence)
 
 
 def number(value: object) -> float | None:

@@ -8,7 +8,7 @@ from lethe.evaluation.findings import Findings
 from lethe.evaluation.run import Model, Run
 from lethe.evaluation.standing import Aspect, Tone
 from lethe.report.draws import covers
-from lethe.report.verdicts import Verdict, hits
+from lethe.report.verdicts import ModelVerdict, hits
 from lethe.statistics.bound import joint_level, level
 from lethe.text import count, label, listing, percent, plural, upper_first
 
@@ -42,7 +42,7 @@ class Line:
         return "open" if silent else self.forgetting.tone
 
 
-def lines(run: Run, said: list[Verdict]) -> list[Line]:
+def lines(run: Run, said: list[ModelVerdict]) -> list[Line]:
     """One line per model, in the run's order."""
     by_name = {model.name: model for model in run.models}
     return [
@@ -104,7 +104,7 @@ def small_print(run: Run, said: list[Line], findings: Findings) -> str:
     )
 
 
-def _sentence(model: Model, said: Verdict, run: Run) -> str:
+def _sentence(model: Model, said: ModelVerdict, run: Run) -> str:
     if not model.metrics:
         return f"no verdict: the metrics of {model.name} are missing."
     leaks = _leaks(model, said.forgetting, run)

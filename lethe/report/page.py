@@ -29,7 +29,7 @@ from lethe.report.studies import studies
 from lethe.report.svg import standalone
 from lethe.report.templates import templates
 from lethe.report.verdicts import (
-    Verdict,
+    ModelVerdict,
     guarantee_notes,
     head,
     headline,
@@ -61,7 +61,7 @@ def render(run: Run) -> Page:
 def _html(
     run: Run,
     found: Findings,
-    said: list[Verdict],
+    said: list[ModelVerdict],
     drawn: Mapping[str, answers.Drawn],
     kinds: dict[str, list[Panel]],
 ) -> str:
@@ -119,7 +119,7 @@ def _html(
     return glossary.linked(html, run)
 
 
-def _summary(run: Run, found: Findings, said: list[Verdict]) -> dict[str, object]:
+def _summary(run: Run, found: Findings, said: list[ModelVerdict]) -> dict[str, object]:
     return {
         "schema": SCHEMA_VERSION,
         "alpha": run.params.metrics.alpha,

@@ -35,7 +35,7 @@ NAMED = 5  # questions that a sentence names
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ModelVerdict:
     """One model for readers: two words, a row of the first table, plain sentences, and the guarantees in full."""
 
     model: str
@@ -57,13 +57,13 @@ class Verdict:
         return f"{self.plain} In full: {self.full}" if self.plain else self.full
 
 
-def verdicts(run: Run, findings: Findings) -> list[Verdict]:
+def verdicts(run: Run, findings: Findings) -> list[ModelVerdict]:
     by_name = {model.name: model for model in run.models}
     return [_verdict(by_name[standing.model], standing, run) for standing in standings(run, findings)]
 
 
-def _verdict(model: Model, standing: Standing, run: Run) -> Verdict:
-    return Verdict(
+def _verdict(model: Model, standing: Standing, run: Run) -> ModelVerdict:
+    return ModelVerdict(
         model=model.name,
         standing=REFERENCE.get(model.role, standing.words),
         forgetting=standing.forgetting,
@@ -94,7 +94,7 @@ def _cells(model: Model, standing: Standing, run: Run) -> list[str]:
     return [forgetting.word, utility.word, _told(forgetting) or NONE, *asked, _told(utility) or NONE]
 
 
-def headline(said: list[Verdict]) -> str:
+def headline(said: list[ModelVerdict]) -> str:
     """How many of the models under test got which verdict, in one sentence; empty without such models."""
     pairs = Counter((one.forgetting.word, one.utility.word) for one in said if one.forgetting.word != "reference")
     if pairs.total() == 1:

@@ -312,10 +312,10 @@ def leak_bands(lower: float, upper: float, queries: Sequence[int]) -> dict[int, 
     return {int(n): (float(low), float(high)) for n, (low, high) in zip(queries, ends, strict=True)}
 
 
-Verdict = Literal["proved to leak", "bounded", "open"]
+TreeVerdict = Literal["proved to leak", "bounded", "open"]
 
 
-def verdict(lower: float, upper: float, tau: float) -> Verdict:
+def verdict(lower: float, upper: float, tau: float) -> TreeVerdict:
     """*proved to leak* if ``lower`` >= ``tau``, *bounded* if ``upper`` < ``tau``, else *open*.
 
     Parameters

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lethe.errors import plural
-from lethe.statistics.answer_tree import Rounding, Verdict, verdict
+from lethe.statistics.answer_tree import Rounding, TreeVerdict, verdict
 from lethe.statistics.bound import Bound
 from lethe.statistics.leak_trees import AnswerTree, ModelTree, model_tree
 
@@ -50,7 +50,7 @@ class Certificates:
         return model_tree(self.trees, self.rounding, self.tau)
 
     @property
-    def verdicts(self) -> dict[str, Verdict]:
+    def verdicts(self) -> dict[str, TreeVerdict]:
         """The verdict on each question at ``tau``."""
         return {tree.id: verdict(tree.lower, tree.upper, self.tau) for tree in self.trees}
 

@@ -17,7 +17,7 @@ from lethe.statistics.answer_tree import (
     PooledLeak,
     Remainder,
     Rounding,
-    Verdict,
+    TreeVerdict,
     pooled_leak,
     verdict,
 )
@@ -224,7 +224,7 @@ def model_tree(trees: Sequence[AnswerTree], rounding: Rounding, tau: float) -> M
     return ModelTree(
         questions=len(trees),
         tau=tau,
-        verdicts={word: words[word] for word in get_args(Verdict)},
+        verdicts={word: words[word] for word in get_args(TreeVerdict)},
         share_proved=float((lower >= tau).mean()),
         certain_leaks={each: int((lower > each).sum()) for each in PROVED},
         lower_worst=float(lower.max()),

@@ -39,7 +39,7 @@ OPTIONS = {  # keys of params.yaml, and the options of `lethe eval` that set the
 
 
 @dataclass(frozen=True)
-class Settings:
+class EvalSettings:
     """The settings of an evaluation outside the pipeline, with every default of `lethe eval` and `lethe.evaluate`.
 
     ``prompt`` is a template file or "chat"; None is the tokenizer's chat template where there is one, else a plain
@@ -62,7 +62,7 @@ class Settings:
     labels: str | None = None
 
 
-DEFAULTS = Settings()
+DEFAULTS = EvalSettings()
 UTILITY_N = 32  # the most answers per question of the retain set; fewer where n is smaller
 PIPELINE_ONLY: dict[str, Any] = {
     "row_budget": 5000,
@@ -80,7 +80,7 @@ PIPELINE_ONLY: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Verdict:
+class EvalVerdict:
     """The verdict on a model.
 
     ``sentence`` is the sentence of the report, with alpha, side, coverage and assumptions. ``bounds`` maps metric keys to
@@ -131,12 +131,12 @@ def evaluate(
     name: str,
     source: Source,
     splits: Mapping[str, list[Row]],
-    settings: Settings,
+    settings: EvalSettings,
     root: Path,
     *,
     scratch: Path,
     page: bool,
-) -> Verdict:
+) -> EvalVerdict:
     """Sample, score and measure a model.
 
     Parameters
@@ -184,7 +184,7 @@ def evaluate(
                 report.run(params, root)
         run = load(params, root, {})
     (model,) = run.models
-    return Verdict(model.metrics, model.bounds, sentence(model, run), skipped)
+    return EvalVerdict(model.metrics, model.bounds, sentence(model, run), skipped)
 
 
 class AlreadyEvaluating(LetheError):
@@ -232,7 +232,7 @@ def _check_language(path: str | None, forget: Sequence[Row]) -> None:
         as_json(read_language(path), forget)
 
 
-def _check_read(name: str, settings: Settings, params: EvaluationParams) -> None:
+def _check_read(name: str, settings: EvalSettings, params: EvaluationParams) -> None:
     """Refuse labels and calibrations that cannot be read, before anything is drawn."""
     if settings.calibration is not None:
         from lethe.io.calibration import read_calibration
@@ -304,7 +304,7 @@ def _tell(sentence: str) -> None:
     print(visible(sentence), file=sys.stderr)
 
 
-def _params(name: str, source: Source, settings: Settings, forget: Sequence[Row]) -> EvaluationParams:
+def _params(name: str, source: Source, settings: EvalSettings, forget: Sequence[Row]) -> EvaluationParams:
     """Return all parameters of an evaluation of one model without training, checked as params.yaml is.
 
     An error about a parameter names the option that sets the parameter.

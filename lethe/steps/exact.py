@@ -25,7 +25,7 @@ MIB = 1 << 20
 
 
 @dataclass(frozen=True)
-class Settings:
+class ExactSettings:
     """The settings of exact bounds, with every default of `lethe exact` and `lethe.exact`.
 
     ``rows`` is the number of tokens put through the model per question. ``above`` is the score above which an answer leaks,
@@ -77,7 +77,7 @@ class Settings:
         return Law(end_ids, self.max_new_tokens, self.temperature, self.top_k, self.top_p, self.adaptive_threshold)
 
 
-DEFAULTS = Settings()
+DEFAULTS = ExactSettings()
 
 
 class NothingToJudge(BadInput):
@@ -124,10 +124,12 @@ def run(
     print(f"{name}: {' '.join(found.sentences()[:3]) if found else f'no exact bounds: {reason}'}")
 
 
-def of_params(exact: Exact, sample: Sample, model: Model, keyword_match: Literal["word", "substring"]) -> Settings:
+def of_params(
+    exact: Exact, sample: Sample, model: Model, keyword_match: Literal["word", "substring"]
+) -> ExactSettings:
     """The settings that params.yaml gives."""
-    chosen = {key: value for key, value in exact.model_dump().items() if key in Settings.__dataclass_fields__}
-    return Settings(
+    chosen = {key: value for key, value in exact.model_dump().items() if key in ExactSettings.__dataclass_fields__}
+    return ExactSettings(
         **{**chosen, "queries": tuple(exact.queries)},
         keyword_match=keyword_match,
         temperature=sample.temperature,
@@ -153,7 +155,7 @@ def curve_table(found: Certificates | None) -> pd.DataFrame:
 
 
 def certify(
-    name: str, source: Source, rows: Sequence[Row], settings: Settings, scratch: Path | None = None
+    name: str, source: Source, rows: Sequence[Row], settings: ExactSettings, scratch: Path | None = None
 ) -> Certificates:
     """Bound P(leak) of each question to the model.
 
@@ -218,16 +220,15 @@ def certify(
     return Certificates(name, trees, how, settings.tau, skipped)
 
 
-def _check_lengths(questions: Sequence[Question], predictor: ModelPredictor, settings: Settings) -> None:
-    from lethe.sampling.engine import Prompt, check_prompts
-    from lethe.sampling.engine import Settings as Drawn
+def _check_lengths(questions: Sequence[Question], predictor: ModelPredictor, settings: ExactSettings) -> None:
+    from lethe.sampling.engine import Prompt, Settings, check_prompts
 
     prompts = [Prompt(question.question_id, question.prompt) for question in questions]
-    drawn = Drawn(n=1, max_new_tokens=settings.max_new_tokens)
+    drawn = Settings(n=1, max_new_tokens=settings.max_new_tokens)
     check_prompts(prompts, drawn, predictor.checkpoint.context, predictor.vocabulary)
 
 
-def _how(settings: Settings, predictor: ModelPredictor, question: Question) -> How:
+def _how(settings: ExactSettings, predictor: ModelPredictor, question: Question) -> How:
     import numpy as np
 
     from lethe.sampling.answer_tree.leaks import leak_of
@@ -257,7 +258,7 @@ def _how(settings: Settings, predictor: ModelPredictor, question: Question) -> H
 def _kept(
     scratch: Path,
     source: Source,
-    settings: Settings,
+    settings: ExactSettings,
     decisive: tuple[Any, ...],
     asker: Asker,
     questions: Sequence[Question],

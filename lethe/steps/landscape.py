@@ -14,14 +14,14 @@ from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
 
 if TYPE_CHECKING:
-    from lethe.audits.landscape.settings import Settings
+    from lethe.audits.landscape.settings import LandscapeSettings
     from lethe.audits.landscape.study import LandscapeResult
 
 FILES = Path(__file__).parents[1] / "audits/landscape/presets"
 OUT = Path("data/landscapes")
 
 
-def read(name: str, changes: Sequence[str]) -> Settings:
+def read(name: str, changes: Sequence[str]) -> LandscapeSettings:
     """Return the validated settings of a landscape, with ``changes`` as ``key=value``."""
     from lethe.audits.landscape.settings import validate
 

@@ -103,3 +103,22 @@ def test_a_change_to_a_path_that_is_nowhere_changes_nothing(tmp_path):
 def test_what_is_there_but_no_prompt_or_no_model_is_told_before_anything_is_trained(key, value, said):
     with pytest.raises(BadInput, match=rf"key {key}: .*{said}"):
         inputs.check(changed(key, value), ROOT)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ('{"prompt_id": "a", "text": "b", "label": 2, "part": "mass"}', "label: got 2"),
+        ('{"prompt_id": "a", "text": "b", "label": 1}', "part: got None"),
+        ("{", "not valid JSON"),
+    ],
+)
+def test_a_broken_row_of_labels_is_told_before_the_first_stage(tmp_path, row, said):
+    good = '{"prompt_id": "a", "text": "a", "label": 1, "part": "mass"}'
+    place = tmp_path / "npo.jsonl"
+    params = changed("metrics.labels", GOOD["metrics"]["labels"] | {"folder": str(tmp_path)})
+    place.write_text(good + "\n")
+    inputs.check(params, ROOT)
+    place.write_text(f"{good}\n{row}\n")
+    with pytest.raises(BadInput, match=f"metrics.labels.folder.*npo.jsonl, line 2.*{said}"):
+        inputs.check(params, ROOT)

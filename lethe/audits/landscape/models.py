@@ -16,7 +16,7 @@ from lethe.io.json_files import write_json
 from lethe.statistics.membership import auc
 
 if TYPE_CHECKING:
-    from lethe.audits.landscape.settings import Settings
+    from lethe.audits.landscape.settings import LandscapeSettings
     from lethe.data.classification import Classification
 
 LOSSES, UTILITY = "losses.npz", "utility.json"
@@ -50,7 +50,7 @@ class Strategy:
 
 
 def make(
-    data: Classification, settings: Settings, delta: float, strategy: Strategy, run: int, place: Path
+    data: Classification, settings: LandscapeSettings, delta: float, strategy: Strategy, run: int, place: Path
 ) -> None:
     """Train one model and write its losses and its utility into the folder ``place``.
 

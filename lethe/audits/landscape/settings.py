@@ -57,7 +57,7 @@ class GoodnessOfFit(Section):
     samples: Annotated[list[Count], Field(min_length=1)]
 
 
-class Settings(Section):
+class LandscapeSettings(Section):
     """All settings of a landscape."""
 
     data: Data
@@ -72,10 +72,10 @@ class Settings(Section):
     goodness_of_fit: GoodnessOfFit | None
 
 
-def validate(value: dict[str, object], source: str) -> Settings:
+def validate(value: dict[str, object], source: str) -> LandscapeSettings:
     """Return the validated settings; raise `BadParam` with the first wrong key of ``source``."""
     try:
-        return Settings.model_validate(value)
+        return LandscapeSettings.model_validate(value)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))

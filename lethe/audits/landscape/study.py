@@ -17,7 +17,7 @@ import numpy as np
 from lethe.audits.finished_models import Runner, in_processes
 from lethe.audits.landscape import models
 from lethe.audits.landscape.models import Strategy
-from lethe.audits.landscape.settings import Settings
+from lethe.audits.landscape.settings import LandscapeSettings
 from lethe.data import classification
 from lethe.data.classification import Classification
 from lethe.io.cache import cache_key, digest, versions
@@ -94,9 +94,9 @@ class LandscapeResult:
 
 
 class Landscape:
-    """One landscape, described by its settings (`lethe.audits.landscape.settings.Settings`)."""
+    """One landscape, described by its settings (`lethe.audits.landscape.settings.LandscapeSettings`)."""
 
-    def __init__(self, settings: Settings, scratch: Path = SCRATCH):
+    def __init__(self, settings: LandscapeSettings, scratch: Path = SCRATCH):
         self.settings, self.scratch = settings, scratch
 
     @property

@@ -199,9 +199,9 @@ def test_an_interrupted_run_resumes_to_the_same_result(model, place, monkeypatch
 
 def test_what_a_stage_writes_is_read_again(model, place):
     from lethe.data.rows import read_rows
-    from lethe.steps.exact import Settings, certify
+    from lethe.steps.exact import ExactSettings, certify
 
-    settings = Settings(rows=400, max_new_tokens=LENGTH, prompt="letters.txt")
+    settings = ExactSettings(rows=400, max_new_tokens=LENGTH, prompt="letters.txt")
     found = certify("tiny", model, read_rows(place / "forget.jsonl"), settings)
     assert Certificates.of_json(json.loads(json.dumps(found.as_json(), allow_nan=False))) == found
 

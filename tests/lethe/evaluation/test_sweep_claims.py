@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lethe.evaluation.sweep_claims import Claim, Figure, outcome
+from lethe.evaluation.sweep_claims import Figure, SweepClaim, outcome
 from lethe.report.sweep_figure import sweep_figure
 
 
@@ -13,7 +13,7 @@ def rows(effect, model="m", points=7):
 
 
 def claim(expected, within=None):
-    return Claim(says="It", cause="cause", effect="effect", expected=expected, within=within)
+    return SweepClaim(says="It", cause="cause", effect="effect", expected=expected, within=within)
 
 
 @pytest.mark.parametrize(

@@ -73,5 +73,5 @@ def lower_bound(counts: Counts, delta: float, alpha: float) -> float:
 
 
 def _upper(k: int, n: int, alpha: float) -> float:
-    """`bounds.binary_upper` for levels down to e^-700, at which 1 - alpha in that function rounds to 1."""
+    """`bounds.binary_upper` in one form for all levels, so that the search for a p-value meets no seam at a tiny level."""
     return 1.0 if k >= n else float(special.betainccinv(k + 1, n - k, alpha))
