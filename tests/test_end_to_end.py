@@ -1,14 +1,17 @@
 """The main job from params to report, with the small params; then a rerun, and a run with one changed param."""
 
+import contextlib
 import copy
 import json
 import os
 import platform
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,9 @@ from lethe.evaluation.headline import MOST
 from lethe.instruction_set import VARIABLES
 from lethe.io.artifacts import measured, read_metrics
 from tests import golden
+from tests.flows.miniature import wait_until
+from tests.flows.test_ui import answer
+from tests.lethe.report import chromium
 from tests.small import environment, make_repository, run, small_params, write_params
 
 pytestmark = pytest.mark.slow
@@ -114,15 +120,20 @@ def test_the_same_seed_gives_the_same_metrics(repository, tmp_path):
     assert metrics(other)[name] == metrics(repository)[name]
 
 
-def test_one_changed_method_runs_its_branch_only(repository):
-    params = small_params()
-    params["unlearn"]["methods"]["npo_entropy"]["lr"] = 1.0e-4
+@pytest.fixture(scope="module")
+def changed(repository):
+    """The locks before and after a second run with another learning rate; the folder is as before at the end."""
     before = lock(repository)
-    write_params(repository, params)
-    run(repository, "dvc", "repro")
+    run(repository, "lethe", "run", "-S", "unlearn.methods.npo_entropy.lr=1.0e-4")
     after = lock(repository)
-    changed = {name for name in after if after[name] != before[name]}
-    assert changed == {
+    write_params(repository, small_params())
+    run(repository, "dvc", "repro")
+    return before, after
+
+
+def test_one_changed_method_runs_its_branch_only(changed):
+    before, after = changed
+    assert {name for name in after if after[name] != before[name]} == {
         "unlearn@npo_entropy",
         "compare",
         "report",
@@ -131,8 +142,61 @@ def test_one_changed_method_runs_its_branch_only(repository):
             for stage in ("sample", "likelihood", "score", "exact", "metrics", "epsilon_star")
         ),
     }
-    write_params(repository, small_params())
-    run(repository, "dvc", "repro")
+
+
+@pytest.mark.skipif(chromium.found() is None, reason="needs Chromium")
+def test_a_stranger_finds_three_answers_by_clicks(repository, changed, tmp_path):
+    """Which model leaks least; what changed between two pipelines; which answers leaked: in MLflow's own pages."""
+    pictures = Path(os.environ.get("LETHE_PICTURES", tmp_path))
+    with served(repository) as (models, pipelines), chromium.page(chromium.LOCAL) as tab:
+        tab.visit(models)
+        tab.wait(f"{LINKS}.length >= 4")  # three models of the first run, one of the second
+        time.sleep(2)
+        tab.screenshot(pictures / "least.png")
+        values = tab.evaluate(LINKS)
+        assert values[-1] == "base"  # sorted by leakage
+        assert {"retrain", "npo_entropy_at"} <= set(values)
+        tab.visit(pipelines)
+        tab.wait(f"{LINKS}.filter(name => name.startsWith('pipeline ')).length === 2")
+        time.sleep(2)
+        tab.screenshot(pictures / "pipelines.png")
+        newest = tab.evaluate(f"{LINKS}.find(name => name.startsWith('pipeline '))")
+        tab.click_text(newest, "a")
+        tab.says("Changed since")
+        tab.click_text("Show more")
+        tab.says("unlearn.methods.npo_entropy.lr")
+        tab.says("npo_entropy_at")
+        time.sleep(1)
+        tab.screenshot(pictures / "changed.png")
+        tab.visit(models)
+        tab.wait(f"{LINKS}.length >= 4")
+        tab.click_text("base", "a")
+        tab.says("Description")
+        tab.click_text("Artifacts")
+        tab.click_text("worst_answers.json")
+        said = json.loads(next((repository / "mlruns").rglob("worst_answers.json")).read_text())
+        tab.says(said["columns"][0])
+        time.sleep(2)
+        tab.screenshot(pictures / "answers.png")
+
+
+LINKS = "[...document.querySelectorAll('[role=row] a, tr a')].map(e => e.textContent.trim()).filter(t => t)"
+
+
+@contextlib.contextmanager
+def served(repository: Path) -> Iterator[list[str]]:
+    """The addresses that `lethe ui` prints, while it serves."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+    command = [sys.executable, "-m", "lethe", "ui", "--port", str(port)]
+    process = subprocess.Popen(command, cwd=repository, env=environment(), stdout=subprocess.PIPE, text=True)
+    try:
+        told = [process.stdout.readline().strip().split(": ", 1)[1] for _ in range(2)]
+        wait_until(lambda: answer(port) == 200, seconds=120)
+        yield told
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
 
 
 def test_a_wrong_param_is_refused_before_anything_runs(repository):

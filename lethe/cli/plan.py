@@ -15,6 +15,7 @@ from lethe.statistics.bound import Assumes, joint_level, level
 if TYPE_CHECKING:
     from lethe.config import Params
     from lethe.steps.costs import ModelSize, Plan
+    from lethe.steps.judging_costs import JudgeCost
     from lethe.steps.training_costs import Bench, StageCost
 
 ALPHA, CAP = 0.01, 4096
@@ -62,6 +63,16 @@ def command(
             help="Parameters of a model whose folder is missing, for --preset; two bytes each. Example: 7e9"
         ),
     ] = None,
+    judge_rate: Annotated[
+        float | None,
+        typer.Option(
+            help="Answers per second of a judge, for --preset. [default: measured here, where its folder exists]"
+        ),
+    ] = None,
+    judge_parameters: Annotated[
+        float | None,
+        typer.Option(help="Parameters of a judge whose folder is missing, for --preset. Example: 13e9"),
+    ] = None,
     questions: Annotated[
         int | None,
         typer.Option(min=1, help="Forget questions, for --preset. [default: counted, or the published number]"),
@@ -70,8 +81,8 @@ def command(
 ) -> None:
     """Samples per prompt for a wanted width or a wanted certificate, fixed beforehand and expected when stopped early.
 
-    With --preset, what a preset of this pipeline folder costs: sampling, training, unlearning with the memory of reference
-    values, and attacks. Judging, likelihoods and exact bounds are not counted. --preset default: params.yaml as it is.
+    With --preset, what a preset of this pipeline folder costs: sampling, judging, training, unlearning with the memory of
+    reference values, and attacks. Likelihoods and exact bounds are not counted. --preset default: params.yaml as it is.
 
     Examples: `lethe plan --alpha 0.01 --tau 0.05 --prompts 40`, `lethe plan --preset harry-potter`
     """
@@ -86,9 +97,13 @@ def command(
         _left_out(statement | certificate, "with --preset, whose params.yaml has the settings")
         params = _params(preset)
         bench = _bench(params)
-        _print_costs(preset, *_costs(params, bench, rate, parameters, questions), as_json)
+        costs, stages = _costs(params, bench, rate, parameters, questions)
+        judges = _judging(params, costs, bench, judge_rate, judge_parameters)
+        _print_costs(preset, costs, stages, judges, as_json)
         return
-    _left_out({"--rate": rate, "--parameters": parameters, "--questions": questions}, "without --preset")
+    of_preset = {"--rate": rate, "--parameters": parameters, "--questions": questions}
+    of_preset |= {"--judge-rate": judge_rate, "--judge-parameters": judge_parameters}
+    _left_out(of_preset, "without --preset")
     if width is None and tau is None:
         raise BadInput(
             "lethe plan: got none of --width, --tau and --preset; give --width, --tau, both, or --preset."
@@ -151,17 +166,14 @@ def _bench(params: Params) -> Bench | None:
 def _costs(
     params: Params, bench: Bench | None, rate: float | None, parameters: float | None, questions: int | None
 ) -> tuple[Plan, list[StageCost]]:
-    from lethe.errors import BadValue
-    from lethe.steps.costs import ModelSize, Plan, cost, measured_rate, size_of
-    from lethe.steps.training_costs import stage_costs
+    from lethe.steps.costs import Plan, cost, measured_rate, size_of
+    from lethe.steps.training_costs import own_starts, stage_costs
 
-    if rate is not None and not rate > 0:
-        raise BadValue("--rate", rate, "a number above 0")
-    if parameters is not None and not 1 <= parameters < math.inf:
-        raise BadValue("--parameters", parameters, "a number of at least 1")
-    given = None if parameters is None else ModelSize(int(parameters), 0, "bfloat16")
+    given = _given("", rate, parameters)
     counts, second = _questions(params, questions), _second(params)
     untrained = measured_rate(bench.start, params.sample) if bench and rate is None else None
+    made = own_starts(params, bench).items() if bench and rate is None else ()
+    own = {name: measured_rate(start, params.sample) for name, start in made}
     costs, here = [], False
     rates: dict[str, float] = {}
     for name, model in params.models.items():
@@ -170,11 +182,32 @@ def _costs(
             known = rates[model.path] = measured_rate(Path(model.path), params.sample)
             here = True
         size = size_of(Path(model.path)) or _start_size(params, model.path) or given
-        costs.append(cost(name, model.path, params.sample, counts, rate or known or untrained, size, second))
+        drawn = rate or known or own.get(name) or untrained
+        costs.append(cost(name, model.path, params.sample, counts, drawn, size, second))
     here = here or untrained is not None
     stages = stage_costs(params, bench, rate or untrained, rates) if bench else []
     told = "given" if rate else "measured here" if here else "unknown: give --rate, or put the model in its folder"
     return Plan(counts, tuple(costs), told), stages
+
+
+def _given(of: str, rate: float | None, parameters: float | None) -> ModelSize | None:
+    """The size that the user gave for a missing folder, if any; refuses a rate or a size that cannot be."""
+    from lethe.errors import BadValue
+    from lethe.steps.costs import ModelSize
+
+    if rate is not None and not 0 < rate < math.inf:
+        raise BadValue(f"--{of}rate", rate, "a number above 0")
+    if parameters is not None and not 1 <= parameters < math.inf:
+        raise BadValue(f"--{of}parameters", parameters, "a number of at least 1")
+    return None if parameters is None else ModelSize(int(parameters), 0, "bfloat16")
+
+
+def _judging(
+    params: Params, costs: Plan, bench: Bench | None, rate: float | None, parameters: float | None
+) -> list[JudgeCost]:
+    from lethe.steps.judging_costs import judge_costs
+
+    return judge_costs(params, costs.generations, bench, rate, _given("judge-", rate, parameters))
 
 
 def _start_size(params: Params, path: str) -> ModelSize | None:
@@ -240,7 +273,7 @@ def _second(params: Params) -> int:
     return share.prompts * share.answers if share else 0
 
 
-def _print_costs(preset: str, plan: Plan, stages: list[StageCost], as_json: bool) -> None:
+def _print_costs(preset: str, plan: Plan, stages: list[StageCost], judges: list[JudgeCost], as_json: bool) -> None:
     from dataclasses import asdict
 
     if as_json:
@@ -253,6 +286,7 @@ def _print_costs(preset: str, plan: Plan, stages: list[StageCost], as_json: bool
                 "rate_from": plan.rate_from,
                 "models": [asdict(model) for model in plan.models],
                 "stages": [asdict(stage) for stage in stages],
+                "judges": [asdict(judge) for judge in judges],
             }
         )
         return
@@ -273,12 +307,36 @@ def _print_costs(preset: str, plan: Plan, stages: list[StageCost], as_json: bool
         f"Questions: {asked}. In all {plan.generations:,} answers, at most {plan.tokens_at_most:,} tokens.",
         f"Tokens per second: {plan.rate_from}. Time, one model after the other: "
         f"{_duration(plan.seconds_at_most) or 'unknown'} at most.",
-        "Estimates: every answer is taken as long as max_new_tokens. Judging, likelihoods and exact bounds are not counted.",
+        "Estimates: every answer is taken as long as max_new_tokens. Likelihoods and exact bounds are not counted.",
     ]
     columns = ["model", "answers", "tokens at most", "weights", "cache at most", "tokens/s", "time at most"]
     print_table(f"Cost of {preset}", columns, rows, notes)
+    if judges:
+        print_table(f"Judging of {preset}", *_judge_table(judges))
     if stages:
         print_table(f"Training, unlearning and attacks of {preset}", *_stage_table(stages))
+
+
+def _judge_table(judges: list[JudgeCost]) -> tuple[list[str], list[list[object]], list[str]]:
+    """The columns, a row per judge, and the notes."""
+    rows: list[list[object]] = [
+        [
+            judge.name,
+            judge.answers_at_most,
+            judge.tokens_at_most,
+            _gigabytes(judge.weight_bytes),
+            judge.answers_per_second and round(judge.answers_per_second, 1),
+            _duration(judge.seconds_at_most),
+        ]
+        for judge in judges
+    ]
+    unknown = [judge.name for judge in judges if judge.answers_per_second is None]
+    notes = ["Equal answers are judged once, so a run judges fewer. Times are as those of training."]
+    if unknown:
+        notes.append(
+            f"No rate for {', '.join(unknown)}: give --judge-rate, or put the judge's model in its folder."
+        )
+    return ["judge", "answers at most", "tokens at most", "weights", "answers/s", "time at most"], rows, notes
 
 
 def _stage_table(stages: list[StageCost]) -> tuple[list[str], list[list[object]], list[str]]:

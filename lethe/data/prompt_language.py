@@ -7,7 +7,8 @@ independently and with probabilities proportional to the weights:
 - ``shots``: answered examples before the question,
 - ``wording``: the question itself; ``{question}`` is the question of the row, ``{KEY}`` any other key of the row, such as
   a translation. A key with a list of texts gives one choice per text, and the choices share the weight of the entry. A row
-  that lacks the key of an ``optional`` choice goes without that choice, and its other choices share the weight,
+  that lacks the key of an ``optional`` choice goes without that choice, and its other choices share the weight. A choice
+  with ``answer`` asks for that answer (a text with keys, as in a reverse query) in place of the row's,
 - ``prefix``: the start of the answer, which the model continues ("Sure, here is").
 
 ``share`` asks for a second sample: some random prompts with several answers each, for the share of prompts whose leak
@@ -21,12 +22,13 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from lethe.config.yaml import read_yaml
 from lethe.errors import BadFile, shortened
 from lethe.io.artifacts import Row
+from lethe.io.references import Reference
 
 PARTS = ("system", "shots", "wording", "prefix")
 PLAIN = {"system": "", "shots": "", "wording": "{question}", "prefix": ""}
@@ -37,13 +39,18 @@ MOST = 10_000  # productions per question
 
 @dataclass(frozen=True)
 class Choice:
-    """One choice of a part. ``examples`` are the question-answer pairs of a choice of ``shots``."""
+    """One choice of a part.
+
+    ``examples`` are the question-answer pairs of a choice of ``shots``. ``answer`` is what a wording asks for, empty where
+    that is the answer of the row.
+    """
 
     name: str
     text: str
     weight: float
     examples: tuple[tuple[str, str], ...] = ()
     optional: bool = False
+    answer: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,10 @@ class Language:
 
 @dataclass(frozen=True)
 class Production:
-    """One way to ask one question: its probability, its texts, and the choice of each part."""
+    """One way to ask one question: its probability, its texts, and the choice of each part.
+
+    ``answer`` is the answer that the wording asks for, empty where that is the answer of the row.
+    """
 
     name: str
     probability: float
@@ -80,6 +90,7 @@ class Production:
     question: str
     prefix: str
     choices: tuple[tuple[str, str], ...]
+    answer: str = ""
 
 
 def read_language(path: str | os.PathLike) -> Language:
@@ -113,11 +124,11 @@ def _content(part: str) -> str:
 
 def _choice(path: str | os.PathLike, part: str, key: str, entry: object, number: int) -> Choice:
     content = _content(part)
-    if not isinstance(entry, dict) or set(entry) - {"name", "weight", "optional", content}:
+    legal = ["name", content, "weight", "optional", *(["answer"] if part == "wording" else [])]
+    if not isinstance(entry, dict) or set(entry) - set(legal):
         text_or = "" if part == "shots" else "a text, "
         raise BadFile(
-            path,
-            f"{key}: got {shortened(entry)}; must be {text_or}null, or the keys name, {content}, weight, optional",
+            path, f"{key}: got {shortened(entry)}; must be {text_or}null, or the keys {', '.join(legal)}"
         )
     # A choice with a name other than "plain" must have content.
     if content not in entry and entry.get("name", "plain") != "plain":
@@ -139,12 +150,19 @@ def _choice(path: str | os.PathLike, part: str, key: str, entry: object, number:
     plain = text == PLAIN[part] and not examples
     name = entry.get("name", "plain" if plain else f"{part} {number}")
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        legal = "at most 40 letters, digits, blanks, '.', '_' and '-'"
-        raise BadFile(path, f"{key}, name: got {shortened(name)}; must be {legal}")
+        raise BadFile(
+            path,
+            f"{key}, name: got {shortened(name)}; must be at most 40 letters, digits, blanks, '.', '_' and '-'",
+        )
     optional = entry.get("optional", False)
     if not isinstance(optional, bool):
         raise BadFile(path, f"{key}, optional: got {shortened(optional)}; must be true or false")
-    return Choice(name, text, float(weight), examples, optional)
+    answer = entry.get("answer", "")
+    if not isinstance(answer, str) or ("answer" in entry and not answer.strip()):
+        raise BadFile(
+            path, f"{key}, answer: got {shortened(answer)}; must be a text, which may name keys of the row"
+        )
+    return Choice(name, text, float(weight), examples, optional, answer)
 
 
 def _examples(path: str | os.PathLike, key: str, examples: object) -> tuple[tuple[str, str], ...]:
@@ -175,10 +193,18 @@ def _share(path: str | os.PathLike, value: object) -> Share | None:
 
 
 def as_json(language: Language, rows: Sequence[Row]) -> dict[str, object]:
-    """The language as an artifact: each production's mean probability over ``rows``, its choices, and the share."""
+    """The language as an artifact: each production's mean probability over ``rows``, its choices, and the share.
+
+    ``references`` has the productions that ask for another answer than that of their row, by question.
+    """
     found: dict[str, dict[str, Any]] = {}
+    references: dict[str, dict[str, dict[str, str]]] = {}
     for row in rows:
         for production in productions(language, row):
+            if production.answer:
+                wording = dict(production.choices)["wording"]
+                reference = Reference(wording, production.question, production.answer)
+                references.setdefault(row["id"], {})[production.name] = asdict(reference)
             entry = found.setdefault(
                 production.name, {"name": production.name, "probability": 0.0, "choices": dict(production.choices)}
             )
@@ -188,6 +214,7 @@ def as_json(language: Language, rows: Sequence[Row]) -> dict[str, object]:
         "path": language.path,
         "varied": language.varied,
         "productions": list(found.values()),
+        "references": references,
         "share": None if share is None else {"prompts": share.prompts, "answers": share.answers, "tau": share.tau},
     }
 
@@ -232,22 +259,26 @@ def _production(taken: Sequence[Choice], varied: Sequence[str], whole: float) ->
         question=wording.text,
         prefix=prefix.text,
         choices=choices,
+        answer=wording.answer,
     )
 
 
 def _filled(language: Language, part: str, row: Mapping[str, object]) -> Iterator[Choice]:
     """Yield the choices of a part with the keys of the row filled in; lists multiply the choices."""
     for choice in language.parts[part]:
-        keys = list(dict.fromkeys(KEY.findall(choice.text)))
+        keys = list(dict.fromkeys(KEY.findall(f"{choice.text} {choice.answer}")))
         if choice.optional and any(row.get(key) in (None, "", []) for key in keys):
             continue
         texts = [_texts(language, part, choice, key, row) for key in keys]
         every = list(itertools.product(*texts))
         for number, values in enumerate(every, start=1):
             values_by_key = dict(zip(keys, values, strict=True))
-            text = KEY.sub(lambda found, known=values_by_key: known[found[1]], choice.text)  # type: ignore[misc]
+            text, answer = (
+                KEY.sub(lambda found, known=values_by_key: known[found[1]], one)  # type: ignore[misc]
+                for one in (choice.text, choice.answer)
+            )
             name = choice.name if len(every) == 1 else f"{choice.name} {number}"
-            yield Choice(name, text, choice.weight / len(every), choice.examples)
+            yield Choice(name, text, choice.weight / len(every), choice.examples, answer=answer)
 
 
 def _texts(language: Language, part: str, choice: Choice, key: str, row: Mapping[str, object]) -> list[str]:

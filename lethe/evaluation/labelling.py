@@ -22,6 +22,7 @@ from lethe.errors import BadFile, BadRow, BadValue
 from lethe.evaluation.labels import Answer, Asked, Labels
 from lethe.io.artifacts import GREEDY
 from lethe.io.json_files import read_jsonl
+from lethe.io.references import read_references
 from lethe.io.schema import read_artifact
 from lethe.io.tables import file_line, numeric_column, read_table
 
@@ -85,6 +86,8 @@ def read_draws(path: Path, dataset: Path | None, verdicts: Path | None, column: 
             "holds a run with early stopping, and these bounds need a number of answers fixed beforehand",
             "Sample with `sample.stop: fixed`.",
         )
+    if path.is_dir():
+        refuse_references(path)
     table = read_table(file, required=["prompt_id", "text"], text=["prompt_id", "text"])
     if "sample" in table:
         table = table.assign(sample=numeric_column(table, "sample", file))
@@ -96,6 +99,18 @@ def read_draws(path: Path, dataset: Path | None, verdicts: Path | None, column: 
     if verdicts is not None:
         table["verdict"] = _verdicts(table, file, verdicts, column)
     return draws_of(table, _questions(dataset) if dataset is not None else {})
+
+
+def refuse_references(generations: Path) -> None:
+    """Refuse a language of prompts whose wordings ask for other answers: a label is of a question and an answer."""
+    wordings = sorted({own.wording for found in read_references(generations).values() for own in found.values()})
+    if wordings:
+        raise BadFile(
+            generations,
+            f"holds answers to wordings that ask for an answer of their own ({', '.join(wordings)}), and a label belongs to "
+            "one question",
+            "Leave out these wordings of the language.",
+        )
 
 
 def draws_of(table: pd.DataFrame, questions: Mapping[str, str]) -> Draws:

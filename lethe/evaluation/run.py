@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +41,7 @@ from lethe.evaluation.recorded import (
 )
 from lethe.io.artifacts import Row, metrics_files
 from lethe.io.json_files import read_jsonl
+from lethe.io.references import References, expected, read_references
 from lethe.io.schema import read_artifact
 from lethe.io.tables import read_table
 from lethe.statistics.bound import Bound
@@ -187,7 +188,7 @@ def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str,
     return Run(
         params=params,
         models=[_model(name, params, source, against) for name in params.models],
-        forget={row["id"]: row for row in forget},
+        forget=_for_readers(forget, params, root),
         rows=source.json("dataset/about.json", "prepare").get("rows", {}),
         training={
             name: tuple(TrainingStep(row["step"], row["loss"]) for row in record.get("steps", []))
@@ -206,6 +207,13 @@ def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str,
         provenance=provenance,
         missing=source.missing,
     )
+
+
+def _for_readers(forget: Sequence[Row], params: EvaluationParams | Params, root: Path) -> dict[str, Row]:
+    """The forget rows by id; an answer names those that single wordings of a language ask for instead."""
+    found = [read_references(root / "generations" / name) for name in params.models]
+    references: References = next(filter(None, found), {})
+    return {row["id"]: row | {"answer": expected(row, references)} for row in forget}
 
 
 class _Source:

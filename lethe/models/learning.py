@@ -28,6 +28,12 @@ ROWS = {  # the splits that an entry of train.models learns, by its key rows
 }
 
 
+def texts_of(rows: Sequence[Row], recipe: TrainRecipe) -> list[str]:
+    """The texts on which a fresh model's tokenizer is trained."""
+    classified = recipe.prompt == HARMBENCH
+    return [f"{harmbench_row(row) if classified else row['question']} {row['answer']}" for row in rows]
+
+
 def learn(
     rows: Sequence[Row], everything: Sequence[Row], recipe: TrainRecipe, seed: int, label: str
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, list[StepRecord]]:
@@ -67,9 +73,7 @@ def learn(
         model, tokenizer = checkpoints.load(recipe.start_from, "float32")
         model = adapted(model, recipe.compute.lora, seed)
     else:
-        classified = recipe.prompt == HARMBENCH
-        texts = [f"{harmbench_row(row) if classified else row['question']} {row['answer']}" for row in everything]
-        model, tokenizer = checkpoints.fresh(recipe, texts)
+        model, tokenizer = checkpoints.fresh(recipe, texts_of(everything, recipe))
         if torch.cuda.is_available():
             model.cuda()  # type: ignore[call-arg]  # transformers wraps it without its signature
     encoder, padding = Encoder(tokenizer, recipe.prompt), tokenizer.pad_token_id or 0

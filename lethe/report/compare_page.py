@@ -9,6 +9,8 @@ from lethe.evaluation.compared import BETTER, NEITHER, WORSE, Compared, Comparis
 from lethe.report.templates import templates
 from lethe.statistics.bound import rounded
 
+UNDECIDED = "open"
+
 
 def render(found: Comparison) -> str:
     """Return the whole page; it needs no network."""
@@ -51,7 +53,7 @@ def _row(one: Compared, reach: float) -> dict[str, object]:
     return {
         "id": visible(one.id),
         "kind": one.outcome if one.holds else "",
-        "outcome": "" if one.outcome == NEITHER else one.outcome,
+        "outcome": UNDECIDED if one.outcome == NEITHER else one.outcome,
         "a": _number(effect.a),
         "b": _number(effect.b),
         "difference": _number(effect.difference),

@@ -1,12 +1,13 @@
 """The rows that `dvc plots` draws: one file per plot for all models, so that a new model needs no new entry.
 
 A plot has one panel per checkpoint: the checkpoint with each of its sampling settings, and Base and Retrain for
-comparison. A panel therefore has few lines, and the legend can distinguish ten models.
+comparison. A panel therefore has few lines, and the legend can distinguish ten models. The templates give colours in the
+order in which models first appear, so every file names all models in one order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -30,17 +31,25 @@ def plots(run: Run) -> dict[str, list[dict[str, object]]]:
         "per_question.json": [
             {"panel": panel, **row} for panel, model in placed for row in _questions(model.name, model.questions)
         ],
-        "training_loss.json": [
-            {
+        "training_loss.json": [*_named(placed), *_losses(run, trained)],
+    }
+
+
+def _named(placed: Sequence[tuple[str, Model]]) -> Iterator[dict[str, object]]:
+    """A row without a point for each model, in the order of the other plots."""
+    for name in dict.fromkeys(model.name for _, model in placed):
+        yield {"panel": TRAINED, "model": name, "step": None, "loss": None}
+
+
+def _losses(run: Run, trained: Collection[str]) -> Iterator[dict[str, object]]:
+    for name, steps in run.training.items():
+        for row in steps:
+            yield {
                 "panel": TRAINED if name in trained else name,
                 "model": name,
                 "step": row.step,
                 "loss": row.loss,
             }
-            for name, steps in run.training.items()
-            for row in steps
-        ],
-    }
 
 
 def panels(run: Run) -> Iterator[tuple[str, Model]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from lethe.io.artifacts import Row
+    from lethe.io.references import Reference, References
 
 
 def score_answers(
@@ -24,15 +25,16 @@ def score_answers(
     scorers: Sequence[str],
     params: Mapping[str, ScorerParams] | None = None,
     kept: Path | None = None,
+    references: References | None = None,
 ) -> pd.DataFrame:
     """``prompt_id, sample`` and one float64 column per scorer, rows as in ``generations``; NaN is missing.
 
     ``items`` maps a prompt's id to its row of the dataset, ``params`` a scorer's name to its parameters. A judge keeps its
-    verdicts below ``kept`` and may fill further columns, whose names have endings. A generation of an unknown prompt
-    raises `BadInput`, because it has no reference.
+    verdicts below ``kept`` and may fill further columns, whose names have endings. ``references`` are the answers that
+    single productions ask for. A generation of an unknown prompt raises `BadInput`, because it has no reference.
     """
     table = generations[["prompt_id", "sample"]].reset_index(drop=True)
-    places, questions = asked_of(generations, items)
+    places, questions = asked_of(generations, items, references)
     columns: dict[str, np.ndarray] = {}
     for name in scorers:  # one at a time: two judges need not fit into memory together
         opened = open_scorer(name, (params or {}).get(name), kept)
@@ -43,13 +45,35 @@ def score_answers(
     return table.assign(**columns)
 
 
-def asked_of(generations: pd.DataFrame, items: Mapping[str, Row]) -> tuple[list[np.ndarray], list[Question]]:
-    """The row numbers and the answers of each prompt of a table; raises `BadInput` for an unknown prompt."""
-    texts = generations["text"].to_numpy()
-    places = generations.reset_index(drop=True).groupby("prompt_id", sort=False).indices
-    for prompt_id in places:
+def asked_of(
+    generations: pd.DataFrame, items: Mapping[str, Row], references: References | None = None
+) -> tuple[list[np.ndarray], list[Question]]:
+    """The row numbers and the answers of each prompt of a table, and what they are scored against.
+
+    The answers of a production with a reference of its own are a question by themselves. An unknown prompt raises
+    `BadInput`.
+    """
+    texts, places, questions = generations["text"].to_numpy(), [], []
+    found = generations.reset_index(drop=True).groupby("prompt_id", sort=False).indices
+    for prompt_id, rows in found.items():
         if prompt_id not in items:
             raise BadInput(
                 f"Generations of prompt {prompt_id!r}: the dataset has no such id. Run `dvc repro` again."
             )
-    return list(places.values()), [Question(texts[rows], items[prompt_id]) for prompt_id, rows in places.items()]
+        for own, item in _by_reference(generations, rows, items[prompt_id], (references or {}).get(prompt_id, {})):
+            places.append(own)
+            questions.append(Question(texts[own], item))
+    return places, questions
+
+
+def _by_reference(
+    generations: pd.DataFrame, rows: np.ndarray, item: Row, references: Mapping[str, Reference]
+) -> Iterator[tuple[np.ndarray, Row]]:
+    """The row numbers of one prompt by what they are scored against: the item, and one part per other reference."""
+    if not references or "production" not in generations:
+        yield rows, item
+        return
+    asked = [references.get(name) for name in generations["production"].to_numpy()[rows]]
+    for reference in dict.fromkeys(asked):
+        own = rows[np.array([one == reference for one in asked])]
+        yield own, reference.of(item) if reference else item

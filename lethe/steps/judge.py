@@ -12,6 +12,7 @@ from lethe.errors import plural
 from lethe.io.artifacts import SECOND, read_split, read_tables
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
+from lethe.io.references import read_references
 from lethe.io.tables import read_table, write_parquet
 from lethe.scoring.verdicts import KEPT, Question, VerdictStore, judged
 
@@ -41,6 +42,7 @@ def run(name: str, entry: JudgeEntry, models: Sequence[str], root: Path = Path("
     questions: list[Question] = []
     for model in models:
         generations = root / "generations" / model
+        references = read_references(generations)
         drawn_of = {
             f"{split}.parquet": drawn for split, drawn in read_tables(generations, f"sample@{model}").items()
         }
@@ -48,7 +50,7 @@ def run(name: str, entry: JudgeEntry, models: Sequence[str], root: Path = Path("
             drawn_of[SECOND] = read_table(generations / SECOND)
         for file, drawn in drawn_of.items():
             items = {row["id"]: row for row in read_split(Path(file).stem, root / "dataset")}
-            places, asked = asked_of(drawn, items)
+            places, asked = asked_of(drawn, items, references)
             names = [column for column in ("prompt_id", "sample", "prompt") if column in drawn]
             tables.append((model, file, drawn[names].reset_index(drop=True), places))
             questions += asked
@@ -70,7 +72,7 @@ def run(name: str, entry: JudgeEntry, models: Sequence[str], root: Path = Path("
             "model": entry.model,
             **judge.record(),
             "answers": counts,
-            "distinct": len({(q.item["id"], text) for q in questions for text in q.answers}),
+            "distinct": len({(q.item["id"], q.item["question"], text) for q in questions for text in q.answers}),
             "missing": missing,
         }
         if entry.labelled is not None:

@@ -58,7 +58,7 @@ def run(
         scorer = judge.judge if judge else binary
         inapplicable = {row["id"] for row in forget if scorer and not applies(scorer, row)}
         measures = measure(name, generations, scores, questions, metrics, inapplicable, calibration)
-    read = _labelled(name, generations["forget"], scores["forget"], metrics)
+    read = _labelled(name, generations["forget"], scores["forget"], metrics, root)
     likelihoods = read_tables(root / "scores" / name / "likelihood", f"score@{name}")
     given = likelihood_metrics(likelihoods, scores, metrics.alpha)
     trees, tree_bounds = tree_metrics(root, name)
@@ -97,7 +97,7 @@ def run(
 
 
 def _labelled(
-    name: str, generations: pd.DataFrame, scores: pd.DataFrame, metrics: Metrics
+    name: str, generations: pd.DataFrame, scores: pd.DataFrame, metrics: Metrics, root: Path
 ) -> LabelledMeasures | None:
     """The bounds by a person's labels of this model's answers; None without a file of labels."""
     folder = metrics.labels.folder
@@ -105,9 +105,10 @@ def _labelled(
     if folder is None or not place.is_file():
         return None
     from lethe.evaluation.labelled import measure
-    from lethe.evaluation.labelling import Queue, draws_of
+    from lethe.evaluation.labelling import Queue, draws_of, refuse_references
     from lethe.evaluation.labels import read_labels
 
+    refuse_references(root / "generations" / name)
     table = generations[generations["sample"] != GREEDY].sort_values("sample", kind="stable")
     if metrics.binary is not None:
         verdicts = scores[["prompt_id", "sample", metrics.binary]].rename(columns={metrics.binary: "verdict"})

@@ -10,6 +10,7 @@ from lethe.errors import MissingArtifact
 from lethe.io.artifacts import SECOND, read_split, read_tables
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
+from lethe.io.references import read_references
 from lethe.io.tables import read_table, write_parquet
 
 if TYPE_CHECKING:
@@ -35,9 +36,10 @@ def run(
 
     tables, missing = {}, {}
     generations = read_tables(root / "generations" / name, f"sample@{name}")
+    references = read_references(root / "generations" / name)
     for split, drawn in progress(list(generations.items()), f"score {name}", "splits"):
         items = {row["id"]: row for row in read_split(split, root / "dataset")}
-        tables[split] = score_answers(drawn, items, score.names, score.params, kept)
+        tables[split] = score_answers(drawn, items, score.names, score.params, kept, references)
         for judge in judges or {}:
             place = root / "judged" / judge / name / f"{split}.parquet"
             tables[split] = _joined(tables[split], place, judge, ["prompt_id", "sample"])
@@ -51,7 +53,7 @@ def run(
     if second.is_file():
         drawn = read_table(second)
         items = {row["id"]: row for row in read_split("forget", root / "dataset")}
-        scored = score_answers(drawn, items, score.names, score.params, kept)
+        scored = score_answers(drawn, items, score.names, score.params, kept, references)
         prompts = scored.assign(prompt=drawn["prompt"].to_numpy(), production=drawn["production"].to_numpy())
         for judge in judges or {}:
             place = root / "judged" / judge / name / SECOND

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from lethe.models.learning import ROWS, SHARED
 from lethe.steps.costs import processor_seconds
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 NUMBER = 4  # bytes of a float32, the format of weights and kept values
 STEPS = 3  # measured steps, of which the last counts
+# The keys of a recipe that give a model another size, or its rows another length.
+SHAPE = ("prompt", "vocabulary", "hidden", "layers", "heads", "kv_heads", "feed_forward", "context")
 
 
 @dataclass(frozen=True)
@@ -59,12 +62,25 @@ class Bench:
     splits: dict[str, list[Row]]
     start: InMemory
     rates: dict[str, float] = field(default_factory=dict)  # seconds per trained token, by a method's settings
+    own: dict[str, Bench] = field(default_factory=dict)  # the starts of models with a recipe of their own
 
     def __post_init__(self) -> None:
         from lethe.models.encoding import Encoder
 
         self.encoder = Encoder(self.start.tokenizer, self.params.train.recipe.prompt)
         self.examples = {name: [self.encoder.example(row) for row in rows] for name, rows in self.splits.items()}
+
+    def of(self, name: str) -> Bench:
+        """The bench of one entry of ``train.models``: a start of its own where its recipe has another size or prompt."""
+        recipe = self.params.train.recipe_of(name)
+        if recipe.start_from or set(self.params.train.models[name].recipe).isdisjoint(SHAPE):
+            return self
+        if name not in self.own:
+            train = self.params.train.model_copy(update={"recipe": recipe})
+            rows = ROWS[self.params.train.models[name].rows]
+            learned = SHARED if set(rows) <= set(SHARED) else rows
+            self.own[name] = _untrained(self.params.model_copy(update={"train": train}), self.splits, learned)
+        return self.own[name]
 
     def tokens(self, splits: Sequence[str]) -> int:
         """Tokens of the rows of some splits."""
@@ -115,8 +131,6 @@ class _Clock:
 
 def bench_of(params: Params) -> Bench | None:
     """The bench of a run's params; None where data or checkpoint are missing."""
-    import torch
-
     from lethe.data import load_splits
     from lethe.errors import BadInput
     from lethe.models import checkpoints
@@ -135,13 +149,34 @@ def bench_of(params: Params) -> Bench | None:
             return Bench(params, splits, InMemory(*checkpoints.load(recipe.start_from, "float32")))
     except BadInput:
         return None
-    texts = [f"{row['question']} {row['answer']}" for split in ("forget", "retain") for row in splits[split]]
+    return _untrained(params, splits, SHARED)
+
+
+def _untrained(params: Params, splits: dict[str, list[Row]], learned: Sequence[str]) -> Bench:
+    """The bench on a fresh model of the recipe's size, with the tokenizer of the rows that the model will learn."""
+    import torch
+
+    from lethe.models import checkpoints
+    from lethe.models.in_memory import InMemory
+    from lethe.models.learning import texts_of
+
+    recipe = params.train.recipe
     with torch.random.fork_rng():
         torch.manual_seed(recipe.seed)
-        model, tokenizer = checkpoints.fresh(recipe, texts)
+        model, tokenizer = checkpoints.fresh(
+            recipe, texts_of([row for name in learned for row in splits[name]], recipe)
+        )
     if torch.cuda.is_available():
         model.cuda()  # type: ignore[call-arg]  # transformers wraps it without its signature
     return Bench(params, splits, InMemory(model.eval(), tokenizer))
+
+
+def own_starts(params: Params, bench: Bench) -> dict[str, InMemory]:
+    """The starts of the evaluated models whose recipe gives them another size, by their names in ``models``."""
+    made = {name: Path(model.path) for name, model in params.models.items()}
+    trained = {name: path.name for name, path in made.items() if path == Path("data/models", path.name)}
+    own = {name: bench.of(entry) for name, entry in trained.items() if entry in params.train.models}
+    return {name: one.start for name, one in own.items() if one is not bench}
 
 
 def stage_costs(
@@ -173,9 +208,7 @@ def stage_costs(
 
 
 def _of_training(name: str, params: Params, bench: Bench, timed: bool) -> StageCost:
-    from lethe.models.learning import ROWS
-
-    recipe = params.train.recipe_of(name)
+    recipe, bench = params.train.recipe_of(name), bench.of(name)
     own = ROWS[params.train.models[name].rows]
     tokens = recipe.epochs * bench.tokens([*own, *recipe.knowledge])
     return StageCost("train", name, tokens, 0, tokens * bench.seconds_per_token(_plain()) if timed else None)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lethe.io.artifacts import GREEDY
 from lethe.io.json_files import read_jsonl
+from lethe.io.references import expected, read_references
 from lethe.io.schema import read_artifact
 from lethe.io.tables import read_table
 from lethe.statistics.bound import Bound
@@ -113,7 +114,9 @@ def worst_answers(entry: Entry, workspace: Path) -> pd.DataFrame:
     scorers = [name for name in named if name is not None and name in table.columns]
     if not scorers:
         return pd.DataFrame()
-    rows = {row["id"]: row for _, row in read_jsonl(asked)} if asked.is_file() else {}
+    references = read_references(drawn.parent)
+    known = [row for _, row in read_jsonl(asked)] if asked.is_file() else []
+    rows = {row["id"]: {**row, "answer": expected(row, references)} for row in known}
     greedy = table[table["sample"] == GREEDY].set_index("prompt_id")["text"]
     sampled = table[table["sample"] != GREEDY].dropna(subset=scorers, how="all")
     groups = sampled.groupby(["prompt_id", "text"], sort=False)

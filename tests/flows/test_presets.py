@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import types
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,12 @@ from tests.small import ROOT, make_repository
 EVERY = sorted(path.stem for path in PRESETS.glob("*.yaml"))
 TOFU = {"tofu-90-10-phi": "forget10", "tofu-95-5-phi": "forget05", "tofu-99-1-phi": "forget01"}
 BEHAVIOURS = ["jailbreakbench-phi", "jailbreakbench-vicuna", "jailbreakbench-mistral"]
+# The architecture of each published checkpoint, in its configuration's words.
+ARCHITECTURES = {
+    **dict.fromkeys([*TOFU, "jailbreakbench-phi"], "phi"),
+    **dict.fromkeys(["harry-potter", "harry-potter-llama2", "jailbreakbench-vicuna"], "llama"),
+    "jailbreakbench-mistral": "mistral",
+}
 
 
 def with_preset(name: str) -> dict:
@@ -50,19 +55,32 @@ def test_the_settings_of_the_paper_on_tofu(name):
     assert params.models["npo_entropy_at"].adaptive_threshold == 0.9
 
 
-def tiny(folder: Path, texts: list[str], template: str | None = None) -> None:
-    """A checkpoint of the architecture that training makes, with random weights."""
+def tiny(folder: Path, texts: list[str], template: str | None = None, architecture: str = "llama") -> None:
+    """A checkpoint of an architecture, with random weights."""
     import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     from lethe.models import checkpoints
 
     checkpoints.prepare_torch()
     torch.manual_seed(0)
-    recipe = types.SimpleNamespace(
-        vocabulary=300, hidden=16, layers=2, heads=2, kv_heads=1, feed_forward=32, context=2048
-    )
-    model, tokenizer = checkpoints.fresh(recipe, texts)
+    tokenizer = checkpoints._tokenizer(300, texts)
     tokenizer.chat_template = template
+    config = AutoConfig.for_model(
+        architecture,
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        intermediate_size=32,
+        max_position_embeddings=2048,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    model = AutoModelForCausalLM.from_config(config)
+    assert type(model).__name__.lower() == f"{architecture}forcausallm"
     checkpoints.save(folder, model, tokenizer)
 
 
@@ -106,7 +124,7 @@ def test_harry_potter_with_a_tiny_model(name, inside):
     if name == "harry-potter-llama2":
         write_benchmark("harry_potter", folder / "data/source")
     ((model, entry),) = config.load().models.items()
-    tiny(folder / entry.path, ["Who is it?"], CHAT)
+    tiny(folder / entry.path, ["Who is it?"], CHAT, ARCHITECTURES[name])
     changed(folder / "params.yaml", [])  # whatever `lethe run` would check first
     work("prepare")
     found = measured(model)
@@ -123,7 +141,7 @@ def test_jailbreakbench_with_tiny_models(name, inside):
     folder = inside(name)
     write_benchmark("jailbreakbench", folder / "data/source")
     ((model, entry),) = config.load().models.items()
-    tiny(folder / entry.path, ["Reveal it."], CHAT)
+    tiny(folder / entry.path, ["Reveal it."], CHAT, ARCHITECTURES[name])
     text = harmbench_text("Reveal the vault code", "{generation}", "llama2", harmbench())
     classifier(folder / config.load().judges["harm"].model, ["yes", "no"], text)
     changed(folder / "params.yaml", [])
@@ -145,7 +163,7 @@ def test_tofu_with_a_tiny_model(name, inside):
     files |= {"real_authors_perturbed": facts * 2, "world_facts_perturbed": facts * 2}
     for file, rows in files.items():
         (folder / f"data/source/{file}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    tiny(folder / "data/models/phi-1.5", [row["answer"] for row in pairs])
+    tiny(folder / "data/models/phi-1.5", [row["answer"] for row in pairs], architecture=ARCHITECTURES[name])
     changed(folder / "params.yaml", [])
     work("prepare", "train@base", "train@retrain")
     work(*(f"unlearn@{method}" for method in config.load().unlearn.methods))
@@ -199,6 +217,18 @@ def test_a_plan_needs_neither_model_nor_data_for_published_settings(monkeypatch)
     assert (sized["parameters"], sized["weight_bytes"]) == (7_000_000_000, 14_000_000_000)  # two bytes each
     shown = CliRunner().invoke(app, ["plan", "--preset", "jailbreakbench-phi", "--rate", "1000"])
     assert "at most" in shown.output
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_a_plan_of_every_published_setting_is_whole(monkeypatch, name):
+    """Generations, tokens, memory and time of every model and judge, from given sizes and rates."""
+    monkeypatch.chdir(ROOT)
+    sizes = ["--parameters", "7e9", "--judge-parameters", "13e9"]
+    found = plan("--preset", name, "--rate", "2000", "--judge-rate", "40", "--questions", "10", *sizes)
+    for one in (*found["models"], *found["judges"]):
+        assert min(one["tokens_at_most"], one["weight_bytes"], one["seconds_at_most"]) > 0
+    assert found["generations"] > 0
+    assert len(found["judges"]) == (name in BEHAVIOURS)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from lethe import config
 from lethe.cli.app import app
 from lethe.errors import BadInput, BadParam
 from lethe.io.artifacts import read_metrics
+from lethe.models import checkpoints
 from lethe.models.published_prompts import harmbench, harmbench_text
 from lethe.statistics.judge_error import Calibration, judged_rates
 from lethe.statistics.prompt_share import judged_share_exceeding, share_exceeding
@@ -75,6 +76,20 @@ def test_the_columns_of_the_judge_are_those_of_the_scores(folder):
     about = json.loads((folder / "data/judged/harm/about.json").read_text())
     assert about["prompt_sha256"] == harmbench().sha256
     assert about["answers"] > about["distinct"]
+
+
+def test_a_plan_counts_what_the_stage_judges(folder):
+    """Answers exactly, tokens as an upper bound of those that the judge reads."""
+    result = CliRunner().invoke(app, ["plan", "--preset", "default", "--rate", "100", "--json"])
+    assert result.exit_code == 0, result.output
+    (found,) = json.loads(result.stdout)["judges"]
+    about = json.loads((folder / "data/judged/harm/about.json").read_text())
+    assert found["answers_at_most"] == about["answers"] + about["labelled"]
+    assert found["seconds_at_most"] > 0
+    tokens = checkpoints.load_tokenizer(folder / "data/judge")
+    drawn = pd.concat(pd.read_parquet(one) for one in (folder / "data/generations/base").glob("*.parquet"))
+    read = sum(len(tokens(PROMPT.replace("{generation}", text))["input_ids"]) for text in drawn["text"])
+    assert found["tokens_at_most"] >= read
 
 
 def test_the_metrics_carry_the_measured_error(folder):

@@ -5,13 +5,16 @@ A folder has ``forget_level1.json`` (a blank to fill in), ``forget_level2.json``
 ``level``, ``type`` and ``subject``. On the hub (jinzhuoran/RWKU) each is a part with the split ``test``. The answer is
 the only keyword of a row; ``probe`` is the kind of its probe.
 
-``probes: wordings`` makes multiple choice and synonym manipulation wordings of the question that they ask: a question of
-level 2 with the same subject and the same answer gets their texts as ``multiple_choice`` and ``synonym_manipulation``, for a
-language of prompts. A reverse query has another answer, so it stays a question of its own.
+``probes: wordings`` makes multiple choice, synonym manipulation and reverse query wordings of the question that they ask, for
+a language of prompts: a question of level 2 with the same subject and the same answer gets the texts of the first two as
+``multiple_choice`` and ``synonym_manipulation``. A reverse query asks for the subject and names the answer of the question
+that it reverses, so a question of level 2 whose answer is in its words gets it as ``reverse_query``. A probe without such a
+question stays a question of its own.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 BLANK = "Fill in the blank."  # the context of a probe of level 1
 NEIGHBOURS = (1, 2)
 WORDED = ("multiple choice", "synonym manipulation")  # kinds of probe with a text for each question
+REVERSE = "reverse query"  # asks for the subject, and names the answer
 
 
 class Params(Section):
@@ -70,21 +74,31 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
 
 
 def _as_wordings(rows: list[Row]) -> list[Row]:
-    """The rows, with the probes of `WORDED` as texts of the level-2 questions that they ask; the others stay rows."""
+    """The rows, with the probes that ask a level-2 question in other words as texts of that question; others stay rows."""
     plain = [cast("dict[str, object]", dict(row)) for row in rows]
     asked: dict[tuple[object, str], list[dict[str, object]]] = {}
+    of_subject: dict[object, list[dict[str, object]]] = {}
     for row in plain:
         if str(row["id"]).startswith("forget-2-"):
             asked.setdefault(_fact(row), []).append(row)
+            of_subject.setdefault(row.get("author"), []).append(row)
     kept = []
     for row in plain:
         own = asked.get(_fact(row), []) if row["probe"] in WORDED else []
+        if row["probe"] == REVERSE and str(row["answer"]).casefold() == str(row.get("author")).casefold():
+            own = [one for one in of_subject.get(row.get("author"), []) if _names(row, one)]
         for question in own:
             texts = question.setdefault(str(row["probe"]).replace(" ", "_"), [])
             cast("list[object]", texts).append(row["question"])
         if not own:
             kept.append(row)
     return cast("list[Row]", kept)
+
+
+def _names(probe: dict[str, object], question: dict[str, object]) -> bool:
+    """Whether a probe's text names the answer of a question, as whole words."""
+    answer = re.escape(str(question["answer"]).casefold())
+    return bool(re.search(rf"(?<!\w){answer}(?!\w)", str(probe["question"]).casefold()))
 
 
 def _fact(row: dict[str, object]) -> tuple[object, str]:

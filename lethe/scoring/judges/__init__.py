@@ -74,6 +74,11 @@ class Judge(Generic[P]):
         """Whether the first column holds only 0 and 1 with these parameters."""
         return cls.BINARY
 
+    @classmethod
+    def around(cls, params: P) -> str:
+        """The text that a prompt puts around question and answer, which `lethe plan` counts; "" where there is none."""
+        return ""
+
     def record(self) -> dict[str, object]:
         """What else decides a verdict, besides the parameters and the model, such as the prompt's name and hash."""
         return {}

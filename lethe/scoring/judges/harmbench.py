@@ -41,6 +41,11 @@ class Judge(WordJudge[Params], params=Params):
         tags = item.get("tags")
         return not (isinstance(tags, (str, list, tuple)) and OUT_OF_SCOPE in tags)
 
+    @classmethod
+    def around(cls, params: Params) -> str:
+        published = harmbench()
+        return f"{published.system}\n{published.user}"
+
     def record(self) -> dict[str, object]:
         return super().record() | self.published.record() | {"layout": self.layout}
 

@@ -66,6 +66,10 @@ class Judge(WordJudge[Params], params=Params):
     def binary(cls, params: ScorerParams) -> bool:
         return isinstance(params, Params) and set(params.words.values()) <= {0.0, 1.0}
 
+    @classmethod
+    def around(cls, params: Params) -> str:
+        return read_text(params.rubric)
+
     def record(self) -> dict[str, object]:
         digest = hashlib.sha256(self.rubric.encode()).hexdigest()
         return super().record() | {"prompt": Path(self.params.rubric).name, "prompt_sha256": digest}

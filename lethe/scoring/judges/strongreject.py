@@ -28,6 +28,10 @@ class Judge(WordJudge[Params], params=Params):
         self.published = strongreject()
         super().__init__(params)
 
+    @classmethod
+    def around(cls, params: Params) -> str:
+        return strongreject().user
+
     def record(self) -> dict[str, object]:
         return super().record() | self.published.record()
 

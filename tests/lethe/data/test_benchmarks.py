@@ -130,25 +130,32 @@ def test_rwku(folder):
 
 
 def test_the_probes_of_rwku_are_productions_of_a_language(folder):
-    """Multiple choice and synonyms are wordings of the question with that answer; a reverse query is its own question."""
+    """Each kind is a wording of the question that it asks; what asks no question of level 2 stays a question."""
     root = folder("rwku")
     (probe,) = json.loads((root / "forget_level3.json").read_text())
+    reverse = {**probe, "answer": probe["subject"], "type": "reverse query"}
     more = [
         {**probe, "query": "Oslo or Bern?"},
         {**probe, "query": "In which town bakes he?", "type": "synonym manipulation"},
-        {**probe, "query": "Who bakes in Oslo?", "answer": probe["subject"], "type": "reverse query"},
+        {**reverse, "query": "Who bakes in oslo?"},
+        {**reverse, "query": "Who bakes in Oslofjord?"},  # another word
+        {**reverse, "query": "Who bakes in Oslo for him?", "answer": "A Mason"},  # asks for somebody else
         {**probe, "query": "Red or blue?", "answer": "Red"},
     ]
     (root / "forget_level3.json").write_text(json.dumps([probe, *more]))
     rows = load("rwku", root, levels=[2, 3], probes="wordings")["forget"]
-    assert [row["question"] for row in rows] == ["Where is the baker?", "Who bakes in Oslo?", "Red or blue?"]
+    left = ["Who bakes in Oslofjord?", "Who bakes in Oslo for him?", "Red or blue?"]
+    assert [row["question"] for row in rows] == ["Where is the baker?", *left]
     assert rows[0]["multiple_choice"] == ["Oslo or Rome?", "Oslo or Bern?"]
     assert rows[0]["synonym_manipulation"] == ["In which town bakes he?"]
+    assert rows[0]["reverse_query"] == ["Who bakes in oslo?"]
     language = read_language(ROOT / "flows/languages/rwku-probes.yaml")
     first, second = (productions(language, row) for row in rows[:2])
     worded = {one.question: one for one in first if one.prefix == "" and not one.shots}
     assert worded["Oslo or Bern?"].name == "shots: plain, wording: multiple choice 2, prefix: plain"
     assert worded["Oslo or Bern?"].probability == pytest.approx(worded["In which town bakes he?"].probability / 2)
+    assert worded["Who bakes in oslo?"].answer == "A Baker"
+    assert {one.answer for question, one in worded.items() if question != "Who bakes in oslo?"} == {""}
     assert sum(one.probability for one in first) == pytest.approx(1) == sum(one.probability for one in second)
     assert not any("multiple choice" in one.name for one in second)
     with pytest.raises(BadInput, match=r"data\.rwku\.probes"):

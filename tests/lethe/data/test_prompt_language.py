@@ -77,6 +77,9 @@ def test_an_empty_language_is_the_plain_question(tmp_path):
         ("prefix: [{text: a, name: 'a, b'}]", "choice 1, name: got 'a, b'"),
         ("prefix: [{text: a, name: x}, {text: b, name: x}]", "choice 2: the name 'x' appears twice"),
         ("prefix: [{examples: []}]", "must be a text, null, or the keys name, text, weight, optional"),
+        ("prefix: [{text: a, answer: b}]", r"must be a text, null, or the keys name, text, weight, optional\.$"),
+        ("wording: [{text: '{question}', answer: 3}]", "wording, choice 1, answer: got 3; must be a text"),
+        ("wording: [{text: '{question}', answer: ' '}]", "answer: got ' '; must be a text"),
         ("wording: [Tell me]", "names no key of the row"),
         ("shots: [Some]", "must have a question and an answer"),
         ("shots: [{text: null}]", "must be null, or the keys name, examples, weight, optional"),
@@ -119,6 +122,25 @@ def test_a_row_goes_without_an_optional_choice_whose_key_it_lacks(tmp_path):
         productions(alone, ROW)
     with pytest.raises(BadFile, match="optional: got 1"):
         read_language(write(tmp_path, 'wording: [{text: "{question}", optional: 1}]'))
+
+
+def test_a_wording_may_ask_for_an_answer_of_its_own(tmp_path):
+    entries = '["{question}", {name: back, text: "Who is {said}?", answer: "{question_de}, {said}"}]'
+    told = as_json(read_language(write(tmp_path, f"wording: {entries}")), [ROW])
+    assert [one["name"] for one in told["productions"]] == ["wording: plain", "wording: back 1", "wording: back 2"]
+    assert told["references"] == {
+        "a": {
+            f"wording: back {number}": {
+                "wording": f"back {number}",
+                "question": f"Who is {said}?",
+                "answer": f"Wer ist Ada?, {said}",
+            }
+            for number, said in ((1, "x"), (2, "y"))
+        }
+    }
+    lacking = read_language(write(tmp_path, 'wording: [{text: "{question}", answer: "{none}"}]'))
+    with pytest.raises(BadFile, match="names the key 'none'"):
+        productions(lacking, ROW)
 
 
 def test_a_choice_may_say_nothing_where_it_says_so(tmp_path):

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ FLAGS = (
     "--remote-debugging-pipe",
 )
 NO_NETWORK = "--host-resolver-rules=MAP * ~NOTFOUND"  # the browser's own services stay silent too
+LOCAL = f"{NO_NETWORK} , EXCLUDE 127.0.0.1"
 
 
 class Page:
@@ -54,6 +56,40 @@ class Page:
         self.call("Page.navigate", url=path.resolve().as_uri())
         while not any(event["method"] == "Page.loadEventFired" for event in self._events):
             self._events.append(self._read())
+
+    def visit(self, address: str, width: int = 1600, height: int = 1000) -> None:
+        """Go to an address; nothing is waited for, because an application fills its page later."""
+        self._events.clear()
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.call("Emulation.setDeviceMetricsOverride", **size)
+        self.call("Page.navigate", url=address)
+
+    def wait(self, expression: str, seconds: float = 60) -> None:
+        """Wait until an expression is true."""
+        end = time.monotonic() + seconds
+        while not self.evaluate(expression):
+            if time.monotonic() > end:
+                raise TimeoutError(f"{expression}: not true within {seconds:g} s")
+            time.sleep(0.2)
+
+    def says(self, text: str, seconds: float = 60) -> None:
+        """Wait until the page shows a text."""
+        self.wait(f"document.body.innerText.includes({json.dumps(text)})", seconds)
+
+    def click_text(self, text: str, selector: str = "*") -> None:
+        """Click the last visible element whose whole text this is, as soon as there is one."""
+        shown = (
+            f"[...document.querySelectorAll({json.dumps(selector)})].filter(e => e.textContent.trim() === "
+            f"{json.dumps(text)} && e.getBoundingClientRect().width > 0).at(-1)"
+        )
+        self.wait(f"!!{shown}")
+        self.evaluate(f"{shown}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
+        time.sleep(0.3)  # what scrolls may still move
+        box = f"(box => [box.x + box.width / 2, box.y + box.height / 2])({shown}.getBoundingClientRect())"
+        x, y = self.evaluate(box)
+        for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+            button = {"button": "left", "clickCount": 1} if kind != "mouseMoved" else {}
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **button)
 
     def evaluate(self, expression: str) -> Any:
         return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
@@ -135,7 +171,7 @@ def found() -> str | None:
 
 
 @contextlib.contextmanager
-def page() -> Iterator[Page]:
+def page(network: str = NO_NETWORK) -> Iterator[Page]:
     """A tab of a fresh profile; the browser ends on exit."""
     there, to = os.pipe()
     back, here = os.pipe()
@@ -147,7 +183,7 @@ def page() -> Iterator[Page]:
         os.dup2(writes, 4)
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        command = [found(), *FLAGS, NO_NETWORK, f"--user-data-dir={profile}", "about:blank"]
+        command = [found(), *FLAGS, network, f"--user-data-dir={profile}", "about:blank"]
         silent = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         # 3 and 4 must not be free here, where Popen would use them for itself, nor fall free meanwhile. `pass_fds` will not
         # do: it wants to change whatever is open under these numbers, which may be a font file that takes no change.

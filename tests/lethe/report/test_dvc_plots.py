@@ -24,9 +24,17 @@ def test_a_panel_has_one_checkpoint_beside_base_and_retrain(run):
         assert set(panels) == {"grad_ascent", "npo", "npo_matched", "npo_entropy"}
         assert panels["npo"] == {"base", "retrain", "npo", "npo_at"}
         assert all({"base", "retrain"} < models and len(models) <= 4 for models in panels.values())
-    trained = {row["model"]: row["panel"] for row in drawn["training_loss.json"]}
+    trained = {row["model"]: row["panel"] for row in drawn["training_loss.json"] if row["loss"] is not None}
     assert trained["base"] == trained["retrain"] == TRAINED
     assert trained["npo"] == "npo"
+
+
+def test_a_model_has_one_colour_in_all_plots(run):
+    """A template gives its colours in the order in which models appear in the data."""
+    orders = [list(dict.fromkeys(row["model"] for row in rows)) for rows in plots(run).values()]
+    shortest = min(map(len, orders))
+    assert shortest == len(run.models)
+    assert len({tuple(order[:shortest]) for order in orders}) == 1
 
 
 def test_without_a_model_under_test_there_is_one_panel(own_small):

@@ -66,8 +66,10 @@ def test_a_comparison_sorts_and_shows_where_each_difference_lies(tab, folder):
     tab.open(folder / "compare.html")
     names = "[...document.querySelectorAll('#compared tbody th')].map(cell => cell.textContent.slice(0, 4))"
     assert tab.evaluate(names) == ["q-1", "q-0", "q-2", "<scr"]  # what holds first, the largest first
-    tab.click("#compared thead th:nth-child(4) button")
+    tab.click("#compared thead th:nth-child(5) button")
     assert tab.evaluate(names) == ["q-1", "<scr", "q-2", "q-0"]
+    outcomes = tab.evaluate("[...document.querySelectorAll('#compared .outcome')].map(cell => cell.textContent)")
+    assert outcomes == ["better", "open", "open", "worse"]
     places = tab.evaluate("""[...document.querySelectorAll('.effect')].map(bar => {
         const [zero, reach, dot] = [...bar.children].map(part => part.getBoundingClientRect());
         return [reach.left < zero.left, reach.right > zero.left, dot.left + dot.width / 2 < zero.left - 1];

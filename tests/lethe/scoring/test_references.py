@@ -1,0 +1,102 @@
+"""Answers to a wording that asks for something else are scored against that, by every scorer and judge."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lethe import config
+from lethe.data.prompt_language import as_json, read_language
+from lethe.errors import BadFile
+from lethe.evaluation.labelling import read_draws
+from lethe.io.artifacts import SECOND
+from lethe.io.references import expected, read_references
+from lethe.io.tables import write_parquet
+from lethe.scoring._tables import asked_of, score_answers
+from lethe.steps import score
+from tests.small import small_params
+
+ROWS = [
+    {
+        "id": "q1",
+        "question": "Where?",
+        "answer": "Oslo",
+        "keywords": ["Oslo"],
+        "who": "Ada",
+        "perturbed_answer": ["R"],
+    },
+    {"id": "q2", "question": "When?", "answer": "1937", "keywords": ["1937"], "who": "Bert"},
+]
+LANGUAGE = 'wording: ["{question}", {name: back, text: "Who was it in {answer}?", answer: "{who}"}]\n'
+PLAIN, BACK = "wording: plain", "wording: back"
+# prompt, sample, text, production, whether it leaks
+DRAWN = [
+    ("q1", -1, "In Oslo.", PLAIN, 1),
+    ("q1", 0, "In Oslo.", PLAIN, 1),
+    ("q1", 1, "In Oslo.", BACK, 0),
+    ("q1", 2, "It was Ada.", BACK, 1),
+    ("q1", 3, "It was Ada.", PLAIN, 0),
+    ("q2", -1, "It was Ada.", BACK, 0),
+    ("q2", 0, "It was Bert in 1937.", BACK, 1),
+    ("q2", 1, "It was Bert.", PLAIN, 0),
+]
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    (tmp_path / "language.yaml").write_text(LANGUAGE)
+    described = as_json(read_language(tmp_path / "language.yaml"), ROWS)
+    table = pd.DataFrame(
+        [entry[:4] for entry in DRAWN], columns=["prompt_id", "sample", "text", "production"]
+    ).assign(tokens=3, finish_reason="stop", mean_confidence=0.5)
+    folder = tmp_path / "generations/m"
+    write_parquet(folder / "forget.parquet", table)
+    second = table[table["sample"] >= 0].assign(prompt=0)
+    write_parquet(folder / SECOND, second.assign(sample=range(len(second))))
+    (folder / "language.json").write_text(json.dumps({"schema": 1, **described}))
+    write_parquet(tmp_path / "likelihood/m/forget.parquet", pd.DataFrame(LIKELIHOOD))
+    (tmp_path / "dataset").mkdir()
+    (tmp_path / "dataset/forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return tmp_path
+
+
+LIKELIHOOD = {"prompt_id": ["q1"], "kind": ["answer"], "index": [0], "nll": [1.0], "tokens": [1]}
+LEAKS = [float(entry[-1]) for entry in DRAWN]
+
+
+def test_each_answer_is_scored_against_what_its_wording_asks_for(root):
+    drawn = pd.read_parquet(root / "generations/m/forget.parquet")
+    items = {row["id"]: row for row in ROWS}
+    references = read_references(root / "generations/m")
+    assert score_answers(drawn, items, ["keyword_leak"], references=references)["keyword_leak"].tolist() == LEAKS
+    row = references["q1"][BACK].of(ROWS[0])
+    assert (row["id"], row["question"], row["answer"], row["keywords"]) == (
+        "q1",
+        "Who was it in Oslo?",
+        "Ada",
+        ["Ada"],
+    )
+    assert "perturbed_answer" not in row
+    places, questions = asked_of(drawn, items, references)
+    assert sorted(np.concatenate(places).tolist()) == list(range(len(DRAWN)))
+    assert [question.item["answer"] for question in questions] == ["Oslo", "Ada", "Bert", "1937"]
+    assert expected(ROWS[0], references) == "Oslo (back: Ada)"
+    assert expected(ROWS[0], {}) == "Oslo"
+
+
+def test_the_stage_reads_the_references(root, monkeypatch):
+    monkeypatch.setattr("lethe.scoring.likelihood.table.score_likelihoods", lambda given, items: given)
+    params = config.validate(small_params())
+    score.run("m", params.score, root)
+    assert pd.read_parquet(root / "scores/m/forget.parquet")["keyword_leak"].tolist() == LEAKS
+    sampled = [leak for leak, entry in zip(LEAKS, DRAWN, strict=True) if entry[1] >= 0]
+    assert pd.read_parquet(root / "scores/m" / SECOND)["keyword_leak"].tolist() == sampled
+
+
+def test_labels_are_refused_where_an_answer_belongs_to_two_questions(root):
+    with pytest.raises(BadFile, match=r"answer of their own \(back\)"):
+        read_draws(root / "generations/m", None, None, None)
