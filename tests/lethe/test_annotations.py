@@ -40,6 +40,7 @@ ALLOWED = {
     "io/schema.py:read_artifact": JSON,
     "io/json_files.py:read_json": JSON,
     "io/json_files.py:plain": JSON,
+    "io/scratch.py:kept": JSON,
     "io/logs/_json.py:Document.decode": JSON,
     "io/logs/_json.py:Document.value": JSON,
     "io/logs/_json.py:Document.members": JSON,
