@@ -35,7 +35,7 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Crashed, Failed, State
 from prefect.utilities.annotations import allow_failure, quote
 
-from flows import alarm, inputs, record, remote, workspace
+from flows import alarm, inputs, keeping, record, remote, workspace
 from flows.overview import Overview, standard
 from lethe import config, tracking
 from lethe.errors import LetheError, StageFailed, plural
@@ -105,11 +105,19 @@ def pipeline(
     fetched first. ``push``: the results go to the DVC remote. ``scheduler``: the address of a Dask scheduler whose workers
     run the stages.
     """
+    state = _bring_all(jobs, scheduled, pull, push, scheduler)
+    if (held := keeping.RECORD.get()) is not None:
+        held.state = state
+    return state
+
+
+def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, scheduler: str | None) -> State:
+    """Do the work of `pipeline` and return how the flow ended."""
     root = Path.cwd()
     if scheduled:
         watch(os.getppid())
     with locked_graph(root, pull) as graph:
-        close_abandoned_runs()
+        keeping.write(close_abandoned_runs, standard().print)
         stages = stages_of(graph)
         overview = Overview(len(stages), root / workspace.PROGRESS, standard())
         if behind := graph.behind():
@@ -125,7 +133,7 @@ def pipeline(
             run_stages(stages, jobs or at_once, overview, processes)
         complete = graph.whole and all(stage.end in UP_TO_DATE for stage in stages)
         news = record.write(root, {stage.name: _end(stage) for stage in stages}, complete)
-        publish(news)
+        keeping.write(lambda: publish(news), overview.tell)
         if signals:
             return Cancelled(message="stopped by a signal", data=Stopped(signals[0]))
         overview.tell(tracking.log_new(root))
@@ -187,8 +195,8 @@ def run(
     graph = workspace.read_graph(Path.cwd())
     reading = READ_AHEAD.set(graph.towards(wanted) if wanted else graph)
     try:
-        with tags(folder_tag()):
-            state = pipeline(jobs, pull=pull, push=push, scheduler=scheduler, return_state=True)
+        with tags(folder_tag()), keeping.record() as held:
+            state = _recorded(held, jobs, pull, push, scheduler)
     finally:
         READ_AHEAD.reset(reading)
     if state.is_completed():
@@ -197,6 +205,20 @@ def run(
     if isinstance(error, (StageFailed, Stopped)):
         return error
     raise cast(BaseException, error)  # any other failed state holds the exception itself
+
+
+def _recorded(held: keeping.Record, jobs: int | None, pull: bool, push: bool, scheduler: str | None) -> State:
+    """Run the flow; where Prefect's server goes before the record is whole, the flow's own last state counts."""
+    try:
+        return pipeline(jobs, pull=pull, push=push, scheduler=scheduler, return_state=True)
+    except Exception as error:
+        if (reason := keeping.lost(error)) is None:
+            raise
+        if held.state is None:
+            raise keeping.Lost(reason) from None
+        if not held.gone:
+            standard().print(keeping.GONE.format(reason=reason))
+        return held.state
 
 
 def default_jobs() -> int:
@@ -329,8 +351,12 @@ def publish(news: record.RunRecord) -> None:
 def _tell(found: list[alarm.Alarm], news: record.RunRecord, root: Path, overview: Overview) -> None:
     """Mark a change in Prefect and MLflow, and start the command of params."""
     change = "worse" if any(one.worse for one in found) else "better"
-    create_markdown_artifact(key="alarm", markdown=alarm.as_markdown(found), description=f"The run is {change}.")
-    overview.tell(mark_newest(change, alarm.as_markdown(found), root))
+    table = alarm.as_markdown(found)
+    description = f"The run is {change}."
+    keeping.write(
+        lambda: create_markdown_artifact(key="alarm", markdown=table, description=description), overview.tell
+    )
+    overview.tell(mark_newest(change, table, root))
     if (told := config.load().notify) is not None:
         overview.tell(alarm.notify(told.command, alarm.as_json(found, news, root)))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows import workspace
+from flows.restored import damaged
 from lethe.errors import BadInput, LetheError, plural
 from lethe.tracking import without_password
 
@@ -58,13 +59,19 @@ def pull(root: Path) -> str:
             raise LetheError(f"The DVC remote ({_url(repo)}) failed: {_told(error)}.") from error
         # An output without a hash is not in dvc.lock.
         locked = [out for out in repo.index.outs if out.stage.cmd is not None and out.hash_info]
+        bad = 0
         missing = sorted(out.fs_path for out in locked if not Path(out.fs_path).exists())
         if missing:
             with contextlib.suppress(CheckoutError):
                 repo.checkout(targets=missing, allow_missing=True)
+            bad = len(list(damaged(out for out in locked if out.fs_path in missing)))
     lacking = sum(not Path(path).exists() for path in missing)
     back = f"{len(missing) - lacking} of {plural(len(missing), 'missing output')} restored"
-    return f"DVC remote: {back}." + (f" The remote lacks {lacking} of them." if lacking else "")
+    return (
+        f"DVC remote: {back}."
+        + (f" {plural(bad, 'output')} of the remote had damaged files." if bad else "")
+        + (f" The remote lacks {lacking - bad} of them." if lacking > bad else "")
+    )
 
 
 def push(root: Path, stages: Sequence[str] = (), run_cache: bool = True) -> str:

@@ -7,21 +7,30 @@ Here the server starts during the import. If PREFECT_API_URL names a server, tha
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import http.client
 import importlib.metadata
 import os
 import socket
 import subprocess
 import sys
+import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar, TextIO
 
 from flows.workspace import SCRATCH
 from lethe.errors import LetheError
+from lethe.io.atomic import make_folder
 from lethe.process import die_with_parent, no_telemetry
+
+MAKING = "making-tables"
+RESTARTS = 3
+OLD = 60  # seconds; a server that lived longer did not die of its start
 
 
 def environment(root: Path) -> dict[str, str]:
@@ -36,6 +45,7 @@ def environment(root: Path) -> dict[str, str]:
         "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
         "PREFECT_CLIENT_SERVER_VERSION_CHECK_ENABLED": "false",
         "PREFECT_API_REQUEST_TIMEOUT": "120",
+        "PREFECT_CLIENT_MAX_RETRIES": "4",  # half a minute for a server of the user's that starts again
         "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
     }
 
@@ -52,40 +62,85 @@ def temporary_server(root: Path, schedules: bool = False) -> Iterator[None]:
     if "PREFECT_API_URL" in os.environ:
         yield
         return
+    home = Path(os.environ["PREFECT_HOME"])
+    make_folder(home)
     # The socket listens from the start, so clients wait in its queue until the server answers and need not poll.
     with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
-        os.set_inheritable(listening.fileno(), True)
-        home = Path(os.environ["PREFECT_HOME"])
-        home.mkdir(parents=True, exist_ok=True)
-        with open(home / "server.log", "w") as log:
-            process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "flows.server",
-                    str(listening.fileno()),
-                    *(["schedules"] if schedules else []),
-                ],
-                pass_fds=[listening.fileno()],
+        server = OwnServer(listening, home / "server.log", schedules)
+        os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
+        try:
+            yield
+        finally:
+            os.environ.pop("PREFECT_API_URL", None)
+            server.stop()
+
+
+class OwnServer:
+    """The server process of one run. A server that dies starts again on the same socket, in whose queue clients wait.
+
+    A server that dies young, for example on a full disk, starts `RESTARTS` more times; then clients are refused.
+    """
+
+    running: ClassVar[OwnServer | None] = None
+    given_up = False
+
+    def __init__(self, listening: socket.socket, log: Path, schedules: bool):
+        self.log, self._listening, self._schedules = log, listening, schedules
+        self._stopping, self._lock = False, threading.Lock()
+        log.unlink(missing_ok=True)
+        self._process = self._start()
+        OwnServer.running = self
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _start(self) -> subprocess.Popen:
+        descriptor = self._listening.fileno()
+        arguments = [str(descriptor), *(["schedules"] if self._schedules else [])]
+        with open(self.log, "a") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "flows.server", *arguments],
+                pass_fds=[descriptor],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
-        os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
-    try:
-        yield
-    finally:
-        os.environ.pop("PREFECT_API_URL", None)
-        process.terminate()
+
+    def _watch(self) -> None:
+        """Start the server again each time that it dies; the kernel ends a server whose starting thread ends."""
+        deaths = 0
+        while deaths <= RESTARTS:
+            began = time.monotonic()
+            self._process.wait()
+            deaths = 1 if time.monotonic() - began > OLD else deaths + 1
+            with self._lock:
+                if self._stopping:
+                    return
+                if deaths <= RESTARTS:
+                    self._process = self._start()
+        self.given_up = True
+        self._listening.close()
+
+    def stop(self) -> None:
+        """End the server."""
+        with self._lock:
+            self._stopping = True
+        self._process.terminate()
         try:
-            process.wait(timeout=10)
+            self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
-            process.kill()
+            self._process.kill()
+        if OwnServer.running is self:
+            OwnServer.running = None
 
 
 class Unreachable(LetheError):
     def __init__(self, address: str, reason: str):
+        if OwnServer.running is not None:
+            super().__init__(
+                f"Prefect's server, which lethe starts for a run, ended {RESTARTS + 1} times ({reason}). "
+                f"{OwnServer.running.log} says why."
+            )
+            return
         super().__init__(
             f"PREFECT_API_URL names {address}, and no Prefect server answers there ({reason}). Start that server, or "
             "unset PREFECT_API_URL: lethe then starts one of its own."
@@ -97,13 +152,37 @@ def require() -> None:
     address = os.environ["PREFECT_API_URL"]
     shown = urllib.parse.urlsplit(address)
     named = urllib.parse.urlunsplit(shown._replace(netloc=shown.netloc.rpartition("@")[2]))
-    try:
-        urllib.request.urlopen(address.rstrip("/") + "/health", timeout=120).close()
-    except urllib.error.HTTPError:  # the server answers and will report the error itself
+    while True:
+        try:
+            urllib.request.urlopen(address.rstrip("/") + "/health", timeout=120).close()
+        except urllib.error.HTTPError:  # the server answers and will report the error itself
+            return
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            if OwnServer.running is not None and not OwnServer.running.given_up:
+                time.sleep(0.2)  # the server died with this connection and starts again
+                continue
+            reason = getattr(error, "reason", error)
+            raise Unreachable(named, getattr(reason, "strerror", None) or str(reason)) from None
         return
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", error)
-        raise Unreachable(named, getattr(reason, "strerror", None) or str(reason)) from None
+
+
+def first_tables(home: Path) -> TextIO:
+    """Remove what a server left that was killed while it made the first tables: every later start would fail on it.
+
+    Returns the file that this server holds locked while it makes the tables itself.
+    """
+    database = home / "prefect.db"
+    begun = (home / MAKING).exists()
+    if not begun and database.exists():
+        return open(os.devnull, "w")
+    making = open(home / MAKING, "w")  # noqa: SIM115  # open until the tables are made
+    try:
+        fcntl.flock(making, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # another server makes them now
+        return making
+    for rest in home.glob("prefect.db*") if begun else ():
+        rest.unlink(missing_ok=True)
+    return making
 
 
 def serve(descriptor: int, schedules: bool) -> None:
@@ -113,6 +192,7 @@ def serve(descriptor: int, schedules: bool) -> None:
     home = Path(os.environ["PREFECT_HOME"])
     migrated = home / f"migrated-{version}"
     # The tables are made once per version of Prefect, because each check for them takes a second.
+    making = first_tables(home)
     ready = migrated.exists() and (home / "prefect.db").exists()
     os.environ["PREFECT_API_DATABASE_MIGRATE_ON_START"] = str(not ready).lower()
     os.environ["PREFECT_UI_ENABLED"] = "false"
@@ -127,6 +207,8 @@ def serve(descriptor: int, schedules: bool) -> None:
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets=sockets)
             migrated.touch()
+            making.close()
+            (home / MAKING).unlink(missing_ok=True)
 
     app = create_app(ephemeral=not schedules, final=True)
     Server(uvicorn.Config(app, log_level="error", lifespan="on")).run(sockets=[socket.socket(fileno=descriptor)])

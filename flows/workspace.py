@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from flows.restored import remove_damaged
 from lethe.errors import BadFile, BadValue, LetheError
 from lethe.io.atomic import alone, write_text
 from lethe.process import PARAMS
@@ -294,6 +295,9 @@ def reproduce(stage: str, say: Callable[[str, str], None], processes: Processes,
         return Reproduced(
             "stopped" if processes.stopped else "failed", status or process.returncode, "\n".join(tail)
         )
+    if state == "restored" and (bad := remove_damaged(Path.cwd(), stage)):
+        say(stage, f"DVC's cache held damaged files, which are gone: the stage makes {', '.join(bad)} again")
+        return reproduce(stage, say, processes)
     return Reproduced(state)
 
 

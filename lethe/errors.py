@@ -7,6 +7,7 @@ without a traceback and exits with the class's ``exit_status`` (1: the work fail
 from __future__ import annotations
 
 import errno
+import signal
 import unicodedata
 from collections.abc import Iterable
 from os import PathLike
@@ -14,6 +15,9 @@ from os import PathLike
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # The database libraries report a full disk in these sentences, without an error number.
 DISK_SENTENCES = ("disk I/O error", "database or disk is full")
+READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+# torch and NumPy report memory that the system refuses in these words; the CPU allocator's error has no class of its own.
+MEMORY_SENTENCES = ("DefaultCPUAllocator", "CUDA out of memory", "Cannot allocate memory")
 # Control, format (bidi overrides, zero width), surrogate and private characters, line and paragraph separators
 UNSEEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 
@@ -113,9 +117,17 @@ class StageFailed(LetheError):
     def __init__(self, stage: str, status: int, tail: str = ""):
         self.stage = stage
         self.exit_status = 2 if status == 2 else 1  # bad input stays bad input
-        super().__init__(
-            f"Stage {stage} failed with exit status {status}." + (f" Its last output:\n{tail}" if tail else "")
-        )
+        how = f"failed with exit status {status}." if status >= 0 else _ended_by(-status)
+        super().__init__(f"Stage {stage} {how}" + (f" Its last output:\n{tail}" if tail else ""))
+
+
+def _ended_by(number: int) -> str:
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    memory = ", which the system sends when memory runs out (`lethe run --jobs 1` needs less)"
+    return f"was ended by {name}{memory if name == 'SIGKILL' else ''}."
 
 
 class ParamsChanged(LetheError):
@@ -163,6 +175,41 @@ def disk_full(error: BaseException | None) -> LetheError | None:
             )
         error = error.__cause__ or error.__context__
     return None
+
+
+def unwritable(error: BaseException | None) -> LetheError | None:
+    """Return the error about a place that takes no file, if such a place caused ``error``; otherwise None."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in READ_ONLY and error.filename is not None:
+            name, reason = error.filename, error.strerror
+            return BadFile(
+                name.decode(errors="replace") if isinstance(name, bytes) else str(name),
+                f"cannot be used ({reason})",
+                "Allow this user to read and write the place, or work in a copy elsewhere.",
+            )
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def out_of_memory(error: BaseException | None) -> LetheError | None:
+    """Return the error about memory that the system refused, if that caused ``error``; otherwise None."""
+    while error is not None:
+        named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+        refused = isinstance(error, (RuntimeError, OSError))
+        if named or (refused and any(sentence in str(error) for sentence in MEMORY_SENTENCES)):
+            said = one_line(" ".join(str(error).split()))[:200]
+            return LetheError(
+                f"Out of memory{f' ({said})' if said else ''}: no incomplete file was kept. Compute fewer rows at once "
+                "(a smaller sample.max_rows, or batch of training), run fewer stages at once (`lethe run --jobs 1`), or "
+                "free some memory, and run the command again."
+            )
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def of_the_machine(error: BaseException) -> LetheError | None:
+    """Return the error about the machine (disk, permissions, memory) behind ``error``, if the machine caused it."""
+    return disk_full(error) or out_of_memory(error) or unwritable(error)
 
 
 def plural(value: int, thing: str, things: str = "") -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from lethe.errors import LetheError, ParamsChanged, disk_full, visible
+from lethe.errors import LetheError, ParamsChanged, of_the_machine, visible
 from lethe.instruction_set import fix_instruction_set
 
 PR_SET_PDEATHSIG = 1
@@ -53,7 +53,7 @@ def run_stage(main: Callable[..., None]) -> None:
     except LetheError as error:
         _leave(error)
     except Exception as error:
-        if (sentence := disk_full(error)) is None:
+        if (sentence := of_the_machine(error)) is None:
             raise
         _leave(sentence)
 

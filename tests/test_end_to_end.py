@@ -28,14 +28,34 @@ from tests.small import environment, make_repository, run, small_params, write_p
 
 pytestmark = pytest.mark.slow
 
+SECRET = "s3cr3t-0f-the-env1r0nment"
+SECRETS = {
+    **dict.fromkeys(("AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "OPENAI_API_KEY", "PGPASSWORD", "MY_TOKEN"), SECRET),
+    **dict.fromkeys(("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN", "DVC_STUDIO_TOKEN"), SECRET),
+    "MLFLOW_TRACKING_URI": f"http://user:{SECRET}@127.0.0.1:9",
+}
+
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
     """A copy of the project after one `lethe run`."""
     folder = make_repository(tmp_path_factory.mktemp("clone") / "lethe", small_params())
-    done = run(folder, "lethe", "run")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in SECRETS.items():
+            patch.setenv(name, value)
+        done = run(folder, "lethe", "run")
     assert "data/report/index.html" in done.stdout + done.stderr
+    (folder.parent / "printed").write_text(done.stdout + done.stderr)
     return folder
+
+
+def test_no_secret_of_the_environment_is_written_or_printed(repository):
+    """Neither artifacts, logs, caches, the records of MLflow and Prefect, nor the terminal has one."""
+    files = [path for path in [*repository.rglob("*"), repository.parent / "printed"] if path.is_file()]
+    assert {"mlflow.db", "prefect.db", "index.html", "server.log"} <= {path.name for path in files}
+    found = [str(path) for path in files if SECRET.encode() in path.read_bytes()]
+    assert found == []
+    assert "127.0.0.1:9 does not answer" in (repository.parent / "printed").read_text()
 
 
 def lock(folder: Path) -> dict:

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from lethe.errors import BadInput, BadValue, LetheError, disk_full, visible
+from lethe.errors import BadInput, BadValue, LetheError, of_the_machine, visible
 from lethe.process import same_numbers
 
 # name on the command line -> module of lethe.cli whose function `command` it is
@@ -62,7 +62,7 @@ class LetheGroup(TyperGroup):
             _drop_output()
             raise typer.Exit(0) from None
         except Exception as error:
-            if (sentence := disk_full(error)) is None:
+            if (sentence := of_the_machine(error)) is None:
                 raise
             _drop_output()
             typer.echo(visible(f"lethe: {sentence}"), err=True)

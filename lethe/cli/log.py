@@ -27,13 +27,14 @@ def command(
 ) -> None:
     """Tool, task, model, settings of sampling, answers, scores, and what is missing, of a log of another tool.
 
-    The table has `prompt_id, sample, text` and one column per score; an unscored answer has an empty cell.
+    The table has `prompt_id, sample, text` and one column per score; an unscored answer has an empty cell. A text that a
+    spreadsheet would compute (`=1+2`) begins with an apostrophe, and a control character becomes an escape.
 
     Example: `lethe log samples_forget_qa_2026-01-01T00-00-00.jsonl --table answers.csv`
     """
     from lethe.errors import BadValue
-    from lethe.io.atomic import atomic_file
     from lethe.io.logs import read_log
+    from lethe.io.tables import write_csv
 
     if table is not None and (table.suffix.lower() != ".csv" or table.is_dir()):
         raise BadValue("--table", str(table), "a file that ends in .csv")
@@ -41,8 +42,7 @@ def command(
         raise BadValue("--table", str(table), "another file than the log itself")
     log = read_log(file, filter)
     if table is not None:
-        with atomic_file(table) as temporary:
-            log.answers.to_csv(temporary, index=False, lineterminator="\n")
+        write_csv(table, log.answers)
     summary = log.summary()
     if as_json:
         print_json(summary)

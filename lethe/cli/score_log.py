@@ -97,15 +97,13 @@ def command(
 
 def _write(found: ScoredLog, out: Path) -> None:
     from lethe.evaluation.records import score_records
-    from lethe.io.atomic import atomic_file
     from lethe.io.json_files import write_json
-    from lethe.io.tables import write_parquet
+    from lethe.io.tables import write_csv, write_parquet
 
     if out.suffix.lower() == ".json":
         write_json(out, score_records(found))
     elif out.suffix.lower() == ".csv":
-        with atomic_file(out) as temporary:
-            found.table.to_csv(temporary, index=False, lineterminator="\n")
+        write_csv(out, found.table)
     else:
         write_parquet(out, found.table)
 

@@ -8,6 +8,7 @@ import io
 import itertools
 import math
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TABLE_SUFFIXES = (".csv", ".parquet", ".jsonl", ".json")
+# What begins a formula in a spreadsheet, also in the wide letters of East Asian fonts
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 LARGEST_CELL = 1 << 30  # characters
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "none", "<NA>")
 
@@ -37,6 +41,36 @@ def write_parquet(path: str | os.PathLike, table: pd.DataFrame) -> None:
     )
     with atomic_file(path) as temporary:
         pq.write_table(arrow, temporary)
+
+
+def write_csv(path: str | os.PathLike, table: pd.DataFrame) -> None:
+    """Write a table as CSV whose text is harmless in a spreadsheet and in a terminal (`harmless`)."""
+    import pandas as pd
+
+    safe = table.rename(columns=lambda name: harmless(str(name)))
+    for place in range(safe.shape[1]):
+        column = safe.iloc[:, place]
+        if not pd.api.types.is_numeric_dtype(column):
+            safe.isetitem(place, [harmless(value) if isinstance(value, str) else value for value in column])
+    with atomic_file(path) as temporary:
+        safe.to_csv(temporary, index=False, lineterminator="\n")
+
+
+def harmless(cell: str) -> str:
+    """Return a text as a cell for a CSV: no formula, no control character.
+
+    A spreadsheet computes a cell that begins with one of `FORMULA`, and such a formula can send the sheet to a server. The
+    cell gets an apostrophe in front, unless the cell is a number. Control characters except tab and line feed become
+    escapes such as ``\\x1b``.
+
+    Examples
+    --------
+    >>> harmless("=1+2"), harmless("-1"), harmless("- one")
+    ("'=1+2", '-1', "'- one")
+    """
+    text = CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", cell)
+    formula = cell.lstrip(" ").startswith(FORMULA) and not _looks_like_a_number(cell)
+    return f"'{text}" if formula else text
 
 
 def read_table(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     import torch
 
 SCRATCH = Path(".lethe/scratch/training")
-STATE = "state.pt"
+STATE = "state.pt"  # while its digest is not known; a finished state has its digest as its name
 
 
 @dataclass(frozen=True)
@@ -42,33 +44,53 @@ class Resumable:
     """
 
     def __init__(self, folder: Path, every: int):
-        self.place, self.every = folder / STATE, every
+        self.folder, self.every = folder, every
 
     def due(self, step: int) -> bool:
         """Whether to save the state after step ``step``, counted from 0."""
         return (step + 1) % self.every == 0
 
     def save(self, state: Saved) -> None:
-        """Write the state atomically."""
+        """Write the state atomically, then remove the one before."""
         import torch
 
-        self.place.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_file(self.place) as temporary:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        before = self._states()
+        with atomic_file(self.folder / STATE) as temporary:
             torch.save(vars(state), temporary)
+        place = self.folder / f"{_digest(self.folder / STATE)}.pt"
+        os.replace(self.folder / STATE, place)
+        for path in before:
+            if path != place:
+                path.unlink(missing_ok=True)
 
     def load(self, device: torch.device) -> Saved | None:
-        """The last state; None before the first. Only tensors and plain values are read, never code."""
+        """The last state; None before the first, and where the file is damaged: the run then begins again.
+
+        Only tensors and plain values are read, never code.
+        """
         import torch
 
-        if not self.place.is_file():
+        whole = [path for path in self._states() if path.stem == _digest(path)]
+        if not whole:
             return None
-        state = torch.load(self.place, map_location=device, weights_only=True)
+        # A kill between the two steps of `save` leaves two states.
+        found = [torch.load(path, map_location=device, weights_only=True) for path in whole]
+        state = max(found, key=lambda one: one["step"])
         state["torch"] = [one.cpu() for one in state["torch"]]
         return Saved(**state)
 
     def clear(self) -> None:
         """Remove the state of a finished run."""
-        shutil.rmtree(self.place.parent, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _states(self) -> list[Path]:
+        return sorted(path for path in self.folder.glob("*.pt") if path.name != STATE)
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def generator_states() -> list[torch.Tensor]:

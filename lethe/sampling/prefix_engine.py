@@ -171,10 +171,10 @@ class Decoding:
                     self._join()
                     self._step()
                 exhausted = None
-            except (torch.OutOfMemoryError, RuntimeError) as error:
+            except (torch.OutOfMemoryError, RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
-                exhausted = str(error)
+                exhausted = str(error) or type(error).__name__
             if exhausted:
                 self._halve(exhausted)
             yield from self._finished()
@@ -312,7 +312,7 @@ def to_device(values: np.ndarray, device: torch.device) -> torch.Tensor:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether torch ran out of memory; on the CPU torch raises a plain RuntimeError."""
+    """Whether torch or NumPy ran out of memory; on the CPU torch raises a plain RuntimeError."""
     import torch
 
-    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)

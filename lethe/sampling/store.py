@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.io.cache import cache_key, content_digest, digest, module_of, versions
-from lethe.io.json_files import read_json, write_json
+from lethe.io.scratch import keep, kept
 from lethe.models.adapters import whole
 from lethe.sampling.engine import Answers, Engine, Options, Prompt, Settings
 
@@ -87,6 +87,8 @@ class AnswerStore:
     def answer(self, engine: Engine, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
         """Every prompt's answers: those on disk first, then the rest, each stored when complete.
 
+        A damaged file on disk counts as missing, so the prompt is answered again.
+
         Parameters
         ----------
         engine
@@ -98,15 +100,15 @@ class AnswerStore:
         """
         missing = []
         for prompt in prompts:
-            place = self.place(prompt, settings)
-            if place.is_file():
-                yield Answers(**read_json(place))
+            found = kept(self.place(prompt, settings))
+            if found is not None:
+                yield Answers(**found)
             else:
                 missing.append(prompt)
         by_id = {prompt.prompt_id: prompt for prompt in missing}
         if missing:
             for answers in engine.answer(missing, settings):
-                write_json(self.place(by_id[answers.prompt_id], settings), dataclasses.asdict(answers))
+                keep(self.place(by_id[answers.prompt_id], settings), dataclasses.asdict(answers))
                 yield answers
 
     def clear(self) -> None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lethe.errors import BadInput
+from lethe.io import scratch
 from lethe.io.cache import cache_key, content_digest, digest, module_of, versions
-from lethe.io.json_files import read_json, write_json
 from lethe.progress import progress
 
 if TYPE_CHECKING:
@@ -48,12 +48,12 @@ class VerdictStore:
         self.folder = kept / self.key
         self.known: dict[str, list[float | None]] = {}
         for path in sorted(self.folder.glob("*.json")):
-            self.known |= read_json(path)
+            self.known |= scratch.kept(path) or {}  # a damaged file is judged again
 
     def keep(self, found: Mapping[str, Sequence[float]]) -> None:
         """Keep the verdicts of one batch, whole or not at all."""
         plain = {key: [None if np.isnan(value) else float(value) for value in row] for key, row in found.items()}
-        write_json(self.folder / f"{digest(sorted(plain))}.json", plain)
+        scratch.keep(self.folder / f"{digest(sorted(plain))}.json", plain)
         self.known |= plain
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from lethe.errors import BadInput
 from lethe.io.json_files import read_json, write_json
 
 PATIENCE = 2.0  # seconds a server may take to accept a connection
@@ -37,8 +38,14 @@ def remember(server: str, states: Iterable[str], home: Path) -> None:
 
 
 def _tracked(home: Path) -> dict[str, list[str]]:
+    """The record; a damaged record is empty, because the store itself knows which runs it has."""
     path = home / ".lethe" / "tracked.json"
-    return read_json(path) if path.exists() else {}
+    try:
+        found = read_json(path) if path.exists() else {}
+    except BadInput:
+        return {}
+    whole = isinstance(found, dict) and all(isinstance(states, list) for states in found.values())
+    return found if whole else {}
 
 
 def answers(uri: str) -> bool:

@@ -1,8 +1,8 @@
-"""A million broken files for the readers of users' files: `python -m tests.fuzz [--cases N] [--seed S] [--only CASE]`.
+"""A million broken files for the readers of users' files: `python -m tests.fuzz [--cases N] [--first CASE] [--seed S]`.
 
 Each case is one valid file after one to three seeded changes. A reader must return, or raise a `LetheError` whose sentence
 fits one visible line, within five seconds of processor time and within 1 GiB above the memory at the start. The exit status
-is 1 where a case fails; the case's number repeats the case alone (`--only`).
+is 1 where a case fails; the case's number repeats the case alone (`--only`). Parts of one seed (`--first`) add up.
 """
 
 from __future__ import annotations
@@ -132,6 +132,7 @@ def _write(path: Path, content: bytes) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Broken files for every reader.")
     parser.add_argument("--cases", type=int, default=1_000_000)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first case")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="one case, by its number; its file is kept")
     asked = parser.parse_args()
@@ -146,13 +147,13 @@ def main() -> int:
             print(f"{reader.name}: {kept}")
             reader.read(kept)
             return 0
-        found = fuzz(range(asked.cases), asked.seed, Path(folder))
+        found = fuzz(range(asked.first, asked.first + asked.cases), asked.seed, Path(folder))
     for name in sorted(found.read | found.refused):
         print(f"{name:28} {found.read[name]:>8,} read {found.refused[name]:>8,} refused")
     seconds = time.monotonic() - start
     print(
-        f"{asked.cases:,} cases in {seconds:,.0f} s ({asked.cases / seconds:,.0f} per second), "
-        f"{len(found.failed)} failed; largest memory {_memory() >> 20:,} MiB"
+        f"{asked.cases:,} cases from {asked.first:,} of seed {asked.seed} in {seconds:,.0f} s "
+        f"({asked.cases / seconds:,.0f} per second), {len(found.failed)} failed; largest memory {_memory() >> 20:,} MiB"
     )
     return 1 if found.failed else 0
 

@@ -23,6 +23,7 @@ ALLOWED = {
     "inspect_ai.py:EarlyStopping.complete_task": "Inspect declares the method so",
     "io/schema.py:read_artifact": JSON,
     "io/json_files.py:read_json": JSON,
+    "io/scratch.py:kept": JSON,
     "io/logs/_json.py:Document.decode": JSON,
     "io/logs/_json.py:Document.value": JSON,
     "io/logs/_json.py:Document.members": JSON,

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from lethe.io.cache import digest
-from lethe.io.json_files import read_json, write_json
+from lethe.io.scratch import keep, kept
 
 
 class Kept(MutableMapping[str, dict[str, Any]]):
     """Plain JSON values by name, in files below ``scratch`` whose names hash ``key`` and the name.
 
-    ``key`` must come from `lethe.io.cache.cache_key`. Only names that this object has seen are iterated or cleared.
+    ``key`` must come from `lethe.io.cache.cache_key`. Only names that this object has seen are iterated or cleared. A
+    damaged file counts as missing.
     """
 
     def __init__(self, scratch: Path, key: str):
@@ -27,16 +28,16 @@ class Kept(MutableMapping[str, dict[str, Any]]):
         return self.places[name]
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._place(name).is_file()
+        return isinstance(name, str) and kept(self._place(name)) is not None
 
     def __getitem__(self, name: str) -> dict[str, Any]:
-        if name not in self:
+        found: dict[str, Any] | None = kept(self._place(name))
+        if found is None:
             raise KeyError(name)
-        found: dict[str, Any] = read_json(self._place(name))
         return found
 
     def __setitem__(self, name: str, value: dict[str, Any]) -> None:
-        write_json(self._place(name), value)
+        keep(self._place(name), value)
 
     def __delitem__(self, name: str) -> None:
         self._place(name).unlink()

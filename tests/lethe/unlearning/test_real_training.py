@@ -130,7 +130,7 @@ def test_a_killed_run_resumes_to_the_bytes_of_one_that_was_not_killed(tiny, prom
 def test_another_setting_does_not_resume(tiny, prompt, tmp_path):
     compute = Compute(checkpoint_every=2)
     places = {
-        training.resumable(tmp_path, model, compute, ("lethe.unlearning.loop",), settings, rows=rows).place
+        training.resumable(tmp_path, model, compute, ("lethe.unlearning.loop",), settings, rows=rows).folder
         for model in (tiny[0], perturbed(tiny[0]))
         for settings in ({"lr": 1}, {"lr": 2})
         for rows in ("a", "b")

@@ -1,0 +1,74 @@
+"""Outputs that DVC took from its cache or a remote, compared with their hashes.
+
+DVC trusts every write-protected file of its cache, so a file that the disk has damaged would come back as a result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+MD5 = "md5"  # the only hash that new DVC repositories use
+
+
+def remove_damaged(root: Path, stage: str) -> list[str]:
+    """Remove the damaged outputs of a stage, here and in DVC's cache; return their paths from ``root``.
+
+    DVC then makes them again. An output whose hash is of another kind than MD5 is not compared.
+    """
+    from dvc.repo import Repo
+
+    with Repo(str(root)) as repo:
+        outs = [out for one in repo.index.stages if one.addressing == stage for out in one.outs]
+        return [os.path.relpath(out.fs_path, root) for out in damaged(outs)]
+
+
+def damaged(outs: Iterable[Any]) -> Iterator[Any]:
+    """Yield DVC's outputs whose content is not that of their hash, after their removal here and in the cache."""
+    for out in outs:
+        if not out.use_cache or not out.hash_info or out.hash_info.name != MD5 or not os.path.exists(out.fs_path):
+            continue
+        wrong = list(_wrong(out))
+        if not wrong:
+            continue
+        for name in wrong:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(out.cache.oid_to_path(name))
+        if os.path.isdir(out.fs_path) and not os.path.islink(out.fs_path):
+            shutil.rmtree(out.fs_path)
+        else:
+            os.unlink(out.fs_path)
+        yield out
+
+
+def _wrong(out: Any) -> Iterator[str]:
+    """Yield the names in the cache whose content is not that of the name."""
+    name = out.hash_info.value
+    if not name.endswith(".dir"):
+        if _md5(out.fs_path) != name:
+            yield name
+        return
+    listing = out.cache.oid_to_path(name)
+    try:
+        with open(listing, "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        return
+    if hashlib.md5(content, usedforsecurity=False).hexdigest() != name.removesuffix(".dir"):
+        yield name
+        return
+    for entry in json.loads(content):
+        path = os.path.join(out.fs_path, *entry["relpath"].split("/"))
+        if os.path.exists(path) and _md5(path) != entry["md5"]:
+            yield entry["md5"]
+
+
+def _md5(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

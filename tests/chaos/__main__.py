@@ -1,0 +1,141 @@
+"""Kill flow, server, DVC, stage or Dask worker at seeded random moments: `python -m tests.chaos [--cases N] [--seed S]`.
+
+Each case takes a copy of the pipeline in which a random stage and all behind it are stale, runs it, sends SIGKILL or SIGTERM
+to one process at a random moment, and runs it again to the end. Then every file below data must have the bytes of an
+undisturbed run, no process of the case may live, and nothing printed may be a traceback. The results lie in
+``--folder``; a second call with the same sources and seed continues. The exit status is 1 where a case fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.chaos.cases import MARK, case
+from tests.chaos.disturbed import differences, disturb
+from tests.chaos.pipeline_copy import Copy, make, source_of_the_copy
+from tests.flows.miniature import wait_until
+from tests.small import ROOT
+
+
+@contextlib.contextmanager
+def cluster(folder: Path, mark: str) -> Iterator[tuple[str, list[subprocess.Popen]]]:
+    """A Dask scheduler and two workers, each a process with a folder of its own and no view of the pipeline's folder."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),
+        "HOME": str(folder),
+        "LANG": "C.UTF-8",
+        MARK: mark,
+    }
+    file, started = folder / "scheduler.json", []
+
+    def start(module: str, cwd: Path, *arguments: str) -> None:
+        cwd.mkdir(parents=True)
+        command = [sys.executable, "-m", f"distributed.cli.{module}", "--scheduler-file", str(file), *arguments]
+        with open(cwd / "log", "w") as log:
+            started.append(
+                subprocess.Popen(command, cwd=cwd, env=environment, stdout=log, stderr=subprocess.STDOUT)
+            )
+
+    try:
+        start("dask_scheduler", folder / "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+        wait_until(file.exists)
+        for number in range(2):
+            place = folder / f"worker-{number}"
+            start(
+                "dask_worker", place, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", "."
+            )
+            wait_until(lambda place=place: "Registered to" in (place / "log").read_text())
+        yield json.loads(file.read_text())["address"], started
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def undisturbed(copy: Copy, folder: Path) -> dict:
+    """The hashes and times of an undisturbed run, made once; a second undisturbed run must have the same hashes."""
+    place, source = folder / "reference.json", source_of_the_copy()
+    if place.exists() and (found := json.loads(place.read_text()))["source"] == source:
+        return found
+    (folder / "results.jsonl").unlink(missing_ok=True)
+    shutil.rmtree(copy.folder, ignore_errors=True)
+    copy = make(folder)
+    seconds: dict[str, float] = {}
+    hashes: list[dict[str, str]] = []
+    for _ in range(2):
+        copy.forget(set(copy.graph()))
+        began = time.monotonic()
+        run = copy.start("undisturbed", LETHE_TRACKING="off")
+        assert run.wait() == 0, copy.said()
+        print(f"undisturbed: {time.monotonic() - began:.0f} s, {len(copy.stages())} stages", flush=True)
+        seconds = copy.stages()
+        hashes.append(copy.hashes())
+    assert not differences(*hashes), differences(*hashes)
+    began = time.monotonic()
+    assert copy.start("undisturbed", LETHE_TRACKING="off").wait() == 0, copy.said()
+    found = {"source": source, "hashes": hashes[0], "seconds": seconds, "overhead": time.monotonic() - began}
+    place.write_text(json.dumps(found))
+    return found
+
+
+def results(folder: Path, seed: int) -> dict[int, dict]:
+    """The cases that ran already with this seed."""
+    place = folder / "results.jsonl"
+    rows = [json.loads(line) for line in place.read_text().splitlines()] if place.exists() else []
+    return {row["number"]: row for row in rows if row["seed"] == seed}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description="Kill processes of a run.")
+    parser.add_argument("--cases", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=Path, default=ROOT / ".lethe/chaos")
+    parser.add_argument("--only", type=int, help="one case, by its number, again")
+    asked = parser.parse_args()
+    folder = asked.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    copy = make(folder)
+    reference = undisturbed(copy, folder)
+    done = results(folder, asked.seed)
+    for number in range(asked.cases) if asked.only is None else [asked.only]:
+        if number in done and not done[number]["wrong"] and asked.only is None:
+            continue
+        drawn = case(number, asked.seed, list(reference["seconds"]))
+        ended = disturb(drawn, copy, reference["hashes"], reference["seconds"], reference["overhead"], cluster)
+        done[number] = json.loads(ended.as_line()) | {"seed": asked.seed}
+        with open(folder / "results.jsonl", "a") as file:
+            file.write(json.dumps(done[number]) + "\n")
+        print(_line(done[number]), flush=True)
+    rows = [done[number] for number in sorted(done) if number < asked.cases]
+    print("\n".join([_line(None), *map(_line, rows)]))
+    good = [row for row in rows if not row["wrong"]]
+    whole = Counter(f"{row['victim']} {row['signal']}" for row in good)
+    print(", ".join(f"{name}: {count}" for name, count in sorted(whole.items())))
+    print(f"{len(good)} of {len(rows)} cases: the bytes of the undisturbed run, no process left, no traceback")
+    return 0 if len(good) == len(rows) else 1
+
+
+def _line(row: dict | None) -> str:
+    """One row of the table; None: its head."""
+    if row is None:
+        return "case victim signal  stale from                 killed after  status  rerun  result"
+    result = "equal" if not row["wrong"] else "; ".join(row["wrong"])
+    return (
+        f"{row['number']:>4} {row['victim']:<6} {row['signal']:<7} {row['stale_from']:<26} {row['killed_after']:>9.1f} s "
+        f"{row['status']:>7} {row['rerun_seconds']:>5.0f}s  {result}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""The pipeline that `make chaos` disturbs: a copy of this one with the smallest sizes, and its results as hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.chaos.cases import MARK
+from tests.small import ROOT, make_repository, small_params
+
+LIMIT = 900  # seconds of one run
+
+
+def smallest_params() -> dict[str, Any]:
+    """Two models through every stage, seconds each."""
+    params = small_params()
+    params["train"]["recipe"] |= {"epochs": 2}
+    params["unlearn"]["methods"] = {
+        "npo": {"loss": "npo", "lr": 5e-4, "epochs": 2, "beta": 0.4, "retain_weight": 20.0}
+    }
+    params["models"] = {name: {"path": f"data/models/{name}"} for name in ("retrain", "npo")}
+    params["sample"] |= {"n": 16, "utility_n": 2, "utility_questions": 3, "max_new_tokens": 8}
+    params["exact"] |= {"rows": 20}
+    params["report"] |= {"base": None}
+    return params
+
+
+@dataclass
+class Copy:
+    """A pipeline folder, and how its runs are started."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    def start(self, mark: str, *arguments: str, **extra: str) -> subprocess.Popen:
+        """Start `lethe run --json`; its output goes to the files out and err beside the folder."""
+        with open(self.folder.parent / "out", "w") as out, open(self.folder.parent / "err", "w") as err:
+            return subprocess.Popen(
+                [sys.executable, "-m", "lethe", "run", "--json", *arguments],
+                cwd=self.folder,
+                env=self.environment | {MARK: mark} | extra,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+            )
+
+    def said(self) -> tuple[str, str]:
+        """What the last run printed."""
+        return (self.folder.parent / "out").read_text(), (self.folder.parent / "err").read_text()
+
+    def hashes(self) -> dict[str, str]:
+        """Every file below data that is no input, by its SHA-256."""
+        data = self.folder / "data"
+        return {
+            str(path.relative_to(data)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(data.rglob("*"))
+            if path.is_file() and path.name not in (".gitignore", ".gitkeep") and "source" not in path.parts[:-1]
+        }
+
+    def stages(self) -> dict[str, float]:
+        """The seconds of each stage of the last run."""
+        told = json.loads((self.folder / ".lethe/last_run.json").read_text())
+        return {name: end["seconds"] for name, end in told["stages"].items()}
+
+    def graph(self) -> dict[str, list[str]]:
+        """The stages, each with the stages that it reads."""
+        from flows.workspace import read_graph
+
+        return read_graph(self.folder).upstream
+
+    def forget(self, stages: set[str]) -> None:
+        """Remove the outputs of these stages everywhere: here, in DVC's lock, cache and run cache, and the scratch files."""
+        lock = self.folder / "dvc.lock"
+        if lock.exists():
+            held = yaml.safe_load(lock.read_text())
+            kept = {name: entry for name, entry in held["stages"].items() if name not in stages}
+            gone = [out for name, entry in held["stages"].items() if name in stages for out in entry["outs"]]
+            used = {name for entry in kept.values() for out in entry["outs"] for name in self._objects(out)}
+            for out in gone:
+                for name in self._objects(out) - used:
+                    self._object(name).unlink(missing_ok=True)
+            lock.write_text(yaml.safe_dump(held | {"stages": kept}, sort_keys=False))
+        for stage in stages:
+            for path in self._outputs(stage):
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        for rest in (".dvc/cache/runs", ".lethe/scratch", ".lethe/verdicts", "mlruns"):
+            shutil.rmtree(self.folder / rest, ignore_errors=True)
+        for rest in self.folder.glob("mlflow.db*"):
+            rest.unlink()
+        (self.folder / ".lethe/tracked.json").unlink(missing_ok=True)
+
+    def _outputs(self, stage: str) -> list[Path]:
+        group, _, key = stage.partition("@")
+        entry = yaml.safe_load((self.folder / "dvc.yaml").read_text())["stages"][group]
+        entry = entry.get("do", entry)
+        named = [one if isinstance(one, str) else next(iter(one)) for one in _outs(entry)]
+        return [self.folder / one.replace("${key}", key) for one in named]
+
+    def _object(self, name: str) -> Path:
+        return self.folder / ".dvc/cache/files/md5" / name[:2] / name[2:]
+
+    def _objects(self, out: Mapping[str, Any]) -> set[str]:
+        """The names in DVC's cache of one output of dvc.lock."""
+        name = out["md5"]
+        found = {name}
+        if name.endswith(".dir") and (listing := self._object(name)).exists():
+            found |= {entry["md5"] for entry in json.loads(listing.read_text())}
+        return found
+
+
+def _outs(entry: Mapping[str, Any]) -> list[Any]:
+    return [*entry.get("outs", []), *entry.get("metrics", [])]
+
+
+def make(folder: Path) -> Copy:
+    """Make the copy, or take the one that is there; a DVC remote beside the copy is for the workers."""
+    clone = folder / "pipeline"
+    if not (clone / ".dvc/config.local").exists():
+        shutil.rmtree(clone, ignore_errors=True)
+        make_repository(clone, smallest_params(), git=False)
+        local = (
+            f"[core]\n    no_scm = true\n    remote = store\n['remote \"store\"']\n    url = {folder / 'store'}\n"
+        )
+        (clone / ".dvc/config.local").write_text(local)
+    return Copy(clone, environment(folder))
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """The environment of every run: nothing of the caller's servers, and a cache of its own."""
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("MLFLOW", "PREFECT", "DVC", "LETHE"))
+    }
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    own = {"PATH": path, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "LETHE_CACHE": str(folder / "levels")}
+    kept.pop("PYTHONPATH", None)
+    return kept | own
+
+
+def behind(graph: Mapping[str, list[str]], stage: str) -> set[str]:
+    """The stage and all stages that read its outputs, at any distance."""
+    found = {stage}
+    for name, upstream in graph.items():  # what a stage reads comes before it
+        if found & set(upstream):
+            found.add(name)
+    return found
+
+
+def source_of_the_copy() -> str:
+    """A hash of everything that the copy is made of: another one needs a new copy."""
+    whole = hashlib.sha256()
+    for name in ("lethe", "stages", "flows", "dvc.yaml", "tests/chaos/pipeline_copy.py", "tests/small.py"):
+        place = ROOT / name
+        for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
+            if path.is_file() and "__pycache__" not in path.parts:
+                whole.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
+    return whole.hexdigest()

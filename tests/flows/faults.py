@@ -1,0 +1,133 @@
+"""Faults of a machine for the tests: a full disk, a read-only folder, a clock that goes back, a server that hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+CLOCK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static long back(void) {
+    const char *file = getenv("CLOCK_BACK");
+    return file && access(file, F_OK) == 0 ? 3600 : 0;
+}
+
+int clock_gettime(clockid_t id, struct timespec *now) {
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
+    int status = real(id, now);
+    if (status == 0 && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) now->tv_sec -= back();
+    return status;
+}
+
+int gettimeofday(struct timeval *now, void *zone) {
+    struct timespec exact;
+    clock_gettime(CLOCK_REALTIME, &exact);
+    now->tv_sec = exact.tv_sec;
+    now->tv_usec = exact.tv_nsec / 1000;
+    return 0;
+}
+
+time_t time(time_t *place) {
+    struct timespec exact;
+    clock_gettime(CLOCK_REALTIME, &exact);
+    if (place) *place = exact.tv_sec;
+    return exact.tv_sec;
+}
+"""
+
+
+def clock(folder: Path) -> tuple[dict[str, str], Path]:
+    """The environment whose processes live an hour earlier as soon as the file exists."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    (folder / "clock.c").write_text(CLOCK)
+    library, file = folder / "clock.so", folder / "an hour earlier"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, folder / "clock.c", "-ldl"], check=True)
+    return {"LD_PRELOAD": str(library), "CLOCK_BACK": str(file)}, file
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, megabytes: int) -> Iterator[None]:
+    """A file system of its own at ``folder``; only root may mount one."""
+    folder.mkdir(exist_ok=True)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)]
+    if os.getuid() or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("this user cannot mount a file system")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(folder: Path, leave: int) -> Path:
+    """A file that takes the whole disk of ``folder`` but ``leave`` bytes."""
+    free = os.statvfs(folder)
+    ballast = folder / "ballast"
+    with open(ballast, "wb") as file:
+        file.write(bytes(max(0, free.f_bavail * free.f_frsize - leave)))
+    return ballast
+
+
+@contextlib.contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """``folder`` takes no file, not even from root where root can mount."""
+    if os.getuid():
+        folder.chmod(0o555)
+        try:
+            yield
+        finally:
+            folder.chmod(0o755)
+        return
+    if subprocess.run(["mount", "--bind", folder, folder], capture_output=True).returncode:
+        pytest.skip("root cannot mount here")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", folder], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@contextlib.contextmanager
+def hanging_server() -> Iterator[int]:
+    """A server that takes connections and never answers; yields its port."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
+        yield listening.getsockname()[1]
+
+
+@contextlib.contextmanager
+def answering_server(status: int, seconds: float = 0.0) -> Iterator[int]:
+    """A server that answers every request with this status after some seconds; yields its port."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            time.sleep(seconds)
+            self.send_error(status)
+
+        do_POST = do_PATCH = do_PUT = do_DELETE = do_GET
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()

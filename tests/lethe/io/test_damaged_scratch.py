@@ -1,0 +1,192 @@
+"""Scratch files that the disk has damaged count as missing; tables for spreadsheets and terminals are harmless."""
+
+from __future__ import annotations
+
+import csv
+import doctest
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lethe.errors import BadFile, of_the_machine
+from lethe.io import scratch, tables
+from lethe.io.artifacts import read_tables
+from lethe.models.resuming import Resumable, Saved
+from lethe.sampling.answer_tree.kept import Kept
+from lethe.sampling.engine import Answers, Prompt, Settings
+from lethe.sampling.store import AnswerStore
+from lethe.tracking import notes
+
+
+def test_the_examples_in_the_docstrings():
+    for module in (scratch, tables):
+        found = doctest.testmod(module)
+        assert found.attempted > 0
+        assert found.failed == 0
+
+
+@settings(deadline=None)
+@given(
+    st.recursive(st.none() | st.integers(-99, 99) | st.text(st.characters(exclude_categories=["Cs"])), st.lists),
+    st.data(),
+)
+def test_what_is_kept_comes_back_and_no_single_change_does(tmp_path_factory, value, data):
+    path = tmp_path_factory.mktemp("kept") / "a.json"
+    scratch.keep(path, [value])
+    assert scratch.kept(path) == [value]
+    content = bytearray(path.read_bytes())
+    place = data.draw(st.integers(0, len(content) - 2))  # the last byte is the line feed
+    content[place] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(bytes(content))
+    assert scratch.kept(path) is None
+    path.write_bytes(bytes(content)[: data.draw(st.integers(0, len(content) - 2))])
+    assert scratch.kept(path) is None
+
+
+class Counting:
+    """An engine that answers every prompt with its number of calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def answer(self, prompts, settings):
+        for prompt in prompts:
+            self.calls.append(prompt.prompt_id)
+            yield Answers(prompt.prompt_id, np.arange(2), ["x", "y"], [1, 1], ["stop", "stop"], [0.5, 0.5])
+
+
+def test_a_damaged_answer_is_drawn_again(tmp_path):
+    prompts, how = [Prompt("a", (1,)), Prompt("b", (2,))], Settings(n=2, max_new_tokens=3)
+    store, engine = AnswerStore("model", "prefix", tmp_path), Counting()
+    first = list(store.answer(engine, prompts, how))
+    list(store.answer(engine, prompts, how))
+    assert engine.calls == ["a", "b"]
+    place = store.place(prompts[0], how)
+    place.write_bytes(place.read_bytes().replace(b'"x"', b'"z"'))  # JSON still, and another answer
+    again = {answers.prompt_id: answers.texts for answers in store.answer(engine, prompts, how)}
+    assert engine.calls == ["a", "b", "a"]
+    assert again == {answers.prompt_id: answers.texts for answers in first}
+
+
+def test_a_damaged_look_is_looked_up_again(tmp_path):
+    kept = Kept(tmp_path, "key")
+    kept["q"] = {"rows": 3}
+    assert Kept(tmp_path, "key")["q"] == {"rows": 3}
+    (path,) = tmp_path.rglob("*.json")
+    path.write_text("{")
+    assert "q" not in Kept(tmp_path, "key")
+
+
+def test_a_damaged_state_of_training_is_not_taken_up(tmp_path):
+    def saved(step: int) -> Saved:
+        return Saved(step, {"w": torch.full((4,), float(step))}, {}, {}, [], [torch.zeros(1)], {})
+
+    state = Resumable(tmp_path / "run", 1)
+    state.save(saved(3))
+    state.save(saved(4))
+    assert len(list((tmp_path / "run").iterdir())) == 1
+    found = state.load(torch.device("cpu"))
+    assert found is not None
+    assert (found.step, found.weights["w"].tolist()) == (4, [4.0] * 4)
+    (path,) = (tmp_path / "run").iterdir()
+    content = bytearray(path.read_bytes())
+    content[content.index(torch.full((4,), 4.0).numpy().tobytes())] ^= 1
+    path.write_bytes(bytes(content))
+    assert state.load(torch.device("cpu")) is None
+    (tmp_path / "run/state.pt").write_bytes(b"half")  # as a kill leaves it
+    state.save(saved(2))
+    assert state.load(torch.device("cpu")).step == 2
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"a": 1}', "\0\0"])
+def test_a_damaged_record_of_what_was_logged_is_empty(tmp_path, content):
+    (tmp_path / ".lethe").mkdir()
+    (tmp_path / ".lethe/tracked.json").write_text(content)
+    assert notes.known("a", tmp_path) == set()
+    notes.remember("a", ["state"], tmp_path)
+    assert notes.known("a", tmp_path) == {"state"}
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])
+def test_a_cut_parquet_artifact_is_named(tmp_path, share):
+    path = tmp_path / "forget.parquet"
+    tables.write_parquet(path, pd.DataFrame({"prompt_id": ["a"] * 50, "sample": range(50), "text": ["x"] * 50}))
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(BadFile, match=r"forget\.parquet: cannot be read as Parquet"):
+        read_tables(tmp_path, "stage sample")
+
+
+HOSTILE = [
+    "=HYPERLINK(1)",
+    "+1+1",
+    "-1+cmd|x",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    " =1",
+    "\uff1d1",
+    "\x1b[31mred",
+    "a\x00b",
+    "\x9b31m",
+]
+
+
+@given(st.lists(st.sampled_from(HOSTILE) | st.text(st.characters(exclude_categories=["Cs"])), min_size=1))
+def test_no_cell_of_a_csv_is_a_formula_or_moves_the_cursor(tmp_path_factory, texts):
+    path = tmp_path_factory.mktemp("csv") / "a.csv"
+    tables.write_csv(path, pd.DataFrame({"=text": texts, "score": np.linspace(-1, 1, len(texts))}))
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["'=text", "score"]
+    assert len(rows) == len(texts) + 1
+    for (cell, score), text in zip(rows[1:], texts, strict=True):
+        float(score)
+        assert not set(cell) & {chr(code) for code in (*range(9), *range(11, 32), *range(127, 160))}
+        assert cell[:1] not in set("=@\t\r")
+        if cell[:1] in ("+", "-"):
+            float(cell)
+        if not set(text) & set("\r\t=+-@\uff1d\uff0b\uff0d\uff20") and text.isprintable():
+            assert cell == text
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch calls it."""
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError(), "Out of memory: no incomplete file"),
+        (OutOfMemoryError("CUDA out of memory. Tried\nto"), "Out of memory (CUDA out of memory. Tried to)"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "Out of memory (DefaultCPUAllocator"),
+        (OSError(12, "Cannot allocate memory"), "Out of memory"),
+        (PermissionError(13, "Permission denied", "data/x"), "data/x: cannot be used (Permission denied)"),
+        (OSError(30, "Read-only file system", b"data/y"), "data/y: cannot be used (Read-only file system)"),
+        (OSError(28, "No space left on device", "data/z"), "The disk is full"),
+    ],
+)
+def test_errors_of_the_machine_are_sentences(error, said):
+    wrapped = RuntimeError("a library's own")
+    wrapped.__cause__ = error
+    for one in (error, wrapped):
+        assert said in str(of_the_machine(one))
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("shapes do not fit"), PermissionError(1, "not permitted"), ValueError("x")]
+)
+def test_other_errors_stay_what_they_are(error):
+    assert of_the_machine(error) is None
+
+
+def test_a_table_of_numbers_is_written_as_it_stands(tmp_path):
+    frame = pd.DataFrame({"prompt_id": ["a"], "sample": [-1], "score": [0.1], "missing": [np.nan]})
+    tables.write_csv(tmp_path / "a.csv", frame)
+    assert (tmp_path / "a.csv").read_text() == "prompt_id,sample,score,missing\na,-1,0.1,\n"
+    assert json.loads(tables.read_table(tmp_path / "a.csv").to_json(orient="records"))[0]["sample"] == -1
