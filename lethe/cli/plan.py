@@ -21,6 +21,7 @@ ALPHA, CAP = 0.01, 4096
 VERDICTS = ("certified", "leaks", "undecided")
 PRESETS = Path("flows/presets")  # of the pipeline folder
 DEFAULT = "default"  # params.yaml as it is
+META_BATCH = 5  # models per process of `lethe meta-evaluation`
 # Questions of published data sets, for a plan without the data: the forget set and what is asked for utility.
 PUBLISHED = {
     "jailbreakbench": {"forget": 100, "retain": 100},
@@ -85,6 +86,10 @@ def command(
     if preset is not None:
         _left_out(statement | certificate, "with --preset, whose params.yaml has the settings")
         params = _params(preset)
+        if params.meta_evaluation is not None:
+            _left_out({"--rate": rate, "--parameters": parameters, "--questions": questions}, f"with {preset}")
+            _print_meta(preset, params, as_json)
+            return
         bench = _bench(params)
         _print_costs(preset, *_costs(params, bench, rate, parameters, questions), as_json)
         return
@@ -279,6 +284,36 @@ def _print_costs(preset: str, plan: Plan, stages: list[StageCost], as_json: bool
     print_table(f"Cost of {preset}", columns, rows, notes)
     if stages:
         print_table(f"Training, unlearning and attacks of {preset}", *_stage_table(stages))
+
+
+def _print_meta(preset: str, params: Params, as_json: bool) -> None:
+    """What a meta-evaluation takes."""
+    from dataclasses import asdict
+
+    from lethe.process import cores
+    from lethe.steps.meta.costs import meta_plan
+
+    found = meta_plan(params, cores(), META_BATCH)
+    if as_json:
+        told = {name: getattr(found, name) for name in ("seconds", "wall_seconds", "stage_seconds")}
+        print_json({"preset": preset, **asdict(found), **told})
+        return
+    rows: list[list[object]] = [
+        [one.work, one.times, round(one.seconds_each, 2), _duration(one.seconds)] for one in found.costs
+    ]
+    print_table(
+        f"Cost of {preset}",
+        ["work", "times", "seconds each", "processor time"],
+        rows,
+        [
+            f"Processor time in all: {_duration(found.seconds)}; on {found.cores} cores {_duration(found.wall_seconds)}.",
+            "The first two models were made and timed, and are kept for the run. Unlearned models may answer more variously "
+            "and then take longer.",
+            f"Numbers per model: {found.numbers}. A DVC stage per model and number would start "
+            f"{found.models * found.numbers:,} processes: {_duration(found.stage_seconds)} of processor time for their "
+            "starts alone.",
+        ],
+    )
 
 
 def _stage_table(stages: list[StageCost]) -> tuple[list[str], list[list[object]], list[str]]:
