@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from flows.plots_page import plots_page
 from flows.restored import remove_damaged
 from lethe.errors import BadFile, BadValue, LetheError
 from lethe.io.atomic import alone, write_text
@@ -21,11 +22,6 @@ from lethe.process import PARAMS
 SCRATCH = Path(".lethe")  # ignored by git and DVC: Prefect's records, locks, progress, the page template of plots
 PROGRESS = SCRATCH / "progress"
 PLOTS_PAGE = SCRATCH / "plots.html"
-# DVC writes the scripts of its plots, whose hashes nobody knows beforehand, and Vega makes functions of texts. The page may
-# ask for nothing all the same.
-PLOTS_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data:"
-)
 ORIGINAL = SCRATCH / "params.original.yaml"
 PARAMS_COPY = SCRATCH / "params.yaml"  # params.yaml when the run in progress began
 
@@ -90,20 +86,6 @@ def share_cache(root: Path, copy: Path) -> None:
         cache = repo.cache.local.path
     with Config(dvc_dir=str(copy / ".dvc")).edit("local") as local:
         local.setdefault("cache", {})["dir"] = str(Path(cache).parents[1])
-
-
-def plots_page() -> str:
-    """The page of `dvc plots show` with Vega's JavaScript inside, as vl-convert carries it."""
-    import vl_convert
-
-    bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # the stub lacks the default of `snippet`
-    script = bundle.replace("</script", "<\\/script")
-    return (
-        '<!DOCTYPE html>\n<html>\n<head>\n{refresh_tag}\n<meta charset="utf-8">\n<title>Lethe: plots</title>\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{PLOTS_POLICY}">\n'
-        f"<script>\n(function () {{\n{script}\n}})();\n</script>\n"
-        "<style>table { border-spacing: 15px; }</style>\n</head>\n<body>\n{plot_divs}\n</body>\n</html>\n"
-    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -192,6 +192,7 @@ ONE_RUN_METHODS = Registry(
     order=("exact", "chernoff", "steinke", "mahloujifar", "independent", "clopper-pearson"),
     dashed=True,
 )
+KNOWLEDGE = Registry("knowledge number", "knowledge", ("lethe.evaluation.knowledge",))
 # The name of a kind, for `register`; the group of entry points is "lethe." plus this name.
 KINDS = {
     registry.kind: registry
@@ -210,6 +211,7 @@ KINDS = {
         TEXT_ATTACKS,
         MODEL_ATTACKS,
         ONE_RUN_METHODS,
+        KNOWLEDGE,
     )
 }
 

@@ -36,7 +36,7 @@ COMMANDS: dict[str, str] = {
     "simulate-epsilon-star": "simulate_epsilon_star",
 }
 # Commands of a pipeline folder: its own flows/cli.py brings them.
-PIPELINE = ("run", "serve", "sweep", "seeds", "game")
+PIPELINE = ("run", "serve", "sweep", "seeds", "game", "meta-evaluation")
 AUDITS: dict[str, str] = {
     "one-run": "audit_one_run",
     "epsilon-star": "audit_epsilon_star",

@@ -42,6 +42,7 @@ from lethe.config.fields import (
     checked_under,
     problem,
 )
+from lethe.config.meta_evaluation import MetaEvaluation
 from lethe.registry import AUDITS, DATASETS, GAMES, METHODS, MODEL_ATTACKS
 
 FILE = "params.yaml"
@@ -316,6 +317,7 @@ class Params(Section):
     games: dict[Name, Game]
     report: Report
     notify: Notify | None = None  # does not change artifacts, so the section is optional in params.yaml
+    meta_evaluation: MetaEvaluation | None = None  # of `lethe meta-evaluation`; no stage reads the section
 
     @model_validator(mode="after")
     def _names_meet(self) -> Params:

@@ -37,6 +37,7 @@ class Covers(StrEnum):
     CERTIFIED_IN_LANGUAGE = "the list of certified questions, in a random prompt of the language"
     PRODUCTIONS = "every production of the language together"
     PROMPTS_OF_LANGUAGE = "a random prompt of the language"
+    MODELS = "models like those of the pools"
     HELD_OUT = "the forget rows against the held-out rows"
 
 
@@ -58,6 +59,7 @@ ON = {
     Covers.AVERAGE: "on average over {of}",
     Covers.CERTIFIED: "on every one of {of} that is certified",
     Covers.HELD_OUT: "between the forget rows and the held-out rows",
+    Covers.MODELS: "over models like those of the pools",
     Covers.ONE_IN_LANGUAGE: "on any one of {of} by itself, in a random prompt of the language",
     Covers.WORST_IN_LANGUAGE: "on the worst of {of}, in a random prompt of the language",
     Covers.EVERY_IN_LANGUAGE: "on every one of {of} together, in a random prompt of the language",

@@ -215,13 +215,18 @@ def _of_training(name: str, params: Params, bench: Bench, timed: bool) -> StageC
 
 
 def _of_method(name: str, params: Params, bench: Bench, timed: bool) -> StageCost:
-    method, recipe = params.unlearn.methods[name], params.unlearn.recipe
-    forget, retain = bench.examples["forget"], bench.examples["retain"]
-    steps = method.epochs * -(-len(forget) // recipe.forget_batch)
-    drawn = steps * recipe.retain_batch * _tokens(retain) / len(retain)
-    tokens = method.epochs * _tokens(forget) + round(drawn)
+    method = params.unlearn.methods[name]
+    tokens = tokens_of_method(method, params, bench)
     seconds = tokens * bench.seconds_per_token(method) if timed else None
     return StageCost("unlearn", name, tokens, 0, seconds, reference_memory(params, method, bench))
+
+
+def tokens_of_method(method: MethodParams, params: Params, bench: Bench) -> int:
+    """The tokens that unlearning by one method trains on: the forget set once per epoch, and the retain rows beside."""
+    recipe = params.unlearn.recipe
+    forget, retain = bench.examples["forget"], bench.examples["retain"]
+    steps = method.epochs * -(-len(forget) // recipe.forget_batch)
+    return method.epochs * _tokens(forget) + round(steps * recipe.retain_batch * _tokens(retain) / len(retain))
 
 
 def _of_attack(name: str, attack: Attack, params: Params, bench: Bench, rate: float | None) -> StageCost:

@@ -50,6 +50,7 @@ CONTRACTS = {
     "text_attacks": ("score",),
     "model_attacks": ("Params", "attacked", "learned", "budget"),
     "one_run_methods": ("ASSUMES", "NOTE", "FAMILY_FREE", "log_p_value"),
+    "knowledge": ("values",),
 }
 MEMBERS = [
     (kind, name) for kind, registry in KINDS.items() for name in registry if (kind, name) != ("engines", "vllm")

@@ -1,0 +1,118 @@
+"""`lethe meta-evaluation`: which number about forgetting to believe, on models whose knowledge is known."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lethe.cli.console import JsonFlag, print_json, print_table
+
+if TYPE_CHECKING:
+    from lethe.evaluation.meta_evaluation import MetaResult
+
+NAME = re.compile(r"[A-Za-z0-9_-]+")
+COLUMNS = ("number", "AUC", "per question", "robustness", "prediction", "seconds", "rows")
+
+
+def command(
+    preset: Annotated[
+        str | None, typer.Option(help="A preset with a section meta_evaluation. [default: params.yaml as it is]")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("-S", "--set", metavar="KEY=VALUE", help="Change a value for this run; repeatable."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name: data/meta/NAME. [default: the preset, or meta-evaluation]")
+    ] = None,
+    at_once: Annotated[
+        int | None, typer.Option(min=1, help="Processes at once. Default: as many as cores.")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Models per process.")] = 5,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            help="Address of a Dask scheduler whose workers see this folder and PREFECT_API_URL's server."
+        ),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Train models with and without the forget set, unlearn, attack, and say what every number of Lethe is worth.
+
+    For each number: how well it tells models that know from models that do not (AUC), whether it survives relearning and
+    quantisation, whether it predicts what comes back, and its cost. params.yaml stays as it is. A second call continues an
+    interrupted one. `lethe plan --preset meta-authors` says beforehand how long it takes. Writes result.json,
+    numbers.parquet and a page to data/meta/NAME.
+
+    Examples: `lethe meta-evaluation --preset meta-authors`, and on fresh seeds
+    `lethe meta-evaluation --preset meta-authors -S meta_evaluation.seed=1 --name meta-authors-1`
+    """
+    from flows import workspace
+    from flows.server import require, temporary_server
+    from lethe import config
+    from lethe.errors import BadValue
+    from lethe.process import cores
+    from lethe.steps.meta.gathering import gather, write
+    from lethe.steps.meta.shards import Shards
+
+    root = Path.cwd()
+    called = name or preset or "meta-evaluation"
+    if not NAME.fullmatch(called):
+        raise BadValue("--name", called, "letters, digits, - and _")
+    document = changed_document(preset, set_ or [])
+    params = config.validate(document, f"params.yaml with {preset}" if preset else config.FILE)
+    shards = Shards(params)
+    shards.workshop.models  # noqa: B018  # a mistake in the pools ends here, before anything runs
+    workspace.prepare(root)
+    os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "error")  # Dask logs every step
+    with temporary_server(root):
+        require()
+        from flows.meta_evaluation import FOLDER, run, write_params
+
+        with workspace.only_run(root / FOLDER / called):
+            place = write_params(root, called, document)
+            run(root, place, shards, at_once or cores(), batch, scheduler)
+    result, found = gather(shards)
+    folder = write(called, shards, result, found, root)
+    if as_json:
+        print_json({"name": called, **result.as_json()})
+        return
+    show(called, result, folder.relative_to(root))
+
+
+def changed_document(preset: str | None, assignments: list[str]) -> dict[str, object]:
+    """The keys of params.yaml with those of the preset and of ``KEY=VALUE`` in their place; no file changes."""
+    from flows.settings import read_preset
+    from lethe import config
+    from lethe.config.assignments import parse
+    from lethe.errors import BadParam
+
+    document = config.read_yaml(config.FILE)
+    for key, value in [*(read_preset(preset).items() if preset else ()), *map(parse, assignments)]:
+        *sections, last = key.split(".")
+        section: object = document
+        for part in sections:
+            section = section.get(part) if isinstance(section, dict) else None
+        if not isinstance(section, dict):
+            raise BadParam(key, value, f"a key whose sections exist ({'.'.join(sections)} does not)")
+        section[last] = value
+    return document
+
+
+def show(name: str, result: MetaResult, folder: Path) -> None:
+    """Print the table, the sentences and the claims."""
+    from lethe.report.meta_page import claim_sentence, rows, sentences
+
+    places = (0, 1, 2, 5, 7, 8, 9)  # of the page's columns
+    claims = [f"{one.text}. {claim_sentence(one)}" for one in result.claims]
+    print_table(
+        f"Meta-evaluation {name}: {sum(result.knows.values())} models that know, "
+        f"{sum(result.lacks.values())} that lack, {sum(result.unlearned.values())} unlearned",
+        list(COLUMNS),
+        [[row[place] for place in places] for row in rows(result)],
+        [*sentences(result), *claims, f"The page: {folder}/index.html"],
+    )

@@ -1,0 +1,25 @@
+"""Forget quality, PrivLeak and the attack with Retrain as reference: every number of the stage `compare`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lethe.evaluation.against_retrain import against_retrain
+from lethe.evaluation.knowledge import LIKELIHOOD_PART, Asking, Number, Seen, of_flat
+
+ENDINGS = ("_missing", "_low", "_high")  # counts, and the ends of an interval whose value takes part
+# These are smaller where the model knows more; each with its number that is larger.
+SMALLER = {
+    "forget_quality": lambda value: 1 - value,  # a p-value: small where the model differs from Retrain
+    "privleak": lambda value: -value / 100,  # 0 like Retrain, -100 where every row is remembered
+}
+
+
+def values(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]:
+    """Nothing without a Retrain. A difference from Retrain need not be knowledge: the numbers take part as printed."""
+    if retrain is None:
+        return
+    found = against_retrain(seen.likelihoods, retrain.likelihoods, asking.metrics.alpha)
+    for key, value in of_flat(found.flat(), frozenset(), ENDINGS):
+        knows = SMALLER[key](value) if key in SMALLER else value
+        yield Number(key, value, knows, (LIKELIHOOD_PART,))

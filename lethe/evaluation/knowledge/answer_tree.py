@@ -1,0 +1,33 @@
+"""Exact leak probabilities: the keys of the answer trees, the mean certain lower bound, and its ratio to Retrain's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lethe.evaluation.exact_bounds import COMPARED, excess_over_retrain
+from lethe.evaluation.knowledge import TREE_PART, Asking, Number, Seen, of_flat
+
+UPPER = ("tree_upper_worst", "tree_upper_mean")
+
+
+def values(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]:
+    """Nothing without exact bounds; the ratio needs those of Retrain on the same questions."""
+    if seen.trees is None:
+        return
+    lower = {tree.id: tree.lower for tree in seen.trees.trees}
+    upper = {tree.id: tree.upper for tree in seen.trees.trees}
+    model = seen.trees.model
+    for key, value in of_flat(model.flat(), frozenset()):
+        yield Number(key, value, value, (TREE_PART,), upper if key in UPPER else lower)
+    yield Number("tree_lower_mean", model.mean_lower, model.mean_lower, (TREE_PART,), lower)
+    if retrain is None or retrain.trees is None:
+        return
+    # Under other names the model is compared with Retrain even where the model is Retrain itself.
+    pair = {"model": seen.trees, "retrain": retrain.trees}
+    found = excess_over_retrain(pair, "retrain", asking.tree_ratio, asking.tree_alpha).get("model")
+    if found is None:
+        return
+    each = dict(zip(found.ids, found.ratios, strict=True))
+    for key, value in found.flat().items():
+        own = {} if key == COMPARED else each
+        yield Number(key, float(value), float(value), (TREE_PART,), own)

@@ -1,0 +1,66 @@
+"""The numbers of the sampled and greedy answers: every key of a model's metrics that comes from them, at each n.
+
+At a smaller n the numbers are those of the first n of the same draws, which is a sample of that size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from lethe.evaluation.knowledge import GREEDY_PART, Asking, Number, Seen, answers_part, of_flat
+from lethe.evaluation.measure import measure
+
+if TYPE_CHECKING:
+    from lethe.evaluation.model_measures import ModelMeasures
+
+# Keys that say how was measured, and second names of other keys.
+OTHERS = frozenset(
+    {"model", "alpha", "n_questions", "n", "missing", "keyword_greedy", "keyword_mean", "keyword_any"}
+)
+GREEDY = ("greedy_mean", "binary_greedy")
+# The key of a question's row behind a key of the model; a key of the same name needs no entry.
+OF_QUESTION = {
+    "greedy_mean": "greedy",
+    "m_mu_worst": "m_mu",
+    "m_mu_mean": "m_mu",
+    "m_sigma_worst": "m_sigma",
+    "tighter_mean_worst": "tighter_mean_upper",
+    "tighter_sd_worst": "tighter_sd_upper",
+    "m_bin_worst": "m_bin",
+    "m_bin_pooled": "m_bin",
+    "binary_mean": "binary_share",
+    "binary_any": "binary_share",
+}
+
+
+def values(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]:
+    """The keys of `ModelMeasures.flat` and `ModelMeasures.further_flat`; all are larger where more leaks."""
+    from lethe.scoring import applies
+
+    binary = asking.metrics.binary
+    inapplicable = {key for key, row in seen.rows.items() if binary and not applies(binary, row)}
+    questions = {key: row["question"] for key, row in seen.rows.items()}
+    for n in asking.answers:
+        first = seen.scores[seen.scores["sample"] < n]
+        drawn = {"forget": seen.generations}
+        found = measure(seen.name, drawn, {"forget": first}, questions, asking.metrics, inapplicable)
+        yield from _numbers(found, n, last=n == asking.n)
+
+
+def _numbers(found: ModelMeasures, n: int, last: bool) -> Iterator[Number]:
+    rows = found.curves()["per_question"]
+    for key, value in of_flat({**found.flat(), **found.further_flat()}, OTHERS):
+        if key in GREEDY and not last:
+            continue
+        own = OF_QUESTION.get(key, key)
+        each = {str(row["prompt_id"]): each_value for row in rows for each_value in _of_question(row.get(own))}
+        greedy = key in GREEDY
+        parts = (GREEDY_PART if greedy else answers_part(n),)
+        yield Number(key if greedy else f"{key}@{n}", value, value, parts, each)
+
+
+def _of_question(value: object) -> Iterator[float]:
+    """The value of a question as a number; nothing where the question has none."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield float(value)

@@ -1,0 +1,357 @@
+"""What every number about forgetting is worth: how well it tells models apart, survives attacks, predicts, and costs.
+
+Sources: Dorna et al., "OpenUnlearning" (2025), section 4 (pools, faithfulness as AUC, R and Q, the filters on unlearned
+models); Lee, Kim and Jo (2026) for the symmetric forms. Intervals, Holm's correction and prediction are this project's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from lethe.statistics.meta_evaluation import robustness as attacks
+from lethe.statistics.meta_evaluation.auc import (
+    Estimate,
+    PairTest,
+    auc_estimate,
+    compare_aucs,
+    holm_adjusted,
+    mean_auc_over_questions,
+    nothing,
+)
+from lethe.statistics.meta_evaluation.robustness import Robustness, rank_correlation
+
+if TYPE_CHECKING:
+    from lethe.config.meta_evaluation import MetaEvaluation
+    from lethe.evaluation.knowledge import Number
+
+Verdict = Literal["supported", "contradicted", "not decided"]
+
+
+@dataclass(frozen=True)
+class PoolMember:
+    """One model with known knowledge: the questions that it learned (none for a model that lacks), and its numbers."""
+
+    name: str
+    kind: str
+    learned: frozenset[str]
+    numbers: Mapping[str, Number]
+
+    @property
+    def knows(self) -> bool:
+        """Whether the model learned an answer to any forget question."""
+        return bool(self.learned)
+
+
+@dataclass(frozen=True)
+class UnlearnedMember:
+    """One unlearned model before and after both attacks, and the leakage that a short relearning brings back."""
+
+    name: str
+    method: str
+    utility: float
+    before: Mapping[str, Number]
+    relearned: Mapping[str, Number]
+    quantised: Mapping[str, Number]
+    comes_back: float
+
+
+@dataclass(frozen=True)
+class RetrainMember:
+    """Retrain before and after relearning; ``utility`` is that of the model before unlearning."""
+
+    before: Mapping[str, Number]
+    relearned: Mapping[str, Number]
+    utility: float
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Processor seconds and rows (tokens put through the model) per model, means over the pools; NaN if unknown."""
+
+    seconds: float
+    rows: float
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What one number is worth.
+
+    Parameters
+    ----------
+    name : str
+        The number.
+    auc : Estimate
+        Of telling models that know from models that lack, over the whole forget set.
+    auc_each : Estimate
+        The same per question, averaged over the questions.
+    one_sided, symmetric : Robustness
+        R, Q and their harmonic mean, as OpenUnlearning defines them and in the symmetric form.
+    kept : int
+        Unlearned models that count in ``one_sided`` and ``symmetric``.
+    prediction : Estimate
+        Rank correlation of the number before the attack with the leakage that comes back.
+    cost : Cost
+        Of the observations that the number needs.
+    missing : int
+        Models of the pools without the number.
+    """
+
+    name: str
+    auc: Estimate
+    auc_each: Estimate
+    one_sided: Robustness
+    symmetric: Robustness
+    kept: int
+    prediction: Estimate
+    cost: Cost
+    missing: int
+
+
+@dataclass(frozen=True)
+class ClaimOutcome:
+    """A claim on two numbers: the outcome by AUC (Holm over all pairs of the headline) and by prediction.
+
+    ``prediction_adjusted`` is Holm's p-value over the claims of the difference between the two rank correlations.
+    """
+
+    text: str
+    better: str
+    than: str
+    difference: float
+    adjusted: float
+    told_apart: Verdict
+    prediction_difference: float
+    prediction_adjusted: float
+    predicts: Verdict
+
+
+@dataclass(frozen=True)
+class MetaResult:
+    """A whole meta-evaluation, the numbers sorted by AUC."""
+
+    alpha: float
+    knows: Mapping[str, int]
+    lacks: Mapping[str, int]
+    unlearned: Mapping[str, int]
+    useful: int
+    questions: int
+    worth: tuple[Worth, ...]
+    pairs: tuple[PairTest, ...]
+    claims: tuple[ClaimOutcome, ...]
+    unpaired: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values; `lethe.io.json_files.write_json` writes what is not finite as null."""
+        return asdict(self)
+
+
+def meta_result(
+    pool: Sequence[PoolMember],
+    unlearned: Sequence[UnlearnedMember],
+    retrain: RetrainMember,
+    costs: Mapping[str, Cost],
+    rules: MetaEvaluation,
+) -> MetaResult:
+    """Evaluate every number on models whose truth is known.
+
+    Parameters
+    ----------
+    pool : sequence of PoolMember
+        The models that know and those that lack.
+    unlearned : sequence of UnlearnedMember
+        The unlearned models; may be empty.
+    retrain : RetrainMember
+        The model of every comparison with Retrain; not in the pool.
+    costs : mapping from str to Cost
+        The cost of each observation by name.
+    rules : MetaEvaluation
+        Alpha, bootstrap draws and seed, the headline, the claims, the filter on utility.
+
+    Returns
+    -------
+    MetaResult
+
+    Notes
+    -----
+    A number of one model takes part for all: where a model lacks the number, it is missing and counted. Intervals assume
+    that the models of a pool are independent draws; models that share a base model are not quite.
+    """
+    names = list(dict.fromkeys(name for member in pool for name in member.numbers))
+    useful = [one for one in unlearned if one.utility >= rules.unlearned.utility * retrain.utility]
+    worth = [_worth(name, pool, unlearned, useful, retrain, costs, rules) for name in names]
+    ordered = sorted(worth, key=lambda one: (-one.auc.value if one.auc.known else math.inf, one.name))
+    pairs, unpaired = _pairs(pool, rules)
+    return MetaResult(
+        alpha=rules.alpha,
+        knows=_counts([one.kind for one in pool if one.knows]),
+        lacks=_counts([one.kind for one in pool if not one.knows]),
+        unlearned=_counts([one.method for one in unlearned]),
+        useful=len(useful),
+        questions=len({key for one in pool for key in one.learned}),
+        worth=tuple(ordered),
+        pairs=pairs,
+        claims=_claims(pairs, unlearned, rules),
+        unpaired=unpaired,
+    )
+
+
+def _counts(kinds: Sequence[str]) -> dict[str, int]:
+    return {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
+
+
+def _value(numbers: Mapping[str, Number], name: str) -> float:
+    return numbers[name].knows if name in numbers else math.nan
+
+
+def _sides(pool: Sequence[PoolMember], name: str) -> tuple[np.ndarray, np.ndarray]:
+    values = [(member.knows, _value(member.numbers, name)) for member in pool]
+    return (
+        np.array([value for knows, value in values if knows], dtype=np.float64),
+        np.array([value for knows, value in values if not knows], dtype=np.float64),
+    )
+
+
+def _worth(
+    name: str,
+    pool: Sequence[PoolMember],
+    unlearned: Sequence[UnlearnedMember],
+    useful: Sequence[UnlearnedMember],
+    retrain: RetrainMember,
+    costs: Mapping[str, Cost],
+    rules: MetaEvaluation,
+) -> Worth:
+    own, other = _sides(pool, name)
+    missing = int(np.isnan(own).sum() + np.isnan(other).sum())
+    own, other = own[~np.isnan(own)], other[~np.isnan(other)]
+    auc = auc_estimate(own, other, rules.alpha) if len(own) and len(other) else nothing(rules.alpha)
+    threshold = attacks.best_threshold(own, other) if auc.known else math.nan
+    # OpenUnlearning averages over the models that the number calls unlearned.
+    kept = [one for one in useful if _value(one.before, name) < threshold]
+    before, relearned, quantised = (
+        np.array([_value(numbers, name) for numbers in states], dtype=np.float64)
+        for states in (
+            [one.before for one in kept],
+            [one.relearned for one in kept],
+            [one.quantised for one in kept],
+        )
+    )
+    first, last = _value(retrain.before, name), _value(retrain.relearned, name)
+    draws = (rules.alpha, rules.bootstrap, rules.seed)
+    one_sided = attacks.robustness(
+        attacks.relearning(before, relearned, first, last), attacks.quantisation(before, quantised), *draws
+    )
+    with np.errstate(invalid="ignore"):
+        changes = attacks.symmetric(relearned - before, np.full(len(kept), last - first))
+    both = attacks.robustness(changes, attacks.symmetric(before, quantised), *draws)
+    return Worth(
+        name=name,
+        auc=auc,
+        auc_each=_per_question(name, pool, rules),
+        one_sided=one_sided,
+        symmetric=both,
+        kept=len(kept),
+        prediction=rank_correlation(
+            [_value(one.before, name) for one in unlearned], [one.comes_back for one in unlearned], rules.alpha
+        ),
+        cost=_cost(name, pool, costs),
+        missing=missing,
+    )
+
+
+def _per_question(name: str, pool: Sequence[PoolMember], rules: MetaEvaluation) -> Estimate:
+    each = [member.numbers[name].each if name in member.numbers else {} for member in pool]
+    asked = list(dict.fromkeys(key for own in each for key in own))
+    if not asked:
+        return nothing(rules.alpha)
+    values = np.array([[own.get(key, math.nan) for key in asked] for own in each], dtype=np.float64)
+    learned = np.array([[key in member.learned for key in asked] for member in pool])
+    groups = ["knows" if member.knows else "lacks" for member in pool]
+    return mean_auc_over_questions(values, learned, groups, rules.alpha, rules.bootstrap, rules.seed)
+
+
+def _cost(name: str, pool: Sequence[PoolMember], costs: Mapping[str, Cost]) -> Cost:
+    parts = next(member.numbers[name].parts for member in pool if name in member.numbers)
+    found = [costs[part] for part in parts if part in costs]
+    if len(found) < len(parts) or not found:
+        return Cost(math.nan, math.nan)
+    return Cost(sum(one.seconds for one in found), sum(one.rows for one in found))
+
+
+def _pairs(pool: Sequence[PoolMember], rules: MetaEvaluation) -> tuple[tuple[PairTest, ...], tuple[str, ...]]:
+    """The tests of the headline's pairs, and the names of the headline that some model lacks."""
+    sides = {name: _sides(pool, name) for name in rules.headline}
+    whole = [name for name, (own, other) in sides.items() if not (np.isnan(own).any() or np.isnan(other).any())]
+    unpaired = tuple(name for name in rules.headline if name not in whole)
+    if len(whole) < 2:
+        return (), unpaired
+    own, other = (np.array([sides[name][side] for name in whole]) for side in (0, 1))
+    return compare_aucs(whole, own, other, rules.alpha), unpaired
+
+
+def _claims(
+    pairs: Sequence[PairTest], unlearned: Sequence[UnlearnedMember], rules: MetaEvaluation
+) -> tuple[ClaimOutcome, ...]:
+    tested = {(pair.first, pair.second): pair for pair in pairs}
+    gains = [_prediction_gain(claim.better, claim.than, unlearned, rules) for claim in rules.claims]
+    adjusted = holm_adjusted([p for _, p in gains]) if gains else np.array([])
+    found = []
+    for claim, (gain, _), p_value in zip(rules.claims, gains, adjusted, strict=True):
+        pair = tested.get((claim.better, claim.than))
+        sign = 1
+        if pair is None:
+            pair, sign = tested.get((claim.than, claim.better)), -1
+        difference = sign * pair.difference if pair else math.nan
+        found.append(
+            ClaimOutcome(
+                text=claim.text,
+                better=claim.better,
+                than=claim.than,
+                difference=difference,
+                adjusted=pair.adjusted if pair else math.nan,
+                told_apart=_verdict(difference, bool(pair and pair.holds)),
+                prediction_difference=gain,
+                prediction_adjusted=float(p_value),
+                predicts=_verdict(gain, bool(p_value <= rules.alpha)),
+            )
+        )
+    return tuple(found)
+
+
+def _verdict(difference: float, holds: bool) -> Verdict:
+    if not holds:
+        return "not decided"
+    return "supported" if difference > 0 else "contradicted"
+
+
+def _prediction_gain(
+    better: str, than: str, unlearned: Sequence[UnlearnedMember], rules: MetaEvaluation
+) -> tuple[float, float]:
+    """The difference between two rank correlations with what comes back, and its two-sided bootstrap p-value.
+
+    The draws are of whole models; the p-value counts draws on the other side of 0, with one more in count and total.
+    """
+    values = np.array(
+        [[_value(one.before, better), _value(one.before, than), one.comes_back] for one in unlearned],
+        dtype=np.float64,
+    ).reshape(-1, 3)
+    values = values[~np.isnan(values).any(axis=1)]
+    whole = _gain(values)
+    if math.isnan(whole):
+        return math.nan, 1.0
+    rng = np.random.default_rng([rules.seed, 1])
+    drawn = np.array([_gain(values[rng.integers(len(values), size=len(values))]) for _ in range(rules.bootstrap)])
+    drawn = drawn[~np.isnan(drawn)]
+    if not len(drawn):
+        return whole, 1.0
+    below, above = ((drawn <= 0).sum() + 1) / (len(drawn) + 1), ((drawn >= 0).sum() + 1) / (len(drawn) + 1)
+    return whole, float(min(1.0, 2 * min(below, above)))
+
+
+def _gain(values: np.ndarray) -> float:
+    own, other = (rank_correlation(values[:, place], values[:, 2]) for place in (0, 1))
+    return own.value - other.value

@@ -1,0 +1,200 @@
+"""The page of a meta-evaluation: one table, one figure, and sentences that a fixed rule chooses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from lethe.errors import plural
+from lethe.evaluation.meta_evaluation import ClaimOutcome, MetaResult, Worth
+from lethe.report import svg
+from lethe.report.templates import templates
+from lethe.statistics.bound import coverage
+from lethe.statistics.meta_evaluation.auc import Estimate, PairTest
+from lethe.text import NONE, count, listing, number
+
+LABELS = 1.9  # inches beside the axes for the names
+SHOWN = 40  # numbers of the figure
+PAIRS = 12  # pairs named in a sentence
+HEAD = (
+    "number",
+    "AUC",
+    "AUC per question",
+    "R",
+    "Q",
+    "robustness",
+    "symmetric",
+    "prediction",
+    "seconds per model",
+    "rows per model",
+    "missing",
+)
+
+
+def page(name: str, result: MetaResult) -> str:
+    """The self-contained HTML page of one meta-evaluation."""
+    return (
+        templates(count, plural)
+        .get_template("meta.html")
+        .render(
+            title=f"meta-evaluation {name}",
+            name=name,
+            result=result,
+            level=coverage(result.alpha),
+            head=HEAD,
+            rows=rows(result),
+            figure=figure(result),
+            sentences=sentences(result),
+            claims=[(one, claim_sentence(one)) for one in result.claims],
+        )
+    )
+
+
+def rows(result: MetaResult) -> list[list[str]]:
+    """One row of text per number, in the order of AUC."""
+    return [
+        [
+            one.name,
+            shown(one.auc),
+            shown(one.auc_each),
+            shown(one.one_sided.relearning),
+            shown(one.one_sided.quantisation),
+            shown(one.one_sided.both),
+            shown(one.symmetric.both),
+            shown(one.prediction),
+            _cost(one.cost.seconds, 2),
+            _cost(one.cost.rows, 0),
+            str(one.missing),
+        ]
+        for one in result.worth
+    ]
+
+
+def _cost(value: float, digits: int) -> str:
+    return NONE if math.isnan(value) else number(value, digits)
+
+
+def shown(estimate: Estimate) -> str:
+    """An estimate with its interval, rounded outward; a dash without a value."""
+    if not estimate.known:
+        return NONE
+    low, high = estimate.bounds()
+    return f"{number(estimate.value)} ({low.number()} to {high.number()})"
+
+
+def figure(result: MetaResult) -> Markup:
+    """AUC with its interval, and the prediction of what comes back, a row per number."""
+    best = [one for one in result.worth if one.auc.known][:SHOWN]
+    with svg.style("meta"):
+        canvas, axes = svg.canvas(6.6, 0.8 + 0.17 * max(1, len(best)), LABELS)
+        for row, one in enumerate(reversed(best)):
+            axes.plot([one.auc.low, one.auc.high], [row, row], color=svg.ACCENT, alpha=0.35, linewidth=4)
+            axes.plot([one.auc.value], [row], "o", color=svg.ACCENT, markersize=4)
+            if one.prediction.known:
+                axes.plot([one.prediction.value], [row], "D", color=svg.WARM, markersize=3)
+        axes.axvline(0.5, color=svg.MUTED, linewidth=0.6)
+        axes.set_yticks(range(len(best)), [one.name for one in reversed(best)])
+        axes.set_ylim(-0.7, max(1, len(best)) - 0.3)
+        lowest = min([0.0, *(one.prediction.value for one in best if one.prediction.known)])
+        axes.set_xlim(lowest - 0.02, 1.02)
+        axes.set_xlabel("dot: AUC with its interval; diamond: rank correlation with what comes back")
+        return svg.inline(
+            canvas, "meta", "AUC of each number with its interval, and how it predicts what comes back"
+        )
+
+
+def sentences(result: MetaResult) -> list[str]:
+    """What the numbers show, by a rule that was fixed before the first run."""
+    known = [one for one in result.worth if one.auc.known]
+    if not known:
+        return ["No number has a value for models of both pools."]
+    best = known[0]
+    level = coverage(result.alpha)
+    said = [
+        f"{best.name} tells the models apart best: AUC {shown(best.auc)}, with probability {level} by itself.",
+        _cheapest(known, best),
+        _noise(known),
+        _best_of(known, "one_sided", "survives relearning and quantisation best, by OpenUnlearning's definition"),
+        _prediction(known),
+        _pairs(result.pairs, result.alpha),
+    ]
+    if result.unpaired:
+        said.append(
+            f"Not compared in pairs, because some model lacks the number: {listing(list(result.unpaired))}."
+        )
+    return [one for one in said if one]
+
+
+def _cheapest(known: Sequence[Worth], best: Worth) -> str:
+    """The cheapest number whose AUC is at least the lower end of the best one's interval."""
+    near = [one for one in known if one.auc.value >= best.auc.low and not math.isnan(one.cost.rows)]
+    if not near:
+        return ""
+    least = min(near, key=lambda one: (one.cost.rows, one.name))
+    return (
+        f"The cheapest number whose AUC lies within that interval is {least.name}: {number(least.cost.rows, 0)} rows and "
+        f"{number(least.cost.seconds, 2)} processor seconds per model."
+    )
+
+
+def _noise(known: Sequence[Worth]) -> str:
+    unclear = [one.name for one in known if one.auc.low <= 0.5 <= one.auc.high]
+    wrong = [one.name for one in known if one.auc.high < 0.5]
+    said = f"Not shown to tell the models apart (the interval holds 0.5): {listing(unclear)}."
+    return said + (f" Larger where less is known: {listing(wrong)}." if wrong else "")
+
+
+def _best_of(known: Sequence[Worth], which: str, text: str) -> str:
+    there = [one for one in known if getattr(one, which).both.known]
+    if not there:
+        return "No number has a value of R and Q."
+    best = max(there, key=lambda one: getattr(one, which).both.value)
+    return f"{best.name} {text}: {shown(getattr(best, which).both)}, over {plural(best.kept, 'model')}."
+
+
+def _prediction(known: Sequence[Worth]) -> str:
+    there = [one for one in known if one.prediction.known]
+    if not there:
+        return "Nothing can be said about what comes back: too few unlearned models, or all alike."
+    best = max(there, key=lambda one: one.prediction.value)
+    what = "what comes back after relearning a few rows"
+    return f"{best.name} predicts best {what}: rank correlation {shown(best.prediction)}."
+
+
+def _pairs(pairs: Sequence[PairTest], alpha: float) -> str:
+    if not pairs:
+        return ""
+    held = [pair for pair in pairs if pair.holds]
+    said = f"Of {plural(len(pairs), 'pair')} of headline numbers, {len(held)} are told apart at {alpha:g} (Holm)"
+    if not held:
+        return f"{said}."
+    ordered = sorted(held, key=lambda pair: pair.adjusted)
+    named = [
+        f"{pair.first} above {pair.second}" if pair.difference > 0 else f"{pair.second} above {pair.first}"
+        for pair in ordered[:PAIRS]
+    ]
+    more = f", and {len(held) - PAIRS} more" if len(held) > PAIRS else ""
+    return f"{said}: {'; '.join(named)}{more}."
+
+
+def claim_sentence(claim: ClaimOutcome) -> str:
+    """The outcome of one claim of the README on both counts."""
+    apart = (
+        f"the AUC of {claim.better} minus that of {claim.than} is {_signed(claim.difference)} "
+        f"(Holm's p-value {_p(claim.adjusted)}): {claim.told_apart}"
+    )
+    predicts = (
+        f"the rank correlation with what comes back differs by {_signed(claim.prediction_difference)} "
+        f"(Holm's p-value {_p(claim.prediction_adjusted)}): {claim.predicts}"
+    )
+    return f"Telling models apart: {apart}. Predicting what comes back: {predicts}."
+
+
+def _signed(value: float) -> str:
+    return NONE if math.isnan(value) else f"{value:+.3f}"
+
+
+def _p(value: float) -> str:
+    return NONE if math.isnan(value) else number(value, 4, "up")

@@ -1,0 +1,300 @@
+"""What is observed of one model: greedy answers, draws, likelihoods and exact leak probabilities, each kept by itself.
+
+A part is a folder under the hash of model, settings and code, so that a change of one part repeats no other. The work of a
+part is measured where it is done: processor seconds, and rows, which are tokens put through the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lethe.evaluation.knowledge import GREEDY_PART, LIKELIHOOD_PART, TREE_PART, Seen, Work, answers_part
+from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
+from lethe.io.cache import cache_key, module_of, versions
+from lethe.io.json_files import write_json
+from lethe.io.schema import read_artifact
+from lethe.io.tables import read_table, write_parquet
+from lethe.registry import JUDGES, LIKELIHOODS, SCORERS
+from lethe.sampling.store import LIBRARIES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from lethe.io.artifacts import Row
+    from lethe.models.in_memory import Source
+    from lethe.statistics.leak_certificates import Certificates
+    from lethe.steps.meta.workshop import Workshop
+
+ABOUT, TREES = "about.json", "trees.json"
+DRAWN = "lethe.steps.meta.observing"
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A model's observations, and its utility: the mean greedy score on rows that it had to keep."""
+
+    seen: Seen
+    utility: float
+
+
+class Observer:
+    """Observes one model in one state; ``source`` is called once, where a part is missing."""
+
+    def __init__(self, workshop: Workshop, key: str, source: Callable[[], Source]):
+        self.workshop, self.key, self._open = workshop, key, source
+        self._opened: Source | None = None
+        self.forget = {row["id"]: row for row in workshop.splits["forget"]}
+
+    @property
+    def source(self) -> Source:
+        """The model, made or attacked at the first use."""
+        if self._opened is None:
+            self._opened = self._open()
+        return self._opened
+
+    def observe(self, name: str) -> Observed:
+        """Return all parts, each made where it is missing."""
+        greedy, drawn, given = self._greedy(), self._answers(), self._likelihood()
+        certificates, tree_work = self._trees()
+        kept = read_artifact(greedy / ABOUT)
+        work = {GREEDY_PART: _work(greedy), LIKELIHOOD_PART: _work(given)}
+        whole, rows = _work(drawn), read_artifact(drawn / ABOUT)["rows_of"]
+        for n in self.workshop.meta.answers:
+            share = rows[str(n)] / max(1.0, rows[str(self.workshop.meta.n)])
+            work[answers_part(n)] = Work(whole.seconds * share, rows[str(n)])
+        if tree_work is not None:
+            work[TREE_PART] = tree_work
+        tables = [
+            [read_table(part / f"{what}.parquet") for part in (greedy, drawn)] for what in ("answers", "scores")
+        ]
+        import pandas as pd
+
+        generations, scores = (pd.concat(pair, ignore_index=True) for pair in tables)
+        likelihoods = {path.stem: read_table(path) for path in sorted(given.glob("*.parquet"))}
+        seen = Seen(name, self.forget, generations, scores, likelihoods, certificates, work)
+        return Observed(seen, float("nan") if kept["utility"] is None else float(kept["utility"]))
+
+    def _place(self, part: str, *modules: str, settings: object) -> Path:
+        key = cache_key(*modules, settings=settings, part=part, model=self.key, libraries=versions(*LIBRARIES))
+        return self.workshop.folder / "seen" / part / key
+
+    def _scoring(self) -> list[str]:
+        names = self.workshop.params.score.names
+        return [module_of(JUDGES[name] if name in JUDGES else SCORERS[name]) for name in names]
+
+    def _sampling(self) -> dict[str, object]:
+        """The settings that decide an answer; how many rows are decoded at once does not."""
+        kept = ("temperature", "top_p", "top_k", "max_new_tokens", "prompt", "seed", "engine", "dtype")
+        return {name: getattr(self.workshop.sample, name) for name in kept}
+
+    def _greedy(self) -> Path:
+        meta = self.workshop.meta
+        settings = [self._sampling(), meta.utility_questions, meta.utility_scorer, self.workshop.params.score]
+        place = self._place("greedy", DRAWN, "lethe.sampling.prefix_engine", *self._scoring(), settings=settings)
+        if place.is_dir():
+            return place
+        retain = _some(self.workshop.splits["retain"], meta.utility_questions, self.workshop.sample.seed)
+        table, work = self._drawn(list(self.forget.values()), 0)
+        kept, _ = self._drawn(retain, 0)
+        utility = self._scored(kept, {row["id"]: row for row in retain}, [meta.utility_scorer])[
+            meta.utility_scorer
+        ]
+        with atomic_folder(place) as folder:
+            write_parquet(folder / "answers.parquet", table)
+            write_parquet(folder / "scores.parquet", self._scored(table, self.forget))
+            _about(folder, work, utility=float(utility.mean()))
+        return place
+
+    def _answers(self) -> Path:
+        meta = self.workshop.meta
+        settings = [self._sampling(), meta.answers, self.workshop.params.score]
+        place = self._place("answers", DRAWN, "lethe.sampling.prefix_engine", *self._scoring(), settings=settings)
+        if place.is_dir():
+            return place
+        table, work = self._drawn(list(self.forget.values()), meta.n)
+        rows = {str(n): self._rows_of(table[table["sample"] < n]) for n in meta.answers}
+        with atomic_folder(place) as folder:
+            write_parquet(folder / "answers.parquet", table)
+            write_parquet(folder / "scores.parquet", self._scored(table, self.forget))
+            _about(folder, replace(work, rows=rows[str(meta.n)]), rows_of=rows)
+        return place
+
+    def _drawn(self, rows: Sequence[Row], n: int) -> tuple[pd.DataFrame, Work]:
+        """``n`` answers to each row, or the greedy one where ``n`` is 0, and their work."""
+        from lethe.models.checkpoints import prepare_torch
+        from lethe.models.encoding import Encoder
+        from lethe.models.in_memory import tokenizer_of
+        from lethe.sampling.engine import Options, Prompt, Settings, open_engine
+        from lethe.sampling.tasks import table_of
+        from lethe.steps.costs import processor_seconds
+
+        sample = self.workshop.sample
+        prepare_torch()
+        encoder = Encoder(tokenizer_of(self.source), sample.prompt)
+        engine = open_engine(sample.engine, self.source, Options.from_params(sample))
+        prompts = [Prompt(row["id"], encoder.prompt(row)) for row in rows]
+        settings = Settings(
+            n=n,
+            max_new_tokens=sample.max_new_tokens,
+            temperature=sample.temperature,
+            top_p=sample.top_p,
+            top_k=sample.top_k,
+            greedy=n == 0,
+            seed=sample.seed,
+        )
+        began = processor_seconds()
+        answers = {one.prompt_id: one for one in engine.answer(prompts, settings)}
+        seconds = processor_seconds() - began
+        table = table_of(answers[prompt.prompt_id] for prompt in prompts)
+        asked = sum(len(prompt.token_ids) for prompt in prompts)
+        return table, Work(seconds, float(asked + table["tokens"].sum()))
+
+    def _scored(
+        self, table: pd.DataFrame, rows: Mapping[str, Row], scorers: Sequence[str] | None = None
+    ) -> pd.DataFrame:
+        from lethe.scoring._tables import score_answers
+
+        score = self.workshop.params.score
+        names = list(score.names if scorers is None else scorers)
+        return score_answers(
+            table, rows, names, {name: one for name, one in score.params.items() if name in names}
+        )
+
+    def _rows_of(self, table: pd.DataFrame) -> float:
+        """The rows of an engine that puts equal beginnings through the model once: distinct prefixes of the texts' tokens.
+
+        The prompt's tokens are added once per question. Tokens are as the tokenizer writes the texts.
+        """
+        from lethe.models.encoding import Encoder
+        from lethe.models.in_memory import tokenizer_of
+
+        tokenizer = tokenizer_of(self.source)
+        encoder = Encoder(tokenizer, self.workshop.sample.prompt)
+        total = 0
+        for prompt_id, texts in table.groupby("prompt_id", sort=False)["text"]:
+            total += len(encoder.prompt(self.forget[str(prompt_id)]))
+            distinct = list(dict.fromkeys(text or "" for text in texts))
+            ids = tokenizer(distinct, add_special_tokens=False)["input_ids"]
+            total += distinct_prefixes(ids)
+        return float(total)
+
+    def _likelihood(self) -> Path:
+        measures = [module_of(LIKELIHOODS[name]) for name in LIKELIHOODS if name not in LIKELIHOODS.registered]
+        settings = [self.workshop.sample.prompt, list(LIKELIHOODS), sorted(self.workshop.splits)]
+        place = self._place("likelihood", DRAWN, "lethe.models.given_answers", *measures, settings=settings)
+        if place.is_dir() and not LIKELIHOODS.registered:
+            return place
+        from lethe.models.checkpoints import prepare_torch
+        from lethe.models.encoding import Encoder
+        from lethe.models.given_answers import given_answers
+        from lethe.models.in_memory import tokenizer_of
+        from lethe.scoring.likelihood.table import score_likelihoods
+        from lethe.steps.costs import processor_seconds
+
+        prepare_torch()
+        splits = {"forget": self.workshop.splits["forget"]}
+        if heldout := self.workshop.splits.get("heldout"):
+            splits["heldout"] = [_answer_only(row) for row in heldout]
+        source = self.source
+        began = processor_seconds()
+        tables = given_answers(source, splits, self.workshop.sample.prompt, "likelihood")
+        seconds = processor_seconds() - began
+        scored = {
+            split: score_likelihoods(table, {row["id"]: row for row in splits[split]})
+            for split, table in tables.items()
+        }
+        encoder = Encoder(tokenizer_of(source), self.workshop.sample.prompt)
+        asked = {row["id"]: len(encoder.prompt(row)) for rows in splits.values() for row in rows}
+        rows = sum(
+            asked[row.prompt_id] + len(row.log_probs) for table in tables.values() for row in table.itertuples()
+        )
+        with atomic_folder(place) as folder:
+            for split, table in scored.items():
+                write_parquet(folder / f"{split}.parquet", table)
+            _about(folder, Work(seconds, float(rows)))
+        return place
+
+    def _trees(self) -> tuple[Certificates | None, Work | None]:
+        from lethe.config.evaluating import Model
+        from lethe.sampling.answer_tree.predictor import NoKeys
+        from lethe.statistics.leak_certificates import Certificates
+        from lethe.steps.costs import processor_seconds
+        from lethe.steps.exact import NothingToJudge, certify, of_params
+
+        exact = self.workshop.params.exact
+        if exact is None:
+            return None, None
+        how = of_params(exact, self.workshop.sample, Model(path="-"), self.workshop.params.score.keyword_match)
+        modules = ("lethe.steps.exact", "lethe.sampling.answer_tree", "lethe.sampling.answer_tree.predictor")
+        place = self._place("trees", DRAWN, *modules, module_of(SCORERS[how.scorer]), settings=how)
+        if not place.is_dir():
+            source, found = self.source, None
+            began = processor_seconds()
+            try:
+                found = certify("model", source, list(self.forget.values()), how)
+            except (NothingToJudge, NoKeys):
+                found = None
+            work = Work(
+                processor_seconds() - began, float(sum(tree.rows for tree in found.trees)) if found else 0.0
+            )
+            with atomic_folder(place) as folder:
+                write_json(
+                    folder / TREES, {"schema": SCHEMA_VERSION, **(found.as_json() if found else {"model": None})}
+                )
+                _about(folder, work)
+        values = read_artifact(place / TREES)
+        if not values["model"]:
+            return None, None
+        return Certificates.of_json(values), _work(place)
+
+    def comes_back(self, without: Iterable[str], n: int, scorer: str) -> float:
+        """The mean sampled score of the forget questions that are not ``without``: the leakage of an attacked model."""
+        left_out = set(without)
+        rows = [row for row in self.forget.values() if row["id"] not in left_out]
+        table, _ = self._drawn(rows, n)
+        scores = self._scored(table, {row["id"]: row for row in rows}, [scorer])
+        return float(scores.groupby("prompt_id")[scorer].mean().mean())
+
+
+def distinct_prefixes(sequences: Sequence[Sequence[int]]) -> int:
+    """The number of different non-empty beginnings of some sequences: the nodes of their tree.
+
+    Examples
+    --------
+    >>> distinct_prefixes([(1, 2, 3), (1, 2, 4), (5,)])
+    5
+    """
+    ordered = sorted(tuple(one) for one in sequences)
+    found = 0
+    before: tuple[int, ...] = ()
+    for one in ordered:
+        shared = next(
+            (i for i, (a, b) in enumerate(zip(one, before, strict=False)) if a != b), min(len(one), len(before))
+        )
+        found += len(one) - shared
+        before = one
+    return found
+
+
+def _answer_only(row: Row) -> Row:
+    """A held-out row without its other answers, which no number reads."""
+    return {key: value for key, value in row.items() if key not in ("paraphrased_answer", "perturbed_answer")}  # type: ignore[return-value]  # a row with fewer optional keys
+
+
+def _some(rows: Sequence[Row], count: int, seed: int) -> list[Row]:
+    chosen = np.random.default_rng(seed).permutation(len(rows))[:count]
+    return [rows[place] for place in sorted(chosen)]
+
+
+def _about(folder: Path, work: Work, **others: object) -> None:
+    write_json(folder / ABOUT, {"schema": SCHEMA_VERSION, "seconds": work.seconds, "rows": work.rows, **others})
+
+
+def _work(place: Path) -> Work:
+    known = read_artifact(place / ABOUT)
+    return Work(float(known["seconds"]), float(known["rows"]))

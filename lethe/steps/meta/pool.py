@@ -1,0 +1,136 @@
+"""The models of a meta-evaluation, in order: the two pools, then the unlearned models."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from pydantic import ValidationError
+
+from lethe.config.meta_evaluation import MetaEvaluation
+from lethe.errors import BadInput, BadParam
+from lethe.registry import METHODS
+
+if TYPE_CHECKING:
+    from lethe.config import Params
+    from lethe.config.schema import MethodParams, TrainRecipe
+
+Role = Literal["knows", "lacks", "retrain", "unlearned"]
+GIVEN = "given"  # the kind of a checkpoint that is not trained here
+ROUNDS = 7  # digits kept of a learning rate times a strength
+
+
+@dataclass(frozen=True)
+class PoolModel:
+    """One model.
+
+    Parameters
+    ----------
+    name : str
+        Unique in the meta-evaluation.
+    role : {"knows", "lacks", "retrain", "unlearned"}
+        The pool; "retrain" is the model of every comparison with Retrain, which is in no pool.
+    kind : str
+        What the model learned, or the unlearning method.
+    seed : int
+        Of weights, order of rows, and of what a random part or a wrong answer is.
+    recipe : TrainRecipe or None
+        The recipe of a trained model.
+    method : MethodParams or None
+        The method of an unlearned model.
+    path : str or None
+        The folder of a given checkpoint.
+    """
+
+    name: str
+    role: Role
+    kind: str
+    seed: int
+    recipe: TrainRecipe | None = None
+    method: MethodParams | None = None
+    path: str | None = None
+
+
+def section_of(params: Params) -> MetaEvaluation:
+    """The section ``meta_evaluation``; raises `BadInput` where params.yaml has none."""
+    if params.meta_evaluation is None:
+        raise BadInput(
+            "params.yaml has no section meta_evaluation; name a preset that has one (--preset meta-authors)."
+        )
+    return params.meta_evaluation
+
+
+def seed_of(seed: int, purpose: str) -> int:
+    """A seed of its own for every purpose of one meta-evaluation."""
+    state = np.random.SeedSequence([seed, zlib.crc32(purpose.encode())]).generate_state(1)[0]
+    return int(state >> 1)
+
+
+def pool_of(params: Params) -> tuple[PoolModel, ...]:
+    """All models: those that know, Retrain, those that lack, and the unlearned ones."""
+    return (*trained_of(params), *unlearned_of(params))
+
+
+def trained_of(params: Params) -> tuple[PoolModel, ...]:
+    """The two pools and Retrain. The first model that knows is the one that is unlearned."""
+    pool = section_of(params).pool
+    knows = _side(params, "knows", pool.knows.items(), pool.knows_paths)
+    retrain, *lacks = _side(params, "lacks", pool.lacks.items(), pool.lacks_paths)
+    reference = PoolModel("retrain", "retrain", retrain.kind, retrain.seed, retrain.recipe, path=retrain.path)
+    return (*knows, reference, *lacks)
+
+
+def _side(
+    params: Params, role: Literal["knows", "lacks"], counts: Iterable[tuple[str, int]], paths: tuple[str, ...]
+) -> list[PoolModel]:
+    meta = section_of(params)
+    if paths:
+        return [PoolModel(f"{role}-{i:02d}", role, GIVEN, 0, path=path) for i, path in enumerate(paths)]
+    kinds = [kind for kind, count in counts for _ in range(count)]
+    found = []
+    for number, kind in enumerate(kinds):
+        name = f"{role}-{number:02d}-{kind}"
+        own = meta.pool.recipes[number % len(meta.pool.recipes)]
+        seed = seed_of(meta.seed, name)
+        recipe = params.train.recipe.model_copy(update={"epochs": own.epochs, "lr": own.lr, "seed": seed})
+        found.append(PoolModel(name, role, kind, seed, recipe))
+    return found
+
+
+def unlearned_of(params: Params) -> tuple[PoolModel, ...]:
+    """Every method at every strength with every seed, or the given checkpoints."""
+    meta = section_of(params)
+    found = [
+        PoolModel(f"unlearned-{i:03d}", "unlearned", GIVEN, 0, path=path)
+        for i, path in enumerate(meta.unlearned.paths)
+    ]
+    for name, entry in meta.unlearned.methods.items():
+        method = _method(name, entry)
+        for strength in meta.unlearned.strengths:
+            for number in range(meta.unlearned.seeds):
+                own = f"{name}-{strength:g}-{number}"
+                seed = seed_of(meta.seed, own)
+                lr = float(f"{method.lr * strength:.{ROUNDS}g}")
+                found.append(
+                    PoolModel(
+                        own, "unlearned", name, seed, method=method.model_copy(update={"lr": lr, "seed": seed})
+                    )
+                )
+    return tuple(found)
+
+
+def _method(name: str, entry: Mapping[str, object]) -> MethodParams:
+    """The checked entry of one method."""
+    key, loss = f"meta_evaluation.unlearned.methods.{name}", entry.get("loss")
+    if not isinstance(loss, str) or loss not in METHODS:
+        raise BadParam(f"{key}.loss", loss, f"one of {', '.join(METHODS)}")
+    try:
+        found: MethodParams = METHODS[loss].Params.model_validate(entry)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join([key, *map(str, first["loc"])])
+        raise BadParam(place, first.get("input"), str(first["msg"])) from None
+    return found
