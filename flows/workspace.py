@@ -136,22 +136,7 @@ class Graph:
 
 
 def check_stages(root: Path, wanted: Sequence[str], params: str) -> None:
-    """Refuse a wanted stage that dvc.yaml would not have under these params, without DVC's graph.
-
-    Parameters
-    ----------
-    root
-        The folder of dvc.yaml.
-    wanted
-        Stages by name, such as ``metrics@npo`` or ``metrics``.
-    params
-        The content of params.yaml, which need not be written yet.
-
-    Raises
-    ------
-    BadValue
-        If a group is not in dvc.yaml, or has no stage for an entry of that name.
-    """
+    """Refuse a wanted stage that dvc.yaml would not have under this content of params.yaml, without DVC's graph."""
     from lethe.config.yaml import load_yaml, read_yaml
 
     stages, values = read_yaml(root / "dvc.yaml").get("stages"), load_yaml(params)

@@ -6,45 +6,13 @@ from pathlib import Path
 
 from lethe import config
 from lethe.config import Params
-from lethe.errors import plural
-from lethe.io.artifacts import read_tables
-from lethe.io.atomic import SCHEMA_VERSION
-from lethe.io.json_files import write_json
 from lethe.process import run_stage
+from lethe.steps import compare as step
 
 
 def run(settings: Params, root: Path) -> None:
-    """Write ``root/compare.json`` with keys MODEL.METRIC, and the guarantees to ``root/compare_bounds.json``.
-
-    ``root/compare_exact.json`` has the exact bounds against Retrain's, per question.
-    """
-    from lethe.evaluation.against_retrain import against_retrain
-    from lethe.evaluation.exact_bounds import compared as compared_exactly
-
-    retrain, models = settings.report.retrain, list(settings.models) if settings.report.retrain else []
-    tables = {model: read_tables(root / "scores" / model / "likelihood", f"score@{model}") for model in models}
-    compared = {
-        model: against_retrain(table, tables[str(retrain)], settings.metrics.alpha)
-        for model, table in tables.items()
-    }
-    flat = {f"{model}.{key}": value for model, found in compared.items() for key, value in found.flat().items()}
-    bounds = {
-        f"{model}.{key}": bound.guarantee_dict()
-        for model, found in compared.items()
-        for key, bound in found.bounds().items()
-    }
-    exact = settings.exact
-    trees = compared_exactly(root, models, retrain, exact.ratio, exact.alpha) if exact else {}
-    flat |= {f"{model}.{key}": value for model, found in trees.items() for key, value in found.flat().items()}
-    rows = {model: found.as_json() for model, found in trees.items()}
-    write_json(root / "compare_exact.json", {"schema": SCHEMA_VERSION, "retrain": retrain, "models": rows})
-    write_json(root / "compare.json", {"schema": SCHEMA_VERSION, "retrain": retrain if flat else None, **flat})
-    write_json(root / "compare_bounds.json", {"schema": SCHEMA_VERSION, "metrics": bounds})
-    print(
-        f"{plural(len(models), 'model')} against {retrain}"
-        if flat
-        else "report.retrain is null: nothing to compare with"
-    )
+    """Write ``root/compare.json``, its guarantees, and the exact bounds against Retrain's."""
+    step.run(list(settings.models), settings.report.retrain, settings.metrics.alpha, settings.exact, root)
 
 
 def main() -> None:

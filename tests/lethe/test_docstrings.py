@@ -41,6 +41,8 @@ EXEMPT = {
     "sampling/tasks.py:about": RECORDS,
     "steps/training_costs.py:reference_memory": RECORDS,
     "steps/attack.py:run": SECTIONS,
+    "steps/compare.py:run": SECTIONS,
+    "steps/train.py:run": SECTIONS,
     "steps/audit.py:run": SECTIONS,
     "steps/epsilon_star.py:run": SECTIONS,
     "steps/exact.py:run": SECTIONS,

@@ -88,6 +88,16 @@ def test_weights_are_normalised_within_split_member_and_seed(audit):
     assert answer(audit(lines, "--json"))["advantage"] == 0.5
 
 
+def test_a_perfect_attack_leaves_no_quality_at_all(audit):
+    """To the last bit, although the weights are no sums of powers of two."""
+    lines = [HEADER + ",weight"]
+    for half in ("original", "swapped"):
+        for member, accept in (("forget", 1), ("test", 0)):
+            lines += [f"{half},{member},a,{accept},{weight}" for weight in (0.1, 0.2, 0.3, 0.7)]
+    got = answer(audit(lines, "--json"))
+    assert (got["advantage"], got["quality"]) == (1.0, 0.0)
+
+
 def test_the_strongest_attack_decides(audit):
     silent = dict.fromkeys(CASE, "1111")
     got = answer(audit([HEADER, *rows(), *rows(silent, attack="always yes")], "--json"))

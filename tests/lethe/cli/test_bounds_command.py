@@ -350,3 +350,20 @@ def test_two_million_rows(tmp_path):
     assert one["n"] == 2_000_000
     assert one["tighter"]["exceedance"][0]["method"] == "dkw"
     assert 0.5 < one["tighter"]["mean_upper"] < 0.502
+
+
+def test_published_forms_that_say_nothing_stay_in_the_json_and_not_before_a_person(tmp_path):
+    """M_mu's lower side and M_sigma of few 0/1 scores: the keys keep their values, help and table say what they are."""
+    path = write(tmp_path, [0.0, 1.0] * 4)
+    (row,) = result(path)["per_prompt"]
+    assert row["m_mu_lower"] == 0 < row["m_bin_lower"]
+    assert row["m_sigma"] > 0.5
+    shown = call(path).output
+    heads = next(line for line in shown.splitlines() if "M_mu" in line)
+    assert heads.index("mean <= (betting)") < heads.index("M_mu")
+    assert "M_sigma" not in shown
+    sd = next(line for line in shown.splitlines() if line.startswith("│ all")).split("│")[-2]
+    assert float(sd) == 0.5
+    told = " ".join(call("--help").output.split())
+    assert "m_sigma may exceed .5" in told
+    assert "m_mu_lower is 0 for scores of 0 and 1" in told
