@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Byte-compile at installation and at first import; otherwise every start of a stage is slow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test quick lint deps setup bench-bounds bench-start bench-scoring bench-judge bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult clean game-digits game-fashion-mnist game-authors game-tables golden demonstration-seeds other-processors fuzz chaos audit-packages coverage audit-calibration audit-dp-sgd bench-audit check-inspect check-lm-eval check-s3 check-servers audit-figures bench-page screenshots axe bench-sampling bench-gpu bench-methods bench-exact exact-acceptance exact-real real-model tofu-real entropy-prefixes
+.PHONY: run test quick lint deps setup bench-bounds bench-start bench-scoring bench-judge bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult clean game-digits game-fashion-mnist game-authors game-tables golden demonstration-seeds other-processors fuzz chaos audit-packages coverage audit-calibration audit-dp-sgd bench-audit check-inspect check-lm-eval check-s3 check-servers check-torchao audit-figures bench-page screenshots axe bench-sampling bench-gpu bench-methods bench-exact exact-acceptance exact-real real-model tofu-real entropy-prefixes
 
 run: setup
 	$(BIN)/lethe run
@@ -182,6 +182,18 @@ check-s3: setup $(TEAM_STAMP)
 check-servers: setup $(TEAM_STAMP)
 	$(TEAM)/bin/python -m pytest --noconftest -q -o addopts= -p no:cacheprovider tests/side/server_checks.py
 
+# Quantisation by torchao's own kernels beside the simulated rounding. The environment sees the packages of .venv and adds torchao.
+TORCHAO := .venv-torchao
+TORCHAO_STAMP := $(TORCHAO)/.installed
+$(TORCHAO_STAMP): pyproject.toml | setup
+	test -x $(TORCHAO)/bin/python || $(BIN)/python -m venv $(TORCHAO)
+	echo "import site; site.addsitedir('$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')')" > $$($(TORCHAO)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/lethe.pth
+	$(TORCHAO)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["torchao"])')
+	touch $(TORCHAO_STAMP)
+
+check-torchao: setup $(TORCHAO_STAMP)
+	$(TORCHAO)/bin/python -m pytest --noconftest -q -o addopts= -p no:cacheprovider tests/side/torchao_checks.py
+
 # The figures of "Tight Privacy Audit in One Run", drawn into data/figures.
 audit-figures: setup
 	$(BIN)/python -m tests.benchmarks.audit_figures
@@ -206,9 +218,9 @@ bench-sampling: setup
 	$(BIN)/python -m tests.benchmarks.sampling
 
 # A Llama of a billion weights trained, unlearned and sampled in bfloat16: seconds, tokens and memory by stage. Without a GPU
-# the same stages run at a tiny size.
+# the same stages run at a tiny size, and docs/gpu.md stays as it is.
 bench-gpu: setup
-	$(BIN)/python -m tests.benchmarks.gpu
+	$(BIN)/python -m tests.benchmarks.gpu --write docs/gpu.md
 
 # Tokens per second and peak memory of every unlearning method beside a Hugging Face Trainer on the same rows.
 bench-methods: setup

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,22 +64,47 @@ def holds_attacks_among_models(path: Path) -> bool:
 
 
 def _attacks_in_their_place(document: dict[str, Any]) -> list[str]:
-    """Move each entry under ``models`` with the key ``after`` to ``attacks``; return the changes.
+    """Move each entry under ``models`` with the key ``after`` to ``attacks``, with its references; return the changes.
 
     DVC runs each foreach over one whole dictionary: under ``models`` the attack would be sampled, scored and measured as a
-    model before its attack, and each model would need a stage for an attack that its entry does not have.
+    model before its attack, and each model would need a stage for an attack that its entry does not have. The half-life
+    needs Base under the same attack and the excess needs Retrain, so both are added where ``attacks`` lacks them.
     """
     models, attacks = document.get("models"), document.get("attacks")
     if not isinstance(models, dict) or not isinstance(attacks, dict):
         return []
     said = []
-    for name in [name for name, entry in models.items() if isinstance(entry, dict) and "after" in entry]:
+    moved = [name for name, entry in models.items() if isinstance(entry, dict) and "after" in entry]
+    for name in moved:
         if name in attacks and attacks[name] != models[name]:
             raise BadParam(f"models.{name}", dict(models[name]), f"a name that attacks does not have ({name})")
         attacks[name] = models.pop(name)
         said.append(
             f"models.{name} -> attacks.{name}: an entry with `after` is an attack, which has a stage of its own"
         )
+    return [*said, *(line for name in moved for line in _references(document, name))]
+
+
+def _references(document: dict[str, Any], name: str) -> list[str]:
+    """Put Base and Retrain under the attack ``name``, unless ``attacks`` has them; return the changes."""
+    models, attacks, said = document["models"], document["attacks"], []
+    report = document.get("report")
+    for role in ("base", "retrain"):
+        model = report.get(role) if isinstance(report, dict) else None
+        entry = models.get(model) if model is not None else None
+        if not (isinstance(attacks[name], dict) and isinstance(entry, dict) and "path" in entry):
+            continue  # validation names what is wrong
+        twin = copy.deepcopy(attacks[name])  # a shared object would become an alias in the file
+        twin["path"] = entry["path"]
+        if twin in attacks.values():
+            continue
+        own = f"{name}_{model}"
+        if own in attacks:
+            raise BadParam(
+                f"attacks.{own}", dict(attacks[own]), f"{model} under the attack of {name}, or another name"
+            )
+        attacks[own] = twin
+        said.append(f"attacks.{own}: added, so that the report shows {name} and {model} under the same attack")
     return said
 
 

@@ -35,6 +35,7 @@ class Figure(Section):
     model: Name
     control: Name | None
     series: Place | None
+    series_label: Annotated[str, Field(min_length=1)] | None = None  # the name of ``series`` in the legend
     title: Annotated[str, Field(min_length=1)]
     x_label: Annotated[str, Field(min_length=1)]
     y_label: Annotated[str, Field(min_length=1)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,13 +14,13 @@ import numpy as np
 from lethe.errors import plural
 from lethe.evaluation.attack_counts import Curve, curves
 from lethe.evaluation.method_spread import QUANTITIES, MethodSeeds, Spread, spreads
-from lethe.evaluation.run import Run
+from lethe.evaluation.run import Model, Run
 from lethe.report import svg
 from lethe.report.figures import ROOTS, Panel
 from lethe.report.svg import ACCENT, INK, MUTED, WARM
 from lethe.statistics.attack_curve import HalfLife
 from lethe.statistics.bound import Bound
-from lethe.text import NONE, number
+from lethe.text import NONE, Rounding, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,6 +37,12 @@ SPREAD_HEAD = {
 SEEN = (("confidence", "confidence"), ("entropy", "entropy, nats"))
 REFERENCES = (("base", WARM, (4, 1.5)), ("retrain", MUTED, (1, 1.2)))
 SPLITS = (("forget", ACCENT), ("retain", MUTED))
+Records = Sequence[Mapping[str, float]]
+METHODS_NOTE = (
+    "Each cell has the mean over the seeds, and in brackets the smallest and the largest value. The spread is that of "
+    "unlearning: all seeds start from one model. M_bin is an upper bound in each run by itself; the other columns are "
+    "estimates."
+)
 ATTACK_HEAD = ("model", "before", "most", "after", "half-life", "excess over Retrain")
 
 
@@ -53,10 +61,12 @@ class Studies:
     """What the sections show; an empty part has no section."""
 
     methods_head: list[str]
+    references: list[list[str]]  # Base and Retrain, a row each
     methods: list[list[str]]
     epochs: list[Panel]
     attacks: list[AttackView]
     attack_head: tuple[str, ...] = ATTACK_HEAD
+    methods_note: str = METHODS_NOTE
 
 
 def studies(run: Run) -> Studies:
@@ -65,33 +75,73 @@ def studies(run: Run) -> Studies:
     shown = [key for key in QUANTITIES if any(key in one.quantities for one in found)]
     return Studies(
         ["method", "seeds", *(SPREAD_HEAD[key] for key in shown)],
+        [_reference_row(model, shown) for role in ("base", "retrain") if (model := run.role(role))],
         [_method_row(one, shown) for one in found],
-        [panel for name, records in run.epochs.items() for panel in _epochs(name, records)],
+        [panel for title, seeds in _watched(run, found).items() for panel in _epochs(title, seeds)],
         _attacks(run),
     )
 
 
+def _reference_row(model: Model, shown: Sequence[str]) -> list[str]:
+    return [model.name, NONE, *(number(model.value(key), rounding=_rounding(key)) for key in shown)]
+
+
 def _method_row(one: MethodSeeds, shown: Sequence[str]) -> list[str]:
-    title = f"{one.loss} + entropy" if one.entropy else one.loss
-    return [title, str(len(one.models)), *(_spread(one.quantities.get(key)) for key in shown)]
+    return [
+        _title(one),
+        str(len(one.models)),
+        *(_spread(one.quantities.get(key), _rounding(key)) for key in shown),
+    ]
 
 
-def _spread(value: Spread | None) -> str:
+def _rounding(key: str) -> Rounding:
+    return "up" if key == "m_bin_worst" else "near"
+
+
+def _spread(value: Spread | None, rounding: Rounding) -> str:
     if value is None:
         return NONE
-    return f"{number(value.mean)} ({number(value.least)} to {number(value.greatest)})"
+    mean, least, greatest = (number(one, rounding=rounding) for one in (value.mean, value.least, value.greatest))
+    return f"{mean} ({least} to {greatest})"
 
 
-def _epochs(name: str, records: Sequence[Mapping[str, float]]) -> Iterator[Panel]:
-    """Confidence and entropy of a model on both splits, before the first step (epoch 0) and after each epoch."""
-    epochs = [record["epoch"] + 1 for record in records]
+def _title(one: MethodSeeds) -> str:
+    return f"{one.loss} + entropy" if one.entropy else one.loss
+
+
+def _watched(run: Run, found: Sequence[MethodSeeds]) -> dict[str, list[Records]]:
+    """What was observed by epoch: the seeds of one method together, any other model by itself."""
+    made = {model.name: model.method or "" for model in run.models}
+    groups: dict[str, list[Records]] = {}
+    together = set()
+    for one in found:
+        names = [made[name] for name in one.models if made[name] in run.epochs]
+        if names:
+            together.update(names)
+            title = _title(one) if len(names) > 1 and _title(one) not in groups else names[0]
+            groups[title] = [run.epochs[name] for name in names]
+    return groups | {name: [records] for name, records in run.epochs.items() if name not in together}
+
+
+def _epochs(title: str, seeds: Sequence[Records]) -> Iterator[Panel]:
+    """Confidence and entropy on both splits, before the first step (epoch 0) and after each epoch, a line per seed."""
     for key, words in SEEN:
-        panel = Panel(f"{name}: {words}", name=f"epochs-{name}-{key}")
-        told = ", ".join(f"{split} {number(records[-1][f'{split}_{key}'])}" for split, _ in SPLITS)
-        panel.note = f"at the end: {told}"
+        panel = Panel(f"{title}: {words}", name="epochs-" + re.sub(r"[^\w-]+", "-", f"{title}-{key}"))
+        ends = {split: fmean(records[-1][f"{split}_{key}"] for records in seeds) for split, _ in SPLITS}
+        told = ", ".join(f"{split} {number(end)}" for split, end in ends.items())
+        panel.note = (
+            f"at the end: {told}" if len(seeds) == 1 else f"at the end, mean of {len(seeds)} seeds: {told}"
+        )
         with _drawing(panel) as axes:
             for split, colour in SPLITS:
-                axes.plot(epochs, [record[f"{split}_{key}"] for record in records], color=colour)
+                for records in seeds:
+                    epochs = [record["epoch"] + 1 for record in records]
+                    axes.plot(
+                        epochs,
+                        [record[f"{split}_{key}"] for record in records],
+                        color=colour,
+                        linewidth=1.6 if len(seeds) == 1 else 0.9,
+                    )
             axes.set(xlabel="epoch", ylim=(0, None))
         yield panel
 

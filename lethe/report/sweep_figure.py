@@ -33,6 +33,7 @@ def sweep_figure(path: Path, figure: Figure, rows: Sequence[Row]) -> int:
         for row in rows
         if row.get("model") == figure.control and (value := number(row.get(figure.y))) is not None
     ]
+    named = figure.series_label or (figure.series or "").rpartition(".")[2]
     path.parent.mkdir(parents=True, exist_ok=True)
     with picture(path, 4.4, 3.0) as (_, grid):
         axes = grid[0][0]
@@ -45,7 +46,7 @@ def sweep_figure(path: Path, figure: Figure, rows: Sequence[Row]) -> int:
                 markersize=4,
                 # Only an axis of the sweep has an order along which a line means something.
                 linestyle="-" if "." in figure.x else "none",
-                label=f"{(figure.series or '').rpartition('.')[2]} {key}" if figure.series else figure.model,
+                label=f"{named} {key}" if figure.series else figure.model,
             )
         if control:
             axes.axhline(fmean(control), color="#1c1d1f", linestyle="--", linewidth=0.9, label=str(figure.control))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lethe import config
+from tests.benchmarks import marks
 
 BILLION = {"hidden": 2048, "layers": 16, "heads": 32, "kv_heads": 8, "feed_forward": 8192}
 TINY = {"hidden": 32, "layers": 2, "heads": 2, "kv_heads": 1, "feed_forward": 64, "vocabulary": 400}
@@ -146,16 +147,20 @@ def device() -> str:
     return torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU ({platform.machine()})"
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     import torch
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tiny", action="store_true", help="a model of thousands of weights, on any machine")
-    tiny = parser.parse_args().tiny or not torch.cuda.is_available()
+    parser.add_argument("--write", type=Path, help="the page between whose marks the table of a large run goes")
+    options = parser.parse_args(arguments)
+    tiny = options.tiny or not torch.cuda.is_available()
     if tiny:
         print("The tiny size: its times say nothing about a real model.")
-    rows = list(benchmark(SMALL if tiny else LARGE))
-    print(f"Device: {device()}\n\n{table(rows)}")
+    found = f"Device: {device()}\n\n{table(list(benchmark(SMALL if tiny else LARGE)))}"
+    print(found)
+    if options.write and not tiny:
+        marks.write(options.write, "gpu", found)
 
 
 if __name__ == "__main__":

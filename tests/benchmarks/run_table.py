@@ -1,23 +1,22 @@
 """The models of a finished run as a Markdown table, printed or written between the marks of a page.
 
 ``python -m tests.benchmarks.run_table --write docs/tofu-real.md`` reads params.yaml and data/ of this folder, or of
-``--folder``, and replaces what stands between ``<!-- run -->`` and ``<!-- end -->``. Bounds are rounded away from their
+``--folder``, and replaces what stands between ``<!-- run -->`` and ``<!-- end run -->``. Bounds are rounded away from their
 claim, and a note says what each guarantees.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from lethe import config
 from lethe.errors import BadFile
 from lethe.evaluation.run import Model, Run, load
-from lethe.io.json_files import read_text
 from lethe.statistics.bound import Bound
 from lethe.text import number
+from tests.benchmarks import marks
 
 # The columns with their heads; a column that no model has is left out.
 COLUMNS = {
@@ -34,7 +33,6 @@ COLUMNS = {
     "model_utility": "model utility",
     "epsilon_star": "Epsilon*",
 }
-MARKS = re.compile(r"(<!-- run -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def table(run: Run) -> str:
@@ -72,14 +70,6 @@ def cell(model: Model, key: str) -> str:
     return bound.number() if bound is not None else number(found)
 
 
-def write(page: Path, text: str) -> None:
-    """Put the table between the marks of a page."""
-    whole = read_text(page)
-    if not MARKS.search(whole):
-        raise BadFile(page, "holds no <!-- run --> and <!-- end -->", "Write both marks where the table goes.")
-    page.write_text(MARKS.sub(lambda found: f"{found[1]}{text}\n{found[2]}", whole), encoding="utf-8")
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path(), help="the pipeline folder of the run")
@@ -87,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     found = table(load(config.load(options.folder / config.FILE), options.folder / "data", {}))
     if options.write:
-        write(options.write, found)
+        marks.write(options.write, "run", found)
     print(found)
 
 

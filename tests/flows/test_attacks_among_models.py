@@ -13,6 +13,7 @@ from lethe.errors import BadInput
 from tests.small import ROOT
 
 ATTACK = {"path": "data/models/npo", "after": {"kind": "relearn", "rows": "forget", "count": 2, "steps": [1, 2]}}
+EXPECTED = ["npo_relearn", "npo_relearn_base", "npo_relearn_retrain"]
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def test_a_setting_under_models_becomes_an_attack(params):
     assert any(line.startswith("models.npo_relearn -> attacks.npo_relearn") for line in said)
     after = config.load(params)
     assert set(after.models) == set(before.models)
-    assert list(after.attacks) == ["npo_relearn"]
+    assert list(after.attacks) == EXPECTED
     assert after.attacks["npo_relearn"].after.kind == "relearn"
     assert not settings.holds_attacks_among_models(params)
     assert "# The evaluated models." in params.read_text()  # comments stay
@@ -47,7 +48,49 @@ def test_an_entry_that_a_person_wrote_is_told_and_moved(params):
     with pytest.raises(BadInput, match=r"models\.npo_relearn.*under attacks"):
         config.load(params)
     settings.change(params, [])
+    assert list(config.load(params).attacks) == EXPECTED
+
+
+def test_base_and_retrain_come_under_the_same_attack(params):
+    """Without them the report could show neither the half-life nor the excess."""
+    said = settings.change(params, [("models.npo_relearn", ATTACK | {"n": 8, "seeds": [4]})])
+    assert sum("under the same attack" in line for line in said) == 2
+    attacks = config.load(params).attacks
+    own = attacks["npo_relearn"]
+    for model in ("base", "retrain"):
+        twin = attacks[f"npo_relearn_{model}"]
+        assert twin.path == f"data/models/{model}"
+        assert twin.model_copy(update={"path": own.path}) == own
+    assert "&id" not in params.read_text()  # no alias: a change of one entry must not change another
+    assert settings.change(params, []) == []
+
+
+def test_a_reference_that_is_there_is_not_added_again(params):
+    said = settings.change(
+        params,
+        [
+            ("attacks.base_relearn", ATTACK | {"path": "data/models/base"}),
+            ("models.npo_relearn", ATTACK),
+            ("models.npo_more", ATTACK | {"path": "data/models/npo_entropy"}),
+            ("models.retrain_own", ATTACK | {"path": "data/models/retrain", "n": 4}),
+        ],
+    )
+    names = ["base_relearn", "npo_relearn", "npo_more", "retrain_own", "npo_relearn_retrain", "retrain_own_base"]
+    assert list(config.load(params).attacks) == names
+    assert sum("under the same attack" in line for line in said) == 2
+
+
+def test_without_a_reference_in_the_report_none_is_added(params):
+    settings.change(params, [("report.base", None), ("report.retrain", None), ("models.npo_relearn", ATTACK)])
     assert list(config.load(params).attacks) == ["npo_relearn"]
+
+
+def test_the_name_of_a_reference_may_be_taken(params):
+    settings.change(params, [("attacks.npo_relearn_base", ATTACK | {"path": "data/models/npo_entropy"})])
+    text = params.read_text()
+    with pytest.raises(BadInput, match=r"attacks\.npo_relearn_base.*another name"):
+        settings.change(params, [("models.npo_relearn", ATTACK)])
+    assert params.read_text() == text
 
 
 def test_a_name_with_two_attacks_is_refused(params):
@@ -66,5 +109,7 @@ def test_lethe_run_moves_it_before_any_stage(small):
     path.write_text(yaml.safe_dump(value, sort_keys=False))
     result = small.lethe("run")
     assert result.returncode == 0, result.stderr
-    assert list(config.load(path).attacks) == ["npo_relearn"]
+    attacks = list(config.load(path).attacks)
+    assert attacks[0] == "npo_relearn"
+    assert all((small.folder / f"data/attacks/{name}.json").exists() for name in attacks)
     assert not (small.folder / "data/metrics/npo_relearn.json").exists()

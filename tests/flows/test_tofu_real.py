@@ -78,7 +78,7 @@ def test_the_whole_preset_with_a_tiny_model(tmp_path, monkeypatch):
     assert len(exact["per_question"]) == 20
 
     page = tmp_path / "page.md"
-    page.write_text("before\n<!-- run -->\nold\n<!-- end -->\nafter\n")
+    page.write_text("before\n<!-- run -->\nold\n<!-- end run -->\nafter\n")
     monkeypatch.chdir(tmp_path)
     run_table(["--folder", str(folder), "--write", str(page)])
     rows = [line.split(" | ") for line in page.read_text().splitlines() if line.startswith("| ")]
@@ -86,7 +86,7 @@ def test_the_whole_preset_with_a_tiny_model(tmp_path, monkeypatch):
     place = rows[0].index("sampled answers: mean score")
     assert float(rows[2][place]) == pytest.approx(read_metrics(folder / "data", "base")["mean"], abs=5e-4)
     assert page.read_text().startswith("before\n<!-- run -->\n| model")
-    assert page.read_text().endswith("\n<!-- end -->\nafter\n")
+    assert page.read_text().endswith("\n<!-- end run -->\nafter\n")
     page.write_text("no marks")
     with pytest.raises(BadInput, match="holds no <!-- run -->"):
         run_table(["--folder", str(folder), "--write", str(page)])

@@ -103,3 +103,29 @@ def test_seeds_of_one_method_are_one_row(own_small, page):
     html = section(render(run).html, "methods")
     assert "0.2" in html
     assert "0.4" in html
+
+
+def test_seeds_of_one_method_share_their_figures(own_small):
+    value = config.read_yaml(own_small / "params.yaml")
+    npo = value["unlearn"]["methods"]["npo"]
+    other = {**npo, "epochs": npo["epochs"] + 1}
+    value["unlearn"]["methods"] = {"npo": {**npo, "seed": 1}, "npo_2": {**npo, "seed": 2}, "npo_more": other}
+    keys = ("confidence", "entropy")
+    for place, name in enumerate(value["unlearn"]["methods"]):
+        value["models"][name] = {"path": f"data/models/{name}"}
+        records = [
+            {
+                "epoch": epoch,
+                **{f"{split}_{key}": 0.25 + place / 4 for split in ("forget", "retain") for key in keys},
+            }
+            for epoch in (-1, 0)
+        ]
+        own = read_json(own_small / "data/models/npo/training.json") | {"epochs": records}
+        write_json(own_small / f"data/models/{name}/training.json", own)
+        write_json(own_small / f"data/metrics/{name}.json", read_json(own_small / "data/metrics/npo.json"))
+    run = load_run(config.validate(value), own_small / "data", load(own_small).provenance)
+    html = section(render(run).html, "epochs")
+    assert html.count("<svg") == 4  # two quantities: the two seeds together, and the third model
+    assert "mean of 2 seeds: forget 0.375, retain 0.375" in html
+    assert "npo_more: entropy" in html
+    assert "at the end: forget 0.750, retain 0.750" in html
