@@ -18,7 +18,7 @@ def small_document(**changes: object) -> dict[str, Any]:
         for part in above:
             section = section[part]
         section[last] = value
-    document["data"]["authors"] = {"count": 20, "heldout": 2, "world_facts": 3}
+    document["data"] |= {"authors": {"count": 20, "heldout": 2, "world_facts": 3}, "forget": "forget05"}
     document["train"]["recipe"] |= {"vocabulary": 400, "hidden": 32, "layers": 1, "feed_forward": 64, "lr": 1e-2}
     document["sample"] |= {"max_new_tokens": 12}
     document["exact"] |= {"rows": 40}
