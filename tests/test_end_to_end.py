@@ -212,7 +212,7 @@ def served(repository: Path) -> Iterator[list[str]]:
     process = subprocess.Popen(command, cwd=repository, env=environment(), stdout=subprocess.PIPE, text=True)
     try:
         told = [process.stdout.readline().strip().split(": ", 1)[1] for _ in range(2)]
-        wait_until(lambda: answer(port) == 200, seconds=120)
+        wait_until(lambda: answer(port) == 200, seconds=400)
         yield told
     finally:
         process.send_signal(signal.SIGTERM)

@@ -64,7 +64,7 @@ class Page:
         self.call("Emulation.setDeviceMetricsOverride", **size)
         self.call("Page.navigate", url=address)
 
-    def wait(self, expression: str, seconds: float = 60) -> None:
+    def wait(self, expression: str, seconds: float = 180) -> None:
         """Wait until an expression is true."""
         end = time.monotonic() + seconds
         while not self.evaluate(expression):
@@ -72,7 +72,7 @@ class Page:
                 raise TimeoutError(f"{expression}: not true within {seconds:g} s")
             time.sleep(0.2)
 
-    def says(self, text: str, seconds: float = 60) -> None:
+    def says(self, text: str, seconds: float = 180) -> None:
         """Wait until the page shows a text."""
         self.wait(f"document.body.innerText.includes({json.dumps(text)})", seconds)
 
