@@ -16,7 +16,7 @@ from lethe.evaluation.attack_counts import Curve, curves
 from lethe.evaluation.method_spread import QUANTITIES, MethodSeeds, Spread, spreads
 from lethe.evaluation.run import Model, Run
 from lethe.report import svg
-from lethe.report.figures import ROOTS, Panel
+from lethe.report.figures import Panel
 from lethe.report.svg import ACCENT, INK, MUTED, WARM
 from lethe.statistics.attack_curve import HalfLife
 from lethe.statistics.bound import Bound
@@ -37,6 +37,8 @@ SPREAD_HEAD = {
 SEEN = (("confidence", "confidence"), ("entropy", "entropy, nats"))
 REFERENCES = (("base", WARM, (4, 1.5)), ("retrain", MUTED, (1, 1.2)))
 SPLITS = (("forget", ACCENT), ("retain", MUTED))
+SHARES = (0, 0.001, 0.01, 0.1, 0.4, 1)  # the ticks of a share that leaks
+DECIMALS = 4  # of a share that leaks: few answers do
 Records = Sequence[Mapping[str, float]]
 METHODS_NOTE = (
     "Each cell has the mean over the seeds, and in brackets the smallest and the largest value. The spread is that of "
@@ -176,13 +178,18 @@ def _attack(title: str, own: list[Curve]) -> AttackView:
                 means = {one.budget: one.mean for one in curve.by_seed if one.seed == seed}
                 marks = [means[point.budget] for point in curve.points]
                 axes.plot(places, marks, ".", color=INK, markersize=3)
-            axes.set_yscale("function", functions=(np.sqrt, np.square))
-            axes.set(ylim=(0, 1.02), xlabel=curve.budget)
-            axes.set_yticks(ROOTS, [f"{root:g}" for root in ROOTS])
-            axes.minorticks_off()
-            axes.set_xticks(list(places), [f"{point.budget:g}" for point in curve.points])
+            leakage_against(axes, curve)
         panels.append(panel)
     return AttackView(title, panels, [_row(curve) for curve in own], _notes(own))
+
+
+def leakage_against(axes: Axes, curve: Curve) -> None:
+    """Set the scales and ticks of a panel: leakage on a scale that shows one in a thousand, budgets in equal steps."""
+    axes.set_yscale("function", functions=(lambda share: np.maximum(share, 0) ** 0.25, lambda root: root**4))
+    axes.set(ylim=(0, 1.05), xlabel=curve.budget)
+    axes.set_yticks(SHARES, [f"{share:g}" for share in SHARES])
+    axes.minorticks_off()
+    axes.set_xticks(range(len(curve.points)), [f"{point.budget:g}" for point in curve.points])
 
 
 def _row(curve: Curve) -> list[str]:
@@ -191,16 +198,18 @@ def _row(curve: Curve) -> list[str]:
     half = curve.half_life
     return [
         curve.name,
-        number(curve.points[0].mean),
-        f"{number(most.mean)} ({_between(most.lower, most.upper)})",
+        number(curve.points[0].mean, DECIMALS),
+        f"{number(most.mean, DECIMALS)} ({_between(most.lower, most.upper)})",
         f"{most.budget:g}",
         NONE if half is None else _half_life(half),
-        NONE if excess is None else f"{number(excess.estimate)} ({_between(excess.lower, excess.upper)})",
+        NONE
+        if excess is None
+        else f"{number(excess.estimate, DECIMALS)} ({_between(excess.lower, excess.upper)})",
     ]
 
 
 def _between(lower: Bound, upper: Bound) -> str:
-    return f"{lower.number()} to {upper.number()}"
+    return f"{lower.number(DECIMALS)} to {upper.number(DECIMALS)}"
 
 
 def _half_life(half: HalfLife) -> str:

@@ -20,9 +20,8 @@ from lethe.errors import BadFile
 from lethe.evaluation.attack_counts import Curve, curves
 from lethe.evaluation.run import Run, load
 from lethe.io.json_files import read_json
-from lethe.report.figures import ROOTS
 from lethe.report.png import COLOURS, picture
-from lethe.report.studies import METHODS_NOTE, studies
+from lethe.report.studies import METHODS_NOTE, leakage_against, studies
 from tests.benchmarks import marks
 
 SWEEPS = ("fig-4a", "fig-4b", "fig-5a", "fig-5c")
@@ -62,7 +61,8 @@ def attacks(folder: Path, page: Path | None) -> str:
     parts = []
     for view in found.attacks:
         parts += [f"**{view.title}**", markdown(found.attack_head, view.rows)]
-    notes = dict.fromkeys(note for view in found.attacks for note in view.notes)
+    # A note begins with the budget of its attack; what follows is the same for all.
+    notes = dict.fromkeys(re.sub("^[^;]*; each", "Each", note) for view in found.attacks for note in view.notes)
     parts += [" ".join(notes)]
     if page is not None:
         base, retrain = run.role("base"), run.role("retrain")
@@ -93,11 +93,8 @@ def draw(place: Path, found: Sequence[Curve]) -> None:
                 sides = ([getattr(point, side).value for point in curve.points] for side in ("lower", "upper"))
                 axes.fill_between(places, *sides, color=colour, alpha=0.2, linewidth=0)
                 axes.plot(places, means, color=colour, marker="o", markersize=3, label=Path(curve.path).name)
-            axes.set_yscale("function", functions=(np.sqrt, np.square))
-            axes.set(ylim=(0, 1.02), title=title.split(" (")[0] + rows_of(title), xlabel=own[0].budget)
-            axes.set_yticks(ROOTS, [f"{root:g}" for root in ROOTS])
-            axes.minorticks_off()
-            axes.set_xticks(places, [f"{point.budget:g}" for point in own[0].points])
+            leakage_against(axes, own[0])
+            axes.set_title(title.split(" (")[0] + rows_of(title))
         for axes in list(grid.flat)[len(titles) :]:
             axes.set_axis_off()
         named = grid.flat[0].get_legend_handles_labels()

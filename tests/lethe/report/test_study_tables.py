@@ -67,7 +67,7 @@ def test_attacks_have_a_table_each_and_one_picture(own_small, tmp_path):
     run = load_run(config.load(own_small / "params.yaml"), own_small / "data", {})
     npo = curves(run.attacks, "data/models/base", "data/models/retrain")[2]
     assert rows[2][head.index("half-life")] == "2 (2 to 2)"
-    assert npo.excess[2].lower.number() in rows[2][head.index("excess over Retrain")]
+    assert npo.excess[2].lower.number(4) in rows[2][head.index("excess over Retrain")]
     assert (tmp_path / "attacks.png").read_bytes().startswith(b"\x89PNG")
     assert "(attacks.png)" in page.read_text()
     assert rows_of("relearn (rows same_authors, count 2)") == " on same authors rows"
