@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -145,7 +145,7 @@ class MetaResult:
     claims: tuple[ClaimOutcome, ...]
     unpaired: tuple[str, ...]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Plain values; `lethe.io.json_files.write_json` writes what is not finite as null."""
         return asdict(self)
 

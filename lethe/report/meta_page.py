@@ -112,8 +112,10 @@ def sentences(result: MetaResult) -> list[str]:
         return ["No number has a value for models of both pools."]
     best = known[0]
     level = coverage(result.alpha)
+    equal = [one.name for one in known if one.auc.value == best.auc.value]
     said = [
-        f"{best.name} tells the models apart best: AUC {shown(best.auc)}, with probability {level} by itself.",
+        f"The highest AUC of telling the models apart is {shown(best.auc)}, with probability {level} by itself: "
+        f"{listing(equal)}.",
         _cheapest(known, best),
         _noise(known),
         _best_of(known, "one_sided", "survives relearning and quantisation best, by OpenUnlearning's definition"),
@@ -182,11 +184,15 @@ def _pairs(pairs: Sequence[PairTest], alpha: float) -> str:
 def claim_sentence(claim: ClaimOutcome) -> str:
     """The outcome of one claim of the README on both counts."""
     apart = (
-        f"the AUC of {claim.better} minus that of {claim.than} is {_signed(claim.difference)} "
+        "an AUC has no value"
+        if math.isnan(claim.difference)
+        else f"the AUC of {claim.better} minus that of {claim.than} is {_signed(claim.difference)} "
         f"(Holm's p-value {_p(claim.adjusted)}): {claim.told_apart}"
     )
     predicts = (
-        f"the rank correlation with what comes back differs by {_signed(claim.prediction_difference)} "
+        "a rank correlation has no value"
+        if math.isnan(claim.prediction_difference)
+        else f"the rank correlation with what comes back differs by {_signed(claim.prediction_difference)} "
         f"(Holm's p-value {_p(claim.prediction_adjusted)}): {claim.predicts}"
     )
     return f"Telling models apart: {apart}. Predicting what comes back: {predicts}."

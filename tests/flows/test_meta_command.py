@@ -80,7 +80,7 @@ def test_the_command_runs_whole_and_continues(repository, scratch):
     assert (repository / "params.yaml").read_text() == before
     assert "batches" in done.stderr
     shown = run(repository, "lethe", "meta-evaluation", "--name", "tiny")
-    assert "tells the models apart best" in " ".join(shown.stdout.split())
+    assert "The highest AUC of telling the models apart" in " ".join(shown.stdout.split())
 
 
 @pytest.mark.slow

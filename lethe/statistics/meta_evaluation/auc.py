@@ -251,8 +251,8 @@ def mean_auc_over_questions(
 
     Notes
     -----
-    Percentile bootstrap over models: the questions are fixed. Where all questions are separated in every draw the interval
-    is a point; it then understates what a larger pool could show.
+    Percentile bootstrap over models: the questions are fixed. Where every draw separates all questions, or none, that
+    interval would be a point: the interval of one question with as few models replaces it, as in `auc_estimate`.
     """
     check_alpha(alpha)
     values, knows = np.asarray(values, dtype=np.float64), np.asarray(knows, dtype=bool)
@@ -273,16 +273,14 @@ def mean_auc_over_questions(
         places = np.flatnonzero(groups == group)
         weights[:, places] = rng.multinomial(len(places), np.full(len(places), 1 / len(places)), size=draws)
     drawn = _mean_auc(weights, wins, pairs)
-    low, high = np.nanquantile(drawn, [alpha / 2, 1 - alpha / 2])
-    return Estimate(
-        float(whole),
-        min(float(low), float(whole)),
-        max(float(high), float(whole)),
-        alpha,
-        BOOTSTRAP,
-        MODELS,
-        len(values),
-    )
+    low, high = (float(end) for end in np.nanquantile(drawn, [alpha / 2, 1 - alpha / 2]))
+    value, method, assumes = float(whole), BOOTSTRAP, MODELS
+    if high - low < ROUND and min(value, 1 - value) < ROUND:
+        sides = [(knows & present).sum(axis=0), (~knows & present).sum(axis=0)]
+        few = [int(side[(sides[0] > 0) & (sides[1] > 0)].min()) for side in sides]
+        safe = auc_interval(np.full(few[0], value), np.full(few[1], 1 - value), alpha)
+        low, high, method, assumes = safe.low, safe.high, safe.method, safe.assumes
+    return Estimate(value, min(low, value), max(high, value), alpha, method, assumes, len(values))
 
 
 def _mean_auc(weights: np.ndarray, wins: np.ndarray, pairs: np.ndarray) -> np.ndarray:

@@ -163,6 +163,14 @@ def test_the_mean_over_questions_equals_the_naive_twin_in_value_and_in_every_dra
     assert (found.low, found.high) == pytest.approx(np.nanquantile(again, [0.025, 0.975]))
 
 
+def test_separated_questions_prove_no_more_than_one_question_with_as_many_models():
+    knows = np.repeat([True, False], 10)[:, None] & np.ones((20, 3), bool)
+    found = mean_auc_over_questions(knows.astype(float), knows, ["P"] * 10 + ["N"] * 10)
+    single = auc_estimate(np.ones(10), np.zeros(10))
+    assert (found.value, found.low, found.high) == (1.0, single.low, 1.0)
+    assert mean_auc_over_questions(-knows.astype(float), knows, ["P"] * 10 + ["N"] * 10).high < 0.5
+
+
 def test_questions_without_both_kinds_give_nothing():
     assert not mean_auc_over_questions(np.ones((3, 2)), np.ones((3, 2), bool), ["P"] * 3).known
 
