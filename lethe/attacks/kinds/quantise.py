@@ -81,6 +81,15 @@ def by_torchao(
 ) -> Iterator[tuple[float, PreTrainedModel]]:
     """Yield (budget, a copy of the model whose linear layers torchao has quantised).
 
+    Parameters
+    ----------
+    model
+        The model; it stays as it is.
+    budgets
+        The numbers of bits removed from each weight.
+    group
+        The number of neighbouring weights that share one scale.
+
     Raises
     ------
     LetheError

@@ -110,6 +110,15 @@ class Number:
 def numbers(seen: Seen, retrain: Seen | None, asking: Asking) -> dict[str, Number]:
     """All numbers of one model by name, those of registered members included.
 
+    Parameters
+    ----------
+    seen
+        What was observed of the model.
+    retrain
+        The same of Retrain; None without one.
+    asking
+        The settings of the numbers.
+
     Raises
     ------
     BadValue
@@ -127,7 +136,17 @@ def numbers(seen: Seen, retrain: Seen | None, asking: Asking) -> dict[str, Numbe
 def of_flat(
     flat: Mapping[str, object], others: frozenset[str], endings: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, float]]:
-    """The keys and values that are numbers about forgetting: all but ``others`` and keys with one of the endings."""
+    """The keys and values that are numbers about forgetting.
+
+    Parameters
+    ----------
+    flat
+        Numbers by key, as a function prints them; None becomes NaN.
+    others
+        Keys that are left out.
+    endings
+        Endings of further keys that are left out.
+    """
     for key, value in flat.items():
         if key in others or (endings and key.endswith(endings)):
             continue

@@ -50,7 +50,17 @@ class Estimate:
 
 
 def nothing(alpha: float, method: str = DELONG, n: int = 0) -> Estimate:
-    """The estimate of a quantity that has no value."""
+    """The estimate of a quantity that has no value.
+
+    Parameters
+    ----------
+    alpha
+        The level at which an interval would hold.
+    method
+        The method that would have given the interval.
+    n
+        The number of observations.
+    """
     return Estimate(math.nan, math.nan, math.nan, alpha, method, MODELS, n)
 
 

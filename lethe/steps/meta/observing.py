@@ -253,7 +253,17 @@ class Observer:
         return Certificates.of_json(values), _work(place)
 
     def comes_back(self, without: Iterable[str], n: int, scorer: str) -> float:
-        """The mean sampled score of the forget questions that are not ``without``: the leakage of an attacked model."""
+        """The mean sampled score of the forget questions: the leakage of an attacked model.
+
+        Parameters
+        ----------
+        without
+            Ids of questions that the attack trained on.
+        n
+            Answers per question.
+        scorer
+            The column of the scores.
+        """
         left_out = set(without)
         rows = [row for row in self.forget.values() if row["id"] not in left_out]
         table, _ = self._drawn(rows, n)

@@ -256,7 +256,17 @@ class Workshop:
         return InMemory(model, tokenizer)
 
     def attack_key(self, model: PoolModel, kind: str, settings: object) -> str:
-        """The hash of everything that decides an attacked model."""
+        """The hash of everything that decides an attacked model.
+
+        Parameters
+        ----------
+        model
+            The model under attack.
+        kind
+            The name of the attack.
+        settings
+            The attack's parameters.
+        """
         return cache_key(
             __name__,
             "lethe.attacks.kinds.relearn",
