@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Byte-compile at installation and at first import; otherwise every start of a stage is slow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test quick lint deps setup bench-bounds bench-start bench-scoring bench-judge bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult clean game-digits game-fashion-mnist game-authors game-tables golden demonstration-seeds other-processors fuzz chaos audit-packages coverage audit-calibration audit-dp-sgd bench-audit check-inspect check-lm-eval check-s3 check-servers check-torchao audit-figures bench-page screenshots axe bench-sampling bench-gpu bench-methods bench-exact exact-acceptance exact-real real-model tofu-real entropy-prefixes
+.PHONY: run test quick lint deps setup bench-bounds bench-start bench-scoring bench-judge bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult clean game-digits game-fashion-mnist game-authors game-tables golden demonstration-seeds other-processors fuzz chaos audit-packages coverage audit-calibration audit-dp-sgd bench-audit check-inspect check-lm-eval check-s3 check-servers check-torchao audit-figures bench-page screenshots axe stranger bench-sampling bench-gpu bench-methods bench-exact exact-acceptance exact-real real-model tofu-real entropy-prefixes
 
 run: setup
 	$(BIN)/lethe run
@@ -205,6 +205,11 @@ bench-page: setup
 # The README's picture of the report, one on dark ground and one on a phone, from data/report.
 screenshots: setup
 	$(BIN)/python -m tests.benchmarks.report_pictures
+
+# A stranger's three questions, answered by clicks in MLflow's pages after two small pipelines, with pictures in data/pictures:
+# which model leaks least, what changed between the pipelines, which answers leaked. Needs Chromium; minutes.
+stranger: setup
+	LETHE_PICTURES=$(CURDIR)/data/pictures $(BIN)/python -m pytest tests/test_end_to_end.py -k stranger
 
 # What axe-core finds on the pages of the report, of games and of a comparison: exit status 1 where a finding is serious. The wheel that
 # carries axe-core (MPL-2.0) is fetched into a folder of its own.
