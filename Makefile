@@ -120,9 +120,9 @@ fuzz: setup
 	$(BIN)/python -m tests.fuzz --cases $(or $(CASES),1000000) --first $(FIRST) --seed $(SEED)
 
 # Flow, server, DVC, stages and Dask workers killed at 50 seeded random moments, and the artifacts compared with those of an
-# undisturbed run: an hour on two cores. A second call continues.
+# undisturbed run: half an hour on two cores. A second call continues. PIPELINE=stages: the real stages instead of light ones.
 chaos: setup
-	$(BIN)/python -m tests.chaos --cases $(or $(CASES),50) --seed $(SEED)
+	$(BIN)/python -m tests.chaos --cases $(or $(CASES),50) --seed $(SEED) --pipeline $(or $(PIPELINE),light)
 
 # Known weaknesses of the packages in the frozen list, by pip-audit and the service of PyPI, in an environment of its own
 # (docs/faults.md); exit status 1 names one that the document does not explain.

@@ -25,7 +25,7 @@ def remove_damaged(root: Path, stage: str) -> list[str]:
     from dvc.repo import Repo
 
     with Repo(str(root)) as repo:
-        outs = [out for one in repo.index.stages if one.addressing == stage for out in one.outs]
+        outs = [out for one in repo.index.stages if getattr(one, "name", "") == stage for out in one.outs]
         return [os.path.relpath(out.fs_path, root) for out in damaged(outs)]
 
 

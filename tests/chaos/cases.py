@@ -36,7 +36,7 @@ def case(number: int, seed: int, stages: Sequence[str], victims: Sequence[str] =
         signal=SIGNALS[turn % len(SIGNALS)],
         stale_from=chance.choice(list(stages)),
         share=chance.random(),
-        tracking=turn % 5 == 0,
+        tracking=turn == 4,
     )
 
 

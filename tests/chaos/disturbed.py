@@ -54,27 +54,31 @@ def expected_status(case: Case) -> tuple[int, ...]:
 def disturb(
     case: Case,
     copy: Copy,
+    graph: Mapping[str, list[str]],
     reference: Mapping[str, str],
     seconds: Mapping[str, float],
     overhead: float,
+    server: Mapping[str, str],
     workers: Callable[[Path, str], contextlib.AbstractContextManager[tuple[str, list[subprocess.Popen]]]],
 ) -> Outcome:
     """Run one case in ``copy``.
 
-    ``reference``: the hashes of an undisturbed run; ``seconds``: of its stages; ``overhead``: of a run with nothing to do;
-    ``workers`` starts a cluster in a folder.
+    ``graph``: the stages with those that each reads; ``reference``: the hashes of an undisturbed run; ``seconds``: of its
+    stages; ``overhead``: of a run with nothing to do; ``server``: the address of a Prefect server for the runs whose own is
+    no victim; ``workers`` starts a cluster in a folder.
     """
-    stale = behind(copy.graph(), case.stale_from)
+    stale = behind(graph, case.stale_from)
     expected = overhead + sum(seconds[name] for name in stale) / 2
     share, mark = case.share, f"{os.getpid()}-{case.number}"
     extra = {} if case.tracking else {"LETHE_TRACKING": "off"}
+    of_victim = {} if case.victim in ("flow", "server") else dict(server)
     for _ in range(TRIES):
         copy.forget(stale)
         if case.number % 3 == 0:  # the server makes its tables anew, and may be killed at that
             shutil.rmtree(copy.folder / ".lethe/prefect", ignore_errors=True)
         with _cluster(case, copy, mark, workers) as (address, cluster):
             began = time.monotonic()
-            run = copy.start(mark, *(["--scheduler", address] if address else []), **extra)
+            run = copy.start(mark, *(["--scheduler", address] if address else []), **extra, **of_victim)
             after = share * expected * (2 if address else 1)
             killed = _kill(case, run, began + after, mark, cluster)
             after = time.monotonic() - began
@@ -92,7 +96,7 @@ def disturb(
         wrong.append(f"exit status {status}, expected one of {expected_status(case)}: {_last(err)}")
     wrong += _printed(out, err)
     began = time.monotonic()
-    again = copy.start(mark, **extra)
+    again = copy.start(mark, **extra, **server)
     wrong += _end(again)
     again_took = time.monotonic() - began
     out, again_err = copy.said()
@@ -123,7 +127,6 @@ def _cluster(case: Case, copy: Copy, mark: str, workers: Callable) -> Iterator[t
         return
     place = copy.folder.parent / "cluster"
     shutil.rmtree(place, ignore_errors=True)
-    shutil.rmtree(copy.folder.parent / "store", ignore_errors=True)
     with workers(place, mark) as found:
         yield found
 
@@ -145,7 +148,7 @@ def _kill(case: Case, run: subprocess.Popen, moment: float, mark: str, cluster: 
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, case.signal)
                 return " ".join(command[2:]).strip()
-        time.sleep(0.01)
+        time.sleep(0.05)
     return ""
 
 
@@ -166,7 +169,7 @@ def _orphans(mark: str, leave: set[int]) -> list[str]:
     while left := {pid: command for pid, command in marked(mark).items() if pid not in leave}:
         if time.monotonic() > until:
             break
-        time.sleep(0.1)
+        time.sleep(0.3)
     for pid in left:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

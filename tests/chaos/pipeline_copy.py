@@ -1,7 +1,12 @@
-"""The pipeline that `make chaos` disturbs: a copy of this one with the smallest sizes, and its results as hashes."""
+"""The pipelines that `make chaos` disturbs, and their results as hashes.
+
+One is a copy of this repository with the smallest sizes, whose stages load torch; the other has its shape (a chain, branches,
+a report) and stages that write their outputs in small steps, so that a run takes seconds.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -16,6 +21,7 @@ from typing import Any
 import yaml
 
 from tests.chaos.cases import MARK
+from tests.flows import miniature
 from tests.small import ROOT, make_repository, small_params
 
 LIMIT = 900  # seconds of one run
@@ -76,7 +82,8 @@ class Copy:
         """The stages, each with the stages that it reads."""
         from flows.workspace import read_graph
 
-        return read_graph(self.folder).upstream
+        with contextlib.chdir(self.folder):  # DVC names stages from here
+            return read_graph(self.folder).upstream
 
     def forget(self, stages: set[str]) -> None:
         """Remove the outputs of these stages everywhere: here, in DVC's lock, cache and run cache, and the scratch files."""
@@ -122,17 +129,72 @@ def _outs(entry: Mapping[str, Any]) -> list[Any]:
     return [*entry.get("outs", []), *entry.get("metrics", [])]
 
 
-def make(folder: Path) -> Copy:
-    """Make the copy, or take the one that is there; a DVC remote beside the copy is for the workers."""
+# A stage of the light pipeline makes its output in ten parts, each kept until the output is whole.
+STEP = """
+import time
+from pathlib import Path
+
+from lethe import config, tracking
+from lethe.io.atomic import atomic_folder
+from lethe.io.json_files import write_json
+from lethe.io.scratch import keep, kept
+from lethe.process import run_stage
+
+
+def part(out, number, text):
+    place = Path(".lethe/scratch") / f"{out.replace('/', '-')}-{number}.json"
+    found = kept(place)
+    if found is None:
+        time.sleep(0.05)
+        found = f"{text} {number} " * 1000
+        keep(place, found)
+    return found
+
+
+def main(out, text=""):
+    if out.endswith(".json"):
+        time.sleep(0.5)
+        alpha = config.load().metrics.alpha
+        write_json(out, {"model": Path(out).stem, "mean": float(len(text)), "text": text, "alpha": alpha})
+        return
+    with atomic_folder(out) as folder:
+        for number in range(10):
+            (folder / f"part{number}").write_text(part(out, number, text))
+        write_json(folder / "training.json", {"steps": [{"step": i, "loss": 1 / (i + 1)} for i in range(3)]})
+    for place in Path(".lethe/scratch").glob(f"{out.replace('/', '-')}-*.json"):
+        place.unlink()
+    if out == "data/report":
+        print(tracking.log_new())
+
+
+run_stage(main)
+"""
+
+
+def light(clone: Path) -> None:
+    """The light pipeline: two branches of the miniature, whose stages take half a second and more."""
+    miniature.make(clone, {"PREFECT_HOME": str(clone / ".lethe/prefect")})
+    (clone / "step.py").write_text(STEP)
+
+
+def make(folder: Path, kind: str) -> Copy:
+    """Make the pipeline, or take the one that is there; a DVC remote beside it is for the workers.
+
+    ``kind``: light, or stages for the copy of this repository.
+    """
     clone = folder / "pipeline"
     if not (clone / ".dvc/config.local").exists():
         shutil.rmtree(clone, ignore_errors=True)
-        make_repository(clone, smallest_params(), git=False)
-        local = (
-            f"[core]\n    no_scm = true\n    remote = store\n['remote \"store\"']\n    url = {folder / 'store'}\n"
-        )
-        (clone / ".dvc/config.local").write_text(local)
-    return Copy(clone, environment(folder))
+        if kind == "light":
+            light(clone)
+        else:
+            make_repository(clone, smallest_params(), git=False)
+        # Workers get .dvc/config with the sources, and nothing that is of this machine alone.
+        with open(clone / ".dvc/config", "a") as shared:
+            shared.write(f"    remote = store\n['remote \"store\"']\n    url = {folder / 'store'}\n")
+        (clone / ".dvc/config.local").write_text("[core]\n    no_scm = true\n")
+    own = environment(folder)
+    return Copy(clone, own | {"PYTHONPATH": str(ROOT)} if kind == "light" else own)
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -160,7 +222,15 @@ def behind(graph: Mapping[str, list[str]], stage: str) -> set[str]:
 def source_of_the_copy() -> str:
     """A hash of everything that the copy is made of: another one needs a new copy."""
     whole = hashlib.sha256()
-    for name in ("lethe", "stages", "flows", "dvc.yaml", "tests/chaos/pipeline_copy.py", "tests/small.py"):
+    for name in (
+        "lethe",
+        "stages",
+        "flows",
+        "dvc.yaml",
+        "tests/chaos",
+        "tests/small.py",
+        "tests/flows/miniature.py",
+    ):
         place = ROOT / name
         for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
             if path.is_file() and "__pycache__" not in path.parts:

@@ -32,7 +32,7 @@ def test_killed_runs_end_with_the_bytes_of_an_undisturbed_one(copy):
     reference, seconds = copy.hashes(), copy.stages()
     for number in (0, 4, 5):  # the flow by SIGKILL, the server and a stage by SIGTERM
         drawn = case(number, 1, list(seconds), ("flow", "server", "stage"))
-        ended = disturb(drawn, copy, reference, seconds, 6.0, lambda *_: None)
+        ended = disturb(drawn, copy, copy.graph(), reference, seconds, 6.0, {}, lambda *_: None)
         assert not ended.wrong, ended
         assert ended.killed
 
@@ -76,7 +76,7 @@ def test_victims_are_told_apart_by_their_commands():
     assert is_a("stage", ["python", "step.py", "data/report"])
 
 
-def test_all_behind_a_stage_is_forgotten(copy):
+def test_all_behind_a_stage_is_forgotten(copy, monkeypatch):
     graph = copy.graph()
     assert pipeline_copy.behind(graph, "prepare") == set(graph)
     stale = pipeline_copy.behind(graph, "metrics@npo")
@@ -85,4 +85,5 @@ def test_all_behind_a_stage_is_forgotten(copy):
     copy.forget(stale)
     after = copy.hashes()
     assert set(before) - set(after) == {"metrics/npo.json", "report/text", "report/training.json"}
+    monkeypatch.chdir(copy.folder)
     assert set(workspace.read_graph(copy.folder).behind()) == stale

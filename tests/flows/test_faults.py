@@ -45,7 +45,7 @@ def waiting(repository: Repository, stage: str, *arguments: str, **extra: str) -
     """Start a run and return while ``stage`` waits."""
     (repository.folder / "slow").write_text(stage)
     process = repository.start("run", "--json", *arguments, **extra)
-    wait_until(lambda: (repository.folder / "alive").exists(), seconds=180)
+    wait_until(lambda: (repository.folder / "alive").exists(), seconds=400)
     return process
 
 
@@ -81,7 +81,7 @@ def test_a_run_whose_prefect_server_goes_ends_well_and_says_so_once(small, tmp_p
     )  # fmt: skip
     try:
         small.environment["PREFECT_API_URL"] = f"http://127.0.0.1:{port}/api"
-        wait_until(lambda: listens(port), seconds=180)
+        wait_until(lambda: listens(port), seconds=400)
         process = waiting(small, "models/npo")
     finally:
         os.killpg(server.pid, signal.SIGKILL)
