@@ -84,7 +84,14 @@ def _adult(source: str | None, points: int | None, rng: np.random.Generator) -> 
     table = read_table(source, required=[INCOME])
     import pandas as pd
 
-    table = table.apply(lambda column: column.str.strip() if not pd.api.types.is_numeric_dtype(column) else column)
+    # A column of objects may hold integers too, those of 20 digits and more.
+    table = table.apply(
+        lambda column: (
+            column
+            if pd.api.types.is_numeric_dtype(column)
+            else column.map(lambda value: value.strip() if isinstance(value, str) else value)
+        )
+    )
     complete = table.replace("?", np.nan).dropna()
     labels = complete[INCOME].astype(str).str.rstrip(".")
     names = sorted(labels.unique())

@@ -134,6 +134,8 @@ def chaos(asked: argparse.Namespace, folder: Path, server: dict[str, str]) -> in
     for number in range(asked.first, asked.cases) if asked.only is None else [asked.only]:
         if number in done and not done[number]["wrong"] and asked.only is None:
             continue
+        if differences(reference["hashes"], copy.hashes()):  # an interrupted or failed case left it so
+            copy.start("restored", LETHE_TRACKING="off", **server).wait()
         drawn = case(number, asked.seed, list(reference["seconds"]))
         known = (reference["graph"], reference["hashes"], reference["seconds"], reference["overhead"])
         ended = disturb(drawn, copy, *known, server, cluster)

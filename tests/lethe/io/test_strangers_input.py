@@ -10,12 +10,13 @@ import sys
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from lethe.config import read_yaml
 from lethe.config.assignments import parse_value
-from lethe.data import images
+from lethe.data import classification, images
 from lethe.errors import LONGEST, BadFile, BadParam, BadRow, MissingColumn, shortened, visible
 from lethe.evaluation.labelling import read_draws
 from lethe.io.logs import read_log
@@ -151,3 +152,11 @@ def test_a_certificate_with_an_e_value_beyond_floats_is_refused(tmp_path, value)
     path.write_text(json.dumps(told | {"e_process": told["e_process"] | {"log_e_value": value}}))
     with pytest.raises(BadFile, match="does not match the counts"):
         known.read(path)
+
+
+def test_integers_beyond_64_bits_in_a_table_of_people_are_no_crash(tmp_path):
+    path = tmp_path / "adult.csv"
+    rows = [f"{10**30 + age},Private,{'<=50K' if age % 2 else '>50K'}" for age in range(8)]
+    path.write_text("\n".join(["age,work,income", *rows]) + "\n")
+    features, labels, classes, _ = classification._adult(str(path), None, np.random.default_rng(0))
+    assert (len(features), sorted(set(labels)), classes) == (8, [0, 1], 2)
