@@ -109,7 +109,5 @@ def test_lethe_run_moves_it_before_any_stage(small):
     path.write_text(yaml.safe_dump(value, sort_keys=False))
     result = small.lethe("run")
     assert result.returncode == 0, result.stderr
-    attacks = list(config.load(path).attacks)
-    assert attacks[0] == "npo_relearn"
-    assert all((small.folder / f"data/attacks/{name}.json").exists() for name in attacks)
+    assert list(config.load(path).attacks) == ["npo_relearn"]  # this pipeline's Retrain is the attacked model
     assert not (small.folder / "data/metrics/npo_relearn.json").exists()

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
+import sys
 
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 from lethe.attacks.kinds.prune import pruned
 from lethe.attacks.kinds.quantise import on_grid
 from lethe.attacks.protocol import Known, linear_weights
-from lethe.errors import BadInput
+from lethe.errors import BadInput, LetheError
 from lethe.models.encoding import Encoder, collate
 from lethe.models.forward import forward
 from lethe.registry import MODEL_ATTACKS
@@ -97,6 +99,15 @@ def test_rounding_is_to_the_nearest_point_of_the_grid(bits, group):
             nearest = grid[(own[:, None] - grid).abs().argmin(-1)]
             assert torch.allclose(found[row, start : start + group], nearest, atol=1e-12)
     assert torch.equal(on_grid(torch.zeros(2, 4), 4, 4), torch.zeros(2, 4))
+
+
+def test_without_torchao_its_rounding_names_the_extra(tiny, known, monkeypatch):
+    """With torchao, `make check-torchao` compares both roundings."""
+    monkeypatch.setitem(sys.modules, "torchao.quantization", None)
+    with pytest.raises(LetheError, match=r"lethe\[torchao\].*rounding: simulated"):
+        list(made("quantise", rounding="torchao").attacked(tiny[0], known, 0))
+    with pytest.raises(ValidationError, match="'simulated' or 'torchao'"):
+        made("quantise", rounding="bitsandbytes")
 
 
 def test_relearning_learns_its_rows_and_no_other(tiny, known):
