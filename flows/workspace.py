@@ -187,10 +187,13 @@ def read_graph(root: Path) -> Graph:
                 "Take the last good one (`git checkout dvc.lock`), or delete the file: DVC then runs every stage again.",
             ) from error
         raise BadFile(root / "dvc.yaml", f"DVC cannot use it: {told}") from error
-    return Graph(_in_order(upstream), stale)
+    from flows.shards import with_shards
+
+    return with_shards(Graph(in_order(upstream), stale))
 
 
-def _in_order(upstream: dict[str, list[str]]) -> dict[str, list[str]]:
+def in_order(upstream: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Return the stages in an order in which they can run."""
     order: dict[str, list[str]] = {}
 
     def visit(stage: str) -> None:
