@@ -170,14 +170,16 @@ def read_graph(root: Path) -> Graph:
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
 
+    from flows.stale import stale as changed
+
     try:
-        with Repo(str(root)) as repo:
+        with Repo(str(root)) as repo, repo.lock:
             edges = repo.index.graph
             # Only stages with a command run; files tracked by a .dvc file of their own are inputs.
             stages = {stage.addressing: stage for stage in edges if stage.cmd is not None}
             upstream = {name: [up.addressing for up in edges.successors(stages[name])] for name in stages}
             upstream = {name: sorted(set(before) & set(stages)) for name, before in upstream.items()}
-            stale = {name: _reasons(change) for name, change in repo.status().items() if name in stages}
+            stale = {name: _reasons(change) for name, change in changed(repo).items() if name in stages}
     except DvcException as error:
         told = sentence(error)
         if "dvc.lock" in told:

@@ -53,11 +53,11 @@ def main() -> int:
                 print(f"stale: {', '.join(again['stale'][:5])}", file=sys.stderr)
                 return 1
             if options.run:
-                began = time.perf_counter()
+                began = time.process_time()
                 done = run(root, "lethe", "run", "--json", timeout=1800)
                 states = {end["state"] for end in json.loads(done.stdout)["stages"].values()}
                 print(
-                    f"{models:7,} models: lethe run, {', '.join(states)}: {time.perf_counter() - began:.1f} s",
+                    f"{models:7,} models: lethe run, {', '.join(states)}: {time.process_time() - began:.1f} s",
                     flush=True,
                 )
         if options.shards:
@@ -132,7 +132,8 @@ def _multiply(root: Path, names: list[str]) -> None:
 def _outputs(root: Path, name: str) -> None:
     """The same content for every model, so that all have the hashes of one."""
     data = root / "data"
-    _file(data / "models" / name / "model.safetensors")
+    for file in ("config.json", "model.safetensors", "tokenizer.json"):
+        _file(data / "models" / name / file)
     for kind in OUTPUTS:
         _file(data / kind / name / "forget.parquet")
     for place in (f"exact/{name}.json", f"metrics/{name}.json", f"metrics/details/{name}.json"):
@@ -165,14 +166,14 @@ def _timed(root: Path) -> dict[str, Any]:
 
     from flows import workspace
 
-    began = time.perf_counter()
+    began = time.process_time()
     graph = workspace.read_graph(root)
-    read = time.perf_counter() - began
+    read = time.process_time() - began
     with Repo(str(root)) as repo, repo.lock:
         (stage,) = repo.stage.collect(f"metrics@{FEW[0]}")
-        began = time.perf_counter()
+        began = time.process_time()
         stage.dump(update_pipeline=False)
-        entry = time.perf_counter() - began
+        entry = time.process_time() - began
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {
         "stages": len(graph.upstream),

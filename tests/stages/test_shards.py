@@ -169,9 +169,8 @@ def test_the_whole_waits_for_its_shards_and_idle_shards_are_left_out():
         "score_shard@m-1-1of2": ["sample@m-1"],
         "score@m-1": ["sample@m-1"],
     }
-    stale = dict.fromkeys(
-        ("sample@m-1", "sample_shard@m-1-1of2", "sample_shard@m-1-2of2", "sample_shard@n-1of1"), ["x"]
-    )
+    changed = ("sample@m-1", "sample_shard@m-1-1of2", "sample_shard@m-1-2of2", "sample_shard@n-1of1")
+    stale = {name: ["changed"] for name in changed}
     graph = with_shards(Graph(upstream, stale))
     assert graph.upstream["sample@m-1"] == ["prepare", "sample_shard@m-1-1of2", "sample_shard@m-1-2of2"]
     assert graph.upstream["score@m-1"] == ["sample@m-1", "score_shard@m-1-1of2"]
