@@ -1,7 +1,7 @@
-"""`make bench-dvc-graph`: DVC's own time in projects of many models, none of which has anything to do.
+"""`make bench-dvc-graph`: DVC's own processor time in projects of many models, none of which has anything to do.
 
-A project of each size has the committed dvc.yaml, made-up outputs, and a dvc.lock in which every stage is up to date. Each
-row is in a process of its own: reading the graph and what is stale, as `lethe run` does before its first stage, and one
+A project of each size has the committed dvc.yaml, made-up outputs, and a dvc.lock in which every stage is up to date. The
+columns: reading the graph and what is stale, as `lethe run` does before its first stage; DVC's process of one stage; one
 write of a stage's entry into dvc.lock, as after every stage that ran. With ``--run``, `lethe run` of the first size too.
 ``--shards K`` also splits each size into K project folders and reads them one after the other.
 """
@@ -39,14 +39,15 @@ def main() -> int:
         print(json.dumps(_timed(options.read)))
         return 0
     print(
-        f"{'models':>7} {'stages':>7} {'read graph':>11} {'again':>7} {'one entry':>10} {'dvc.lock':>9} {'peak':>9}",
+        f"{'models':>7} {'stages':>7} {'read graph':>11} {'again':>7} {'one stage':>11} "
+        f"{'one entry':>10} {'dvc.lock':>9} {'peak':>9}",
         flush=True,
     )
     for models in options.models:
         with tempfile.TemporaryDirectory() as folder:
             root = project(Path(folder) / "lethe", models)
             first, again = _child(root), _child(root)
-            told = f"{models:7,} {again['stages']:7,} {first['read']:9.1f} s {again['read']:5.1f} s"
+            told = f"{models:7,} {again['stages']:7,} {first['read']:9.1f} s {again['read']:5.1f} s {_repro(root):9.1f} s"
             size = (root / "dvc.lock").stat().st_size / 1e6
             print(f"{told} {again['entry']:8.1f} s {size:6.1f} MB {again['peak']:5.0f} MiB", flush=True)
             if again["stale"]:
@@ -159,6 +160,14 @@ def _child(root: Path) -> dict[str, Any]:
     )
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+def _repro(root: Path) -> float:
+    """Processor seconds of the DVC process of one stage that has nothing to do."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    run(root, "flows.dvc_child", "repro", "--single-item", f"metrics@{FEW[0]}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def _timed(root: Path) -> dict[str, Any]:

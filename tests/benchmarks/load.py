@@ -30,6 +30,7 @@ WORDS = (
     "the author was born in a small town by the river and wrote novels about miners lighthouses weather and the sea "
     "which won prizes in many countries before her mother a village dentist moved the family abroad again"
 ).split()
+TRACKED = (1, 5, 10, 20)  # models: the last one under several names
 TOKENS = 24  # of a given answer
 
 
@@ -58,8 +59,8 @@ def main() -> int:
             for stage in ("score", "metrics"):
                 _run(f"{stage} {name}", root)
         _measured("report", "report", root)
-        _measured("MLflow, 1 model", "track 1", root)
-        _measured(f"MLflow, {len(names)} models", f"track {len(names)}", root)
+        for count in TRACKED:
+            _measured(f"MLflow, {count} models", f"track {count}", root)
         size = (root / "data/report/index.html").stat().st_size
         print(f"page {size / 1e6:.2f} MB (at most {LARGEST / 1e6:g})")
         for kind in ("generations", "scores", "curves", "metrics"):
@@ -179,7 +180,7 @@ def _step(step: str, root: Path) -> int:
     elif kind == "report":
         report.run(settings, root / "data")
     else:
-        _track(root, list(settings.models)[: int(told)])
+        _track(root, list(settings.models)[-1], int(told))
     seconds = time.process_time() - began
     peak = _peak()
     print(json.dumps({"seconds": seconds, "peak": peak}))
@@ -192,20 +193,30 @@ def _peak() -> float:
     return int(line.split()[1]) / 1024
 
 
-def _track(root: Path, names: list[str]) -> None:
-    """Log these models to a new local store, as `lethe run` does at its end."""
+def _track(root: Path, model: str, count: int) -> None:
+    """Log a model under so many names to a new local store, as `lethe run` does at its end."""
     import yaml
 
     from lethe import tracking
 
-    stages = {}
-    for name in names:
+    data, stages = root / "data", {}
+    for place in range(count):
+        name = f"copy_{place}"
+        for kind in ("curves", "generations", "scores"):
+            _linked(data / kind / name, data / kind / model)
+        for kind in ("metrics", "metrics/details"):
+            _linked(data / kind / f"{name}.json", data / kind / f"{model}.json")
         outs = [f"data/curves/{name}", f"data/metrics/{name}.json", f"data/metrics/details/{name}.json"]
         told = {"params.yaml": {"metrics": {"leak": "rouge_l", "binary": "keyword_leak"}}}
         stages[f"metrics@{name}"] = {"params": told, "outs": [{"path": path, "md5": path} for path in outs]}
     (root / "dvc.lock").write_text(yaml.safe_dump({"schema": "2.0", "stages": stages}), encoding="utf-8")
     with tempfile.TemporaryDirectory() as home:
         print(tracking.log_new(root, Path(home)))
+
+
+def _linked(place: Path, target: Path) -> None:
+    if not place.exists():
+        place.symlink_to(target.absolute())
 
 
 if __name__ == "__main__":
