@@ -32,9 +32,9 @@ MEASURED: Mapping[str, Rate] = {
     "bytes_per_answer": Rate(79.0, "bytes of generations and scores", "make bench-load"),
     "score": Rate(36_600.0, "answers per processor second", "make bench-load"),
     "metrics": Rate(0.009, "processor seconds per question", "make bench-load"),
-    "record": Rate(1.0, "seconds per model in MLflow", "make bench-load"),
+    "record": Rate(0.67, "seconds per model in MLflow", "make bench-load"),
     "dvc_read": Rate(0.016, "processor seconds per stage, once per run", "make bench-dvc-graph"),
-    "dvc_start": Rate(1.5, "processor seconds per stage that runs", "make bench-dvc-graph"),
+    "dvc_start": Rate(0.6, "processor seconds per stage that runs", "make bench-dvc-graph"),
     "dvc_lock": Rate(
         0.008, "processor seconds per stage that runs and stage of the project", "make bench-dvc-graph"
     ),
