@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Byte-compile at installation and at first import; otherwise every start of a stage is slow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test quick lint deps setup bench-bounds bench-start bench-scoring bench-judge bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult clean game-digits game-fashion-mnist game-authors game-tables golden demonstration-seeds other-processors fuzz chaos audit-packages coverage audit-calibration audit-dp-sgd bench-audit check-inspect check-lm-eval check-s3 check-servers check-torchao audit-figures bench-page screenshots axe stranger bench-sampling bench-gpu bench-methods bench-exact exact-acceptance exact-real real-model tofu-real entropy-prefixes
+.PHONY: run test quick lint deps setup bench-bounds bench-start bench-scoring bench-judge bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult clean game-digits game-fashion-mnist game-authors game-tables golden demonstration-seeds other-processors fuzz chaos audit-packages coverage audit-calibration audit-dp-sgd bench-audit check-inspect check-lm-eval check-s3 check-servers check-torchao audit-figures bench-page bench-load bench-dvc-graph screenshots stranger axe bench-sampling bench-gpu bench-methods bench-exact exact-acceptance exact-real real-model tofu-real entropy-prefixes
 
 run: setup
 	$(BIN)/lethe run
@@ -201,6 +201,15 @@ audit-figures: setup
 # The report of 12 models x 400 questions x 1,024 made-up answers: its size and the time to its first paint in Chromium.
 bench-page: setup
 	$(BIN)/python -m tests.benchmarks.report_page
+
+# Memory and seconds of score, metrics, report and MLflow's record at 4,000 questions x 1,024 answers, and the page's size: a
+# quarter of an hour and 6 GB in the temporary folder.
+bench-load: setup
+	$(BIN)/python -m tests.benchmarks.load
+
+# DVC's own time at 303 to 5,001 stages with nothing to do, in one project folder and in several: half an hour.
+bench-dvc-graph: setup
+	$(BIN)/python -m tests.benchmarks.dvc_graph --shards 5
 
 # The README's picture of the report, one on dark ground and one on a phone, from data/report.
 screenshots: setup

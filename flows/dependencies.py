@@ -16,6 +16,7 @@ from lethe.io.cache import Sources
 
 BEGIN, END = "# sources: make deps", "# end of sources"
 FILE = "dvc.yaml"
+SHARD = "_shard"  # a group of shards runs the code of the whole stage
 # Packages of which one member is loaded, by the stage's own entry in params.yaml, and what DVC calls that member.
 # An edited member runs the stages again that load it, and no other.
 BY_ENTRY = {"unlearn": {"lethe.unlearning.methods": "${item.loss}"}}
@@ -27,6 +28,7 @@ class OutsideOfCommon(Exception):
 
 def dependencies(sources: Sources, stage: str) -> list[str]:
     """The files and folders of code behind a stage, as dvc.yaml lists them."""
+    stage = stage.removesuffix(SHARD)
     members = BY_ENTRY.get(stage, {})
     common = sources.closure(f"stages.{stage}", by_name=True, without=members)
     for package in members:

@@ -170,14 +170,16 @@ def read_graph(root: Path) -> Graph:
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
 
+    from flows.stale import stale as changed
+
     try:
-        with Repo(str(root)) as repo:
+        with Repo(str(root)) as repo, repo.lock:
             edges = repo.index.graph
             # Only stages with a command run; files tracked by a .dvc file of their own are inputs.
             stages = {stage.addressing: stage for stage in edges if stage.cmd is not None}
             upstream = {name: [up.addressing for up in edges.successors(stages[name])] for name in stages}
             upstream = {name: sorted(set(before) & set(stages)) for name, before in upstream.items()}
-            stale = {name: _reasons(change) for name, change in repo.status().items() if name in stages}
+            stale = {name: _reasons(change) for name, change in changed(repo).items() if name in stages}
     except DvcException as error:
         told = sentence(error)
         if "dvc.lock" in told:
@@ -187,10 +189,13 @@ def read_graph(root: Path) -> Graph:
                 "Take the last good one (`git checkout dvc.lock`), or delete the file: DVC then runs every stage again.",
             ) from error
         raise BadFile(root / "dvc.yaml", f"DVC cannot use it: {told}") from error
-    return Graph(_in_order(upstream), stale)
+    from flows.shards import with_shards
+
+    return with_shards(Graph(in_order(upstream), stale))
 
 
-def _in_order(upstream: dict[str, list[str]]) -> dict[str, list[str]]:
+def in_order(upstream: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Return the stages in an order in which they can run."""
     order: dict[str, list[str]] = {}
 
     def visit(stage: str) -> None:

@@ -41,6 +41,13 @@ def command(
         Literal["worse"] | None,
         typer.Option(help="worse: exit status 1 where a bound passed its previous value or a model newly leaks."),
     ] = None,
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Parts of every model's questions, each drawn and scored as a stage of its own; 1: undivided.",
+        ),
+    ] = None,
     pull: PullFlag = False,
     push: PushFlag = False,
     scheduler: Scheduler = None,
@@ -61,9 +68,10 @@ def command(
     from flows import alarm, inputs, record, remote, settings, workspace
     from flows.overview import standard
     from flows.server import require, temporary_server
+    from flows.shards import section, written
     from lethe import config
     from lethe.config.assignments import parse
-    from lethe.errors import BadInput, BadValue
+    from lethe.errors import BadInput, BadValue, plural
     from lethe.process import watch
 
     root = Path.cwd()
@@ -82,13 +90,19 @@ def command(
     moved = settings.holds_attacks_among_models(root / config.FILE)
     # The lock comes before the change of params.yaml: otherwise another run could copy the file in between.
     with workspace.only_run(root):
+        count = shards or written(root / config.FILE)
         if stages:
             workspace.check_stages(root, stages, settings.changed(root / config.FILE, changes)[1])
-        if (changes or moved) and not workspace.in_git(root):
+        if (changes or moved or shards) and not workspace.in_git(root):
             workspace.keep_original(root)
+        if count:  # the changes may add and remove models, so the section is written anew
+            settings.change(root / config.FILE, [("shards", {})])
         if changes or moved:
             for line in settings.change(root / config.FILE, changes) or ["nothing, the values are there already"]:
                 screen.print(f"params.yaml changes: {line}")
+        if count:
+            settings.change(root / config.FILE, [("shards", section(config.load().models, count))])
+            screen.print(f"params.yaml: every model's questions in {plural(count, 'shard')}")
         inputs.check(config.load(), root)
         workspace.keep_params(root)
         with temporary_server(root):

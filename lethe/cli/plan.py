@@ -55,7 +55,7 @@ def command(
     rate: Annotated[
         float | None,
         typer.Option(
-            help="Tokens per second, for --preset. [default: measured here, where the model's folder exists]"
+            help="Tokens per second, for --preset and --cost. [default: with --preset measured here, where the model is]"
         ),
     ] = None,
     parameters: Annotated[
@@ -78,6 +78,28 @@ def command(
         int | None,
         typer.Option(min=1, help="Forget questions, for --preset. [default: counted, or the published number]"),
     ] = None,
+    cost: Annotated[
+        bool, typer.Option("--cost", help="What a fleet of checkpoints costs: GPU hours, storage, DVC's own time.")
+    ] = False,
+    checkpoints: Annotated[
+        int | None, typer.Option(min=1, help="Checkpoints, for --cost. [default: 1000]")
+    ] = None,
+    answers: Annotated[
+        int | None, typer.Option(min=1, help="Answers per prompt, for --cost. [default: 1024]")
+    ] = None,
+    new_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens per answer, for --cost. [default: 40]")
+    ] = None,
+    leak: Annotated[
+        float | None, typer.Option(help="Leak probability of every prompt, for --cost. [default: 0]")
+    ] = None,
+    folder_models: Annotated[
+        int | None, typer.Option(min=1, help="Models per project folder, for --cost. [default: 50]")
+    ] = None,
+    measured: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=NUMBER", help="A rate of your own, for --cost, which lists them; repeatable."),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Samples per prompt for a wanted width or a wanted certificate, fixed beforehand and expected when stopped early.
@@ -85,7 +107,9 @@ def command(
     With --preset, what a preset of this pipeline folder costs: sampling, judging, training, unlearning with the memory of
     reference values, and attacks. Likelihoods and exact bounds are not counted. --preset default: params.yaml as it is.
 
-    Examples: `lethe plan --alpha 0.01 --tau 0.05 --prompts 40`, `lethe plan --preset harry-potter`
+    With --cost, what many checkpoints cost, from measured rates (docs/scale.md); the rate of a GPU is yours (--rate).
+
+    Examples: `lethe plan --alpha 0.01 --tau 0.05 --prompts 40`, `lethe plan --preset harry-potter`, `lethe plan --cost`
     """
     from dataclasses import asdict
 
@@ -94,6 +118,26 @@ def command(
 
     statement = {"--alpha": alpha, "--width": width, "--prompts": prompts}
     certificate = {"--tau": tau, "--tau-leak": tau_leak, "--cap": cap}
+    of_fleet = {
+        "--checkpoints": checkpoints,
+        "--answers": answers,
+        "--new-tokens": new_tokens,
+        "--leak": leak,
+        "--folder-models": folder_models,
+        "--measured": measured or None,
+    }
+    if cost:
+        from lethe.cli import plan_cost
+
+        _left_out({"--width": width, "--cap": cap, "--preset": preset, "--questions": questions}, "with --cost")
+        sizes = {
+            **{"checkpoints": checkpoints, "prompts": prompts, "answers": answers, "new_tokens": new_tokens},
+            **{"parameters": parameters, "leak": leak, "folder_models": folder_models},
+            **{"alpha": alpha, "tau": tau, "tau_leak": tau_leak},
+        }
+        plan_cost.run(sizes, rate, measured or (), as_json)
+        return
+    _left_out(of_fleet, "without --cost")
     if preset is not None:
         _left_out(statement | certificate, "with --preset, whose params.yaml has the settings")
         params = _params(preset)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lethe.evaluation.answer_tables import answer_columns, answer_parts
+
 if TYPE_CHECKING:
     from lethe.evaluation.run import Model
 
@@ -28,21 +30,29 @@ def scored(model: Model, split: str, scorer: str, without: Sequence[str] = ()) -
     without
         Ids of questions that are left out.
     """
-    table = model.answers.get(split)
-    if table is None or scorer not in table:
+    if scorer not in answer_columns(model.answers, split):
         return []
-    # The texts take up most of the table and are not needed here.
-    sampled = table.loc[(table["sample"] >= 0) & ~table["prompt_id"].isin(list(without)), ["prompt_id", scorer]]
-    if sampled[scorer].isna().all():
+    groups: list[np.ndarray] = []
+    for part in answer_parts(model.answers, split, [scorer]):
+        sampled = part.loc[(part["sample"] >= 0) & ~part["prompt_id"].isin(list(without))]
+        own = sampled.groupby("prompt_id", sort=False)[scorer]
+        groups += [group.to_numpy(dtype=np.float64) for _, group in own]
+    if all(np.isnan(group).all() for group in groups):
         return []
-    groups = [group.to_numpy(dtype=np.float64) for _, group in sampled.groupby("prompt_id", sort=False)[scorer]]
     return groups if len({len(group) for group in groups}) == 1 and len(groups[0]) > 1 else []
 
 
 def judges(scorer: str | None, models: list[Model]) -> bool:
     """Whether a scorer judged the forget answers of at least one model, and gave only 0 and 1 to those of every model."""
-    groups = [group for model in models for group in scored(model, "forget", scorer)] if scorer else []
-    return bool(groups) and all(np.isin(group[~np.isnan(group)], (0.0, 1.0)).all() for group in groups)
+    judged = False
+    if scorer is None:
+        return False
+    for model in models:  # the scores of one model in memory at a time
+        for group in scored(model, "forget", scorer):
+            if not np.isin(group[~np.isnan(group)], (0.0, 1.0)).all():
+                return False
+            judged = True
+    return judged
 
 
 def unjudged(model: Model) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from lethe.config.schema import EvaluationParams, Params
 from lethe.evaluation.answer_scores import scored, unjudged
+from lethe.evaluation.answer_tables import answer_parts
 from lethe.evaluation.run import Model, Run
 from lethe.statistics.comparison import Interval, share_interval
 from lethe.statistics.judged_interval import judged_share_interval
@@ -57,8 +58,9 @@ def uses_exact_bounds(model: Model, n: int) -> bool:
     """Whether a model's exact bounds replace its ``n`` sampled answers per question, by a rule fixed beforehand."""
     if model.exact is None or model.exact.how.note or not all(tree.rho for tree in model.exact.trees):
         return False  # a note: the bounds are of probabilities as one machine computes them
-    trees, asked = model.exact.trees, model.answers["forget"]["prompt_id"].unique().tolist()
-    if {tree.id for tree in trees} != set(asked) - set(unjudged(model)):
+    trees = model.exact.trees
+    asked = {prompt for part in answer_parts(model.answers, "forget", ()) for prompt in part["prompt_id"].unique()}
+    if {tree.id for tree in trees} != asked - set(unjudged(model)):
         return False
     return exact_is_sharper([tree.masses for tree in trees], trees[0].rho, n, trees[0].alpha)
 

@@ -26,6 +26,7 @@ from lethe.evaluation.model_measures import (
 from lethe.evaluation.prompt_scores import Plain, PromptScores, mean
 from lethe.evaluation.prompts import PromptMeasures, measure_prompts
 from lethe.io.artifacts import GREEDY
+from lethe.io.parts import parts_of
 from lethe.scoring.diversity import DIVERSITY, diversity
 from lethe.statistics.bounds import PaperBounds, paper_bounds
 from lethe.statistics.judge_error import Calibration
@@ -70,8 +71,8 @@ def measure(
     -------
     ModelMeasures
     """
-    leak = ScoreMatrix(scores["forget"], metrics.leak)
-    leaked = ScoreMatrix(scores["forget"], metrics.binary) if metrics.binary else None
+    leak = ScoreMatrix(scores, "forget", metrics.leak)
+    leaked = ScoreMatrix(scores, "forget", metrics.binary) if metrics.binary else None
     asked = [leaked is not None and prompt not in inapplicable for prompt in leak.prompts]
     settings = MeasureSettings(
         alpha=metrics.alpha,
@@ -126,11 +127,13 @@ def measure_stopped(
     -------
     ModelMeasures
     """
-    groups = dict(list(scores["forget"].groupby("prompt_id", sort=False)))
-    measured = tuple(
-        _stopped_question(groups[prompt], questions[prompt], metrics, decision)
-        for prompt, decision in decisions.items()
-    )
+    found = {
+        prompt: _stopped_question(table, questions[prompt], metrics, decisions[prompt])
+        for part in parts_of(scores, "forget")
+        for prompt, table in part.groupby("prompt_id", sort=False)
+        if prompt in decisions
+    }
+    measured = tuple(found[prompt] for prompt in decisions)
     rule = next(iter(decisions.values()))
     return ModelMeasures(
         name=name,
@@ -143,13 +146,29 @@ def measure_stopped(
 
 
 class ScoreMatrix:
-    """The scores of one column: an array (prompts, n) in sampling order, and the greedy answers (prompts,) separately."""
+    """The scores of one column: an array (prompts, n) in sampling order, and the greedy answers (prompts,) separately.
 
-    def __init__(self, table: pd.DataFrame, column: str):
-        self.prompts: list[str] = list(dict.fromkeys(table["prompt_id"]))
-        wide = table.pivot(index="prompt_id", columns="sample", values=column).loc[self.prompts]
-        self.greedy = wide[GREEDY].to_numpy() if GREEDY in wide else np.full(len(wide), np.nan)
-        self.samples = wide.drop(columns=GREEDY, errors="ignore").to_numpy(dtype=np.float64)
+    The array takes eight bytes per answer. The table of the split is read in parts, so its texts and names never are in
+    memory together.
+    """
+
+    def __init__(self, tables: Tables, split: str, column: str):
+        wide = [
+            part.pivot(index="prompt_id", columns="sample", values=column).loc[
+                list(dict.fromkeys(part["prompt_id"]))
+            ]
+            for part in parts_of(tables, split, ["prompt_id", "sample", column])
+        ]
+        numbers = sorted({number for part in wide for number in part.columns})
+        drawn = [number for number in numbers if number != GREEDY]
+        self.prompts: list[str] = [prompt for part in wide for prompt in part.index]
+        self.greedy = np.concatenate([part.reindex(columns=[GREEDY]).to_numpy(np.float64)[:, 0] for part in wide])
+        self.samples = np.empty((len(self.prompts), len(drawn)))
+        end = 0
+        while wide:  # a part is let go as soon as it is copied
+            part = wide.pop(0)
+            start, end = end, end + len(part)
+            self.samples[start:end] = part.reindex(columns=drawn).to_numpy(np.float64)
         self.missing: list[int] = np.isnan(self.samples).sum(axis=1).tolist()
 
 
@@ -209,7 +228,7 @@ def _splits(generations: Tables, scores: Tables, leak: str) -> tuple[SplitMeasur
     """Greedy score, sampled score and diversity of the answers on every split that unlearning should not touch."""
     measured = []
     for split in sorted(set(scores) - {"forget"}):
-        values = ScoreMatrix(scores[split], leak)
+        values = ScoreMatrix(scores, split, leak)
         drawn = generations[split][generations[split]["sample"] != GREEDY]
         texts = drawn.groupby("prompt_id")["text"]
         varied = {name: mean(texts.agg(diversity(name)).to_numpy()) for name in DIVERSITY}

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lethe.evaluation.answer_scores import scored
+from lethe.evaluation.answer_tables import answer_parts
 from lethe.evaluation.leak_share import share_that_leaks
 from lethe.evaluation.run import Model
 from lethe.statistics.bound import Bound
@@ -69,11 +70,13 @@ def diversity(split: str) -> Quantity:
     """The expected number of distinct answers per answer drawn, for the questions of a split."""
 
     def measure(model: Model, alpha: float) -> Interval | None:
-        table = model.answers.get(split)
-        if table is None:
+        if split not in model.answers:
             return None
-        drawn = table[table["sample"] >= 0].groupby("prompt_id", sort=False)["text"]
-        distinct, size = drawn.nunique().tolist(), drawn.size().tolist()
+        distinct: list[int] = []
+        size: list[int] = []
+        for part in answer_parts(model.answers, split, ["text"]):
+            drawn = part[part["sample"] >= 0].groupby("prompt_id", sort=False)["text"]
+            distinct, size = [*distinct, *drawn.nunique().tolist()], [*size, *drawn.size().tolist()]
         return distinct_share_interval(distinct, size, alpha) if size else None
 
     return Quantity(f"expected distinct answers for each answer drawn to a {split} question", measure, _percent)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lethe.evaluation.answer_tables import answer_columns, answer_parts
 from lethe.evaluation.run import Model
 
 if TYPE_CHECKING:
@@ -71,10 +72,15 @@ def question_answers(
     dict of str to QuestionAnswers, or None
         None if the answers or the scores of one of the scorers are absent.
     """
-    table = model.answers.get("forget")
-    if table is None or not {*ranking, leak} <= set(table.columns):
+    if not {*ranking, leak} <= set(answer_columns(model.answers, "forget")):
         return None
-    table = table[["prompt_id", "sample", "text", *dict.fromkeys((*ranking, leak))]]
+    found: dict[str, QuestionAnswers] = {}
+    for part in answer_parts(model.answers, "forget", ["text", *ranking, leak]):
+        found |= _of_part(part, ranking, leak, most)
+    return found
+
+
+def _of_part(table: pd.DataFrame, ranking: Sequence[str], leak: str, most: int) -> dict[str, QuestionAnswers]:
     sampled, greedy = table[table["sample"] >= 0], table[table["sample"] < 0]
     codes, names = sampled["prompt_id"].factorize()
     drawn = np.bincount(codes, minlength=len(names)).tolist()
@@ -94,9 +100,11 @@ def worst_answers(questions: Iterable[QuestionAnswers], most: int) -> list[Drawn
 
 def judged(model: Model, ranking: Sequence[str]) -> bool:
     """Whether one of the scorers judged any forget answer of the model."""
-    table = model.answers.get("forget")
-    known = [name for name in ranking if table is not None and name in table]
-    return bool(known) and table is not None and not table[known].isna().all(axis=None)
+    columns = answer_columns(model.answers, "forget")
+    known = [name for name in ranking if name in columns]
+    return bool(known) and any(
+        not part[known].isna().all(axis=None) for part in answer_parts(model.answers, "forget", known)
+    )
 
 
 def _histograms(codes: np.ndarray, values: np.ndarray, questions: int) -> np.ndarray:

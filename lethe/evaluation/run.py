@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from lethe.config.schema import EvaluationParams, MethodParams, Params
 from lethe.evaluation.answer_scores import judges
+from lethe.evaluation.answer_tables import AnswerTables
 from lethe.evaluation.attack_counts import AttackResult
 from lethe.evaluation.exact_bounds import Excess, read_certificates
 from lethe.evaluation.headline import MOST
@@ -41,9 +42,9 @@ from lethe.evaluation.recorded import (
 )
 from lethe.io.artifacts import Row, metrics_files
 from lethe.io.json_files import read_jsonl
+from lethe.io.parts import rows_of
 from lethe.io.references import References, expected, read_references
 from lethe.io.schema import read_artifact
-from lethe.io.tables import read_table
 from lethe.statistics.bound import Bound
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_certificates import Certificates
@@ -332,17 +333,16 @@ def _of_model(compared: Mapping[str, T], name: str) -> dict[str, T]:
     return {key[len(start) :]: value for key, value in compared.items() if key.startswith(start)}
 
 
-def _answers(name: str, source: _Source) -> dict[str, pd.DataFrame]:
-    """Generations joined with their scores, a table per split; row order is drawing order."""
+def _answers(name: str, source: _Source) -> AnswerTables:
+    """Generations joined with their scores, a table per split."""
     splits = sorted(path.stem for path in (source.root / f"scores/{name}").glob("*.parquet")) or ["forget"]
-    answers = {}
+    files = {}
     for split in splits:
-        drawn = source.read(f"generations/{name}/{split}.parquet", f"sample@{name}", _table, None)
-        scores = source.read(f"scores/{name}/{split}.parquet", f"score@{name}", _table, None)
-        if drawn is not None and scores is not None and len(drawn) and len(scores):
-            answers[split] = drawn.merge(scores, on=["prompt_id", "sample"], how="left", validate="one_to_one")
-    return answers
-
-
-def _table(path: Path) -> pd.DataFrame | None:
-    return read_table(path)
+        places = (f"generations/{name}/{split}.parquet", f"scores/{name}/{split}.parquet")
+        rows = [
+            source.read(path, f"{made}@{name}", rows_of, 0)
+            for path, made in zip(places, ("sample", "score"), strict=True)
+        ]
+        if all(rows):
+            files[split] = (source.root / places[0], source.root / places[1])
+    return AnswerTables(files)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from lethe.io.shards import Shard
 from lethe.models.in_memory import Source, opened
 from lethe.models.likelihood import AnswerTokens, answer_tokens
 
@@ -22,7 +23,12 @@ TOKENS = tuple(field.name for field in fields(AnswerTokens))
 
 
 def given_answers(
-    source: Source, splits: Mapping[str, Sequence[Row]], prompt: str, label: str
+    source: Source,
+    splits: Mapping[str, Sequence[Row]],
+    prompt: str,
+    label: str,
+    shard: Shard | None = None,
+    known: Mapping[str, pd.DataFrame] | None = None,
 ) -> dict[str, pd.DataFrame]:
     """The likelihood table of each split.
 
@@ -36,6 +42,10 @@ def given_answers(
         The template of the prompt, as in ``sample.prompt``.
     label
         The name of the work beside the progress.
+    shard
+        Compute only its rows; each has its number in a column ``row``.
+    known
+        Such rows of all shards that are there, by split, which are not computed again.
     """
     import torch
 
@@ -47,12 +57,28 @@ def given_answers(
     for split, rows in splits.items():
         given = [(row, *answer) for row in rows for answer in _answers(row)]
         examples = [encoder.example(row, text) for row, _, _, text in given]
-        tokens = answer_tokens(model, examples, tokenizer.pad_token_id or 0, label=f"{label} {split}")
+        tokens = answer_tokens(
+            model,
+            examples,
+            tokenizer.pad_token_id or 0,
+            label=f"{label} {split}",
+            shard=shard,
+            known=_by_row((known or {}).get(split)),
+        )
         tables[split] = _table(given, tokens)
+        if shard is not None:
+            computed = [row for row, own in enumerate(tokens) if len(own.log_probs)]
+            tables[split] = tables[split].assign(row=range(len(tokens))).iloc[computed].reset_index(drop=True)
     del model
     if torch.cuda.is_available():
         torch.cuda.empty_cache()  # free the memory for the sampling that follows
     return tables
+
+
+def _by_row(table: pd.DataFrame | None) -> dict[int, AnswerTokens]:
+    if table is None:
+        return {}
+    return {int(row.row): AnswerTokens(*(getattr(row, name) for name in TOKENS)) for row in table.itertuples()}
 
 
 def _answers(row: Row) -> Iterator[tuple[str, int, str]]:

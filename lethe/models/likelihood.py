@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lethe.errors import BadFile, BadInput
+from lethe.io.shards import Shard
 from lethe.models.encoding import IGNORED, Encoder, Example, collate, context_of
 from lethe.progress import progress
 
@@ -39,7 +40,13 @@ class AnswerTokens:
 
 
 def answer_tokens(
-    model: PreTrainedModel, examples: Sequence[Example], padding: int, size: int = 32, label: str = "likelihood"
+    model: PreTrainedModel,
+    examples: Sequence[Example],
+    padding: int,
+    size: int = 32,
+    label: str = "likelihood",
+    shard: Shard | None = None,
+    known: Mapping[int, AnswerTokens] | None = None,
 ) -> list[AnswerTokens]:
     """The likelihood of each example's answer, token by token.
 
@@ -55,11 +62,16 @@ def answer_tokens(
         The number of rows per forward pass.
     label
         The label of the progress bar.
+    shard
+        Compute only the batches of this shard. A batch is never divided, because its rows can change each other's last bits.
+    known
+        Results of earlier calls for the same examples, by index; a batch with all of its rows is not computed again.
 
     Returns
     -------
     list
-        One `AnswerTokens` per example, in the given order; empty arrays for an example longer than the context.
+        One `AnswerTokens` per example, in the given order; empty arrays for an example longer than the context, or not in
+        the shard.
 
     Raises
     ------
@@ -73,7 +85,11 @@ def answer_tokens(
     context = context_of(model.config)
     order = [i for i in order if context is None or len(examples[i].prompt) + len(examples[i].answer) <= context]
     groups = [order[start : start + size] for start in range(0, len(order), size)]
-    for group in progress(groups, label, unit="batches"):
+    for group in progress(shard.part(groups) if shard else groups, label, unit="batches"):
+        if known and all(index in known for index in group):
+            for index in group:
+                results[index] = known[index]
+            continue
         for index, tokens in zip(group, _batch(model, [examples[i] for i in group], padding), strict=True):
             results[index] = tokens
     return results

@@ -8,11 +8,14 @@ libraries below it. Any change gives another key, so one table never mixes two w
 from __future__ import annotations
 
 import dataclasses
+import json
 import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lethe.errors import BadFile
+from lethe.io.atomic import atomic_file
 from lethe.io.cache import cache_key, content_digest, digest, module_of, versions
 from lethe.io.scratch import keep, kept
 from lethe.models.adapters import whole
@@ -56,7 +59,7 @@ class AnswerStore:
     def __init__(self, model: str, engine: str, scratch: Path = SCRATCH, *modules: str, **facts: object):
         self.scratch = scratch
         self.drawn_by = cache_key(*modules, model=model, engine=engine, **facts)
-        self.places: set[Path] = set()
+        self.places: dict[Path, None] = {}  # in the order of their first use
 
     @classmethod
     def of(cls, source: Source, engine: Engine, options: Options, scratch: Path = SCRATCH) -> AnswerStore:
@@ -80,9 +83,19 @@ class AnswerStore:
     def place(self, prompt: Prompt, settings: Settings) -> Path:
         """The file of one prompt's answers."""
         key = digest(self.drawn_by, prompt, settings)
+        return self._of(key)
+
+    def _of(self, key: str) -> Path:
         place = self.scratch / key[:2] / f"{key}.json"
-        self.places.add(place)
+        self.places[place] = None
         return place
+
+    def stored(self, prompt: Prompt, settings: Settings) -> Answers:
+        """One prompt's finished answers; raises `BadFile` if they are not there."""
+        found = kept(place := self.place(prompt, settings))
+        if found is None:
+            raise BadFile(place, "the finished answers of a prompt are gone or damaged", "Run the stage again.")
+        return Answers(**found)
 
     def answer(self, engine: Engine, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
         """Every prompt's answers: those on disk first, then the rest, each stored when complete.
@@ -110,6 +123,25 @@ class AnswerStore:
             for answers in engine.answer(missing, settings):
                 keep(self.place(by_id[answers.prompt_id], settings), dataclasses.asdict(answers))
                 yield answers
+
+    def hand_over(self, path: Path) -> int:
+        """Write the finished answers of this store's prompts to one file; return the number of entries."""
+        count = 0
+        with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+            for place in self.places:
+                if (found := kept(place)) is not None:
+                    file.write(json.dumps({"key": place.stem, "answers": found}) + "\n")
+                    count += 1
+        return count
+
+    def take(self, path: Path) -> None:
+        """Take the answers of a file of `hand_over`; only prompts with the same keys will find them."""
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                entry = json.loads(line)
+                place = self._of(str(entry["key"]))
+                if kept(place) is None:
+                    keep(place, entry["answers"])
 
     def clear(self) -> None:
         """Remove the files that this store read or wrote; call it after the artifact is written."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lethe.io import parts
 from lethe.io.atomic import SCHEMA_VERSION
 from lethe.progress import progress
 from lethe.sampling.engine import Answers, Engine, Prompt, Settings
@@ -85,13 +86,30 @@ def about(work: Sequence[Task], engine: Engine, sample: Sample, model: Model) ->
 
 
 def draw(task: Task, engine: Engine, store: AnswerStore, label: str) -> pd.DataFrame:
-    """The generations table of a task, rows in the order of its prompts and samples.
+    """The generations table of a task, rows in the order of its prompts and samples."""
+    import pandas as pd
 
-    The parameters are those of `draw_sequentially`.
-    """
-    stream = progress(store.answer(engine, task.prompts, task.settings), label, "questions", len(task.prompts))
-    answers = {answer.prompt_id: answer for answer in stream}
-    return table_of(answers[prompt.prompt_id] for prompt in task.prompts)
+    draw_into(store, task, engine, label)
+    return pd.concat(drawn_parts(store, task), ignore_index=True)
+
+
+def draw_into(store: AnswerStore, task: Task, engine: Engine, label: str) -> None:
+    """Have the answers of a task in the store; memory holds those of one question."""
+    for _ in progress(store.answer(engine, task.prompts, task.settings), label, "questions", len(task.prompts)):
+        pass
+
+
+def drawn_parts(store: AnswerStore, task: Task) -> Iterator[pd.DataFrame]:
+    """The stored generations of a task in the order of its prompts and samples: parts as of `lethe.io.parts`."""
+    part: list[Answers] = []
+    for prompt in task.prompts:
+        answers = store.stored(prompt, task.settings)
+        if part and sum(len(own.samples) for own in part) + len(answers.samples) > parts.ROWS:
+            yield table_of(part)
+            part = []
+        part.append(answers)
+    if part:
+        yield table_of(part)
 
 
 def table_of(answers: Iterable[Answers]) -> pd.DataFrame:

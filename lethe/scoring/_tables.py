@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from lethe.config.evaluating import ScorerParams
 from lethe.errors import BadInput
-from lethe.scoring import Question, open_scorer
+from lethe.registry import JUDGES
+from lethe.scoring import Question, Scorer, open_scorer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,16 +34,54 @@ def score_answers(
     verdicts below ``kept`` and may fill further columns, whose names have endings. ``references`` are the answers that
     single productions ask for. A generation of an unknown prompt raises `BadInput`, because it has no reference.
     """
-    table = generations[["prompt_id", "sample"]].reset_index(drop=True)
+    (table,) = scored_parts(lambda: [generations], items, scorers, params, kept, references)
+    return table
+
+
+def scored_parts(
+    parts: Callable[[], Iterable[pd.DataFrame]],
+    items: Mapping[str, Row],
+    scorers: Sequence[str],
+    params: Mapping[str, ScorerParams] | None = None,
+    kept: Path | None = None,
+    references: References | None = None,
+) -> Iterator[pd.DataFrame]:
+    """The same for a table of generations in parts, of which one is in memory at a time.
+
+    ``parts`` begins the table anew at each call: every judge reads it once by itself, because two judges need not fit into
+    memory together, and then the text scorers read it together. Of a judge, the numbers of all answers are in memory.
+    """
+    known = params or {}
+    judged: dict[str, list[dict[str, np.ndarray]]] = {}
+    for name in scorers:
+        if name in JUDGES:
+            judge = open_scorer(name, known.get(name), kept)
+            judged[name] = [_columns(part, items, name, judge, references) for part in parts()]
+            del judge
+    opened = {name: open_scorer(name, known.get(name)) for name in scorers if name not in judged}
+    for number, part in enumerate(parts()):
+        columns: dict[str, np.ndarray] = {}
+        for name in scorers:
+            if name in judged:
+                columns |= judged[name][number]
+            else:
+                columns |= _columns(part, items, name, opened[name], references)
+        yield part[["prompt_id", "sample"]].reset_index(drop=True).assign(**columns)
+
+
+def _columns(
+    generations: pd.DataFrame,
+    items: Mapping[str, Row],
+    name: str,
+    opened: Scorer,
+    references: References | None,
+) -> dict[str, np.ndarray]:
+    """The columns of one scorer."""
     places, questions = asked_of(generations, items, references)
-    columns: dict[str, np.ndarray] = {}
-    for name in scorers:  # one at a time: two judges need not fit into memory together
-        opened = open_scorer(name, (params or {}).get(name), kept)
-        values = np.full((len(table), len(opened.endings)), np.nan)
-        for rows, scored in zip(places, opened.columns(questions), strict=True):
-            values[rows] = scored
-        columns |= {name + ending: column for ending, column in zip(opened.endings, values.T, strict=True)}
-    return table.assign(**columns)
+    values = np.full((len(generations), len(opened.endings)), np.nan)
+    for rows, scored in zip(places, opened.columns(questions), strict=True):
+        values[rows] = scored
+    return {name + ending: column for ending, column in zip(opened.endings, values.T, strict=True)}
 
 
 def asked_of(

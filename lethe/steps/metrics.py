@@ -10,12 +10,11 @@ from lethe.config.evaluating import JudgeEntry, Metrics
 from lethe.io.artifacts import GREEDY, SECOND, metrics_files, read_split, read_tables
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
+from lethe.io.parts import Tables
 from lethe.io.schema import read_artifact
 from lethe.io.tables import read_table
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from lethe.evaluation.labelled import LabelledMeasures
 
 
@@ -39,8 +38,8 @@ def run(
     from lethe.statistics.sequential import Decision
     from lethe.text import label
 
-    generations = read_tables(root / "generations" / name, f"sample@{name}")
-    scores = read_tables(root / "scores" / name, f"score@{name}")
+    generations = Tables(root / "generations" / name, f"sample@{name}")
+    scores = Tables(root / "scores" / name, f"score@{name}")
     forget = read_split("forget", root / "dataset")
     questions = {row["id"]: row["question"] for row in forget}
     binary, calibration = metrics.binary, None
@@ -58,7 +57,7 @@ def run(
         scorer = judge.judge if judge else binary
         inapplicable = {row["id"] for row in forget if scorer and not applies(scorer, row)}
         measures = measure(name, generations, scores, questions, metrics, inapplicable, calibration)
-    read = _labelled(name, generations["forget"], scores["forget"], metrics, root)
+    read = _labelled(name, generations, scores, metrics, root)
     likelihoods = read_tables(root / "scores" / name / "likelihood", f"score@{name}")
     given = likelihood_metrics(likelihoods, scores, metrics.alpha)
     trees, tree_bounds = tree_metrics(root, name)
@@ -97,7 +96,7 @@ def run(
 
 
 def _labelled(
-    name: str, generations: pd.DataFrame, scores: pd.DataFrame, metrics: Metrics, root: Path
+    name: str, generations: Tables, scores: Tables, metrics: Metrics, root: Path
 ) -> LabelledMeasures | None:
     """The bounds by a person's labels of this model's answers; None without a file of labels."""
     folder = metrics.labels.folder
@@ -109,9 +108,12 @@ def _labelled(
     from lethe.evaluation.labels import read_labels
 
     refuse_references(root / "generations" / name)
-    table = generations[generations["sample"] != GREEDY].sort_values("sample", kind="stable")
+    drawn = generations["forget"]
+    table = drawn[drawn["sample"] != GREEDY].sort_values("sample", kind="stable")
     if metrics.binary is not None:
-        verdicts = scores[["prompt_id", "sample", metrics.binary]].rename(columns={metrics.binary: "verdict"})
+        verdicts = scores["forget"][["prompt_id", "sample", metrics.binary]].rename(
+            columns={metrics.binary: "verdict"}
+        )
         table = table.merge(verdicts, on=["prompt_id", "sample"], how="left", validate="one_to_one")
     draws = draws_of(table, {})
     queue = Queue(draws, metrics.labels.mass, metrics.labels.rest if draws.verdicts else 0)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lethe.errors import plural
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
+from lethe.io.parts import write_parts
+from lethe.io.shards import Shard, found, place_of
 from lethe.io.tables import write_parquet
 
 if TYPE_CHECKING:
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from lethe.models.in_memory import Source
     from lethe.sampling.engine import Engine
 
+ANSWERS = "answers.jsonl"  # of a shard: one entry of the store a line
+
 
 def run(
     name: str,
@@ -25,6 +30,7 @@ def run(
     root: Path = Path("data"),
     scratch: Path | None = None,
     source: Source | None = None,
+    shard: Shard | None = None,
 ) -> None:
     """Draw the answers of every split; write ``root/generations/name``.
 
@@ -32,7 +38,8 @@ def run(
     column ``production``, ``language.json`` describes the language, and ``prompts/forget.parquet`` has the second sample.
 
     A temporary folder keeps finished prompts during the work; ``scratch`` names a permanent folder instead. ``source`` is
-    a model that replaces the folder ``model.path``.
+    a model that replaces the folder ``model.path``. With ``shard``, only that shard's questions are asked, and their answers
+    go to ``root/shards/sample``. Without it, the answers of the shards that are there are taken; the rest is drawn.
     """
     from lethe.data.prompt_language import as_json, read_language
     from lethe.models.checkpoints import prepare_torch
@@ -44,7 +51,7 @@ def run(
     from lethe.sampling.in_language import draw_in_language, draw_prompts
     from lethe.sampling.sequential import draw_sequentially
     from lethe.sampling.store import SCRATCH, AnswerStore
-    from lethe.sampling.tasks import about, draw, tasks
+    from lethe.sampling.tasks import about, draw_into, drawn_parts, tasks
 
     source = source or Path(model.path)
     prepare_torch()
@@ -56,8 +63,14 @@ def run(
     store = AnswerStore.of(source, engine, options, scratch or SCRATCH)
     if sample.n == "auto":
         sample = sample.model_copy(update={"n": _affordable(name, source, sample, model, rows["forget"], engine)})
+    if shard is not None:
+        rows = {split: own for split, asked in rows.items() if (own := shard.part(asked))}
+    else:
+        for folder in found(root, "sample", name).values():
+            store.take(folder / ANSWERS)
     work = tasks(source, rows, sample, model)
-    tables: dict[str, pd.DataFrame] = {}
+    tables: dict[str, pd.DataFrame] = {}  # those that are not read back from the store
+    counts: dict[str, int] = {}
     decisions: list[dict] = []
     prompts: pd.DataFrame | None = None
     try:
@@ -71,15 +84,23 @@ def run(
             elif language is not None and task.split == "forget":
                 asking = (language, rows["forget"], encoder, task.settings, engine, store)
                 tables["forget"] = draw_in_language(*asking, label)
-                if language.share is not None:
+                if language.share is not None and shard is None:  # its prompts are drawn over all questions
                     prompts = draw_prompts(*asking, f"{label}, random prompts")
             else:
-                tables[task.split] = draw(task, engine, store, label)
+                draw_into(store, task, engine, label)
     except Diverged:
         raise Diverged(name) from None
+    if shard is not None:
+        with atomic_folder(place_of(root, "sample", name, shard)) as out:
+            count = store.hand_over(out / ANSWERS)
+            write_json(out / "about.json", {"schema": SCHEMA_VERSION, "entries": count})
+        store.clear()
+        print(f"{name}: shard {shard.number} of {shard.of}: answers of {plural(count, 'prompt')}")
+        return
     with atomic_folder(root / "generations" / name) as out:
-        for split, table in tables.items():
-            write_parquet(out / f"{split}.parquet", table)
+        for task in work:
+            parts = [tables[task.split]] if task.split in tables else drawn_parts(store, task)
+            counts[task.split] = write_parts(out / f"{task.split}.parquet", parts)
         if language is not None:
             write_json(out / "language.json", {"schema": SCHEMA_VERSION, **as_json(language, rows["forget"])})
         if prompts is not None:
@@ -89,7 +110,7 @@ def run(
         write_json(out / "about.json", about(work, engine, sample, model))
     if scratch is None:
         store.clear()
-    print(f"{name}: answers drawn:", ", ".join(f"{split} {len(table)}" for split, table in tables.items()))
+    print(f"{name}: answers drawn:", ", ".join(f"{split} {rows}" for split, rows in counts.items()))
 
 
 def _affordable(name: str, source: Source, sample: Sample, model: Model, rows: list[Row], engine: Engine) -> int:

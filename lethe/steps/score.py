@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.errors import MissingArtifact
-from lethe.io.artifacts import SECOND, read_split, read_tables
+from lethe.io.artifacts import SECOND, Row, read_split, read_tables
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
-from lethe.io.references import read_references
+from lethe.io.parts import ROWS, Tables, read_parts, read_prompts, rows_of, write_parts
+from lethe.io.references import References, read_references
 from lethe.io.tables import read_table, write_parquet
+from lethe.steps import score_shards
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from lethe.config.evaluating import JudgeEntry, Score
+
+KEYS = ("prompt_id", "sample")
 
 
 def run(
@@ -28,52 +33,82 @@ def run(
 ) -> None:
     """Score ``root/generations/name`` and ``root/likelihood/name``; write ``root/scores/name``.
 
-    The columns of ``judges`` are those of ``root/judged``. A judge among the scorers keeps its verdicts below ``kept``.
+    The columns of ``judges`` are those of ``root/judged``. A judge among the scorers keeps its verdicts below ``kept``. The
+    answers pass through memory in parts of `lethe.io.parts.ROWS`. The scores of shards that are there are taken.
     """
-    from lethe.progress import progress
     from lethe.scoring._tables import score_answers
     from lethe.scoring.likelihood.table import score_likelihoods
 
-    tables, missing = {}, {}
-    generations = read_tables(root / "generations" / name, f"sample@{name}")
+    generations = Tables(root / "generations" / name, f"sample@{name}")
     references = read_references(root / "generations" / name)
-    for split, drawn in progress(list(generations.items()), f"score {name}", "splits"):
-        items = {row["id"]: row for row in read_split(split, root / "dataset")}
-        tables[split] = score_answers(drawn, items, score.names, score.params, kept, references)
-        for judge in judges or {}:
-            place = root / "judged" / judge / name / f"{split}.parquet"
-            tables[split] = _joined(tables[split], place, judge, ["prompt_id", "sample"])
-        columns = [column for column in tables[split] if column not in ("prompt_id", "sample")]
-        missing[split] = {column: int(tables[split][column].isna().sum()) for column in columns}
     likelihoods = {}
     for split, given in read_tables(root / "likelihood" / name, f"likelihood@{name}").items():
-        items = {row["id"]: row for row in read_split(split, root / "dataset")}
-        likelihoods[split] = score_likelihoods(given, items)
+        likelihoods[split] = score_likelihoods(given, _items(split, root))
     second = root / "generations" / name / SECOND
     if second.is_file():
         drawn = read_table(second)
-        items = {row["id"]: row for row in read_split("forget", root / "dataset")}
-        scored = score_answers(drawn, items, score.names, score.params, kept, references)
+        scored = score_answers(drawn, _items("forget", root), score.names, score.params, kept, references)
         prompts = scored.assign(prompt=drawn["prompt"].to_numpy(), production=drawn["production"].to_numpy())
         for judge in judges or {}:
             place = root / "judged" / judge / name / SECOND
             prompts = _joined(prompts, place, judge, ["prompt_id", "prompt", "sample"])
+    missing: dict[str, Counter[str]] = {}
+    rows: dict[str, int] = {}
     with atomic_folder(root / "scores" / name) as folder:
         if second.is_file():
             write_parquet(folder / SECOND, prompts)
-        for split, table in tables.items():
-            write_parquet(folder / f"{split}.parquet", table)
+        for split, path in generations.paths.items():
+            missing[split] = Counter()
+            parts = _scored(name, split, path, score, root, judges or {}, kept, references)
+            rows[split] = write_parts(folder / f"{split}.parquet", _counted(parts, missing[split]))
         for split, table in likelihoods.items():
             write_parquet(folder / "likelihood" / f"{split}.parquet", table)
         write_json(
             folder / "about.json",
             {"schema": SCHEMA_VERSION, "scorers": [*score.names, *(judges or ())], "missing": missing},
         )
-    print(f"{name}: answers scored:", ", ".join(f"{split} {len(table)}" for split, table in tables.items()))
+    print(f"{name}: answers scored:", ", ".join(f"{split} {count}" for split, count in rows.items()))
 
 
-def _joined(table: pd.DataFrame, place: Path, judge: str, keys: list[str]) -> pd.DataFrame:
+def _scored(
+    name: str,
+    split: str,
+    path: Path,
+    score: Score,
+    root: Path,
+    judges: Mapping[str, JudgeEntry],
+    kept: Path | None,
+    references: References,
+) -> Iterator[pd.DataFrame]:
+    """The scores of one split, a part at a time."""
+    from lethe.progress import progress
+    from lethe.scoring._tables import scored_parts
+
+    total, items = -(-rows_of(path) // ROWS), _items(split, root)
+    columns = score_shards.read_columns(path)
+    parts = score_shards.taken(name, split, path, score, items, root, references) or scored_parts(
+        lambda: read_parts(path, columns), items, score.names, score.params, kept, references
+    )
+    for part in progress(parts, f"score {name} {split}", f"parts of {ROWS:,} answers", total):
+        for judge in judges:
+            part = _joined(part, root / "judged" / judge / name / f"{split}.parquet", judge, KEYS)
+        yield part
+
+
+def _items(split: str, root: Path) -> dict[str, Row]:
+    return {row["id"]: row for row in read_split(split, root / "dataset")}
+
+
+def _counted(parts: Iterator[pd.DataFrame], missing: Counter[str]) -> Iterator[pd.DataFrame]:
+    """The parts as they are; ``missing`` gets the number of missing scores by column."""
+    for part in parts:
+        missing.update({column: int(part[column].isna().sum()) for column in part if column not in KEYS})
+        yield part
+
+
+def _joined(table: pd.DataFrame, place: Path, judge: str, keys: Sequence[str]) -> pd.DataFrame:
     """The scores with the columns of one judge, which its own stage wrote."""
     if not place.is_file():
         raise MissingArtifact(place, f"judge@{judge}")
-    return table.merge(read_table(place), on=keys, how="left", validate="one_to_one")
+    verdicts = read_prompts(place, table["prompt_id"].unique().tolist())
+    return table.merge(verdicts, on=list(keys), how="left", validate="one_to_one")

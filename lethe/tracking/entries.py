@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from lethe.config.yaml import load_yaml
 from lethe.io.schema import read_artifact
@@ -110,34 +110,70 @@ def read_entries(workspace: Path) -> list[Entry]:
     made = {
         name: entry for name, entry in stages.items() if all(path.exists() for path in _outs(entry, workspace))
     }
+    shared, found = _Shared.read(workspace), _Stages(made)
     entries = []
     for name in made:
         stage, _, subject = name.partition("@")
         if stage in SOLE:
-            entries.append(_entry(stage, subject, {name: made[name]}, workspace))
+            entries.append(_entry(stage, subject, {name: made[name]}, workspace, shared))
         elif stage == "metrics":
-            entries.append(_entry("model", subject, _stages_of(subject, made), workspace))
+            entries.append(_entry("model", subject, found.of(subject), workspace, shared))
     return entries
 
 
-def _stages_of(model: str, made: Mapping[str, LockedStage]) -> dict[str, LockedStage]:
-    """The stages of one model: the one that trained it, then those that measured it."""
-    skip = (*SOLE, *TRAINING)
-    measured = {
-        name: entry
-        for name, entry in made.items()
-        if name.partition("@")[2] == model and name.partition("@")[0] not in skip
-    }
-    read = {dep["path"].rstrip("/") for entry in measured.values() for dep in entry.get("deps", [])}
-    trained = {
-        name: entry
-        for name, entry in made.items()
-        if name.partition("@")[0] in TRAINING and read & {out["path"] for out in entry.get("outs", [])}
-    }
-    return trained | measured
+@dataclasses.dataclass(frozen=True)
+class _Shared:
+    """What all models share: what comparing with Retrain gave, its guarantees, and the report's summary, by model."""
+
+    compared: dict[str, dict[str, Any]]
+    guarantees: dict[str, dict[str, Mapping[str, object]]]
+    told: dict[str, dict[str, Any]]
+
+    @classmethod
+    def read(cls, workspace: Path) -> _Shared:
+        data = workspace / "data"
+        compared, bounds, report = (
+            read_artifact(path) if path.is_file() else {}
+            for path in (data / "compare.json", data / "compare_bounds.json", data / "report" / "summary.json")
+        )
+        return cls(_by_model(compared), _by_model(bounds.get("metrics", {})), report.get("models", {}))
 
 
-def _entry(kind: str, name: str, stages: dict[str, LockedStage], workspace: Path) -> Entry:
+def _by_model(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The values under keys MODEL.METRIC, by model; no name of a model contains a full stop."""
+    found: dict[str, dict[str, Any]] = {}
+    for key, value in values.items():
+        model, dot, metric = key.partition(".")
+        if dot:
+            found.setdefault(model, {})[metric] = value
+    return found
+
+
+class _Stages:
+    """The stages of dvc.lock by model, sorted once for all models."""
+
+    def __init__(self, made: Mapping[str, LockedStage]):
+        self._measured: dict[str, dict[str, LockedStage]] = {}
+        self._trained: dict[str, str] = {}  # path of an output -> the stage that made it
+        self._made, self._place = made, {name: place for place, name in enumerate(made)}
+        for name, entry in made.items():
+            stage, _, subject = name.partition("@")
+            if stage in TRAINING:
+                self._trained |= {out["path"]: name for out in entry.get("outs", [])}
+            elif stage not in SOLE:
+                self._measured.setdefault(subject, {})[name] = entry
+
+    def of(self, model: str) -> dict[str, LockedStage]:
+        """The stages of one model: the one that trained it, then those that measured it."""
+        measured = self._measured.get(model, {})
+        read = {dep["path"].rstrip("/") for entry in measured.values() for dep in entry.get("deps", [])}
+        trained = sorted(
+            {self._trained[path] for path in read & self._trained.keys()}, key=self._place.__getitem__
+        )
+        return {name: self._made[name] for name in trained} | measured
+
+
+def _entry(kind: str, name: str, stages: dict[str, LockedStage], workspace: Path, shared: _Shared) -> Entry:
     params: dict[str, str] = {}
     numbers: dict[str, float] = {}
     bounds: dict[str, Mapping[str, object]] = {}
@@ -163,10 +199,10 @@ def _entry(kind: str, name: str, stages: dict[str, LockedStage], workspace: Path
                 artifacts.append((address.partition("@")[0], path if kept else told))
     compared: dict[str, float] = {}
     if kind == "model":
-        compared, guarantees = _compared(name, workspace)
-        numbers, bounds = numbers | compared, bounds | guarantees
+        compared = _numbers(shared.compared.get(name, {}))
+        numbers, bounds = numbers | compared, bounds | shared.guarantees.get(name, {})
     made = [[address, stage.get("params"), _hashes(stage)] for address, stage in stages.items()]
-    standing, verdict = _verdict(name, numbers, workspace) if kind == "model" else ("", "")
+    standing, verdict = _verdict(numbers, shared.told.get(name, {})) if kind == "model" else ("", "")
     rest = (numbers, bounds, steps, artifacts, standing, verdict)
     return Entry(kind, name, _mark([kind, name, made, compared]), stages, params, *rest)
 
@@ -197,22 +233,8 @@ def _params(address: str, stage: LockedStage) -> dict[str, str]:
     return found
 
 
-def _compared(model: str, workspace: Path) -> tuple[dict[str, float], dict[str, Mapping[str, object]]]:
-    """The results of comparing one model with Retrain, and their guarantees."""
-    start = f"{model}."
-    found = []
-    for name in ("compare.json", "compare_bounds.json"):
-        path = workspace / "data" / name
-        held = read_artifact(path) if path.is_file() else {}
-        held = held.get("metrics", {}) if name.endswith(GUARANTEES) else held
-        found.append({key[len(start) :]: value for key, value in held.items() if key.startswith(start)})
-    return _numbers(found[0]), found[1]
-
-
-def _verdict(model: str, numbers: Mapping[str, float], workspace: Path) -> tuple[str, str]:
+def _verdict(numbers: Mapping[str, float], told: Mapping[str, Any]) -> tuple[str, str]:
     """Standing and verdict in the report, if the report was made from these numbers, not from an earlier run's."""
-    path = workspace / "data" / "report" / "summary.json"
-    told = read_artifact(path).get("models", {}).get(model, {}) if path.is_file() else {}
     theirs = _numbers(told.get("metrics", {}), leave=NO_MEASUREMENT)
     shared = theirs.keys() & numbers.keys()
     if not shared or any(theirs[key] != numbers[key] for key in shared):

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from lethe.io.artifacts import GREEDY
 from lethe.io.json_files import read_jsonl
+from lethe.io.parts import columns_of, joined_parts
 from lethe.io.references import expected, read_references
 from lethe.io.schema import read_artifact
-from lethe.io.tables import read_table
 from lethe.statistics.bound import Bound
 from lethe.text import LONGEST, named
 from lethe.tracking.entries import Entry, Pipeline
@@ -108,15 +108,31 @@ def worst_answers(entry: Entry, workspace: Path) -> pd.DataFrame:
     asked = data / "dataset" / "forget.jsonl"
     if not (drawn.is_file() and scores.is_file()):
         return pd.DataFrame()
-    table = read_table(drawn)[["prompt_id", "sample", "text"]]
-    table = table.merge(read_table(scores), on=["prompt_id", "sample"], how="left")
     named = [entry.params.get(f"metrics.{name}") for name in ("binary", "leak")]
-    scorers = [name for name in named if name is not None and name in table.columns]
+    known = columns_of(scores)
+    scorers = [name for name in named if name is not None and name in known]
     if not scorers:
         return pd.DataFrame()
     references = read_references(drawn.parent)
-    known = [row for _, row in read_jsonl(asked)] if asked.is_file() else []
-    rows = {row["id"]: {**row, "answer": expected(row, references)} for row in known}
+    questions = [row for _, row in read_jsonl(asked)] if asked.is_file() else []
+    rows = {row["id"]: {**row, "answer": expected(row, references)} for row in questions}
+    parts = [_worst_of(part, scorers) for part in joined_parts(drawn, scores, ["text", *scorers])]
+    ranked = pd.concat(parts, ignore_index=True).sort_values(
+        [*scorers, "drawn"], ascending=False, kind="stable", na_position="last"
+    )
+    return pd.DataFrame(
+        {
+            "question": _told(rows, ranked["prompt_id"], "question"),
+            "worst_answer": [plain(text) for text in ranked["text"]],
+            "expected": _told(rows, ranked["prompt_id"], "answer"),
+            **{name: ranked[name].to_numpy() for name in (*scorers, "drawn", "answers", "greedy_too")},
+            "prompt_id": [plain(key) for key in ranked["prompt_id"]],
+        }
+    )
+
+
+def _worst_of(table: pd.DataFrame, scorers: list[str]) -> pd.DataFrame:
+    """The worst answer of each question of a part, with the number of its draws and of the question's answers."""
     greedy = table[table["sample"] == GREEDY].set_index("prompt_id")["text"]
     sampled = table[table["sample"] != GREEDY].dropna(subset=scorers, how="all")
     groups = sampled.groupby(["prompt_id", "text"], sort=False)
@@ -124,21 +140,8 @@ def worst_answers(entry: Entry, workspace: Path) -> pd.DataFrame:
     ranked = ranked[(ranked[scorers].fillna(0) > 0).any(axis=1)]
     ranked = ranked.sort_values([*scorers, "drawn"], ascending=False, kind="stable", na_position="last")
     ranked = ranked.drop_duplicates("prompt_id")
-    answers = sampled.groupby("prompt_id").size()
-    return pd.DataFrame(
-        {
-            "question": _told(rows, ranked["prompt_id"], "question"),
-            "worst_answer": [plain(text) for text in ranked["text"]],
-            "expected": _told(rows, ranked["prompt_id"], "answer"),
-            **{name: ranked[name].to_numpy() for name in scorers},
-            "drawn": ranked["drawn"].to_numpy(),
-            "answers": ranked["prompt_id"].map(answers).to_numpy(),
-            "greedy_too": [
-                greedy.get(key) == text for key, text in zip(ranked["prompt_id"], ranked["text"], strict=True)
-            ],
-            "prompt_id": [plain(key) for key in ranked["prompt_id"]],
-        }
-    )
+    too = [greedy.get(key) == text for key, text in zip(ranked["prompt_id"], ranked["text"], strict=True)]
+    return ranked.assign(answers=ranked["prompt_id"].map(sampled.groupby("prompt_id").size()), greedy_too=too)
 
 
 def _told(rows: dict[str, dict[str, Any]], ids: pd.Series, key: str) -> list[str]:

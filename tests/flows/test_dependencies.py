@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from flows import dependencies
-from flows.dependencies import BEGIN, BY_ENTRY, END, OutsideOfCommon
+from flows.dependencies import BEGIN, BY_ENTRY, END, SHARD, OutsideOfCommon
 from lethe.io.cache import Sources
 from tests.small import ROOT
 
@@ -40,9 +40,9 @@ def test_dvc_yaml_is_up_to_date():
 
 def test_every_stage_has_a_script_and_markers():
     stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
-    assert sorted(stages) == STAGES
+    assert sorted(name for name in stages if not name.endswith(SHARD)) == STAGES
     text = (ROOT / "dvc.yaml").read_text()
-    assert text.count(BEGIN) == text.count(END) == len(STAGES)
+    assert text.count(BEGIN) == text.count(END) == len(stages)
 
 
 LEFT_OUT = {"stages/__init__.py"}  # chooses the python that runs a stage, not what the stage writes

@@ -19,7 +19,7 @@ def values(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]
     """Nothing without a scorer that gives 0 or 1, and nothing for a k above the number of answers."""
     if asking.metrics.binary is None:
         return
-    matrix = ScoreMatrix(seen.scores, asking.metrics.binary)
+    matrix = ScoreMatrix({"forget": seen.scores}, "forget", asking.metrics.binary)
     missing = np.isnan(matrix.samples)
     judged = ~missing.all(axis=1)
     ks = [k for k in asking.leak_at if k <= matrix.samples.shape[1]]

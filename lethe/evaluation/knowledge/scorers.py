@@ -15,7 +15,7 @@ def values(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]
     """The scorers ``metrics.leak`` and ``metrics.binary`` are left out: the member `answers` has their numbers."""
     taken = {"prompt_id", "sample", asking.metrics.leak, asking.metrics.binary}
     for scorer in [column for column in seen.scores.columns if column not in taken]:
-        matrix = ScoreMatrix(seen.scores, scorer)
+        matrix = ScoreMatrix({"forget": seen.scores}, "forget", scorer)
         each = dict(zip(matrix.prompts, map(float, matrix.greedy), strict=True))
         value = mean(matrix.greedy)
         yield Number(f"{scorer}_greedy", value, value, (GREEDY_PART,), each)

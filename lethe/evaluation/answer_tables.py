@@ -1,0 +1,60 @@
+"""The answers of one model joined with their scores, read from disk a part at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lethe.io.parts import columns_of, joined_parts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class AnswerTables(Mapping[str, "pd.DataFrame"]):
+    """A table per split: generations joined with scores, rows in drawing order.
+
+    ``tables[split]`` reads the whole table anew; `parts` reads a part of it at a time.
+
+    Parameters
+    ----------
+    files
+        The files of generations and of scores by split.
+    """
+
+    def __init__(self, files: Mapping[str, tuple[Path, Path]]):
+        self.files = files
+
+    def __getitem__(self, split: str) -> pd.DataFrame:
+        import pandas as pd
+
+        return pd.concat(joined_parts(*self.files[split]), ignore_index=True)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.files)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def columns(self, split: str) -> list[str]:
+        """The columns of a split's table."""
+        return list(dict.fromkeys(name for path in self.files[split] for name in columns_of(path)))
+
+
+def answer_columns(answers: Mapping[str, pd.DataFrame], split: str) -> list[str]:
+    """The columns of a split; none if the split has no answers."""
+    if isinstance(answers, AnswerTables):
+        return answers.columns(split) if split in answers else []
+    return list(answers[split].columns) if split in answers else []
+
+
+def answer_parts(
+    answers: Mapping[str, pd.DataFrame], split: str, columns: Sequence[str]
+) -> Iterator[pd.DataFrame]:
+    """The answers of a split a part at a time, whole questions each; a table that lies in memory is one part."""
+    wanted = list(dict.fromkeys(("prompt_id", "sample", *columns)))
+    if isinstance(answers, AnswerTables):
+        yield from joined_parts(*answers.files[split], wanted)
+    else:
+        yield answers[split][wanted]

@@ -1,0 +1,255 @@
+"""Large tables of answers, read and written a part at a time, so that memory does not grow with the number of questions.
+
+A part holds whole questions and at most `ROWS` rows; only a question with more answers makes a larger part. A part is one
+row group of the Parquet file, so a table of one part has the bytes that `lethe.io.tables.write_parquet` gives it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lethe.errors import BadFile, MissingArtifact, MissingColumn
+from lethe.io.atomic import SCHEMA_VERSION, atomic_file
+from lethe.io.schema import METADATA, check_metadata
+from lethe.io.tables import read_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+ROWS = 1 << 16  # of a part
+PROMPT, SAMPLE = "prompt_id", "sample"
+BUFFER = 1 << 20  # bytes read at once of each column
+
+
+def write_parts(path: str | os.PathLike, parts: Iterable[pd.DataFrame]) -> int:
+    """Write a table part by part, with the schema version in its metadata; return the number of rows.
+
+    Raises
+    ------
+    ValueError
+        If there is no part, or the parts differ in their columns.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows, writer = 0, None
+    with atomic_file(path) as temporary, contextlib.ExitStack() as stack:
+        for part in parts:
+            if writer is None:
+                first = pa.Table.from_pandas(part, preserve_index=False).schema
+                known = {**(first.metadata or {}), METADATA: str(SCHEMA_VERSION).encode()}
+                schema = first.with_metadata(known)
+                writer = stack.enter_context(pq.ParquetWriter(temporary, schema))
+            table = pa.Table.from_pandas(part, schema=schema, preserve_index=False)
+            writer.write_table(table.replace_schema_metadata(schema.metadata))
+            rows += len(part)
+        if writer is None:
+            raise ValueError(f"{path}: a table needs at least one part")
+    return rows
+
+
+def read_parts(
+    path: str | os.PathLike, columns: Sequence[str] | None = None, rows: int | None = None
+) -> Iterator[pd.DataFrame]:
+    """Yield the parts of a table of answers, in the order of the file; an empty table has one empty part.
+
+    Parameters
+    ----------
+    path
+        A Parquet file with a column ``prompt_id``, whose equal values are neighbours.
+    columns
+        The columns to read, ``prompt_id`` among them; None reads all.
+    rows
+        The largest number of rows of a part, by default `ROWS`. The parts do not depend on the file's row
+        groups.
+
+    Raises
+    ------
+    BadFile, MissingColumn, OtherSchema
+        As `lethe.io.tables.read_table`.
+    """
+    path = Path(path)
+    with _opened(path) as file:
+        for column in columns or (PROMPT,):
+            if column not in file.schema_arrow.names:
+                raise MissingColumn(path, column, file.schema_arrow.names)
+        seen: set[str] = set()
+        for table in _whole_prompts(_batches(path, file, columns), file.schema_arrow, columns, rows or ROWS):
+            part = table.to_pandas().reset_index(drop=True)
+            own = part[PROMPT].unique().tolist()
+            if again := seen.intersection(own):
+                raise BadFile(
+                    path, f"the rows of prompt {again.pop()!r} are in two places", "Sort the table by prompt_id."
+                )
+            seen.update(own)
+            yield part
+
+
+def read_prompts(path: str | os.PathLike, prompts: Sequence[str]) -> pd.DataFrame:
+    """The rows of these prompts in the order of the file; raises `BadFile`."""
+    import pyarrow.parquet as pq
+
+    with _opened(Path(path)):
+        try:
+            return pq.read_table(path, partitioning=None, filters=[(PROMPT, "in", list(prompts))]).to_pandas()
+        except (OSError, ValueError) as error:
+            raise _broken(Path(path), error) from None
+
+
+def rows_of(path: str | os.PathLike) -> int:
+    """The number of rows of a Parquet file; raises `BadFile`."""
+    with _opened(Path(path)) as file:
+        return int(file.metadata.num_rows)
+
+
+def columns_of(path: str | os.PathLike) -> list[str]:
+    """The columns of a Parquet file; raises `BadFile`."""
+    with _opened(Path(path)) as file:
+        return list(file.schema_arrow.names)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+    import pyarrow.parquet as pq
+
+    if not path.is_file():
+        raise BadFile(path, "no such file", "Check the path.")
+    try:
+        file = pq.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False)
+    except Exception as error:  # pyarrow raises several unrelated classes for a broken file
+        raise _broken(path, error) from None
+    with file:
+        check_metadata(path, file.schema_arrow.metadata)
+        yield file
+
+
+def _broken(path: Path, error: Exception) -> BadFile:
+    said = (str(error).splitlines() or [type(error).__name__])[0][:200]
+    return BadFile(path, f"cannot be read as Parquet ({said})")
+
+
+def _batches(path: Path, file: pq.ParquetFile, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from file.iter_batches(
+            batch_size=ROWS, columns=list(columns) if columns else None, use_threads=False
+        )
+    except (OSError, ValueError) as error:  # pyarrow's errors derive from these two
+        raise _broken(path, error) from None
+
+
+def _whole_prompts(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, columns: Sequence[str] | None, rows: int
+) -> Iterator[pa.Table]:
+    """Tables of whole prompts, cut where ``rows`` rows are reached."""
+    import pyarrow as pa
+
+    wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns], schema.metadata)
+    pending, empty = pa.Table.from_batches([], wanted), True
+    for batch in batches:
+        pending = pa.concat_tables([pending, pa.Table.from_batches([batch], wanted)])
+        while pending.num_rows > rows:
+            cut = _end_of_prompt(pending, rows)
+            if not cut:
+                break  # one prompt has all pending rows: its end is in a later batch
+            yield pending.slice(0, cut)
+            pending, empty = pending.slice(cut).combine_chunks(), False
+    if pending.num_rows or empty:
+        yield pending
+
+
+def _end_of_prompt(table: pa.Table, rows: int) -> int:
+    """The last place up to ``rows`` where a prompt ends, or the first beyond; 0 if no prompt ends before the table does."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    prompts = table[PROMPT].combine_chunks()
+    changes = pc.not_equal(prompts[1:], prompts[:-1]).to_numpy(zero_copy_only=False)
+    ends = np.flatnonzero(changes) + 1
+    place = int(np.searchsorted(ends, rows, side="right"))
+    if place:
+        return int(ends[place - 1])
+    return int(ends[0]) if len(ends) else 0
+
+
+class Tables(Mapping[str, "pd.DataFrame"]):
+    """The Parquet tables of a folder by name, each read when it is asked for and not kept.
+
+    Parameters
+    ----------
+    folder
+        The folder of the tables.
+    made_by
+        The stage that makes the folder, for the error.
+
+    Raises
+    ------
+    MissingArtifact
+        If the folder has no table.
+    """
+
+    def __init__(self, folder: str | os.PathLike, made_by: str):
+        self.paths = {path.stem: path for path in sorted(Path(folder).glob("*.parquet"))}
+        if not self.paths:
+            raise MissingArtifact(folder, made_by)
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        return read_table(self.paths[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.paths)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+
+def parts_of(
+    tables: Mapping[str, pd.DataFrame], name: str, columns: Sequence[str] | None = None
+) -> Iterator[pd.DataFrame]:
+    """The parts of one of the tables; a table that lies in memory is one part."""
+    if isinstance(tables, Tables):
+        yield from read_parts(tables.paths[name], columns)
+    else:
+        yield tables[name] if columns is None else tables[name][list(columns)]
+
+
+def joined_parts(drawn: Path, scores: Path, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
+    """Generations joined with their scores, a part at a time; an answer without a row of scores has missing ones.
+
+    ``columns``: those to read of either file, besides ``prompt_id`` and ``sample``; None reads all.
+    """
+    keys = [PROMPT, SAMPLE]
+    wanted = [
+        None
+        if columns is None
+        else [*keys, *(name for name in columns_of(path) if name in columns and name not in keys)]
+        for path in (drawn, scores)
+    ]
+    if not _aligned(drawn, scores):  # the scores are not those that the stage `score` wrote of these answers
+        left, right = (read_table(path) for path in (drawn, scores))
+        left, right = (
+            table if names is None else table[names] for table, names in zip((left, right), wanted, strict=True)
+        )
+        yield left.merge(right, on=keys, how="left", validate="one_to_one")
+        return
+    for left, right in zip(read_parts(drawn, wanted[0]), read_parts(scores, wanted[1]), strict=True):
+        yield left.assign(**{name: right[name].to_numpy() for name in right if name not in keys})
+
+
+def _aligned(drawn: Path, scores: Path) -> bool:
+    """Whether two tables have the same answers in the same order."""
+    if rows_of(drawn) != rows_of(scores):
+        return False
+    keys = [PROMPT, SAMPLE]
+    pairs = zip(
+        read_parts(drawn, keys), read_parts(scores, keys), strict=False
+    )  # both have equally many rows in all
+    return all(
+        len(left) == len(right) and all((left[key].to_numpy() == right[key].to_numpy()).all() for key in keys)
+        for left, right in pairs
+    )

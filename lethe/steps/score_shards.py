@@ -1,0 +1,143 @@
+"""Shards of the stage `score@MODEL`: the scores of a part of the questions, and how the whole takes them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lethe.io.artifacts import Row, read_split
+from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
+from lethe.io.cache import cache_key, module_of
+from lethe.io.json_files import write_json
+from lethe.io.parts import Tables, columns_of, read_parts, write_parts
+from lethe.io.references import References, read_references
+from lethe.io.schema import read_artifact
+from lethe.io.shards import Shard, found, place_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from lethe.config.evaluating import Score
+
+READ = ("prompt_id", "sample", "text", "production")  # those that a table has
+
+
+def read_columns(path: Path) -> list[str]:
+    """The columns of the generations that scores depend on."""
+    return [name for name in columns_of(path) if name in READ]
+
+
+def run(name: str, score: Score, shard: Shard, root: Path = Path("data"), kept: Path | None = None) -> None:
+    """Score one shard of the questions of ``root/generations/name``; write ``root/shards/score``."""
+    from lethe.scoring._tables import scored_parts
+
+    generations = Tables(root / "generations" / name, f"sample@{name}")
+    references = read_references(root / "generations" / name)
+    keys: dict[str, str] = {}
+    rows = 0
+    with atomic_folder(place_of(root, "score", name, shard)) as folder:
+        for split, path in generations.paths.items():
+            items = {row["id"]: row for row in read_split(split, root / "dataset")}
+            asked = _prompts(path)
+            own = shard.part(asked)
+            if not own:
+                continue
+            drawn = _drawn(path, set(own))
+            keys[split] = _key(score, split, items, own, drawn(), references)
+            rows += write_parts(
+                folder / f"{split}.parquet",
+                scored_parts(drawn, items, score.names, score.params, kept, references),
+            )
+        write_json(folder / "about.json", {"schema": SCHEMA_VERSION, "keys": keys})
+    print(f"{name}: shard {shard.number} of {shard.of}: {rows} answers scored")
+
+
+def taken(
+    name: str,
+    split: str,
+    path: Path,
+    score: Score,
+    items: Mapping[str, Row],
+    root: Path,
+    references: References,
+) -> Iterator[pd.DataFrame] | None:
+    """The scores of a split in parts like those of ``path``, from the shards; None unless every shard of a set is there.
+
+    A shard counts if its scorers, their code, its questions and its answers are those of the whole.
+    """
+    folders = found(root, "score", name)
+    for count in sorted({shard.of for shard in folders}):
+        shards = [Shard(number, count) for number in range(1, count + 1)]
+        if not all(shard in folders for shard in shards):
+            continue
+        asked = _prompts(path)
+        held = [(folders[shard], own) for shard in shards if (own := shard.part(asked))]
+        if all(
+            read_artifact(folder / "about.json")["keys"].get(split)
+            == _key(score, split, items, own, _drawn(path, set(own))(), references)
+            for folder, own in held
+        ):
+            return _in_order(path, [folder / f"{split}.parquet" for folder, _ in held])
+    return None
+
+
+def _prompts(path: Path) -> list[str]:
+    return [prompt for part in read_parts(path, ["prompt_id"]) for prompt in part["prompt_id"].unique().tolist()]
+
+
+def _drawn(path: Path, prompts: set[str]) -> Callable[[], Iterator[pd.DataFrame]]:
+    columns = read_columns(path)
+
+    def parts() -> Iterator[pd.DataFrame]:
+        for part in read_parts(path, columns):
+            own = part[part["prompt_id"].isin(prompts)]
+            if len(own):
+                yield own.reset_index(drop=True)
+
+    return parts
+
+
+def _key(
+    score: Score,
+    split: str,
+    items: Mapping[str, Row],
+    prompts: Sequence[str],
+    drawn: Iterable[pd.DataFrame],
+    references: References,
+) -> str:
+    """The key of everything that determines the scores of these questions."""
+    from lethe.registry import JUDGES, SCORERS
+
+    answers = hashlib.blake2b(digest_size=16)
+    for part in drawn:
+        for row in part.itertuples(index=False):
+            answers.update(repr(tuple(row)).encode("utf-8", "surrogatepass"))
+    modules = [module_of(JUDGES[name] if name in JUDGES else SCORERS[name]) for name in score.names]
+    return cache_key(
+        "lethe.scoring._tables",
+        *modules,
+        settings=score,
+        split=split,
+        items=[items.get(prompt) for prompt in prompts],
+        answers=answers.hexdigest(),
+        references=repr(sorted(references.items(), key=lambda pair: pair[0])),
+    )
+
+
+def _in_order(path: Path, scored: Sequence[Path]) -> Iterator[pd.DataFrame]:
+    """The rows of the shards, which follow each other as the answers do, in the parts of ``path``."""
+    import pandas as pd
+
+    ahead = (part for place in scored for part in read_parts(place))
+    rest: pd.DataFrame | None = None
+    for drawn in read_parts(path, ["prompt_id", "sample"]):
+        pending = [] if rest is None else [rest]
+        size = sum(map(len, pending))
+        while size < len(drawn):
+            pending.append(next(ahead))
+            size += len(pending[-1])
+        whole = pd.concat(pending, ignore_index=True)
+        yield whole.iloc[: len(drawn)].reset_index(drop=True)
+        rest = whole.iloc[len(drawn) :] if size > len(drawn) else None

@@ -1,0 +1,197 @@
+"""`make bench-dvc-graph`: DVC's own processor time in projects of many models, none of which has anything to do.
+
+A project of each size has the committed dvc.yaml, made-up outputs, and a dvc.lock in which every stage is up to date. The
+columns: reading the graph and what is stale, as `lethe run` does before its first stage; DVC's process of one stage; one
+write of a stage's entry into dvc.lock, as after every stage that ran. With ``--run``, `lethe run` of the first size too.
+``--shards K`` also splits each size into K project folders and reads them one after the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.small import make_repository, run, small_params
+
+FEW = ("base", "retrain")
+PER_MODEL = ("sample", "likelihood", "score", "exact", "metrics", "epsilon_star")
+SOLE = 3  # prepare, compare, report
+OUTPUTS = ("generations", "likelihood", "scores", "exact", "curves", "epsilon_star")
+
+
+def main() -> int:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("models", type=int, nargs="*", default=[50, 200, 833], help="sizes [50 200 833]")
+    asked.add_argument("--run", action="store_true", help="time `lethe run` with nothing to do, too")
+    asked.add_argument("--shards", type=int, default=0, help="project folders of each size")
+    asked.add_argument("--read", type=Path, help=argparse.SUPPRESS)
+    asked.add_argument("--commit", type=Path, help=argparse.SUPPRESS)
+    options = asked.parse_args()
+    if options.read:
+        print(json.dumps(_timed(options.read)))
+        return 0
+    print(
+        f"{'models':>7} {'stages':>7} {'read graph':>11} {'again':>7} {'one stage':>11} "
+        f"{'one entry':>10} {'dvc.lock':>9} {'peak':>9}",
+        flush=True,
+    )
+    for models in options.models:
+        with tempfile.TemporaryDirectory() as folder:
+            root = project(Path(folder) / "lethe", models)
+            first, again = _child(root), _child(root)
+            told = f"{models:7,} {again['stages']:7,} {first['read']:9.1f} s {again['read']:5.1f} s {_repro(root):9.1f} s"
+            size = (root / "dvc.lock").stat().st_size / 1e6
+            print(f"{told} {again['entry']:8.1f} s {size:6.1f} MB {again['peak']:5.0f} MiB", flush=True)
+            if again["stale"]:
+                print(f"stale: {', '.join(again['stale'][:5])}", file=sys.stderr)
+                return 1
+            if options.run:
+                began = time.process_time()
+                done = run(root, "lethe", "run", "--json", timeout=1800)
+                states = {end["state"] for end in json.loads(done.stdout)["stages"].values()}
+                print(
+                    f"{models:7,} models: lethe run, {', '.join(states)}: {time.process_time() - began:.1f} s",
+                    flush=True,
+                )
+        if options.shards:
+            each = -(-models // options.shards)
+            with tempfile.TemporaryDirectory() as folder:
+                root = project(Path(folder) / "lethe", each)
+                _child(root)
+                seconds = _child(root)["read"]
+                print(
+                    f"{models:7,} models in {options.shards} folders: {options.shards * seconds:.1f} s in all",
+                    flush=True,
+                )
+    return 0
+
+
+def project(root: Path, models: int) -> Path:
+    """A project of this many models whose stages are all up to date, with made-up outputs."""
+    names = [*FEW, *(f"m{place:05d}" for place in range(2, models))]
+    params = small_params()
+    params["train"]["models"], params["unlearn"]["methods"] = {}, {}
+    params["models"] = {name: {"path": f"data/models/{name}"} for name in FEW}
+    make_repository(root, params, git=False)
+    for name in FEW:
+        _outputs(root, name)
+    for place in (
+        "dataset/forget.jsonl",
+        "compare.json",
+        "compare_bounds.json",
+        "compare_exact.json",
+        "report/index.html",
+    ):
+        _file(root / "data" / place)
+    from flows import workspace
+
+    workspace.prepare(root)
+    stages = ["prepare", *(f"{stage}@{name}" for stage in PER_MODEL for name in FEW), "compare", "report"]
+    _dvc(root, "commit", "--force", *stages)
+    _multiply(root, names)
+    params["models"] = {name: {"path": f"data/models/{name}"} for name in names}
+    from tests.small import write_params
+
+    write_params(root, params)
+    for name in names[len(FEW) :]:
+        _outputs(root, name)
+    _dvc(root, "commit", "--force", "compare", "report")
+    return root
+
+
+def _multiply(root: Path, names: list[str]) -> None:
+    """Give every further model the entries of the second one in dvc.lock, under its own name."""
+    from ruamel.yaml import YAML
+
+    yaml = YAML(typ="safe")
+    yaml.default_flow_style = False
+    lock: dict[str, Any] = yaml.load((root / "dvc.lock").read_text(encoding="utf-8"))
+    known = FEW[1]
+    text = json.dumps({name: entry for name, entry in lock["stages"].items() if name.endswith(f"@{known}")})
+    for name in names[len(FEW) :]:
+        own = text
+        for before, after in (
+            (f"@{known}", f"@{name}"),
+            (f" {known}", f" {name}"),
+            (f"/{known}", f"/{name}"),
+            (f".{known}", f".{name}"),
+        ):
+            own = own.replace(before, after)
+        lock["stages"] |= json.loads(own)
+    with open(root / "dvc.lock", "w", encoding="utf-8") as file:
+        yaml.dump(lock, file)
+
+
+def _outputs(root: Path, name: str) -> None:
+    """The same content for every model, so that all have the hashes of one."""
+    data = root / "data"
+    for file in ("config.json", "model.safetensors", "tokenizer.json"):
+        _file(data / "models" / name / file)
+    for kind in OUTPUTS:
+        _file(data / kind / name / "forget.parquet")
+    for place in (f"exact/{name}.json", f"metrics/{name}.json", f"metrics/details/{name}.json"):
+        _file(data / place)
+
+
+def _file(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('{"schema": 1}\n')
+
+
+def _dvc(root: Path, *arguments: str) -> None:
+    run(root, "dvc", "--quiet", *arguments, timeout=1800)
+
+
+def _child(root: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.dvc_graph", "--read", str(root)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _repro(root: Path) -> float:
+    """Processor seconds of the DVC process of one stage that has nothing to do."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    run(root, "flows.dvc_child", "repro", "--single-item", f"metrics@{FEW[0]}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def _timed(root: Path) -> dict[str, Any]:
+    from dvc.repo import Repo
+
+    from flows import workspace
+
+    began = time.process_time()
+    graph = workspace.read_graph(root)
+    read = time.process_time() - began
+    with Repo(str(root)) as repo, repo.lock:
+        (stage,) = repo.stage.collect(f"metrics@{FEW[0]}")
+        began = time.process_time()
+        stage.dump(update_pipeline=False)
+        entry = time.process_time() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {
+        "stages": len(graph.upstream),
+        "stale": sorted(graph.stale),
+        "read": read,
+        "entry": entry,
+        "peak": peak,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

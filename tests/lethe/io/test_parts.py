@@ -1,0 +1,130 @@
+"""Tables of answers a part at a time: the same rows, whole questions, the bytes of a table written at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lethe.errors import BadFile, MissingColumn
+from lethe.io import parts
+from lethe.io.parts import Tables, joined_parts, parts_of, read_parts, read_prompts, rows_of, write_parts
+from lethe.io.tables import read_table, write_parquet
+
+
+def table(counts: list[int]) -> pd.DataFrame:
+    """Answers to questions q0, q1, ...: so many to each."""
+    ids = [f"q{place}" for place, count in enumerate(counts) for _ in range(count)]
+    sample = np.array([number for count in counts for number in range(count)], dtype=np.int32)
+    text = [f"{one} {number}" for one, number in zip(ids, sample, strict=True)]
+    return pd.DataFrame({"prompt_id": ids, "sample": sample, "text": text, "score": np.arange(len(ids)) / 7})
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(1, 20), st.integers(1, 30))
+def test_parts_are_whole_questions_and_together_the_table(tmp_path_factory, counts, rows, group):
+    whole = table(counts)
+    path = tmp_path_factory.mktemp("parts") / "t.parquet"
+    whole.to_parquet(path, row_group_size=group)
+    found = list(read_parts(path, rows=rows))
+    pd.testing.assert_frame_equal(pd.concat(found, ignore_index=True), whole)
+    ids = [set(part["prompt_id"]) for part in found]
+    assert sum(map(len, ids)) == len(counts)  # no question in two parts
+    assert all(len(part) <= rows or len(own) == 1 for part, own in zip(found, ids, strict=True))
+    write_parts(path.with_name("again.parquet"), found)
+    pd.testing.assert_frame_equal(read_table(path.with_name("again.parquet")), whole)
+
+
+def test_a_table_of_one_part_has_the_bytes_of_a_table_written_at_once(tmp_path):
+    whole = table([3, 5])
+    write_parquet(tmp_path / "at_once.parquet", whole)
+    assert write_parts(tmp_path / "parts.parquet", [whole]) == 8
+    assert (tmp_path / "parts.parquet").read_bytes() == (tmp_path / "at_once.parquet").read_bytes()
+
+
+def test_parts_do_not_depend_on_the_row_groups(tmp_path):
+    whole = table([4] * 10)
+    sizes = []
+    for group in (3, 7, 40):
+        whole.to_parquet(tmp_path / "t.parquet", row_group_size=group)
+        sizes.append([len(part) for part in read_parts(tmp_path / "t.parquet", ["prompt_id"], rows=13)])
+    assert sizes == [[12, 12, 12, 4]] * 3
+
+
+def test_a_question_in_two_places_is_refused(tmp_path):
+    twice = pd.concat([table([3, 3]), table([2])], ignore_index=True)
+    twice.to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(BadFile, match="'q0' are in two places"):
+        list(read_parts(tmp_path / "t.parquet", rows=3))
+
+
+def test_errors_name_the_file(tmp_path):
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 no PAR1")
+    with pytest.raises(BadFile, match=r"broken\.parquet.*cannot be read as Parquet"):
+        list(read_parts(tmp_path / "broken.parquet"))
+    with pytest.raises(BadFile, match=r"none\.parquet"):
+        list(read_parts(tmp_path / "none.parquet"))
+    pd.DataFrame({"id": ["a"]}).to_parquet(tmp_path / "other.parquet")
+    with pytest.raises(MissingColumn, match="prompt_id"):
+        list(read_parts(tmp_path / "other.parquet"))
+    with pytest.raises(ValueError, match="at least one part"):
+        write_parts(tmp_path / "empty.parquet", [])
+    assert not (tmp_path / "empty.parquet").exists()
+
+
+def test_truncated_tables_are_refused_without_a_traceback(tmp_path):
+    whole = table([50, 50])
+    whole.to_parquet(tmp_path / "t.parquet")
+    content = (tmp_path / "t.parquet").read_bytes()
+    footer = content[-200:]
+    (tmp_path / "t.parquet").write_bytes(content[:40] + b"\xff" * (len(content) - 240) + footer)
+    with pytest.raises(BadFile):
+        list(read_parts(tmp_path / "t.parquet"))
+
+
+def test_an_empty_table_is_one_empty_part(tmp_path):
+    table([1]).iloc[:0].to_parquet(tmp_path / "t.parquet")
+    (part,) = read_parts(tmp_path / "t.parquet", ["prompt_id", "sample"])
+    assert list(part) == ["prompt_id", "sample"]
+    assert not len(part)
+
+
+def test_prompts_are_read_by_name(tmp_path):
+    whole = table([2, 3, 4])
+    write_parquet(tmp_path / "t.parquet", whole)
+    pd.testing.assert_frame_equal(
+        read_prompts(tmp_path / "t.parquet", ["q2", "q0"]),
+        whole[whole["prompt_id"] != "q1"].reset_index(drop=True),
+    )
+    assert rows_of(tmp_path / "t.parquet") == 9
+
+
+def test_tables_are_read_when_asked_for(tmp_path):
+    write_parquet(tmp_path / "a.parquet", table([2]))
+    (tmp_path / "b.parquet").write_bytes(b"nothing reads this file")
+    tables = Tables(tmp_path, "stage x")
+    assert list(tables) == ["a", "b"]
+    assert tables["a"].equals(table([2]))
+    assert [list(part) for part in parts_of(tables, "a", ["prompt_id", "score"])] == [["prompt_id", "score"]]
+    assert [list(part) for part in parts_of({"a": table([2])}, "a", ["prompt_id"])] == [["prompt_id"]]
+
+
+@pytest.mark.parametrize("order", ["same", "turned", "lacking"])
+def test_generations_and_scores_join_as_pandas_joins_them(tmp_path, monkeypatch, order):
+    monkeypatch.setattr(parts, "ROWS", 7)
+    whole = table([3] * 8)
+    scores = whole[["prompt_id", "sample"]].assign(leak=np.arange(24) % 2.0)
+    scores = {"same": scores, "turned": scores.iloc[::-1], "lacking": scores.iloc[:-2]}[order].reset_index(
+        drop=True
+    )
+    drawn, scored = tmp_path / "drawn.parquet", tmp_path / "scores.parquet"
+    write_parquet(drawn, whole.drop(columns="score"))
+    write_parquet(scored, scores)
+    expected = whole.drop(columns="score").merge(scores, on=["prompt_id", "sample"], how="left")
+    found = list(joined_parts(drawn, scored))
+    assert len(found) == (4 if order == "same" else 1)
+    pd.testing.assert_frame_equal(pd.concat(found, ignore_index=True), expected)
+    some = pd.concat(joined_parts(drawn, scored, ["leak"]), ignore_index=True)
+    pd.testing.assert_frame_equal(some, expected[["prompt_id", "sample", "leak"]])
