@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Byte-compile at installation and at first import; otherwise every start of a stage is slow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test quick lint deps setup bench-bounds bench-start bench-scoring bench-judge bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult clean game-digits game-fashion-mnist game-authors game-tables golden demonstration-seeds other-processors fuzz chaos audit-packages coverage audit-calibration audit-dp-sgd bench-audit check-inspect check-lm-eval check-s3 check-servers check-torchao audit-figures bench-page bench-load bench-dvc-graph screenshots stranger axe bench-sampling bench-gpu bench-methods bench-exact exact-acceptance exact-real real-model tofu-real entropy-prefixes
+.PHONY: run test quick lint deps setup bench-bounds bench-start bench-scoring bench-judge bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult clean game-digits game-fashion-mnist game-authors game-tables golden demonstration-seeds other-processors fuzz chaos check-faults audit-packages coverage audit-calibration audit-dp-sgd bench-audit check-inspect check-lm-eval check-s3 check-servers check-torchao audit-figures bench-page bench-load bench-dvc-graph screenshots stranger axe bench-sampling bench-gpu bench-methods bench-exact exact-acceptance exact-real real-model tofu-real entropy-prefixes
 
 run: setup
 	$(BIN)/lethe run
@@ -123,6 +123,11 @@ fuzz: setup
 # undisturbed run: half an hour on two cores. A second call continues. PIPELINE=stages: the real stages instead of light ones.
 chaos: setup
 	$(BIN)/python -m tests.chaos --cases $(or $(CASES),50) --seed $(SEED) --pipeline $(or $(PIPELINE),light)
+
+# A full disk, read-only folders, a clock that goes back, MLflow and Prefect servers that hang, answer 500 or die: minutes.
+# Root may mount, so root sees a disk that is really full.
+check-faults: setup
+	$(BIN)/python -m pytest -q -o addopts= -p no:cacheprovider tests/flows/fault_checks.py tests/flows/test_faults.py
 
 # Known weaknesses of the packages in the frozen list, by pip-audit and the service of PyPI, in an environment of its own
 # (docs/faults.md); exit status 1 names one that the document does not explain.

@@ -30,7 +30,7 @@ def copy(tmp_path) -> pipeline_copy.Copy:
 @pytest.mark.slow
 def test_killed_runs_end_with_the_bytes_of_an_undisturbed_one(copy):
     reference, seconds = copy.hashes(), copy.stages()
-    for number in (0, 4, 5):  # the flow by SIGKILL, the server and a stage by SIGTERM
+    for number in (0, 4):  # the flow by SIGKILL, the server by SIGTERM
         drawn = case(number, 1, list(seconds), ("flow", "server", "stage"))
         ended = disturb(drawn, copy, copy.graph(), reference, seconds, 6.0, {}, lambda *_: None)
         assert not ended.wrong, ended
@@ -76,6 +76,7 @@ def test_victims_are_told_apart_by_their_commands():
     assert is_a("stage", ["python", "step.py", "data/report"])
 
 
+@pytest.mark.slow
 def test_all_behind_a_stage_is_forgotten(copy, monkeypatch):
     graph = copy.graph()
     assert pipeline_copy.behind(graph, "prepare") == set(graph)

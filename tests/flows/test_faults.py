@@ -2,56 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-from flows import restored, workspace
-from tests.flows.faults import answering_server, clock, fill, hanging_server, read_only, small_disk
-from tests.flows.miniature import Repository, command_of, make, processes_of, wait_until
+from flows import restored
+from tests.flows.faults import (
+    contents,
+    done,
+    go_on,
+    pid_of_module,
+    waiting,
+    whys,
+)
+from tests.flows.miniature import command_of, processes_of
 from tests.flows.records import flow_runs
 
 pytestmark = pytest.mark.slow
-
-
-def contents(repository: Repository) -> dict[str, bytes]:
-    data = repository.folder / "data"
-    files = [path for path in data.rglob("*") if path.is_file() and path.name != ".gitignore"]
-    return {str(path.relative_to(data)): path.read_bytes() for path in files}
-
-
-def whys(out: str) -> dict[str, str]:
-    return {name: end["why"] for name, end in json.loads(out)["stages"].items()}
-
-
-def done(repository: Repository, **extra: str) -> dict[str, str]:
-    """Run to the end; return how each stage ended."""
-    result = repository.lethe("run", "--json", **extra)
-    assert result.returncode == 0, result.stderr
-    assert "Traceback" not in result.stderr
-    return whys(result.stdout)
-
-
-def pid_of_module(repository: Repository, module: str) -> int:
-    return next(pid for pid in processes_of(repository) if module in command_of(pid).split()[:4])
-
-
-def waiting(repository: Repository, stage: str, *arguments: str, **extra: str) -> subprocess.Popen:
-    """Start a run and return while ``stage`` waits."""
-    (repository.folder / "slow").write_text(stage)
-    process = repository.start("run", "--json", *arguments, **extra)
-    wait_until(lambda: (repository.folder / "alive").exists(), seconds=400)
-    return process
-
-
-def go_on(repository: Repository, process: subprocess.Popen) -> tuple[str, str]:
-    (repository.folder / "slow").unlink()
-    return process.communicate(timeout=300)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -66,66 +35,6 @@ def test_a_server_of_the_run_that_dies_starts_again_and_the_record_is_whole(smal
     assert "Traceback" not in err
     assert flow_runs(small)[-1].state_name == "Completed"
     assert not list(processes_of(small))
-
-
-def test_a_run_whose_prefect_server_goes_ends_well_and_says_so_once(small, tmp_path):
-    """The user's own server: the stages need it for nothing but the record."""
-    home = tmp_path / "their-prefect"
-    port = free_port()
-    command = ["prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port), "--no-ui"]
-    environment = small.environment | {"PREFECT_HOME": str(home)}
-    environment.pop("PREFECT_API_URL", None)
-    server = subprocess.Popen(
-        [sys.executable, "-m", *command], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )  # fmt: skip
-    try:
-        small.environment["PREFECT_API_URL"] = f"http://127.0.0.1:{port}/api"
-        wait_until(lambda: listens(port), seconds=400)
-        process = waiting(small, "models/npo")
-    finally:
-        os.killpg(server.pid, signal.SIGKILL)
-        server.wait()
-    out, err = go_on(small, process)
-    assert process.returncode == 0, err
-    assert set(whys(out).values()) == {"ran"}
-    assert err.count("The Prefect server stopped answering") == 1
-    assert "Traceback" not in err
-    assert len(err.splitlines()) < 30, err
-    small.use_its_own_server()
-    assert set(done(small).values()) == {"clean"}
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
-
-
-def listens(port: int) -> bool:
-    import urllib.request
-
-    try:
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/api/health", timeout=10).close()
-    except OSError:
-        return False
-    return True
-
-
-def test_a_server_that_cannot_live_is_named_with_its_log(small):
-    small.use_its_own_server()
-    home = small.prefect_home = small.folder / ".lethe/prefect"
-    small.environment["PREFECT_HOME"] = str(home)
-    home.mkdir(parents=True)
-    (home / "prefect.db").write_text("no database " * 1000)
-    result = small.lethe("run")
-    assert result.returncode == 1
-    assert "server.log" in result.stderr
-    assert "Traceback" not in result.stderr
-    assert not (small.folder / "data/dataset").exists()
-    (home / "making-tables").touch()  # as a server leaves it that was killed while it made the tables
-    assert set(done(small).values()) == {"ran"}
 
 
 def test_a_damaged_file_of_dvcs_cache_is_found_and_made_again(small):
@@ -151,37 +60,6 @@ def test_a_damaged_file_of_dvcs_cache_is_found_and_made_again(small):
     assert restored.remove_damaged(small.folder, "unlearn@npo") == []
 
 
-def test_a_damaged_output_is_made_again(small):
-    done(small)
-    whole = contents(small)
-    for name in ("data/models/npo/text", "data/metrics/npo.json"):
-        (small.folder / name).write_bytes(b"\0" * 10)
-    assert done(small)["unlearn@npo"] in ("restored", "ran")
-    assert contents(small) == whole
-
-
-@pytest.mark.parametrize("leave", [0, 50_000, 400_000, 1_500_000])
-def test_a_full_disk_is_one_sentence_and_the_next_run_is_right(tmp_path, prefect, leave):
-    """``leave``: free bytes when the run begins; the more, the later the disk is full."""
-    with small_disk(tmp_path / "disk", 24):
-        small = make(tmp_path / "disk/mini", prefect, methods=["npo"])
-        dvc_yaml = small.folder / "dvc.yaml"
-        dvc_yaml.write_text(dvc_yaml.read_text().partition("  report:")[0])
-        small.environment["LETHE_TRACKING"] = "off"
-        small.use_its_own_server()
-        small.environment["PREFECT_HOME"] = str(small.folder / ".lethe/prefect")
-        ballast = fill(tmp_path / "disk", leave)
-        result = small.lethe("run")
-        assert result.returncode == 1, result.stderr
-        assert "Traceback" not in result.stderr
-        assert len(result.stderr.splitlines()) < 20, result.stderr
-        assert not list(processes_of(small))
-        ballast.unlink()
-        assert set(done(small).values()) <= {"ran", "clean", "restored"}
-        assert json.loads((small.folder / "data/metrics/npo.json").read_text())["text"] == "0.01"
-        assert not list((small.folder / "data").rglob("*.tmp"))
-
-
 def test_a_file_size_limit_is_told_as_a_full_disk(small):
     """What a user without the right to mount can see of a full disk: the kernel refuses bytes beyond a limit."""
     (small.folder / "step.py").write_text(
@@ -195,61 +73,6 @@ def test_a_file_size_limit_is_told_as_a_full_disk(small):
 
 
 LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20))\n"
-
-
-def test_a_read_only_data_folder_is_named(small):
-    with read_only(small.folder / "data"):
-        result = small.lethe("run")
-    assert result.returncode in (1, 2)
-    assert "data" in result.stderr
-    assert "Traceback" not in result.stderr
-    assert len(result.stderr.splitlines()) < 20
-    assert set(done(small).values()) == {"ran"}
-
-
-def test_a_read_only_repository_is_named(small):
-    workspace.prepare(small.folder)
-    with read_only(small.folder):
-        result = small.lethe("run")
-    assert result.returncode in (1, 2)
-    assert str(small.folder) in result.stderr
-    assert "Traceback" not in result.stderr
-    assert len(result.stderr.splitlines()) < 5
-
-
-def test_a_clock_that_goes_back_an_hour_changes_nothing(small, tmp_path):
-    small.use_its_own_server()
-    environment, earlier = clock(tmp_path)
-    small.environment |= environment
-    process = waiting(small, "models/npo")
-    earlier.touch()
-    out, err = go_on(small, process)
-    assert process.returncode == 0, err
-    assert "Traceback" not in err
-    assert set(whys(out).values()) == {"ran"}
-    assert all(end["seconds"] >= 0 for end in json.loads(out)["stages"].values())
-    whole = contents(small)
-    assert set(done(small).values()) == {"clean"}
-    earlier.unlink()
-    (small.folder / "params.yaml").write_text(small.params().replace("alpha: 0.01", "alpha: 0.0625"))
-    earlier.touch()
-    assert done(small)["metrics@npo"] == "ran"
-    (small.folder / "params.yaml").write_text(small.params().replace("alpha: 0.0625", "alpha: 0.01"))
-    assert done(small)["metrics@npo"] == "restored"
-    assert contents(small) == whole
-
-
-@pytest.mark.parametrize("fault", ["hangs", "500", "slow 503"])
-def test_mlflow_with_a_fault_costs_seconds_and_no_result(repository, fault):
-    server = hanging_server() if fault == "hangs" else answering_server(int(fault[-3:]), 0.5 * ("slow" in fault))
-    with server as port:
-        extra = {"MLFLOW_TRACKING_URI": f"http://127.0.0.1:{port}", "MLFLOW_HTTP_REQUEST_TIMEOUT": "2"}
-        result = repository.lethe("run", "--json", **extra)
-    assert result.returncode == 0, result.stderr
-    assert set(whys(result.stdout).values()) == {"ran"}
-    assert f"127.0.0.1:{port} failed" in result.stderr
-    assert "MLflow: 2 new runs." in result.stderr
-    assert "Traceback" not in result.stderr
 
 
 def test_a_stage_without_memory_says_so(small):
@@ -274,19 +97,3 @@ def test_a_stage_that_the_system_ends_for_memory_says_so(small):
     _, err = go_on(small, process)
     assert process.returncode == 1
     assert "was ended by SIGKILL, which the system sends when memory runs out" in err
-
-
-def test_dvc_beside_a_run_waits_or_refuses(small):
-    """A user's own `dvc repro` while `lethe run` works: both end, and the results are right."""
-    process = waiting(small, "models/npo")
-    dvc = subprocess.Popen(
-        [sys.executable, "-m", "dvc", "repro"], cwd=small.folder, env=small.environment,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    said, _ = dvc.communicate(timeout=120)
-    assert dvc.returncode != 0
-    assert "busy" in said or "lock" in said.lower()
-    _, err = go_on(small, process)
-    assert process.returncode == 0, err
-    assert set(done(small).values()) == {"clean"}
-    assert Path(small.folder / "data/metrics/npo.json").exists()

@@ -1,0 +1,182 @@
+"""More faults of a machine than the suite has time for; `make check-faults` runs these."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows import workspace
+from tests.flows.faults import (
+    answering_server,
+    clock,
+    contents,
+    done,
+    fill,
+    go_on,
+    hanging_server,
+    read_only,
+    small_disk,
+    waiting,
+    whys,
+)
+from tests.flows.miniature import make, processes_of, wait_until
+
+
+def test_a_run_whose_prefect_server_goes_ends_well_and_says_so_once(small, tmp_path):
+    """The user's own server: the stages need it for nothing but the record."""
+    home = tmp_path / "their-prefect"
+    port = free_port()
+    command = ["prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port), "--no-ui"]
+    environment = small.environment | {"PREFECT_HOME": str(home)}
+    environment.pop("PREFECT_API_URL", None)
+    server = subprocess.Popen(
+        [sys.executable, "-m", *command], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        small.environment["PREFECT_API_URL"] = f"http://127.0.0.1:{port}/api"
+        wait_until(lambda: listens(port), seconds=400)
+        process = waiting(small, "models/npo")
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+    out, err = go_on(small, process)
+    assert process.returncode == 0, err
+    assert set(whys(out).values()) == {"ran"}
+    assert err.count("The Prefect server stopped answering") == 1
+    assert "Traceback" not in err
+    assert len(err.splitlines()) < 30, err
+    small.use_its_own_server()
+    assert set(done(small).values()) == {"clean"}
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+def listens(port: int) -> bool:
+    import urllib.request
+
+    try:
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/api/health", timeout=10).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_server_that_cannot_live_is_named_with_its_log(small):
+    small.use_its_own_server()
+    home = small.prefect_home = small.folder / ".lethe/prefect"
+    small.environment["PREFECT_HOME"] = str(home)
+    home.mkdir(parents=True)
+    (home / "prefect.db").write_text("no database " * 1000)
+    result = small.lethe("run")
+    assert result.returncode == 1
+    assert "server.log" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (small.folder / "data/dataset").exists()
+    (home / "making-tables").touch()  # as a server leaves it that was killed while it made the tables
+    assert set(done(small).values()) == {"ran"}
+
+
+def test_a_damaged_output_is_made_again(small):
+    done(small)
+    whole = contents(small)
+    for name in ("data/models/npo/text", "data/metrics/npo.json"):
+        (small.folder / name).write_bytes(b"\0" * 10)
+    assert done(small)["unlearn@npo"] in ("restored", "ran")
+    assert contents(small) == whole
+
+
+@pytest.mark.parametrize("leave", [0, 50_000, 400_000, 1_500_000])
+def test_a_full_disk_is_one_sentence_and_the_next_run_is_right(tmp_path, prefect, leave):
+    """``leave``: free bytes when the run begins; the more, the later the disk is full."""
+    with small_disk(tmp_path / "disk", 24):
+        small = make(tmp_path / "disk/mini", prefect, methods=["npo"])
+        dvc_yaml = small.folder / "dvc.yaml"
+        dvc_yaml.write_text(dvc_yaml.read_text().partition("  report:")[0])
+        small.environment["LETHE_TRACKING"] = "off"
+        small.use_its_own_server()
+        small.environment["PREFECT_HOME"] = str(small.folder / ".lethe/prefect")
+        ballast = fill(tmp_path / "disk", leave)
+        result = small.lethe("run")
+        assert result.returncode == 1, result.stderr
+        assert "Traceback" not in result.stderr
+        assert len(result.stderr.splitlines()) < 20, result.stderr
+        assert not list(processes_of(small))
+        ballast.unlink()
+        assert set(done(small).values()) <= {"ran", "clean", "restored"}
+        assert json.loads((small.folder / "data/metrics/npo.json").read_text())["text"] == "0.01"
+        assert not list((small.folder / "data").rglob("*.tmp"))
+
+
+def test_a_read_only_data_folder_is_named(small):
+    with read_only(small.folder / "data"):
+        result = small.lethe("run")
+    assert result.returncode in (1, 2)
+    assert "data" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.splitlines()) < 20
+    assert set(done(small).values()) == {"ran"}
+
+
+def test_a_read_only_repository_is_named(small):
+    workspace.prepare(small.folder)
+    with read_only(small.folder):
+        result = small.lethe("run")
+    assert result.returncode in (1, 2)
+    assert str(small.folder) in result.stderr
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.splitlines()) < 5
+
+
+def test_a_clock_that_goes_back_an_hour_changes_nothing(small, tmp_path):
+    small.use_its_own_server()
+    environment, earlier = clock(tmp_path)
+    small.environment |= environment
+    process = waiting(small, "models/npo")
+    earlier.touch()
+    out, err = go_on(small, process)
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+    assert set(whys(out).values()) == {"ran"}
+    assert all(end["seconds"] >= 0 for end in json.loads(out)["stages"].values())
+    assert set(done(small).values()) == {"clean"}
+
+
+@pytest.mark.parametrize("fault", ["hangs", "500", "slow 503"])
+def test_mlflow_with_a_fault_costs_seconds_and_no_result(repository, fault):
+    server = hanging_server() if fault == "hangs" else answering_server(int(fault[-3:]), 0.5 * ("slow" in fault))
+    with server as port:
+        extra = {"MLFLOW_TRACKING_URI": f"http://127.0.0.1:{port}", "MLFLOW_HTTP_REQUEST_TIMEOUT": "2"}
+        result = repository.lethe("run", "--json", **extra)
+    assert result.returncode == 0, result.stderr
+    assert set(whys(result.stdout).values()) == {"ran"}
+    assert f"127.0.0.1:{port} failed" in result.stderr
+    assert "MLflow: 2 new runs." in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_dvc_beside_a_run_waits_or_refuses(small):
+    """A user's own `dvc repro` while `lethe run` works: both end, and the results are right."""
+    process = waiting(small, "models/npo")
+    dvc = subprocess.Popen(
+        [sys.executable, "-m", "dvc", "repro"], cwd=small.folder, env=small.environment,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    said, _ = dvc.communicate(timeout=120)
+    assert dvc.returncode != 0
+    assert "busy" in said or "lock" in said.lower()
+    _, err = go_on(small, process)
+    assert process.returncode == 0, err
+    assert set(done(small).values()) == {"clean"}
+    assert Path(small.folder / "data/metrics/npo.json").exists()
