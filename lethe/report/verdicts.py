@@ -341,7 +341,9 @@ def guarantee_notes(run: Run) -> list[str]:
     if {Covers.AVERAGE, Covers.AVERAGE_IN_LANGUAGE} & covered:
         notes.append("The bound on the average pools the answers of all questions.")
     largest = max(bound.alpha for bound in bounds)
-    assumptions = listing(sorted({bound.assumes for bound in bounds}))
+    assumed = {str(bound.assumes) for bound in bounds}
+    contained = {one for one in assumed for other in assumed if other != one and other.startswith(one)}
+    assumptions = listing(sorted(assumed - contained))
     wordings = "wordings than those of the language" if run.params.sample.language else "wordings"
     return [
         *notes,
