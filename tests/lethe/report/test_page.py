@@ -308,7 +308,11 @@ def test_plots_hold_every_model_and_only_numbers(page, artifacts):
     assert {row["model"] for row in page.plots["m_gen.json"]} == set(MODELS)
     assert {row["model"] for row in page.plots["per_question.json"]} == set(MODELS)
     steps = read_json(artifacts / "data/models/npo/training.json")["steps"]
-    drawn = [row for row in page.plots["training_loss.json"] if row["model"] == "npo"]
+    rows = page.plots["training_loss.json"]
+    drawn = [row for row in rows if row["model"] == "npo" and row["step"] is not None]
+    assert {row["model"] for row in rows if row["step"] is None} == set(
+        MODELS
+    )  # rows without a point: one colour a model
     assert [(row["step"], row["loss"]) for row in drawn] == [(row["step"], row["loss"]) for row in steps]
 
 
