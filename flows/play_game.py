@@ -28,7 +28,7 @@ RUNNER: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner(max_workers=cores())
 def play(name: str, settings: GameParams) -> AuditResult:
     """Play the game ``settings`` (an entry of `lethe.config.schema.Params.games`) into data/games/NAME."""
     with workers() as pool:
-        result = step.play(settings, run=_in_tasks(pool))
+        result = step.play(name, settings, run=_in_tasks(pool))
     step.write(name, result)
     methods = cast("Mapping[str, Mapping[str, object]]", result.headline.get("methods", {}))
     rows = [{"method": method, **row} for method, row in methods.items()]

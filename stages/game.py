@@ -16,7 +16,7 @@ def run(settings: Params, root: Path, name: str) -> None:
     games = settings.games
     if name not in games:
         raise BadValue("game", name, f"a name under games in params.yaml: {', '.join(games) or 'there is none'}")
-    result = step.play(games[name])
+    result = step.play(name, games[name])
     step.write(name, result, root)
     for sentence in result.sentences:
         print(f"{name} {sentence}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lethe.audits.protocol import AuditResult
 from lethe.config.schema import GameParams
+from lethe.errors import BadParam
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder, write_text
 from lethe.io.json_files import write_json
 from lethe.io.tables import write_parquet
@@ -16,9 +17,18 @@ if TYPE_CHECKING:
     from lethe.audits.finished_models import Runner
 
 
-def play(settings: GameParams, run: Runner | None = None) -> AuditResult:
-    """Play one entry of ``games``; ``run`` runs the calls, by default in one process per core."""
-    return GAMES[settings.kind].play(settings, run=run)
+def play(name: str, settings: GameParams, run: Runner | None = None) -> AuditResult:
+    """Play the entry ``name`` of ``games``; ``run`` runs the calls, by default in one process per core.
+
+    Raises
+    ------
+    BadParam
+        If a value is impossible with the game's data; the key has the game's name.
+    """
+    try:
+        return GAMES[settings.kind].play(settings, run=run)
+    except BadParam as error:
+        raise BadParam(f"games.{name}.{error.key}", error.got, error.legal) from error
 
 
 def write(name: str, result: AuditResult, root: Path = Path("data")) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 def is_text(value: object) -> bool:
     """Whether ``value`` is a string with a visible character, as a reference or a keyword must be."""
-    return isinstance(value, str) and not value.isspace() and value != ""
+    return isinstance(value, str) and any(unicodedata.category(each)[0] not in "CZ" for each in value)
 
 
 def is_answer(value: object) -> bool:

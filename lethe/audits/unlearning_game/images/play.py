@@ -37,9 +37,7 @@ class ImageGame(Game["Params", np.ndarray, View]):
         self.units = len(self.images)
         pair, classes = self.settings.confused_classes, self.images.classes
         if pair is not None and (pair[0] == pair[1] or max(pair) >= classes):
-            raise BadParam(
-                "games.*.confused_classes", pair, f"two different classes of 0 to {classes - 1}, or null"
-            )
+            raise BadParam("confused_classes", pair, f"two different classes of 0 to {classes - 1}, or null")
 
     def methods(self) -> dict[str, str]:
         return {name: entry.method for name, entry in self.settings.methods.items()}

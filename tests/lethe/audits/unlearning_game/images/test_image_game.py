@@ -17,6 +17,7 @@ from lethe.errors import BadParam
 from lethe.io import cache
 from lethe.statistics.membership import fit_threshold
 from lethe.statistics.unlearning_game import signed_advantage, swap_advantage
+from lethe.steps import game as step
 from tests.small import ROOT, one_after_another, touched
 
 SMALL = {
@@ -276,7 +277,7 @@ def test_a_private_game_states_its_group_privacy(tmp_path):
     assert result.methods["retrain"].quality.value == 1
 
 
-def test_impossible_games_are_refused_before_anything_runs(tmp_path):
+def test_impossible_games_are_refused_before_anything_runs():
     for classes in ([3, 3], [3, 10]):
-        with pytest.raises(BadParam, match="two different classes of 0 to 9"):
-            ImageGame(settings(confused_classes=classes), tmp_path)
+        with pytest.raises(BadParam, match=r"games.mine.confused_classes: got .* two different classes of 0 to 9"):
+            step.play("mine", settings(confused_classes=classes))
