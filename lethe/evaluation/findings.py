@@ -203,8 +203,11 @@ def _hidden_claim(run: Run) -> Claim | None:
         more = found[0] > 0 and (not chance or found[0] / found[1] > chance[0] / chance[1])
         sentence = f"{model.name} in {found[0]} of {found[1]} questions{by_chance}."
         rows.append(Row(model.name, "holds" if more else "did not show", sentence))
+    judged = any(row.judged_lower is not None for model in run.subjects for row in model.questions)
     title = "Sampling finds leakage that greedy decoding hides" + (
         ", beyond what Retrain shows by chance" if chance else ""
     )
     measured = "questions whose greedy answer does not leak while a sampled answer does (counted, not estimated)"
+    if judged:
+        measured = "questions whose greedy answer does not leak while the bound with the judge’s error proves leaks"
     return Claim(title, measured, rows) if rows else None

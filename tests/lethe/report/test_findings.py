@@ -115,6 +115,19 @@ def test_hidden_leakage_is_counted_and_compared_with_retrain(own_artifacts):
     assert claim(load(own_artifacts), "Sampling finds leakage")["npo"].verdict == "did not show"
 
 
+def test_verdicts_of_a_judge_that_errs_are_not_counted_as_leaks(own_artifacts):
+    questions = [
+        {"prompt_id": str(i), "binary_share": 0.1, "binary_greedy": 0.0, "judged_lower": 0.01 * (i < 1)}
+        for i in range(6)
+    ]
+    write_json(own_artifacts / "data/curves/npo/per_question.json", questions)
+    found = next(one for one in findings(load(own_artifacts)).claims if one.title.startswith("Sampling finds"))
+    row = next(row for row in found.rows if row.subject == "npo")
+    assert row.sentence.startswith("npo in 1 of 6 questions")
+    assert "judge" in found.measured
+    assert "counted" not in found.measured
+
+
 def test_hidden_is_unknown_without_a_binary_score(run):
     assert hidden(run.models[0]) is not None
     assert hidden(dataclasses.replace(run.models[0], questions=(QuestionRecord("a"),))) is None
