@@ -20,6 +20,7 @@ class Record:
 
     state: State | None = None
     gone: bool = False
+    error: Exception | None = None  # of the flow itself
 
 
 RECORD: contextvars.ContextVar[Record | None] = contextvars.ContextVar("RECORD", default=None)

@@ -38,7 +38,7 @@ from prefect.utilities.annotations import allow_failure, quote
 from flows import alarm, inputs, keeping, record, remote, workspace
 from flows.overview import Overview, standard
 from lethe import config, tracking
-from lethe.errors import LetheError, StageFailed, plural
+from lethe.errors import LetheError, StageFailed, of_the_machine, plural
 from lethe.process import cores, watch
 from lethe.tracking.marks import mark_newest
 
@@ -105,10 +105,13 @@ def pipeline(
     fetched first. ``push``: the results go to the DVC remote. ``scheduler``: the address of a Dask scheduler whose workers
     run the stages.
     """
-    state = _bring_all(jobs, scheduled, pull, push, scheduler)
-    if (held := keeping.RECORD.get()) is not None:
-        held.state = state
-    return state
+    held = keeping.RECORD.get() or keeping.Record()
+    try:
+        held.state = _bring_all(jobs, scheduled, pull, push, scheduler)
+    except Exception as error:
+        held.error = error
+        raise
+    return held.state
 
 
 def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, scheduler: str | None) -> State:
@@ -214,6 +217,8 @@ def _recorded(held: keeping.Record, jobs: int | None, pull: bool, push: bool, sc
     except Exception as error:
         if (reason := keeping.lost(error)) is None:
             raise
+        if held.error is not None and keeping.lost(held.error) is None:
+            raise held.error from None  # Prefect could not record this error, which is the one that counts
         if held.state is None:
             raise keeping.Lost(reason) from None
         if not held.gone:
@@ -289,7 +294,11 @@ def bring_up_to_date(stage: Stage, overview: Overview, processes: workspace.Runn
         overview.passed(stage.name, stage.end)
     else:
         overview.started(stage.name, stage.stale)
-        result = processes.reproduce(stage.name, overview.say)
+        try:
+            result = processes.reproduce(stage.name, overview.say)
+        except Exception as error:  # Prefect would keep it to itself
+            said = of_the_machine(error) or f"{type(error).__name__}: {error}"
+            result = workspace.Reproduced("failed", 1, str(said))
         stage.status, stage.said = result.status, result.tail
         stage.seconds = overview.ended(stage.name, result.state)
         stage.end = result.state

@@ -24,8 +24,10 @@ def remove_damaged(root: Path, stage: str) -> list[str]:
     """
     from dvc.repo import Repo
 
-    with Repo(str(root)) as repo:
-        outs = [out for one in repo.index.stages if getattr(one, "name", "") == stage for out in one.outs]
+    # Another process may be rewriting dvc.lock, which DVC empties first; the lock is free again before the hashing.
+    with Repo(str(root), _wait_for_lock=True) as repo:
+        with repo.lock:
+            outs = [out for one in repo.index.stages if getattr(one, "name", "") == stage for out in one.outs]
         return [os.path.relpath(out.fs_path, root) for out in damaged(outs)]
 
 
@@ -38,8 +40,10 @@ def damaged(outs: Iterable[Any]) -> Iterator[Any]:
         if not wrong:
             continue
         for name in wrong:
+            cached = out.cache.oid_to_path(name)
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(out.cache.oid_to_path(name))
+                if _md5(cached) != name.removesuffix(".dir"):  # a good object only has a damaged copy here
+                    os.unlink(cached)
         if os.path.isdir(out.fs_path) and not os.path.islink(out.fs_path):
             shutil.rmtree(out.fs_path)
         else:

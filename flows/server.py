@@ -30,7 +30,8 @@ from lethe.process import die_with_parent, no_telemetry
 
 MAKING = "making-tables"
 RESTARTS = 3
-OLD = 60  # seconds; a server that lived longer did not die of its start
+OLD = 60  # seconds; a server that lived longer, and that a signal ended, did not die of its start
+PATIENCE = 240  # seconds until a server of the run must have answered once
 
 
 def environment(root: Path) -> dict[str, str]:
@@ -108,17 +109,21 @@ class OwnServer:
     def _watch(self) -> None:
         """Start the server again each time that it dies; the kernel ends a server whose starting thread ends."""
         deaths = 0
-        while deaths <= RESTARTS:
-            began = time.monotonic()
-            self._process.wait()
-            deaths = 1 if time.monotonic() - began > OLD else deaths + 1
-            with self._lock:
-                if self._stopping:
-                    return
-                if deaths <= RESTARTS:
-                    self._process = self._start()
-        self.given_up = True
-        self._listening.close()
+        try:
+            while deaths <= RESTARTS:
+                began = time.monotonic()
+                status = self._process.wait()
+                # A slow start on a full disk also ends late, but by itself: uvicorn then exits with 3.
+                killed = status < 0 and time.monotonic() - began > OLD
+                deaths = 1 if killed else deaths + 1
+                with self._lock:
+                    if self._stopping:
+                        return
+                    if deaths <= RESTARTS:
+                        self._process = self._start()
+        finally:  # also where no process could start: otherwise clients would wait for ever
+            self.given_up = True
+            self._listening.close()
 
     def stop(self) -> None:
         """End the server."""
@@ -137,7 +142,7 @@ class Unreachable(LetheError):
     def __init__(self, address: str, reason: str):
         if OwnServer.running is not None:
             super().__init__(
-                f"Prefect's server, which lethe starts for a run, ended {RESTARTS + 1} times ({reason}). "
+                f"Prefect's server, which lethe starts for a run, does not live or answer ({reason}). "
                 f"{OwnServer.running.log} says why."
             )
             return
@@ -152,16 +157,21 @@ def require() -> None:
     address = os.environ["PREFECT_API_URL"]
     shown = urllib.parse.urlsplit(address)
     named = urllib.parse.urlunsplit(shown._replace(netloc=shown.netloc.rpartition("@")[2]))
+    until = time.monotonic() + PATIENCE
     while True:
         try:
-            urllib.request.urlopen(address.rstrip("/") + "/health", timeout=120).close()
+            left = max(1.0, min(120.0, until - time.monotonic()))
+            urllib.request.urlopen(address.rstrip("/") + "/health", timeout=left).close()
         except urllib.error.HTTPError:  # the server answers and will report the error itself
             return
         except (OSError, ValueError, http.client.HTTPException) as error:
-            if OwnServer.running is not None and not OwnServer.running.given_up:
+            own = OwnServer.running
+            if own is not None and not own.given_up and time.monotonic() < until:
                 time.sleep(0.2)  # the server died with this connection and starts again
                 continue
-            reason = getattr(error, "reason", error)
+            # http.client quotes what it takes for a port, which may be a password.
+            hidden = isinstance(error, http.client.InvalidURL)
+            reason = "no valid address" if hidden else getattr(error, "reason", error)
             raise Unreachable(named, getattr(reason, "strerror", None) or str(reason)) from None
         return
 

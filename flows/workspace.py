@@ -244,8 +244,13 @@ class Reproduced:
     tail: str = ""  # its last lines
 
 
-def reproduce(stage: str, say: Callable[[str, str], None], processes: Processes, pull: bool = False) -> Reproduced:
-    """Have DVC bring one stage up to date; ``say(stage, line)`` gets each line that the stage prints, at once."""
+def reproduce(
+    stage: str, say: Callable[[str, str], None], processes: Processes, pull: bool = False, again: bool = False
+) -> Reproduced:
+    """Have DVC bring one stage up to date; ``say(stage, line)`` gets each line that the stage prints, at once.
+
+    ``again``: what came back was damaged once already.
+    """
     state, status = "unchanged", 0
     tail: list[str] = []
     process = processes.start(["--wait-for-lock", "repro", *(["--pull"] if pull else []), "--single-item", stage])
@@ -268,8 +273,10 @@ def reproduce(stage: str, say: Callable[[str, str], None], processes: Processes,
             "stopped" if processes.stopped else "failed", status or process.returncode, "\n".join(tail)
         )
     if state == "restored" and (bad := remove_damaged(Path.cwd(), stage)):
-        say(stage, f"DVC's cache held damaged files, which are gone: the stage makes {', '.join(bad)} again")
-        return reproduce(stage, say, processes)
+        if again:
+            return Reproduced("failed", 1, f"{', '.join(bad)}: damaged also the second time; the disk may be failing")
+        say(stage, f"DVC's cache or remote held damaged files, which are gone: the stage makes {', '.join(bad)} again")
+        return reproduce(stage, say, processes, again=True)  # without the remote, which would send the same bytes
     return Reproduced(state)
 
 

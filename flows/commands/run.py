@@ -91,17 +91,24 @@ def command(
     # The lock comes before the change of params.yaml: otherwise another run could copy the file in between.
     with workspace.only_run(root):
         count = shards or written(root / config.FILE)
+        ahead, after = [], []  # the section of shards, written anew because the changes may add and remove models
+        if count:
+            ahead = [("shards", {})]
+            text = settings.changed(root / config.FILE, [*ahead, *changes])[1]
+            models = config.validate(config.parse_yaml(text, root / config.FILE)).models
+            after = [("shards", section(models, count))]
         if stages:
-            workspace.check_stages(root, stages, settings.changed(root / config.FILE, changes)[1])
+            text = settings.changed(root / config.FILE, [*ahead, *changes, *after])[1]
+            workspace.check_stages(root, stages, text)
         if (changes or moved or shards) and not workspace.in_git(root):
             workspace.keep_original(root)
-        if count:  # the changes may add and remove models, so the section is written anew
-            settings.change(root / config.FILE, [("shards", {})])
-        if changes or moved:
-            for line in settings.change(root / config.FILE, changes) or ["nothing, the values are there already"]:
-                screen.print(f"params.yaml changes: {line}")
+        if changes or moved or count:  # one write: a refused change leaves the file as it was
+            said = settings.change(root / config.FILE, [*ahead, *changes, *after])
+            said = [line for line in said if not line.startswith("shards: ")]
+            if changes or moved:
+                for line in said or ["nothing, the values are there already"]:
+                    screen.print(f"params.yaml changes: {line}")
         if count:
-            settings.change(root / config.FILE, [("shards", section(config.load().models, count))])
             screen.print(f"params.yaml: every model's questions in {plural(count, 'shard')}")
         inputs.check(config.load(), root)
         workspace.keep_params(root)

@@ -226,12 +226,18 @@ def _stopped_question(table: pd.DataFrame, question: str, metrics: Metrics, deci
 
 def _splits(generations: Tables, scores: Tables, leak: str) -> tuple[SplitMeasure, ...]:
     """Greedy score, sampled score and diversity of the answers on every split that unlearning should not touch."""
+    import pandas as pd
+
     measured = []
     for split in sorted(set(scores) - {"forget"}):
         values = ScoreMatrix(scores, split, leak)
-        drawn = generations[split][generations[split]["sample"] != GREEDY]
-        texts = drawn.groupby("prompt_id")["text"]
-        varied = {name: mean(texts.agg(diversity(name)).to_numpy()) for name in DIVERSITY}
+        each: dict[str, list[pd.Series]] = {name: [] for name in DIVERSITY}
+        for part in parts_of(generations, split, ["prompt_id", "sample", "text"]):
+            texts = part[part["sample"] != GREEDY].groupby("prompt_id")["text"]
+            for name, found in each.items():
+                found.append(texts.agg(diversity(name)))
+        # in the order of the ids, so that the parts do not change the last bits of the sums
+        varied = {name: mean(pd.concat(found).sort_index().to_numpy()) for name, found in each.items()}
         missing = int(np.isnan(values.samples).sum())
         measured.append(SplitMeasure(split, mean(values.greedy), mean(values.samples), varied, missing))
     return tuple(measured)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,16 @@ def kept(path: Path) -> Any:
     """
     try:
         first, _, content = path.read_bytes().partition(b"\n")
-    except OSError:
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        print(f"{path} cannot be read ({error.strerror}) and counts as missing", file=sys.stderr, flush=True)
         return None
     content = content.removesuffix(b"\n")
-    return json.loads(content) if first == _digest(content).encode() else None
+    if first != _digest(content).encode():
+        print(f"{path} is damaged and counts as missing", file=sys.stderr, flush=True)
+        return None
+    return json.loads(content)
 
 
 def _digest(content: bytes) -> str:

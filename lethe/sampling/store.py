@@ -130,18 +130,27 @@ class AnswerStore:
         with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
             for place in self.places:
                 if (found := kept(place)) is not None:
-                    file.write(json.dumps({"key": place.stem, "answers": found}) + "\n")
+                    entry = {"key": place.stem, "digest": digest(place.stem, found), "answers": found}
+                    file.write(json.dumps(entry) + "\n")
                     count += 1
         return count
 
     def take(self, path: Path) -> None:
-        """Take the answers of a file of `hand_over`; only prompts with the same keys will find them."""
-        with path.open(encoding="utf-8") as file:
+        """Take the answers of a file of `hand_over`; only prompts with the same keys will find them.
+
+        A missing file and a damaged line count as missing answers.
+        """
+        if not path.is_file():
+            return
+        with path.open(encoding="utf-8", errors="replace") as file:
             for line in file:
-                entry = json.loads(line)
-                place = self._of(str(entry["key"]))
-                if kept(place) is None:
-                    keep(place, entry["answers"])
+                try:
+                    entry = json.loads(line)
+                    key, answers, told = entry["key"], entry["answers"], entry["digest"]
+                except (ValueError, KeyError, TypeError):
+                    continue
+                if told == digest(key, answers) and kept(place := self._of(key)) is None:
+                    keep(place, answers)
 
     def clear(self) -> None:
         """Remove the files that this store read or wrote; call it after the artifact is written."""

@@ -63,6 +63,8 @@ def run(
 
 def _key(source: Path, rows: Mapping[str, Sequence[Row]], prompt: str) -> str:
     """The key of everything that determines the likelihoods."""
+    import torch
+
     from lethe.models.adapters import whole
 
     template = Path(prompt)
@@ -72,6 +74,7 @@ def _key(source: Path, rows: Mapping[str, Sequence[Row]], prompt: str) -> str:
         rows=rows,
         prompt=template.read_text(encoding="utf-8") if template.is_file() else prompt,
         libraries=versions("torch", "transformers", "tokenizers"),
+        gpu=torch.cuda.is_available(),  # decides device and dtype in `checkpoints.load`
     )
 
 

@@ -60,7 +60,8 @@ def run(
     encoder = Encoder(tokenizer_of(source), sample.prompt)
     options = Options.from_params(sample)
     engine = open_engine(sample.engine, source, options)
-    store = AnswerStore.of(source, engine, options, scratch or SCRATCH)
+    # A folder for each entry: another entry with equal weights removes the same answers when it is done.
+    store = AnswerStore.of(source, engine, options, scratch or SCRATCH / name)
     if sample.n == "auto":
         sample = sample.model_copy(update={"n": _affordable(name, source, sample, model, rows["forget"], engine)})
     if shard is not None:

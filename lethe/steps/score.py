@@ -86,7 +86,7 @@ def _scored(
 
     total, items = -(-rows_of(path) // ROWS), _items(split, root)
     columns = score_shards.read_columns(path)
-    parts = score_shards.taken(name, split, path, score, items, root, references) or scored_parts(
+    parts = score_shards.taken(name, split, path, score, items, root, references, kept) or scored_parts(
         lambda: read_parts(path, columns), items, score.names, score.params, kept, references
     )
     for part in progress(parts, f"score {name} {split}", f"parts of {ROWS:,} answers", total):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lethe.io.artifacts import Row, read_split
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
-from lethe.io.cache import cache_key, module_of
+from lethe.io.cache import cache_key, content_digest, module_of, versions
 from lethe.io.json_files import write_json
 from lethe.io.parts import Tables, columns_of, read_parts, write_parts
 from lethe.io.references import References, read_references
@@ -62,25 +62,43 @@ def taken(
     items: Mapping[str, Row],
     root: Path,
     references: References,
+    kept: Path | None = None,
 ) -> Iterator[pd.DataFrame] | None:
-    """The scores of a split in parts like those of ``path``, from the shards; None unless every shard of a set is there.
+    """The scores of a split in parts like those of ``path``: from the shards, and for the rest scored here; None without any.
 
     A shard counts if its scorers, their code, its questions and its answers are those of the whole.
     """
+    from lethe.scoring._tables import scored_parts
+
     folders = found(root, "score", name)
+    asked = _prompts(path) if folders else []
+    best: list[tuple[Path | None, list[str]]] = []
     for count in sorted({shard.of for shard in folders}):
-        shards = [Shard(number, count) for number in range(1, count + 1)]
-        if not all(shard in folders for shard in shards):
-            continue
-        asked = _prompts(path)
-        held = [(folders[shard], own) for shard in shards if (own := shard.part(asked))]
-        if all(
-            read_artifact(folder / "about.json")["keys"].get(split)
-            == _key(score, split, items, own, _drawn(path, set(own))(), references)
-            for folder, own in held
-        ):
-            return _in_order(path, [folder / f"{split}.parquet" for folder, _ in held])
-    return None
+        held: list[tuple[Path | None, list[str]]] = []
+        for shard in (Shard(number, count) for number in range(1, count + 1)):
+            if own := shard.part(asked):
+                folder = folders.get(shard)
+                same = folder is not None and read_artifact(folder / "about.json")["keys"].get(split) == _key(
+                    score, split, items, own, _drawn(path, set(own))(), references
+                )
+                held.append((folder if same else None, own))
+        if _questions_in(held) > _questions_in(best):
+            best = held
+    if not _questions_in(best):
+        return None
+    return _in_order(
+        path,
+        [
+            scored_parts(_drawn(path, set(own)), items, score.names, score.params, kept, references)
+            if folder is None
+            else read_parts(folder / f"{split}.parquet")
+            for folder, own in best
+        ],
+    )
+
+
+def _questions_in(held: Sequence[tuple[Path | None, list[str]]]) -> int:
+    return sum(len(own) for folder, own in held if folder is not None)
 
 
 def _prompts(path: Path) -> list[str]:
@@ -109,16 +127,20 @@ def _key(
 ) -> str:
     """The key of everything that determines the scores of these questions."""
     from lethe.registry import JUDGES, SCORERS
+    from lethe.scoring.verdicts import LIBRARIES
 
     answers = hashlib.blake2b(digest_size=16)
     for part in drawn:
         for row in part.itertuples(index=False):
             answers.update(repr(tuple(row)).encode("utf-8", "surrogatepass"))
+    judges = {name: getattr(score.params.get(name), "model", None) for name in score.names if name in JUDGES}
     modules = [module_of(JUDGES[name] if name in JUDGES else SCORERS[name]) for name in score.names]
     return cache_key(
         "lethe.scoring._tables",
         *modules,
         settings=score,
+        judges={name: content_digest(Path(one)) if one and Path(one).exists() else one for name, one in judges.items()},
+        libraries=versions(*LIBRARIES, "judgezoo") if judges else {},
         split=split,
         items=[items.get(prompt) for prompt in prompts],
         answers=answers.hexdigest(),
@@ -126,11 +148,11 @@ def _key(
     )
 
 
-def _in_order(path: Path, scored: Sequence[Path]) -> Iterator[pd.DataFrame]:
+def _in_order(path: Path, scored: Sequence[Iterator[pd.DataFrame]]) -> Iterator[pd.DataFrame]:
     """The rows of the shards, which follow each other as the answers do, in the parts of ``path``."""
     import pandas as pd
 
-    ahead = (part for place in scored for part in read_parts(place))
+    ahead = (part for parts in scored for part in parts)
     rest: pd.DataFrame | None = None
     for drawn in read_parts(path, ["prompt_id", "sample"]):
         pending = [] if rest is None else [rest]

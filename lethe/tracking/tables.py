@@ -133,6 +133,8 @@ def worst_answers(entry: Entry, workspace: Path) -> pd.DataFrame:
 
 def _worst_of(table: pd.DataFrame, scorers: list[str]) -> pd.DataFrame:
     """The worst answer of each question of a part, with the number of its draws and of the question's answers."""
+    import pandas as pd
+
     greedy = table[table["sample"] == GREEDY].set_index("prompt_id")["text"]
     sampled = table[table["sample"] != GREEDY].dropna(subset=scorers, how="all")
     groups = sampled.groupby(["prompt_id", "text"], sort=False)
@@ -141,7 +143,9 @@ def _worst_of(table: pd.DataFrame, scorers: list[str]) -> pd.DataFrame:
     ranked = ranked.sort_values([*scorers, "drawn"], ascending=False, kind="stable", na_position="last")
     ranked = ranked.drop_duplicates("prompt_id")
     too = [greedy.get(key) == text for key, text in zip(ranked["prompt_id"], ranked["text"], strict=True)]
-    return ranked.assign(answers=ranked["prompt_id"].map(sampled.groupby("prompt_id").size()), greedy_too=too)
+    answers = ranked["prompt_id"].map(sampled.groupby("prompt_id").size()).astype("int64")
+    # a part without a leak has no rows, and must not change the types of the others
+    return ranked.assign(answers=answers, greedy_too=pd.Series(too, index=ranked.index, dtype=bool))
 
 
 def _told(rows: dict[str, dict[str, Any]], ids: pd.Series, key: str) -> list[str]:
