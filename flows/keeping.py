@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from prefect.states import State
 
-from lethe.errors import LetheError
+from lethe.errors import LetheError, behind
 
 GONE = "The Prefect server stopped answering ({reason}): the run goes on, and Prefect's record of it stays incomplete."
 
@@ -69,5 +69,5 @@ def lost(error: BaseException | None) -> str | None:
             return f"status {error.response.status_code}"
         if isinstance(error, httpx.HTTPError):
             return " ".join(str(error).split()) or type(error).__name__
-        error = error.__cause__ or error.__context__
+        error = behind(error)
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,8 +94,17 @@ def fetch(root: Path, stages: Sequence[str]) -> None:
     try:
         with _repo(root) as repo:
             repo.pull(targets=list(stages), force=True)
+            with repo.lock:
+                outs = [
+                    out for stage in repo.index.stages if stage.addressing in set(stages) for out in stage.outs
+                ]
+            bad = [os.path.relpath(out.fs_path, root) for out in damaged(outs)]
     except Exception as error:  # as in `require`
         raise LetheError(f"Not everything came from the DVC remote: {_told(error)}.") from error
+    if bad:
+        raise LetheError(
+            f"The DVC remote sent damaged files: {', '.join(bad)}. Remove them there, and push them again."
+        )
 
 
 def keep_cache(root: Path, cache: Path) -> None:

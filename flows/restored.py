@@ -31,6 +31,25 @@ def remove_damaged(root: Path, stage: str) -> list[str]:
         return [os.path.relpath(out.fs_path, root) for out in damaged(outs)]
 
 
+def mend_locks(root: Path) -> None:
+    """Remove DVC's record of who reads and writes what if a full disk or a kill left it half written.
+
+    DVC writes the record anew under a lock file, and refuses every command while it cannot read it. The record names running
+    processes alone, so nothing is lost.
+    """
+    from dvc.lock import make_lock
+
+    folder = root / ".dvc" / "tmp"
+    record = folder / "rwlock"
+    if not record.is_file():
+        return
+    with make_lock(str(folder / "rwlock.lock"), tmp_dir=str(folder)):
+        try:
+            json.loads(record.read_text(encoding="utf-8"))
+        except ValueError:
+            record.unlink()
+
+
 def damaged(outs: Iterable[Any]) -> Iterator[Any]:
     """Yield DVC's outputs whose content is not that of their hash, after their removal here and in the cache."""
     for out in outs:

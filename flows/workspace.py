@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from flows.plots_page import plots_page
-from flows.restored import remove_damaged
+from flows.restored import mend_locks, remove_damaged
 from lethe.errors import BadFile, BadValue, LetheError
 from lethe.io.atomic import alone, write_text
 from lethe.process import PARAMS
@@ -173,6 +173,7 @@ def read_graph(root: Path) -> Graph:
     from flows.stale import stale as changed
 
     try:
+        mend_locks(root)
         with Repo(str(root)) as repo, repo.lock:
             edges = repo.index.graph
             # Only stages with a command run; files tracked by a .dvc file of their own are inputs.
@@ -274,8 +275,13 @@ def reproduce(
         )
     if state == "restored" and (bad := remove_damaged(Path.cwd(), stage)):
         if again:
-            return Reproduced("failed", 1, f"{', '.join(bad)}: damaged also the second time; the disk may be failing")
-        say(stage, f"DVC's cache or remote held damaged files, which are gone: the stage makes {', '.join(bad)} again")
+            return Reproduced(
+                "failed", 1, f"{', '.join(bad)}: damaged also the second time; the disk may be failing"
+            )
+        say(
+            stage,
+            f"DVC's cache or remote held damaged files, which are gone: the stage makes {', '.join(bad)} again",
+        )
         return reproduce(stage, say, processes, again=True)  # without the remote, which would send the same bytes
     return Reproduced(state)
 

@@ -163,6 +163,11 @@ def one_line(text: str) -> str:
     return text if text.isprintable() else visible(text).replace("\n", "\\n")
 
 
+def behind(error: BaseException) -> BaseException | None:
+    """Return the error that led to ``error``, as a traceback would show it."""
+    return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
 def disk_full(error: BaseException | None) -> LetheError | None:
     """Return the error about a full disk, if a full disk caused ``error``; otherwise None."""
     while error is not None:
@@ -173,7 +178,7 @@ def disk_full(error: BaseException | None) -> LetheError | None:
                 f"The disk is full, or the file size is limited{f' ({place})' if place else ''}: no incomplete file was "
                 "kept. Free some space and run the command again."
             )
-        error = error.__cause__ or error.__context__
+        error = behind(error)
     return None
 
 
@@ -187,7 +192,7 @@ def unwritable(error: BaseException | None) -> LetheError | None:
                 f"cannot be used ({reason})",
                 "Allow this user to read and write the place, or work in a copy elsewhere.",
             )
-        error = error.__cause__ or error.__context__
+        error = behind(error)
     return None
 
 
@@ -203,7 +208,7 @@ def out_of_memory(error: BaseException | None) -> LetheError | None:
                 "(a smaller sample.max_rows, or batch of training), run fewer stages at once (`lethe run --jobs 1`), or "
                 "free some memory, and run the command again."
             )
-        error = error.__cause__ or error.__context__
+        error = behind(error)
     return None
 
 

@@ -91,7 +91,9 @@ def command(
     # The lock comes before the change of params.yaml: otherwise another run could copy the file in between.
     with workspace.only_run(root):
         count = shards or written(root / config.FILE)
-        ahead, after = [], []  # the section of shards, written anew because the changes may add and remove models
+        # the section of shards, written anew because the changes may add and remove models
+        ahead: list[tuple[str, object]] = []
+        after: list[tuple[str, object]] = []
         if count:
             ahead = [("shards", {})]
             text = settings.changed(root / config.FILE, [*ahead, *changes])[1]

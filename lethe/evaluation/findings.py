@@ -209,5 +209,7 @@ def _hidden_claim(run: Run) -> Claim | None:
     )
     measured = "questions whose greedy answer does not leak while a sampled answer does (counted, not estimated)"
     if judged:
-        measured = "questions whose greedy answer does not leak while the bound with the judge’s error proves leaks"
+        measured = (
+            "questions whose greedy answer does not leak while the bound with the judge’s error proves leaks"
+        )
     return Claim(title, measured, rows) if rows else None

@@ -242,12 +242,13 @@ def _worth(
     )
     first, last = _value(retrain.before, name), _value(retrain.relearned, name)
     draws = (rules.alpha, rules.bootstrap, rules.seed)
+    groups = _clusters(kept)
     one_sided = attacks.robustness(
-        attacks.relearning(before, relearned, first, last), attacks.quantisation(before, quantised), *draws
+        attacks.relearning(before, relearned, first, last), attacks.quantisation(before, quantised), *draws, groups
     )
     with np.errstate(invalid="ignore"):
         changes = attacks.symmetric(relearned - before, np.full(len(kept), last - first))
-    both = attacks.robustness(changes, attacks.symmetric(before, quantised), *draws)
+    both = attacks.robustness(changes, attacks.symmetric(before, quantised), *draws, groups)
     return Worth(
         name=name,
         auc=auc,
@@ -261,6 +262,12 @@ def _worth(
         cost=_cost(name, pool, costs),
         missing=missing,
     )
+
+
+def _clusters(models: Sequence[UnlearnedMember]) -> list[str]:
+    """The models of one method are alike: strengths and seeds of one method are drawn together."""
+    alone = len({one.method for one in models}) < 2  # given checkpoints have no method
+    return [one.name if alone else one.method for one in models]
 
 
 def _per_question(name: str, pool: Sequence[PoolMember], rules: MetaEvaluation) -> Estimate:
@@ -339,12 +346,14 @@ def _prediction_gain(
         [[_value(one.before, better), _value(one.before, than), one.comes_back] for one in unlearned],
         dtype=np.float64,
     ).reshape(-1, 3)
-    values = values[~np.isnan(values).any(axis=1)]
+    known = ~np.isnan(values).any(axis=1)
+    groups = np.asarray(_clusters(unlearned))[known] if len(unlearned) else np.array([])
+    values = values[known]
     whole = _gain(values)
     if math.isnan(whole):
         return math.nan, 1.0
     rng = np.random.default_rng([rules.seed, 1])
-    drawn = np.array([_gain(values[rng.integers(len(values), size=len(values))]) for _ in range(rules.bootstrap)])
+    drawn = np.array([_gain(values[pick]) for pick in attacks.cluster_picks(groups, rules.bootstrap, rng)])
     drawn = drawn[~np.isnan(drawn)]
     if not len(drawn):
         return whole, 1.0

@@ -18,6 +18,7 @@ from lethe.text import NONE, count, listing, number
 LABELS = 1.9  # inches beside the axes for the names
 SHOWN = 40  # numbers of the figure
 PAIRS = 12  # pairs named in a sentence
+KEPT = 10  # unlearned models below which R and Q of a number are no ground for a sentence
 HEAD = (
     "number",
     "AUC",
@@ -149,9 +150,9 @@ def _noise(known: Sequence[Worth]) -> str:
 
 
 def _best_of(known: Sequence[Worth], which: str, text: str) -> str:
-    there = [one for one in known if getattr(one, which).both.known]
+    there = [one for one in known if getattr(one, which).both.known and one.auc.low > 0.5 and one.kept >= KEPT]
     if not there:
-        return "No number has a value of R and Q."
+        return "No number that tells the models apart has a value of R and Q."
     best = max(there, key=lambda one: getattr(one, which).both.value)
     return f"{best.name} {text}: {shown(getattr(best, which).both)}, over {plural(best.kept, 'model')}."
 

@@ -139,7 +139,9 @@ def _key(
         "lethe.scoring._tables",
         *modules,
         settings=score,
-        judges={name: content_digest(Path(one)) if one and Path(one).exists() else one for name, one in judges.items()},
+        judges={
+            name: content_digest(Path(one)) if one and Path(one).exists() else one for name, one in judges.items()
+        },
         libraries=versions(*LIBRARIES, "judgezoo") if judges else {},
         split=split,
         items=[items.get(prompt) for prompt in prompts],

@@ -112,7 +112,11 @@ class Repository:
 
     def lethe(self, *arguments: str, **extra: str) -> subprocess.CompletedProcess:
         process = self.start(*arguments, **extra)
-        out, err = process.communicate(timeout=300)
+        try:
+            out, err = process.communicate(timeout=300)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise AssertionError(f"lethe {' '.join(arguments)} did not end:\n{process.communicate()[1]}") from None
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def dvc(self, *arguments: str) -> subprocess.CompletedProcess:

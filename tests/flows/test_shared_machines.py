@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows import workspace
+from flows import remote, workspace
 from flows.workers import LARGEST, ON_GPU, Workers, packed
-from lethe.errors import BadFile
+from lethe.errors import BadFile, LetheError
 from tests.flows.miniature import Repository, command_of, processes_of, wait_until
 from tests.small import ROOT
 
@@ -104,6 +104,21 @@ def test_a_second_clone_runs_nothing_that_the_remote_holds(small):
     again = with_lock.lethe("run", "--pull", "--json")
     assert set(ends(again).values()) == {"clean"}
     assert contents(with_lock) == contents(small)
+
+
+@pytest.mark.slow
+def test_a_damaged_file_of_the_remote_is_refused_by_name(small, monkeypatch):
+    store = with_remote(small)
+    ends(small.lethe("run", "--push", "--json"))
+    text = small.folder / "data/models/npo/text"
+    (sent,) = [path for path in store.rglob("*") if path.is_file() and path.read_bytes() == text.read_bytes()]
+    sent.chmod(0o644)
+    sent.write_bytes(b"flipped")
+    subprocess.run(["rm", "-rf", small.folder / ".dvc/cache", text.parent], check=True)
+    monkeypatch.chdir(small.folder)
+    with pytest.raises(LetheError, match="sent damaged files: data/models/npo"):
+        remote.fetch(small.folder, ["unlearn@npo"])
+    assert not text.exists()
 
 
 @pytest.mark.slow

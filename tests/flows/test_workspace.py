@@ -1,5 +1,6 @@
 """What DVC prints around a stage, and which part of its graph a fresh clone has."""
 
+import json
 import subprocess
 import sys
 import types
@@ -83,3 +84,14 @@ def test_a_stage_without_an_entry_is_refused_from_the_params_alone(tmp_path, wan
     workspace.check_stages(tmp_path, ["prepare", "sample", "sample@a", "audit"], params)
     with pytest.raises(BadValue, match=legal):
         workspace.check_stages(tmp_path, ["sample@b", wanted], params)
+
+
+def test_a_half_written_record_of_dvcs_locks_blocks_no_run(small, monkeypatch):
+    monkeypatch.chdir(small.folder)
+    workspace.prepare(small.folder)
+    record = small.folder / ".dvc/tmp/rwlock"
+    record.parent.mkdir(parents=True, exist_ok=True)
+    for half in ("", '{"write": {'):  # a full disk, a kill
+        record.write_text(half)
+        assert "prepare" in workspace.read_graph(small.folder).upstream
+        assert not record.exists() or isinstance(json.loads(record.read_text()), dict)  # DVC may write its own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from lethe.evaluation.against_retrain import against_retrain
@@ -10,7 +11,8 @@ from lethe.evaluation.knowledge import LIKELIHOOD_PART, Asking, Number, Seen, of
 ENDINGS = ("_missing", "_low", "_high")  # counts, and the ends of an interval whose value takes part
 # These are smaller where the model knows more; each with its number that is larger.
 SMALLER = {
-    "forget_quality": lambda value: 1 - value,  # a p-value: small where the model differs from Retrain
+    # a p-value: small where the model differs from Retrain; 1 - p would round every p below 1e-16 to one value
+    "forget_quality": lambda value: math.inf if value == 0 else -math.log10(value),
     "privleak": lambda value: -value / 100,  # 0 like Retrain, -100 where every row is remembered
 }
 

@@ -19,6 +19,7 @@ OTHERS = frozenset(
     {"model", "alpha", "n_questions", "n", "missing", "keyword_greedy", "keyword_mean", "keyword_any"}
 )
 GREEDY = ("greedy_mean", "binary_greedy")
+SMALLER = ("certified_together",)  # a count of safe questions
 # The key of a question's row behind a key of the model; a key of the same name needs no entry.
 OF_QUESTION = {
     "greedy_mean": "greedy",
@@ -57,7 +58,7 @@ def _numbers(found: ModelMeasures, n: int, last: bool) -> Iterator[Number]:
         each = {str(row["prompt_id"]): each_value for row in rows for each_value in _of_question(row.get(own))}
         greedy = key in GREEDY
         parts = (GREEDY_PART if greedy else answers_part(n),)
-        yield Number(key if greedy else f"{key}@{n}", value, value, parts, each)
+        yield Number(key if greedy else f"{key}@{n}", value, -value if key in SMALLER else value, parts, each)
 
 
 def _of_question(value: object) -> Iterator[float]:

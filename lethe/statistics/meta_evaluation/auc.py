@@ -18,6 +18,7 @@ from scipy.special import expit, logit, ndtr, ndtri
 from lethe.errors import BadValue
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.checks import check_alpha
+from lethe.statistics.two_sample import _kl_upper as kl_upper  # to be made public there
 from lethe.statistics.two_sample import auc_interval
 
 DELONG = "DeLong, on the logit scale"
@@ -197,7 +198,8 @@ def compare_aucs(
     check_alpha(alpha)
     aucs, covariance = auc_covariance(positives, negatives)
     pairs = list(combinations(range(len(names)), 2))
-    p_values = [_pair_p_value(aucs, covariance, *pair) for pair in pairs]
+    least = min(np.shape(positives)[1], np.shape(negatives)[1])
+    p_values = [_pair_p_value(aucs, covariance, *pair, least) for pair in pairs]
     adjusted = holm_adjusted(p_values)
     return tuple(
         PairTest(names[a], names[b], float(aucs[a] - aucs[b]), p, float(q), bool(q <= alpha))
@@ -205,11 +207,14 @@ def compare_aucs(
     )
 
 
-def _pair_p_value(aucs: np.ndarray, covariance: np.ndarray, a: int, b: int) -> float:
+def _pair_p_value(aucs: np.ndarray, covariance: np.ndarray, a: int, b: int, least: int) -> float:
     difference = abs(aucs[a] - aucs[b])
     variance = covariance[a, a] + covariance[b, b] - 2 * covariance[a, b]
-    if difference <= ROUND or not variance > ROUND**2:
+    if difference <= ROUND:
         return 1.0
+    if not variance > ROUND**2:
+        # Every model has one and the same difference (1 against a constant number): Hoeffding for kernels in [-1, 1].
+        return float(min(1.0, 2 * math.exp(-least * difference**2 / 2)))
     return float(2 * ndtr(-difference / math.sqrt(variance)))
 
 
@@ -285,11 +290,12 @@ def mean_auc_over_questions(
     drawn = _mean_auc(weights, wins, pairs)
     low, high = (float(end) for end in np.nanquantile(drawn, [alpha / 2, 1 - alpha / 2]))
     value, method, assumes = float(whole), BOOTSTRAP, MODELS
-    if high - low < ROUND and min(value, 1 - value) < ROUND:
+    if high - low < ROUND:
         sides = [(knows & present).sum(axis=0), (~knows & present).sum(axis=0)]
         few = [int(side[(sides[0] > 0) & (sides[1] > 0)].min()) for side in sides]
-        safe = auc_interval(np.full(few[0], value), np.full(few[1], 1 - value), alpha)
-        low, high, method, assumes = safe.low, safe.high, safe.method, safe.assumes
+        level = math.log(2 / alpha) / min(few)
+        low, high, method = 1 - kl_upper(1 - value, level), kl_upper(value, level), "kl"
+        assumes = "independent values in each sample"
     return Estimate(value, min(low, value), max(high, value), alpha, method, assumes, len(values))
 
 

@@ -21,6 +21,7 @@ from scipy.stats import rankdata
 from lethe.errors import BadValue
 from lethe.statistics.checks import check_alpha
 from lethe.statistics.meta_evaluation.auc import BOOTSTRAP, MODELS, Estimate, nothing
+from lethe.statistics.two_sample import _kl_upper as kl_upper  # to be made public there
 
 RANKS = "Spearman, Fisher's z with the variance of Bonett and Wright (2000)"
 LEAST = 4  # models of a rank correlation
@@ -44,13 +45,15 @@ def relearning(before: ArrayLike, after: ArrayLike, retrain_before: float, retra
 
     Notes
     -----
-    OpenUnlearning, equation 2. A ratio below 0 counts as 0. A model that did not change has R = 1 unless Retrain's number
-    fell: then the ratio is negative and R = 0.
+    OpenUnlearning, equation 2, where the numbers rise. A model whose number falls or stays has R = 1: the literal ratio is
+    negative or undefined there, so that the noise of a sampled number would count as knowledge that returns. If Retrain's
+    number falls, every rise has R = 0.
     """
     change = _differences(before, after)
     expected = float(_differences([retrain_before], [retrain_after])[0])
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(change == 0, np.inf if expected >= 0 else -np.inf, expected / change)
+        # A number that does not rise, or by no more than Retrain's, has not come back.
+        ratio = np.where(change <= max(expected, 0.0), 1.0, max(expected, 0.0) / change)
     return np.where(np.isnan(change) | math.isnan(expected), np.nan, np.clip(ratio, 0, 1))
 
 
@@ -120,7 +123,26 @@ class Robustness:
     both: Estimate
 
 
-def robustness(r: ArrayLike, q: ArrayLike, alpha: float = 0.05, draws: int = 1000, seed: int = 0) -> Robustness:
+def cluster_picks(groups: ArrayLike, draws: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Bootstrap draws of whole groups of models: the models of one method are drawn together."""
+    _, codes = np.unique(np.asarray(groups), return_inverse=True)
+    places = [np.flatnonzero(codes == code) for code in range(codes.max() + 1)] if len(codes) else []
+    return [
+        np.concatenate([places[code] for code in rng.integers(len(places), size=len(places))])
+        if places
+        else np.zeros(0, int)
+        for _ in range(draws)
+    ]
+
+
+def robustness(
+    r: ArrayLike,
+    q: ArrayLike,
+    alpha: float = 0.05,
+    draws: int = 1000,
+    seed: int = 0,
+    groups: ArrayLike | None = None,
+) -> Robustness:
     """Average R and Q of the same models, with percentile-bootstrap intervals over models.
 
     Parameters
@@ -142,8 +164,10 @@ def robustness(r: ArrayLike, q: ArrayLike, alpha: float = 0.05, draws: int = 100
     if r.shape != q.shape or r.ndim != 1:
         raise BadValue("r and q", (r.shape, q.shape), "two arrays of one length")
     rng = np.random.default_rng(seed)
-    picks = rng.integers(len(r), size=(draws, len(r))) if len(r) else np.zeros((draws, 0), dtype=int)
-    means = {name: _means(values, picks) for name, values in (("r", r), ("q", q))}
+    picks = cluster_picks(np.arange(len(r)) if groups is None else groups, draws, rng)
+    means = {
+        name: np.array([_means(values, pick[None])[0] for pick in picks]) for name, values in (("r", r), ("q", q))
+    }
     whole = {name: float(_means(values, np.arange(len(r))[None])[0]) for name, values in (("r", r), ("q", q))}
     both = np.array([harmonic_mean(*pair) for pair in zip(means["r"], means["q"], strict=True)])
     counts = {"r": int((~np.isnan(r)).sum()), "q": int((~np.isnan(q)).sum())}
@@ -165,6 +189,9 @@ def _percentiles(value: float, drawn: np.ndarray, alpha: float, n: int) -> Estim
     if math.isnan(value):
         return nothing(alpha, BOOTSTRAP, n)
     low, high = np.nanquantile(drawn, [alpha / 2, 1 - alpha / 2])
+    if high - low < 1e-12:  # all draws alike (one model, or all R = 1): Chernoff's interval of a mean in [0, 1]
+        level = math.log(2 / alpha) / max(n, 1)
+        low, high = 1 - kl_upper(1 - value, level), kl_upper(value, level)
     return Estimate(value, min(float(low), value), max(float(high), value), alpha, BOOTSTRAP, MODELS, n)
 
 

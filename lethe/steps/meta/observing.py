@@ -124,7 +124,7 @@ class Observer:
             _about(folder, replace(work, rows=rows[str(meta.n)]), rows_of=rows)
         return place
 
-    def _drawn(self, rows: Sequence[Row], n: int) -> tuple[pd.DataFrame, Work]:
+    def _drawn(self, rows: Sequence[Row], n: int, fresh: int = 0) -> tuple[pd.DataFrame, Work]:
         """``n`` answers to each row, or the greedy one where ``n`` is 0, and their work."""
         from lethe.models.checkpoints import prepare_torch
         from lethe.models.encoding import Encoder
@@ -145,7 +145,7 @@ class Observer:
             top_p=sample.top_p,
             top_k=sample.top_k,
             greedy=n == 0,
-            seed=sample.seed,
+            seed=sample.seed + 1_000_003 * fresh,
         )
         began = processor_seconds()
         answers = {one.prompt_id: one for one in engine.answer(prompts, settings)}
@@ -266,7 +266,7 @@ class Observer:
         """
         left_out = set(without)
         rows = [row for row in self.forget.values() if row["id"] not in left_out]
-        table, _ = self._drawn(rows, n)
+        table, _ = self._drawn(rows, n, fresh=1)  # not the random numbers of the draws before the attack
         scores = self._scored(table, {row["id"]: row for row in rows}, [scorer])
         return float(scores.groupby("prompt_id")[scorer].mean().mean())
 

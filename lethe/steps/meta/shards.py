@@ -18,7 +18,7 @@ from lethe.io.atomic import SCHEMA_VERSION
 from lethe.io.cache import cache_key, digest, module_of
 from lethe.io.json_files import write_json
 from lethe.io.schema import read_artifact
-from lethe.registry import KNOWLEDGE, LIKELIHOODS
+from lethe.registry import JUDGES, KNOWLEDGE, LIKELIHOODS, SCORERS
 from lethe.steps.meta.observing import Observed, Observer
 from lethe.steps.meta.pool import PoolModel
 from lethe.steps.meta.workshop import Workshop, seed_for
@@ -145,7 +145,15 @@ class Shards:
     def _comes_back(self, model: PoolModel) -> float:
         shop, own = self.workshop, self.workshop.meta.predict
         scorer = self.params.metrics.binary or self.params.metrics.leak
-        key = shop.attack_key(model, "few", [own, self.asking.metrics, shop.sample])
+        judge = module_of(JUDGES[scorer] if scorer in JUDGES else SCORERS[scorer])
+        key = shop.attack_key(
+            model,
+            "few",
+            [own, self.asking.metrics, shop.sample, self.params.score],
+            "lethe.steps.meta.observing",
+            "lethe.sampling.prefix_engine",
+            judge,
+        )
         place = shop.folder / "back" / f"{key}.json"
         if not place.is_file():
             attacked, learned = shop.relearned_few(shop.make(model), seed_for(model))

@@ -169,9 +169,12 @@ class Workshop:
         )
 
     def _prompt(self) -> str:
+        return self._text_of(self.params.train.recipe.prompt)
+
+    @staticmethod
+    def _text_of(prompt: str) -> str:
         from lethe.models.encoding import CHAT
 
-        prompt = self.params.train.recipe.prompt
         return prompt if prompt == CHAT else Path(prompt).read_text(encoding="utf-8")
 
     @staticmethod
@@ -255,7 +258,7 @@ class Workshop:
             model = changed
         return InMemory(model, tokenizer)
 
-    def attack_key(self, model: PoolModel, kind: str, settings: object) -> str:
+    def attack_key(self, model: PoolModel, kind: str, settings: object, *modules: str) -> str:
         """The hash of everything that decides an attacked model.
 
         Parameters
@@ -271,8 +274,10 @@ class Workshop:
             __name__,
             "lethe.attacks.kinds.relearn",
             "lethe.attacks.kinds.quantise",
+            *modules,
             settings=settings,
             kind=kind,
+            prompt=self._text_of(self.params.sample.prompt),
             model=self.key(model),
             seed=seed_for(model),
             rows=[self.splits["forget"], self.splits["retain"]],

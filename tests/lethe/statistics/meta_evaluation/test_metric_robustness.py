@@ -28,8 +28,8 @@ finite = st.floats(-1e3, 1e3)
 def test_relearning_by_hand():
     # Retrain rises by 0.2; models rise by 0.4, 0.1, 0, fall by 0.1, and one value is missing.
     found = relearning([0.1, 0.1, 0.3, 0.3, NAN], [0.5, 0.2, 0.3, 0.2, 0.5], 0.0, 0.2)
-    assert found == pytest.approx([0.5, 1.0, 1.0, 0.0, NAN], nan_ok=True)
-    assert relearning([0.3], [0.3], 0.2, 0.1).tolist() == [0.0]
+    assert found == pytest.approx([0.5, 1.0, 1.0, 1.0, NAN], nan_ok=True)
+    assert relearning([0.3, 0.3], [0.3, 0.4], 0.2, 0.1).tolist() == [1.0, 0.0]  # Retrain falls
     assert np.isnan(relearning([0.3], [INF], 0.0, 0.1)).all()
     assert np.isnan(relearning([0.3], [0.4], 0.0, NAN)).all()
 
