@@ -90,5 +90,5 @@ def run(root: Path, place: Path, shards: Shards, at_once: int, batch: int, sched
     if failed:
         told = "; ".join(f"{names}: {error}" for names, error in failed.items())
         raise LetheError(
-            f"{plural(len(failed), 'batch')} failed. {told}. The same command continues with what is left."
+            f"{plural(len(failed), 'batch', 'batches')} failed. {told}. The same command continues with what is left."
         )

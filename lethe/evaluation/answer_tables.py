@@ -52,7 +52,17 @@ def answer_columns(answers: Mapping[str, pd.DataFrame], split: str) -> list[str]
 def answer_parts(
     answers: Mapping[str, pd.DataFrame], split: str, columns: Sequence[str]
 ) -> Iterator[pd.DataFrame]:
-    """The answers of a split a part at a time, whole questions each; a table that lies in memory is one part."""
+    """The answers of a split a part at a time, whole questions each; a table that lies in memory is one part.
+
+    Parameters
+    ----------
+    answers
+        A table per split.
+    split
+        The split to read.
+    columns
+        The columns to read.
+    """
     wanted = list(dict.fromkeys(("prompt_id", "sample", *columns)))
     if isinstance(answers, AnswerTables):
         yield from joined_parts(*answers.files[split], wanted)

@@ -16,14 +16,13 @@ import hashlib
 import importlib.util
 import json
 import re
+import sys
 import uuid
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-
-import numpy as np
 
 REGISTRY = "lethe.registry"
 KERNELS = "lethe.instruction_set"  # decides the last bits of every number, so every closure contains this module
@@ -239,9 +238,12 @@ def library() -> Sources:
 def digest(*values: object) -> str:
     """Return a hash of plain values, pydantic models, dataclasses, and arrays (type, shape and content)."""
     state = hashlib.blake2b(digest_size=16)
+    numpy = sys.modules.get(
+        "numpy"
+    )  # an array exists only where NumPy is loaded, and stages import this module before it
     for value in values:
-        if isinstance(value, np.ndarray):
-            state.update(f"{value.dtype}{value.shape}".encode() + np.ascontiguousarray(value).tobytes())
+        if numpy is not None and isinstance(value, numpy.ndarray):
+            state.update(f"{value.dtype}{value.shape}".encode() + numpy.ascontiguousarray(value).tobytes())
         else:
             state.update(json.dumps(value, sort_keys=True, default=_plain).encode())
         state.update(b"\0")

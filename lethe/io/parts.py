@@ -211,7 +211,17 @@ class Tables(Mapping[str, "pd.DataFrame"]):
 def parts_of(
     tables: Mapping[str, pd.DataFrame], name: str, columns: Sequence[str] | None = None
 ) -> Iterator[pd.DataFrame]:
-    """The parts of one of the tables; a table that lies in memory is one part."""
+    """The parts of one of the tables; a table that lies in memory is one part.
+
+    Parameters
+    ----------
+    tables
+        Tables by name.
+    name
+        The table to read.
+    columns
+        The columns to read; None reads all.
+    """
     if isinstance(tables, Tables):
         yield from read_parts(tables.paths[name], columns)
     else:
@@ -221,7 +231,12 @@ def parts_of(
 def joined_parts(drawn: Path, scores: Path, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
     """Generations joined with their scores, a part at a time; an answer without a row of scores has missing ones.
 
-    ``columns``: those to read of either file, besides ``prompt_id`` and ``sample``; None reads all.
+    Parameters
+    ----------
+    drawn, scores
+        The files of the generations and of their scores.
+    columns
+        Those to read of either file, besides ``prompt_id`` and ``sample``; None reads all.
     """
     keys = [PROMPT, SAMPLE]
     wanted = [

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TABLE_SUFFIXES = (".csv", ".parquet", ".jsonl", ".json")
 # What begins a formula in a spreadsheet, also in the wide letters of East Asian fonts
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
 LARGEST_CELL = 1 << 30  # characters
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "none", "<NA>")
 
@@ -60,8 +60,8 @@ def harmless(cell: str) -> str:
     """Return a text as a cell for a CSV: no formula, no control character.
 
     A spreadsheet computes a cell that begins with one of `FORMULA`, and such a formula can send the sheet to a server. The
-    cell gets an apostrophe in front, unless the cell is a number. Control characters except tab and line feed become
-    escapes such as ``\\x1b``.
+    cell gets an apostrophe in front, unless the cell is a number. Control characters except tab and the ends of lines
+    become escapes such as ``\\x1b``.
 
     Examples
     --------

@@ -86,7 +86,19 @@ def about(work: Sequence[Task], engine: Engine, sample: Sample, model: Model) ->
 
 
 def draw(task: Task, engine: Engine, store: AnswerStore, label: str) -> pd.DataFrame:
-    """The generations table of a task, rows in the order of its prompts and samples."""
+    """The generations table of a task, rows in the order of its prompts and samples.
+
+    Parameters
+    ----------
+    task
+        The prompts and their settings.
+    engine
+        The open engine.
+    store
+        Where finished answers are kept.
+    label
+        The name of the work in the progress.
+    """
     import pandas as pd
 
     draw_into(store, task, engine, label)
@@ -94,7 +106,13 @@ def draw(task: Task, engine: Engine, store: AnswerStore, label: str) -> pd.DataF
 
 
 def draw_into(store: AnswerStore, task: Task, engine: Engine, label: str) -> None:
-    """Have the answers of a task in the store; memory holds those of one question."""
+    """Have the answers of a task in the store; memory holds those of one question.
+
+    Parameters
+    ----------
+    store, task, engine, label
+        As in `draw`.
+    """
     for _ in progress(store.answer(engine, task.prompts, task.settings), label, "questions", len(task.prompts)):
         pass
 

@@ -18,7 +18,16 @@ if TYPE_CHECKING:
 
 
 def play(name: str, settings: GameParams, run: Runner | None = None) -> AuditResult:
-    """Play the entry ``name`` of ``games``; ``run`` runs the calls, by default in one process per core.
+    """Play one entry of ``games``.
+
+    Parameters
+    ----------
+    name
+        The entry's name.
+    settings
+        The entry.
+    run
+        Runs the calls, by default in one process per core.
 
     Raises
     ------

@@ -124,7 +124,17 @@ class Robustness:
 
 
 def cluster_picks(groups: ArrayLike, draws: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Bootstrap draws of whole groups of models: the models of one method are drawn together."""
+    """Bootstrap draws of whole groups of models: the models of one method are drawn together.
+
+    Parameters
+    ----------
+    groups : array of shape (models,)
+        The group of each model.
+    draws : int
+        The number of draws.
+    rng : Generator
+        The source of randomness.
+    """
     _, codes = np.unique(np.asarray(groups), return_inverse=True)
     places = [np.flatnonzero(codes == code) for code in range(codes.max() + 1)] if len(codes) else []
     return [
@@ -153,6 +163,8 @@ def robustness(
         Error probability of each interval.
     draws, seed : int
         Bootstrap draws and their seed; R and Q of a model are drawn together.
+    groups : array of shape (models,), optional
+        Models of one group are drawn together; None draws single models.
 
     Returns
     -------

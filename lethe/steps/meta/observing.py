@@ -128,7 +128,7 @@ class Observer:
         """``n`` answers to each row, or the greedy one where ``n`` is 0, and their work."""
         from lethe.models.checkpoints import prepare_torch
         from lethe.models.encoding import Encoder
-        from lethe.models.in_memory import tokenizer_of
+        from lethe.models.in_memory import InMemory, tokenizer_of
         from lethe.sampling.engine import Options, Prompt, Settings, open_engine
         from lethe.sampling.tasks import table_of
         from lethe.steps.costs import processor_seconds
@@ -136,7 +136,10 @@ class Observer:
         sample = self.workshop.sample
         prepare_torch()
         encoder = Encoder(tokenizer_of(self.source), sample.prompt)
-        engine = open_engine(sample.engine, self.source, Options.from_params(sample))
+        options = Options.from_params(sample)
+        if isinstance(self.source, InMemory):  # which has its place and dtype already
+            options = replace(options, device="auto", dtype="auto")
+        engine = open_engine(sample.engine, self.source, options)
         prompts = [Prompt(row["id"], encoder.prompt(row)) for row in rows]
         settings = Settings(
             n=n,

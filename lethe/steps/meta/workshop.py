@@ -269,6 +269,8 @@ class Workshop:
             The name of the attack.
         settings
             The attack's parameters.
+        modules
+            Further modules whose code decides the result.
         """
         return cache_key(
             __name__,
