@@ -37,7 +37,10 @@ def write_params(root: Path, name: str, document: Mapping[str, object]) -> Path:
 
     place = FOLDER / f"{name}.yaml"
     with atomic_file(root / place) as temporary, temporary.open("w", encoding="utf-8") as stream:
-        YAML(typ="safe").dump(dict(document), stream)
+        yaml = YAML(typ="safe", pure=True)
+        # the order of the kinds of models gives the models their names
+        yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # ruamel declares None
+        yaml.dump(dict(document), stream)
     return place
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from flows.meta_evaluation import batches, write_params
 from lethe import config
+from lethe.steps.meta.pool import pool_of
 from tests.small import ROOT
 from tests.small_meta import small_document
 
@@ -68,4 +69,6 @@ def test_batches_are_in_order_and_complete():
 def test_the_params_of_a_run_are_read_as_they_were_written(tmp_path):
     document = small_document()
     place = write_params(tmp_path, "tiny", document)
-    assert config.load(tmp_path / place) == config.validate(document)
+    read, given = config.load(tmp_path / place), config.validate(document)
+    assert read == given
+    assert [model.name for model in pool_of(read)] == [model.name for model in pool_of(given)]
