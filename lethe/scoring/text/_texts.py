@@ -9,8 +9,8 @@ import numpy as np
 
 
 def is_text(value: object) -> bool:
-    """Whether ``value`` is a string with a visible character, as a reference or a keyword must be."""
-    return isinstance(value, str) and any(unicodedata.category(each)[0] not in "CZ" for each in value)
+    """Whether ``value`` is a string that is not blank, as a reference or a keyword must be."""
+    return isinstance(value, str) and not value.isspace() and value != ""
 
 
 def is_answer(value: object) -> bool:

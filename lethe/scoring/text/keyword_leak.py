@@ -45,7 +45,7 @@ def score(generations: Sequence[str], item: Mapping, params: Params | None = Non
 
 
 def applies(item: Mapping) -> bool:
-    """Whether the row has a keyword with a visible character."""
+    """Whether the row has a keyword that is not blank."""
     return bool(_keywords(item))
 
 
