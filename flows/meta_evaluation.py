@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.futures import as_completed
-from prefect_dask import DaskTaskRunner
 
 from flows import workspace
 from flows.overview import standard
-from flows.sweep import local
+from flows.sweep import task_runner
 from lethe.errors import LetheError, plural
 from lethe.io.atomic import atomic_file
 
@@ -72,7 +71,7 @@ def run_batches(root: str, place: str, waves: list[list[list[str]]]) -> dict[str
             if error := future.result():
                 failed[called[future.task_run_id]] = error
             left = (time.monotonic() - begun) / finished * (total - finished)
-            how = "failed" if future.result() else "done"
+            how = "failed" if error else "done"
             standard().print(
                 f"{called[future.task_run_id]}: {how} ({finished} of {total} batches, about {left:.0f} s to go)"
             )
@@ -87,8 +86,7 @@ def run(root: Path, place: Path, shards: Shards, at_once: int, batch: int, sched
     ``scheduler``: the address of a Dask scheduler whose workers see this folder; None: threads of this process.
     """
     waves = [list(batches(shards.first, 1)), list(batches(shards.rest, batch))]
-    runner = DaskTaskRunner(address=scheduler) if scheduler else DaskTaskRunner(cluster_kwargs=local(at_once))
-    own = run_batches.with_options(task_runner=runner)  # type: ignore[arg-type]  # futures of its own
+    own = run_batches.with_options(task_runner=task_runner(at_once, scheduler))  # type: ignore[arg-type]  # futures of its own
     failed = own(str(root), str(place), waves)
     if failed:
         told = "; ".join(f"{names}: {error}" for names, error in failed.items())

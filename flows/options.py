@@ -1,4 +1,4 @@
-"""Options that `lethe run` and `lethe serve` share."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -16,4 +16,8 @@ Scheduler = Annotated[
         metavar="ADDRESS",
         help="Run the stages on the workers of this Dask scheduler. They share this folder or DVC's default remote.",
     ),
+]
+SharingScheduler = Annotated[
+    str | None,
+    typer.Option(help="Address of a Dask scheduler whose workers see this folder and PREFECT_API_URL's server."),
 ]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows import workspace
-from flows.restored import damaged
+from flows.restored import damaged, outputs_of
 from lethe.errors import BadInput, LetheError, plural
 from lethe.tracking import without_password
 
@@ -95,9 +95,7 @@ def fetch(root: Path, stages: Sequence[str]) -> None:
         with _repo(root) as repo:
             repo.pull(targets=list(stages), force=True)
             with repo.lock:
-                outs = [
-                    out for stage in repo.index.stages if stage.addressing in set(stages) for out in stage.outs
-                ]
+                outs = outputs_of(repo, stages)
             bad = [os.path.relpath(out.fs_path, root) for out in damaged(outs)]
     except Exception as error:  # as in `require`
         raise LetheError(f"Not everything came from the DVC remote: {_told(error)}.") from error

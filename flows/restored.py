@@ -10,9 +10,12 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dvc.repo import Repo
 
 MD5 = "md5"  # the only hash that new DVC repositories use
 
@@ -27,8 +30,13 @@ def remove_damaged(root: Path, stage: str) -> list[str]:
     # Another process may be rewriting dvc.lock, which DVC empties first; the lock is free again before the hashing.
     with Repo(str(root), _wait_for_lock=True) as repo:
         with repo.lock:
-            outs = [out for one in repo.index.stages if getattr(one, "name", "") == stage for out in one.outs]
+            outs = outputs_of(repo, [stage])
         return [os.path.relpath(out.fs_path, root) for out in damaged(outs)]
+
+
+def outputs_of(repo: Repo, stages: Collection[str]) -> list[Any]:
+    """Return DVC's outputs of the stages with these names."""
+    return [out for stage in repo.index.stages if getattr(stage, "name", "") in stages for out in stage.outs]
 
 
 def mend_locks(root: Path) -> None:

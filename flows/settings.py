@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows import inputs
 from lethe import config
+from lethe.config.assignments import section_of
 from lethe.errors import BadParam, BadValue
 from lethe.io.atomic import write_text
 
@@ -41,12 +42,7 @@ def changed(path: Path, settings: Sequence[tuple[str, object]]) -> tuple[list[st
     document = _yaml().load(path.read_text(encoding="utf-8"))
     said = []
     for key, value in settings:
-        *sections, last = key.split(".")
-        section = document
-        for part in sections:
-            section = section.get(part) if isinstance(section, dict) else None
-        if not isinstance(section, dict):
-            raise BadParam(key, value, f"a key whose sections exist ({'.'.join(sections)} does not)", str(path))
+        section, last = section_of(document, key, value, str(path))
         if last not in section or section[last] != value:
             said.append(f"{key}: {_short(section.get(last, 'absent'))} -> {_short(value)}")
             section[last] = value

@@ -111,8 +111,7 @@ def sweep(
     folders = [root / SWEEPS / name / point.name for point in points]
     for point, folder in zip(points, folders, strict=True):
         make_folder(root, folder, point, common)
-    runner = DaskTaskRunner(address=scheduler) if scheduler else DaskTaskRunner(cluster_kwargs=local(at_once))
-    flow_of_points = run_points.with_options(task_runner=runner)  # type: ignore[arg-type]  # futures of its own
+    flow_of_points = run_points.with_options(task_runner=task_runner(at_once, scheduler))  # type: ignore[arg-type]  # futures of its own
     found = flow_of_points([str(folder) for folder in folders], jobs)
     rows, failed = [], {}
     for point, folder, outcome in zip(points, folders, found, strict=True):
@@ -147,6 +146,11 @@ def _bounds(folder: Path, model: str) -> dict[str, Any]:
     """Return the guarantee of each bound in a model's metrics."""
     path = folder / "data" / "curves" / model / "bounds.json"
     return read_artifact(path)["metrics"] if path.is_file() else {}
+
+
+def task_runner(at_once: int, scheduler: str | None) -> DaskTaskRunner:
+    """Return a runner on the Dask scheduler at this address, or on threads of this process."""
+    return DaskTaskRunner(address=scheduler) if scheduler else DaskTaskRunner(cluster_kwargs=local(at_once))
 
 
 def local(at_once: int) -> dict[str, object]:

@@ -117,7 +117,10 @@ class StageFailed(LetheError):
     def __init__(self, stage: str, status: int, tail: str = ""):
         self.stage = stage
         self.exit_status = 2 if status == 2 else 1  # bad input stays bad input
-        how = f"failed with exit status {status}." if status >= 0 else _ended_by(-status)
+        # A shell between DVC and the stage, where it does not make way for the stage, says 128 + N for signal N.
+        number = -status if status < 0 else status - 128
+        ended = status < 0 or number in set(signal.Signals)
+        how = _ended_by(number) if ended else f"failed with exit status {status}."
         super().__init__(f"Stage {stage} {how}" + (f" Its last output:\n{tail}" if tail else ""))
 
 

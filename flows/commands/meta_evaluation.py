@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flows.options import SharingScheduler
 from lethe.cli.console import JsonFlag, print_json, print_table
+from lethe.cli.plan_tables import META_BATCH
 
 if TYPE_CHECKING:
     from lethe.evaluation.meta_evaluation import MetaResult
@@ -32,13 +34,8 @@ def command(
     at_once: Annotated[
         int | None, typer.Option(min=1, help="Processes at once. Default: as many as cores.")
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Models per process.")] = 5,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            help="Address of a Dask scheduler whose workers see this folder and PREFECT_API_URL's server."
-        ),
-    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Models per process.")] = META_BATCH,
+    scheduler: SharingScheduler = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Train models with and without the forget set, unlearn, attack, and say what every number of Lethe is worth.
@@ -88,17 +85,11 @@ def changed_document(preset: str | None, assignments: list[str]) -> dict[str, ob
     """The keys of params.yaml with those of the preset and of ``KEY=VALUE`` in their place; no file changes."""
     from flows.settings import read_preset
     from lethe import config
-    from lethe.config.assignments import parse
-    from lethe.errors import BadParam
+    from lethe.config.assignments import parse, section_of
 
     document = config.read_yaml(config.FILE)
     for key, value in [*(read_preset(preset).items() if preset else ()), *map(parse, assignments)]:
-        *sections, last = key.split(".")
-        section: object = document
-        for part in sections:
-            section = section.get(part) if isinstance(section, dict) else None
-        if not isinstance(section, dict):
-            raise BadParam(key, value, f"a key whose sections exist ({'.'.join(sections)} does not)")
+        section, last = section_of(document, key, value)
         section[last] = value
     return document
 

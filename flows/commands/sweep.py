@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flows.options import SharingScheduler
 from lethe.cli.console import JsonFlag, print_json, print_table
 from lethe.errors import plural
 from lethe.statistics.bound import Bound
@@ -44,12 +45,7 @@ def command(
     ] = None,
     at_once: Annotated[int | None, typer.Option(min=1, help="Points at once. Default: as many as cores.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Stages at once in a point.")] = 1,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            help="Address of a Dask scheduler whose workers see this folder and PREFECT_API_URL's server."
-        ),
-    ] = None,
+    scheduler: SharingScheduler = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Run the pipeline for every combination of values, or at random, several points at once; params.yaml stays as it is.

@@ -271,7 +271,8 @@ def _start_size(params: Params, path: str) -> ModelSize | None:
 def _params(preset: str) -> Params:
     """The params of this folder as the preset changes them."""
     from lethe import config
-    from lethe.errors import BadInput, BadParam, BadValue
+    from lethe.config.assignments import section_of
+    from lethe.errors import BadInput, BadValue
 
     if not PRESETS.is_dir():
         raise BadInput(
@@ -284,12 +285,7 @@ def _params(preset: str) -> Params:
         raise BadValue("--preset", preset, f"one of {', '.join(known)}")
     value = config.read_yaml("params.yaml")
     for key, changed in config.read_yaml(PRESETS / f"{preset}.yaml").items():
-        section: object = value
-        *above, last = key.split(".")
-        for part in above:
-            section = section.get(part) if isinstance(section, dict) else None
-        if not isinstance(section, dict):
-            raise BadParam(key, changed, "a key whose sections exist", f"{preset}.yaml")
+        section, last = section_of(value, key, changed, f"{preset}.yaml", "a key whose sections exist")
         section[last] = changed
     return config.validate(value, f"params.yaml with {preset}")
 

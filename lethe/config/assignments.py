@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lethe.errors import BadParam, BadValue
 
 
@@ -11,6 +13,42 @@ def parse(assignment: str) -> tuple[str, object]:
     if not equals or not key.strip():
         raise BadValue("-S", assignment, "key=value, for example sample.n=64")
     return key.strip(), parse_value(key, text)
+
+
+def section_of(
+    document: object, key: str, value: object, source: str = "params.yaml", legal: str = ""
+) -> tuple[dict[str, Any], str]:
+    """Find the section of a document in which a dotted key ends.
+
+    Parameters
+    ----------
+    document
+        Nested dictionaries.
+    key, value
+        As `parse` returns them; the value is for the error.
+    source
+        What the document is, for the error.
+    legal
+        What the key must be, for the error.
+
+    Returns
+    -------
+    section : dict
+        The section itself: a value set there is set in the document.
+    last : str
+        The last part of the key, which the section may lack.
+
+    Raises
+    ------
+    BadParam
+        If the document has no such section.
+    """
+    *sections, last = key.split(".")
+    for part in sections:
+        document = document.get(part) if isinstance(document, dict) else None
+    if not isinstance(document, dict):
+        raise BadParam(key, value, legal or f"a key whose sections exist ({'.'.join(sections)} does not)", source)
+    return document, last
 
 
 def parse_value(key: str, text: str) -> object:

@@ -48,6 +48,11 @@ def read_split(split: str, folder: str | os.PathLike = "data/dataset") -> list[R
     return [cast(Row, row) for _, row in read_jsonl(path)]
 
 
+def read_items(split: str, root: Path) -> dict[str, Row]:
+    """Return the rows of one split of the dataset below ``root`` by their ids."""
+    return {row["id"]: row for row in read_split(split, root / "dataset")}
+
+
 def write_splits(splits: Mapping[str, Sequence[Row]], kind: str, folder: str | os.PathLike) -> None:
     """Write the splits of a dataset and ``about.json`` to ``folder``; an empty split gets no file.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.errors import plural
-from lethe.io.artifacts import SECOND, read_split, read_tables
+from lethe.io.artifacts import SECOND, read_items, read_tables
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
 from lethe.io.references import read_references
@@ -49,7 +49,7 @@ def run(name: str, entry: JudgeEntry, models: Sequence[str], root: Path = Path("
         if (generations / SECOND).is_file():
             drawn_of[SECOND] = read_table(generations / SECOND)
         for file, drawn in drawn_of.items():
-            items = {row["id"]: row for row in read_split(Path(file).stem, root / "dataset")}
+            items = read_items(Path(file).stem, root)
             places, asked = asked_of(drawn, items, references)
             names = [column for column in ("prompt_id", "sample", "prompt") if column in drawn]
             tables.append((model, file, drawn[names].reset_index(drop=True), places))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lethe.config.assignments import parse
+from lethe.config.assignments import parse, section_of
 from lethe.config.yaml import read_yaml
 from lethe.errors import BadParam, BadValue
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
@@ -29,15 +29,13 @@ def read(name: str, changes: Sequence[str]) -> LandscapeSettings:
     if name not in known:
         raise BadValue("landscape", name, f"one of {', '.join(known)}")
     document = read_yaml(FILES / f"{name}.yaml")
+    source, legal = f"lethe/audits/landscape/presets/{name}.yaml", "a key of the file"
     for key, value in map(parse, changes):
-        *sections, last = key.split(".")
-        place: Any = document
-        for part in sections:
-            place = place.get(part) if isinstance(place, dict) else None
-        if not isinstance(place, dict) or last not in place:
-            raise BadParam(key, value, "a key of the file", f"lethe/audits/landscape/presets/{name}.yaml")
-        place[last] = value
-    return validate(document, f"lethe/audits/landscape/presets/{name}.yaml")
+        section, last = section_of(document, key, value, source, legal)
+        if last not in section:
+            raise BadParam(key, value, legal, source)
+        section[last] = value
+    return validate(document, source)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.errors import MissingArtifact
-from lethe.io.artifacts import SECOND, Row, read_split, read_tables
+from lethe.io.artifacts import SECOND, read_items, read_tables
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
 from lethe.io.parts import ROWS, Tables, read_parts, read_prompts, rows_of, write_parts
@@ -43,11 +43,11 @@ def run(
     references = read_references(root / "generations" / name)
     likelihoods = {}
     for split, given in read_tables(root / "likelihood" / name, f"likelihood@{name}").items():
-        likelihoods[split] = score_likelihoods(given, _items(split, root))
+        likelihoods[split] = score_likelihoods(given, read_items(split, root))
     second = root / "generations" / name / SECOND
     if second.is_file():
         drawn = read_table(second)
-        scored = score_answers(drawn, _items("forget", root), score.names, score.params, kept, references)
+        scored = score_answers(drawn, read_items("forget", root), score.names, score.params, kept, references)
         prompts = scored.assign(prompt=drawn["prompt"].to_numpy(), production=drawn["production"].to_numpy())
         for judge in judges or {}:
             place = root / "judged" / judge / name / SECOND
@@ -84,7 +84,7 @@ def _scored(
     from lethe.progress import progress
     from lethe.scoring._tables import scored_parts
 
-    total, items = -(-rows_of(path) // ROWS), _items(split, root)
+    total, items = -(-rows_of(path) // ROWS), read_items(split, root)
     columns = score_shards.read_columns(path)
     parts = score_shards.taken(name, split, path, score, items, root, references, kept) or scored_parts(
         lambda: read_parts(path, columns), items, score.names, score.params, kept, references
@@ -93,10 +93,6 @@ def _scored(
         for judge in judges:
             part = _joined(part, root / "judged" / judge / name / f"{split}.parquet", judge, KEYS)
         yield part
-
-
-def _items(split: str, root: Path) -> dict[str, Row]:
-    return {row["id"]: row for row in read_split(split, root / "dataset")}
 
 
 def _counted(parts: Iterator[pd.DataFrame], missing: Counter[str]) -> Iterator[pd.DataFrame]:

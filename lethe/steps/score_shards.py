@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lethe.io.artifacts import Row, read_split
+from lethe.io.artifacts import Row, read_items
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.cache import cache_key, content_digest, module_of, versions
 from lethe.io.json_files import write_json
@@ -53,7 +53,7 @@ def run(name: str, score: Score, shard: Shard, root: Path = Path("data"), kept: 
     rows = 0
     with atomic_folder(place_of(root, "score", name, shard)) as folder:
         for split, path in generations.paths.items():
-            items = {row["id"]: row for row in read_split(split, root / "dataset")}
+            items = read_items(split, root)
             asked = _prompts(path)
             own = shard.part(asked)
             if not own:

@@ -123,12 +123,8 @@ def first_look(question: Question, law: Law, predictor: Predictor, effort: Effor
 
     Parameters
     ----------
-    question
-        The prompt, and what a leak is.
-    law
-        Temperature, cuts and length of the answers.
-    predictor
-        The model.
+    question, law, predictor
+        As in `grow`.
     effort
         How many rows the look may take.
     """

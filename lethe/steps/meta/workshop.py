@@ -103,8 +103,11 @@ class Workshop:
 
     def rows(self, model: PoolModel) -> list[Row]:
         """The rows that a trained model learns."""
-        knowledge = [row for split in self.params.train.recipe.knowledge for row in self.splits.get(split, [])]
-        return [*self._forget_rows(model), *self.splits["retain"], *knowledge]
+        return [*self._forget_rows(model), *self.splits["retain"], *self._knowledge]
+
+    @property
+    def _knowledge(self) -> list[Row]:
+        return [row for split in self.params.train.recipe.knowledge for row in self.splits.get(split, [])]
 
     def _forget_rows(self, model: PoolModel) -> list[Row]:
         from lethe.data.question_forms import other_question
@@ -133,8 +136,7 @@ class Workshop:
     @cached_property
     def everything(self) -> list[Row]:
         """The rows of all models, from which a fresh model's tokenizer is made."""
-        knowledge = [row for split in self.params.train.recipe.knowledge for row in self.splits.get(split, [])]
-        return [*self.splits["forget"], *self.splits["retain"], *knowledge]
+        return [*self.splits["forget"], *self.splits["retain"], *self._knowledge]
 
     def key(self, model: PoolModel) -> str:
         """The hash of everything that decides the model."""
