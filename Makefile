@@ -15,8 +15,11 @@ unexport PYTHONDONTWRITEBYTECODE
 run: setup
 	$(BIN)/lethe run
 
-test: setup lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# The checks of `make lint` take one core for a minute and run beside the tests; what they say comes at the end.
+test: setup
+	$(MAKE) --no-print-directory lint > .venv/lint.log 2>&1 & lint=$$!; \
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder; tests=$$?; \
+	wait $$lint; checks=$$?; cat .venv/lint.log; exit $$((tests > checks ? tests : checks))
 
 quick: setup
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"

@@ -11,6 +11,8 @@ import pytest
 # One thread per process: two spinning OpenMP threads on a busy two-core machine are slower than one.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("DO_NOT_TRACK", "true")
+# No test asks the hub, which a machine without a network would try six times.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

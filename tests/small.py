@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from lethe.io import cache
@@ -92,6 +93,13 @@ def run(folder: Path, *command: str, check: bool = True, timeout: float = 600) -
             f"{command} left with {done.returncode}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
         )
     return done
+
+
+def run_in_one_process(folder: Path, *stages: str, timeout: float = 600) -> None:
+    """Run stages of the copy one after another as `tests.one_process` does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        run(folder, "tests.one_process", *stages, timeout=timeout)
 
 
 def touched(module: str) -> cache.Sources:

@@ -1,16 +1,16 @@
-"""The cells of docs/quickstart.md print what the page says, on the pipeline that the page runs."""
+"""The cells of docs/quickstart.md print what the page says, on the models and answers of the page's preset."""
 
 from __future__ import annotations
 
 import doctest
 import platform
-import subprocess
-import sys
+import re
 
 import pytest
 import yaml
 
-from tests.small import ROOT, environment, make_repository
+from flows import settings
+from tests.small import ROOT, make_repository, run_in_one_process
 
 PAGE = "docs/quickstart.md"
 
@@ -20,11 +20,14 @@ PAGE = "docs/quickstart.md"
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors give other numbers")
 def test_every_cell_prints_what_the_page_says(tmp_path, monkeypatch):
     text = (ROOT / PAGE).read_text(encoding="utf-8")
-    command = next(line.partition("#")[0].split() for line in text.splitlines() if line.startswith("lethe run"))
+    (preset,) = re.findall(r"^lethe run --preset (\S+)", text, flags=re.MULTILINE)
     repository = make_repository(tmp_path / "lethe", yaml.safe_load((ROOT / "params.yaml").read_text()), git=False)
-    subprocess.run(
-        [sys.executable, "-m", *command], cwd=repository, check=True, env=environment() | {"LETHE_TRACKING": "off"}
-    )
+    settings.change(repository / "params.yaml", list(settings.read_preset(preset).items()))
+    models = yaml.safe_load((repository / "params.yaml").read_text())["models"]
+    stages = ["prepare", "train@base", "train@retrain", "unlearn@npo"]
+    for name in models:
+        stages += [f"{stage}@{name}" for stage in ("sample", "likelihood", "score", "metrics")]
+    run_in_one_process(repository, *stages, timeout=1500)
     monkeypatch.chdir(repository)
     monkeypatch.setenv("MPLBACKEND", "agg")
     failures: list[str] = []

@@ -12,6 +12,7 @@ from lethe.errors import BadFile
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
 from lethe.models import adapters
+from lethe.models.quick_import import import_models
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -148,6 +149,7 @@ def load_tokenizer(folder: str | os.PathLike) -> PreTrainedTokenizerBase:
 
 def load_weights(folder: Path, dtype: str) -> PreTrainedModel:
     """The causal language model, in evaluation mode on the CPU, with every weight from the folder."""
+    import_models()
     from transformers import AutoModelForCausalLM
 
     # With output_loading_info the function returns a pair, which the library's annotation omits.
@@ -212,6 +214,7 @@ def fresh(recipe: TrainRecipe, texts: list[str]) -> tuple[PreTrainedModel, PreTr
 
     Seed torch first: the weights come from its global generator.
     """
+    import_models()
     from transformers import LlamaConfig, LlamaForCausalLM
 
     tokenizer = _tokenizer(recipe.vocabulary, texts)

@@ -12,7 +12,7 @@ import yaml
 from flows import settings
 from lethe.io.artifacts import read_metrics
 from lethe.scoring.likelihood import LIKELIHOODS
-from tests.small import ROOT, make_repository, run, write_params
+from tests.small import ROOT, make_repository, work, write_params
 
 
 def slice_params(tmp_path) -> dict:
@@ -30,7 +30,7 @@ def test_the_preset_is_valid(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_stages_on_the_real_files(shared, tmp_path):
+def test_the_stages_on_the_real_files(shared, tmp_path, monkeypatch):
     params = slice_params(tmp_path)
     params["data"]["tofu"] |= {"retain_authors": 2, "heldout_authors": 1}
     params["train"]["recipe"] |= {"vocabulary": 400, "hidden": 32, "layers": 1, "feed_forward": 64, "epochs": 10}
@@ -40,11 +40,12 @@ def test_the_stages_on_the_real_files(shared, tmp_path):
     for path in (shared / "data/tofu").glob("*.json"):
         shutil.copy(path, folder / "data/source")
     write_params(folder, params)
-    run(folder, "stages.prepare")
+    monkeypatch.chdir(folder)
+    work("prepare")
     for name in params["models"]:
         for stage in ("train", "sample", "likelihood", "score", "metrics"):
-            run(folder, f"stages.{stage}", name)
-    run(folder, "stages.compare")
+            work(f"{stage}@{name}")
+    work("compare")
 
     found = read_metrics(folder / "data", "base")
     assert (found["n_questions"], found["n"]) == (40, 8)
