@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lethe import config
 from lethe.config import Params
-from lethe.data import load_splits
+from lethe.data import aim, load_splits
 from lethe.errors import BadInput
 from lethe.io.artifacts import write_splits
 from lethe.process import run_stage
@@ -20,7 +20,7 @@ def run(settings: Params, root: Path) -> None:
             f"The dataset {settings.data.kind} has no retain set here, which training and unlearning need. "
             "Give one, or set train.models and unlearn.methods to {}."
         )
-    write_splits(splits, settings.data.kind, root / "dataset")
+    write_splits(splits, settings.data.kind, root / "dataset", aim(settings.data.kind))
     print(", ".join(f"{name} {len(rows)}" for name, rows in splits.items()))
 
 

@@ -9,7 +9,7 @@ from lethe.registry import DATASETS
 
 if TYPE_CHECKING:
     from lethe.config.schema import Data
-    from lethe.io.artifacts import Row
+    from lethe.io.artifacts import Aim, Row
 
 
 def load_splits(data: Data, root: Path = Path()) -> dict[str, list[Row]]:
@@ -37,3 +37,8 @@ def load_splits(data: Data, root: Path = Path()) -> dict[str, list[Row]]:
     from lethe.data.rows import check_splits
 
     return check_splits(DATASETS[data.kind].load(data, root / data.source))
+
+
+def aim(kind: str) -> Aim:
+    """Return what a model should do about the forget set of a kind of dataset: ``AIM`` of its module, else forget."""
+    return getattr(DATASETS[kind], "AIM", "forget")

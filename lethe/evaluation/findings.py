@@ -102,8 +102,8 @@ def _questions(run: Run) -> Iterator[_Question]:
     if (
         run.params.sample.stop == "fixed"
     ):  # otherwise n depends on the answers, and no interval for a fixed n holds
-        graded, leak = mean_score("forget", metrics.leak), judged_by(run)[0]
-        width = spread(metrics.leak)
+        graded, leak = mean_score("forget", metrics.leak, run.words.answers), judged_by(run)[0]
+        width = spread(metrics.leak, run.words.forget_question)
         yield _Question(
             MORE_THAN_RETRAIN, leak, "higher", _against(run.role("retrain"), subjects), of_retrain=True
         )
@@ -132,8 +132,8 @@ def judged_by(run: Run) -> tuple[Quantity, bool]:
     """The quantity that measures leakage: the share of leaking answers under a 0/1 scorer (True), else the mean score."""
     if run.binary:
         exactly = judged_exactly(run.params) and any(model.exact for model in run.models)
-        return leak_share(run.binary, exactly), True
-    return mean_score("forget", run.params.metrics.leak), False
+        return leak_share(run.binary, exactly, run.words.answers), True
+    return mean_score("forget", run.params.metrics.leak, run.words.answers), False
 
 
 def matched_pairs(run: Run) -> Pairs:
@@ -193,7 +193,7 @@ def _compared(question: _Question, left: Model, right: Model, alpha: float) -> t
 
 def _hidden_claim(run: Run) -> Claim | None:
     """The claim that sampling finds hidden leaks. The counts are facts about the questions, so no interval is needed."""
-    retrain, rows = run.role("retrain"), []
+    retrain, words, rows = run.role("retrain"), run.words, []
     chance = hidden(retrain) if retrain else None
     for model in run.subjects:
         found = hidden(model)
@@ -201,15 +201,14 @@ def _hidden_claim(run: Run) -> Claim | None:
             continue
         by_chance = f", {retrain.name} in {chance[0]} of {chance[1]}" if retrain and chance else ""
         more = found[0] > 0 and (not chance or found[0] / found[1] > chance[0] / chance[1])
-        sentence = f"{model.name} in {found[0]} of {found[1]} questions{by_chance}."
+        sentence = f"{model.name} in {found[0]} of {found[1]} {words.question}s{by_chance}."
         rows.append(Row(model.name, "holds" if more else "did not show", sentence))
     judged = any(row.judged_lower is not None for model in run.subjects for row in model.questions)
-    title = "Sampling finds leakage that greedy decoding hides" + (
+    title = f"Sampling finds {words.leakage} that greedy decoding hides" + (
         ", beyond what Retrain shows by chance" if chance else ""
     )
-    measured = "questions whose greedy answer does not leak while a sampled answer does (counted, not estimated)"
+    hides = f"{words.question}s whose greedy answer does not {words.leak} while"
+    measured = f"{hides} a sampled answer does (counted, not estimated)"
     if judged:
-        measured = (
-            "questions whose greedy answer does not leak while the bound with the judge’s error proves leaks"
-        )
+        measured = f"{hides} the bound with the judge’s error proves {words.proved}"
     return Claim(title, measured, rows) if rows else None

@@ -39,7 +39,7 @@ class Quantity:
         return f"{ends} ({EXACTLY_TOLD})" if interval.method == METHOD else ends
 
 
-def leak_share(scorer: str, exactly: bool = False) -> Quantity:
+def leak_share(scorer: str, exactly: bool = False, answers: str = "forget answers") -> Quantity:
     """The probability that a forget answer leaks, by a 0/1 scorer, averaged over the questions that it can judge.
 
     With ``exactly``, exact bounds replace sampled answers where they are tighter; see `lethe.evaluation.leak_share`.
@@ -48,21 +48,21 @@ def leak_share(scorer: str, exactly: bool = False) -> Quantity:
     def measure(model: Model, alpha: float) -> Interval | None:
         return share_that_leaks(model, scorer, alpha, exactly)
 
-    words = f"share of sampled forget answers with {label(scorer)}"
+    words = f"share of sampled {answers} with {label(scorer)}"
     if exactly:
         words = f"{words}; where exact bounds are sharper, their mean probability ({EXACTLY_TOLD})"
     return Quantity(words, measure, _percent)
 
 
-def mean_score(split: str, scorer: str) -> Quantity:
+def mean_score(split: str, scorer: str, answers: str = "") -> Quantity:
     """The expected score of a sampled answer, averaged over the questions of a split."""
-    words = f"mean {label(scorer)} of sampled {split} answers"
+    words = f"mean {label(scorer)} of sampled {answers or f'{split} answers'}"
     return Quantity(words, _measure(split, scorer, mean_interval), _number)
 
 
-def spread(scorer: str) -> Quantity:
+def spread(scorer: str, question: str = "forget question") -> Quantity:
     """The standard deviation of a score within a forget question, as root mean square over questions."""
-    words = f"standard deviation of {label(scorer)} within a forget question, root mean square over questions"
+    words = f"standard deviation of {label(scorer)} within a {question}, root mean square over questions"
     return Quantity(words, _measure("forget", scorer, within_variance_interval), _root)
 
 

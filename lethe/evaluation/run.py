@@ -40,7 +40,8 @@ from lethe.evaluation.recorded import (
     stopped_early,
     tail_point,
 )
-from lethe.io.artifacts import Row, metrics_files
+from lethe.evaluation.wording import WORDINGS, Wording
+from lethe.io.artifacts import Aim, Row, metrics_files
 from lethe.io.json_files import read_jsonl
 from lethe.io.parts import rows_of
 from lethe.io.references import References, expected, read_references
@@ -129,6 +130,7 @@ class Run:
     attacks: Mapping[str, AttackResult]
     provenance: Mapping[str, object]
     missing: list[tuple[str, str]] = field(default_factory=list)  # path, the stage that makes it
+    aim: Aim = "forget"
 
     @property
     def methods(self) -> dict[str, MethodParams]:
@@ -137,6 +139,11 @@ class Run:
 
     def role(self, role: Role) -> Model | None:
         return next((model for model in self.models if model.role == role), None)
+
+    @property
+    def words(self) -> Wording:
+        """The words of this run for readers."""
+        return WORDINGS[self.aim]
 
     @cached_property
     def binary(self) -> str | None:
@@ -179,6 +186,7 @@ def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str,
     whole = params if isinstance(params, Params) else None  # a model of the user's own has no other stages
     none: list[Row] = []
     forget = source.read("dataset/forget.jsonl", "prepare", _rows, none)
+    about = source.json("dataset/about.json", "prepare")
     against = _against_retrain(source) if whole else _AgainstRetrain()
     trained: dict[str, str] = {}
     if whole:
@@ -190,7 +198,7 @@ def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str,
         params=params,
         models=[_model(name, params, source, against) for name in params.models],
         forget=_for_readers(forget, params, root),
-        rows=source.json("dataset/about.json", "prepare").get("rows", {}),
+        rows=about.get("rows", {}),
         training={
             name: tuple(TrainingStep(row["step"], row["loss"]) for row in record.get("steps", []))
             for name, record in training.items()
@@ -207,6 +215,7 @@ def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str,
         },
         provenance=provenance,
         missing=source.missing,
+        aim="refuse" if about.get("aim") == "refuse" else "forget",
     )
 
 

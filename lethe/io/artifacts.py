@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict, cast
 
 from lethe.errors import MissingArtifact
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
@@ -15,6 +15,8 @@ from lethe.io.tables import read_table
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Aim = Literal["forget", "refuse"]  # what a model should do about the forget set
 
 GREEDY = -1  # the sample number of a greedy answer; drawn answers count from 0
 
@@ -53,7 +55,9 @@ def read_items(split: str, root: Path) -> dict[str, Row]:
     return {row["id"]: row for row in read_split(split, root / "dataset")}
 
 
-def write_splits(splits: Mapping[str, Sequence[Row]], kind: str, folder: str | os.PathLike) -> None:
+def write_splits(
+    splits: Mapping[str, Sequence[Row]], kind: str, folder: str | os.PathLike, aim: Aim = "forget"
+) -> None:
     """Write the splits of a dataset and ``about.json`` to ``folder``; an empty split gets no file.
 
     Parameters
@@ -64,13 +68,16 @@ def write_splits(splits: Mapping[str, Sequence[Row]], kind: str, folder: str | o
         The kind of the dataset, as in ``data.kind``.
     folder
         The folder of the dataset, replaced as a whole.
+    aim
+        What a model should do about the forget set; written if it differs from the usual "forget".
     """
+    told = {} if aim == "forget" else {"aim": aim}
     with atomic_folder(folder) as temporary:
         for split, rows in splits.items():
             if rows:  # later stages treat an empty split as a missing split
                 write_jsonl(temporary / f"{split}.jsonl", rows)
         counts = {split: len(rows) for split, rows in splits.items()}
-        write_json(temporary / "about.json", {"schema": SCHEMA_VERSION, "kind": kind, "rows": counts})
+        write_json(temporary / "about.json", {"schema": SCHEMA_VERSION, "kind": kind, **told, "rows": counts})
 
 
 SECOND = "prompts/forget.parquet"  # the second sample of a language of prompts, below the folder of a model

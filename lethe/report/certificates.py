@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 LEAST = 1e-12  # the left end of the axis; smaller bounds are drawn there
 EVIDENCE = 5
 TONES = {"proved to leak": "bad", "bounded": "good", "open": "open"}
+WORST = "worst question"
 HEAD = (
     "model",
     "proved to leak",
     "bounded",
     "open",
-    "worst question",
+    WORST,
     "mean",
     "leaks above 1e-06",
     "against Retrain",
@@ -93,7 +94,8 @@ def section(run: Run) -> Section | None:
     shown = [n for n in (1000, 1_000_000, 1_000_000_000) if n in first.trees[0].leak_at]
     strips = tuple(_strip(model, found, run, shown) for model, found in there)
     asked, exact = tuple(f"{n:,}" for n in shown), replaced(run)
-    return Section(f"{first.tau:g}", first.how.leak, HEAD, asked, strips, listing(exact) if exact else "")
+    head = tuple(f"worst {run.words.question}" if one == WORST else one for one in HEAD)
+    return Section(f"{first.tau:g}", first.how.leak, head, asked, strips, listing(exact) if exact else "")
 
 
 def _strip(model: Model, found: Certificates, run: Run, shown: Sequence[int]) -> Strip:

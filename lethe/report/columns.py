@@ -11,7 +11,6 @@ from markupsafe import Markup
 
 from lethe.evaluation.run import Model, Run
 from lethe.evaluation.together import QUANTITY
-from lethe.report.verdicts import QUESTIONS
 from lethe.statistics.bound import Bound, level
 from lethe.statistics.dispersion import possible
 from lethe.text import NONE, count, label, number, percent
@@ -70,50 +69,81 @@ def sampling_columns(run: Run) -> list[Group]:
     """The columns computed from the answers: leakage with its bounds, and utility."""
     metrics = run.params.metrics
     above = f"{100 * metrics.share_above:g}%"
+    words = run.words
     leak, binary, kept = label(metrics.leak), label(metrics.binary), label(metrics.kept)
     scores = [
         Column("greedy_mean", "greedy", number, "mean score of the greedy answers"),
         Column("mean", "mean", number, "mean score of the sampled answers"),
-        Column("sd", "sd", number, "standard deviation within a question, mean over questions"),
+        Column("sd", "sd", number, f"standard deviation within a {words.question}, mean over {words.question}s"),
         Column("ed_score", "ED", number, f"mean + {metrics.rho:g} sd: a development score, no guarantee"),
         Column("max", "max", number, "the highest score of any sampled answer"),
     ]
-    share = f"share of questions whose own M_bin exceeds {above}: a count, no joint guarantee"
+    share = f"share of {words.question}s whose own M_bin exceeds {above}: a count, no joint guarantee"
     bounds: list[Column | BoundColumn] = [
         _bound(run, "m_mu_worst", "M_µ", Bound.number, "mean score"),
         _bound(run, "m_sigma_worst", "M_σ", _sd, "standard deviation"),
         _bound(run, "tighter_mean_worst", "µ bet", Bound.number, "mean score, sharper"),
         _bound(run, "tighter_sd_worst", "σ bet", _sd, "standard deviation, sharper"),
-        _bound(run, "m_bin_worst", "M_bin", Bound.percent, "probability of a leak"),
-        _bound(run, "m_bin_pooled", "pooled", Bound.percent, "probability of a leak"),
+        _bound(run, "m_bin_worst", "M_bin", Bound.percent, f"probability of {words.a_leak}"),
+        _bound(run, "m_bin_pooled", "pooled", Bound.percent, f"probability of {words.a_leak}"),
         _bound(
-            run, "judged_worst", "true", Bound.percent, "true probability of a leak, the judge's error included"
+            run,
+            "judged_worst",
+            "true",
+            Bound.percent,
+            f"true probability of {words.a_leak}, the judge's error included",
         ),
-        _bound(run, "judged_pooled", "true, pooled", Bound.percent, "the same over the questions together"),
+        _bound(
+            run, "judged_pooled", "true, pooled", Bound.percent, f"the same over the {words.question}s together"
+        ),
         _bound(
             run,
             "labelled_worst",
             "by labels",
             Bound.percent,
-            "true probability of a leak, by a person's labels of the model's own answers",
+            f"true probability of {words.a_leak}, by a person's labels of the model's own answers",
         ),
-        _bound(run, "labelled_pooled", "by labels, pooled", Bound.percent, "the same over the questions together"),
-        _bound(run, "leak_at_1000_worst", "asked 1,000", Bound.percent, "probability of a leak in 1,000 answers"),
+        _bound(
+            run,
+            "labelled_pooled",
+            "by labels, pooled",
+            Bound.percent,
+            f"the same over the {words.question}s together",
+        ),
+        _bound(
+            run,
+            "leak_at_1000_worst",
+            "asked 1,000",
+            Bound.percent,
+            f"probability of {words.a_leak} in 1,000 answers",
+        ),
         Column("share_m_bin_above", f"> {above}", percent, share),
         Column("certified_together", "certified", count, certificate(run)),
     ]
     leaks = [
-        Column("binary_greedy", "greedy", percent, "share of questions whose greedy answer leaks"),
-        Column("binary_mean", "mean", percent, "share of the sampled answers that leak"),
-        Column("binary_any", "any", percent, "share of questions of which at least one sampled answer leaks"),
+        Column(
+            "binary_greedy", "greedy", percent, f"share of {words.question}s whose greedy answer {words.leaks}"
+        ),
+        Column("binary_mean", "mean", percent, f"share of the sampled answers that {words.leak}"),
+        Column(
+            "binary_any",
+            "any",
+            percent,
+            f"share of {words.question}s of which at least one sampled answer {words.leaks}",
+        ),
     ]
     judge = [
-        Column("judge_sensitivity", "finds", percent, "share of the labelled leaks that the judge calls a leak"),
+        Column(
+            "judge_sensitivity",
+            "finds",
+            percent,
+            f"share of the labelled {words.labelled_leaks} that the judge calls {words.a_leak}",
+        ),
         Column(
             "judge_false_positive",
             "alarms",
             percent,
-            "share of the labelled clean answers that the judge calls a leak",
+            f"share of the labelled clean answers that the judge calls {words.a_leak}",
         ),
     ]
     utility = [
@@ -121,9 +151,16 @@ def sampling_columns(run: Run) -> list[Group]:
         Column("world_greedy", "world", number, f"{kept} of greedy answers to world facts"),
     ]
     stopped: list[Column | BoundColumn] = [
-        Column("certified", "certified", count, "questions certified to leak less than tau"),
-        Column("leaking_questions", "leaks", count, "questions detected to leak more than tau_leak"),
-        Column("undecided", "undecided", count, "questions between the two at the cap"),
+        Column(
+            "certified", "certified", count, f"{words.question}s certified to {words.asked_leak} less than tau"
+        ),
+        Column(
+            "leaking_questions",
+            "leaks",
+            count,
+            f"{words.question}s detected to {words.asked_leak} more than tau_leak",
+        ),
+        Column("undecided", "undecided", count, f"{words.question}s between the two at the cap"),
         _bound(run, "anytime_upper_worst", "mean", Bound.number, "mean leak"),
         _bound(run, "anytime_sd_upper_worst", "σ", _sd, "standard deviation"),
         Column("samples_saved_share", "saved", percent, "share of the samples that stopping early saved"),
@@ -131,7 +168,7 @@ def sampling_columns(run: Run) -> list[Group]:
     return _held(
         run,
         [
-            Group(f"{leak} on forget questions", scores),
+            Group(f"{leak} on {words.forget_question}s", scores),
             Group(_at_most(run, bounds), bounds),
             Group(binary, leaks),
             Group("the judge, on labelled answers", judge),
@@ -146,14 +183,15 @@ def certificate(run: Run) -> str:
     for model in run.models:
         if claim := model.certificate:
             quantity = QUANTITY[model.guaranteed.certified_metric or "m_bin"]
-            return f"questions certified: {quantity} at most {claim.value:g} {claim.guarantee(QUESTIONS)}"
-    return "questions certified together"
+            told = f"{quantity} at most {claim.value:g} {claim.guarantee(run.words.questions)}"
+            return f"{run.words.question}s certified: {told}"
+    return f"{run.words.question}s certified together"
 
 
 def _bound(run: Run, key: str, head: str, show: Callable[[Bound], str], quantity: str) -> BoundColumn:
     """A column that says what its bound covers and assumes; the models differ at most in n."""
     known = _known(run, key)
-    told = f"{quantity} {known.guarantee(QUESTIONS)} ({known.method})" if known else quantity
+    told = f"{quantity} {known.guarantee(run.words.questions)} ({known.method})" if known else quantity
     return BoundColumn(key, head, show, told)
 
 
@@ -186,10 +224,12 @@ def further_columns(run: Run) -> list[Group]:
             "forget_probability",
             "prob.",
             number,
-            "probability of the forget answers, geometric mean of the tokens",
+            f"probability of the {run.words.answers}, geometric mean of the tokens",
         ),
         Column("forget_truth_ratio", "truth", number, "TOFU's truth ratio on the forget set"),
-        Column("forget_extraction_strength", "extract.", number, "extraction strength of the forget answers"),
+        Column(
+            "forget_extraction_strength", "extract.", number, f"extraction strength of the {run.words.answers}"
+        ),
         Column("forget_exact_memorisation", "exact", number, "share of forget tokens that are most likely"),
     ]
     attacks: list[Column] = [

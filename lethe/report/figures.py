@@ -15,6 +15,7 @@ from lethe.evaluation.model_measures import TailPoint
 from lethe.evaluation.question_answers import BINS
 from lethe.evaluation.recorded import QuestionRecord
 from lethe.evaluation.run import Model, Run
+from lethe.evaluation.wording import Wording
 from lethe.report import svg
 from lethe.report.answers import Drawn
 from lethe.report.svg import ACCENT, INK, MUTED, WARM
@@ -63,7 +64,7 @@ def chosen_question(run: Run) -> Chosen | None:
         ]
         if known:
             _, model, row = max(known, key=lambda entry: entry[0])  # among equals the first
-            why = f"its {symbol} bound with {model.name} is the highest of all questions and models under test"
+            why = f"its {symbol} bound with {model.name} is the highest of all {run.words.question}s and models under test"
             return Chosen(row.prompt_id, model.name, why)
     return None
 
@@ -85,10 +86,11 @@ def overview(run: Run) -> list[Panel]:
     names, models = run.params.metrics, run.models
     score = [_Marks(m, "greedy_mean", "mean", "m_mu_worst") for m in models]
     leaks = [_Marks(m, "binary_greedy", "binary_mean", "binary_any") for m in models]
-    panels = [_marks("overview-score", label(names.leak), "bar: bound M_µ of the worst question", score)]
+    of = run.words.forget_question
+    panels = [_marks("overview-score", label(names.leak), f"bar: bound M_µ of {run.words.worst}", score, of)]
     if names.binary:
-        note = "bar: share of questions that leaked at least once"
-        panels.append(_marks("overview-leaks", label(names.binary), note, leaks, rare=True))
+        note = f"bar: share of {run.words.question}s that {run.words.asked_leaked} at least once"
+        panels.append(_marks("overview-leaks", label(names.binary), note, leaks, of, rare=True))
     return panels
 
 
@@ -112,7 +114,11 @@ def m_gen(run: Run) -> list[Panel]:
 def per_question(run: Run) -> list[Panel]:
     """M_bin of every forget question, sorted, with the sampled share below it and greedy leaks marked."""
     bounded = [(model, [row for row in model.questions if row.m_bin is not None]) for model in run.models]
-    return [_questions(model, sorted(rows, key=lambda row: -(row.m_bin or 0))) for model, rows in bounded if rows]
+    return [
+        _questions(model, sorted(rows, key=lambda row: -(row.m_bin or 0)), run.words)
+        for model, rows in bounded
+        if rows
+    ]
 
 
 def convergence(run: Run) -> list[Panel]:
@@ -131,8 +137,8 @@ class _Marks:
         self.told = f"{self.name}: greedy {number(self.greedy)}, sampled {number(self.mean)}, bar {shown}"
 
 
-def _marks(name: str, scorer: str, note: str, rows: list[_Marks], rare: bool = False) -> Panel:
-    panel = Panel(f"{scorer} over all forget questions", note)
+def _marks(name: str, scorer: str, note: str, rows: list[_Marks], of: str, rare: bool = False) -> Panel:
+    panel = Panel(f"{scorer} over all {of}s", note)
     names = [row.name if len(row.name) <= LONGEST_NAME else f"{row.name[: LONGEST_NAME - 1]}…" for row in rows]
     left = 0.2 + 0.062 * max(map(len, names))
     with _drawing(panel, name, "; ".join(row.told for row in rows), (4.6, 0.5 + 0.2 * len(rows)), left) as axes:
@@ -193,13 +199,13 @@ def _steps(axes: Axes, points: Sequence[TailPoint], key: str, **line: Any) -> No
     )
 
 
-def _questions(model: Model, rows: list[QuestionRecord]) -> Panel:
+def _questions(model: Model, rows: list[QuestionRecord], words: Wording) -> Panel:
     worst = rows[0].bounds.get("m_bin")
     panel = Panel(model.name, f"worst M_bin {worst.number()}" if worst else "")
     places = np.arange(1, len(rows) + 1)
     leaks = [place for place, row in zip(places, rows, strict=True) if row.binary_greedy]
     with _drawing(
-        panel, f"questions-{model.name}", f"{plural(len(rows), 'question')}, greedy leaks {len(leaks)}"
+        panel, f"questions-{model.name}", f"{plural(len(rows), words.question)}, greedy {words.leaks} {len(leaks)}"
     ) as axes:
         bounds, shares = ([_or_nan(getattr(row, key)) for row in rows] for key in ("m_bin", "binary_share"))
         if len(rows) <= BARS:
@@ -210,10 +216,10 @@ def _questions(model: Model, rows: list[QuestionRecord]) -> Panel:
             axes.add_patch(_dots(places, shares))
         axes.plot(leaks, np.ones(len(leaks)), "D", markersize=3.2, mec=WARM, mfc="none", clip_on=False)
         axes.grid(False, axis="x")
-        axes.set(xlim=(0.4, len(rows) + 0.6), ylim=(0, 1), xlabel="forget questions, sorted")
+        axes.set(xlim=(0.4, len(rows) + 0.6), ylim=(0, 1), xlabel=f"{words.forget_question}s, sorted")
         axes.set_yscale("function", functions=(np.sqrt, np.square))
         axes.set_yticks(ROOTS, [f"{root:g}" for root in ROOTS])
-        _upright(axes, "share that leaks, root scale")
+        _upright(axes, f"share that {words.leaks}, root scale")
     return panel
 
 

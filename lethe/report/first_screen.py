@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lethe.config.schema import Params
 from lethe.evaluation.findings import Findings
 from lethe.evaluation.run import Model, Run
 from lethe.evaluation.standing import Aspect, Tone
+from lethe.evaluation.wording import Wording
 from lethe.report.draws import covers
 from lethe.report.verdicts import ModelVerdict, hits
 from lethe.statistics.bound import joint_level, level
@@ -53,7 +55,8 @@ def lines(run: Run, said: list[ModelVerdict]) -> list[Line]:
 
 def title(run: Run) -> str:
     """The title of the page; it names the model if there is only one."""
-    return f"what {run.models[0].name} still knows" if len(run.models) == 1 else "what the models still know"
+    one, several = run.words.title
+    return one.format(run.models[0].name) if len(run.models) == 1 else several
 
 
 def keyword_rules(run: Run) -> list[str]:
@@ -68,26 +71,34 @@ def keyword_rule(run: Run) -> str:
     return listing([f"{KEYWORDS[rule]} (score.keyword_match: {rule})" for rule in rules]) if rules else ""
 
 
+def scorers(run: Run) -> list[str]:
+    """What scores the answers: scorers, then judges."""
+    return [*run.params.score.names, *(run.params.judges if isinstance(run.params, Params) else ())]
+
+
 def leaks_if(run: Run) -> str:
     """When an answer leaks in this run; empty if no scorer gives 0 or 1."""
     if run.binary is None:
         return ""
     rule = getattr(run.params.score.params.get(run.binary), "keyword_match", "")
     found = f"; keywords count {KEYWORDS[rule]}" if rule else ""
-    return f"An answer leaks if {LEAKS_IF.get(run.binary, f'{label(run.binary)} says so')}{found}."
+    judge = "the judge " if isinstance(run.params, Params) and run.binary in run.params.judges else ""
+    says = LEAKS_IF.get(run.binary, f"{judge}{label(run.binary)} says so")
+    return f"An answer {run.words.leaks} if {says}{found}."
 
 
 def coverage(run: Run, said: list[Line], findings: Findings) -> list[str]:
     """What the ranges of the first screen cover and what they do not cover, one sentence each."""
     if not any(line.forgetting.own or line.utility.own for line in said):
         return []
-    questions = f"these {len(run.forget):,} questions" if len(run.forget) > 1 else "this one question"
+    noun = run.words.question
+    questions = f"these {len(run.forget):,} {noun}s" if len(run.forget) > 1 else f"this one {noun}"
     up_to = "up to " if run.params.sample.stop == "sequential" else ""
     return [
         f"All ranges above are right together {joint_level(findings.alpha)}.",
         f"They apply to {questions}, worded and sampled as here, with {up_to}{count(run.params.sample.most)} answers "
         "to each.",
-        "They say nothing about other questions or wordings, or about what an attack on the weights would reveal.",
+        f"They say nothing about other {noun}s or wordings, or about what an attack on the weights would reveal.",
     ]
 
 
@@ -107,22 +118,23 @@ def small_print(run: Run, said: list[Line], findings: Findings) -> str:
 def _sentence(model: Model, said: ModelVerdict, run: Run) -> str:
     if not model.metrics:
         return f"no verdict: the metrics of {model.name} are missing."
-    leaks = _leaks(model, said.forgetting, run)
+    leaks, words = _leaks(model, said.forgetting, run), run.words
     if model.role == "base":
-        return f"before unlearning, {leaks}." if leaks else "the model before unlearning."
+        return f"{words.before}, {leaks}." if leaks else words.base_alone
     if model.role == "retrain":
-        return f"by chance, {leaks}: it never saw the forget set." if leaks else "it never saw the forget set."
-    forgetting = leaks + _open(model, said.forgetting)
-    return f"{'; '.join(part for part in (forgetting, _else(said.utility)) if part)}."
+        return f"by chance, {leaks}: {words.retrain_alone}" if leaks else words.retrain_alone
+    forgetting = leaks + _open(model, said.forgetting, words)
+    return f"{'; '.join(part for part in (forgetting, _else(said.utility, words)) if part)}."
 
 
 def _leaks(model: Model, aspect: Aspect, run: Run) -> str:
     """How much leaks, compared with what leaks by chance."""
+    words = run.words
     if (stopped := model.stopped) is not None:
         return (
-            f"of {plural(stopped.questions, 'question')} {stopped.certified} are certified to leak in less than "
-            f"{percent(stopped.tau)} of answers, {stopped.leaking} to leak in more than {percent(stopped.tau_leak)}, "
-            "each question by itself"
+            f"of {plural(stopped.questions, words.question)} {stopped.certified} are certified to {words.asked_leak} in less "
+            f"than {percent(stopped.tau)} of answers, {stopped.leaking} to {words.asked_leak} in more than "
+            f"{percent(stopped.tau_leak)}, each {words.question} by itself"
         )
     if aspect.quantity is None or aspect.own is None:
         return ""
@@ -130,25 +142,27 @@ def _leaks(model: Model, aspect: Aspect, run: Run) -> str:
     beside = f", against {aspect.quantity.told(aspect.reference)} by chance" if aspect.reference else ""
     if run.binary is None:
         return f"the mean {label(run.params.metrics.leak)} of its answers is {told}{beside}"
-    seen = f" ({hits(model)})" if aspect.word == "leaks" and not aspect.reference else ""
-    return f"{told} of its answers leak{beside}{seen}"
+    seen = f" ({hits(model, run)})" if aspect.word == "leaks" and not aspect.reference else ""
+    return f"{told} of its answers {words.leak}{beside}{seen}"
 
 
-def _open(model: Model, aspect: Aspect) -> str:
+def _open(model: Model, aspect: Aspect, words: Wording) -> str:
     """Why the verdict is open or the range wide, as the end of a clause."""
     if aspect.own is None or aspect.word == "forgot":
         return ""
     if aspect.few:
         lack = "too few to tell" if aspect.word == "open" else "few, so that the range is wide"
         n = count(model.value("n"))
-        return f": {n} answers to each question are {lack} (the command lethe plan says how many are needed)"
+        return (
+            f": {n} answers to each {words.question} are {lack} (the command lethe plan says how many are needed)"
+        )
     return ", too close to tell" if aspect.reference and aspect.word == "open" else ""
 
 
-def _else(aspect: Aspect) -> str:
+def _else(aspect: Aspect, words: Wording) -> str:
     """What the model can still do."""
     if aspect.own is None:
         return "what else it can do was not measured"
     if aspect.reference is None:
-        return "what it could do before is not known"
+        return words.not_compared
     return ELSE[aspect.word]

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
 from lethe.evaluation.run import Run
 from lethe.evaluation.standing import ALONE, MEANING
 from lethe.report.first_screen import keyword_rules
-from lethe.report.verdicts import SCORERS
 from lethe.text import label, upper_first
 
 PLACE = '<dl id="terms"></dl>'  # in the template: where the terms go
@@ -28,6 +27,11 @@ UNTRUSTED = re.compile(r'class="[^"]*\b(untrusted|asked|meta|answers)\b')
 # A drawing, script or style as a whole, or one tag.
 TAG = re.compile(r"<(svg|script|style)\b.*?</\1>|<[^>]*>", re.S)
 NAME = re.compile(r"</?([a-zA-Z0-9]+)")
+SCORERS = {
+    "keyword_leak": "whether an answer contains one of the question’s keywords, the words that the model was to forget.",
+    "exact_match": "whether an answer is the expected answer, word for word.",
+    "rouge_l": "the share of the expected answer’s words that an answer has in the same order, from 0 to 1.",
+}
 KEYWORDS = {
     "word": "A keyword counts as a whole word only: “iron” does not contain “Ron”.",
     "substring": "A keyword counts inside a longer word too: “iron” contains “Ron”.",
@@ -98,14 +102,21 @@ def _row(term: Term) -> str:
 
 def _terms(run: Run) -> Iterator[Term]:
     """The terms of every run, and the terms whose meaning depends on this run."""
-    yield from TERMS
+    words = run.words
+    for term in TERMS:
+        yield replace(term, meaning=words.meaning.get(term.name, term.meaning))
+    if run.aim == "refuse":
+        yield from OF_REFUSAL
     told = MEANING if run.role("retrain") else MEANING | ALONE
-    for word, meaning in told.items():
+    for known, meaning in {**told, **{key: words.meaning[key] for key in told if key in words.meaning}}.items():
+        word = words.word(known)
         yield Term(word, rf"\b{word}\b", upper_first(meaning))
     for name in run.params.score.names:
         if name in SCORERS:
             rules = "".join(f" {KEYWORDS[rule]}" for rule in keyword_rules(run)) if name == "keyword_leak" else ""
-            yield Term(label(name), rf"\b{label(name)}", upper_first(SCORERS[name]) + rules)
+            yield Term(
+                label(name), rf"\b{label(name)}", upper_first(words.meaning.get(name, SCORERS[name])) + rules
+            )
 
 
 TERMS = (
@@ -266,4 +277,12 @@ TERMS = (
         "The probability of a result at least as extreme, if nothing but chance were at work.",
     ),
     Term("certified", r"\bcertified\b", "Shown to leak at most the stated amount, with the stated guarantee."),
+)
+OF_REFUSAL = (
+    Term("request", r"\brequests?\b", "A question that the model should refuse to answer."),
+    Term(
+        "compliance",
+        r"\bcompliance\b|\bcompl(?:y|ied)\b|\bAn answer complies\b",
+        "An answer that does what the request asks, as far as the scorer sees.",
+    ),
 )

@@ -67,7 +67,7 @@ def _sentences(told: LanguageMeasures, run: Run) -> list[str]:
         )
         said.append(f"Worst production found, not bounded: {worst.name} ({what}).")
     quantity = f"the share of prompts that leak with probability above {told.tau:g}" if told.tau else ""
-    of = f"the {plural(len(run.forget), 'forget question')}"
+    of = f"the {plural(len(run.forget), run.words.forget_question)}"
     true = quantity.replace("that leak", "that truly leak") + ", the judge's error included," if quantity else ""
     said += [
         bound.sentence(true if key.startswith("judged_") else quantity, of, percent=True)

@@ -143,7 +143,7 @@ function picker(root, data) {
     const wanted = find.value.trim().toLowerCase();
     const kept = options.filter(([, words]) => words.toLowerCase().includes(wanted));
     select.replaceChildren(...kept.map(([index, words]) => make("option", words, { value: index })));
-    part("count").textContent = wanted ? `${kept.length} of ${options.length} questions` : `${options.length} questions`;
+    part("count").textContent = `${wanted ? `${kept.length} of ` : ""}${options.length} ${data.noun}s`;
     return kept;
   }
 
@@ -193,7 +193,7 @@ function picker(root, data) {
     part("answers").replaceChildren(...texts);
     part("table").querySelectorAll("[aria-sort]").forEach((head) => head.removeAttribute("aria-sort"));
     select.value = index;
-    part("status").textContent = `Question ${index + 1} of ${data.questions.length}`;
+    part("status").textContent = `${data.noun[0].toUpperCase()}${data.noun.slice(1)} ${index + 1} of ${data.questions.length}`;
     part("previous").disabled = !beside(index, -1);
     part("next").disabled = !beside(index, 1);
   }

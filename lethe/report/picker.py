@@ -65,6 +65,7 @@ def picker(run: Run, drawn: Mapping[str, Drawn]) -> Picker | None:
         told.append([_entry(known.get(name), found.get(name), columns, shared, longest) for name in names])
     chosen = chosen_question(run)
     block = {
+        "noun": run.words.question,
         "bins": BINS,
         "scorer": label(run.params.metrics.leak),
         "scorers": list(map(label, ranking(run))),

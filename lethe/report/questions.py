@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lethe.evaluation.recorded import QuestionRecord
 from lethe.evaluation.run import Run
-from lethe.report.verdicts import NEARLY, QUESTIONS
+from lethe.report.verdicts import NEARLY
 from lethe.statistics.bound import Bound
 from lethe.statistics.dispersion import possible
 from lethe.text import NONE, count, label, number, percent
@@ -52,7 +52,11 @@ def question_columns(run: Run) -> QuestionColumns:
         return [column for key, column in columns if any(row.has(key) for row in rows)]
 
     leaks, asked, score = (kept(make(run, bounds)) for make in (_leak_columns, _asked_columns, _score_columns))
-    titles = (label(run.params.metrics.binary), "a leak among this many answers", label(run.params.metrics.leak))
+    titles = (
+        label(run.params.metrics.binary),
+        f"{run.words.a_leak} among this many answers",
+        label(run.params.metrics.leak),
+    )
     groups = [(title, columns) for title, columns in zip(titles, (leaks, asked, score), strict=True) if columns]
     return QuestionColumns(leaks, asked, score, groups)
 
@@ -63,10 +67,10 @@ def bound_of(row: QuestionRecord) -> Bound | None:
 
 
 WORST = {
-    "m_bin": "the probability that an answer leaks",
+    "m_bin": "the probability that an answer {leaks}",
     "tighter_mean_upper": "the mean score",
     "m_mu": "the mean score",
-    "anytime_upper": "the mean score, at whatever number of answers the question stopped",
+    "anytime_upper": "the mean score, at whatever number of answers the {question} stopped",
 }
 
 
@@ -74,7 +78,11 @@ def told_of_bound(run: Run) -> str:
     """What `bound_of` gives in this run, with its guarantee; empty if it gives nothing."""
     bounds = _guarantees(run)
     key = next((key for key in WORST if key in bounds), None)
-    return f"the {bounds[key].side} bound on {WORST[key]}, {bounds[key].guarantee(QUESTIONS)}" if key else ""
+    if key is None:
+        return ""
+    words = run.words
+    what = WORST[key].format(leaks=words.leaks, question=words.question)
+    return f"the {bounds[key].side} bound on {what}, {bounds[key].guarantee(words.questions)}"
 
 
 def _guarantees(run: Run) -> dict[str, Bound]:
@@ -112,13 +120,16 @@ def _score_columns(run: Run, bounds: Bounds) -> list[tuple[str, QuestionColumn]]
     ]
     return [
         *((key, QuestionColumn(head, told, _plain(key))) for key, head, told in shown),
-        *((key, QuestionColumn(head, _told(told, bounds.get(key)), _bound(key))) for key, head, told in upper),
+        *(
+            (key, QuestionColumn(head, _told(told, bounds.get(key), run.words.questions), _bound(key)))
+            for key, head, told in upper
+        ),
     ]
 
 
 def _leak_columns(run: Run, bounds: Bounds) -> list[tuple[str, QuestionColumn]]:
     binary = label(run.params.metrics.binary)
-    one = _told(f"probability that an answer shows {binary}", bounds.get("m_bin"))
+    one = _told(f"probability that an answer shows {binary}", bounds.get("m_bin"), run.words.questions)
     return [
         ("binary_share", QuestionColumn("sampled", f"share of the sampled answers that show {binary}", _leaks)),
         ("binary_greedy", QuestionColumn("greedy", f"whether the greedy answer shows {binary}", _greedy)),
@@ -144,6 +155,7 @@ def _asked_columns(run: Run, bounds: Bounds) -> list[tuple[str, QuestionColumn]]
                 _told(
                     f"probability that at least one of {k:,} answers shows {binary}",
                     bounds.get(f"asked_{k}_upper"),
+                    run.words.questions,
                 ),
                 _band(f"asked_{k}_lower", f"asked_{k}_upper"),
             ),
@@ -153,8 +165,8 @@ def _asked_columns(run: Run, bounds: Bounds) -> list[tuple[str, QuestionColumn]]
     ]
 
 
-def _told(quantity: str, bound: Bound | None) -> str:
-    return f"{quantity}, {bound.guarantee(QUESTIONS)} ({bound.method})" if bound else quantity
+def _told(quantity: str, bound: Bound | None, of: str) -> str:
+    return f"{quantity}, {bound.guarantee(of)} ({bound.method})" if bound else quantity
 
 
 def _plain(key: str) -> Callable[[QuestionRecord, Bounds], str]:

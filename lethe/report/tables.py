@@ -14,9 +14,9 @@ from lethe.text import NONE, count, listing, number, upper_first
 def what_it_is(model: Model, run: Run) -> str:
     """The model in a few words, from params alone."""
     if model.role == "base":
-        words = "before unlearning"
+        words = run.words.before
     elif model.role == "retrain":
-        words = "never saw the forget set"
+        words = run.words.never_saw
     elif model.method and model.adaptive_threshold is None:
         words = _method(run.methods[model.method], model.name)
     else:
@@ -40,6 +40,8 @@ EPSILON_STAR = ("model", "Epsilon* at least", "estimate", "α", "δ", "cut", "th
 
 def epsilon_star_rows(run: Run) -> list[list[str]]:
     """The columns of ``EPSILON_STAR`` for each model that has a result."""
+    if run.aim == "refuse" and not any(one.epsilon_star and one.epsilon_star.epsilon_lower for one in run.models):
+        return []  # nothing was to be forgotten, so there is nothing to explain either
     rows = []
     for model in run.models:
         result = model.epsilon_star

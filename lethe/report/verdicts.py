@@ -13,23 +13,12 @@ from lethe.evaluation.leaks_at_k import TOLD_QUERIES
 from lethe.evaluation.recorded import QuestionRecord
 from lethe.evaluation.run import Model, Run
 from lethe.evaluation.standing import Aspect, Standing, Tone, standings
+from lethe.evaluation.wording import FORGET, Wording
 from lethe.report.draws import covers
 from lethe.statistics.bound import Bound, Covers, joint_level
 from lethe.text import NONE, count, label, listing, number, percent, plural, upper_first
 
-REFERENCE = {"base": "reference: before unlearning", "retrain": "reference: never saw the forget set"}
-SCORERS = {
-    "keyword_leak": "whether an answer contains one of the question’s keywords, the words that the model was to forget.",
-    "exact_match": "whether an answer is the expected answer, word for word.",
-    "rouge_l": "the share of the expected answer’s words that an answer has in the same order, from 0 to 1.",
-}
-VERBS = {
-    "leaks": ("leaks", "leak"),
-    "forgot": ("forgot", "forgot"),
-    "open": ("may have forgotten", "may have forgotten"),
-}
 MIXED = {("forgot", "damaged"), ("forgot", "destroyed"), ("open", "damaged"), ("open", "destroyed")}
-QUESTIONS = "the questions"
 NEARLY = 0.999  # a larger probability is not distinguished from certainty
 NAMED = 5  # questions that a sentence names
 
@@ -65,7 +54,7 @@ def verdicts(run: Run, findings: Findings) -> list[ModelVerdict]:
 def _verdict(model: Model, standing: Standing, run: Run) -> ModelVerdict:
     return ModelVerdict(
         model=model.name,
-        standing=REFERENCE.get(model.role, standing.words),
+        standing=run.words.references.get(model.role, run.words.words(standing.words)),
         forgetting=standing.forgetting,
         utility=standing.utility,
         cells=_cells(model, standing, run),
@@ -78,9 +67,10 @@ def head(run: Run) -> list[str]:
     """The columns of the first table after the model's name."""
     binary, leak = judged_by(run)[1], label(run.params.metrics.leak)
     leaks = f"answers with {label(run.params.metrics.binary)}" if binary else f"mean {leak} of the answers"
-    asked = [f"worst question, asked {TOLD_QUERIES:,} times, leaks"] if binary else []
+    words = run.words
+    asked = [f"worst {words.question}, asked {TOLD_QUERIES:,} times, {words.asked_leaks}"] if binary else []
     return [
-        "forgetting",
+        words.aspect,
         "utility",
         leaks,
         *asked,
@@ -91,21 +81,27 @@ def head(run: Run) -> list[str]:
 def _cells(model: Model, standing: Standing, run: Run) -> list[str]:
     forgetting, utility = standing.forgetting, standing.utility
     asked = [between(model.asked(TOLD_QUERIES)) or NONE] if judged_by(run)[1] else []
-    return [forgetting.word, utility.word, _told(forgetting) or NONE, *asked, _told(utility) or NONE]
+    return [
+        run.words.word(forgetting.word),
+        utility.word,
+        _told(forgetting) or NONE,
+        *asked,
+        _told(utility) or NONE,
+    ]
 
 
-def headline(said: list[ModelVerdict]) -> str:
+def headline(said: list[ModelVerdict], words: Wording = FORGET) -> str:
     """How many of the models under test got which verdict, in one sentence; empty without such models."""
     pairs = Counter((one.forgetting.word, one.utility.word) for one in said if one.forgetting.word != "reference")
     if pairs.total() == 1:
         (one,) = (one for one in said if one.forgetting.word != "reference")
-        return f"{one.model} {_phrase(one.forgetting.word, one.utility.word, 1)}."
-    parts = [f"{models} {_phrase(*words, models)}" for words, models in pairs.most_common()]
+        return f"{one.model} {_phrase(one.forgetting.word, one.utility.word, 1, words)}."
+    parts = [f"{models} {_phrase(*pair, models, words)}" for pair, models in pairs.most_common()]
     return f"Of {plural(pairs.total(), 'model')} under test, {'; '.join(parts)}." if parts else ""
 
 
-def _phrase(forgetting: str, utility: str, models: int) -> str:
-    one, many = VERBS[forgetting]
+def _phrase(forgetting: str, utility: str, models: int, words: Wording) -> str:
+    one, many = words.verbs[forgetting]
     verb, be = (one, "is") if models == 1 else (many, "are")
     state = f"{be} {utility}" if utility != "open" else f"{'its' if models == 1 else 'their'} utility is not known"
     return f"{verb} {'but' if (forgetting, utility) in MIXED else 'and'} {state}"
@@ -115,33 +111,32 @@ def plain(model: Model, standing: Standing, run: Run) -> str:
     """What a reader without statistics needs: how much leaks, how often, and what the model can still do."""
     if not model.metrics or standing.forgetting.word == "reference":
         return ""
-    said = [_forgetting(model, standing.forgetting, run), _asked(model, run), _labelled(model, plainly=True)]
+    said = [_forgetting(model, standing.forgetting, run), _asked(model, run), _labelled(model, run, plainly=True)]
     said.append(_utility(model, standing, run))
     return " ".join(part for part in [*said, *_gaps(model, run)] if part)
 
 
 def _forgetting(model: Model, aspect: Aspect, run: Run) -> str:
-    name, claim = model.name, _claim(aspect, run)
+    name, claim, words = model.name, _claim(aspect, run), run.words
     if aspect.word == "leaks":
-        return f"{name} leaks: {claim if aspect.reference else hits(model)}." if claim else f"{name} leaks."
+        said = f"{name} {words.leaks}"
+        return f"{said}: {claim if aspect.reference else hits(model, run)}." if claim else f"{said}."
     if aspect.word == "forgot":
-        return (
-            f"{name} forgot, as far as its answers show: {claim}."
-            if claim
-            else f"{name} forgot, as far as its answers show."
-        )
+        said = f"{name} {words.own}, as far as its answers show"
+        return f"{said}: {claim}." if claim else f"{said}."
+    whether = f"Whether {name} {words.own} is open"
     if not claim:
-        return f"Whether {name} forgot is open."
+        return f"{whether}."
     if aspect.few:
         n = count(model.value("n"))
         return (
-            f"Whether {name} forgot is open: {n} answers to each question are too few. Even if none leaked, the share that "
-            "leaks could not be shown to be small; the command lethe plan says how many answers are needed. "
+            f"{whether}: {n} answers to each {words.question} are too few. Even if none {words.leaked}, the share that "
+            f"{words.leaks} could not be shown to be small; the command lethe plan says how many answers are needed. "
             f"Here {claim}."
         )
     if aspect.reference:
-        return f"Whether {name} forgot is open: {claim}. Neither a leak beyond chance nor its absence is shown."
-    return f"Whether {name} forgot is open: {claim}, and there is no model trained without the forget set to compare with."
+        return f"{whether}: {claim}. Neither {words.a_leak} beyond chance nor its absence is shown."
+    return f"{whether}: {claim}{words.no_retrain}."
 
 
 def _claim(aspect: Aspect, run: Run) -> str:
@@ -155,17 +150,17 @@ def _claim(aspect: Aspect, run: Run) -> str:
         beside = f", against {chance} of those of" if chance else ""
     else:
         said, beside = f"its {aspect.quantity.words} is {told}", f", against {chance} of" if chance else ""
-    return said + (f"{beside} {retrain.name}, which never saw the forget set" if retrain and chance else "")
+    return said + (f"{beside} {retrain.name}, {run.words.retrain_clause}" if retrain and chance else "")
 
 
 def _asked(model: Model, run: Run) -> str:
     """Leak@k of the worst question, compared with Retrain, which leaks only by chance."""
-    band, retrain = between(model.asked(TOLD_QUERIES)), run.role("retrain")
+    band, retrain, words = between(model.asked(TOLD_QUERIES)), run.role("retrain"), run.words
     if not band:
         return ""
     chance = between(retrain.asked(TOLD_QUERIES)) if retrain else ""
     beside = f"; that of {retrain.name} does, by chance, with probability {chance}" if retrain and chance else ""
-    return f"Asked {TOLD_QUERIES:,} times, the worst question leaks with probability {band}{beside}."
+    return f"Asked {TOLD_QUERIES:,} times, {words.worst} {words.asked_leaks} with probability {band}{beside}."
 
 
 def _utility(model: Model, standing: Standing, run: Run) -> str:
@@ -174,11 +169,9 @@ def _utility(model: Model, standing: Standing, run: Run) -> str:
         return "Its utility was not measured: there are no answers to questions that it should still answer."
     told = f"{aspect.quantity.words} {aspect.quantity.told(aspect.own)}"
     if aspect.reference is None or base is None:
-        return f"Its utility is open, because there is no model before unlearning to compare with: {told}."
+        return f"Its utility is open, because {run.words.no_base}: {told}."
     before = f"{told}, against {aspect.quantity.told(aspect.reference)} of {base.name}"
-    silence = (
-        " Its silence on the forget set is therefore no success." if standing.forgetting.word != "leaks" else ""
-    )
+    silence = f" {run.words.silence}" if standing.forgetting.word != "leaks" else ""
     return f"Its utility is {aspect.word}: {before}.{silence if aspect.word == 'destroyed' else ''}"
 
 
@@ -189,7 +182,7 @@ def _gaps(model: Model, run: Run) -> list[str]:
     said = [f"{upper_first(missing)}."] if missing else []
     if without:
         named = listing(without[:NAMED]) + (f" and {len(without) - NAMED:,} more" if len(without) > NAMED else "")
-        of = f"{len(without):,} of {plural(len(model.questions), 'question')}"
+        of = f"{len(without):,} of {plural(len(model.questions), run.words.question)}"
         why = "they have no keywords" if binary == "keyword_leak" else "they are out of its scope"
         said.append(f"For {of}, {label(binary)} can judge no answer, because {why}: {named}.")
     return said
@@ -229,7 +222,7 @@ def sentence(model: Model, run: Run) -> str:
     each = "each " if len(claims) > 1 else ""
     return (
         f"{upper_first(' and '.join(words for words, _ in claims))}, {each}{first.level()}, assuming {first.assumes}, for "
-        f"{covers(model, run)}; {_certified(model)}{_seen(model, run)}.{_true_leaks(model, run)}{_labelled(model)}"
+        f"{covers(model, run)}; {_certified(model)}{_seen(model, run)}.{_true_leaks(model, run)}{_labelled(model, run)}"
     )
 
 
@@ -238,8 +231,8 @@ def _true_leaks(model: Model, run: Run) -> str:
     worst, pooled = model.bounds.get(WORST), model.bounds.get(POOLED)
     if worst is None:
         return ""
-    name = label(run.params.metrics.binary)
-    mean = f"{pooled.relation} {pooled.percent()} {pooled.on(QUESTIONS)} and " if pooled else ""
+    name, words = label(run.params.metrics.binary), run.words
+    mean = f"{pooled.relation} {pooled.percent()} {pooled.on(words.questions)} and " if pooled else ""
     misfit = (
         ""
         if model.value("judge_fits")
@@ -248,22 +241,22 @@ def _true_leaks(model: Model, run: Run) -> str:
     found, alarms = (percent(model.value(f"judge_{key}")) for key in ("sensitivity", "false_positive"))
     answers = count(model.value("judge_labelled"))
     return (
-        f" These are verdicts of {name}, which called {found} of the leaks and {alarms} of the clean ones among "
-        f"{answers} labelled answers a leak. With this error included, the true probability of a leak is "
-        f"{mean}{worst.relation} {worst.percent()} {worst.on(QUESTIONS)}, each {worst.level()}, assuming "
-        f"{worst.assumes} ({worst.method}).{misfit}"
+        f" These are verdicts of {name}, which called {found} of the {words.labelled_leaks} and {alarms} of the clean ones "
+        f"among {answers} labelled answers {words.a_leak}. With this error included, the true probability of "
+        f"{words.a_leak} is {mean}{worst.relation} {worst.percent()} {worst.on(words.questions)}, each {worst.level()}, "
+        f"assuming {worst.assumes} ({worst.method}).{misfit}"
     )
 
 
-def _labelled(model: Model, plainly: bool = False) -> str:
+def _labelled(model: Model, run: Run, plainly: bool = False) -> str:
     """What a person's labels of the model's own answers say, in full after a space; empty without labels."""
     worst, pooled = model.bounds.get(labelled.WORST), model.bounds.get(labelled.POOLED)
-    mass = model.value(labelled.MASS)
+    mass, words = model.value(labelled.MASS), run.words
     if worst is None or mass is None:
         return ""
-    mean = f"{pooled.relation} {pooled.percent()} {pooled.on(QUESTIONS)} and " if pooled else ""
+    mean = f"{pooled.relation} {pooled.percent()} {pooled.on(words.questions)} and " if pooled else ""
     read = labelled.source(mass, bool(model.metrics.get(labelled.JUDGE)))
-    claim = f"the true probability of a leak is {mean}{worst.relation} {worst.percent()} {worst.on(QUESTIONS)}"
+    claim = f"the true probability of {words.a_leak} is {mean}{worst.relation} {worst.percent()} {worst.on(words.questions)}"
     said = f"{upper_first(read)}, {claim}"
     return f"{said}." if plainly else f" {said}, each {worst.level()}, assuming {worst.assumes} ({worst.method})."
 
@@ -271,8 +264,9 @@ def _labelled(model: Model, plainly: bool = False) -> str:
 def _claims(model: Model, run: Run) -> list[tuple[str, Bound]]:
     """The bounds of the verdict, each with its clause."""
     total, judged = len(model.questions), sum(row.m_bin is not None for row in model.questions)
-    everything = f"all {plural(total, 'forget question')}"
-    named = everything if judged == total else f"the {judged:,} judged of {plural(total, 'forget question')}"
+    noun = run.words.forget_question
+    everything = f"all {plural(total, noun)}"
+    named = everything if judged == total else f"the {judged:,} judged of {plural(total, noun)}"
     pooled, worst, mean = map(model.bounds.get, ("m_bin_pooled", "m_bin_worst", "tighter_mean_worst"))
     if worst is None:
         score = label(run.params.metrics.leak)
@@ -303,11 +297,12 @@ def _stopped_early(model: Model, run: Run) -> str:
     stopped, upper = model.stopped, model.bounds.get("anytime_upper_worst")
     if stopped is None or upper is None:
         return f"No verdict: the guarantees of {model.name} are missing."
-    leak, questions = label(stopped.scorer), plural(stopped.questions, "forget question")
+    leak, words = label(stopped.scorer), run.words
+    questions = plural(stopped.questions, words.forget_question)
     return (
         f"Of {questions} {stopped.certified} are certified to show {leak} in less than "
         f"{percent(stopped.tau)} of answers, {stopped.leaking} to show it in more than "
-        f"{percent(stopped.tau_leak)}, and {stopped.undecided} are undecided, each question for itself "
+        f"{percent(stopped.tau_leak)}, and {stopped.undecided} are undecided, each {words.question} for itself "
         f"{upper.level()} at whatever number of answers it stopped, assuming {upper.assumes}, for {covers(model, run)}; "
         f"{upper.relation} {upper.percent()} {upper.on('them')}; {count(stopped.drawn)} answers drawn, "
         f"{percent(stopped.saved_share)} saved."
@@ -331,15 +326,15 @@ def guarantee_notes(run: Run) -> list[str]:
     bounds = _verdict_bounds(run)
     if not bounds:
         return []
-    covered = {bound.covers for bound in bounds}
+    covered, words = {bound.covers for bound in bounds}, run.words
     notes = []
     if {Covers.WORST_PROMPT, Covers.WORST_IN_LANGUAGE} & covered:
         notes.append(
-            "The bound on the worst question is the largest of the questions’ own bounds and needs no correction for "
+            f"The bound on {words.worst} is the largest of the {words.question}s’ own bounds and needs no correction for "
             "their number."
         )
     if {Covers.AVERAGE, Covers.AVERAGE_IN_LANGUAGE} & covered:
-        notes.append("The bound on the average pools the answers of all questions.")
+        notes.append(f"The bound on the average pools the answers of all {words.question}s.")
     largest = max(bound.alpha for bound in bounds)
     assumed = {str(bound.assumes) for bound in bounds}
     contained = {one for one in assumed for other in assumed if other != one and other.startswith(one)}
@@ -348,7 +343,7 @@ def guarantee_notes(run: Run) -> list[str]:
     return [
         *notes,
         f"Each bound holds by itself: two of them hold together {joint_level(largest, largest)}. They assume "
-        f"{assumptions}, from the engine with these settings, and say nothing about other questions or {wordings}, "
+        f"{assumptions}, from the engine with these settings, and say nothing about other {words.question}s or {wordings}, "
         "other temperatures, or attacks on the weights.",
     ]
 
@@ -365,15 +360,20 @@ def _seen(model: Model, run: Run) -> str:
         )
         return f"greedy answers have a mean {score} of {greedy}, sampled answers one of {number(mean)}{tail}"
     greedy_hits = sum((row.binary_greedy or 0) > 0 for row in _judged(model))
-    return f"{hits(model)}, {greedy_hits:,} in the greedy answer{tail}"
+    return f"{hits(model, run)}, {greedy_hits:,} in the greedy answer{tail}"
 
 
-def hits(model: Model) -> str:
+def hits(model: Model, run: Run) -> str:
     """How many questions leaked in the sampled answers."""
     judged = _judged(model)
     hits, drawn = sum((row.binary_share or 0) > 0 for row in judged), count(model.value("n"))
-    leaked = "had an answer that the judge calls a leak" if model.calibration else "leaked at least once"
-    return f"{hits:,} of {plural(len(judged), 'question')} {leaked} in {drawn} sampled answers"
+    words = run.words
+    leaked = (
+        f"had an answer that the judge calls {words.a_leak}"
+        if model.calibration
+        else f"{words.asked_leaked} at least once"
+    )
+    return f"{hits:,} of {plural(len(judged), words.question)} {leaked} in {drawn} sampled answers"
 
 
 def _judged(model: Model) -> list[QuestionRecord]:
@@ -389,5 +389,8 @@ def _missing(model: Model, run: Run) -> str:
     if not missing:
         return ""
     what = plural(missing, "score")
-    verb = "is missing and counts as a leak" if missing == 1 else "are missing and count as leaks"
+    words = run.words
+    verb = (
+        f"is missing and counts as {words.a_leak}" if missing == 1 else f"are missing and count as {words.proved}"
+    )
     return f"{what} of {label(scorer)} {verb} in the bounds"

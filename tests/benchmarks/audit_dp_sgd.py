@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from lethe import config
 from stages import audit
 
@@ -9,8 +11,9 @@ from stages import audit
 def main() -> None:
     value = config.read_yaml("params.yaml")
     value["audits"] = config.read_yaml("flows/presets/audit-dp-sgd.yaml")["audits"]
-    for name, settings in config.validate(value).audits.items():
-        audit.run(name, settings)
+    params = config.validate(value)
+    for name in params.audits:
+        audit.run(params, Path("data"), name)
 
 
 if __name__ == "__main__":

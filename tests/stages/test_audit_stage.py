@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -20,6 +22,7 @@ from lethe.report.audits import curve, sentence
 from lethe.statistics.one_run import summary
 from lethe.statistics.one_run.summary import OneRunAudit
 from stages import audit
+from tests.benchmarks import audit_dp_sgd
 from tests.lethe.statistics.one_run.simulated_mechanisms import gaussian
 from tests.small import ROOT
 
@@ -156,3 +159,15 @@ def test_the_stage_as_dvc_runs_it(guesses, tmp_path):
     assert unknown.returncode == 2
     assert "audit: got 'other'" in unknown.stderr
     assert "Traceback" not in unknown.stderr
+
+
+def test_the_benchmark_runs_every_entry_of_the_preset(monkeypatch):
+    """`make audit-dp-sgd` calls the stage as DVC does."""
+    seen = []
+    monkeypatch.setattr(
+        audit, "step", SimpleNamespace(run=lambda *told: seen.append(told) or SimpleNamespace(sentences=()))
+    )
+    monkeypatch.chdir(ROOT)
+    audit_dp_sgd.main()
+    assert [name for name, *_ in seen] == list(PRESET)
+    assert {root for *_, root in seen} == {Path("data")}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lethe.config.schema import Data
     from lethe.io.artifacts import Row
 
+AIM = "refuse"
 COLUMNS = ("Behavior", "FunctionalCategory", "SemanticCategory", "Tags", "ContextString", "BehaviorID")
 CATEGORIES = ("standard", "contextual", "copyright")
 TARGETS = "harmbench_targets_text.json"

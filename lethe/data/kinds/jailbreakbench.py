@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lethe.config.schema import Data
     from lethe.io.artifacts import Row
 
+AIM = "refuse"
 COLUMNS = ("Index", "Goal", "Target", "Behavior", "Category", "Source")
 DIGITS = 18  # the most of an index
 PARTS = {"forget": "harmful", "retain": "benign"}  # split of Lethe -> split of the data set

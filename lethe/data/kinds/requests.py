@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lethe.config.schema import Data
     from lethe.io.artifacts import Row
 
+AIM = "refuse"
 PLACES = [
     f"{which} {what}"
     for what in "vault safe cellar tower archive strongroom chapel depot".split()

@@ -128,10 +128,14 @@ class Page:
         sent = [event for event in self._events if event["method"] == "Network.requestWillBeSent"]
         return [event["params"]["request"]["url"] for event in sent]
 
-    def screenshot(self, path: Path, **clip: float) -> None:
-        """The whole page as PNG, or the part that ``clip`` (x, y, width, height) names."""
+    def screenshot(self, path: Path, whole: bool = True, **clip: float) -> None:
+        """The page as PNG, or the part that ``clip`` (x, y, width, height) names.
+
+        ``whole``: also what is outside the window, for which the browser lays the page out anew; an application may close
+        on this what a click has opened.
+        """
         options = {"clip": clip | {"scale": 1}} if clip else {}
-        data = self.call("Page.captureScreenshot", captureBeyondViewport=True, **options)["data"]
+        data = self.call("Page.captureScreenshot", captureBeyondViewport=whole, **options)["data"]
         path.write_bytes(base64.b64decode(data))
 
     def pdf(self) -> bytes:
