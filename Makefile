@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Byte-compile at installation and at first import; otherwise every start of a stage is slow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test quick lint deps setup bench-bounds bench-start bench-scoring bench-judge bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult clean game-digits game-fashion-mnist game-authors game-tables golden demonstration-seeds other-processors fuzz chaos check-faults audit-packages coverage audit-calibration audit-dp-sgd bench-audit check-inspect check-lm-eval check-s3 check-servers check-torchao audit-figures bench-page bench-load bench-dvc-graph screenshots stranger axe bench-sampling bench-gpu bench-methods bench-exact exact-acceptance exact-real real-model tofu-real entropy-prefixes
+.PHONY: run test quick lint deps setup bench-bounds bench-start bench-scoring bench-judge bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult clean game-digits game-fashion-mnist game-authors game-tables golden demonstration-seeds other-processors fuzz chaos check-faults audit-packages coverage audit-calibration audit-dp-sgd bench-audit check-inspect check-lm-eval check-s3 check-workers check-ray check-servers check-torchao audit-figures bench-page bench-load bench-dvc-graph bench-idle screenshots stranger axe bench-sampling bench-gpu bench-methods bench-exact exact-acceptance exact-real real-model tofu-real entropy-prefixes
 
 run: setup
 	$(BIN)/lethe run
@@ -116,16 +116,17 @@ demonstration-seeds: setup
 other-processors: setup
 	$(BIN)/python -m tests.benchmarks.processors
 
-# A million broken files, one after the other, for every reader of users' files: an hour. CASES, FIRST and SEED choose others.
+# A million broken files, one after the other, for every reader of users' files: hours. The count lies in .lethe/fuzz, and a
+# second call continues; MINUTES=20 ends a call after that time. CASES and SEED choose others.
 SEED ?= 0
-FIRST ?= 0
 fuzz: setup
-	$(BIN)/python -m tests.fuzz --cases $(or $(CASES),1000000) --first $(FIRST) --seed $(SEED)
+	$(BIN)/python -m tests.fuzz --cases $(or $(CASES),1000000) --seed $(SEED) $(if $(MINUTES),--minutes $(MINUTES))
 
 # Flow, server, DVC, stages and Dask workers killed at 50 seeded random moments, and the artifacts compared with those of an
-# undisturbed run: half an hour on two cores. A second call continues. PIPELINE=stages: the real stages instead of light ones.
+# undisturbed run: half an hour on two cores. The results lie in .lethe/chaos, and a second call continues; MINUTES=20 ends a
+# call after that time. PIPELINE=stages: the real stages instead of light ones.
 chaos: setup
-	$(BIN)/python -m tests.chaos --cases $(or $(CASES),50) --seed $(SEED) --pipeline $(or $(PIPELINE),light)
+	$(BIN)/python -m tests.chaos --cases $(or $(CASES),50) --seed $(SEED) --pipeline $(or $(PIPELINE),light) $(if $(MINUTES),--minutes $(MINUTES))
 
 # A full disk, read-only folders, a clock that goes back, MLflow and Prefect servers that hang, answer 500 or die: minutes.
 # Root may mount, so root sees a disk that is really full.
@@ -183,12 +184,29 @@ $(TEAM_STAMP): pyproject.toml | setup
 	$(TEAM)/bin/python -m pip install --quiet --disable-pip-version-check $$($(BIN)/python -c 'import tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*extras["s3"], *extras["postgresql"])') "moto[server]>=5,<6"
 	touch $(TEAM_STAMP)
 
+# Two Dask workers that share no folder, each in a network namespace of its own where the user may make one, and moto's S3 as
+# the remote: the real stages in shards, and every byte of a local run. A quarter of an hour on busy cores.
+check-workers: setup $(TEAM_STAMP)
+	$(TEAM)/bin/python -m pytest --noconftest -q -s -o addopts= -p no:cacheprovider tests/side/worker_checks.py
+
 check-s3: setup $(TEAM_STAMP)
 	$(TEAM)/bin/python -m pytest --noconftest -q -o addopts= -p no:cacheprovider tests/side/s3_checks.py
 
 # Two clones at once on an MLflow and a Prefect server, both with Debian's PostgreSQL (`apt-get install postgresql`).
 check-servers: setup $(TEAM_STAMP)
 	$(TEAM)/bin/python -m pytest --noconftest -q -o addopts= -p no:cacheprovider tests/side/server_checks.py
+
+# Stages on a Ray cluster of two nodes that share no folder, and a sweep by prefect-ray. The environment sees the packages of .venv.
+RAY := .venv-ray
+RAY_STAMP := $(RAY)/.installed
+$(RAY_STAMP): pyproject.toml | setup
+	test -x $(RAY)/bin/python || $(BIN)/python -m venv $(RAY)
+	echo "import site; site.addsitedir('$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')')" > $$($(RAY)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/lethe.pth
+	$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["ray"])')
+	touch $(RAY_STAMP)
+
+check-ray: setup $(RAY_STAMP)
+	$(RAY)/bin/python -m pytest --noconftest -q -s -o addopts= -p no:cacheprovider tests/side/ray_checks.py
 
 # Quantisation by torchao's own kernels beside the simulated rounding. The environment sees the packages of .venv and adds torchao.
 TORCHAO := .venv-torchao
@@ -218,6 +236,10 @@ bench-load: setup
 # DVC's own time at 303 to 5,001 stages with nothing to do, in one project folder and in several: half an hour.
 bench-dvc-graph: setup
 	$(BIN)/python -m tests.benchmarks.dvc_graph --shards 5
+
+# `lethe run` in a folder of 200 models (1,203 stages) that are all up to date: at most 60 processor seconds.
+bench-idle: setup
+	$(BIN)/python -m tests.benchmarks.dvc_graph 200 --idle
 
 # The README's picture of the report, one on dark ground and one on a phone, from data/report.
 screenshots: setup

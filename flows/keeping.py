@@ -12,6 +12,7 @@ from prefect.states import State
 from lethe.errors import LetheError, behind
 
 GONE = "The Prefect server stopped answering ({reason}): the run goes on, and Prefect's record of it stays incomplete."
+BUSY = (408, 429)  # a server with too much to do
 
 
 @dataclasses.dataclass
@@ -61,13 +62,15 @@ def write(what: Callable[[], object], tell: Callable[[str], None]) -> None:
 
 
 def lost(error: BaseException | None) -> str | None:
-    """Return why the server did not take a request, if ``error`` comes of that; otherwise None."""
+    """Return why the server did not take a request, if ``error`` comes of a server that is gone or busy; otherwise None."""
     import httpx
 
     while error is not None:
         if isinstance(error, httpx.HTTPStatusError):
-            return f"status {error.response.status_code}"
-        if isinstance(error, httpx.HTTPError):
+            # Any other status is the answer of a server that lives, about a request that is wrong.
+            if (status := error.response.status_code) >= 500 or status in BUSY:
+                return f"status {status}"
+        elif isinstance(error, httpx.HTTPError):
             return " ".join(str(error).split()) or type(error).__name__
         error = behind(error)
     return None

@@ -86,7 +86,7 @@ def run(root: Path, place: Path, shards: Shards, at_once: int, batch: int, sched
     ``scheduler``: the address of a Dask scheduler whose workers see this folder; None: threads of this process.
     """
     waves = [list(batches(shards.first, 1)), list(batches(shards.rest, batch))]
-    own = run_batches.with_options(task_runner=task_runner(at_once, scheduler))  # type: ignore[arg-type]  # futures of its own
+    own = run_batches.with_options(task_runner=task_runner(at_once, scheduler))  # futures of its own
     failed = own(str(root), str(place), waves)
     if failed:
         told = "; ".join(f"{names}: {error}" for names, error in failed.items())

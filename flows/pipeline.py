@@ -55,6 +55,7 @@ ENDS = {
 }
 # The graph, if `run` has already read the graph.
 READ_AHEAD: contextvars.ContextVar[workspace.Graph | None] = contextvars.ContextVar("READ_AHEAD", default=None)
+TASKS = 250  # each takes Prefect and its server about a twentieth of a second
 UP_TO_DATE = ("clean", "unchanged", "restored", "ran")
 
 
@@ -102,8 +103,8 @@ def pipeline(
 
     ``jobs``: default `default_jobs`, or the threads of the cluster's workers. ``scheduled``: `lethe serve` runs the flow
     in a process of its own, which ends with `lethe serve` and prints a summary. ``pull``: what the DVC remote holds is
-    fetched first. ``push``: the results go to the DVC remote. ``scheduler``: the address of a Dask scheduler whose workers
-    run the stages.
+    fetched first. ``push``: the results go to the DVC remote. ``scheduler``: the address of a Dask scheduler or a Ray cluster
+    whose workers run the stages.
     """
     held = keeping.RECORD.get() or keeping.Record()
     try:
@@ -171,7 +172,12 @@ def runner(
         return
     from flows.workers import Workers
 
-    workers = Workers(root, scheduler, graph.upstream, graph.clean())
+    cluster: type[Workers] = Workers
+    if scheduler.startswith("ray://"):
+        from flows.ray_workers import RayWorkers
+
+        cluster = RayWorkers
+    workers = cluster(root, scheduler, graph.upstream, graph.clean())
     try:
         yield workers, workers.threads
     finally:
@@ -255,7 +261,10 @@ def stages_of(graph: workspace.Graph) -> list[Stage]:
 
 
 def run_stages(stages: list[Stage], jobs: int, overview: Overview, processes: workspace.Runner) -> None:
-    """Run every stale stage as soon as its inputs are up to date; every stage becomes a task in Prefect's record."""
+    """Run every stale stage as soon as its inputs are up to date; every stage becomes a task in Prefect's record.
+
+    Of more than `TASKS` stages, those that are clean become rows of the run's table alone.
+    """
     ended: queue.Queue[Stage] = queue.Queue()
     futures: dict[str, Any] = {}
     running = 0
@@ -267,7 +276,11 @@ def run_stages(stages: list[Stage], jobs: int, overview: Overview, processes: wo
             stage.end = "not started" if processes.stopped else stage.foregone()
             if not stage.end and running == jobs:
                 continue
-            upstream = [allow_failure(futures[before.name]) for before in stage.upstream]
+            if stage.end == "clean" and len(stages) > TASKS:
+                overview.passed(stage.name, stage.end)
+                pending.remove(stage)
+                continue
+            upstream = [allow_failure(futures[before.name]) for before in stage.upstream if before.name in futures]
             runs = not stage.end
             future = bring_up_to_date.with_options(name=stage.name).submit(
                 quote(stage),

@@ -6,6 +6,7 @@ Here the server starts during the import. If PREFECT_API_URL names a server, tha
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import fcntl
 import http.client
@@ -28,7 +29,7 @@ from lethe.errors import LetheError
 from lethe.io.atomic import make_folder
 from lethe.process import die_with_parent, no_telemetry
 
-MAKING = "making-tables"
+MAKING, BEGUN = "making-tables", "begun"
 RESTARTS = 3
 OLD = 60  # seconds; a server that lived longer, and that a signal ended, did not die of its start
 PATIENCE = 240  # seconds until a server of the run must have answered once
@@ -67,13 +68,22 @@ def temporary_server(root: Path, schedules: bool = False) -> Iterator[None]:
     make_folder(home)
     # The socket listens from the start, so clients wait in its queue until the server answers and need not poll.
     with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
-        server = OwnServer(listening, home / "server.log", schedules)
+        server = OwnServer(listening, own_log(home), schedules)
         os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
         try:
             yield
         finally:
             os.environ.pop("PREFECT_API_URL", None)
             server.stop()
+
+
+def own_log(home: Path) -> Path:
+    """Return the log of this process's server, after the removal of the logs of processes that have ended."""
+    for log in home.glob("server-*.log"):
+        owner = log.stem.removeprefix("server-")
+        if not Path("/proc", owner).exists():
+            log.unlink(missing_ok=True)
+    return home / f"server-{os.getpid()}.log"
 
 
 class OwnServer:
@@ -161,7 +171,7 @@ def require() -> None:
     while True:
         try:
             left = max(1.0, min(120.0, until - time.monotonic()))
-            urllib.request.urlopen(address.rstrip("/") + "/health", timeout=left).close()
+            urllib.request.urlopen(health(address), timeout=left).close()
         except urllib.error.HTTPError:  # the server answers and will report the error itself
             return
         except (OSError, ValueError, http.client.HTTPException) as error:
@@ -176,23 +186,43 @@ def require() -> None:
         return
 
 
-def first_tables(home: Path) -> TextIO:
+def health(address: str) -> urllib.request.Request:
+    """Return the question whether a server lives; a name and a password in the address become a header, as httpx does."""
+    parts = urllib.parse.urlsplit(address.rstrip("/") + "/health")
+    user, at, host = parts.netloc.rpartition("@")
+    request = urllib.request.Request(urllib.parse.urlunsplit(parts._replace(netloc=host)))
+    if at:
+        held = ":".join(map(urllib.parse.unquote, (user if ":" in user else f"{user}:").split(":", 1)))
+        request.add_header("Authorization", f"Basic {base64.b64encode(held.encode()).decode()}")
+    return request
+
+
+def first_tables(home: Path) -> TextIO | None:
     """Remove what a server left that was killed while it made the first tables: every later start would fail on it.
 
-    Returns the file that this server holds locked while it makes the tables itself.
+    Returns the file that this server holds locked while it makes the tables itself, None where they are made. Servers with
+    one home wait for one another here, since two that make the tables at once both fail.
     """
-    database = home / "prefect.db"
-    begun = (home / MAKING).exists()
-    if not begun and database.exists():
-        return open(os.devnull, "w")
-    making = open(home / MAKING, "w")  # noqa: SIM115  # open until the tables are made
-    try:
-        fcntl.flock(making, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # another server makes them now
-        return making
+    making = open(home / MAKING, "a+")  # noqa: SIM115  # open until the tables are made
+    fcntl.flock(making, fcntl.LOCK_EX)
+    making.seek(0)
+    begun = making.read() == BEGUN
+    if not begun and (home / "prefect.db").exists():
+        making.close()
+        return None
     for rest in home.glob("prefect.db*") if begun else ():
         rest.unlink(missing_ok=True)
+    making.truncate(0)
+    making.write(BEGUN)
+    making.flush()
     return making
+
+
+def tables_made(making: TextIO | None) -> None:
+    """Say that the tables are made, and let the next server begin."""
+    if making is not None:
+        making.truncate(0)
+        making.close()
 
 
 def serve(descriptor: int, schedules: bool) -> None:
@@ -217,8 +247,7 @@ def serve(descriptor: int, schedules: bool) -> None:
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets=sockets)
             migrated.touch()
-            making.close()
-            (home / MAKING).unlink(missing_ok=True)
+            tables_made(making)
 
     app = create_app(ephemeral=not schedules, final=True)
     Server(uvicorn.Config(app, log_level="error", lifespan="on")).run(sockets=[socket.socket(fileno=descriptor)])

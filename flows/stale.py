@@ -30,16 +30,20 @@ def _each_file_once() -> Iterator[None]:
     from dvc.dependency import param
     from dvc.output import Output
 
-    hashes: dict[str, object] = {}
+    hashes: dict[tuple[str, str], object] = {}
     contents: dict[tuple[str, str], object] = {}
     get_hash, load_path, search = Output.get_hash, param.load_path, param.dpath.get
 
     def hashed(output: Output) -> object:
         if output.fs.protocol != "local":
             return get_hash(output)
-        if output.fs_path not in hashes:
-            hashes[output.fs_path] = get_hash(output)
-        return hashes[output.fs_path]
+        key = (
+            output.fs_path,
+            output.hash_name,
+        )  # one file may be an old output by another kind of hash, and a new one
+        if key not in hashes:
+            hashes[key] = get_hash(output)
+        return hashes[key]
 
     def loaded(path: str, fs: Any, **options: Any) -> object:
         key = (path, repr(sorted(options)))

@@ -28,6 +28,7 @@ from flows.grid import Point
 from flows.overview import standard
 from flows.sources import RESULTS, no_source
 from lethe import tracking
+from lethe.errors import BadInput
 from lethe.io.atomic import SCHEMA_VERSION
 from lethe.io.json_files import write_json
 from lethe.io.schema import read_artifact
@@ -111,7 +112,7 @@ def sweep(
     folders = [root / SWEEPS / name / point.name for point in points]
     for point, folder in zip(points, folders, strict=True):
         make_folder(root, folder, point, common)
-    flow_of_points = run_points.with_options(task_runner=task_runner(at_once, scheduler))  # type: ignore[arg-type]  # futures of its own
+    flow_of_points = run_points.with_options(task_runner=task_runner(at_once, scheduler))  # futures of its own
     found = flow_of_points([str(folder) for folder in folders], jobs)
     rows, failed = [], {}
     for point, folder, outcome in zip(points, folders, found, strict=True):
@@ -148,8 +149,17 @@ def _bounds(folder: Path, model: str) -> dict[str, Any]:
     return read_artifact(path)["metrics"] if path.is_file() else {}
 
 
-def task_runner(at_once: int, scheduler: str | None) -> DaskTaskRunner:
-    """Return a runner on the Dask scheduler at this address, or on threads of this process."""
+def task_runner(at_once: int, scheduler: str | None) -> Any:
+    """Return a runner on the Dask scheduler or Ray cluster at this address, or on threads of this process."""
+    if scheduler and scheduler.startswith("ray://"):
+        try:
+            from prefect_ray import RayTaskRunner
+        except ImportError:
+            raise BadInput(
+                f"--scheduler {scheduler}: prefect-ray is not installed. Install the extra ray: `.venv/bin/python -m pip "
+                "install 'prefect-ray>=0.6,<0.7' 'ray[client]'`."
+            ) from None
+        return RayTaskRunner(address=scheduler)
     return DaskTaskRunner(address=scheduler) if scheduler else DaskTaskRunner(cluster_kwargs=local(at_once))
 
 

@@ -1,23 +1,74 @@
-"""What a Dask worker does for one stage."""
+"""What a worker of a Dask or Ray cluster does for one stage."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+Told = dict[str, Any]
 
-def task() -> Callable[[bytes, str, dict[str, Any], str], dict[str, Any]]:
-    """Return the function for a worker, which need not have this package.
+
+def on_dask() -> Callable[[bytes, str, Told, str], Told]:
+    """Return the function for a Dask worker, which need not have this package.
 
     A nested function travels by value, whereas the worker would have to import a function of a module. So the nested
-    function also does its imports itself.
+    functions also do their imports themselves.
     """
+    carry_out = _carry_out()
 
-    def bring_up(parcel: bytes, folder: str, told: dict[str, Any], topic: str) -> dict[str, Any]:
-        """Run one stage in a new folder, or in ``folder`` where ``parcel`` is empty; each line it prints becomes an event.
+    def bring_up(parcel: bytes, folder: str, told: Told, topic: str) -> Told:
+        """Run one stage; each line it prints becomes an event. The stage ends when the task is cancelled."""
+        from distributed import get_worker
 
-        ``told``: the stage, the stages that it reads, dvc.lock. Returns how the stage ended and its entry of dvc.lock. The
-        stage ends when the task is cancelled, also by the end of the flow.
+        worker = get_worker()
+        key = str(worker.get_current_task())
+
+        def cancelled() -> bool:  # also by the end of the flow
+            task = worker.state.tasks.get(key)
+            return task is None or task.state in ("cancelled", "released", "forgotten")
+
+        own = {"place": worker.local_directory, "name": worker.address}
+        return carry_out(parcel, folder, told, own, lambda line: worker.log_event(topic, line), cancelled)
+
+    return bring_up
+
+
+def on_ray() -> Callable[[bytes, str, Told, Any], Told]:
+    """Return the function for a worker of Ray, which need not have this package either."""
+    carry_out = _carry_out()
+
+    def bring_up(parcel: bytes, folder: str, told: Told, lines: Any) -> Told:
+        """Run one stage; each line it prints goes to the queue. Ray ends this process when it cancels the task."""
+        import contextlib
+        import os
+        import socket
+
+        place = os.path.join(os.path.expanduser("~"), ".cache", "lethe", "worker")
+        os.makedirs(place, mode=0o700, exist_ok=True)
+
+        def say(line: str) -> None:
+            with contextlib.suppress(Exception):  # a flow that has gone, whose tasks Ray ends
+                lines.put((told["stage"], line))
+
+        return carry_out(parcel, folder, told, {"place": place, "name": socket.gethostname()}, say, lambda: False)
+
+    return bring_up
+
+
+def _carry_out() -> Callable[[bytes, str, Told, dict[str, str], Callable[[str], None], Callable[[], bool]], Told]:
+    """Return what both kinds of worker do."""
+
+    def carry_out(
+        parcel: bytes,
+        folder: str,
+        told: Told,
+        own: dict[str, str],
+        say: Callable[[str], None],
+        cancelled: Callable[[], bool],
+    ) -> Told:
+        """Run one stage in a new folder below ``own["place"]``, or in ``folder`` where ``parcel`` is empty.
+
+        ``told``: the stage, the stages that it reads, dvc.lock. Returns how the stage ended and its entry of dvc.lock.
         """
         import io
         import json
@@ -29,26 +80,20 @@ def task() -> Callable[[bytes, str, dict[str, Any], str], dict[str, Any]]:
         import tempfile
         import threading
 
-        from distributed import get_worker
-
-        worker = get_worker()
-        key = str(worker.get_current_task())
-        own = tempfile.mkdtemp(prefix="lethe-", dir=worker.local_directory)
-        result = os.path.join(own, "result.json")
+        new = tempfile.mkdtemp(prefix="lethe-", dir=own["place"])
+        result = os.path.join(new, "result.json")
         ended = threading.Event()
         try:
-            place = os.path.join(own, "pipeline") if parcel else folder
+            place = os.path.join(new, "pipeline") if parcel else folder
             if parcel:
                 with tarfile.open(fileobj=io.BytesIO(parcel), mode="r:gz") as archive:
                     if hasattr(tarfile, "data_filter"):  # Python 3.11.4 has it, Debian's 3.11.2 does not
                         archive.extraction_filter = tarfile.data_filter
                     archive.extractall(place)
             elif not os.path.isdir(os.path.join(folder, ".dvc")):
-                reason = (
-                    f"worker {worker.address} does not see {folder}, and DVC has no default remote to fetch from"
-                )
+                reason = f"worker {own['name']} does not see {folder}, and DVC has no default remote to fetch from"
                 return {"state": "failed", "status": 1, "tail": reason, "entry": None}
-            cache = os.path.join(worker.local_directory, "lethe-cache")
+            cache = os.path.join(own["place"], "lethe-cache")
             asked = told | {"shared": not parcel, "cache": cache, "result": result}
             path = os.pathsep.join([place, os.environ["PYTHONPATH"]]) if "PYTHONPATH" in os.environ else place
             process = subprocess.Popen(
@@ -64,8 +109,7 @@ def task() -> Callable[[bytes, str, dict[str, Any], str], dict[str, Any]]:
 
             def end_with_task() -> None:
                 while not ended.wait(1):
-                    task = worker.state.tasks.get(key)
-                    if task is None or task.state in ("cancelled", "released", "forgotten"):
+                    if cancelled():
                         process.terminate()
 
             threading.Thread(target=end_with_task, daemon=True).start()
@@ -76,7 +120,7 @@ def task() -> Callable[[bytes, str, dict[str, Any], str], dict[str, Any]]:
                 last: list[str] = []
                 for line in process.stdout or ():
                     last = [*last[-2:], line.rstrip()]
-                    worker.log_event(topic, line.rstrip())
+                    say(line.rstrip())
             if not os.path.exists(result):
                 return {
                     "state": "failed",
@@ -88,6 +132,6 @@ def task() -> Callable[[bytes, str, dict[str, Any], str], dict[str, Any]]:
                 return json.load(file)
         finally:
             ended.set()
-            shutil.rmtree(own, ignore_errors=True)
+            shutil.rmtree(new, ignore_errors=True)
 
-    return bring_up
+    return carry_out

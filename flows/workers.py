@@ -1,4 +1,4 @@
-"""Stages on the workers of a Dask cluster.
+"""Stages on the workers of a Dask cluster; `flows.ray_workers` has those of a Ray cluster.
 
 A worker needs this Python environment and nothing of this folder. It unpacks the sources into a folder of its own, fetches
 what the stage reads from the DVC remote, runs the stage through DVC, and pushes the outputs to the remote. The flow takes
@@ -34,6 +34,7 @@ ON_GPU = (
     *("train", "unlearn", "attack", "sample", "sample_shard", "likelihood", "likelihood_shard"),
     *("exact", "judge", "epsilon_star"),
 )
+WAITS = "waits: the cluster has no worker left"
 LARGEST = 64 << 20  # bytes of one source file; a larger one belongs to DVC
 
 
@@ -45,18 +46,8 @@ class Workers:
 
         Raises `LetheError` if no scheduler answers, no worker has joined, or the remote does not take the outputs.
         """
-        from distributed import Client
-
         self.root, self.upstream, self.stopped = root, upstream, False
-        try:
-            self._client = Client(address, timeout=SECONDS, set_as_default=False, name="lethe")
-        except (OSError, ValueError) as error:
-            told = workspace.sentence(error)
-            raise LetheError(f"--scheduler {address}: no Dask scheduler answers there ({told}).") from error
-        self.threads = sum(worker["nthreads"] for worker in self._workers())
-        if not self.threads:
-            raise LetheError(f"--scheduler {address}: no worker has joined. Start one: `dask worker {address}`.")
-        self._gpus = any(worker.get("resources", {}).get(GPU) for worker in self._workers())
+        self.threads, self._gpus = self._connected(address)
         self.shared = not remote.has(root)
         self._parcel = b"" if self.shared else packed(root)
         if not self.shared:
@@ -65,6 +56,20 @@ class Workers:
                 remote.push(root, clean)
         self._lock = threading.Lock()  # one thread at a time changes dvc.lock and calls DVC here
         self._futures: list[Any] = []
+
+    def _connected(self, address: str) -> tuple[int, bool]:
+        """Connect; return how many stages run at once, and whether the cluster has a GPU."""
+        from distributed import Client
+
+        try:
+            self._client = Client(address, timeout=SECONDS, set_as_default=False, name="lethe")
+        except (OSError, ValueError) as error:
+            told = workspace.sentence(error)
+            raise LetheError(f"--scheduler {address}: no Dask scheduler answers there ({told}).") from error
+        threads = sum(worker["nthreads"] for worker in self._workers())
+        if not threads:
+            raise LetheError(f"--scheduler {address}: no worker has joined. Start one: `dask worker {address}`.")
+        return threads, any(worker.get("resources", {}).get(GPU) for worker in self._workers())
 
     def _workers(self) -> list[dict[str, Any]]:
         return list(self._client.scheduler_info(n_workers=-1)["workers"].values())
@@ -80,44 +85,32 @@ class Workers:
 
     def reproduce(self, stage: str, say: Callable[[str, str], None]) -> Reproduced:
         """Have a worker bring one stage up to date; ``say(stage, line)`` gets each line that the stage prints."""
-        from distributed import KilledWorker
-
         try:
             return self._reproduce(stage, say)
-        except CancelledError:
+        except Exception as error:
             if self.stopped:
                 return Reproduced("stopped")
-            reason = "the connection to the Dask scheduler broke off; `lethe run` continues with what is left"
-        except KilledWorker as error:
-            reason = f"several workers died while they ran the stage: {error}"
-        except Exception as error:  # a worker whose disk is full, or a client that lost its scheduler
-            reason = f"the cluster could not run the stage: {workspace.sentence(error) or type(error).__name__}"
-        return Reproduced("failed", 1, reason)
+            return Reproduced("failed", 1, self._reason(error))
+
+    def _reason(self, error: Exception) -> str:
+        from distributed import KilledWorker
+
+        if isinstance(error, CancelledError):
+            return "the connection to the Dask scheduler broke off; `lethe run` continues with what is left"
+        if isinstance(error, KilledWorker):
+            return f"several workers died while they ran the stage: {error}"
+        # A worker whose disk is full, or a client that lost its scheduler
+        return f"the cluster could not run the stage: {workspace.sentence(error) or type(error).__name__}"
 
     def _reproduce(self, stage: str, say: Callable[[str, str], None]) -> Reproduced:
-        topic = f"lethe-{uuid.uuid4().hex}"
-        self._client.subscribe_topic(topic, lambda event: say(stage, event[1]))
         with self._lock:
             lock = self.root / "dvc.lock"
             text = lock.read_text(encoding="utf-8") if lock.exists() else ""
-        future = self._client.submit(
-            worker_side.task(),
-            self._parcel,
-            str(self.root.absolute()),
-            {"stage": stage, "upstream": list(self.upstream[stage]), "lock": text},
-            topic,
-            key=f"{stage}-{uuid.uuid4().hex[:8]}",
-            resources={GPU: 1} if self._gpus and stage.partition("@")[0] in ON_GPU else None,
-            pure=False,
-        )
-        self._futures.append(future)
-        if self.stopped:
+        on_gpu = self._gpus and stage.partition("@")[0] in ON_GPU
+        asked = {"stage": stage, "upstream": list(self.upstream[stage]), "lock": text}
+        told = self._carried_out(asked, on_gpu, say)
+        if told is None:
             return Reproduced("stopped")
-        try:
-            told = self._result(future, stage, say)
-        finally:
-            with contextlib.suppress(Exception):  # a client without its scheduler cannot
-                self._client.unsubscribe_topic(topic)
         if told["entry"]:
             try:
                 with self._lock:
@@ -125,6 +118,31 @@ class Workers:
             except LetheError as error:
                 return Reproduced("failed", error.exit_status, str(error))
         return Reproduced(told["state"], told["status"], told["tail"])
+
+    def _carried_out(
+        self, asked: dict[str, Any], on_gpu: bool, say: Callable[[str, str], None]
+    ) -> dict[str, Any] | None:
+        """Have a worker run the stage that ``asked`` names; None where a signal came first."""
+        stage, topic = asked["stage"], f"lethe-{uuid.uuid4().hex}"
+        self._client.subscribe_topic(topic, lambda event: say(stage, event[1]))
+        future = self._client.submit(
+            worker_side.on_dask(),
+            self._parcel,
+            str(self.root.absolute()),
+            asked,
+            topic,
+            key=f"{stage}-{uuid.uuid4().hex[:8]}",
+            resources={GPU: 1} if on_gpu else None,
+            pure=False,
+        )
+        self._futures.append(future)
+        if self.stopped:
+            return None
+        try:
+            return self._result(future, stage, say)
+        finally:
+            with contextlib.suppress(Exception):  # a client without its scheduler cannot
+                self._client.unsubscribe_topic(topic)
 
     def _result(self, future: Any, stage: str, say: Callable[[str, str], None]) -> dict[str, Any]:
         """Wait for a worker's answer, and say so while the cluster has no worker."""
@@ -135,7 +153,7 @@ class Workers:
             except TimeoutError:
                 if not waiting and not self._workers():
                     waiting = True
-                    say(stage, "waits: the cluster has no worker left")
+                    say(stage, WAITS)
 
     def _take(self, stage: str, entry: Mapping[str, Any]) -> None:
         """Write the stage's entry into dvc.lock and fetch its outputs."""

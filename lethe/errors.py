@@ -7,6 +7,7 @@ without a traceback and exits with the class's ``exit_status`` (1: the work fail
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import unicodedata
 from collections.abc import Iterable
@@ -186,14 +187,18 @@ def disk_full(error: BaseException | None) -> LetheError | None:
 
 
 def unwritable(error: BaseException | None) -> LetheError | None:
-    """Return the error about a place that takes no file, if such a place caused ``error``; otherwise None."""
+    """Return the error about a place that this user may not use, if such a place caused ``error``; otherwise None.
+
+    A file that cannot be read is bad input (exit status 2); a place that takes no result is work that failed (1).
+    """
     while error is not None:
         if isinstance(error, OSError) and error.errno in READ_ONLY and error.filename is not None:
-            name, reason = error.filename, error.strerror
-            return BadFile(
-                name.decode(errors="replace") if isinstance(name, bytes) else str(name),
-                f"cannot be used ({reason})",
-                "Allow this user to read and write the place, or work in a copy elsewhere.",
+            name, reason = os.fsdecode(error.filename), error.strerror
+            if os.path.isfile(name) and not os.access(name, os.R_OK):
+                return BadFile(name, f"cannot be read ({reason})", "Allow this user to read the file.")
+            return LetheError(
+                f"{one_line(name)}: cannot be used ({reason}). Allow this user to read and write the place, or work in a "
+                "copy elsewhere."
             )
         error = behind(error)
     return None

@@ -69,12 +69,13 @@ def _print(cost: FleetCost) -> None:
         f"DVC's own processor time, one folder of {one.stages:,} stages: {one.hours:,.1f} h for a first run, "
         f"{one.idle_seconds:,.0f} s with nothing to do. {many.folders:,} folders of {many.stages:,} stages: "
         f"{many.hours:,.1f} h and {many.idle_seconds:,.0f} s.",
+        "Shared prefixes are taken to be as much faster on a GPU as a processor measured them (--measured sharing=NUMBER).",
         "No GPU was measured: the rate of a GPU is yours (--rate, tokens per second of one GPU without shared prefixes).",
     ]
     columns = [
         "way",
         "answers",
-        "tokens through the model",
+        "tokens",
         "GPU hours",
         "answers stored",
         "scoring, processor hours",

@@ -27,7 +27,7 @@ class Rate:
 
 MEASURED: Mapping[str, Rate] = {
     "sharing": Rate(
-        18.5, "drawn tokens per token of one that is put through the model alone", "make bench-sampling"
+        18.5, "times the speed of answers drawn one by one, on a processor, small model", "make bench-sampling"
     ),
     "bytes_per_answer": Rate(79.0, "bytes of generations and scores", "make bench-load"),
     "score": Rate(36_600.0, "answers per processor second", "make bench-load"),
@@ -70,7 +70,10 @@ class Fleet:
 
 @dataclass(frozen=True)
 class Way:
-    """One way to draw: its answers, the tokens put through the model, and what both take; None without a GPU's rate."""
+    """One way to draw: its answers, their tokens, and what both take; None without a GPU's rate.
+
+    ``tokens`` are those of the answers; exact enumeration has none, and ``tokens`` are those that it puts through the model.
+    """
 
     name: str
     answers: float
@@ -135,7 +138,10 @@ def fleet_cost(fleet: Fleet, tokens_per_second: float | None, rates: Mapping[str
 
     Notes
     -----
-    Every answer is taken as long as ``new_tokens``. The expected number of answers under sequential stopping is exact for
+    Every answer is taken as long as ``new_tokens``. Shared prefixes are taken to speed a GPU up as they do a processor, which
+    no command measured; sequential stopping shares less, so no product of the two is given.
+
+    The expected number of answers under sequential stopping is exact for
     scores of 0 and 1 with probability ``leak`` (`lethe.statistics.planning.expected_sequential`).
 
     Examples
@@ -150,24 +156,22 @@ def fleet_cost(fleet: Fleet, tokens_per_second: float | None, rates: Mapping[str
     questions = fleet.checkpoints * fleet.prompts
     samples = expected_sequential(fleet.leak, fleet.tau, fleet.tau_leak, fleet.alpha, fleet.answers).samples
     whole, early = questions * (fleet.answers + 1), questions * (samples + 1)
-    sharing = rates["sharing"].value
     drawn = {
-        "plain": (whole, whole * fleet.new_tokens),
-        "shared prefixes": (whole, whole * fleet.new_tokens / sharing),
-        "sequential stopping": (early, early * fleet.new_tokens),
-        "sequential, shared prefixes": (early, early * fleet.new_tokens / sharing),
-        "exact enumeration alone": (0, questions * fleet.rows),
+        "plain": (whole, whole * fleet.new_tokens, 1.0),
+        "shared prefixes": (whole, whole * fleet.new_tokens, rates["sharing"].value),
+        "sequential stopping": (early, early * fleet.new_tokens, 1.0),
+        "exact enumeration alone": (0, questions * fleet.rows, 1.0),
     }
     ways = tuple(
         Way(
             name,
             answers,
             tokens,
-            None if tokens_per_second is None else tokens / tokens_per_second / 3600,
+            None if tokens_per_second is None else tokens / (tokens_per_second * speed) / 3600,
             answers * rates["bytes_per_answer"].value,
             answers / rates["score"].value / 3600,
         )
-        for name, (answers, tokens) in drawn.items()
+        for name, (answers, tokens, speed) in drawn.items()
     )
     folders = -(-fleet.checkpoints // fleet.folder_models)
     return FleetCost(

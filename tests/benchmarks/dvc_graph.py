@@ -3,7 +3,8 @@
 A project of each size has the committed dvc.yaml, made-up outputs, and a dvc.lock in which every stage is up to date. The
 columns: reading the graph and what is stale, as `lethe run` does before its first stage; DVC's process of one stage; one
 write of a stage's entry into dvc.lock, as after every stage that ran. With ``--run``, `lethe run` of the first size too.
-``--shards K`` also splits each size into K project folders and reads them one after the other.
+``--shards K`` also splits each size into K project folders and reads them one after the other. ``--idle`` times `lethe run`
+alone (`make bench-idle`); its exit status is 1 above `MOST` processor seconds.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tests.small import make_repository, run, small_params
 
 FEW = ("base", "retrain")
 PER_MODEL = ("sample", "likelihood", "score", "exact", "metrics", "epsilon_star")
+MOST = 60  # processor seconds of a run of 200 models with nothing to do
 SOLE = 3  # prepare, compare, report
 OUTPUTS = ("generations", "likelihood", "scores", "exact", "curves", "epsilon_star")
 
@@ -31,6 +33,7 @@ def main() -> int:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("models", type=int, nargs="*", default=[50, 200, 833], help="sizes [50 200 833]")
     asked.add_argument("--run", action="store_true", help="time `lethe run` with nothing to do, too")
+    asked.add_argument("--idle", action="store_true", help="time `lethe run` with nothing to do, and no more")
     asked.add_argument("--shards", type=int, default=0, help="project folders of each size")
     asked.add_argument("--read", type=Path, help=argparse.SUPPRESS)
     asked.add_argument("--commit", type=Path, help=argparse.SUPPRESS)
@@ -38,6 +41,8 @@ def main() -> int:
     if options.read:
         print(json.dumps(_timed(options.read)))
         return 0
+    if options.idle:
+        return max(_idle(models) for models in options.models)
     print(
         f"{'models':>7} {'stages':>7} {'read graph':>11} {'again':>7} {'one stage':>11} "
         f"{'one entry':>10} {'dvc.lock':>9} {'peak':>9}",
@@ -54,13 +59,7 @@ def main() -> int:
                 print(f"stale: {', '.join(again['stale'][:5])}", file=sys.stderr)
                 return 1
             if options.run:
-                began = time.process_time()
-                done = run(root, "lethe", "run", "--json", timeout=1800)
-                states = {end["state"] for end in json.loads(done.stdout)["stages"].values()}
-                print(
-                    f"{models:7,} models: lethe run, {', '.join(states)}: {time.process_time() - began:.1f} s",
-                    flush=True,
-                )
+                print(f"{models:7,} models: {_whole(root)[0]}", flush=True)
         if options.shards:
             each = -(-models // options.shards)
             with tempfile.TemporaryDirectory() as folder:
@@ -168,6 +167,28 @@ def _repro(root: Path) -> float:
     run(root, "flows.dvc_child", "repro", "--single-item", f"metrics@{FEW[0]}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def _idle(models: int) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        root = project(Path(folder) / "lethe", models)
+        worst = 0.0
+        for _ in range(2):  # the first run also makes Prefect's tables
+            told, used = _whole(root)
+            print(f"{models:,} models: {told}", flush=True)
+            worst = used
+    return int(worst > MOST)
+
+
+def _whole(root: Path) -> tuple[str, float]:
+    """What `lethe run` with nothing to do took, its Prefect server included: in words, and in processor seconds."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    done = run(root, "lethe", "run", "--json", timeout=1800)
+    took, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    ends = [end["state"] for end in json.loads(done.stdout)["stages"].values()]
+    told = f"{len(ends):,} stages {' and '.join(sorted(set(ends)))}: {used:.1f} processor seconds, {took:.1f} s on the clock"
+    return told, used
 
 
 def _timed(root: Path) -> dict[str, Any]:

@@ -106,6 +106,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--pipeline", choices=("light", "stages"), default="light")
     parser.add_argument("--folder", type=Path, help="default: .lethe/chaos/PIPELINE")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="end then; the next call continues")
     parser.add_argument("--only", type=int, help="one case, by its number, again")
     asked = parser.parse_args()
     folder = (asked.folder or ROOT / ".lethe/chaos" / asked.pipeline).resolve()
@@ -130,10 +131,12 @@ def chaos(asked: argparse.Namespace, folder: Path, server: dict[str, str]) -> in
     """Run the cases that are missing and print the table."""
     copy = make(folder, asked.pipeline)
     reference = undisturbed(copy, folder, asked.pipeline, server)
-    done = results(folder, asked.seed)
+    done, began = results(folder, asked.seed), time.monotonic()
     for number in range(asked.first, asked.cases) if asked.only is None else [asked.only]:
         if number in done and not done[number]["wrong"] and asked.only is None:
             continue
+        if time.monotonic() - began > 60 * asked.minutes:
+            break
         if differences(reference["hashes"], copy.hashes()):  # an interrupted or failed case left it so
             copy.start("restored", LETHE_TRACKING="off", **server).wait()
         drawn = case(number, asked.seed, list(reference["seconds"]))
@@ -148,7 +151,10 @@ def chaos(asked: argparse.Namespace, folder: Path, server: dict[str, str]) -> in
     good = [row for row in rows if not row["wrong"]]
     whole = Counter(f"{row['victim']} {row['signal']}" for row in good)
     print(", ".join(f"{name}: {count}" for name, count in sorted(whole.items())))
-    print(f"{len(good)} of {len(rows)} cases: the bytes of the undisturbed run, no process left, no traceback")
+    wanted = len(rows) if asked.only is not None else asked.cases - asked.first
+    print(f"{len(good)} of {wanted} cases: the bytes of the undisturbed run, no process left, no traceback")
+    if len(rows) < wanted:
+        print(f"{wanted - len(rows)} cases have not run: the same command continues")
     return 0 if len(good) == len(rows) else 1
 
 

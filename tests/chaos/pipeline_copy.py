@@ -47,6 +47,7 @@ class Copy:
 
     folder: Path
     environment: dict[str, str]
+    took: float = 0.0  # seconds of the last undisturbed run
 
     def start(self, mark: str, *arguments: str, **extra: str) -> subprocess.Popen:
         """Start `lethe run --json`; its output goes to the files out and err beside the folder."""

@@ -17,8 +17,10 @@ import pytest
 import yaml
 
 from flows import remote, workspace
+from flows.ray_workers import RayWorkers
+from flows.sweep import task_runner
 from flows.workers import LARGEST, ON_GPU, Workers, packed
-from lethe.errors import BadFile, LetheError
+from lethe.errors import BadFile, BadInput, LetheError
 from tests.flows.miniature import Repository, command_of, processes_of, wait_until
 from tests.small import ROOT
 
@@ -183,6 +185,16 @@ def test_what_is_missing_is_said_before_anything_runs(small, tmp_path):
     assert not (small.folder / "data/dataset").exists()
 
 
+@pytest.mark.parametrize("package", ["ray", "prefect_ray"])
+def test_a_ray_cluster_without_the_extra_is_wrong_use(tmp_path, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(BadInput, match=r"ray://there:10001.*extra ray"):
+        if package == "ray":
+            RayWorkers(tmp_path, "ray://there:10001", {}, [])
+        else:
+            task_runner(1, "ray://there:10001")
+
+
 class LostCluster:
     """A client whose task ends with an error, and which then has no connection."""
 
@@ -196,6 +208,7 @@ class LostCluster:
         raise OSError("closed")
 
     def submit(self, *arguments, **options):
+        self.resources = options["resources"]
         return self
 
     def result(self, timeout):
@@ -223,6 +236,24 @@ def test_a_cluster_that_is_lost_fails_the_stage_and_says_why(tmp_path, error, st
     done = cluster.reproduce("score@a", lambda stage, line: None)
     assert done.state == state
     assert bool(done.status) == bool(done.tail) == (state == "failed")
+
+
+@pytest.mark.parametrize(
+    ("stage", "gpus", "asked"),
+    [
+        ("sample@a", True, {"GPU": 1}),
+        ("sample@a", False, None),
+        ("score@a", True, None),
+        ("train@a", True, {"GPU": 1}),
+    ],
+)
+def test_a_stage_that_runs_a_model_asks_for_a_gpu_where_the_cluster_has_one(tmp_path, stage, gpus, asked):
+    cluster = Workers.__new__(Workers)
+    cluster.root, cluster.upstream, cluster.stopped, cluster.shared = tmp_path, {stage: []}, False, True
+    cluster._client, cluster._gpus, cluster._parcel = LostCluster(OSError("x")), gpus, b""
+    cluster._lock, cluster._futures = threading.Lock(), []
+    cluster.reproduce(stage, lambda stage, line: None)
+    assert cluster._client.resources == asked
 
 
 def test_the_archive_for_a_worker_has_the_sources_and_no_output(small):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 
 from dvc.output import Output
 from dvc.repo import Repo
 
 from flows import workspace
-from flows.stale import stale
+from flows.stale import _each_file_once, stale
 
 
 def both(folder) -> tuple[dict, dict]:
@@ -48,3 +49,13 @@ def test_the_stale_stages_are_those_of_dvc_status(small, monkeypatch):
         stale(repo)
     assert set(counted.values()) == {1}
     assert Output.get_hash is counting  # as it was before
+
+
+def test_two_kinds_of_hash_of_one_file_are_told_apart(monkeypatch):
+    monkeypatch.setattr(Output, "get_hash", lambda output: f"by {output.hash_name}")
+    kinds = ("md5", "md5-dos2unix", "md5")
+    outputs = [
+        SimpleNamespace(fs=SimpleNamespace(protocol="local"), fs_path="x", hash_name=kind) for kind in kinds
+    ]
+    with _each_file_once():
+        assert [Output.get_hash(output) for output in outputs] == [f"by {kind}" for kind in kinds]

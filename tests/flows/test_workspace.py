@@ -95,3 +95,27 @@ def test_a_half_written_record_of_dvcs_locks_blocks_no_run(small, monkeypatch):
         record.write_text(half)
         assert "prepare" in workspace.read_graph(small.folder).upstream
         assert not record.exists() or isinstance(json.loads(record.read_text()), dict)  # DVC may write its own
+
+
+def test_dvc_lock_is_whole_however_a_write_of_it_ends(tmp_path, monkeypatch):
+    from dvc.utils.serialize import _common, _yaml, modify_yaml
+
+    from flows.dvc_child import write_whole
+
+    lock = tmp_path / "dvc.lock"
+    lock.write_text("stages:\n  a: 1\n")
+    for module in (_common, _yaml):
+        monkeypatch.setattr(module, "_dump_data", module._dump_data)  # taken back after the test
+    write_whole()
+    with modify_yaml(lock) as data:
+        data["stages"]["b"] = 2
+    assert lock.read_text() == "stages:\n  a: 1\n  b: 2\n"
+
+    def killed(data, stream):
+        stream.write("stages:\n")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_yaml, "_dump", killed)
+    with pytest.raises(KeyboardInterrupt), modify_yaml(lock) as data:
+        data["stages"].clear()
+    assert lock.read_text() == "stages:\n  a: 1\n  b: 2\n"

@@ -33,10 +33,11 @@ def test_the_default_is_the_fleet_of_the_documentation():
 
 def test_gpu_hours_follow_from_the_users_rate():
     cost = told("--rate", 1000, "--checkpoints", 9, "--prompts", 10, "--answers", 99, "--new-tokens", 36)
-    plain, shared, early, both, _ = cost["ways"]
+    plain, shared, early, _ = cost["ways"]
     assert plain["gpu_hours"] == pytest.approx(9 * 10 * 100 * 36 / 1000 / 3600)
-    assert plain["tokens"] / shared["tokens"] == pytest.approx(MEASURED["sharing"].value)
-    assert early["tokens"] / both["tokens"] == pytest.approx(MEASURED["sharing"].value)
+    assert plain["tokens"] == shared["tokens"]  # the rate is one of seconds, not of tokens
+    assert plain["gpu_hours"] / shared["gpu_hours"] == pytest.approx(MEASURED["sharing"].value)
+    assert plain["gpu_hours"] / early["gpu_hours"] == pytest.approx(100 / (cost["samples"] + 1))
 
 
 def test_early_stopping_takes_the_expected_number_of_answers():
@@ -50,7 +51,7 @@ def test_every_rate_is_measured_by_a_target_and_can_be_given():
     targets = Path("Makefile").read_text()
     for name, rate in MEASURED.items():
         assert f"\n{rate.measured_by.removeprefix('make ')}:" in targets
-        before, after = told(), told("--measured", f"{name}={rate.value * 2}")
+        before, after = told("--rate", 9), told("--rate", 9, "--measured", f"{name}={rate.value * 2}")
         assert after["rates"][name]["measured_by"] == "given"
         del before["rates"], after["rates"]
         assert before != after, name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import doctest
 import json
+import os
 
 import numpy as np
 import pandas as pd
@@ -176,7 +177,18 @@ def test_errors_of_the_machine_are_sentences(error, said):
     wrapped = RuntimeError("a library's own")
     wrapped.__cause__ = error
     for one in (error, wrapped):
-        assert said in str(of_the_machine(one))
+        told = of_the_machine(one)
+        assert said in str(told)
+        assert told.exit_status == 1
+
+
+def test_a_file_that_this_user_may_not_read_is_bad_input(tmp_path, monkeypatch):
+    place = tmp_path / "scores.csv"
+    place.touch()
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may read everything
+    told = of_the_machine(PermissionError(13, "Permission denied", str(place)))
+    assert told.exit_status == 2
+    assert f"{place}: cannot be read" in str(told)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from tests.lethe.io.logs.small_logs import entries, header, pack, sample
 
 def test_some_hundred_broken_files_are_read_or_refused():
     """A process of its own: the memory of earlier tests does not count, and a killed reader fails this test alone."""
-    command = [sys.executable, "-m", "tests.fuzz", "--cases", "300", "--seed", "18"]
+    command = [sys.executable, "-m", "tests.fuzz", "--cases", "300", "--first", "0", "--seed", "18"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "0 failed" in done.stdout
@@ -160,3 +160,22 @@ def test_integers_beyond_64_bits_in_a_table_of_people_are_no_crash(tmp_path):
     path.write_text("\n".join(["age,work,income", *rows]) + "\n")
     features, labels, classes, _ = classification._adult(str(path), None, np.random.default_rng(0))
     assert (len(features), sorted(set(labels)), classes) == (8, [0, 1], 2)
+
+
+def test_several_calls_add_up_and_failed_cases_run_again(tmp_path, monkeypatch):
+    broken = {3, 7}
+    monkeypatch.setattr(fuzz, "readers", lambda folder: [reader_of(None)])
+    monkeypatch.setattr(fuzz, "problem", lambda reader, path: ("broken" if taken.pop() in broken else None, False))
+    taken: list[int] = []
+    monkeypatch.setattr(fuzz, "case", lambda number, seed, known: (taken.append(number), (known[0], b""))[1])
+    place = tmp_path / "kept" / "seed-0.json"
+    first = fuzz.go_on(place, 100, 0, tmp_path, minutes=0)
+    assert first.done == 1  # the time was over after one case
+    second = fuzz.go_on(place, 9, 0, tmp_path)
+    assert (second.done, second.read["r"], sorted(second.failed)) == (9, 9, [3, 7])
+    broken.remove(3)  # mended
+    monkeypatch.setattr(fuzz, "state_of_the_code", lambda: "another")
+    third = fuzz.go_on(place, 12, 0, tmp_path)
+    assert (third.done, third.read["r"], sorted(third.failed)) == (12, 12, [7])
+    assert list(third.code) == [0, 9]
+    assert fuzz.Count.kept(place) == third

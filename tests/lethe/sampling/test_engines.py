@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import os
+import sys
+import types
 from collections import Counter
 
 import numpy as np
@@ -230,6 +234,30 @@ def test_parameters_are_counted_without_loading_them(tiny_model):
 
     model = AutoModelForCausalLM.from_pretrained(tiny_model)
     assert parameter_count(tiny_model) == sum(weight.numel() for weight in model.parameters())
+
+
+@pytest.mark.parametrize(("wanted", "alone"), [(1, True), (2, False)])
+def test_vllm_divides_one_model_as_the_params_say(monkeypatch, tiny_model, wanted, alone):
+    from lethe.sampling import vllm_engine
+
+    made = {}
+
+    class LLM:
+        def __init__(self, **given):
+            made.update(given)
+            self.llm_engine = types.SimpleNamespace(engine_core=types.SimpleNamespace(shutdown=lambda: None))
+
+    stand_in = types.ModuleType("vllm")
+    stand_in.__spec__, stand_in.LLM = importlib.machinery.ModuleSpec("vllm", None), LLM
+    adaptive = types.SimpleNamespace(AdaptiveTemperature=object)
+    monkeypatch.setitem(sys.modules, "vllm", stand_in)
+    monkeypatch.setitem(sys.modules, "lethe.sampling.vllm_adaptive", adaptive)
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    vllm_engine.VllmEngine(tiny_model, Options(device="cpu", tensor_parallel=wanted))
+    assert made["tensor_parallel_size"] == wanted
+    # One process holds the whole model; the parts of a divided one are processes.
+    assert (made.get("distributed_executor_backend") == "uni") == alone
+    assert (os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0") == alone
 
 
 def test_replicas_share_the_gpus_out(monkeypatch):

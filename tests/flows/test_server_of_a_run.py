@@ -1,0 +1,84 @@
+"""The server of a run: its address, its first tables, its log, and what counts as its loss."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import threading
+
+import httpx
+import pytest
+
+from flows import keeping, server
+from tests.flows.faults import answering_server
+from tests.flows.miniature import wait_until
+
+
+def test_a_name_and_a_password_in_the_address_become_a_header(monkeypatch):
+    request = server.health("http://ann:p%40ss@127.0.0.1:4200/api/")
+    assert request.full_url == "http://127.0.0.1:4200/api/health"
+    assert request.get_header("Authorization") == f"Basic {base64.b64encode(b'ann:p@ss').decode()}"
+    assert not server.health("http://127.0.0.1:4200/api").headers
+    with answering_server(503) as port:
+        monkeypatch.setenv("PREFECT_API_URL", f"http://ann:secret@127.0.0.1:{port}/api")
+        server.require()  # the server answers, so the flow itself will tell
+    with pytest.raises(server.Unreachable) as refused:
+        server.require()
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "lost"),
+    [(500, True), (503, True), (429, True), (408, True), (404, False), (409, False), (422, False)],
+)
+def test_only_a_server_that_is_gone_or_busy_is_lost(status, lost):
+    request = httpx.Request("GET", "http://127.0.0.1/api")
+    error = httpx.HTTPStatusError("x", request=request, response=httpx.Response(status, request=request))
+    assert (keeping.lost(error) is not None) == lost
+    wrapped = RuntimeError("Prefect's own")
+    wrapped.__cause__ = error
+    assert (keeping.lost(wrapped) is not None) == lost
+
+
+def test_one_server_makes_the_tables_and_the_others_wait(tmp_path):
+    first = server.first_tables(tmp_path)
+    assert first is not None
+    found: list[object] = []
+    other = threading.Thread(target=lambda: found.append(server.first_tables(tmp_path)))
+    other.start()
+    (tmp_path / "prefect.db").write_text("whole")
+    assert not found
+    server.tables_made(first)
+    other.join(10)
+    assert found == [None]
+    assert (tmp_path / "prefect.db").read_text() == "whole"
+
+
+def test_tables_of_a_killed_server_are_made_anew(tmp_path):
+    killed = server.first_tables(tmp_path)
+    (tmp_path / "prefect.db").write_text("half")
+    (tmp_path / "prefect.db-wal").touch()
+    killed.close()  # as the kernel does
+    again = server.first_tables(tmp_path)
+    assert again is not None
+    assert not list(tmp_path.glob("prefect.db*"))
+    again.close()
+
+
+def test_a_database_of_the_users_own_is_left_alone(tmp_path):
+    (tmp_path / "prefect.db").write_text("theirs")
+    for _ in range(2):
+        assert server.first_tables(tmp_path) is None
+    assert (tmp_path / "prefect.db").read_text() == "theirs"
+
+
+def test_each_process_has_a_log_of_its_own(tmp_path):
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    wait_until(lambda: not os.path.exists(f"/proc/{ended.pid}"))
+    dead, living = tmp_path / f"server-{ended.pid}.log", tmp_path / f"server-{os.getppid()}.log"
+    for log in (dead, living):
+        log.touch()
+    assert server.own_log(tmp_path) == tmp_path / f"server-{os.getpid()}.log"
+    assert [log for log in (dead, living) if log.exists()] == [living]
