@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from lethe.errors import BadParam, BadValue
 
 
@@ -17,7 +15,7 @@ def parse(assignment: str) -> tuple[str, object]:
 
 def section_of(
     document: object, key: str, value: object, source: str = "params.yaml", legal: str = ""
-) -> tuple[dict[str, Any], str]:
+) -> tuple[dict[str, object], str]:
     """Find the section of a document in which a dotted key ends.
 
     Parameters
