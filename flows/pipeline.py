@@ -164,7 +164,7 @@ def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, schedu
 @contextlib.contextmanager
 def runner(
     root: Path, graph: workspace.Graph, scheduler: str | None, overview: Overview, pull: bool
-) -> Iterator[tuple[workspace.Runner, int]]:
+) -> Iterator[tuple[workspace.StageRunner, int]]:
     """Yield what runs the stages, and how many stages it runs at once."""
     if scheduler is None:
         notes = overview.notes if overview.console.is_terminal else None
@@ -260,7 +260,7 @@ def stages_of(graph: workspace.Graph) -> list[Stage]:
     return sorted(stages.values(), key=lambda stage: -height[stage.name])
 
 
-def run_stages(stages: list[Stage], jobs: int, overview: Overview, processes: workspace.Runner) -> None:
+def run_stages(stages: list[Stage], jobs: int, overview: Overview, processes: workspace.StageRunner) -> None:
     """Run every stale stage as soon as its inputs are up to date; every stage becomes a task in Prefect's record.
 
     Of more than `TASKS` stages, those that are clean become rows of the run's table alone.
@@ -301,7 +301,7 @@ def run_stages(stages: list[Stage], jobs: int, overview: Overview, processes: wo
 
 
 @task(cache_policy=NO_CACHE)  # only DVC knows what is up to date
-def bring_up_to_date(stage: Stage, overview: Overview, processes: workspace.Runner) -> State:
+def bring_up_to_date(stage: Stage, overview: Overview, processes: workspace.StageRunner) -> State:
     """Run one stage through DVC, unless its end is known already, and return how it ended."""
     if stage.end:
         overview.passed(stage.name, stage.end)
@@ -321,7 +321,7 @@ def bring_up_to_date(stage: Stage, overview: Overview, processes: workspace.Runn
 
 
 @contextlib.contextmanager
-def signals_stop(processes: workspace.Runner) -> Iterator[list[int]]:
+def signals_stop(processes: workspace.StageRunner) -> Iterator[list[int]]:
     """Yield the list of signals received. The first SIGINT, SIGTERM or SIGHUP ends all stages; a second acts as usual."""
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from flows import inputs
 from lethe import config
+from lethe.config import presets
 from lethe.config.assignments import section_of
-from lethe.errors import BadParam, BadValue
+from lethe.errors import BadParam
 from lethe.io.atomic import write_text
 
 if TYPE_CHECKING:
@@ -22,10 +23,7 @@ PRESETS = Path(__file__).parent / "presets"
 
 def read_preset(name: str) -> dict[str, object]:
     """Return the keys and values of a preset; each value replaces the whole value at its key, as `-S` does."""
-    known = sorted(path.stem for path in PRESETS.glob("*.yaml"))
-    if name not in known:
-        raise BadValue("--preset", name, f"one of {', '.join(known)}" if known else "none: there is no preset")
-    return config.read_yaml(PRESETS / f"{name}.yaml")
+    return presets.read_preset(PRESETS, name)
 
 
 def change(path: Path, settings: Sequence[tuple[str, object]]) -> list[str]:

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from flows.grid import Axis, Point, grid_of, random_points
-from lethe import config
+from lethe.config import presets
 from lethe.config.fields import Count, Section, Seed
-from lethe.errors import BadParam, BadValue
+from lethe.errors import BadParam
 from lethe.evaluation.sweep_claims import Figure, SweepClaim
 
 PRESETS = Path(__file__).parent / "sweeps"
@@ -42,12 +42,10 @@ class SweepPreset(Section):
 
 def read_sweep_preset(name: str) -> SweepPreset:
     """Read a preset by its name; raise `BadValue` for an unknown name and `BadParam` for a broken file."""
-    known = sorted(path.stem for path in PRESETS.glob("*.yaml"))
-    if name not in known:
-        raise BadValue("--preset", name, f"one of {', '.join(known)}")
-    path = PRESETS / f"{name}.yaml"
+    document = presets.read_preset(PRESETS, name)
     try:
-        return SweepPreset.model_validate(config.read_yaml(path))
+        return SweepPreset.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
-        raise BadParam(".".join(map(str, first["loc"])), first["input"], first["msg"], str(path)) from None
+        place = str(PRESETS / f"{name}.yaml")
+        raise BadParam(".".join(map(str, first["loc"])), first["input"], first["msg"], place) from None

@@ -286,7 +286,7 @@ def reproduce(
     return Reproduced(state)
 
 
-class Runner(Protocol):
+class StageRunner(Protocol):
     """Brings stages up to date, here or elsewhere, until a signal ends all of them."""
 
     stopped: bool

@@ -30,6 +30,7 @@ from lethe.scoring.verdicts import Question
 from lethe.statistics.betting import mean_upper
 from lethe.statistics.bounds import binary_upper
 from lethe.statistics.checks import check_alpha
+from lethe.statistics.many_prompts import LARGEST_POOLED_ALPHA
 
 Document = Mapping[str, Any]
 Score = Callable[[Sequence[str], Document], Sequence[float]]
@@ -116,7 +117,7 @@ def mean(scores: Sequence[Sequence[float]]) -> float:
 def average_upper(uppers: Sequence[DocumentUpper]) -> float:
     """Clopper-Pearson on the pooled count, for the average over documents; NaN where their numbers of answers differ."""
     sizes, alpha = {one.answers for one in uppers}, uppers[0].alpha
-    if len(sizes) != 1 or not alpha <= 0.25:
+    if len(sizes) != 1 or alpha > LARGEST_POOLED_ALPHA:
         return math.nan
     return float(binary_upper(sum(one.leaks for one in uppers), sizes.pop() * len(uppers), alpha))
 

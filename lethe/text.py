@@ -14,7 +14,7 @@ from lethe.errors import plural as plural
 from lethe.statistics.bound import Side, as_percent, exact, rounded
 
 if TYPE_CHECKING:
-    from lethe.statistics.one_run.summary import MethodBound
+    from lethe.statistics.one_run.summary import MethodBound, OneRunAudit
 
 NONE = "–"
 LONGEST = 600
@@ -66,13 +66,12 @@ def queries(until: tuple[float, float]) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def epsilon_found(found: MethodBound) -> str:
+def epsilon_found(audit: OneRunAudit, found: MethodBound) -> str:
     """Return the statement of one method of a one-run audit on epsilon."""
-    if found.infinite:
-        return "epsilon is infinite"
-    if found.epsilon_lower is None:
+    bound = audit.bound(found)
+    if bound is None:
         return "no member of the family explains so few errors"
-    return f"epsilon is at least {number(found.epsilon_lower, 3, 'down')}"
+    return "epsilon is infinite" if found.infinite else f"epsilon is {bound.relation} {bound.number()}"
 
 
 def percent(value: float | None, digits: int = 1, rounding: Rounding = "near") -> str:

@@ -104,8 +104,9 @@ def run_in_one_process(folder: Path, *stages: str, timeout: float = 600) -> None
 
 def touched(module: str) -> cache.Sources:
     """The library's sources, with one more comment in one module."""
-    sources = cache.Sources(ROOT)
-    sources.sources[module] = cache.Sources(ROOT).source(module) + b"\n# touched\n"
+    known, sources = cache.library(), cache.Sources(ROOT)
+    sources.sources = {**known.sources, module: known.source(module) + b"\n# touched\n"}
+    sources.found = {key: names for key, names in known.found.items() if key[0] != module}  # parsed already
     return sources
 
 

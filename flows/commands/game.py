@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -48,14 +47,16 @@ def command(
     if as_json or "methods" not in result:
         print_json(result)
         return
-    methods = cast("Mapping[str, Mapping[str, object]]", result["methods"])
-    shown = ("quality", "ci_low", "ci_high", "attack", "mia_score")
+    methods = GameResult.from_json(played.details).methods
     print_table(
         f"Unlearning quality: {name}",
-        ["method", *shown],
-        [[method, *(row[key] for key in shown)] for method, row in methods.items()],
+        ["method", "quality", "ci_low", "ci_high", "attack", "mia_score"],
         [
-            interval_note(next(iter(GameResult.from_json(played.details).methods.values())).quality),
+            [name, one.quality.value, *(one.quality.bounds() or (None, None)), one.quality.attack, one.mia_score]
+            for name, one in methods.items()
+        ],
+        [
+            interval_note(next(iter(methods.values())).quality),
             f"The whole result: data/games/{name}/index.html",
         ],
     )
@@ -63,9 +64,7 @@ def command(
 
 def interval_note(quality: Quality) -> str:
     """Return the guarantee of the intervals as a sentence; all methods share it."""
-    if quality.ci_low is None:
+    ends = quality.bounds()
+    if ends is None:
         return "No intervals: one model per split."
-    return (
-        f"ci_low to ci_high: with probability {quality.coverage} for each method by itself; {quality.method}; "
-        f"assumes that {quality.assumes}."
-    )
+    return f"ci_low to ci_high: {ends[0].guarantee()}, for each method by itself ({ends[0].method})."

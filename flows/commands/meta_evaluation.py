@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from lethe.evaluation.meta_evaluation import MetaResult
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")
-COLUMNS = ("number", "AUC", "per question", "robustness", "prediction", "seconds", "rows")
 
 
 def command(
@@ -50,7 +49,10 @@ def command(
     """
     from flows import workspace
     from flows.server import require, temporary_server
+    from flows.settings import read_preset
     from lethe import config
+    from lethe.config.assignments import parse
+    from lethe.config.presets import changed_document
     from lethe.errors import BadValue
     from lethe.process import cores
     from lethe.steps.meta.gathering import gather, write
@@ -60,7 +62,7 @@ def command(
     called = name or preset or "meta-evaluation"
     if not NAME.fullmatch(called):
         raise BadValue("--name", called, "letters, digits, - and _")
-    document = changed_document(preset, set_ or [])
+    document = changed_document([*(read_preset(preset).items() if preset else ()), *map(parse, set_ or ())])
     params = config.validate(document, f"params.yaml with {preset}" if preset else config.FILE)
     shards = Shards(params)
     shards.workshop.models  # noqa: B018  # a mistake in the pools ends here, before anything runs
@@ -81,29 +83,15 @@ def command(
     show(called, result, folder.relative_to(root))
 
 
-def changed_document(preset: str | None, assignments: list[str]) -> dict[str, object]:
-    """The keys of params.yaml with those of the preset and of ``KEY=VALUE`` in their place; no file changes."""
-    from flows.settings import read_preset
-    from lethe import config
-    from lethe.config.assignments import parse, section_of
-
-    document = config.read_yaml(config.FILE)
-    for key, value in [*(read_preset(preset).items() if preset else ()), *map(parse, assignments)]:
-        section, last = section_of(document, key, value)
-        section[last] = value
-    return document
-
-
 def show(name: str, result: MetaResult, folder: Path) -> None:
     """Print the table, the sentences and the claims."""
-    from lethe.report.meta_page import claim_sentence, rows, sentences
+    from lethe.report.meta_page import TERMINAL, claim_sentence, rows, sentences
 
-    places = (0, 1, 2, 5, 7, 8, 9)  # of the page's columns
     claims = [f"{one.text}. {claim_sentence(one)}" for one in result.claims]
     print_table(
         f"Meta-evaluation {name}: {sum(result.knows.values())} models that know, "
         f"{sum(result.lacks.values())} that lack, {sum(result.unlearned.values())} unlearned",
-        list(COLUMNS),
-        [[row[place] for place in places] for row in rows(result)],
+        [column.terminal for column in TERMINAL],
+        rows(result, TERMINAL),
         [*sentences(result), *claims, f"The page: {folder}/index.html"],
     )

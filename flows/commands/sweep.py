@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 # The metrics that the table shows; the file has all.
-SHOWN = ("greedy_mean", "mean", "sd", "m_mu_worst", "keyword_any", "m_bin_worst", "m_bin_pooled", "retain_greedy")
+SHOWN = ("greedy_mean", "mean", "sd", "m_mu_worst", "binary_any", "m_bin_worst", "m_bin_pooled", "retain_greedy")
 
 
 def command(

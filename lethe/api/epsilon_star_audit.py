@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
+    from lethe.statistics.bound import Bound
+
 
 @dataclass(frozen=True, repr=False)
 class EpsilonStarAudit(Result, summary.EpsilonStarAudit):
@@ -49,16 +51,17 @@ class EpsilonStarAudit(Result, summary.EpsilonStarAudit):
         shown = ("epsilon_star", "epsilon_lower", "delta", "alpha", "n_train", "n_population", "threshold")
         return pd.DataFrame({"value": [getattr(self, name) for name in shown]}, index=list(shown))
 
+    def bound_at(self, row: str, column: str) -> Bound | None:
+        """The lower bound."""
+        return self.bound if row == "epsilon_lower" else None
+
     def sentences(self) -> list[str]:
         """Return the lower bound with its guarantee, and the estimate."""
-        from lethe.statistics.bound import level, significant
         from lethe.statistics.epsilon_star.parametric import rejected_fit
 
-        lower = "infinite" if self.lower_infinite else f"{significant(self.epsilon_lower, 4, 'lower'):f}"
         missing = rejected_fit(self.epsilon_star, self.fit.ks_p_values if self.fit else None)
         lines = [
-            f"Epsilon* at delta {self.delta:g} is at least {lower} {level(self.alpha)}, assuming {self.assumes} "
-            f"({self.lower_method}).",
+            self.bound.sentence(f"Epsilon* at delta {self.delta:g}"),
             f"The {self.method} estimate is {missing or f'{self.epsilon_star:.4g}, which is not a bound'}.",
         ]
         return lines + ([f"Note: {self.note}."] if self.note else [])

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from lethe.api.sources import Rows
+    from lethe.statistics.bound import Bound
 
 NAME = "model"  # the name of a model in memory
 
@@ -43,6 +44,10 @@ class Evaluation(Run):
     def to_frame(self) -> pd.DataFrame:
         """The metrics, one row per metric."""
         return self.metrics.T
+
+    def bound_at(self, row: str, column: str) -> Bound | None:
+        """The bound among the metrics: the table has one row per metric."""
+        return self.bounds[column].get(row)
 
 
 def evaluate(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from lethe.api.sources import Rows
+    from lethe.statistics.bound import Bound
     from lethe.statistics.leak_certificates import Certificates
 
 NAME = "model"  # the name of a model in memory
@@ -51,6 +52,10 @@ class ExactBounds(Result):
                 for tree in self.certificates.trees
             ]
         ).rename(columns={"id": "prompt_id"})
+
+    def bound_at(self, row: str, column: str) -> Bound | None:
+        """The ends of a question's interval; row: the number of the question."""
+        return self.certificates.trees[int(row)].bounds.get(column)
 
     def sentences(self) -> list[str]:
         """Return the guarantees on the worst question and on the mean, and the counts of proved leaks."""

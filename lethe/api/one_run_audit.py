@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.api.result import Place, Result
+from lethe.audits.one_run.mechanisms import TRADEOFF
 from lethe.errors import BadInput, plural
 from lethe.statistics.one_run import summary
 from lethe.statistics.one_run.summary import MethodBound as OneRunResult
@@ -17,11 +18,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
+    from lethe.statistics.bound import Bound
     from lethe.statistics.one_run.channel import Channel, Family
     from lethe.statistics.one_run.counts import Counts
-
-
-TRADEOFF = "tradeoff"  # the mechanism with a single null
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,6 +57,10 @@ class OneRunAudit(Result, summary.OneRunAudit):
             for one in self.results
         ]
         return pd.DataFrame(rows).set_index("method")
+
+    def bound_at(self, row: str, column: str) -> Bound | None:
+        """The lower bound of a method."""
+        return self.bound(self[row]) if column == "epsilon_lower" else None
 
     def sentences(self) -> list[str]:
         """Return the assumptions of the bounds, and the verdict on the claim."""

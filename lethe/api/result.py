@@ -12,6 +12,8 @@ from lethe.errors import plural
 if TYPE_CHECKING:
     import pandas as pd
 
+    from lethe.statistics.bound import Bound
+
 Place: TypeAlias = "str | os.PathLike[str]"
 SHOWN = 20  # rows of a table in a notebook; `to_frame` has all rows
 
@@ -27,6 +29,10 @@ class Result(ABC):
     def sentences(self) -> list[str]:
         """Return the meaning and the guarantees of the numbers in sentences."""
 
+    def bound_at(self, row: str, column: str) -> Bound | None:
+        """The bound whose value a cell of `to_frame` holds, by the labels of row and column; None where there is none."""
+        return None
+
     def __str__(self) -> str:
         return "\n".join(self.sentences())
 
@@ -38,4 +44,15 @@ class Result(ABC):
         said = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences())
         more = f"<p>{plural(len(table) - SHOWN, 'more row')}: see to_frame().</p>" if len(table) > SHOWN else ""
         # pandas escapes the content of the cells: a model's answer is never markup.
-        return f"<div>{said}{table.head(SHOWN).to_html(float_format='{:.4g}'.format, escape=True)}{more}</div>"
+        return f"<div>{said}{self._rounded(table.head(SHOWN)).to_html(escape=True)}{more}</div>"
+
+    def _rounded(self, table: pd.DataFrame) -> pd.DataFrame:
+        """The table as text: a bound is rounded away from its claim, another number to four digits."""
+        shown = table.astype(object)
+        for column_place, column in enumerate(table.columns):
+            for row_place, row in enumerate(table.index):
+                value = table.iat[row_place, column_place]
+                if isinstance(value, float):
+                    bound = self.bound_at(str(row), str(column))
+                    shown.iat[row_place, column_place] = bound.significant() if bound else f"{value:.4g}"
+        return shown

@@ -65,6 +65,10 @@ class Run(Result):
         """`Run.metrics`."""
         return self.metrics
 
+    def bound_at(self, row: str, column: str) -> Bound | None:
+        """The bound among the metrics of a model."""
+        return self.bounds[row].get(column)
+
     def sentences(self) -> list[str]:
         """Return the folder and the models in one sentence."""
         return [f"{self.folder}: {plural(len(self.models), 'model')}, {', '.join(self.models)}."]
@@ -219,13 +223,15 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _answers(folder: Path, model: str) -> list[pd.DataFrame]:
+    import pandas as pd
+
+    from lethe.io.parts import joined_parts
     from lethe.io.tables import read_table
 
     tables = []
     for path in sorted((folder / "generations" / model).glob("*.parquet")):
-        table, scores = read_table(path), folder / "scores" / model / path.name
-        if scores.is_file():
-            table = table.merge(read_table(scores), on=["prompt_id", "sample"], how="left", validate="one_to_one")
+        scores = folder / "scores" / model / path.name
+        table = pd.concat(joined_parts(path, scores), ignore_index=True) if scores.is_file() else read_table(path)
         table.insert(0, "model", model)
         table.insert(1, "split", path.stem)
         tables.append(table)

@@ -12,6 +12,7 @@ from lethe.api.result import Place, Result
 if TYPE_CHECKING:
     import pandas as pd
 
+    from lethe.statistics.bound import Bound
     from lethe.statistics.unlearning_game import Quality
 
 
@@ -34,16 +35,19 @@ class SwapAudit(Result):
         rows = {name: one.row() for name, one in self.quality.by_attack.items()}
         return pd.DataFrame.from_dict(rows, orient="index")
 
+    def bound_at(self, row: str, column: str) -> Bound | None:
+        """The ends of an attack's interval."""
+        ends = self.quality.by_attack[row].bounds()
+        return dict(zip(("ci_low", "ci_high"), ends, strict=True)).get(column) if ends else None
+
     def sentences(self) -> list[str]:
         """Return the quality, the coverage of the intervals, and the limit of the quality."""
-        from lethe.statistics.bound import level
-
         one = self.quality
         lines = [f"Unlearning quality {one.value:.4f}; the strongest attack is {one.attack}."]
-        if one.ci_low is not None:
+        if ends := one.bounds():
+            low, high = ends
             lines.append(
-                f"The quality is between {one.ci_low:.4g} and {one.ci_high:.4g} {level(one.alpha)} ({one.method}), "
-                f"assuming that {one.assumes}."
+                f"The quality is between {low.significant()} and {high.significant()} {low.guarantee()} ({low.method})."
             )
         return [
             *lines,

@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lethe.io.atomic import SCHEMA_VERSION
+
 if TYPE_CHECKING:
     import pandas as pd
+
+    from lethe.statistics.bound import Bound
 
 Headline = Mapping[str, object]
 
@@ -27,9 +31,19 @@ class AuditResult:
         Name to table; each table becomes one Parquet file in the entry's folder.
     sentences
         The lines that the stage prints, without the entry's name.
+    bounds
+        The guarantees of the headline's bounds by their dotted keys, which ``bounds.json`` and MLflow's tags hold.
     """
 
     headline: Headline
     details: Mapping[str, object] = field(default_factory=dict)
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     sentences: tuple[str, ...] = ()
+    bounds: Mapping[str, Bound] = field(default_factory=dict)
+
+    def guarantees(self) -> dict[str, object]:
+        """The content of ``bounds.json``: every field of each bound except its value."""
+        return {
+            "schema": SCHEMA_VERSION,
+            "metrics": {key: bound.guarantee_dict() for key, bound in self.bounds.items()},
+        }

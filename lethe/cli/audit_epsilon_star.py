@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from lethe.cli.console import JsonFlag, print_json, print_table, rounded_down
+from lethe.cli.console import JsonFlag, print_json, print_table
 
 if TYPE_CHECKING:
     from lethe.statistics.epsilon_star.summary import EpsilonStarAudit
@@ -62,15 +62,13 @@ def command(
 
 
 def _print(result: EpsilonStarAudit) -> None:
-    from lethe.statistics.bound import level
     from lethe.statistics.epsilon_star.parametric import rejected_fit
 
     estimate: str | float = rejected_fit(result.epsilon_star, result.fit.ks_p_values if result.fit else None) or (
         "infinite" if result.infinite else result.epsilon_star
     )
-    bound = "infinite" if result.lower_infinite else rounded_down(result.epsilon_lower)
     rows: list[list[object]] = [
-        [f"Epsilon* at least, {level(result.alpha)}; {result.lower_method}", bound],
+        [f"Epsilon* at least, {result.bound.level()}; {result.bound.method}", result.bound],
         [f"Epsilon* ({result.method}, an estimate)", estimate],
         ["delta", result.delta],
         ["cut", "none" if result.cut is None else result.cut],
@@ -83,7 +81,7 @@ def _print(result: EpsilonStarAudit) -> None:
         rows.append(
             ["p-values of the fit (KS): training, population", ", ".join(f"{p:.3g}" for p in p_values.values())]
         )
-    notes = [f"Assumes: {result.assumes}."]
+    notes = [f"Assumes: {result.bound.assumes}."]
     if result.note:
         notes.append(f"Note: {result.note}.")
     print_table("Epsilon*", ["", "value"], rows, notes)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from lethe.audits.one_run.mechanisms import Mechanism, misfit
-from lethe.cli.console import JsonFlag, print_json, print_table, rounded_down
+from lethe.audits.one_run.mechanisms import TRADEOFF, Mechanism, misfit
+from lethe.cli.console import JsonFlag, print_json, print_table
 
 if TYPE_CHECKING:
     from lethe.statistics.one_run.channel import Channel, Family
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from lethe.statistics.one_run.summary import OneRunAudit
 
 
-TRADEOFF = "tradeoff"  # one null, from a file
 SLOW_STEPS = 100_000
 
 
@@ -143,7 +142,7 @@ def _show(whole: OneRunAudit, mechanism: str) -> None:
     rows = [
         [
             row.method,
-            "family rejected" if row.epsilon_lower is None else rounded_down(row.epsilon_lower),
+            whole.bound(row) or "family rejected",
             row.p_value,
             ", ".join(row.assumes),
         ]

@@ -39,7 +39,10 @@ def command(
     print_table(
         f"Unlearning quality {result.value:.4f} (strongest attack: {result.attack})",
         ["attack", *next(iter(by_attack.values()))],
-        [[name, *row.values()] for name, row in by_attack.items()],
+        [
+            [name, one.a_original, one.a_swapped, one.value, *(one.bounds() or (None, None))]
+            for name, one in result.by_attack.items()
+        ],
         [
             *_about_intervals(result),
             "The quality is an upper limit as far as the attacks go: a stronger attack can lower it.",

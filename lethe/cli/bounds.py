@@ -77,7 +77,7 @@ def command(
     The JSON keys m_sigma and m_mu_lower keep their published forms: m_sigma may exceed .5, which no sd of such scores
     does, and m_mu_lower is 0 for scores of 0 and 1. `tighter` has the sharper bounds.
 
-    With --calibration the bounds of true leaks stand beside those of verdicts: the judge's sensitivity and false positive
+    With --calibration the bounds of true leaks follow those of verdicts: the judge's sensitivity and false positive
     rate and the share of verdicts share alpha in thirds. With --missing worst, the values over the judged scores alone are
     the JSON key `judged_alone`.
 

@@ -11,7 +11,7 @@ import typer
 
 from lethe.errors import visible
 from lethe.io.json_files import plain
-from lethe.statistics.bound import Bound, significant
+from lethe.statistics.bound import Bound
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
 
@@ -61,13 +61,6 @@ def print_table(
 def one_line(text: str) -> str:
     """Return the text of a file for a cell or a title: escaped and on one line."""
     return visible(text).replace("\n", "\\n")
-
-
-def rounded_down(value: float | None) -> float | None:
-    """Return a lower bound rounded down to four digits, so that the result is still a lower bound."""
-    if value is None or not math.isfinite(value):
-        return value
-    return float(significant(value, 4, "lower"))
 
 
 def _cell(value: object) -> str:

@@ -271,8 +271,8 @@ def _start_size(params: Params, path: str) -> ModelSize | None:
 def _params(preset: str) -> Params:
     """The params of this folder as the preset changes them."""
     from lethe import config
-    from lethe.config.assignments import section_of
-    from lethe.errors import BadInput, BadValue
+    from lethe.config.presets import changed_document, read_preset
+    from lethe.errors import BadInput
 
     if not PRESETS.is_dir():
         raise BadInput(
@@ -280,14 +280,8 @@ def _params(preset: str) -> Params:
         )
     if preset == DEFAULT:
         return config.load()
-    known = sorted(path.stem for path in PRESETS.glob("*.yaml"))
-    if preset not in known:
-        raise BadValue("--preset", preset, f"one of {', '.join(known)}")
-    value = config.read_yaml("params.yaml")
-    for key, changed in config.read_yaml(PRESETS / f"{preset}.yaml").items():
-        section, last = section_of(value, key, changed, f"{preset}.yaml", "a key whose sections exist")
-        section[last] = changed
-    return config.validate(value, f"params.yaml with {preset}")
+    document = changed_document(read_preset(PRESETS, preset).items(), told=f"{preset}.yaml")
+    return config.validate(document, f"{config.FILE} with {preset}")
 
 
 def _questions(params: Params, questions: int | None) -> dict[str, int]:

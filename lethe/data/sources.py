@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, cast
 from lethe.data.rows import row_problem
 from lethe.errors import BadFile, BadInput, BadRow, MissingColumn, shortened
 from lethe.io.json_files import read_json, read_text
+from lethe.io.tables import LARGEST_CELL
 
 if TYPE_CHECKING:
     from lethe.io.artifacts import Row
 
-LARGEST_CELL = 1 << 30  # characters
 NO_HUB = "Check the name and the network, or set {key} to null and data.source to a folder."
 
 

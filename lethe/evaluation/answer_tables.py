@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lethe.io.parts import columns_of, joined_parts
+from lethe.io.parts import columns_of, joined_parts, same_answers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,11 +25,18 @@ class AnswerTables(Mapping[str, "pd.DataFrame"]):
 
     def __init__(self, files: Mapping[str, tuple[Path, Path]]):
         self.files = files
+        self._same: dict[str, bool] = {}  # by split, so that the keys of both files are compared once
 
     def __getitem__(self, split: str) -> pd.DataFrame:
         import pandas as pd
 
-        return pd.concat(joined_parts(*self.files[split]), ignore_index=True)
+        return pd.concat(self.parts(split), ignore_index=True)
+
+    def parts(self, split: str, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
+        """The table of a split a part at a time, as `lethe.io.parts.joined_parts` gives it."""
+        if split not in self._same:
+            self._same[split] = same_answers(*self.files[split])
+        yield from joined_parts(*self.files[split], columns, self._same[split])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.files)
@@ -65,6 +72,6 @@ def answer_parts(
     """
     wanted = list(dict.fromkeys(("prompt_id", "sample", *columns)))
     if isinstance(answers, AnswerTables):
-        yield from joined_parts(*answers.files[split], wanted)
+        yield from answers.parts(split, wanted)
     else:
         yield answers[split][wanted]

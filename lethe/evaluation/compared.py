@@ -11,7 +11,7 @@ import numpy as np
 from lethe.errors import BadInput, plural
 from lethe.evaluation.sides import Answers, Scored, Side
 from lethe.progress import progress
-from lethe.statistics.bound import level, rounded
+from lethe.statistics.bound import Covers, level, rounded
 from lethe.statistics.checks import check_alpha
 from lethe.statistics.many_prompts import holm
 from lethe.statistics.mean_difference import Difference, difference, mean_of_differences
@@ -114,8 +114,7 @@ class Comparison:
                 one.effect.a,
                 one.effect.b,
                 one.effect.difference,
-                rounded(one.effect.low, 4, "lower"),
-                rounded(one.effect.high, 4, "upper"),
+                *(end.rounded(4) for end in one.effect.bounds()),
                 one.outcome if one.holds else "",
             ]
             for one in self.ranked()[:SHOWN]
@@ -135,11 +134,11 @@ class Comparison:
         else:
             lines.append("No question could be compared.")
         if self.pooled is not None:
+            low, high = self.pooled.bounds(Covers.AVERAGE)
             lines.append(
                 f"On average over {plural(self.pooled_questions, 'question')}, B - A is "
                 f"{rounded(self.pooled.difference, 4)}, from "
-                f"{rounded(self.pooled.low, 4, 'lower')} to {rounded(self.pooled.high, 4, 'upper')} {level(self.alpha)} "
-                f"({self.pooled.method}; {self.pooled.assumes}): "
+                f"{low.number(4)} to {high.number(4)} {low.level()} ({low.method}; {low.assumes}): "
                 + ("the difference holds." if self.pooled_holds else "no difference is shown.")
             )
         lines += [f"Note: {note}." for note in self.notes]

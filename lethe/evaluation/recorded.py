@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
@@ -119,6 +120,16 @@ class EpsilonStarRecord:
     ks_p_values: Mapping[str, float | None]
     assumes: str | None
     note: str | None
+    lower_infinite: bool
+    lower_method: str | None
+
+    @property
+    def bound(self) -> Bound | None:
+        """The lower bound with its guarantee; None where Epsilon* was not computed."""
+        value = math.inf if self.lower_infinite else self.epsilon_lower
+        if value is None or self.alpha is None:
+            return None
+        return Bound(value, "lower", self.alpha, Covers.MODEL, self.assumes or "", self.lower_method or "")
 
 
 @dataclass(frozen=True)
@@ -273,7 +284,8 @@ def epsilon_star_record(result: Mapping[str, object]) -> EpsilonStarRecord | Non
     whole: dict[str, Any] = dict(result)
     known = {key: whole.get(key) for key in names_of(EpsilonStarRecord)}
     p_values = (whole.get("fit") or {}).get("ks_p_values") or {}
-    return EpsilonStarRecord(**known | {"infinite": bool(whole.get("infinite")), "ks_p_values": p_values})
+    infinite = {key: bool(whole.get(key)) for key in ("infinite", "lower_infinite")}
+    return EpsilonStarRecord(**known | infinite | {"ks_p_values": p_values})
 
 
 def audit_record(result: Mapping[str, object]) -> OneRunRecord | Result:

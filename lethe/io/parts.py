@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from lethe.errors import BadFile, MissingArtifact, MissingColumn
 from lethe.io.atomic import SCHEMA_VERSION, atomic_file
 from lethe.io.schema import METADATA, check_metadata
-from lethe.io.tables import read_table
+from lethe.io.tables import broken_parquet, read_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 ROWS = 1 << 16  # of a part
-PROMPT, SAMPLE = "prompt_id", "sample"
+PROMPT, SAMPLE = KEYS = ("prompt_id", "sample")
 BUFFER = 1 << 20  # bytes read at once of each column
 
 
@@ -91,15 +91,39 @@ def read_parts(
             yield part
 
 
-def read_prompts(path: str | os.PathLike, prompts: Sequence[str]) -> pd.DataFrame:
-    """The rows of these prompts in the order of the file; raises `BadFile`."""
-    import pyarrow.parquet as pq
+class PromptRows:
+    """The rows of prompts that are asked for one group after another, from one pass over a table.
 
-    with _opened(Path(path)):
-        try:
-            return pq.read_table(path, partitioning=None, filters=[(PROMPT, "in", list(prompts))]).to_pandas()
-        except (OSError, ValueError) as error:
-            raise _broken(Path(path), error) from None
+    What is read before its prompts are asked for is kept, so that prompts asked for in the order of the file need a part
+    of memory, and prompts in another order the whole table.
+
+    Parameters
+    ----------
+    path
+        A Parquet file as `read_parts` reads one, with its errors.
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        self._ahead = read_parts(path)
+        self._kept = [next(self._ahead)]
+        self._none = self._kept[0].iloc[:0]
+
+    def of(self, prompts: Iterable[str]) -> pd.DataFrame:
+        """The rows of these prompts in the order of the file; each prompt can be asked for once."""
+        import pandas as pd
+
+        lacking, found, kept = set(prompts), [self._none], self._kept
+        self._kept = []
+        while kept or lacking:
+            part = kept.pop(0) if kept else next(self._ahead, None)
+            if part is None:
+                break
+            asked = part[PROMPT].isin(lacking)
+            lacking -= set(part.loc[asked, PROMPT])
+            found.append(part[asked])
+            if not asked.all():
+                self._kept.append(part[~asked])
+        return pd.concat([part for part in found if len(part)] or found[:1], ignore_index=True)
 
 
 def rows_of(path: str | os.PathLike) -> int:
@@ -123,15 +147,10 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     try:
         file = pq.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False)
     except Exception as error:  # pyarrow raises several unrelated classes for a broken file
-        raise _broken(path, error) from None
+        raise broken_parquet(path, error) from None
     with file:
         check_metadata(path, file.schema_arrow.metadata)
         yield file
-
-
-def _broken(path: Path, error: Exception) -> BadFile:
-    said = (str(error).splitlines() or [type(error).__name__])[0][:200]
-    return BadFile(path, f"cannot be read as Parquet ({said})")
 
 
 def _batches(path: Path, file: pq.ParquetFile, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
@@ -139,8 +158,8 @@ def _batches(path: Path, file: pq.ParquetFile, columns: Sequence[str] | None) ->
         yield from file.iter_batches(
             batch_size=ROWS, columns=list(columns) if columns else None, use_threads=False
         )
-    except (OSError, ValueError) as error:  # pyarrow's errors derive from these two
-        raise _broken(path, error) from None
+    except Exception as error:  # as above
+        raise broken_parquet(path, error) from None
 
 
 def _whole_prompts(
@@ -228,7 +247,9 @@ def parts_of(
         yield tables[name] if columns is None else tables[name][list(columns)]
 
 
-def joined_parts(drawn: Path, scores: Path, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
+def joined_parts(
+    drawn: Path, scores: Path, columns: Sequence[str] | None = None, same: bool | None = None
+) -> Iterator[pd.DataFrame]:
     """Generations joined with their scores, a part at a time; an answer without a row of scores has missing ones.
 
     Parameters
@@ -237,34 +258,63 @@ def joined_parts(drawn: Path, scores: Path, columns: Sequence[str] | None = None
         The files of the generations and of their scores.
     columns
         Those to read of either file, besides ``prompt_id`` and ``sample``; None reads all.
+    same
+        What `same_answers` says of the two files; None asks it.
+
+    Raises
+    ------
+    BadFile
+        If a file has two rows for one answer.
     """
-    keys = [PROMPT, SAMPLE]
+    keys = [*KEYS]
     wanted = [
         None
         if columns is None
         else [*keys, *(name for name in columns_of(path) if name in columns and name not in keys)]
         for path in (drawn, scores)
     ]
-    if not _aligned(drawn, scores):  # the scores are not those that the stage `score` wrote of these answers
+    if not (same_answers(drawn, scores) if same is None else same):  # other scores than `score` wrote of these
         left, right = (read_table(path) for path in (drawn, scores))
+        for path, table in ((drawn, left), (scores, right)):
+            refuse_doubles(path, table)
         left, right = (
             table if names is None else table[names] for table, names in zip((left, right), wanted, strict=True)
         )
-        yield left.merge(right, on=keys, how="left", validate="one_to_one")
+        yield left.merge(right, on=keys, how="left")
         return
     for left, right in zip(read_parts(drawn, wanted[0]), read_parts(scores, wanted[1]), strict=True):
         yield left.assign(**{name: right[name].to_numpy() for name in right if name not in keys})
 
 
-def _aligned(drawn: Path, scores: Path) -> bool:
-    """Whether two tables have the same answers in the same order."""
+def same_answers(drawn: Path, scores: Path) -> bool:
+    """Whether two tables have the same answers in the same order; raises `BadFile` where ``drawn`` has an answer twice."""
     if rows_of(drawn) != rows_of(scores):
         return False
-    keys = [PROMPT, SAMPLE]
     pairs = zip(
-        read_parts(drawn, keys), read_parts(scores, keys), strict=False
+        read_parts(drawn, KEYS), read_parts(scores, KEYS), strict=False
     )  # both have equally many rows in all
-    return all(
-        len(left) == len(right) and all((left[key].to_numpy() == right[key].to_numpy()).all() for key in keys)
-        for left, right in pairs
-    )
+    for left, right in pairs:
+        if len(left) != len(right) or not all(
+            (left[key].to_numpy() == right[key].to_numpy()).all() for key in KEYS
+        ):
+            return False
+        refuse_doubles(drawn, left)
+    return True
+
+
+def refuse_doubles(path: Path, table: pd.DataFrame, keys: Sequence[str] = KEYS) -> None:
+    """Raise `BadFile` if two rows of a table, or of a part of whole prompts, are of one answer.
+
+    Parameters
+    ----------
+    path
+        The file of the table, for the error.
+    table
+        The rows.
+    keys
+        The columns that name an answer.
+    """
+    doubled = table.duplicated(list(keys))
+    if doubled.any():
+        answer = ", ".join(f"{key} {value}" for key, value in table.loc[doubled, list(keys)].iloc[0].items())
+        raise BadFile(path, f"two rows are of one answer ({answer})", "Keep one row per answer.")

@@ -26,6 +26,8 @@ TABLE_SUFFIXES = (".csv", ".parquet", ".jsonl", ".json")
 # What begins a formula in a spreadsheet, also in the wide letters of East Asian fonts
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
+MAGIC = b"PAR1"  # the first and the last bytes of a Parquet file
+AGAIN = "Write or copy the file again; delete a file that a stage wrote, and `lethe run` makes it again."
 LARGEST_CELL = 1 << 30  # characters
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "none", "<NA>")
 
@@ -148,13 +150,28 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         arrow = pq.read_table(path, partitioning=None)
         table = _index_as_columns(arrow.to_pandas())
     except Exception as error:  # pyarrow raises several unrelated classes for a broken file
-        raise BadFile(path, f"cannot be read as Parquet ({_first_line(error)})") from None
+        raise broken_parquet(path, error) from None
     check_metadata(path, arrow.schema.metadata)
     return table
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+def broken_parquet(path: Path, error: Exception) -> BadFile:
+    """What is wrong with a file that pyarrow cannot read, in words of its own: its messages speak of offsets and buffers."""
+    if isinstance(error, OSError) and error.strerror:
+        return BadFile(path, f"cannot be read as Parquet ({error.strerror})")
+    with path.open("rb") as stream:
+        first, size = stream.read(len(MAGIC)), stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, size - len(MAGIC)))
+        last = stream.read()
+    if not size:
+        return BadFile(path, "cannot be read as Parquet (the file is empty)", AGAIN)
+    if first != MAGIC:
+        return BadFile(
+            path, f"cannot be read as Parquet (it begins with {first!r}; a Parquet file, with {MAGIC!r})"
+        )
+    if last != MAGIC:
+        return BadFile(path, "cannot be read as Parquet (its end is missing: the file was cut off)", AGAIN)
+    return BadFile(path, "cannot be read as Parquet (the file is damaged inside)", AGAIN)
 
 
 def _looks_like_a_number(name: object) -> bool:

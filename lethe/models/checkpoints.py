@@ -12,6 +12,7 @@ from lethe.errors import BadFile
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
 from lethe.models import adapters
+from lethe.models.device import default_device
 from lethe.models.quick_import import import_models
 
 if TYPE_CHECKING:
@@ -116,10 +117,7 @@ def load(folder: str | os.PathLike, dtype: str = "auto") -> tuple[PreTrainedMode
     BadFile
         If the folder holds no such model, or the model needs its own code.
     """
-    import torch
-
-    folder = adapters.whole(check(folder))
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    folder, device = adapters.whole(check(folder)), default_device()
     tokenizer = load_tokenizer(folder)
     model = load_weights(folder, "float32" if dtype == "auto" and device == "cpu" else dtype)
     return model.to(device), tokenizer  # type: ignore[arg-type]  # transformers wraps it without its signature

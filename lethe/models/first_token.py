@@ -19,6 +19,7 @@ import numpy as np
 from lethe.errors import BadFile, BadInput, LetheError
 from lethe.models import checkpoints
 from lethe.models.encoding import context_of
+from lethe.models.vllm_settings import ENVIRONMENT, LONGEST_ON_CPU
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -28,9 +29,7 @@ Engine = Literal["transformers", "vllm"]
 # What begins or ends a part of a chat in the formats of known classifiers. A generation that holds such a mark could
 # speak for the classifier.
 MARKS = ("[INST]", "[/INST]", "<<SYS>>", "<</SYS>>", "<s>", "</s>")
-ENVIRONMENT = {"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR", "VLLM_CPU_KVCACHE_SPACE": "2"}
 VLLM_TOKENS = 64  # vLLM returns this many of the most likely tokens; the others count as impossible
-LONGEST_ON_CPU = 4096
 
 
 @dataclass(frozen=True)

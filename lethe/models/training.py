@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import numpy as np
 
 from lethe.io.cache import cache_key, versions
+from lethe.models.device import default_device
 from lethe.models.resuming import Resumable, Saved, generator_states, restore_generators
 from lethe.models.team import Team
 from lethe.progress import progress
@@ -196,7 +197,8 @@ def resumable(
     for name, weights in model.state_dict().items():
         start.update(name.encode() + weights.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
     libraries = versions("torch", "transformers", "peft")
-    key = cache_key(*modules, settings=list(settings), start=start.hexdigest(), libraries=libraries, **facts)
+    facts |= {"start": start.hexdigest(), "libraries": libraries, "device": default_device()}
+    key = cache_key(*modules, settings=list(settings), **facts)
     return Resumable(folder / key, compute.checkpoint_every)
 
 

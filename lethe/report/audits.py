@@ -34,7 +34,7 @@ def views(run: Run) -> list[View]:
             name,
             sentence(one.audit),
             counted(one.audit, one.mechanism),
-            [_row(row) for row in one.audit.results],
+            [_row(one.audit, row) for row in one.audit.results],
             [f"{row.method}: {row.note}." for row in one.audit.results],
             curve(name, one.audit),
         )
@@ -74,11 +74,11 @@ def _numbers(value: int | list[int]) -> str:
     return " / ".join(map(count, value)) if isinstance(value, list) else count(value)
 
 
-def _row(row: MethodBound) -> list[str]:
-    lower = "family rejected" if row.epsilon_lower is None else number(row.epsilon_lower, 3, "down")
+def _row(audit: OneRunAudit, row: MethodBound) -> list[str]:
+    bound = audit.bound(row)
     return [
         row.method,
-        "∞" if row.infinite else lower,
+        bound.number() if bound else "family rejected",
         NONE if row.p_value is None else f"{row.p_value:.3g}",
         ", ".join(map(_words, row.assumes)),
     ]
@@ -100,7 +100,7 @@ def sentence(audit: OneRunAudit) -> str:
         promise = f"at a nominal {coverage(audit.alpha)} that this published bound does not always keep"
     return (
         f"The run {ends} the claimed epsilon of {number(verdict.claimed_epsilon, 3, 'up')} at delta "
-        f"{audit.delta:g}: by {verdict.method} {epsilon_found(row)}, {promise}, "
+        f"{audit.delta:g}: by {verdict.method} {epsilon_found(audit, row)}, {promise}, "
         f"assuming {', '.join(map(_words, row.assumes))}."
     )
 

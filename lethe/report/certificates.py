@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from lethe.report import svg
 from lethe.report.svg import ACCENT, INK, MUTED, WARM
 from lethe.statistics.leak_certificates import Certificates
 from lethe.statistics.leak_trees import AnswerTree, HeavyLeak
-from lethe.text import listing, queries, visible
+from lethe.text import listing, number, queries, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -150,7 +149,7 @@ def heaviest(found: Certificates, most: int = EVIDENCE) -> list[tuple[AnswerTree
 
 
 def _band(low: float, high: float) -> str:
-    return f"{math.floor(low * 1000) / 1000:.3f} to {math.ceil(high * 1000 - 1e-9) / 1000:.3f}"
+    return f"{number(low, 3, 'down')} to {number(high, 3, 'up')}"
 
 
 def _drawn(model: Model, trees: list[AnswerTree]) -> Markup:

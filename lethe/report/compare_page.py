@@ -7,7 +7,6 @@ import math
 from lethe.errors import plural, visible
 from lethe.evaluation.compared import BETTER, NEITHER, WORSE, Compared, Comparison
 from lethe.report.templates import templates
-from lethe.statistics.bound import rounded
 
 UNDECIDED = "open"
 
@@ -49,6 +48,7 @@ def _reach(found: Comparison) -> float:
 def _row(one: Compared, reach: float) -> dict[str, object]:
     effect = one.effect
     left, right = (50 * (1 + end / reach) for end in (effect.low, effect.high))
+    low, high = effect.bounds()
     place = 50 * (1 + (0.0 if math.isnan(effect.difference) else effect.difference) / reach)
     return {
         "id": visible(one.id),
@@ -57,8 +57,8 @@ def _row(one: Compared, reach: float) -> dict[str, object]:
         "a": _number(effect.a),
         "b": _number(effect.b),
         "difference": _number(effect.difference),
-        "low": str(rounded(effect.low, 4, "lower")),
-        "high": str(rounded(effect.high, 4, "upper")),
+        "low": low.number(4),
+        "high": high.number(4),
         "left": f"{left:.2f}",
         "right": f"{right:.2f}",
         "place": f"{place:.2f}",

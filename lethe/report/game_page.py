@@ -12,6 +12,7 @@ from lethe.errors import plural
 from lethe.report import svg
 from lethe.report.templates import templates
 from lethe.statistics.bound import Bound
+from lethe.statistics.unlearning_game import Quality
 from lethe.text import NONE, Rounding, count, number
 
 LABELS = 1.0  # inches beside the axes for the methods' names
@@ -57,7 +58,7 @@ def summary(headline: dict[str, object]) -> dict[str, object]:
     shown = {
         label(defenders, name): {
             "Q": number(row["quality"]),
-            "interval": _interval(row["ci_low"], row["ci_high"]),
+            "interval": _interval(Quality.interval(row["ci_low"], row["ci_high"], known["alpha"])),
             "strongest attack": row["attack"],
             f"{performs}, test": number(row[f"{performs}_test".replace(" ", "_")]),
             "1 - attack AUC": number(row["mia_score"]),
@@ -74,8 +75,8 @@ def summary(headline: dict[str, object]) -> dict[str, object]:
     }
 
 
-def _interval(low: float | None, high: float | None) -> str:
-    return NONE if low is None else f"{number(low, 3, 'down')} to {number(high, 3, 'up')}"
+def _interval(ends: tuple[Bound, Bound] | None) -> str:
+    return " to ".join(end.number() for end in ends) if ends else NONE
 
 
 def attacks(result: GameResult) -> list[str]:
@@ -142,9 +143,9 @@ def bounds(result: GameResult) -> list[list[str]]:
     return [
         [
             one.method + ": " + one.assumes,
-            "1 (vacuous)" if one.vacuous else number(one.sharp, 3, "up"),
-            "vacuous" if one.paper_vacuous else number(one.paper, 3, "up"),
-            number(one.quality_lower, 3, "down"),
+            "1 (vacuous)" if one.vacuous else one.advantage.number(),
+            "vacuous" if one.paper_vacuous else one.advantage_paper.number(),
+            one.quality.number(),
         ]
         for one in found
     ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from markupsafe import Markup
 
@@ -19,19 +20,31 @@ LABELS = 1.9  # inches beside the axes for the names
 SHOWN = 40  # numbers of the figure
 PAIRS = 12  # pairs named in a sentence
 KEPT = 10  # unlearned models below which R and Q of a number are no ground for a sentence
-HEAD = (
-    "number",
-    "AUC",
-    "AUC per question",
-    "R",
-    "Q",
-    "robustness",
-    "symmetric",
-    "prediction",
-    "seconds per model",
-    "rows per model",
-    "missing",
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the table: its head on the page and, where it is shown there, on the command line."""
+
+    title: str
+    text: Callable[[Worth], str]
+    terminal: str = ""
+
+
+COLUMNS = (
+    Column("number", lambda one: one.name, "number"),
+    Column("AUC", lambda one: shown(one.auc), "AUC"),
+    Column("AUC per question", lambda one: shown(one.auc_each), "per question"),
+    Column("R", lambda one: shown(one.one_sided.relearning)),
+    Column("Q", lambda one: shown(one.one_sided.quantisation)),
+    Column("robustness", lambda one: shown(one.one_sided.both), "robustness"),
+    Column("symmetric", lambda one: shown(one.symmetric.both)),
+    Column("prediction", lambda one: shown(one.prediction), "prediction"),
+    Column("seconds per model", lambda one: _cost(one.cost.seconds, 2), "seconds"),
+    Column("rows per model", lambda one: _cost(one.cost.rows, 0), "rows"),
+    Column("missing", lambda one: str(one.missing)),
 )
+TERMINAL = tuple(column for column in COLUMNS if column.terminal)
 
 
 def page(name: str, result: MetaResult) -> str:
@@ -44,7 +57,7 @@ def page(name: str, result: MetaResult) -> str:
             name=name,
             result=result,
             level=coverage(result.alpha),
-            head=HEAD,
+            head=[column.title for column in COLUMNS],
             rows=rows(result),
             figure=figure(result),
             sentences=sentences(result),
@@ -53,24 +66,9 @@ def page(name: str, result: MetaResult) -> str:
     )
 
 
-def rows(result: MetaResult) -> list[list[str]]:
+def rows(result: MetaResult, columns: Sequence[Column] = COLUMNS) -> list[list[str]]:
     """One row of text per number, in the order of AUC."""
-    return [
-        [
-            one.name,
-            shown(one.auc),
-            shown(one.auc_each),
-            shown(one.one_sided.relearning),
-            shown(one.one_sided.quantisation),
-            shown(one.one_sided.both),
-            shown(one.symmetric.both),
-            shown(one.prediction),
-            _cost(one.cost.seconds, 2),
-            _cost(one.cost.rows, 0),
-            str(one.missing),
-        ]
-        for one in result.worth
-    ]
+    return [[column.text(one) for column in columns] for one in result.worth]
 
 
 def _cost(value: float, digits: int) -> str:

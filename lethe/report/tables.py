@@ -49,7 +49,7 @@ def epsilon_star_rows(run: Run) -> list[list[str]]:
             continue
         value = rejected_fit(result.epsilon_star, result.ks_p_values)
         value = value or ("∞" if result.infinite else number(result.epsilon_star))
-        lower = number(result.epsilon_lower, 3, "down")
+        lower = result.bound.number() if result.bound else NONE
         cut = "none" if result.cut is None else _general(result.cut)
         rest = [_general(result.alpha), _general(result.delta), cut, _general(result.threshold)]
         rows.append([model.name, lower, value, *rest, count(result.n_train), count(result.n_population)])

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lethe.errors import BadValue, LetheError
+from lethe.models.vllm_settings import ENVIRONMENT, LONGEST_ON_CPU
 from lethe.sampling.engine import Answers, Options, Prompt, Settings, check_prompts
 from lethe.sampling.loading import checkpoint, resolve_device
 
@@ -24,14 +25,9 @@ if TYPE_CHECKING:
     from vllm import LLM, CompletionOutput, SamplingParams
     from vllm.logprobs import FlatLogprobs
 
-ENVIRONMENT = {
-    "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_LOGGING_LEVEL": "ERROR",
-    "VLLM_CPU_KVCACHE_SPACE": "2",  # GiB
-    "VLLM_USE_V2_MODEL_RUNNER": "0",  # the second model runner has a different interface for logits processors
-}
+# The second model runner has a different interface for logits processors.
+ENGINE_ENVIRONMENT = {**ENVIRONMENT, "VLLM_USE_V2_MODEL_RUNNER": "0"}
 MOST_SEQUENCES = 1024  # concurrent sequences; more bring no gain
-LONGEST_ON_CPU = 4096  # tokens of prompt and answer
 
 
 class VllmEngine:
@@ -47,7 +43,7 @@ class VllmEngine:
     def __init__(self, model_folder: Path, options: Options):
         if importlib.util.find_spec("vllm") is None:
             raise LetheError("vLLM is not installed: install the extra gpu or cpu, or use engine: prefix.")
-        for name, value in ENVIRONMENT.items():
+        for name, value in ENGINE_ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         self.checkpoint, self.options = checkpoint(model_folder), options
         self.on_cpu = resolve_device(options.device).type == "cpu"

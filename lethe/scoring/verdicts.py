@@ -16,6 +16,7 @@ import numpy as np
 from lethe.errors import BadInput
 from lethe.io import scratch
 from lethe.io.cache import cache_key, content_digest, digest, module_of, versions
+from lethe.models.device import default_device
 from lethe.progress import progress
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ def _decisive(judge: Judge) -> dict[str, Any]:
 def _facts(judge: Judge) -> dict[str, object]:
     model = getattr(judge.params, "model", None)
     content = content_digest(Path(model)) if model is not None and Path(model).exists() else model
-    return {"model": content, "record": judge.record(), "libraries": versions(*LIBRARIES)}
+    device = None if model is None else default_device()
+    return {"model": content, "record": judge.record(), "libraries": versions(*LIBRARIES), "device": device}
 
 
 def judged(

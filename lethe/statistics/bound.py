@@ -39,6 +39,11 @@ class Covers(StrEnum):
     PROMPTS_OF_LANGUAGE = "a random prompt of the language"
     MODELS = "models like those of the pools"
     HELD_OUT = "the forget rows against the held-out rows"
+    MODEL = "this model"
+    RUN = "the mechanism of the run"
+    ATTACK = "one attack"
+    STRONGEST_ATTACK = "the strongest of the attacks"
+    ADVERSARY = "any adversary"
 
 
 class Assumes(StrEnum):
@@ -59,6 +64,11 @@ ON = {
     Covers.AVERAGE: "on average over {of}",
     Covers.CERTIFIED: "on every one of {of} that is certified",
     Covers.HELD_OUT: "between the forget rows and the held-out rows",
+    Covers.MODEL: "for this model",
+    Covers.RUN: "for the mechanism of the run, by this method by itself",
+    Covers.ATTACK: "for any one attack by itself",
+    Covers.STRONGEST_ATTACK: "for the strongest of the attacks",
+    Covers.ADVERSARY: "against any adversary",
     Covers.MODELS: "over models like those of the pools",
     Covers.ONE_IN_LANGUAGE: "on any one of {of} by itself, in a random prompt of the language",
     Covers.WORST_IN_LANGUAGE: "on the worst of {of}, in a random prompt of the language",

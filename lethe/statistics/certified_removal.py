@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lethe.errors import BadValue
+from lethe.statistics.bound import CERTAIN, Bound, Covers
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,21 @@ class CertifiedBound:
     assumes: str
     method: str = "certified removal"
     side: str = "upper bound on the advantage of any adversary, lower bound on the quality"
+
+    @property
+    def advantage(self) -> Bound:
+        """The tight bound on the advantage."""
+        return Bound(self.sharp, "upper", CERTAIN, Covers.ADVERSARY, self.assumes, self.method)
+
+    @property
+    def advantage_paper(self) -> Bound:
+        """The bound on the advantage as printed in Theorem 3.6."""
+        return Bound(self.paper, "upper", CERTAIN, Covers.ADVERSARY, self.assumes, self.method)
+
+    @property
+    def quality(self) -> Bound:
+        """The tight bound on the quality."""
+        return Bound(self.quality_lower, "lower", CERTAIN, Covers.ADVERSARY, self.assumes, self.method)
 
 
 def certified_bound(epsilon: float, delta: float = 0.0) -> CertifiedBound:

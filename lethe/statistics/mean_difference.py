@@ -15,6 +15,7 @@ import numpy as np
 
 from lethe.errors import BadValue
 from lethe.statistics import betting
+from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.checks import check_alpha, check_scores
 from lethe.statistics.many_prompts import binary_p_value
@@ -46,6 +47,11 @@ class Difference:
     alpha: float
     method: str
     assumes: str = ASSUMES
+
+    def bounds(self, covers: Covers = Covers.ONE_PROMPT) -> tuple[Bound, Bound]:
+        """The lower and the upper end, which hold together at alpha; ``covers``: what the difference is about."""
+        rest = (self.alpha, covers, self.assumes, self.method)
+        return Bound(self.low, "lower", *rest), Bound(self.high, "upper", *rest)
 
     @property
     def difference(self) -> float:

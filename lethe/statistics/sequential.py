@@ -75,8 +75,8 @@ class SequentialTest:
             raise BadValue("tau and tau_leak", (tau, tau_leak), "0 < tau <= tau_leak < 1")
         self.tau, self.tau_leak, self.alpha, self.cap = tau, tau_leak, alpha, cap
         self.verdict, self.scores, self.low = UNDECIDED, np.empty(0), np.empty(0)
-        self._certify = _Capital(tau, above=False)
-        self._detect = _Capital(tau_leak, above=True)
+        self._certify = Capital(tau, above=False)
+        self._detect = Capital(tau_leak, above=True)
 
     @property
     def done(self) -> bool:
@@ -130,7 +130,7 @@ def anytime_upper(values: np.ndarray, alpha: float) -> float:
     """
     values = check_scores(values)[0]
     check_alpha(alpha)
-    return _smallest(lambda mean: float(_Capital(mean, above=False).path(values).max()), alpha)
+    return _smallest(lambda mean: float(Capital(mean, above=False).path(values).max()), alpha)
 
 
 def stopped_upper(values: np.ndarray, alpha: float) -> float:
@@ -161,7 +161,7 @@ def stopped_upper(values: np.ndarray, alpha: float) -> float:
     """
     values = check_scores(values)[0]
     check_alpha(alpha)
-    return _smallest(lambda mean: float(_Capital(mean, above=False).path(values)[-1]), alpha)
+    return _smallest(lambda mean: float(Capital(mean, above=False).path(values)[-1]), alpha)
 
 
 def _smallest(log_capital: Callable[[float], float], alpha: float) -> float:
@@ -174,8 +174,16 @@ def _smallest(log_capital: Callable[[float], float], alpha: float) -> float:
     return min(1.0, brentq(lambda mean: log_capital(mean) - goal, edge, 1 - edge, xtol=edge) + edge)
 
 
-class _Capital:
-    """The mixture of capitals against a mean of at least ``null`` (at most ``null`` if ``above``), as logarithms."""
+class Capital:
+    """The mixture of capitals against a mean of at least ``null`` (at most ``null`` if ``above``), as logarithms.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> path = Capital(0.5, above=False).path(np.zeros(3))
+    >>> bool((np.diff(path) > 0).all())  # each score of 0 is evidence against a mean of at least 0.5
+    True
+    """
 
     def __init__(self, null: float, above: bool):
         q, self.log_weights = mixture(null, above)

@@ -17,12 +17,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import stdtrit
 
 from lethe.errors import BadValue
-from lethe.statistics.bound import coverage
+from lethe.statistics.bound import Bound, Covers, coverage
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def signed_advantage(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate:
+class Measured:
     """A value with its interval over pairs of splits and seeds; the ends are None if a single model gives no interval."""
 
     value: float
@@ -131,6 +132,27 @@ class Estimate:
     method: str
     assumes: str
     side: str = "two-sided"
+    COVERS: ClassVar[Covers]
+
+    def bounds(self) -> tuple[Bound, Bound] | None:
+        """The lower and the upper end, which hold together at alpha; None where a single model gives no interval."""
+        return self.interval(self.ci_low, self.ci_high, self.alpha, self.assumes, self.method)
+
+    @classmethod
+    def interval(
+        cls, low: float | None, high: float | None, alpha: float, assumes: str = "", method: str = ""
+    ) -> tuple[Bound, Bound] | None:
+        """The same from the ends alone, as a headline holds them; further parameters are those of `Bound`.
+
+        Parameters
+        ----------
+        low, high
+            The ends; None without an interval.
+        """
+        if low is None or high is None:
+            return None
+        rest = (alpha, cls.COVERS, assumes, method)
+        return Bound(low, "lower", *rest), Bound(high, "upper", *rest)
 
     @property
     def coverage(self) -> str:
@@ -139,11 +161,12 @@ class Estimate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Advantage(Estimate):
+class Advantage(Measured):
     """|mean of the signed advantages| of one adversary."""
 
     a_original: float
     a_swapped: float
+    COVERS = Covers.ATTACK
 
     def row(self) -> dict[str, float | None]:
         """The columns of a table of attacks."""
@@ -157,12 +180,13 @@ class Advantage(Estimate):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quality(Estimate):
+class Quality(Measured):
     """Q = 1 - the largest advantage; the interval holds for all adversaries at once."""
 
     advantage: float
     attack: str
     by_attack: dict[str, Advantage]
+    COVERS = Covers.STRONGEST_ATTACK
 
 
 def swap_advantage(

@@ -18,6 +18,7 @@ def run(name: str, settings: AuditParams, root: Path = Path("data")) -> AuditRes
     write_json(root / "audits" / f"{name}.json", {"schema": SCHEMA_VERSION, **found.headline})
     with atomic_folder(root / "audits" / name) as folder:
         write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **found.headline, **found.details})
+        write_json(folder / "bounds.json", found.guarantees())
         for title, table in found.tables.items():
             write_parquet(folder / f"{title}.parquet", table)
     return found

@@ -33,9 +33,7 @@ def run(name: str, model: Model, settings: EpsilonStar, prompt: str, root: Path 
 
     from lethe.models.checkpoints import load, prepare_torch
     from lethe.models.likelihood import mean_losses
-    from lethe.statistics.bound import level
     from lethe.statistics.epsilon_star.parametric import rejected_fit
-    from lethe.text import number
 
     prepare_torch()
     language_model, tokenizer = load(model.path)
@@ -44,16 +42,19 @@ def run(name: str, model: Model, settings: EpsilonStar, prompt: str, root: Path 
         for split, some in rows.items()
     }
     result = compare(losses["forget"], losses["heldout"], settings)
+    bound = result.bound
     with atomic_folder(root / "epsilon_star" / name) as folder:
         write_json(folder / "result.json", {"schema": SCHEMA_VERSION, "model": name, **result.as_json()})
+        guarantees = {"epsilon_lower": bound.guarantee_dict()}
+        write_json(folder / "bounds.json", {"schema": SCHEMA_VERSION, "metrics": guarantees})
         write_parquet(
             folder / "losses.parquet",
             pd.concat([pd.DataFrame({"split": s, "loss": v}) for s, v in losses.items()]),
         )
     estimate = rejected_fit(result.epsilon_star, result.fit.ks_p_values if result.fit else None)
     print(
-        f"{name}: Epsilon* at least {number(result.epsilon_lower, 3, 'down')} {level(result.alpha)}, assuming "
-        f"{result.assumes} (delta {result.delta:.3g}, cut {result.cut or 'none'}); estimate "
+        f"{name}: Epsilon* {bound.relation} {bound.number()} {bound.guarantee()} "
+        f"(delta {result.delta:.3g}, cut {result.cut or 'none'}); estimate "
         f"{estimate or format(result.epsilon_star, '.4g')} ({result.method})"
     )
 

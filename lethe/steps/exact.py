@@ -211,7 +211,9 @@ def certify(
     kept: MutableMapping[str, dict] = {}
     if scratch is not None:
         judged = [row for row in rows if row["id"] not in skipped]
-        kept = _kept(scratch, source, settings, (law, effort, how), asker, questions, judged)
+        kept = _kept(
+            scratch, source, settings, (law, effort, how, predictor.forward.device.type), asker, questions, judged
+        )
     trees = tuple(
         enumerate_answers(questions, law, predictor, effort, how.logit_allowance, kept, label=f"exact {name}")
     )

@@ -51,6 +51,7 @@ def write(name: str, result: AuditResult, root: Path = Path("data")) -> None:
     write_json(root / "games" / f"{name}.json", {"schema": SCHEMA_VERSION, **result.headline})
     with atomic_folder(root / "games" / name) as folder:
         write_json(folder / "details.json", {"schema": SCHEMA_VERSION, "name": name, **result.details})
+        write_json(folder / "bounds.json", result.guarantees())
         for title, table in result.tables.items():
             write_parquet(folder / f"{title}.parquet", table)
         if "methods" in result.details:

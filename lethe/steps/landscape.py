@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.config.assignments import parse, section_of
-from lethe.config.yaml import read_yaml
-from lethe.errors import BadParam, BadValue
+from lethe.config.presets import read_preset
+from lethe.errors import BadParam
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
 
@@ -25,10 +25,7 @@ def read(name: str, changes: Sequence[str]) -> LandscapeSettings:
     """Return the validated settings of a landscape, with ``changes`` as ``key=value``."""
     from lethe.audits.landscape.settings import validate
 
-    known = sorted(path.stem for path in FILES.glob("*.yaml"))
-    if name not in known:
-        raise BadValue("landscape", name, f"one of {', '.join(known)}")
-    document = read_yaml(FILES / f"{name}.yaml")
+    document = read_preset(FILES, name, "landscape")
     source, legal = f"lethe/audits/landscape/presets/{name}.yaml", "a key of the file"
     for key, value in map(parse, changes):
         section, last = section_of(document, key, value, source, legal)

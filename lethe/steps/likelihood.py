@@ -63,9 +63,8 @@ def run(
 
 def _key(source: Path, rows: Mapping[str, Sequence[Row]], prompt: str) -> str:
     """The key of everything that determines the likelihoods."""
-    import torch
-
     from lethe.models.adapters import whole
+    from lethe.models.device import default_device
 
     template = Path(prompt)
     return cache_key(
@@ -74,7 +73,7 @@ def _key(source: Path, rows: Mapping[str, Sequence[Row]], prompt: str) -> str:
         rows=rows,
         prompt=template.read_text(encoding="utf-8") if template.is_file() else prompt,
         libraries=versions("torch", "transformers", "tokenizers"),
-        gpu=torch.cuda.is_available(),  # decides device and dtype in `checkpoints.load`
+        device=default_device(),
     )
 
 

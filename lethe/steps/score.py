@@ -11,7 +11,7 @@ from lethe.errors import MissingArtifact
 from lethe.io.artifacts import SECOND, read_items, read_tables
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
-from lethe.io.parts import ROWS, Tables, read_parts, read_prompts, rows_of, write_parts
+from lethe.io.parts import KEYS, ROWS, PromptRows, Tables, read_parts, refuse_doubles, rows_of, write_parts
 from lethe.io.references import References, read_references
 from lethe.io.tables import read_table, write_parquet
 from lethe.steps import score_shards
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from lethe.config.evaluating import JudgeEntry, Score
-
-KEYS = ("prompt_id", "sample")
 
 
 def run(
@@ -51,7 +49,7 @@ def run(
         prompts = scored.assign(prompt=drawn["prompt"].to_numpy(), production=drawn["production"].to_numpy())
         for judge in judges or {}:
             place = root / "judged" / judge / name / SECOND
-            prompts = _joined(prompts, place, judge, ["prompt_id", "prompt", "sample"])
+            prompts = _joined(prompts, read_table(_there(place, judge)), place, ("prompt_id", "prompt", "sample"))
     missing: dict[str, Counter[str]] = {}
     rows: dict[str, int] = {}
     with atomic_folder(root / "scores" / name) as folder:
@@ -89,9 +87,11 @@ def _scored(
     parts = score_shards.taken(name, split, path, score, items, root, references, kept) or scored_parts(
         lambda: read_parts(path, columns), items, score.names, score.params, kept, references
     )
+    places = {judge: _there(root / "judged" / judge / name / f"{split}.parquet", judge) for judge in judges}
+    verdicts = {judge: PromptRows(place) for judge, place in places.items()}
     for part in progress(parts, f"score {name} {split}", f"parts of {ROWS:,} answers", total):
-        for judge in judges:
-            part = _joined(part, root / "judged" / judge / name / f"{split}.parquet", judge, KEYS)
+        for judge, place in places.items():
+            part = _joined(part, verdicts[judge].of(part["prompt_id"].unique().tolist()), place)
         yield part
 
 
@@ -102,9 +102,13 @@ def _counted(parts: Iterator[pd.DataFrame], missing: Counter[str]) -> Iterator[p
         yield part
 
 
-def _joined(table: pd.DataFrame, place: Path, judge: str, keys: Sequence[str]) -> pd.DataFrame:
-    """The scores with the columns of one judge, which its own stage wrote."""
+def _there(place: Path, judge: str) -> Path:
     if not place.is_file():
         raise MissingArtifact(place, f"judge@{judge}")
-    verdicts = read_prompts(place, table["prompt_id"].unique().tolist())
-    return table.merge(verdicts, on=list(keys), how="left", validate="one_to_one")
+    return place
+
+
+def _joined(table: pd.DataFrame, verdicts: pd.DataFrame, place: Path, keys: Sequence[str] = KEYS) -> pd.DataFrame:
+    """The scores with the columns of one judge, which its own stage wrote to ``place``."""
+    refuse_doubles(place, verdicts, keys)
+    return table.merge(verdicts, on=list(keys), how="left")

@@ -59,7 +59,7 @@ def run(name: str, score: Score, shard: Shard, root: Path = Path("data"), kept: 
             if not own:
                 continue
             drawn = _drawn(path, set(own))
-            keys[split] = _key(score, split, items, own, drawn(), references)
+            keys[split] = _key(score, split, items, _digests(drawn()), references)
             rows += write_parts(
                 folder / f"{split}.parquet",
                 scored_parts(drawn, items, score.names, score.params, kept, references),
@@ -102,7 +102,8 @@ def taken(
     from lethe.scoring._tables import scored_parts
 
     folders = found(root, "score", name)
-    asked = _prompts(path) if folders else []
+    digests = _digests(read_parts(path, read_columns(path))) if folders else {}
+    asked = list(digests)
     best: list[tuple[Path | None, list[str]]] = []
     for count in sorted({shard.of for shard in folders}):
         held: list[tuple[Path | None, list[str]]] = []
@@ -110,7 +111,7 @@ def taken(
             if own := shard.part(asked):
                 folder = folders.get(shard)
                 same = folder is not None and read_artifact(folder / "about.json")["keys"].get(split) == _key(
-                    score, split, items, own, _drawn(path, set(own))(), references
+                    score, split, items, {prompt: digests[prompt] for prompt in own}, references
                 )
                 held.append((folder if same else None, own))
         if _questions_in(held) > _questions_in(best):
@@ -148,22 +149,25 @@ def _drawn(path: Path, prompts: set[str]) -> Callable[[], Iterator[pd.DataFrame]
     return parts
 
 
+def _digests(parts: Iterable[pd.DataFrame]) -> dict[str, str]:
+    """A digest of the answers to each question, in the order of the questions, from one pass over the answers."""
+    digests = {}
+    for part in parts:
+        for prompt, answers in part.groupby("prompt_id", sort=False):
+            digest = hashlib.blake2b(digest_size=16)
+            for row in answers.itertuples(index=False):
+                digest.update(repr(tuple(row)).encode("utf-8", "surrogatepass"))
+            digests[str(prompt)] = digest.hexdigest()
+    return digests
+
+
 def _key(
-    score: Score,
-    split: str,
-    items: Mapping[str, Row],
-    prompts: Sequence[str],
-    drawn: Iterable[pd.DataFrame],
-    references: References,
+    score: Score, split: str, items: Mapping[str, Row], digests: Mapping[str, str], references: References
 ) -> str:
-    """The key of everything that determines the scores of these questions."""
+    """The key of everything that determines the scores of these questions; ``digests`` are those of their answers."""
     from lethe.registry import JUDGES, SCORERS
     from lethe.scoring.verdicts import LIBRARIES
 
-    answers = hashlib.blake2b(digest_size=16)
-    for part in drawn:
-        for row in part.itertuples(index=False):
-            answers.update(repr(tuple(row)).encode("utf-8", "surrogatepass"))
     judges = {name: getattr(score.params.get(name), "model", None) for name in score.names if name in JUDGES}
     modules = [module_of(JUDGES[name] if name in JUDGES else SCORERS[name]) for name in score.names]
     return cache_key(
@@ -175,8 +179,8 @@ def _key(
         },
         libraries=versions(*LIBRARIES, "judgezoo") if judges else {},
         split=split,
-        items=[items.get(prompt) for prompt in prompts],
-        answers=answers.hexdigest(),
+        items=[items.get(prompt) for prompt in digests],
+        answers=[*digests.items()],
         references=repr(sorted(references.items(), key=lambda pair: pair[0])),
     )
 

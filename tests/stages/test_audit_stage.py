@@ -19,6 +19,7 @@ from lethe.errors import BadInput
 from lethe.io.json_files import read_json
 from lethe.registry import AUDITS
 from lethe.report.audits import curve, sentence
+from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.one_run import summary
 from lethe.statistics.one_run.summary import OneRunAudit
 from stages import audit
@@ -81,6 +82,9 @@ def test_a_file_of_guesses(guesses, tmp_path):
     headline = read_json(tmp_path / "audits/mine.json")  # what `dvc metrics` shows
     assert headline["contradicted"] is True
     assert headline["epsilon_lower"] == result["epsilon_lower"]
+    guarantee = read_json(tmp_path / "audits/mine/bounds.json")["metrics"]["epsilon_lower"]
+    bound = Bound.from_dict({**guarantee, "value": headline["epsilon_lower"]})
+    assert (bound.side, bound.alpha, bound.covers, bound.method) == ("lower", 0.05, Covers.RUN, headline["method"])
 
 
 @pytest.mark.parametrize(

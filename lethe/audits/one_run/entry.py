@@ -62,8 +62,11 @@ def audited(guesses: Guesses, family: Family, claimed: float | None, settings: O
     headline |= {key: getattr(decides, key) for key in ("method", "epsilon_lower", "p_value")}
     headline["contradicted"] = whole.verdict.contradicted if whole.verdict else None
     table = pd.DataFrame({"bit": guesses.bits, "guess": guesses.guesses, "score": guesses.scores})
-    said = f"{epsilon_found(decides)} by {decides.method}; {_said(whole.verdict)}"
-    return AuditResult(headline, whole.as_json(), {"guesses": table}, (said,))
+    said = f"{epsilon_found(whole, decides)} by {decides.method}; {_said(whole.verdict)}"
+    bound = whole.bound(decides)
+    return AuditResult(
+        headline, whole.as_json(), {"guesses": table}, (said,), {"epsilon_lower": bound} if bound else {}
+    )
 
 
 def _said(verdict: ClaimVerdict | None) -> str:

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 Mechanism = Literal["gaussian", "laplace", "approx-dp", "subsampled-gaussian", "dp-sgd"]
 MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)
+TRADEOFF = "tradeoff"  # one null, from a file, in place of a mechanism's family
 NEEDS: dict[str, tuple[str, ...]] = {"subsampled-gaussian": ("q",), "dp-sgd": ("q", "steps")}
 MAY_HAVE: dict[str, tuple[str, ...]] = {"approx-dp": ("delta0",)}
 

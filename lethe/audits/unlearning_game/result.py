@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lethe.audits.protocol import AuditResult
+from lethe.statistics.bound import Bound
 from lethe.statistics.certified_removal import CertifiedBound
 from lethe.statistics.unlearning_game import Advantage, Quality, unlearning_quality
 
@@ -281,4 +282,18 @@ def played(result: GameResult, outcomes: Sequence[AttackOutcome]) -> AuditResult
         for method, row in result.methods.items()
     )
     tables = {"predictions": predictions(outcomes)}
-    return AuditResult({**headline(result), "trends": held}, result.as_json(), tables, tuple(sentences))
+    bounds = headline_bounds(result)
+    return AuditResult({**headline(result), "trends": held}, result.as_json(), tables, tuple(sentences), bounds)
+
+
+def headline_bounds(result: GameResult) -> dict[str, Bound]:
+    """Return the bounds of the headline with their guarantees, by the dotted keys of the headline."""
+    found: dict[str, Bound] = {}
+    for name, method in result.methods.items():
+        ends = dict(zip(("ci_low", "ci_high"), method.quality.bounds() or (), strict=False))
+        leaks: Any = method.leakage or {}
+        for key in LEAKAGE_BOUNDS if leaks else ():
+            if guarantee := leaks["guarantees"][key]:
+                ends[f"leakage_{key}"] = Bound.from_dict({**guarantee, "value": leaks[key]})
+        found |= {f"methods.{name}.{key}": bound for key, bound in ends.items()}
+    return found

@@ -21,6 +21,7 @@ from lethe.audits.finished_models import SCRATCH, Runner, in_processes
 from lethe.audits.unlearning_game.adversaries import Adversary, Shadow, V
 from lethe.audits.unlearning_game.result import HALVES, RANDOM, AttackOutcome, GameResult, results_by_method
 from lethe.io.cache import cache_key
+from lethe.models.device import default_device
 from lethe.statistics.membership import auc
 from lethe.statistics.unlearning_game import Split, draw_split, signed_advantage
 
@@ -246,7 +247,7 @@ class Game(ABC, Generic[P, Observed, V]):
     def place(self, job: Job) -> Path:
         """Return the folder of a model, named by a hash of everything that decides the model."""
         modules, facts = self.decides(job.method)
-        facts |= {"retain": job.retain, "seed": job.seed, "labels": job.labels}
+        facts |= {"retain": job.retain, "seed": job.seed, "labels": job.labels, "device": default_device()}
         start = self.beginning(job)
         if start is not None:
             facts |= {"forget": job.forget, "start": start.name}

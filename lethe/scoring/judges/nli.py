@@ -15,6 +15,7 @@ import numpy as np
 from lethe.config.evaluating import ScorerParams
 from lethe.config.fields import Count, Place
 from lethe.errors import BadFile
+from lethe.models.device import default_device
 from lethe.scoring import judges
 from lethe.scoring.judges import Asked
 
@@ -32,7 +33,6 @@ class Judge(judges.Judge[Params], params=Params):
     COLUMNS = ("", "_p")
 
     def __init__(self, params: Params):
-        import torch
         from transformers import AutoModelForSequenceClassification
 
         from lethe.models import checkpoints
@@ -40,7 +40,7 @@ class Judge(judges.Judge[Params], params=Params):
         super().__init__(params)
         folder = checkpoints.check(params.model)
         self.tokenizer = checkpoints.load_tokenizer(folder)
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+        device = default_device()
         dtype = "float32" if params.dtype == "auto" and device == "cpu" else params.dtype
         with checkpoints.refusals(folder):
             model, loading = AutoModelForSequenceClassification.from_pretrained(

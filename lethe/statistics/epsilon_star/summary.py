@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from lethe.errors import BadValue
+from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.epsilon_star.empirical import empirical_epsilon_star
 from lethe.statistics.epsilon_star.gaussian import Fit
 from lethe.statistics.epsilon_star.lower import band_lower_bound, split_lower_bound
@@ -53,6 +54,11 @@ class EpsilonStarAudit:
     assumes: str
     note: str | None
     fit: FitSummary | None = None
+
+    @property
+    def bound(self) -> Bound:
+        """The lower bound with its guarantee."""
+        return Bound(self.epsilon_lower, "lower", self.alpha, Covers.MODEL, self.assumes, self.lower_method)
 
     def as_json(self) -> dict[str, object]:
         """The audit under the keys of `lethe audit epsilon-star --json`; ``fit`` is present only where a law was fitted."""

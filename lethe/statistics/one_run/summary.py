@@ -8,7 +8,16 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from lethe.errors import BadValue
-from lethe.statistics.one_run.audit import MethodResult, applicable, audit, audit_null, log_p_value, parameter_at
+from lethe.statistics.bound import Bound, Covers
+from lethe.statistics.one_run.audit import (
+    MethodResult,
+    applicable,
+    audit,
+    audit_null,
+    load_method,
+    log_p_value,
+    parameter_at,
+)
 from lethe.statistics.one_run.channel import Channel, Family
 from lethe.statistics.one_run.counts import Counts
 from lethe.statistics.one_run.methods import DEFAULT
@@ -70,6 +79,16 @@ class OneRunAudit:
     alpha: float
     verdict: ClaimVerdict | None = None
     curve: list[dict[str, float]] | None = None
+
+    def bound(self, found: MethodBound) -> Bound | None:
+        """One method's lower bound on epsilon with its guarantee; None where the whole family is rejected."""
+        value = math.inf if found.infinite else found.epsilon_lower
+        if value is None:
+            return None
+        assumes = ", ".join(flag.replace("_", " ") for flag in found.assumes)
+        if not load_method(found.method).CONSERVATIVE:
+            assumes += ", at a nominal level that this published bound does not always keep"
+        return Bound(value, "lower", self.alpha, Covers.RUN, assumes, found.method, self.n)
 
     def as_json(self) -> dict[str, object]:
         """The audit under the keys of `lethe audit one-run --json`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,32 @@ def command(*arguments):
     done = CliRunner().invoke(app, ["audit", *map(str, arguments), "--json"])
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
+
+
+def html_cells(result) -> list[list[str]]:
+    """The table of a result in a notebook, as text."""
+    rows = re.findall(r"<tr[^>]*>(.*?)</tr>", result._repr_html_().split("<tbody>")[1], re.DOTALL)
+    return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in rows]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_notebook_shows_no_bound_inside_its_value(seed):
+    rng = np.random.default_rng(seed)
+    epsilon = lethe.audit.epsilon_star(rng.normal(0, 1, 300), rng.normal(3, 1, 300), delta=1e-3)
+    assert 0 < float(html_cells(epsilon)[1][1]) <= epsilon.epsilon_lower
+    run = lethe.audit.one_run(n=1000, r=100 + seed, errors=3)
+    for row, one in zip(html_cells(run), run.results, strict=True):
+        assert float(row[1]) <= one.epsilon_lower
+    halves = [("original", "forget"), ("original", "test"), ("swapped", "forget"), ("swapped", "test")]
+    rows = [
+        {"split": split, "member": member, "attack": "a", "accept": rng.random(), "seed": model}
+        for split, member in halves
+        for model in range(4)
+    ]
+    swap = lethe.audit.swap(pd.DataFrame(rows))
+    (row,) = html_cells(swap)
+    ends = swap.quality.by_attack["a"]
+    assert float(row[4]) <= ends.ci_low <= ends.ci_high <= float(row[5])
 
 
 @pytest.fixture

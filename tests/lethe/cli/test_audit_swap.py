@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import random
 
 import pytest
 from hypothesis import given, settings
@@ -39,6 +40,21 @@ def audit(tmp_path):
 def answer(result):
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_interval_of_the_table_contains_that_of_the_json(audit, seed):
+    draw = random.Random(seed)
+    lines = [
+        f"{half},{member},a,{draw.random()},{model}"
+        for half, member in CASE
+        for model in range(4)
+        for _ in range(3)
+    ]
+    exact = answer(audit([f"{HEADER},seed", *lines], "--json"))["by_attack"]["a"]
+    row = next(line for line in audit([f"{HEADER},seed", *lines]).output.splitlines() if line.startswith("│ a "))
+    low, high = map(float, row.split("│")[5:7])
+    assert low <= exact["ci_low"] <= exact["ci_high"] <= high
 
 
 def test_json_is_the_contract(audit):

@@ -1,7 +1,6 @@
 """Tables for people: whole numbers in a pipe, no markup obeyed."""
 
 import errno
-import math
 import os
 import sqlite3
 import subprocess
@@ -9,12 +8,10 @@ import sys
 import unicodedata
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from lethe.cli.app import app
-from lethe.cli.console import print_table, rounded_down
+from lethe.cli.console import print_table
 from lethe.errors import disk_full, visible
 from tests.small import ROOT
 
@@ -28,18 +25,6 @@ def test_in_a_pipe_no_cell_is_broken_in_two(capsys, monkeypatch):
     told = capsys.readouterr().out
     for cell in ("[red]npo_entropy_at", *columns, *(f"{0.25 + number / 1e4:.4g}" for number in range(12))):
         assert cell in told
-
-
-@given(st.floats(0, 1e6))
-def test_a_lower_bound_is_shown_as_one(value):
-    shown = float(f"{rounded_down(value):.4g}")
-    assert shown <= value
-    assert shown == pytest.approx(value, rel=1e-3)
-
-
-def test_a_lower_bound_that_is_no_number_is_shown_as_it_is():
-    assert rounded_down(None) is None
-    assert rounded_down(math.inf) == math.inf
 
 
 EVIL = "\x1b]0;OWNED\x1b\\\x9b2K\u202eabc\u2066\r\x07\u2028"

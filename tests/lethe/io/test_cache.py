@@ -22,6 +22,17 @@ RESULTS = {
     ),
     "text models": ("lethe.audits.unlearning_game.text.models", "lethe.unlearning.methods.npo"),
     "unlearned": ("lethe.unlearning.loop", "lethe.unlearning.methods.npo"),
+    "trained": ("lethe.models.learning",),
+    "verdicts": ("lethe.scoring.judges.nli",),
+    "likelihoods of a shard": ("lethe.models.given_answers",),
+    "scores of a shard": ("lethe.scoring._tables", "lethe.scoring.text.rouge_l", "lethe.scoring.judges.llm"),
+    "answers of vLLM": ("lethe.sampling.vllm_engine",),
+    "exact bounds": (
+        "lethe.sampling.answer_tree",
+        "lethe.sampling.answer_tree.leaks",
+        "lethe.sampling.answer_tree.predictor",
+        "lethe.scoring.text.keyword_leak",
+    ),
 }
 
 
@@ -52,6 +63,13 @@ def test_a_module_outside_leaves_the_key(module):
         ("landscape", "lethe.models.dp_sgd"),
         ("answers", "lethe.sampling.row_cache"),  # imported inside a function
         ("levels", "lethe.statistics.checks"),
+        ("trained", "lethe.models.training"),
+        ("verdicts", "lethe.scoring.judges"),
+        ("scores of a shard", "lethe.scoring.text._rouge"),
+        ("scores of a shard", "lethe.models.first_token"),
+        ("answers of vLLM", "lethe.models.vllm_settings"),
+        ("exact bounds", "lethe.sampling.answer_tree.enumeration"),
+        ("exact bounds", "lethe.models.checkpoints"),
     ],
 )
 def test_a_helper_is_in_the_closure(result, helper):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,8 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import BadFile, MissingColumn
+from lethe.evaluation.answer_tables import AnswerTables, answer_parts
 from lethe.io import parts
-from lethe.io.parts import Tables, joined_parts, parts_of, read_parts, read_prompts, rows_of, write_parts
+from lethe.io.parts import (
+    PromptRows,
+    Tables,
+    joined_parts,
+    parts_of,
+    read_parts,
+    rows_of,
+    same_answers,
+    write_parts,
+)
 from lethe.io.tables import read_table, write_parquet
 
 
@@ -91,14 +103,46 @@ def test_an_empty_table_is_one_empty_part(tmp_path):
     assert not len(part)
 
 
-def test_prompts_are_read_by_name(tmp_path):
-    whole = table([2, 3, 4])
-    write_parquet(tmp_path / "t.parquet", whole)
-    pd.testing.assert_frame_equal(
-        read_prompts(tmp_path / "t.parquet", ["q2", "q0"]),
-        whole[whole["prompt_id"] != "q1"].reset_index(drop=True),
-    )
-    assert rows_of(tmp_path / "t.parquet") == 9
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=10),
+    st.randoms(use_true_random=False),
+    st.integers(1, 4),
+    st.integers(1, 12),
+)
+def test_rows_of_prompts_are_those_of_the_table_in_any_order(tmp_path_factory, counts, random, group, rows):
+    whole = table(counts)
+    path = tmp_path_factory.mktemp("parts") / "t.parquet"
+    write_parquet(path, whole)
+    assert rows_of(path) == sum(counts)
+    asked = [*whole["prompt_id"].unique(), "unknown"]
+    random.shuffle(asked)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parts, "ROWS", rows)
+        found = PromptRows(path)
+        for start in range(0, len(asked), group):
+            own = asked[start : start + group]
+            expected = whole[whole["prompt_id"].isin(own)].reset_index(drop=True)
+            pd.testing.assert_frame_equal(found.of(own), expected, check_dtype=bool(len(expected)))
+
+
+def test_rows_of_prompts_read_the_table_once_and_keep_no_more_than_a_part(tmp_path, monkeypatch):
+    write_parquet(tmp_path / "t.parquet", table([4] * 20))
+    monkeypatch.setattr(parts, "ROWS", 8)
+    read, passes = [], []
+
+    def counted(path):
+        passes.append(path)
+        for part in read_parts(path):
+            read.append(len(part))
+            yield part
+
+    monkeypatch.setattr(parts, "read_parts", counted)
+    found = PromptRows(tmp_path / "t.parquet")
+    for place in range(20):
+        assert len(found.of([f"q{place}"])) == 4
+        assert sum(read) <= 4 * (place + 1) + 8
+    assert len(passes) == 1
 
 
 def test_tables_are_read_when_asked_for(tmp_path):
@@ -128,3 +172,53 @@ def test_generations_and_scores_join_as_pandas_joins_them(tmp_path, monkeypatch,
     pd.testing.assert_frame_equal(pd.concat(found, ignore_index=True), expected)
     some = pd.concat(joined_parts(drawn, scored, ["leak"]), ignore_index=True)
     pd.testing.assert_frame_equal(some, expected[["prompt_id", "sample", "leak"]])
+
+
+@pytest.mark.parametrize("which", ["both", "drawn", "scores"])
+def test_an_answer_that_is_there_twice_is_refused(tmp_path, which):
+    whole = table([3, 3])
+    doubled = pd.concat([whole.iloc[:2], whole.iloc[1:]], ignore_index=True)
+    for name in ("drawn", "scores"):
+        write_parquet(tmp_path / f"{name}.parquet", doubled if which in (name, "both") else whole)
+    file = "scores" if which == "scores" else "drawn"
+    with pytest.raises(BadFile, match=rf"{file}\.parquet: two rows.*prompt_id q0, sample 1"):
+        list(joined_parts(tmp_path / "drawn.parquet", tmp_path / "scores.parquet", ["text"]))
+
+
+def test_the_keys_of_a_split_are_compared_once(tmp_path, monkeypatch):
+    whole = table([3] * 4)
+    for name in ("drawn", "scores"):
+        write_parquet(
+            tmp_path / f"{name}.parquet", whole[["prompt_id", "sample", *(["text"] if name == "drawn" else [])]]
+        )
+    compared = []
+    monkeypatch.setattr(
+        "lethe.evaluation.answer_tables.same_answers",
+        lambda *files: compared.append(files) or same_answers(*files),
+    )
+    tables = AnswerTables({"forget": (tmp_path / "drawn.parquet", tmp_path / "scores.parquet")})
+    for _ in range(3):
+        assert len(tables["forget"]) == 12
+        assert [len(part) for part in answer_parts(tables, "forget", ["text"])] == [12]
+    assert len(compared) == 1
+    monkeypatch.setattr("lethe.io.parts.same_answers", None)
+    assert len(tables["forget"]) == 12
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda content: b"", "empty"),
+        (lambda content: b"text" * 99, "begins with b'text'"),
+        (lambda content: content[:-30], "cut off"),
+        (lambda content: content[:40] + b"\xff" * (len(content) - 240) + content[-200:], "damaged"),
+    ],
+)
+@pytest.mark.parametrize("read", [read_table, lambda path: list(read_parts(path))])
+def test_a_broken_file_is_told_in_words_of_its_own(tmp_path, damage, told, read):
+    path = tmp_path / "t.parquet"
+    table([50, 50]).to_parquet(path)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(BadFile, match=told) as refused:
+        read(path)
+    assert not re.search("arrow|thrift|snappy|buffer|magic", str(refused.value), re.IGNORECASE)

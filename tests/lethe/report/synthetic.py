@@ -131,6 +131,7 @@ def _write_model(
     _write_metrics(root, name, settings.metrics, splits["forget"], scores)
     share = KINDS.get(name, (0.01,))[0]
     result = {"epsilon_star": 1.5 * share, "infinite": False, "epsilon_lower": share, "delta": 0.01, "cut": None}
+    result |= {"alpha": 0.05, "lower_method": "split", "assumes": "independent losses"}
     write_json(root / f"data/epsilon_star/{name}/result.json", result | {"n_train": 30, "n_population": 120})
 
 

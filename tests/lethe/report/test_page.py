@@ -340,7 +340,7 @@ def test_what_is_certified_together_is_in_the_verdict_and_has_its_column(own_sma
     shown = {column.key: column for group in columns.sampling_columns(run) for column in group.columns}
     npo = next(model for model in run.models if model.name == "npo")
     assert shown["certified_together"].cell(npo) == "2"
-    assert npo.certificate.guarantee(columns.QUESTIONS) in shown["certified_together"].told
+    assert npo.certificate.guarantee(run.words.questions) in shown["certified_together"].told
     assert "2 certified together" in verdicts.sentence(npo, run)
 
 

@@ -19,7 +19,7 @@ from lethe.statistics.many_prompts import (
     pooled_average,
     worst_prompt,
 )
-from lethe.statistics.sequential import _Capital
+from lethe.statistics.sequential import Capital
 from lethe.statistics.tighter import tighter_bounds
 from tests.lethe.statistics.answer_tree_coverage import TREES, no_bounds, tree_misses
 from tests.lethe.statistics.draws import LAWS, Law
@@ -63,7 +63,7 @@ def anytime_misses(law: Law, n: int, alpha: float, runs: int, seed: int) -> Iter
     squares = predictable_squares(scores)
 
     def share(null: float, above: bool, rows: np.ndarray) -> float:
-        return float(np.mean([_Capital(null, above).path(row).max() >= math.log(1 / alpha) for row in rows]))
+        return float(np.mean([Capital(null, above).path(row).max() >= math.log(1 / alpha) for row in rows]))
 
     if 0 < law.mean < 1:  # at 0 nothing is falsely certified, at 1 nothing falsely found to leak
         yield "certified falsely", share(law.mean, False, scores)

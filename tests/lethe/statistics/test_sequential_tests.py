@@ -14,8 +14,8 @@ from lethe.statistics.sequential import (
     CERTIFIED,
     LEAKS,
     UNDECIDED,
+    Capital,
     SequentialTest,
-    _Capital,
     anytime_upper,
     stopping_counts,
 )
@@ -149,7 +149,7 @@ def test_the_anytime_bound_is_the_end_of_what_is_not_refuted(values, alpha):
     """Every mean from the bound upwards is refuted at some time, and none below it: the capital grows with the mean."""
     scores, bound = np.array(values), anytime_upper(np.array(values), alpha)
     for mean in np.linspace(0.005, 0.995, 34):
-        refuted = _Capital(mean, above=False).path(scores).max() >= math.log(1 / alpha)
+        refuted = Capital(mean, above=False).path(scores).max() >= math.log(1 / alpha)
         assert refuted == (mean >= bound) or mean == pytest.approx(bound, abs=1e-8)
 
 
@@ -199,8 +199,8 @@ def test_the_stopping_counts_are_those_of_the_test():
     for n in (1, 2, 40, 59, 60, 61, 120):
         for ones in range(n + 1):
             scores = np.repeat([1.0, 0.0], [ones, n - ones])
-            assert (_Capital(0.05, above=False).path(scores)[-1] >= goal) == (ones <= floors[n - 1])
-            assert (_Capital(0.1, above=True).path(scores)[-1] >= goal) == (ones >= ceilings[n - 1])
+            assert (Capital(0.05, above=False).path(scores)[-1] >= goal) == (ones <= floors[n - 1])
+            assert (Capital(0.1, above=True).path(scores)[-1] >= goal) == (ones >= ceilings[n - 1])
 
 
 def test_planning():
