@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import nextafter
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LEAST = 1e-12  # the left end of the axis; smaller bounds are drawn there
+BELOW_ONE = nextafter(1.0, 0.0)
 EVIDENCE = 5
 TONES = {"proved to leak": "bad", "bounded": "good", "open": "open"}
 WORST = "worst question"
@@ -78,6 +80,7 @@ class Section:
 
     tau: str
     leak: str
+    compared: bool  # whether the drawings show the samples too: they do where both are about the same scorer
     head: tuple[str, ...]
     queries: tuple[str, ...]
     strips: tuple[Strip, ...]
@@ -94,7 +97,10 @@ def section(run: Run) -> Section | None:
     strips = tuple(_strip(model, found, run, shown) for model, found in there)
     asked, exact = tuple(f"{n:,}" for n in shown), replaced(run)
     head = tuple(f"worst {run.words.question}" if one == WORST else one for one in HEAD)
-    return Section(f"{first.tau:g}", first.how.leak, head, asked, strips, listing(exact) if exact else "")
+    compared = any(_sampled(model, found, run) for model, found in there)
+    return Section(
+        f"{first.tau:g}", first.how.leak, compared, head, asked, strips, listing(exact) if exact else ""
+    )
 
 
 def _strip(model: Model, found: Certificates, run: Run, shown: Sequence[int]) -> Strip:
@@ -117,7 +123,7 @@ def _strip(model: Model, found: Certificates, run: Run, shown: Sequence[int]) ->
     return Strip(
         model=model.name,
         row=_row(model, found),
-        svg=_drawn(model, trees),
+        svg=_drawn(model.name, trees, _sampled(model, found, run)),
         lines=lines,
         evidence=tuple(
             Evidence(asked.get(tree.id, tree.id), visible(leak.text), f"{leak.probability:.3g}")
@@ -149,13 +155,19 @@ def heaviest(found: Certificates, most: int = EVIDENCE) -> list[tuple[AnswerTree
 
 
 def _band(low: float, high: float) -> str:
-    return f"{number(low, 3, 'down')} to {number(high, 3, 'up')}"
+    """Leak@k from its lower to its upper end, each rounded outward; a lower end that only rounding takes to 1 is below it."""
+    return f"{number(min(low, BELOW_ONE), 3, 'down')} to {number(high, 3, 'up')}"
 
 
-def _drawn(model: Model, trees: list[AnswerTree]) -> Markup:
+def _sampled(model: Model, found: Certificates, run: Run) -> dict[str, QuestionRecord]:
+    """The sampled bounds of the same event by question; none where another scorer judged, or other prompts were asked."""
+    same = found.how.leak == run.params.metrics.binary and run.params.sample.language is None
+    return {row.prompt_id: row for row in model.questions if same and row.m_bin is not None}
+
+
+def _drawn(model: str, trees: list[AnswerTree], sampled: Mapping[str, QuestionRecord]) -> Markup:
     """One line per question on a log axis; the questions that leak most are on top."""
-    name = f"exact-{model.name}".replace(".", "_")
-    sampled = {row.prompt_id: row for row in model.questions}
+    name = f"exact-{model}".replace(".", "_")
     with svg.style(name):
         figure, axes = svg.canvas(4.6, 0.75 + 0.075 * len(trees), 0.12)
         for place, tree in enumerate(trees):
@@ -165,7 +177,7 @@ def _drawn(model: Model, trees: list[AnswerTree]) -> Markup:
         axes.set_xticks([10.0**power for power in (-12, -9, -6, -3, 0)], ["1e-12", "1e-9", "1e-6", "0.001", "1"])
         axes.minorticks_off()
         told = f"{plural(len(trees), 'question')}, from the certain lower end to the upper end of P(leak)"
-        return svg.inline(figure, name, f"{model.name}: {told}")
+        return svg.inline(figure, name, f"{model}: {told}")
 
 
 def _line(axes: Axes, place: int, tree: AnswerTree, sampled: QuestionRecord | None) -> None:

@@ -12,6 +12,7 @@ from lethe.tracking.tables import shown, worded
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
+GAP = "&emsp;"  # MLflow shows the cells of a table without any space between them
 CHANGES = 20  # changed params that are listed
 SHOWN = (
     "m_bin_worst",
@@ -103,11 +104,11 @@ def _changes(
 
 
 def _head(*cells: str) -> list[str]:
-    return [_row(*cells), _row(*("---" for _ in cells))]
+    return [_row(*cells), f"|{' --- |' * len(cells)}"]
 
 
 def _row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
+    return f"| {f'{GAP} | '.join(cells)} |"
 
 
 def escaped(text: str) -> str:

@@ -16,6 +16,7 @@ from lethe import tracking
 from lethe.io.json_files import write_json
 from lethe.statistics.bound import Assumes, Bound, Covers
 from lethe.tracking import notes
+from lethe.tracking.describe import GAP
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -236,8 +237,8 @@ def test_a_pipeline_says_what_changed(folder):
     assert tracking.log_new(folder) == "MLflow: 1 new run."
     assert len(runs(folder, parents=True)) == 2
     said = tags(folder, "pipeline")["mlflow.note.content"]
-    assert "| sample.n | 8 | 16 |" in said
-    assert "| m_bin_worst | 0.5 | 0.75 |" in said
+    assert f"| sample.n{GAP} | 8{GAP} | 16 |" in said
+    assert f"| m_bin_worst{GAP} | 0.5{GAP} | 0.75 |" in said
     assert said.count("[other](") == 1, "as before: in the list of models alone"
 
 
