@@ -23,8 +23,8 @@ from lethe.statistics.dispersion import LARGEST
 from lethe.statistics.leak_at_k import QUERIES, at_least_once
 from lethe.statistics.many_prompts import share_above, worst_prompt
 from lethe.statistics.sequential import stopped_upper
+from lethe.statistics.stopped_means import METHOD
 
-METHOD = "mixture martingale, at the stop"
 METRIC = "anytime_upper"
 
 

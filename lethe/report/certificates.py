@@ -49,7 +49,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Question:
+class QuestionRow:
     """One line of the table: the ends as texts rounded outward."""
 
     question: str
@@ -69,7 +69,7 @@ class Strip:
     model: str
     row: tuple[str, ...]
     svg: Markup
-    lines: tuple[Question, ...]
+    lines: tuple[QuestionRow, ...]
     evidence: tuple[Evidence, ...]
     sentences: tuple[str, ...]
 
@@ -108,7 +108,7 @@ def _strip(model: Model, found: Certificates, run: Run, shown: Sequence[int]) ->
     trees = sorted(found.trees, key=lambda tree: (-tree.lower, -tree.upper))
     words = found.verdicts
     lines = tuple(
-        Question(
+        QuestionRow(
             question=asked.get(tree.id, tree.id),
             lower=tree.bounds["lower"].significant(3),
             upper=tree.bounds["upper"].significant(3),

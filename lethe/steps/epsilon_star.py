@@ -41,7 +41,7 @@ def run(name: str, model: Model, settings: EpsilonStar, prompt: str, root: Path 
         split: mean_losses(language_model, tokenizer, prompt, some, f"{name} {split}")
         for split, some in rows.items()
     }
-    result = compare(losses["forget"], losses["heldout"], settings)
+    result = measured(losses["forget"], losses["heldout"], settings)
     bound = result.bound
     with atomic_folder(root / "epsilon_star" / name) as folder:
         write_json(folder / "result.json", {"schema": SCHEMA_VERSION, "model": name, **result.as_json()})
@@ -73,7 +73,7 @@ def _untold(forget: int, heldout: int) -> dict[str, object]:
     return {"epsilon_star": None, "epsilon_lower": None, "n_train": forget, "n_population": heldout, "note": note}
 
 
-def compare(train: np.ndarray, population: np.ndarray, settings: EpsilonStar) -> EpsilonStarAudit:
+def measured(train: np.ndarray, population: np.ndarray, settings: EpsilonStar) -> EpsilonStarAudit:
     """Return Epsilon* and its lower bound, as `lethe audit epsilon-star` does.
 
     The forget set counts as a sample, not as the complete set of members. With a complete set, every ratio beyond the

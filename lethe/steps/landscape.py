@@ -36,7 +36,7 @@ def read(name: str, changes: Sequence[str]) -> LandscapeSettings:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnLandscape:
     """A landscape and the p-values of its test of fit, where the settings ask for that test."""
 
     result: LandscapeResult
@@ -48,7 +48,7 @@ class Drawn:
         return self.result.as_json() | fit
 
 
-def draw(name: str, changes: Sequence[str]) -> Drawn:
+def draw(name: str, changes: Sequence[str]) -> DrawnLandscape:
     """Train all unfinished models, measure, draw; return what data/landscapes/NAME holds."""
     from lethe.audits.landscape.study import Landscape
     from lethe.report import simulation_figures as figures
@@ -74,7 +74,7 @@ def draw(name: str, changes: Sequence[str]) -> Drawn:
                 "samples": fit.samples,
                 "p_values": tables,
             }
-        drawn = Drawn(result, p_values)
+        drawn = DrawnLandscape(result, p_values)
         whole = {"schema": SCHEMA_VERSION, "settings": settings.model_dump(), **drawn.as_json()}
         write_json(folder / "result.json", whole)
     return drawn

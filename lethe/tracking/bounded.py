@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from lethe.statistics.bound import Bound
 
 EXPERIMENT = "lethe logs"
-KIND = ("mlflow.experimentKind", "custom_model_development")
 
 
 def log_bounded(
@@ -67,7 +66,7 @@ def log_bounded(
     known = client.get_experiment_by_name(EXPERIMENT)
     place = (home.resolve() / "mlruns").as_uri() if uri.startswith("sqlite:") else None
     experiment = (
-        client.create_experiment(EXPERIMENT, artifact_location=place, tags=dict([KIND]))
+        client.create_experiment(EXPERIMENT, artifact_location=place, tags=dict([view.KIND]))
         if known is None
         else known.experiment_id
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 OTHERS = frozenset(
     {"model", "alpha", "n_questions", "n", "missing", "keyword_greedy", "keyword_mean", "keyword_any"}
 )
-GREEDY = ("greedy_mean", "binary_greedy")
+OF_THE_GREEDY_ANSWER = ("greedy_mean", "binary_greedy")
 SMALLER = ("certified_together",)  # a count of safe questions
 # The key of a question's row behind a key of the model; a key of the same name needs no entry.
 OF_QUESTION = {
@@ -52,11 +52,11 @@ def values(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]
 def _numbers(found: ModelMeasures, n: int, last: bool) -> Iterator[Number]:
     rows = found.curves()["per_question"]
     for key, value in of_flat({**found.flat(), **found.further_flat()}, OTHERS):
-        if key in GREEDY and not last:
+        if key in OF_THE_GREEDY_ANSWER and not last:
             continue
         own = OF_QUESTION.get(key, key)
         each = {str(row["prompt_id"]): each_value for row in rows for each_value in _of_question(row.get(own))}
-        greedy = key in GREEDY
+        greedy = key in OF_THE_GREEDY_ANSWER
         parts = (GREEDY_PART if greedy else answers_part(n),)
         yield Number(key if greedy else f"{key}@{n}", value, -value if key in SMALLER else value, parts, each)
 
