@@ -16,6 +16,7 @@ from lethe.errors import BadValue, ParamsClash
 from lethe.io import parts
 from lethe.io.json_files import write_json, write_jsonl
 from lethe.io.shards import Shard, found, model_of, name_of
+from lethe.steps import score_shards
 from stages import likelihood, sample, score
 from tests.lethe.sampling.sampling_models import build_llama
 from tests.small import ROOT
@@ -140,6 +141,23 @@ def test_a_missing_shard_is_done_by_the_whole(made, bare):
             stage.run(settings, bare, "m", f"{number}of3")
         stage.run(settings, bare, "m")
     assert contents(bare) == contents(made)
+
+
+def test_the_answers_are_read_once_for_the_keys_of_all_shards(bare, monkeypatch):
+    settings = params(bare, ["rouge_l"])
+    sample.run(settings, bare, "m")
+    likelihood.run(settings, bare, "m")
+    for number in range(1, 5):
+        score.run(settings, bare, "m", f"{number}of4")
+    read, original = [], score_shards.read_parts
+
+    def counted(path, columns=None, rows=None):
+        read.append((path.name, "text" in (columns or ())))
+        return original(path, columns, rows)
+
+    monkeypatch.setattr(score_shards, "read_parts", counted)
+    score.run(settings, bare, "m")
+    assert sorted(name for name, whole in read if whole) == ["forget.parquet", "retain.parquet"]
 
 
 def test_a_shard_of_other_settings_is_not_read(bare):
