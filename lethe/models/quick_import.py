@@ -7,7 +7,6 @@ such as a notebook, the import is as transformers has it.
 
 from __future__ import annotations
 
-import importlib
 import sys
 
 from lethe import process
@@ -20,6 +19,6 @@ def import_models() -> None:
     if process.owned and not {"sklearn", FEATURE} & set(sys.modules):
         sys.modules["sklearn"] = None  # type: ignore[assignment]  # what Python defines as "cannot be imported"
         try:
-            importlib.import_module(FEATURE)
+            import transformers.generation.candidate_generator  # noqa: F401
         finally:
             del sys.modules["sklearn"]
