@@ -1,0 +1,34 @@
+"""The table of a meta-evaluation: the command line shows some columns of the page, under shorter heads."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from lethe.report.meta_page import COLUMNS, TERMINAL, rows
+from lethe.statistics.meta_evaluation.auc import Estimate
+
+NUMBERS = iter(range(1, 100))
+
+
+def estimate() -> Estimate:
+    value = next(NUMBERS) / 100
+    return Estimate(value=value, low=value, high=value, alpha=0.05, method="m", n=9, assumes="models drawn alike")
+
+
+def test_the_command_shows_the_page_s_cells():
+    both = [SimpleNamespace(relearning=estimate(), quantisation=estimate(), both=estimate()) for _ in range(2)]
+    one = SimpleNamespace(
+        name="mean@16",
+        auc=estimate(),
+        auc_each=estimate(),
+        one_sided=both[0],
+        symmetric=both[1],
+        prediction=estimate(),
+        cost=SimpleNamespace(seconds=1.25, rows=640.0),
+        missing=3,
+    )
+    whole, shown = (rows(SimpleNamespace(worth=[one]), columns)[0] for columns in (COLUMNS, TERMINAL))
+    assert len({*whole}) == len(COLUMNS) == 11
+    assert shown == [whole[place] for place in (0, 1, 2, 5, 7, 8, 9)]
+    heads = ["number", "AUC", "per question", "robustness", "prediction", "seconds", "rows"]
+    assert [column.terminal for column in TERMINAL] == heads
