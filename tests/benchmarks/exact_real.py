@@ -41,6 +41,9 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=1024, help="samples per question; 0 draws none")
     parser.add_argument("--max-new-tokens", type=int, default=24)
     parser.add_argument("--questions", type=int, default=8)
+    parser.add_argument(
+        "--skip", type=int, default=0, help="questions that an earlier, interrupted call has printed"
+    )
     asked = parser.parse_args()
     prepare_torch()
     options = Options(max_rows=256)
@@ -48,7 +51,9 @@ def main() -> None:
     asker = Asker(predictor.checkpoint, "chat")
     law = Law(predictor.checkpoint.end_ids, asked.max_new_tokens)
     effort = Effort(rows=asked.rows, exact_only=True, pilot=16)
-    rows = read_rows(QUESTIONS)[: asked.questions]
+    rows = read_rows(QUESTIONS)[asked.skip : asked.skip + asked.questions]
+    if not rows:
+        parser.error(f"--skip {asked.skip} leaves none of the questions")
     allowance = measured_allowance(predictor, np.array(asker.about_keywords(rows[0]).prompt))
     rounding = Rounding(allowance, asked.max_new_tokens)
     print(

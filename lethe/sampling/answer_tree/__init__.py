@@ -20,6 +20,7 @@ from lethe.progress import progress
 from lethe.sampling.answer_tree.automaton import WholeTexts
 from lethe.sampling.answer_tree.enumeration import HEAVIEST, grow
 from lethe.sampling.answer_tree.law import Law
+from lethe.sampling.answer_tree.outlook import Sight
 from lethe.sampling.answer_tree.planning import Curve, Outline, common_rho, curve_of, search
 from lethe.sampling.answer_tree.predictor import Predictor
 from lethe.sampling.answer_tree.question import Grown, Growth, Question
@@ -129,10 +130,10 @@ def first_look(question: Question, law: Law, predictor: Predictor, effort: Effor
         How many rows the look may take.
     """
     pilot = _pilot(question, law, predictor, effort)
-    budget = max(1, effort.rows // 3)
+    budget, sight = max(1, effort.rows // 3), Sight(question.automaton)
 
     def growing(growth: Growth) -> Grown:
-        return grow(question, law, predictor, growth)
+        return grow(question, law, predictor, growth, sight=sight)
 
     found = search(growing, budget, effort.guide, effort.second_guide)
     rows, best, curve = pilot.rows + found.rows, found.best, curve_of(found.grown, found.theta)
@@ -144,13 +145,13 @@ def first_look(question: Question, law: Law, predictor: Predictor, effort: Effor
     rows_a_sample = max(pilot.rows / max(1, pilot.remainder.sampled), pilot.length / 2)
     outline = Outline(curve, rows_a_sample, pilot.entropy <= effort.most_entropy)
     if outline.enumerable and not effort.exact_only and best.rest > 0:
-        outline, tried = _tried(question, law, predictor, effort, outline)
+        outline, tried = _tried(question, law, predictor, effort, outline, sight)
         rows += tried
     return FirstLook(best.masses, best.heaviest, rows, pilot.entropy, outline)
 
 
 def _tried(
-    question: Question, law: Law, predictor: Predictor, effort: Effort, outline: Outline
+    question: Question, law: Law, predictor: Predictor, effort: Effort, outline: Outline, sight: Sight
 ) -> tuple[Outline, int]:
     """The outline with the cost of a sampled answer, as measured in a small second look, and the rows of that look.
 
@@ -158,7 +159,7 @@ def _tried(
     """
     rho = common_rho([outline], TRIED * effort.rows, effort.theta_rho)
     growth = Growth(effort.theta_rho / rho, effort.second_guide, rho)
-    trial = grow(question, law, predictor, growth, effort.stream(question, TRIAL))
+    trial = grow(question, law, predictor, growth, effort.stream(question, TRIAL), sight)
     if trial.remainder.sampled:
         outline = replace(outline, rows_a_sample=(trial.rows - trial.explored) / trial.remainder.sampled)
     return outline, trial.rows
@@ -216,7 +217,12 @@ def second_look(
     elif not first.outline.enumerable:
         grown, theta, rows = _nothing(law), PLAIN, 0
     else:
-        found = search(lambda growth: grow(question, law, predictor, growth), 2 * effort.rows // 3 or 1, 0.0)
+        sight = Sight(question.automaton)
+
+        def growing(growth: Growth) -> Grown:
+            return grow(question, law, predictor, growth, sight=sight)
+
+        found = search(growing, 2 * effort.rows // 3 or 1, 0.0)
         grown, theta, rows = found.grown, found.theta, found.rows
     own = leak_interval(grown.masses, grown.remainder, effort.alpha, rounding)
     guided = leak_interval(first.masses, replace(grown.remainder, rho=0.0), effort.alpha, rounding)

@@ -8,6 +8,7 @@ judges answers that the automaton cannot read, those after a combining mark.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -49,21 +50,17 @@ class Automaton(Protocol):
     def matched(self, states: np.ndarray) -> np.ndarray: ...
 
 
-class TokenLetters:
-    """The letters of every token of a vocabulary, laid out for reading all tokens at once.
+class Columns:
+    """The letters of many texts, laid out for reading all texts at once.
 
-    ``order`` (V,) puts the longest tokens first; ``columns[l]`` are the l-th letters of the tokens that have one.
-    ``open_bytes`` (V,) indexes the bytes that a token leaves open in ``opens``, whose first entry is empty. ``allowed``
-    (V,) counts the ASCII characters that open bytes may add to the token's own characters.
+    ``order`` (texts,) puts the longest texts first; ``columns[l]`` are the l-th letters of the texts that have one.
     """
 
-    def __init__(self, spelling: Spelling):
-        self.spelling, self.size = spelling, len(spelling.pieces)
-        read = [spelling.advance(b"", token) for token in range(self.size)]
-        letters = [letters_of(text) for text, _ in read]
-        lengths = np.array([len(each.codes) for each in letters])
+    def __init__(self, texts: Sequence[str]):
+        letters = [letters_of(text) for text in texts]
+        lengths = np.array([len(each.codes) for each in letters], np.int64)
         self.order = np.argsort(-lengths, kind="stable")
-        ordered = [letters[token] for token in self.order]
+        ordered = [letters[text] for text in self.order]
         self.columns = [
             Letters(
                 *(
@@ -73,11 +70,69 @@ class TokenLetters:
             )
             for place in range(lengths.max(initial=0))
         ]
+
+    def read(self, matcher: Matcher, symbols: Sequence[np.ndarray], at: int) -> np.ndarray:
+        """(texts,) the matcher's state after each text, from the state ``at``.
+
+        Parameters
+        ----------
+        matcher
+            The automaton of the keywords.
+        symbols
+            The symbols of each of the columns under this matcher.
+        at
+            The state before the texts.
+        """
+        states = np.full(len(self.order), at, dtype=np.int32)
+        for own in symbols:
+            states[: len(own)] = matcher.steps[states[: len(own)], own]
+        by_text = np.empty_like(states)
+        by_text[self.order] = states
+        return by_text
+
+
+@dataclass(frozen=True)
+class Continued:
+    """The tokens that may continue some open bytes: the ``letters`` that each settles, and which of the ``opens``, distinct
+    and in the order of the tokens, it leaves open (``place``)."""
+
+    letters: Columns
+    opens: tuple[bytes, ...]
+    place: np.ndarray
+
+    @classmethod
+    def of(cls, spelling: Spelling, remainder: bytes) -> Continued:
+        """How the tokens of a spelling continue the open bytes ``remainder``."""
+        read = [spelling.advance(remainder, token) for token in spelling.continuing.tolist()]
+        opens = tuple(dict.fromkeys(further for _, further in read))
+        place_of = {further: place for place, further in enumerate(opens)}
+        place = np.array([place_of[further] for _, further in read], np.int64)
+        return cls(Columns([text for text, _ in read]), opens, place)
+
+
+class TokenLetters:
+    """The ``letters`` of every token of a vocabulary.
+
+    ``open_bytes`` (V,) indexes the bytes that a token leaves open in ``opens``, whose first entry is empty. ``allowed``
+    (V,) counts the ASCII characters that open bytes may add to the token's own characters.
+    """
+
+    def __init__(self, spelling: Spelling):
+        self.spelling, self.size = spelling, len(spelling.pieces)
+        read = [spelling.advance(b"", token) for token in range(self.size)]
+        self.letters = Columns([text for text, _ in read])
+        self._continued: dict[bytes, Continued] = {}
         self.opens = list(dict.fromkeys([b"", *(remainder for _, remainder in read)]))
         place_of = {remainder: place for place, remainder in enumerate(self.opens)}
         self.open_bytes = np.array([place_of[remainder] for _, remainder in read])
         self.allowed = MOST_ASCII * (self.open_bytes > 0)
         self.allowed[spelling.continuing] += MOST_ASCII
+
+    def continued(self, remainder: bytes) -> Continued:
+        """The continuations of open bytes, the same for all questions."""
+        if remainder not in self._continued:
+            self._continued[remainder] = Continued.of(self.spelling, remainder)
+        return self._continued[remainder]
 
 
 class KeywordAutomaton:
@@ -86,7 +141,8 @@ class KeywordAutomaton:
     def __init__(self, matcher: Matcher, tokens: TokenLetters):
         self.matcher, self.tokens, self.spelling = matcher, tokens, tokens.spelling
         self.size, self.start = len(matcher.steps), matcher.start
-        self.symbols = [matcher.symbols(column) for column in tokens.columns]
+        self.symbols = [matcher.symbols(column) for column in tokens.letters.columns]
+        self._open_symbols: dict[int, list[np.ndarray]] = {}  # of the characters after the open bytes of a place
         self.opens = list(tokens.opens)
         self.place_of = {remainder: place for place, remainder in enumerate(self.opens)}
         self._rows: dict[int, np.ndarray] = {}
@@ -100,11 +156,7 @@ class KeywordAutomaton:
         return self._rows[state]
 
     def _behind(self, at: int) -> np.ndarray:
-        states = np.full(self.tokens.size, at, dtype=np.int32)
-        for symbols in self.symbols:
-            states[: len(symbols)] = self.matcher.steps[states[: len(symbols)], symbols]
-        by_token = np.empty_like(states)
-        by_token[self.tokens.order] = states
+        by_token = self.tokens.letters.read(self.matcher, self.symbols, at)
         settled = by_token <= DIRTY  # open bytes have no effect in these states
         return np.where(settled, by_token, by_token + self.size * self.tokens.open_bytes).astype(np.int32)
 
@@ -112,16 +164,19 @@ class KeywordAutomaton:
         remainder = self.opens[place]
         row = self.row(self.matcher.after(at, self.spelling.flush(remainder))).copy()
         row[self.spelling.skipped] = state
-        for token in self.spelling.continuing:
-            text, further = self.spelling.advance(remainder, int(token))
-            row[token] = self._number(self.matcher.after(at, text), further)
+        found = self.tokens.continued(remainder)
+        if place not in self._open_symbols:
+            self._open_symbols[place] = [self.matcher.symbols(column) for column in found.letters.columns]
+        after = found.letters.read(self.matcher, self._open_symbols[place], at)
+        places = np.array([self._place(further) for further in found.opens], np.int64)[found.place]
+        row[self.spelling.continuing] = np.where(after <= DIRTY, after, places * self.size + after)
         return row
 
-    def _number(self, at: int, remainder: bytes) -> int:
+    def _place(self, remainder: bytes) -> int:
         if remainder not in self.place_of:
             self.place_of[remainder] = len(self.opens)
             self.opens.append(remainder)
-        return at if at <= DIRTY else self.place_of[remainder] * self.size + at
+        return self.place_of[remainder]
 
     def _runs(self) -> np.ndarray:
         """(V,) the longest run of characters of the keywords' alphabet in each token."""
@@ -136,7 +191,7 @@ class KeywordAutomaton:
             before[:count] = blank
             longest = np.maximum(longest, run)
         by_token = np.empty_like(longest)
-        by_token[self.tokens.order] = longest
+        by_token[self.tokens.letters.order] = longest
         return by_token
 
     def leaks(self, states: np.ndarray) -> np.ndarray:
@@ -145,13 +200,14 @@ class KeywordAutomaton:
     def _ended(self, states: np.ndarray) -> np.ndarray:
         """The matcher's states if the answer ends here, after the open bytes are read as broken bytes."""
         places, at = np.divmod(states, self.size)
-        ended = at.copy()
-        for place in np.unique(places[places > 0]).tolist():
+        used, which = np.unique(places, return_inverse=True)
+        for place in used.tolist():
             if place not in self._end_state:
                 text = self.spelling.flush(self.opens[place])
                 self._end_state[place] = self.matcher.all_after(np.arange(self.size), text)
-            ended[places == place] = self._end_state[place][at[places == place]]
-        return ended
+        # One table for all states, since each open character would otherwise need a search of its own.
+        table = np.stack([self._end_state[place] for place in used.tolist()] or [self._end_state[0]])
+        return table[which.reshape(states.shape), at]
 
     def ends(self, states: np.ndarray) -> np.ndarray:
         ended = self._ended(states)

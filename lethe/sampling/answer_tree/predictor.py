@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 FLOAT64_UP_TO = 50_000_000  # the most parameters of a model that is copied to float64 to measure its rounding
+SPARE_POSITIONS = 8  # of the buffers, so that they serve prompts of other lengths without being allocated anew
 LEAST_ALLOWANCE = 1e-5  # the smallest allowed error of the logits, used where the measured error is smaller
 
 
@@ -52,6 +53,8 @@ class ModelPredictor:
     """
 
     def __init__(self, source: Source, options: Options | None = None, memory: int = 1 << 30):
+        from lethe.sampling.row_cache import RowCache
+
         options = options or Options()
         self.checkpoint: Checkpoint = checkpoint(source)
         self.forward = Forward(load(self.checkpoint, options))
@@ -59,13 +62,16 @@ class ModelPredictor:
             raise NoKeys(source)
         self.vocabulary, self.memory, self.limit = self.checkpoint.vocabulary, memory, options.max_rows
         self.dtype = str(self.forward.model.dtype).removeprefix("torch.")
+        self.cache, self.positions, self.length = RowCache(0), 0, 0
 
     def begin(self, prefixes: np.ndarray, positions: int) -> None:
         import torch
 
         from lethe.sampling.row_cache import RowCache
 
-        self.cache, self.length = RowCache(positions), prefixes.shape[1] - 1
+        if not positions <= self.cache.positions <= positions + 2 * SPARE_POSITIONS:
+            self.cache = RowCache(positions + SPARE_POSITIONS)
+        self.positions, self.length = positions, prefixes.shape[1] - 1
         with torch.inference_mode():
             for start in range(0, len(prefixes), PREFILL_ROWS) if self.length else ():
                 rows = prefixes[start : start + PREFILL_ROWS, :-1]
@@ -97,7 +103,8 @@ class ModelPredictor:
         needed = 4 * self.vocabulary  # for logits; derived arrays are computed a few rows at a time
         for layer in self.cache.layers:
             if isinstance(layer, RowLayer) and layer.keys is not None:
-                needed += 2 * layer.keys[0].numel() * layer.keys.element_size()
+                _, heads, _, size = layer.keys.shape  # of the buffers' positions only these rows' own count
+                needed += 2 * heads * self.positions * size * layer.keys.element_size()
         return max(1, min(self.limit, self.memory // needed))
 
 
