@@ -7,6 +7,7 @@ on another worker where a process or a machine of the cluster dies.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,8 @@ class RayWorkers(Workers):
     """The workers of one Ray cluster."""
 
     def _connected(self, address: str) -> tuple[int, bool]:
+        # A client that loses its cluster would otherwise start a cluster of its own here at the next call.
+        os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"
         try:
             import ray
             from ray.util.queue import Queue

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import types
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path
@@ -193,6 +194,23 @@ def test_a_ray_cluster_without_the_extra_is_wrong_use(tmp_path, monkeypatch, pac
             RayWorkers(tmp_path, "ray://there:10001", {}, [])
         else:
             task_runner(1, "ray://there:10001")
+
+
+def test_a_ray_cluster_that_does_not_answer_is_named_and_none_is_started_instead(tmp_path, monkeypatch):
+    def refuse(address, **options):
+        assert os.environ["RAY_ENABLE_AUTO_CONNECT"] == "0"
+        raise ConnectionError("ray client connection timeout")
+
+    monkeypatch.setenv("RAY_ENABLE_AUTO_CONNECT", "1")
+    queue = types.SimpleNamespace(Queue=None)
+    for name, module in {
+        "ray": types.SimpleNamespace(init=refuse),
+        "ray.util": None,
+        "ray.util.queue": queue,
+    }.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    with pytest.raises(LetheError, match="ray://there:10001: no Ray cluster answers there"):
+        RayWorkers(tmp_path, "ray://there:10001", {}, [])
 
 
 class LostCluster:

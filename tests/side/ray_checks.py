@@ -99,14 +99,14 @@ def test_stages_run_on_ray_without_a_shared_folder_and_survive_the_death_of_a_wo
             folders = [Path(folder) for folder, _, files in os.walk(tmp_path / "cluster") if "alive" in files]
             return [folder for folder in folders if folder.name == "pipeline"]
 
-        wait_until(lambda: waiting() or run.poll() is not None, 240)
+        wait_until(lambda: waiting() or run.poll() is not None, 600)
         assert run.poll() is None, run.communicate()
         (first,) = waiting()
         (own,) = (pid for pid in all_processes_below(first) if "flows.workers" in command_of(pid))
         worker = int(Path(f"/proc/{own}/stat").read_text().rpartition(")")[2].split()[1])
         assert command_of(worker).startswith("ray::")
         os.kill(worker, signal.SIGKILL)
-        wait_until(lambda: [folder for folder in waiting() if folder != first], 240)
+        wait_until(lambda: [folder for folder in waiting() if folder != first], 600)
         (second,) = (folder for folder in waiting() if folder != first)
         (second / "slow").unlink()
         out, err = run.communicate(timeout=400)
@@ -126,7 +126,7 @@ def test_a_signal_ends_the_stages_of_ray(small, tmp_path):
         def alive() -> list[Path]:
             return [Path(folder) for folder, _, files in os.walk(tmp_path / "cluster") if "alive" in files]
 
-        wait_until(lambda: alive() or run.poll() is not None, 240)
+        wait_until(lambda: alive() or run.poll() is not None, 600)
         (place,) = alive()
         run.send_signal(signal.SIGTERM)
         _, err = run.communicate(timeout=120)
