@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lethe import config
+from lethe.process import same_numbers
 from stages import audit
 
 
@@ -17,4 +18,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    same_numbers()
     main()
