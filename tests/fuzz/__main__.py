@@ -21,7 +21,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
@@ -70,7 +70,7 @@ class Count(Found):
         return cls(**told | {name: Counter(told[name]) for name in ("read", "refused")})
 
     def keep(self, place: Path) -> None:
-        write_text(place, json.dumps(asdict(self)))
+        write_text(place, json.dumps(vars(self)))
 
 
 def case(number: int, seed: int, known: list[Reader]) -> tuple[Reader, bytes]:
