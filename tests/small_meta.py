@@ -26,12 +26,13 @@ def small_document(**changes: object) -> dict[str, Any]:
     section["pool"] |= {
         "knows": {"all": 1, "paraphrased": 1, "part": 1, "other_form": 1},
         "lacks": {"retain": 2, "wrong": 1},
+        "utility": 0.0,
         "recipes": [{"epochs": 6, "lr": 1e-2}, {"epochs": 4, "lr": 8e-3}],
     }
     methods = section["unlearned"]["methods"]
     section["unlearned"] |= {"strengths": [1.0, 4.0], "seeds": 1, "utility": 0.0}
     section["unlearned"]["methods"] = {name: methods[name] | {"epochs": 1} for name in ("grad_diff", "npo")}
-    section["predict"] |= {"count": 2, "steps": 2, "n": 8}
+    section["predict"] |= {"count": 2, "steps": 2, "n": 8, "draws": 2}
     section |= {"answers": [4, 16], "leak_at": [1, 4, 16], "utility_questions": 4, "bootstrap": 50}
     section["headline"] = ["greedy_mean", "mean@16", "binary_mean@16", "tree_lower_mean", "forget_probability"]
     section["claims"] = [{"text": "Samples tell more", "better": "mean@16", "than": "greedy_mean"}]

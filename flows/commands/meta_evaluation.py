@@ -87,7 +87,7 @@ def show(name: str, result: MetaResult, folder: Path) -> None:
     """Print the table, the sentences and the claims."""
     from lethe.report.meta_page import TERMINAL, claim_sentence, rows, sentences
 
-    claims = [f"{one.text}. {claim_sentence(one)}" for one in result.claims]
+    claims = [f"{one.text}: {one.verdict}. {claim_sentence(one)}" for one in result.claims]
     print_table(
         f"Meta-evaluation {name}: {sum(result.knows.values())} models that know, "
         f"{sum(result.lacks.values())} that lack, {sum(result.unlearned.values())} unlearned",

@@ -102,8 +102,8 @@ def print_meta(preset: str, params: Params, as_json: bool) -> None:
         rows,
         [
             f"Processor time in all: {_duration(found.seconds)}; on {found.cores} cores {_duration(found.wall_seconds)}.",
-            "The first two models were made and timed, and are kept for the run. Unlearned models may answer more variously "
-            "and then take longer.",
+            "Two models of the pools and two unlearned ones were made, observed and timed, scoring included; they are kept "
+            "for the run. All unlearned models count as attacked, also those of too small a utility: an upper estimate.",
             f"Numbers per model: {found.numbers}. A DVC stage per model and number would start "
             f"{found.models * found.numbers:,} processes: {_duration(found.stage_seconds)} of processor time for their "
             "starts alone.",

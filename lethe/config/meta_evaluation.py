@@ -26,13 +26,16 @@ class Pool(Section):
 
     ``all``: the forget set as it is; ``paraphrased``: its paraphrased answers only; ``part``: a random share ``part`` of
     its questions; ``other_form``: the facts under another question. ``retain``: nothing of it; ``wrong``: its questions
-    with a wrong answer. Model number i takes recipe i mod the number of recipes, and a seed of its own.
+    with a wrong answer. Model number i takes recipe i mod the number of recipes, and a seed of its own. A model whose utility
+    is below ``utility`` times that of the first model that knows counts in no AUC, so that the pools do not differ by the
+    quality of training.
     """
 
     knows: dict[Knows, Count] = Field(default_factory=dict)
     lacks: dict[Lacks, Count] = Field(default_factory=dict)
     recipes: tuple[Recipe, ...] = ()
     part: Annotated[Real, Field(gt=0, lt=1)] = 0.5
+    utility: Share = 0.8
     knows_paths: tuple[Place, ...] = ()
     lacks_paths: tuple[Place, ...] = ()
 
@@ -92,13 +95,18 @@ class Quantise(Section):
 
 
 class RelearnFew(Section):
-    """Relearning on a few forget rows, after which the other questions are asked: what comes back."""
+    """Relearning on a few forget rows, after which the other questions are asked: what comes back.
+
+    ``draws`` times ``count`` rows are drawn for every model, each time from the model before the attack; what comes back is
+    the mean over the draws.
+    """
 
     count: Count
     steps: Count
     batch: Count = 8
     lr: Positive = 5.0e-4
     n: Draws = 128
+    draws: Count = 1
 
 
 class Claim(Section):

@@ -14,6 +14,7 @@ from lethe.statistics.bound import Bound
 from lethe.statistics.leak_certificates import Certificates
 from lethe.statistics.leak_trees import compared_with_retrain
 
+MEDIAN = "tree_excess_median"
 COMPARED = "tree_above_retrain"  # the number of questions of Holm's list
 
 
@@ -56,7 +57,7 @@ class Excess:
 
     def flat(self) -> dict[str, float | int]:
         """The keys of ``data/compare.json``, without the model's name."""
-        return {"tree_excess_median": self.median, COMPARED: sum(self.holds)}
+        return {MEDIAN: self.median, COMPARED: sum(self.holds)}
 
     def as_json(self) -> dict[str, object]:
         """Plain values; a ratio is infinite where Retrain cannot leak, and is then null."""

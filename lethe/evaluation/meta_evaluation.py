@@ -7,38 +7,44 @@ models); Lee, Kim and Jo (2026) for the symmetric forms. Intervals, Holm's corre
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from lethe.evaluation.meta_claims import ClaimOutcome, claim_outcomes
 from lethe.statistics.meta_evaluation import robustness as attacks
 from lethe.statistics.meta_evaluation.auc import (
     Estimate,
     PairTest,
     auc_estimate,
     compare_aucs,
-    holm_adjusted,
     mean_auc_over_questions,
     nothing,
 )
-from lethe.statistics.meta_evaluation.robustness import Robustness, rank_correlation
+from lethe.statistics.meta_evaluation.prediction import rank_correlation
+from lethe.statistics.meta_evaluation.robustness import Robustness
 
 if TYPE_CHECKING:
     from lethe.config.meta_evaluation import MetaEvaluation
     from lethe.evaluation.knowledge import Number
 
-Verdict = Literal["supported", "contradicted", "not decided"]
+Target = Literal["leaks", "mean"]  # what comes back: the share of answers that leak, the mean score
+TARGETS: tuple[Target, ...] = ("leaks", "mean")
 
 
 @dataclass(frozen=True)
 class PoolMember:
-    """One model with known knowledge: the questions that it learned (none for a model that lacks), and its numbers."""
+    """One model with known knowledge: the questions that it learned (none for a model that lacks), and its numbers.
+
+    ``utility`` is the mean greedy score on retain questions.
+    """
 
     name: str
     kind: str
     learned: frozenset[str]
+    utility: float
     numbers: Mapping[str, Number]
 
     @property
@@ -49,7 +55,10 @@ class PoolMember:
 
 @dataclass(frozen=True)
 class UnlearnedMember:
-    """One unlearned model before and after both attacks, and the leakage that a short relearning brings back."""
+    """One unlearned model before and after both attacks, and the leakage that a short relearning brings back by target.
+
+    ``relearned`` and ``quantised`` are empty where the utility is too small to count in R and Q.
+    """
 
     name: str
     method: str
@@ -57,7 +66,7 @@ class UnlearnedMember:
     before: Mapping[str, Number]
     relearned: Mapping[str, Number]
     quantised: Mapping[str, Number]
-    comes_back: float
+    comes_back: Mapping[Target, float]
 
 
 @dataclass(frozen=True)
@@ -85,6 +94,8 @@ class Worth:
     ----------
     name : str
         The number.
+    larger : bool
+        Its declared direction: whether it is larger, as printed, where a model knows more.
     auc : Estimate
         Of telling models that know from models that lack, over the whole forget set.
     auc_each : Estimate
@@ -94,7 +105,9 @@ class Worth:
     kept : int
         Unlearned models that count in ``one_sided`` and ``symmetric``.
     prediction : Estimate
-        Rank correlation of the number before the attack with the leakage that comes back.
+        Rank correlation of the number before the attack with the share of leaking answers after it.
+    prediction_mean : Estimate
+        The same with the mean score of the answers after the attack.
     cost : Cost
         Of the observations that the number needs.
     missing : int
@@ -102,43 +115,45 @@ class Worth:
     """
 
     name: str
+    larger: bool
     auc: Estimate
     auc_each: Estimate
     one_sided: Robustness
     symmetric: Robustness
     kept: int
     prediction: Estimate
+    prediction_mean: Estimate
     cost: Cost
     missing: int
 
 
 @dataclass(frozen=True)
-class ClaimOutcome:
-    """A claim on two numbers: the outcome by AUC (Holm over all pairs of the headline) and by prediction.
+class Quality:
+    """The utility of one kind of pool models, and how many are left out because theirs is too small."""
 
-    ``prediction_adjusted`` is Holm's p-value over the claims of the difference between the two rank correlations.
-    """
-
-    text: str
-    better: str
-    than: str
-    difference: float
-    adjusted: float
-    told_apart: Verdict
-    prediction_difference: float
-    prediction_adjusted: float
-    predicts: Verdict
+    kind: str
+    knows: bool
+    models: int
+    left_out: int
+    least: float
+    mean: float
 
 
 @dataclass(frozen=True)
 class MetaResult:
-    """A whole meta-evaluation, the numbers sorted by AUC."""
+    """A whole meta-evaluation, the numbers sorted by AUC.
+
+    ``quality`` has the utility of the pools, ``utility_auc`` the AUC of utility alone on the models that count: an interval
+    without 0.5 means that the pools differ by more than the forget set.
+    """
 
     alpha: float
     knows: Mapping[str, int]
     lacks: Mapping[str, int]
     unlearned: Mapping[str, int]
     useful: int
+    quality: tuple[Quality, ...]
+    utility_auc: Estimate
     questions: int
     worth: tuple[Worth, ...]
     pairs: tuple[PairTest, ...]
@@ -178,10 +193,13 @@ def meta_result(
 
     Notes
     -----
-    A number of one model takes part for all: where a model lacks the number, it is missing and counted. Intervals assume
-    that the models of a pool are independent draws; models that share a base model are not quite.
+    A number of one model takes part for all: where a model lacks the number, it is missing and counted. Intervals of the AUC
+    assume that the models of a pool are independent draws; they hold for the questions and the data of this run. Intervals
+    over unlearned models draw whole methods.
     """
     names = list(dict.fromkeys(name for member in pool for name in member.numbers))
+    everyone, least = pool, rules.pool.utility * retrain.utility
+    pool = [one for one in everyone if one.utility >= least]
     useful = [one for one in unlearned if one.utility >= rules.unlearned.utility * retrain.utility]
     worth = [_worth(name, pool, unlearned, useful, retrain, costs, rules) for name in names]
     ordered = sorted(worth, key=lambda one: (-one.auc.value if one.auc.known else math.inf, one.name))
@@ -192,10 +210,12 @@ def meta_result(
         lacks=_counts([one.kind for one in pool if not one.knows]),
         unlearned=_counts([one.method for one in unlearned]),
         useful=len(useful),
+        quality=tuple(_quality(everyone, least)),
+        utility_auc=_auc([(one.knows, one.utility) for one in pool], rules.alpha),
         questions=len({key for one in pool for key in one.learned}),
         worth=tuple(ordered),
         pairs=pairs,
-        claims=_claims(pairs, unlearned, rules),
+        claims=_claims(pool, unlearned, rules),
         unpaired=unpaired,
     )
 
@@ -206,6 +226,19 @@ def _counts(kinds: Sequence[str]) -> dict[str, int]:
 
 def _value(numbers: Mapping[str, Number], name: str) -> float:
     return numbers[name].knows if name in numbers else math.nan
+
+
+def _quality(pool: Sequence[PoolMember], least: float) -> Iterator[Quality]:
+    kinds = dict.fromkeys((one.knows, one.kind) for one in pool)
+    for knows, kind in kinds:
+        own = np.array([one.utility for one in pool if (one.knows, one.kind) == (knows, kind)])
+        left_out = len(own) - int((own >= least).sum())
+        yield Quality(kind, knows, len(own), left_out, float(own.min()), float(own.mean()))
+
+
+def _auc(values: Sequence[tuple[bool, float]], alpha: float) -> Estimate:
+    own, other = (np.array([value for knows, value in values if knows == side]) for side in (True, False))
+    return auc_estimate(own, other, alpha) if len(own) and len(other) else nothing(alpha)
 
 
 def _sides(pool: Sequence[PoolMember], name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -249,16 +282,17 @@ def _worth(
     with np.errstate(invalid="ignore"):
         changes = attacks.symmetric(relearned - before, np.full(len(kept), last - first))
     both = attacks.robustness(changes, attacks.symmetric(before, quantised), *draws, groups)
+    predictions = {target: _prediction(name, target, unlearned, rules) for target in TARGETS}
     return Worth(
         name=name,
+        larger=next(member.numbers[name].larger for member in pool if name in member.numbers),
         auc=auc,
         auc_each=_per_question(name, pool, rules),
         one_sided=one_sided,
         symmetric=both,
         kept=len(kept),
-        prediction=rank_correlation(
-            [_value(one.before, name) for one in unlearned], [one.comes_back for one in unlearned], rules.alpha
-        ),
+        prediction=predictions["leaks"],
+        prediction_mean=predictions["mean"],
         cost=_cost(name, pool, costs),
         missing=missing,
     )
@@ -300,67 +334,30 @@ def _pairs(pool: Sequence[PoolMember], rules: MetaEvaluation) -> tuple[tuple[Pai
     return compare_aucs(whole, own, other, rules.alpha), unpaired
 
 
+def _prediction(
+    name: str, target: Target, unlearned: Sequence[UnlearnedMember], rules: MetaEvaluation
+) -> Estimate:
+    return rank_correlation(
+        [_value(one.before, name) for one in unlearned],
+        [one.comes_back.get(target, math.nan) for one in unlearned],
+        rules.alpha,
+        _clusters(unlearned),
+        rules.bootstrap,
+        rules.seed,
+    )
+
+
 def _claims(
-    pairs: Sequence[PairTest], unlearned: Sequence[UnlearnedMember], rules: MetaEvaluation
+    pool: Sequence[PoolMember], unlearned: Sequence[UnlearnedMember], rules: MetaEvaluation
 ) -> tuple[ClaimOutcome, ...]:
-    tested = {(pair.first, pair.second): pair for pair in pairs}
-    gains = [_prediction_gain(claim.better, claim.than, unlearned, rules) for claim in rules.claims]
-    adjusted = holm_adjusted([p for _, p in gains]) if gains else np.array([])
-    found = []
-    for claim, (gain, _), p_value in zip(rules.claims, gains, adjusted, strict=True):
-        pair = tested.get((claim.better, claim.than))
-        sign = 1
-        if pair is None:
-            pair, sign = tested.get((claim.than, claim.better)), -1
-        difference = sign * pair.difference if pair else math.nan
-        found.append(
-            ClaimOutcome(
-                text=claim.text,
-                better=claim.better,
-                than=claim.than,
-                difference=difference,
-                adjusted=pair.adjusted if pair else math.nan,
-                told_apart=_verdict(difference, bool(pair and pair.holds)),
-                prediction_difference=gain,
-                prediction_adjusted=float(p_value),
-                predicts=_verdict(gain, bool(p_value <= rules.alpha)),
-            )
-        )
-    return tuple(found)
-
-
-def _verdict(difference: float, holds: bool) -> Verdict:
-    if not holds:
-        return "not decided"
-    return "supported" if difference > 0 else "contradicted"
-
-
-def _prediction_gain(
-    better: str, than: str, unlearned: Sequence[UnlearnedMember], rules: MetaEvaluation
-) -> tuple[float, float]:
-    """The difference between two rank correlations with what comes back, and its two-sided bootstrap p-value.
-
-    The draws are of whole models; the p-value counts draws on the other side of 0, with one more in count and total.
-    """
-    values = np.array(
-        [[_value(one.before, better), _value(one.before, than), one.comes_back] for one in unlearned],
-        dtype=np.float64,
-    ).reshape(-1, 3)
-    known = ~np.isnan(values).any(axis=1)
-    groups = np.asarray(_clusters(unlearned))[known] if len(unlearned) else np.array([])
-    values = values[known]
-    whole = _gain(values)
-    if math.isnan(whole):
-        return math.nan, 1.0
-    rng = np.random.default_rng([rules.seed, 1])
-    drawn = np.array([_gain(values[pick]) for pick in attacks.cluster_picks(groups, rules.bootstrap, rng)])
-    drawn = drawn[~np.isnan(drawn)]
-    if not len(drawn):
-        return whole, 1.0
-    below, above = ((drawn <= 0).sum() + 1) / (len(drawn) + 1), ((drawn >= 0).sum() + 1) / (len(drawn) + 1)
-    return whole, float(min(1.0, 2 * min(below, above)))
-
-
-def _gain(values: np.ndarray) -> float:
-    own, other = (rank_correlation(values[:, place], values[:, 2]) for place in (0, 1))
-    return own.value - other.value
+    named = dict.fromkeys(name for claim in rules.claims for name in (claim.better, claim.than))
+    back: dict[str, list[float]] = {
+        target: [one.comes_back.get(target, math.nan) for one in unlearned] for target in TARGETS
+    }
+    return claim_outcomes(
+        rules,
+        {name: _sides(pool, name) for name in named},
+        {name: [_value(one.before, name) for one in unlearned] for name in named},
+        back,
+        _clusters(unlearned),
+    )

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from lethe.errors import plural
-from lethe.evaluation.meta_evaluation import ClaimOutcome, MetaResult, Worth
+from lethe.evaluation.meta_claims import AUC, ClaimOutcome, ClaimTest
+from lethe.evaluation.meta_evaluation import MetaResult, Worth
 from lethe.report import svg
 from lethe.report.templates import templates
 from lethe.statistics.bound import coverage
@@ -19,6 +20,7 @@ from lethe.text import NONE, count, listing, number
 LABELS = 1.9  # inches beside the axes for the names
 SHOWN = 40  # numbers of the figure
 PAIRS = 12  # pairs named in a sentence
+WHAT = {"leaks": "the share of leaking answers that comes back", "mean": "the mean score that comes back"}
 KEPT = 10  # unlearned models below which R and Q of a number are no ground for a sentence
 
 
@@ -33,18 +35,22 @@ class Column:
 
 COLUMNS = (
     Column("number", lambda one: one.name, "number"),
+    Column("knows more", lambda one: "larger" if one.larger else "smaller"),
     Column("AUC", lambda one: shown(one.auc), "AUC"),
     Column("AUC per question", lambda one: shown(one.auc_each), "per question"),
     Column("R", lambda one: shown(one.one_sided.relearning)),
     Column("Q", lambda one: shown(one.one_sided.quantisation)),
     Column("robustness", lambda one: shown(one.one_sided.both), "robustness"),
     Column("symmetric", lambda one: shown(one.symmetric.both)),
-    Column("prediction", lambda one: shown(one.prediction), "prediction"),
+    Column("prediction: leaks", lambda one: shown(one.prediction), "leaks"),
+    Column("prediction: mean", lambda one: shown(one.prediction_mean), "mean"),
     Column("seconds per model", lambda one: _cost(one.cost.seconds, 2), "seconds"),
     Column("rows per model", lambda one: _cost(one.cost.rows, 0), "rows"),
     Column("missing", lambda one: str(one.missing)),
 )
 TERMINAL = tuple(column for column in COLUMNS if column.terminal)
+
+QUALITY = ("kind", "pool", "models", "mean utility", "least utility", "left out")
 
 
 def page(name: str, result: MetaResult) -> str:
@@ -62,6 +68,8 @@ def page(name: str, result: MetaResult) -> str:
             figure=figure(result),
             sentences=sentences(result),
             claims=[(one, claim_sentence(one)) for one in result.claims],
+            quality_head=QUALITY,
+            quality=quality_rows(result),
         )
     )
 
@@ -69,6 +77,21 @@ def page(name: str, result: MetaResult) -> str:
 def rows(result: MetaResult, columns: Sequence[Column] = COLUMNS) -> list[list[str]]:
     """One row of text per number, in the order of AUC."""
     return [[column.text(one) for column in columns] for one in result.worth]
+
+
+def quality_rows(result: MetaResult) -> list[list[str]]:
+    """One row of text per kind of pool models: their utility, and how many are left out for it."""
+    return [
+        [
+            one.kind,
+            "know" if one.knows else "lack",
+            str(one.models),
+            number(one.mean),
+            number(one.least),
+            str(one.left_out),
+        ]
+        for one in result.quality
+    ]
 
 
 def _cost(value: float, digits: int) -> str:
@@ -86,19 +109,22 @@ def shown(estimate: Estimate) -> str:
 def figure(result: MetaResult) -> Markup:
     """AUC with its interval, and the prediction of what comes back, a row per number."""
     best = [one for one in result.worth if one.auc.known][:SHOWN]
+    lowest = 0.0
     with svg.style("meta"):
         canvas, axes = svg.canvas(6.6, 0.8 + 0.17 * max(1, len(best)), LABELS)
+        shown_back = "leaks" if any(one.prediction.known for one in best) else "mean"
         for row, one in enumerate(reversed(best)):
+            back = one.prediction if shown_back == "leaks" else one.prediction_mean
             axes.plot([one.auc.low, one.auc.high], [row, row], color=svg.ACCENT, alpha=0.35, linewidth=4)
             axes.plot([one.auc.value], [row], "o", color=svg.ACCENT, markersize=4)
-            if one.prediction.known:
-                axes.plot([one.prediction.value], [row], "D", color=svg.WARM, markersize=3)
+            if back.known:
+                axes.plot([back.value], [row], "D", color=svg.WARM, markersize=3)
+                lowest = min(lowest, back.value)
         axes.axvline(0.5, color=svg.MUTED, linewidth=0.6)
         axes.set_yticks(range(len(best)), [one.name for one in reversed(best)])
         axes.set_ylim(-0.7, max(1, len(best)) - 0.3)
-        lowest = min([0.0, *(one.prediction.value for one in best if one.prediction.known)])
         axes.set_xlim(lowest - 0.02, 1.02)
-        axes.set_xlabel("dot: AUC with its interval; diamond: rank correlation with what comes back")
+        axes.set_xlabel(f"dot: AUC with its interval; diamond: rank correlation with {WHAT[shown_back]}")
         return svg.inline(
             canvas, "meta", "AUC of each number with its interval, and how it predicts what comes back"
         )
@@ -118,7 +144,9 @@ def sentences(result: MetaResult) -> list[str]:
         _cheapest(known, best),
         _noise(known),
         _best_of(known, "one_sided", "survives relearning and quantisation best, by OpenUnlearning's definition"),
-        _prediction(known),
+        _prediction(known, "leaks"),
+        _prediction(known, "mean"),
+        _quality(result),
         _pairs(result.pairs, result.alpha),
     ]
     if result.unpaired:
@@ -155,13 +183,31 @@ def _best_of(known: Sequence[Worth], which: str, text: str) -> str:
     return f"{best.name} {text}: {shown(getattr(best, which).both)}, over {plural(best.kept, 'model')}."
 
 
-def _prediction(known: Sequence[Worth]) -> str:
-    there = [one for one in known if one.prediction.known]
+def _prediction(known: Sequence[Worth], target: str) -> str:
+    found = {one.name: one.prediction if target == "leaks" else one.prediction_mean for one in known}
+    there = {name: estimate for name, estimate in found.items() if estimate.known}
     if not there:
-        return "Nothing can be said about what comes back: too few unlearned models, or all alike."
-    best = max(there, key=lambda one: one.prediction.value)
-    what = "what comes back after relearning a few rows"
-    return f"{best.name} predicts best {what}: rank correlation {shown(best.prediction)}."
+        return f"Nothing can be said about {WHAT[target]}: too few unlearned models, or all alike."
+    best = max(there, key=lambda name: there[name].value)
+    return (
+        f"{best} predicts best {WHAT[target]} after relearning a few rows: rank correlation {shown(there[best])}, over "
+        f"{plural(there[best].n, 'model')}."
+    )
+
+
+def _quality(result: MetaResult) -> str:
+    """Whether the pools differ by the quality of training."""
+    left_out = sum(one.left_out for one in result.quality)
+    models = sum(one.models for one in result.quality)
+    said = f"{left_out} of {plural(models, 'pool model')} {'is' if left_out == 1 else 'are'} left out for too small a utility"
+    found = result.utility_auc
+    if not found.known:
+        return f"{said}."
+    differ = "does not show" if found.low <= 0.5 <= found.high else "shows"
+    return (
+        f"{said}. Utility alone tells the others apart with AUC {shown(found)}, which {differ} a difference in the quality "
+        "of training."
+    )
 
 
 def _pairs(pairs: Sequence[PairTest], alpha: float) -> str:
@@ -181,20 +227,19 @@ def _pairs(pairs: Sequence[PairTest], alpha: float) -> str:
 
 
 def claim_sentence(claim: ClaimOutcome) -> str:
-    """The outcome of one claim of the README on both counts."""
-    apart = (
-        "an AUC has no value"
-        if math.isnan(claim.difference)
-        else f"the AUC of {claim.better} minus that of {claim.than} is {_signed(claim.difference)} "
-        f"(Holm's p-value {_p(claim.adjusted)}): {claim.told_apart}"
+    """The outcome of every test of one claim of the README."""
+    return " ".join(_test_sentence(claim, test) for test in claim.tests)
+
+
+def _test_sentence(claim: ClaimOutcome, test: ClaimTest) -> str:
+    what = "Telling models apart" if test.by == AUC else f"Predicting {WHAT[test.by]}"
+    kind = "AUC" if test.by == AUC else "rank correlation"
+    if math.isnan(test.difference):
+        return f"{what}: {'an' if test.by == AUC else 'a'} {kind} has no value."
+    return (
+        f"{what}: the {kind} of {claim.better} minus that of {claim.than} is {_signed(test.difference)} (Holm's p-value "
+        f"{_p(test.adjusted)}): {test.verdict}."
     )
-    predicts = (
-        "a rank correlation has no value"
-        if math.isnan(claim.prediction_difference)
-        else f"the rank correlation with what comes back differs by {_signed(claim.prediction_difference)} "
-        f"(Holm's p-value {_p(claim.prediction_adjusted)}): {claim.predicts}"
-    )
-    return f"Telling models apart: {apart}. Predicting what comes back: {predicts}."
 
 
 def _signed(value: float) -> str:

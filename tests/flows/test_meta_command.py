@@ -38,13 +38,15 @@ def scratch(tmp_path_factory) -> Path:
 def test_the_whole_and_a_second_call_that_repeats_nothing(scratch, tmp_path, monkeypatch):
     params = small_params(**SMALLEST)
     first, found = gather(Shards(params, Workshop(params, scratch)))
-    assert {"mean@16", "greedy_mean", "tree_lower_mean", "forget_probability", "privleak"} <= {
+    expected = {"mean@16", "greedy_mean", "forget_probability", "privleak"}
+    assert expected | {"tree_lower_mean", "tree_share_proved", "excess_over_retrain"} <= {
         one.name for one in first.worth
     }
     assert (sum(first.knows.values()), sum(first.lacks.values())) == (4, 2)
     (unlearned,) = [one for one in found if one.model.startswith("grad_diff")]
     assert set(unlearned.states) == {"plain", "relearned", "quantised"}
-    assert 0 <= unlearned.comes_back <= 1
+    assert set(unlearned.comes_back) == {"leaks", "mean"}
+    assert all(0 <= value <= 1 for value in unlearned.comes_back.values())
     values = {state: numbers.numbers["forget_probability"].value for state, numbers in unlearned.states.items()}
     assert len(set(values.values())) == 3, "both attacks change the model"
     rows = {name: cost.cost.rows for name, cost in ((one.name, one) for one in first.worth)}
@@ -95,7 +97,11 @@ def test_the_plan_times_two_models_and_counts_the_rest(repository, scratch):
     times = {one["work"]: one["times"] for one in found["costs"]}
     assert times["train a model"] == 7
     assert times["unlearn a model"] == 1
-    assert times["observe a model"] == 8 + 2 * 2
+    assert times["observe a model of a pool"] == 7
+    assert times["observe an unlearned model"] == 1
+    assert times["observe an attacked model"] == times["attack a model"] == 2 * 2
+    assert times["relearn a few rows and ask again"] == 2
+    assert all(one["seconds_each"] > 0 for one in found["costs"])
     assert found["seconds"] == pytest.approx(sum(one["times"] * one["seconds_each"] for one in found["costs"]))
     assert found["stage_seconds"] > 0
 

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from lethe.io.artifacts import Row
     from lethe.statistics.leak_certificates import Certificates
 
-GREEDY_PART, LIKELIHOOD_PART, TREE_PART = "greedy", "likelihood", "tree"
+GREEDY_PART, TREE_PART = "greedy", "tree"
+# The likelihoods of a model in three parts: forget answers, their paraphrased and wrong answers, and held-out answers.
+ANSWER_PART, OTHERS_PART, HELDOUT_PART = "forget answers", "other forget answers", "held-out answers"
+MEMBERSHIP_PARTS = (ANSWER_PART, HELDOUT_PART)
 
 
 def answers_part(n: int) -> str:
@@ -96,6 +99,8 @@ class Number:
         The same, larger where the model knows more.
     parts : tuple of str
         The observations that the number needs, by the names of `Seen.work`.
+    larger : bool
+        The declared direction: whether the number as printed is larger where the model knows more.
     each : mapping from str to float
         The number of each question by its id, larger where the model knows more; empty where there is none.
     """
@@ -105,6 +110,7 @@ class Number:
     knows: float
     parts: tuple[str, ...]
     each: Mapping[str, float] = field(default_factory=dict)
+    larger: bool = True
 
 
 def numbers(seen: Seen, retrain: Seen | None, asking: Asking) -> dict[str, Number]:

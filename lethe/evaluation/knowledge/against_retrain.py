@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator
 
 from lethe.evaluation.against_retrain import against_retrain
-from lethe.evaluation.knowledge import LIKELIHOOD_PART, Asking, Number, Seen, of_flat
+from lethe.evaluation.knowledge import MEMBERSHIP_PARTS, OTHERS_PART, Asking, Number, Seen, of_flat
 
 ENDINGS = ("_missing", "_low", "_high")  # counts, and the ends of an interval whose value takes part
+OF_TRUTH_RATIO = ("forget_quality", "forget_ks")  # a test on the truth ratios of the forget set
 # These are smaller where the model knows more; each with its number that is larger.
 SMALLER = {
     # a p-value: small where the model differs from Retrain; 1 - p would round every p below 1e-16 to one value
@@ -24,4 +25,5 @@ def values(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]
     found = against_retrain(seen.likelihoods, retrain.likelihoods, asking.metrics.alpha)
     for key, value in of_flat(found.flat(), frozenset(), ENDINGS):
         knows = SMALLER[key](value) if key in SMALLER else value
-        yield Number(key, value, knows, (LIKELIHOOD_PART,))
+        parts = (OTHERS_PART,) if key in OF_TRUTH_RATIO else MEMBERSHIP_PARTS
+        yield Number(key, value, knows, parts, larger=key not in SMALLER)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 
-from lethe.evaluation.exact_bounds import COMPARED, excess_over_retrain
+from lethe.evaluation.exact_bounds import MEDIAN, excess_over_retrain
 from lethe.evaluation.knowledge import TREE_PART, Asking, Number, Seen, of_flat
 
+# Fields of the model's summary that say how was measured, or that take part under another name.
+OTHERS = frozenset(
+    {"questions", "tau", "alpha", "rho", "rows", "sampled", "lower_worst", "upper_worst", "mean_lower"}
+)
 UPPER = ("tree_upper_worst", "tree_upper_mean")
 
 
@@ -20,6 +25,8 @@ def values(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]
     for key, value in of_flat(model.flat(), frozenset()):
         yield Number(key, value, value, (TREE_PART,), upper if key in UPPER else lower)
     yield Number("tree_lower_mean", model.mean_lower, model.mean_lower, (TREE_PART,), lower)
+    for key, value in of_flat(asdict(model), OTHERS):
+        yield Number(f"tree_{key}", value, value, (TREE_PART,))
     if retrain is None or retrain.trees is None:
         return
     # Under other names the model is compared with Retrain even where the model is Retrain itself.
@@ -28,6 +35,7 @@ def values(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]
     if found is None:
         return
     each = dict(zip(found.ids, found.ratios, strict=True))
-    for key, value in found.flat().items():
-        own = {} if key == COMPARED else each
+    printed = {**found.flat(), "excess_over_retrain": found.of_lowers}
+    for key, value in printed.items():
+        own = each if key == MEDIAN else {}
         yield Number(key, float(value), float(value), (TREE_PART,), own)

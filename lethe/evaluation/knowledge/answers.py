@@ -36,7 +36,12 @@ OF_QUESTION = {
 
 
 def values(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]:
-    """The keys of `ModelMeasures.flat` and `ModelMeasures.further_flat`; all are larger where more leaks."""
+    """The keys of `ModelMeasures.flat` and `ModelMeasures.further_flat`, in their declared directions.
+
+    Means, shares and upper bounds are larger where more leaks. The spread (``sd``, ``m_sigma_worst``, ``tighter_sd_worst``)
+    counts in the direction of the ED score, mean + rho sd: more spread, more leaks. A model that answers the forget
+    questions by heart has little spread, so an AUC below 0.5 is possible and is printed as it is.
+    """
     from lethe.scoring import applies
 
     binary = asking.metrics.binary
@@ -58,7 +63,8 @@ def _numbers(found: ModelMeasures, n: int, last: bool) -> Iterator[Number]:
         each = {str(row["prompt_id"]): each_value for row in rows for each_value in _of_question(row.get(own))}
         greedy = key in OF_THE_GREEDY_ANSWER
         parts = (GREEDY_PART if greedy else answers_part(n),)
-        yield Number(key if greedy else f"{key}@{n}", value, -value if key in SMALLER else value, parts, each)
+        knows = -value if key in SMALLER else value
+        yield Number(key if greedy else f"{key}@{n}", value, knows, parts, each, larger=key not in SMALLER)
 
 
 def _of_question(value: object) -> Iterator[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lethe.evaluation.knowledge import LIKELIHOOD_PART, Asking, Number, Seen
+from lethe.evaluation.knowledge import MEMBERSHIP_PARTS, Asking, Number, Seen
 from lethe.statistics.epsilon_star import audit, recommended_delta
 
 LEAST = 2  # losses per side
@@ -23,4 +23,4 @@ def values(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]
     found = audit(*losses, delta=delta, method=settings.method, cut=settings.cut, alpha=settings.alpha)
     for key in ("epsilon_star", "epsilon_lower"):
         value = float(getattr(found, key))
-        yield Number(key, value, value, (LIKELIHOOD_PART,))
+        yield Number(key, value, value, MEMBERSHIP_PARTS)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from lethe.evaluation.knowledge import LIKELIHOOD_PART, Asking, Number, Seen
+from lethe.evaluation.knowledge import MEMBERSHIP_PARTS, Asking, Number, Seen
 from lethe.evaluation.knowledge.likelihoods import MEMBERSHIP
 from lethe.registry import LIKELIHOODS
 
@@ -29,7 +29,7 @@ def values(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]
     ]
     known = [gap for gap in gaps if not np.isnan(gap)]
     if known:
-        yield Number("game_quality_one_split", 1 - max(known), max(known), (LIKELIHOOD_PART,))
+        yield Number("game_quality_one_split", 1 - max(known), max(known), MEMBERSHIP_PARTS, larger=False)
 
 
 def advantage(forget: np.ndarray, heldout: np.ndarray) -> float:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from lethe.evaluation.knowledge import LIKELIHOOD_PART, Asking, Number, Seen
+from lethe.evaluation.knowledge import ANSWER_PART, MEMBERSHIP_PARTS, OTHERS_PART, Asking, Number, Seen
 from lethe.evaluation.likelihood_metrics import membership
+from lethe.models.likelihood import AnswerTokens
 from lethe.registry import LIKELIHOODS
+from lethe.scoring.likelihood import Item, likelihood
 from lethe.scoring.tofu import forget_truth, mean_term
 
 MEMBERSHIP = "mia_"  # a measure of this name is a membership attack: forget rows against held-out rows
@@ -30,10 +33,35 @@ def values(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]
         if name.startswith(MEMBERSHIP):
             found = None if heldout is None else membership(forget[name], heldout[name], asking.metrics.alpha)
             value = found.value if found else math.nan
-            yield Number(f"{name}_auc", value, value, (LIKELIHOOD_PART,), each)
+            yield Number(f"{name}_auc", value, value, MEMBERSHIP_PARTS, each)
         elif name == TRUTH_RATIO:
             value = forget_truth(own).value
-            yield Number(f"forget_{name}", value, 1 - value, (LIKELIHOOD_PART,), each)
+            yield Number(f"forget_{name}", value, 1 - value, parts_of(name), each, larger=False)
         else:
             value = mean_term(own).value
-            yield Number(f"forget_{name}", value, value, (LIKELIHOOD_PART,), each)
+            yield Number(f"forget_{name}", value, value, parts_of(name), each)
+
+
+def parts_of(name: str) -> tuple[str, ...]:
+    """The answers whose likelihood a measure reads: those whose tokens change its value on a made-up row.
+
+    Examples
+    --------
+    >>> parts_of("probability"), parts_of("truth_ratio")
+    (('forget answers',), ('other forget answers',))
+    """
+    rng = np.random.default_rng(0)
+    answer, changed, paraphrased, wrong = (_tokens(rng) for _ in range(4))
+    row = Item("Ada was born in Turin.", answer, paraphrased, (wrong,))
+    measure = likelihood(name)
+    whole = measure(row)
+    reads_answer = measure(replace(row, answer=changed)) != whole
+    others = (replace(row, paraphrased=changed), replace(row, perturbed=(changed,)))
+    reads_others = any(measure(other) != whole for other in others)
+    found = ((ANSWER_PART, reads_answer), (OTHERS_PART, reads_others))
+    return tuple(part for part, read in found if read) or (ANSWER_PART,)
+
+
+def _tokens(rng: np.random.Generator) -> AnswerTokens:
+    greedy = rng.random(10) < 0.5
+    return AnswerTokens(-rng.exponential(size=10), -1 - rng.random(10), 1 + rng.random(10), greedy)

@@ -12,7 +12,10 @@ from lethe.evaluation.prompt_scores import mean
 
 
 def values(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]:
-    """The scorers ``metrics.leak`` and ``metrics.binary`` are left out: the member `answers` has their numbers."""
+    """The scorers ``metrics.leak`` and ``metrics.binary`` are left out: the member `answers` has their numbers.
+
+    The spread counts in the direction of the ED score, as in `answers`: larger where the model knows more.
+    """
     taken = {"prompt_id", "sample", asking.metrics.leak, asking.metrics.binary}
     for scorer in [column for column in seen.scores.columns if column not in taken]:
         matrix = ScoreMatrix({"forget": seen.scores}, "forget", scorer)

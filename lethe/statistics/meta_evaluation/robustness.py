@@ -1,4 +1,4 @@
-"""Whether a number survives an attack on the model, and whether it predicts what comes back.
+"""Whether a number survives an attack on the model.
 
 A number m is larger where a model knows more. ``before`` and ``after`` are its values before and after an attack; the
 superscripts b and a of the sources.
@@ -15,16 +15,11 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
-from scipy.stats import rankdata
 
 from lethe.errors import BadValue
 from lethe.statistics.checks import check_alpha
 from lethe.statistics.meta_evaluation.auc import BOOTSTRAP, MODELS, Estimate, nothing
 from lethe.statistics.two_sample import _kl_upper as kl_upper  # to be made public there
-
-RANKS = "Spearman, Fisher's z with the variance of Bonett and Wright (2000)"
-LEAST = 4  # models of a rank correlation
 
 
 def relearning(before: ArrayLike, after: ArrayLike, retrain_before: float, retrain_after: float) -> np.ndarray:
@@ -205,49 +200,6 @@ def _percentiles(value: float, drawn: np.ndarray, alpha: float, n: int) -> Estim
         level = math.log(2 / alpha) / max(n, 1)
         low, high = 1 - kl_upper(1 - value, level), kl_upper(value, level)
     return Estimate(value, min(float(low), value), max(float(high), value), alpha, BOOTSTRAP, MODELS, n)
-
-
-def rank_correlation(first: ArrayLike, second: ArrayLike, alpha: float = 0.05) -> Estimate:
-    """Spearman's rank correlation of two numbers of the same models, with an interval.
-
-    Parameters
-    ----------
-    first, second : arrays of shape (models,)
-        Infinite values are the largest ranks; a model with NaN is left out.
-    alpha : float
-        Error probability of the interval.
-
-    Returns
-    -------
-    Estimate
-        NaN with fewer than four models, or where all values of a number are equal.
-
-    Notes
-    -----
-    The interval is tanh(atanh(r) +- z sqrt((1 + r^2 / 2) / (n - 3))), Bonett and Wright (2000). Assumes independent models.
-
-    Examples
-    --------
-    >>> found = rank_correlation([1, 2, 3, 4, 5, 6], [2, 1, 4, 3, 6, 5])
-    >>> round(found.value, 3), round(found.low, 3), round(found.high, 3)
-    (0.829, -0.127, 0.986)
-    """
-    check_alpha(alpha)
-    x, y = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    kept = ~(np.isnan(x) | np.isnan(y))
-    n = int(kept.sum())
-    if n < LEAST or len(set(x[kept].tolist())) < 2 or len(set(y[kept].tolist())) < 2:
-        return nothing(alpha, RANKS, n)
-    value = float(np.clip(np.corrcoef(rankdata(x[kept]), rankdata(y[kept]))[0, 1], -1, 1))
-    half = -float(ndtri(alpha / 2)) * math.sqrt((1 + value**2 / 2) / (n - 3))
-    if abs(value) >= 1 - 1e-12:
-        # The transformation is infinite at 1: half a step of the largest possible sum of squared rank differences inside.
-        centre = math.atanh(math.copysign(1 - 3 / (n * (n * n - 1)), value))
-        low, high = sorted((math.tanh(centre - math.copysign(half, value)), math.copysign(1.0, value)))
-    else:
-        centre = math.atanh(value)
-        low, high = math.tanh(centre - half), math.tanh(centre + half)
-    return Estimate(value, low, high, alpha, RANKS, MODELS, n)
 
 
 def best_threshold(positives: ArrayLike, negatives: ArrayLike) -> float:

@@ -1,7 +1,8 @@
-"""What a meta-evaluation takes: its first two models are made and timed, and the run reuses them.
+"""What a meta-evaluation takes: a few models are made, observed, attacked and timed, and the run reuses them.
 
 An untrained model neither ends its answers nor repeats them, so its times say nothing: the model that is unlearned and
-Retrain are worked whole (they come first in a run anyway), and a step of each unlearning method is timed.
+Retrain are observed (they come first in a run anyway), and so are two unlearned models, whose answers may be more various.
+Times are those of whole observations, with the scoring; both attacks are timed, and a step of each unlearning method.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.steps.costs import processor_seconds
-from lethe.steps.meta.observing import Observer
 from lethe.steps.meta.pool import PoolModel
 from lethe.steps.meta.shards import ATTACKED, Shards
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from lethe.config import Params
     from lethe.steps.training_costs import Bench
 
-OBSERVED = ("greedy", "answers", "likelihood", "trees")
+
+MORE = 4  # epochs of a timed training
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class MetaPlan:
 
 
 def meta_plan(params: Params, cores: int, batch: int, scratch: Path | None = None) -> MetaPlan:
-    """Time the first two models and a step of each method; count everything.
+    """Time a few models, their attacks and a step of each method; count everything.
 
     Parameters
     ----------
@@ -90,20 +92,32 @@ def meta_plan(params: Params, cores: int, batch: int, scratch: Path | None = Non
     trained = [model for model in shop.models.values() if model.role != "unlearned" and model.recipe is not None]
     unlearned = [model for model in shop.models.values() if model.role == "unlearned"]
     training = _training(shards, trained)
-    observing, numbering, count = _observing(shards)
-    states = len(shop.models) + len(ATTACKED) * (len(unlearned) + 1)
-    start = _start()
+    pools, few = _timed(shards, shards.first), _timed(shards, _few(unlearned))
+    attacked = len(ATTACKED) * (len(unlearned) + 1)
+    states = len(shop.models) + attacked
     processes = 2 + -(-len(shards.rest) // batch)
     made = [model for model in unlearned if model.method is not None]
     costs = [
         WorkCost("train a model", len(trained), training),
         WorkCost("unlearn a model", len(made), _unlearning(params, shards, made)),
-        WorkCost("observe a model", states, observing),
-        WorkCost("ask again after relearning a few rows", len(unlearned), observing * _few(shards)),
-        WorkCost("compute all numbers of a model", states, numbering),
-        WorkCost("start a process", processes, start),
+        WorkCost(
+            "observe a model of a pool", len(shop.models) - len(unlearned), _mean(one.observing for one in pools)
+        ),
+        WorkCost("observe an unlearned model", len(unlearned), _mean(one.observing for one in few)),
+        WorkCost("attack a model", attacked, _attacking(shards)),
+        # only models of sufficient utility are attacked, and these answer like models
+        WorkCost(
+            "observe an attacked model", attacked, _mean(one.observing for one in (*few, *pools[:1]) if one.useful)
+        ),
+        WorkCost(
+            "relearn a few rows and ask again",
+            len(unlearned) * shop.meta.predict.draws,
+            _mean(shards.back(shop.models[one.name], 0).seconds for one in few),
+        ),
+        WorkCost("compute all numbers of a model", states, max(one.numbering for one in (*pools, *few))),
+        WorkCost("start a process", processes, start := _start()),
     ]
-    return MetaPlan(states, count, cores, tuple(one for one in costs if one.times), start)
+    return MetaPlan(states, pools[0].numbers, cores, tuple(one for one in costs if one.times), start)
 
 
 def _training(shards: Shards, trained: list[PoolModel]) -> float:
@@ -128,34 +142,59 @@ def trained_in(shards: Shards, name: str) -> float:
 
     shop.make(model)
     checkpoints.prepare_torch()
-    few = recipe.model_copy(update={"epochs": 2})
-    began = processor_seconds()
-    learn(shop.rows(model), shop.everything, few, model.seed, f"time {name}")
-    return (processor_seconds() - began) / few.epochs * recipe.epochs
+    seconds = []
+    for epochs in (1, 1, MORE):  # the first one pays for imports
+        few = recipe.model_copy(update={"epochs": epochs})
+        began = processor_seconds()
+        learn(shop.rows(model), shop.everything, few, model.seed, f"time {name}")
+        seconds.append(processor_seconds() - began)
+    _, once, more = seconds
+    return once + (more - once) / (MORE - 1) * (recipe.epochs - 1)
 
 
-def _observing(shards: Shards) -> tuple[float, float, int]:
-    """Mean processor seconds of observing a model and of its numbers, over the first two; and how many numbers there are."""
-    shop, seconds, numbering, count = shards.workshop, [], [], 0
+def _few(unlearned: list[PoolModel]) -> list[str]:
+    """Two unlearned models that stand for all: the strongest of the first method, and the one in the middle of the list."""
+    first = [model for model in unlearned if model.kind == unlearned[0].kind]
+    return list(dict.fromkeys(model.name for model in (*first[-1:], *unlearned[len(unlearned) // 2 :][:1])))
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """Processor seconds of observing one model and of its numbers, how many these are, and whether it would be attacked."""
+
+    name: str
+    observing: float
+    numbering: float
+    numbers: int
+    useful: bool
+
+
+def _timed(shards: Shards, names: list[str]) -> list[_Timed]:
     from lethe.evaluation.knowledge import numbers
 
-    retrain = None
-    for name in reversed(shards.first):
-        model = shop.models[name]
-        observed = Observer(shop, shop.key(model), lambda model=model: shop.make(model)).observe(name)  # type: ignore[misc]
-        work = observed.seen.work
-        parts = {key: one.seconds for key, one in work.items() if not key.startswith("answers@")}
-        seconds.append(sum(parts.values()) + work[f"answers@{shop.meta.n}"].seconds)
-        retrain = retrain or observed.seen
+    retrain = shards.observe(shards.workshop.models["retrain"], "plain").seen
+    found: list[_Timed] = []
+    for name in names:
+        observed = shards.observe(shards.workshop.models[name], "plain")
         began = processor_seconds()
         count = len(numbers(observed.seen, retrain, shards.asking))
-        numbering.append(processor_seconds() - began)
-    return sum(seconds) / len(seconds), sum(numbering) / len(numbering), count
+        seconds = processor_seconds() - began
+        found.append(_Timed(name, observed.seconds, seconds, count, shards.useful(observed.utility)))
+    return found
 
 
-def _few(shards: Shards) -> float:
-    """The share of an observation that asking again takes: fewer answers."""
-    return min(1.0, shards.workshop.meta.predict.n / shards.workshop.meta.n)
+def _attacking(shards: Shards) -> float:
+    """Mean processor seconds of the two attacks, timed on the model that is unlearned."""
+    shop, began = shards.workshop, processor_seconds()
+    place = shop.make(shop.base)
+    shop.relearned(place, 0)
+    shop.quantised(place, 0)
+    return (processor_seconds() - began) / len(ATTACKED)
+
+
+def _mean(seconds: Iterable[float]) -> float:
+    given = list(seconds)
+    return sum(given) / len(given) if given else 0.0
 
 
 def _unlearning(params: Params, shards: Shards, made: list[PoolModel]) -> float:

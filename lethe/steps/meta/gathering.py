@@ -20,10 +20,12 @@ from lethe.io.atomic import SCHEMA_VERSION, atomic_folder, write_text
 from lethe.io.json_files import write_json
 from lethe.io.tables import write_parquet
 from lethe.progress import progress
-from lethe.steps.meta.shards import ModelNumbers, ShardResult, Shards
+from lethe.steps.meta.shards import ModelNumbers, ShardResult, Shards, State
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from lethe.evaluation.knowledge import Number
 
 OUT = Path("data/meta")
 
@@ -41,9 +43,10 @@ def evaluate(shards: Shards, found: list[ShardResult]) -> MetaResult:
     by_name = {one.model: one for one in found}
     models = {model.name: model for model in shop.models.values()}
     pool = [
-        PoolMember(name, model.kind, shop.knows(model), by_name[name].states["plain"].numbers)
+        PoolMember(name, model.kind, shop.knows(model), plain.utility, plain.numbers)
         for name, model in models.items()
         if model.role in ("knows", "lacks")
+        for plain in (by_name[name].states["plain"],)
     ]
     unlearned = [
         UnlearnedMember(
@@ -51,8 +54,8 @@ def evaluate(shards: Shards, found: list[ShardResult]) -> MetaResult:
             method=model.kind,
             utility=by_name[name].states["plain"].utility,
             before=by_name[name].states["plain"].numbers,
-            relearned=by_name[name].states["relearned"].numbers,
-            quantised=by_name[name].states["quantised"].numbers,
+            relearned=_numbers(by_name[name], "relearned"),
+            quantised=_numbers(by_name[name], "quantised"),
             comes_back=by_name[name].comes_back,
         )
         for name, model in models.items()
@@ -63,6 +66,11 @@ def evaluate(shards: Shards, found: list[ShardResult]) -> MetaResult:
     retrain = RetrainMember(states["plain"].numbers, states["relearned"].numbers, before_unlearning)
     observed = [by_name[member.name].states["plain"] for member in pool]
     return meta_result(pool, unlearned, retrain, costs_of(observed), shop.meta)
+
+
+def _numbers(shard: ShardResult, state: State) -> Mapping[str, Number]:
+    """The numbers of a model in a state; empty where it was not attacked, because it counts in no R and Q."""
+    return shard.states[state].numbers if state in shard.states else {}
 
 
 def costs_of(observed: Iterable[ModelNumbers]) -> dict[str, Cost]:

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.evaluation.knowledge import GREEDY_PART, LIKELIHOOD_PART, TREE_PART, Seen, Work, answers_part
+from lethe.evaluation.knowledge import (
+    ANSWER_PART,
+    GREEDY_PART,
+    HELDOUT_PART,
+    OTHERS_PART,
+    TREE_PART,
+    Seen,
+    Work,
+    answers_part,
+)
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.cache import cache_key, module_of, versions
 from lethe.io.json_files import write_json
@@ -21,6 +30,8 @@ from lethe.io.schema import read_artifact
 from lethe.io.tables import read_table, write_parquet
 from lethe.registry import JUDGES, LIKELIHOODS, SCORERS
 from lethe.sampling.store import LIBRARIES
+from lethe.steps.costs import processor_seconds
+from lethe.steps.meta.pool import seed_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,17 +47,30 @@ DRAWN = "lethe.steps.meta.observing"
 
 @dataclass(frozen=True)
 class Observed:
-    """A model's observations, and its utility: the mean greedy score on rows that it had to keep."""
+    """A model's observations, its utility (the mean greedy score on rows that it had to keep), and their whole time."""
 
     seen: Seen
     utility: float
+    seconds: float
 
 
 class Observer:
-    """Observes one model in one state; ``source`` is called once, where a part is missing."""
+    """Observes one model in one state.
 
-    def __init__(self, workshop: Workshop, key: str, source: Callable[[], Source]):
-        self.workshop, self.key, self._open = workshop, key, source
+    Parameters
+    ----------
+    workshop
+        The settings and the data.
+    key
+        The hash of everything that decides the model.
+    source
+        Gives the model; called once, where a part is missing.
+    seed
+        Of the draws of this model in this state, so that the draws of two models are independent.
+    """
+
+    def __init__(self, workshop: Workshop, key: str, source: Callable[[], Source], seed: int):
+        self.workshop, self.key, self._open, self.seed = workshop, key, source, seed
         self._opened: Source | None = None
         self.forget = {row["id"]: row for row in workshop.splits["forget"]}
 
@@ -60,15 +84,16 @@ class Observer:
     def observe(self, name: str) -> Observed:
         """Return all parts, each made where it is missing."""
         greedy, drawn, given = self._greedy(), self._answers(), self._likelihood()
-        certificates, tree_work = self._trees()
+        trees = self._trees()
         kept = read_artifact(greedy / ABOUT)
-        work = {GREEDY_PART: _work(greedy), LIKELIHOOD_PART: _work(given)}
+        work = {GREEDY_PART: _work(greedy), **_split(given)}
         whole, rows = _work(drawn), read_artifact(drawn / ABOUT)["rows_of"]
         for n in self.workshop.meta.answers:
             share = rows[str(n)] / max(1.0, rows[str(self.workshop.meta.n)])
             work[answers_part(n)] = Work(whole.seconds * share, rows[str(n)])
-        if tree_work is not None:
-            work[TREE_PART] = tree_work
+        certificates = _certificates(trees)
+        if trees is not None and certificates is not None:
+            work[TREE_PART] = _work(trees)
         tables = [
             [read_table(part / f"{what}.parquet") for part in (greedy, drawn)] for what in ("answers", "scores")
         ]
@@ -77,7 +102,10 @@ class Observer:
         generations, scores = (pd.concat(pair, ignore_index=True) for pair in tables)
         likelihoods = {path.stem: read_table(path) for path in sorted(given.glob("*.parquet"))}
         seen = Seen(name, self.forget, generations, scores, likelihoods, certificates, work)
-        return Observed(seen, float("nan") if kept["utility"] is None else float(kept["utility"]))
+        utility = float("nan") if kept["utility"] is None else float(kept["utility"])
+        parts = [greedy, drawn, given, *([trees] if trees else [])]
+        seconds = [float(read_artifact(part / ABOUT)["all_seconds"]) for part in parts]
+        return Observed(seen, utility, sum(seconds))
 
     def _place(self, part: str, *modules: str, settings: object) -> Path:
         key = cache_key(*modules, settings=settings, part=part, model=self.key, libraries=versions(*LIBRARIES))
@@ -89,8 +117,10 @@ class Observer:
 
     def _sampling(self) -> dict[str, object]:
         """The settings that decide an answer; how many rows are decoded at once does not."""
-        kept = ("temperature", "top_p", "top_k", "max_new_tokens", "prompt", "seed", "engine", "dtype")
-        return {name: getattr(self.workshop.sample, name) for name in kept}
+        sample = self.workshop.sample
+        kept = ("temperature", "top_p", "top_k", "max_new_tokens", "engine", "dtype")
+        settings = {name: getattr(sample, name) for name in kept}
+        return settings | {"prompt": self.workshop.text_of(sample.prompt), "seed": self.seed}
 
     def _greedy(self) -> Path:
         meta = self.workshop.meta
@@ -98,16 +128,19 @@ class Observer:
         place = self._place("greedy", DRAWN, "lethe.sampling.prefix_engine", *self._scoring(), settings=settings)
         if place.is_dir():
             return place
-        retain = _some(self.workshop.splits["retain"], meta.utility_questions, self.workshop.sample.seed)
+        self.source  # noqa: B018  # made or attacked before the clock starts
+        began = processor_seconds()
+        retain = _some(self.workshop.splits["retain"], meta.utility_questions, meta.seed)
         table, work = self._drawn(list(self.forget.values()), 0)
         kept, _ = self._drawn(retain, 0)
         utility = self._scored(kept, {row["id"]: row for row in retain}, [meta.utility_scorer])[
             meta.utility_scorer
         ]
+        scores, scoring = self._timed_scores(table)
         with atomic_folder(place) as folder:
             write_parquet(folder / "answers.parquet", table)
-            write_parquet(folder / "scores.parquet", self._scored(table, self.forget))
-            _about(folder, work, utility=float(utility.mean()))
+            write_parquet(folder / "scores.parquet", scores)
+            _about(folder, work + scoring, began, utility=float(utility.mean()))
         return place
 
     def _answers(self) -> Path:
@@ -116,22 +149,29 @@ class Observer:
         place = self._place("answers", DRAWN, "lethe.sampling.prefix_engine", *self._scoring(), settings=settings)
         if place.is_dir():
             return place
+        self.source  # noqa: B018
+        began = processor_seconds()
         table, work = self._drawn(list(self.forget.values()), meta.n)
+        scores, scoring = self._timed_scores(table)
         rows = {str(n): self._rows_of(table[table["sample"] < n]) for n in meta.answers}
         with atomic_folder(place) as folder:
             write_parquet(folder / "answers.parquet", table)
-            write_parquet(folder / "scores.parquet", self._scored(table, self.forget))
-            _about(folder, replace(work, rows=rows[str(meta.n)]), rows_of=rows)
+            write_parquet(folder / "scores.parquet", scores)
+            _about(folder, replace(work + scoring, rows=rows[str(meta.n)]), began, rows_of=rows)
         return place
 
-    def _drawn(self, rows: Sequence[Row], n: int, fresh: int = 0) -> tuple[pd.DataFrame, Work]:
+    def _timed_scores(self, table: pd.DataFrame) -> tuple[pd.DataFrame, Work]:
+        began = processor_seconds()
+        scores = self._scored(table, self.forget)
+        return scores, Work(processor_seconds() - began, 0.0)
+
+    def _drawn(self, rows: Sequence[Row], n: int) -> tuple[pd.DataFrame, Work]:
         """``n`` answers to each row, or the greedy one where ``n`` is 0, and their work."""
         from lethe.models.checkpoints import prepare_torch
         from lethe.models.encoding import Encoder
         from lethe.models.in_memory import InMemory, tokenizer_of
         from lethe.sampling.engine import Options, Prompt, Settings, open_engine
         from lethe.sampling.tasks import table_of
-        from lethe.steps.costs import processor_seconds
 
         sample = self.workshop.sample
         prepare_torch()
@@ -148,7 +188,7 @@ class Observer:
             top_p=sample.top_p,
             top_k=sample.top_k,
             greedy=n == 0,
-            seed=sample.seed + 1_000_003 * fresh,
+            seed=self.seed,
         )
         began = processor_seconds()
         answers = {one.prompt_id: one for one in engine.answer(prompts, settings)}
@@ -188,7 +228,8 @@ class Observer:
 
     def _likelihood(self) -> Path:
         measures = [module_of(LIKELIHOODS[name]) for name in LIKELIHOODS if name not in LIKELIHOODS.registered]
-        settings = [self.workshop.sample.prompt, list(LIKELIHOODS), sorted(self.workshop.splits)]
+        prompt = self.workshop.text_of(self.workshop.sample.prompt)
+        settings = [prompt, list(LIKELIHOODS), sorted(self.workshop.splits)]
         place = self._place("likelihood", DRAWN, "lethe.models.given_answers", *measures, settings=settings)
         if place.is_dir() and not LIKELIHOODS.registered:
             return place
@@ -197,13 +238,13 @@ class Observer:
         from lethe.models.given_answers import given_answers
         from lethe.models.in_memory import tokenizer_of
         from lethe.scoring.likelihood.table import score_likelihoods
-        from lethe.steps.costs import processor_seconds
 
+        source = self.source
+        whole = processor_seconds()
         prepare_torch()
         splits = {"forget": self.workshop.splits["forget"]}
         if heldout := self.workshop.splits.get("heldout"):
             splits["heldout"] = [_answer_only(row) for row in heldout]
-        source = self.source
         began = processor_seconds()
         tables = given_answers(source, splits, self.workshop.sample.prompt, "likelihood")
         seconds = processor_seconds() - began
@@ -213,28 +254,30 @@ class Observer:
         }
         encoder = Encoder(tokenizer_of(source), self.workshop.sample.prompt)
         asked = {row["id"]: len(encoder.prompt(row)) for rows in splits.values() for row in rows}
-        rows = sum(
-            asked[row.prompt_id] + len(row.log_probs) for table in tables.values() for row in table.itertuples()
-        )
+        parts = dict.fromkeys((ANSWER_PART, OTHERS_PART, HELDOUT_PART), 0.0)
+        for split, table in tables.items():
+            for row in table.itertuples():
+                part = HELDOUT_PART if split != "forget" else ANSWER_PART if row.kind == "answer" else OTHERS_PART
+                parts[part] += asked[row.prompt_id] + len(row.log_probs)
         with atomic_folder(place) as folder:
             for split, table in scored.items():
                 write_parquet(folder / f"{split}.parquet", table)
-            _about(folder, Work(seconds, float(rows)))
+            _about(folder, Work(seconds, sum(parts.values())), whole, parts=parts)
         return place
 
-    def _trees(self) -> tuple[Certificates | None, Work | None]:
+    def _trees(self) -> Path | None:
         from lethe.config.evaluating import Model
         from lethe.sampling.answer_tree.predictor import NoKeys
-        from lethe.statistics.leak_certificates import Certificates
-        from lethe.steps.costs import processor_seconds
         from lethe.steps.exact import NothingToJudge, certify, of_params
 
         exact = self.workshop.params.exact
         if exact is None:
-            return None, None
+            return None
+        exact = exact.model_copy(update={"seed": seed_of(self.seed, "answer trees") % (1 << 31)})
         how = of_params(exact, self.workshop.sample, Model(path="-"), self.workshop.params.score.keyword_match)
         modules = ("lethe.steps.exact", "lethe.sampling.answer_tree", "lethe.sampling.answer_tree.predictor")
-        place = self._place("trees", DRAWN, *modules, module_of(SCORERS[how.scorer]), settings=how)
+        prompt = self.workshop.text_of(self.workshop.sample.prompt)
+        place = self._place("trees", DRAWN, *modules, module_of(SCORERS[how.scorer]), settings=[how, prompt])
         if not place.is_dir():
             source, found = self.source, None
             began = processor_seconds()
@@ -249,14 +292,11 @@ class Observer:
                 write_json(
                     folder / TREES, {"schema": SCHEMA_VERSION, **(found.as_json() if found else {"model": None})}
                 )
-                _about(folder, work)
-        values = read_artifact(place / TREES)
-        if not values["model"]:
-            return None, None
-        return Certificates.of_json(values), _work(place)
+                _about(folder, work, began)
+        return place
 
-    def comes_back(self, without: Iterable[str], n: int, scorer: str) -> float:
-        """The mean sampled score of the forget questions: the leakage of an attacked model.
+    def comes_back(self, without: Iterable[str], n: int, scorers: Sequence[str]) -> dict[str, float]:
+        """The mean sampled scores of the forget questions: the leakage of an attacked model, by scorer.
 
         Parameters
         ----------
@@ -264,14 +304,22 @@ class Observer:
             Ids of questions that the attack trained on.
         n
             Answers per question.
-        scorer
-            The column of the scores.
+        scorers
+            The columns of the scores.
         """
         left_out = set(without)
         rows = [row for row in self.forget.values() if row["id"] not in left_out]
-        table, _ = self._drawn(rows, n, fresh=1)  # not the random numbers of the draws before the attack
-        scores = self._scored(table, {row["id"]: row for row in rows}, [scorer])
-        return float(scores.groupby("prompt_id")[scorer].mean().mean())
+        table, _ = self._drawn(rows, n)
+        scores = self._scored(table, {row["id"]: row for row in rows}, scorers)
+        means = scores.groupby("prompt_id")[list(scorers)].mean().mean()
+        return {scorer: float(means[scorer]) for scorer in scorers}
+
+
+def _certificates(place: Path | None) -> Certificates | None:
+    from lethe.statistics.leak_certificates import Certificates
+
+    values = read_artifact(place / TREES) if place else {"model": None}
+    return Certificates.of_json(values) if values["model"] else None
 
 
 def distinct_prefixes(sequences: Sequence[Sequence[int]]) -> int:
@@ -304,8 +352,16 @@ def _some(rows: Sequence[Row], count: int, seed: int) -> list[Row]:
     return [rows[place] for place in sorted(chosen)]
 
 
-def _about(folder: Path, work: Work, **others: object) -> None:
-    write_json(folder / ABOUT, {"schema": SCHEMA_VERSION, "seconds": work.seconds, "rows": work.rows, **others})
+def _about(folder: Path, work: Work, began: float, **others: object) -> None:
+    """The work of a part that the numbers need; ``all_seconds`` has what only the meta-evaluation needs as well."""
+    known = {"seconds": work.seconds, "rows": work.rows, "all_seconds": processor_seconds() - began}
+    write_json(folder / ABOUT, {"schema": SCHEMA_VERSION, **known, **others})
+
+
+def _split(place: Path) -> dict[str, Work]:
+    """The work of the likelihoods by part: seconds of the one pass are in proportion to the rows."""
+    whole, parts = _work(place), read_artifact(place / ABOUT)["parts"]
+    return {part: Work(whole.seconds * rows / max(1.0, whole.rows), float(rows)) for part, rows in parts.items()}
 
 
 def _work(place: Path) -> Work:

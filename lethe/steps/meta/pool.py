@@ -36,7 +36,7 @@ class PoolModel:
     kind : str
         What the model learned, or the unlearning method.
     seed : int
-        Of weights, order of rows, and of what a random part or a wrong answer is.
+        Of weights, order of rows, what a random part or a wrong answer is, draws and attacks.
     recipe : TrainRecipe or None
         The recipe of a trained model.
     method : MethodParams or None
@@ -88,7 +88,11 @@ def _side(
 ) -> list[PoolModel]:
     meta = section_of(params)
     if paths:
-        return [PoolModel(f"{role}-{i:02d}", role, GIVEN, 0, path=path) for i, path in enumerate(paths)]
+        names = [f"{role}-{i:02d}" for i in range(len(paths))]
+        return [
+            PoolModel(name, role, GIVEN, seed_of(meta.seed, name), path=path)
+            for name, path in zip(names, paths, strict=True)
+        ]
     kinds = [kind for kind, count in counts for _ in range(count)]
     found = []
     for number, kind in enumerate(kinds):
@@ -104,8 +108,9 @@ def unlearned_of(params: Params) -> tuple[PoolModel, ...]:
     """Every method at every strength with every seed, or the given checkpoints."""
     meta = section_of(params)
     found = [
-        PoolModel(f"unlearned-{i:03d}", "unlearned", GIVEN, 0, path=path)
+        PoolModel(name, "unlearned", GIVEN, seed_of(meta.seed, name), path=path)
         for i, path in enumerate(meta.unlearned.paths)
+        for name in (f"unlearned-{i:03d}",)
     ]
     for name, entry in meta.unlearned.methods.items():
         method = _method(name, entry)

@@ -13,14 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from lethe.evaluation.knowledge import Asking, Number, Seen, numbers
+from lethe.evaluation.meta_evaluation import Target
 from lethe.io.atomic import SCHEMA_VERSION
 from lethe.io.cache import cache_key, digest, module_of
 from lethe.io.json_files import write_json
 from lethe.io.schema import read_artifact
 from lethe.registry import JUDGES, KNOWLEDGE, LIKELIHOODS, SCORERS
+from lethe.steps.costs import processor_seconds
 from lethe.steps.meta.observing import Observed, Observer
-from lethe.steps.meta.pool import PoolModel
+from lethe.steps.meta.pool import PoolModel, seed_of
 from lethe.steps.meta.workshop import Workshop, seed_for
 
 if TYPE_CHECKING:
@@ -45,12 +49,23 @@ class ModelNumbers:
 
 
 @dataclass(frozen=True)
+class Back:
+    """What one draw of relearned rows brings back: mean scores of the other questions by scorer; processor seconds."""
+
+    values: Mapping[str, float]
+    seconds: float
+
+
+@dataclass(frozen=True)
 class ShardResult:
-    """Everything of one model; ``comes_back`` is the leakage after relearning a few rows, NaN for a model of a pool."""
+    """Everything of one model; ``comes_back``: the leakage after relearning a few rows by target, only if unlearned.
+
+    ``states`` has the attacked states of Retrain and of the unlearned models of sufficient utility.
+    """
 
     model: str
     states: Mapping[State, ModelNumbers]
-    comes_back: float
+    comes_back: Mapping[Target, float]
 
 
 def asking_of(params: Params, workshop: Workshop) -> Asking:
@@ -89,31 +104,44 @@ class Shards:
         """Make, observe and attack one model; return its numbers."""
         model = self.workshop.models[name]
         states: dict[State, ModelNumbers] = {"plain": self._numbers(model, "plain")}
-        if model.role in ("unlearned", "retrain"):
+        if model.role == "retrain" or (model.role == "unlearned" and self.useful(states["plain"].utility)):
             for state in ATTACKED:
                 states[state] = self._numbers(model, state)
-        back = self._comes_back(model) if model.role == "unlearned" else math.nan
+        back = self._comes_back(model) if model.role == "unlearned" else {}
         return ShardResult(name, states, back)
 
-    def _observe(self, model: PoolModel, state: State) -> Observed:
+    def useful(self, utility: float) -> bool:
+        """Whether an unlearned model of this utility counts in R and Q; the others are not attacked."""
+        before = self.observe(self.workshop.base, "plain").utility
+        return utility >= self.workshop.meta.unlearned.utility * before
+
+    def observe(self, model: PoolModel, state: State) -> Observed:
+        """All observations of a model in a state, each made where it is missing."""
         shop = self.workshop
         if state == "plain":
-            return Observer(shop, shop.key(model), lambda: shop.make(model)).observe(model.name)
+            return Observer(shop, shop.key(model), lambda: shop.make(model), self.seed(model, state)).observe(
+                model.name
+            )
         settings = shop.meta.relearn if state == "relearned" else shop.meta.quantise
         attack = shop.relearned if state == "relearned" else shop.quantised
 
         def attacked() -> InMemory:
             return attack(shop.make(model), seed_for(model))
 
-        return Observer(shop, shop.attack_key(model, state, settings), attacked).observe(model.name)
+        key = shop.attack_key(model, state, settings)
+        return Observer(shop, key, attacked, self.seed(model, state)).observe(model.name)
+
+    def seed(self, model: PoolModel, state: str) -> int:
+        """The seed of the draws of a model in a state: another one for each, and for each run on fresh seeds."""
+        return seed_of(self.params.sample.seed, f"{model.seed} {model.name} {state}") % (1 << 31)
 
     def _reference(self) -> Seen:
         if self._retrain is None:
-            self._retrain = self._observe(self.workshop.models["retrain"], "plain")
+            self._retrain = self.observe(self.workshop.models["retrain"], "plain")
         return self._retrain.seen
 
     def _numbers(self, model: PoolModel, state: State) -> ModelNumbers:
-        observed = self._observe(model, state)
+        observed = self.observe(model, state)
         place = self._place(observed.seen, f"{model.name}-{state}")
         registered = KNOWLEDGE.registered or LIKELIHOODS.registered  # such a member is known to this process alone
         if place.is_file() and not registered:
@@ -142,25 +170,40 @@ class Shards:
         )
         return self.workshop.folder / "numbers" / f"{name}-{key}.json"
 
-    def _comes_back(self, model: PoolModel) -> float:
-        shop, own = self.workshop, self.workshop.meta.predict
-        scorer = self.params.metrics.binary or self.params.metrics.leak
-        judge = module_of(JUDGES[scorer] if scorer in JUDGES else SCORERS[scorer])
+    @property
+    def targets(self) -> dict[Target, str]:
+        """The scorers whose mean after relearning a few rows is what comes back."""
+        own = self.params.metrics
+        return {"leaks": own.binary, "mean": own.leak} if own.binary else {"mean": own.leak}
+
+    def _comes_back(self, model: PoolModel) -> dict[Target, float]:
+        """Means over the draws of relearned rows."""
+        each = [self.back(model, draw).values for draw in range(self.workshop.meta.predict.draws)]
+        return {target: float(np.mean([one[name] for one in each])) for target, name in self.targets.items()}
+
+    def back(self, model: PoolModel, draw: int) -> Back:
+        """Relearn one draw of a few rows and ask the other questions, where that is not done yet."""
+        shop, own, scorers = self.workshop, self.workshop.meta.predict, list(self.targets.values())
+        judges = [module_of(JUDGES[scorer] if scorer in JUDGES else SCORERS[scorer]) for scorer in scorers]
+        seed = self.seed(model, f"few {draw}")
         key = shop.attack_key(
             model,
-            "few",
-            [own, self.asking.metrics, shop.sample, self.params.score],
+            f"few {draw}",
+            [own, seed, scorers, shop.sample, self.params.score],
             "lethe.steps.meta.observing",
             "lethe.sampling.prefix_engine",
-            judge,
+            *judges,
         )
         place = shop.folder / "back" / f"{key}.json"
         if not place.is_file():
-            attacked, learned = shop.relearned_few(shop.make(model), seed_for(model))
-            value = Observer(shop, key, lambda: attacked).comes_back(learned, own.n, scorer)
-            write_json(place, {"schema": SCHEMA_VERSION, "value": value})
-        found = read_artifact(place)["value"]
-        return math.nan if found is None else float(found)
+            began = processor_seconds()
+            attacked, learned = shop.relearned_few(shop.make(model), seed_for(model, draw))
+            values = Observer(shop, key, lambda: attacked, seed).comes_back(learned, own.n, scorers)
+            kept = {scorer: _plain(value) for scorer, value in values.items()}
+            seconds = processor_seconds() - began
+            write_json(place, {"schema": SCHEMA_VERSION, "seconds": seconds, "values": kept})
+        found = read_artifact(place)
+        return Back({scorer: _value(value) for scorer, value in found["values"].items()}, float(found["seconds"]))
 
 
 def _content(seen: Seen) -> str:
@@ -179,6 +222,7 @@ def write_numbers(place: Path, found: Mapping[str, Number]) -> None:
             "value": _plain(one.value),
             "knows": _plain(one.knows),
             "parts": list(one.parts),
+            "larger": one.larger,
             "each": {key: _plain(value) for key, value in one.each.items()},
         }
         for one in found.values()
@@ -196,6 +240,7 @@ def read_numbers(place: Path) -> dict[str, Number]:
             _value(row["knows"]),
             tuple(row["parts"]),
             {key: _value(value) for key, value in row["each"].items()},
+            row["larger"],
         )
         for row in rows
     }

@@ -19,7 +19,7 @@ from lethe.errors import BadInput
 from lethe.io.cache import cache_key, digest, module_of, versions
 from lethe.registry import METHODS
 from lethe.sampling.store import LIBRARIES, model_digest
-from lethe.steps.meta.pool import PoolModel, pool_of, section_of
+from lethe.steps.meta.pool import PoolModel, pool_of, section_of, seed_of
 
 if TYPE_CHECKING:
     from lethe.config import Params
@@ -84,9 +84,8 @@ class Workshop:
 
     @cached_property
     def sample(self) -> Sample:
-        """The sampling settings; the seed of a fresh run is another one."""
-        sample = self.params.sample
-        return sample.model_copy(update={"n": self.meta.n, "seed": sample.seed + self.meta.seed})
+        """The sampling settings, whose seed `Observer` replaces by one for each model and state."""
+        return self.params.sample.model_copy(update={"n": self.meta.n})
 
     def knows(self, model: PoolModel) -> frozenset[str]:
         """The forget questions whose answer the model learned, where the model is in a pool."""
@@ -171,10 +170,11 @@ class Workshop:
         )
 
     def _prompt(self) -> str:
-        return self._text_of(self.params.train.recipe.prompt)
+        return self.text_of(self.params.train.recipe.prompt)
 
     @staticmethod
-    def _text_of(prompt: str) -> str:
+    def text_of(prompt: str) -> str:
+        """The text of a prompt's template; the chat format of the tokenizer has none."""
         from lethe.models.encoding import CHAT
 
         return prompt if prompt == CHAT else Path(prompt).read_text(encoding="utf-8")
@@ -222,7 +222,7 @@ class Workshop:
         return self._attacked(WholeSet(settings), place, seed)
 
     def relearned_few(self, place: Path, seed: int) -> tuple[InMemory, list[str]]:
-        """The model after relearning a few forget rows, and the ids of these rows."""
+        """The model after relearning a few forget rows, which ``seed`` draws, and the ids of these rows."""
         own = self.meta.predict
         settings = relearn.Params(
             kind="relearn", rows="forget", count=own.count, steps=(own.steps,), batch=own.batch, lr=own.lr
@@ -281,7 +281,7 @@ class Workshop:
             *modules,
             settings=settings,
             kind=kind,
-            prompt=self._text_of(self.params.sample.prompt),
+            prompt=self.text_of(self.params.sample.prompt),
             model=self.key(model),
             seed=seed_for(model),
             rows=[self.splits["forget"], self.splits["retain"]],
@@ -289,6 +289,6 @@ class Workshop:
         )
 
 
-def seed_for(model: PoolModel) -> int:
-    """The seed of the attacks on a model."""
-    return model.seed % (1 << 31)
+def seed_for(model: PoolModel, draw: int = 0) -> int:
+    """The seed of the attacks on a model; draw number ``draw`` of the relearned rows has a seed of its own."""
+    return (seed_of(model.seed, f"draw {draw}") if draw else model.seed) % (1 << 31)

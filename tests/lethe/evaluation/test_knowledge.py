@@ -13,8 +13,10 @@ from scipy.stats import ks_2samp
 from lethe import config
 from lethe.errors import BadValue
 from lethe.evaluation.knowledge import (
+    ANSWER_PART,
     GREEDY_PART,
-    LIKELIHOOD_PART,
+    MEMBERSHIP_PARTS,
+    OTHERS_PART,
     Asking,
     Number,
     Seen,
@@ -135,7 +137,23 @@ def test_a_smaller_n_is_the_first_draws(base, found):
     assert found["base"]["mean@4"].each["q2"] == pytest.approx(own.mean())
     assert found["base"]["mean@4"].parts == (answers_part(4),)
     assert found["base"]["greedy_mean"].parts == (GREEDY_PART,)
-    assert found["base"]["mia_loss_auc"].parts == (LIKELIHOOD_PART,)
+
+
+def test_each_number_pays_for_the_answers_that_it_reads(found):
+    parts = {name: number.parts for name, number in found["base"].items()}
+    assert parts["mia_loss_auc"] == parts["privleak"] == parts["epsilon_star"] == MEMBERSHIP_PARTS
+    assert parts["forget_probability"] == parts["forget_extraction_strength"] == (ANSWER_PART,)
+    assert parts["forget_truth_ratio"] == parts["forget_quality"] == (OTHERS_PART,)
+    assert parts["forget_choice_probability"] == (ANSWER_PART, OTHERS_PART)
+
+
+def test_the_direction_of_each_number_is_the_declared_one(found):
+    smaller = {name for name, number in found["base"].items() if not number.larger}
+    assert smaller == {"forget_truth_ratio", "forget_quality", "privleak", "game_quality_one_split"}
+    for number in found["base"].values():
+        if number.larger:
+            assert number.knows == pytest.approx(number.value, nan_ok=True), number.name
+    assert found["base"]["sd@16"].larger, "spread counts as in the ED score"
 
 
 def test_leak_at_k_equals_the_naive_count_of_subsets(base, found):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from lethe.config.meta_evaluation import MetaEvaluation
 from lethe.evaluation.knowledge import Number
 from lethe.evaluation.meta_evaluation import Cost, PoolMember, RetrainMember, UnlearnedMember, meta_result
 from lethe.report.meta_page import page, rows, sentences
+from lethe.statistics.meta_evaluation.auc import holm_adjusted
 from tests.small_meta import small_document
 
 QUESTIONS = [f"q{i}" for i in range(6)]
@@ -42,7 +44,7 @@ def pool(seed: int = 0, models: int = 30) -> list[PoolMember]:
         if place != 3:
             values.append(number("seldom", float(knows)))
         kind = "part" if part else "all" if knows else "retain"
-        found.append(PoolMember(f"m{place}", kind, learned, {one.name: one for one in values}))
+        found.append(PoolMember(f"m{place}", kind, learned, 0.9, {one.name: one for one in values}))
     return found
 
 
@@ -58,7 +60,15 @@ def unlearned(seed: int = 1, models: int = 24) -> list[UnlearnedMember]:
         relearned = {"truth": number("truth", 0.2), "noise": before["noise"], "good": number("good", deep + 0.4)}
         quantised = {"truth": number("truth", 0.0), "noise": before["noise"], "good": number("good", 2 * deep)}
         found.append(
-            UnlearnedMember(f"u{place}", "npo", 0.5 if place == 0 else 0.9, before, relearned, quantised, deep)
+            UnlearnedMember(
+                f"u{place}",
+                f"method {place % 12}",
+                0.5 if place == 0 else 0.9,
+                before,
+                relearned,
+                quantised,
+                {"leaks": deep, "mean": 1 - deep},
+            )
         )
     return found
 
@@ -97,7 +107,7 @@ def test_the_truth_has_auc_1_and_noise_one_half_within_its_interval(result):
 def test_per_question_a_model_knows_only_what_it_learned(result):
     """Were a partly trained model counted as knowing every question, its truth would not separate."""
     blunt = [
-        PoolMember(one.name, one.kind, frozenset(QUESTIONS) if one.knows else frozenset(), one.numbers)
+        PoolMember(one.name, one.kind, frozenset(QUESTIONS) if one.knows else frozenset(), 0.9, one.numbers)
         for one in pool()
     ]
     assert worth(meta_result(blunt, [], RETRAIN, COSTS, rules()), "truth").auc_each.value < 1
@@ -126,6 +136,7 @@ def test_r_and_q_count_useful_models_that_the_number_calls_unlearned(result):
 
 def test_prediction_and_cost(result):
     assert worth(result, "good").prediction.value == pytest.approx(1.0)
+    assert worth(result, "good").prediction_mean.value == pytest.approx(-1.0)
     noise = worth(result, "noise").prediction
     assert noise.low <= 0 <= noise.high
     assert worth(result, "good").cost == Cost(0.5, 100.0)
@@ -134,10 +145,47 @@ def test_prediction_and_cost(result):
 
 def test_claims_are_decided_by_holm(result):
     first, second, third = result.claims
-    assert (first.told_apart, second.told_apart) == ("supported", "contradicted")
-    assert first.difference == -second.difference
-    assert third.predicts == "supported"
-    assert first.predicts == "not decided", "the truth is the same for all unlearned models"
+    tests = [{test.by: test for test in claim.tests} for claim in result.claims]
+    assert (first.verdict, second.verdict) == ("supported", "contradicted")
+    assert tests[0]["AUC"].difference == -tests[1]["AUC"].difference
+    assert (tests[2]["leaks"].verdict, tests[2]["mean"].verdict) == ("supported", "contradicted")
+    assert third.verdict == "mixed"
+    assert tests[0]["leaks"].verdict == "not decided", "the truth is the same for all unlearned models"
+
+
+def test_all_tests_of_all_claims_are_one_family(result):
+    flat = [test for claim in result.claims for test in claim.tests]
+    assert len(flat) == 9, "AUC and two predictions of three claims"
+    assert [test.adjusted for test in flat] == pytest.approx(holm_adjusted([test.p_value for test in flat]))
+
+
+def test_pool_models_of_small_utility_count_in_no_auc():
+    """Badly trained models that know look like models that lack: the filter keeps them out, and their utility is shown."""
+    members = pool()
+    weak = [replace(one, utility=0.5, numbers={"truth": number("truth", 0.0)}) for one in members[:3]]
+    kept = rules(pool=small_document()["meta_evaluation"]["pool"] | {"utility": 0.8})
+    found = meta_result([*weak, *members[3:]], [], RETRAIN, COSTS, kept)
+    assert worth(found, "truth").auc.value == 1.0
+    assert sum(found.knows.values()) == 27
+    shown = {(one.knows, one.kind): one for one in found.quality}
+    assert sum(one.left_out for one in found.quality) == 3
+    assert shown[True, "all"].least == 0.5
+    assert shown[False, "retain"].left_out == 0
+    assert found.utility_auc.value == 0.5, "all others are alike"
+    every = rules(pool=small_document()["meta_evaluation"]["pool"] | {"utility": 0.0})
+    assert worth(meta_result([*weak, *members[3:]], [], RETRAIN, COSTS, every), "truth").auc.value < 1
+
+
+def test_the_interval_of_a_prediction_draws_whole_methods():
+    """Were the 24 models independent, the interval would be narrower than with three methods of eight models each."""
+    members = [replace(one, method=f"method {place // 3}") for place, one in enumerate(unlearned())]
+    alone = [replace(one, method=one.name) for one in members]
+    found, single = (
+        worth(meta_result(pool(), own, RETRAIN, COSTS, rules()), "noise").prediction for own in (members, alone)
+    )
+    assert found.value == single.value
+    assert "groups" in found.method
+    assert "groups" not in single.method
 
 
 def test_two_noises_decide_no_claim():
@@ -149,13 +197,14 @@ def test_two_noises_decide_no_claim():
                 f"m{i}",
                 "all" if i < 20 else "retain",
                 frozenset(QUESTIONS if i < 20 else []),
+                0.9,
                 {name: number(name, rng.normal()) for name in ("truth", "noise", "good")},
             )
             for i in range(40)
         ]
         claim = {"text": "One noise tells more", "better": "truth", "than": "noise"}
         found = meta_result(members, [], RETRAIN, COSTS, rules(claims=[claim], bootstrap=20))
-        decided += found.claims[0].told_apart != "not decided"
+        decided += found.claims[0].verdict != "not decided"
     assert decided <= 5
 
 
@@ -166,8 +215,9 @@ def test_the_page_holds_every_number_and_sentence(result):
     assert "<script" in text
     assert "http" not in text.replace("http-equiv", "").replace("http://www.w3.org", "")
     shown = {row[0]: row for row in rows(result)}
-    assert shown["truth"][1].startswith("1.000 (0.8")
-    assert shown["infinite"][8] == "0.50"
+    assert shown["truth"][2].startswith("1.000 (0.8")
+    assert shown["infinite"][10] == "0.50"
+    assert {row[1] for row in shown.values()} == {"larger"}
 
 
 def test_without_unlearned_models_the_page_says_so():

@@ -19,16 +19,18 @@ def test_the_command_shows_the_page_s_cells():
     both = [SimpleNamespace(relearning=estimate(), quantisation=estimate(), both=estimate()) for _ in range(2)]
     one = SimpleNamespace(
         name="mean@16",
+        larger=True,
         auc=estimate(),
         auc_each=estimate(),
         one_sided=both[0],
         symmetric=both[1],
         prediction=estimate(),
+        prediction_mean=estimate(),
         cost=SimpleNamespace(seconds=1.25, rows=640.0),
         missing=3,
     )
     whole, shown = (rows(SimpleNamespace(worth=[one]), columns)[0] for columns in (COLUMNS, TERMINAL))
-    assert len({*whole}) == len(COLUMNS) == 11
-    assert shown == [whole[place] for place in (0, 1, 2, 5, 7, 8, 9)]
-    heads = ["number", "AUC", "per question", "robustness", "prediction", "seconds", "rows"]
+    assert len({*whole}) == len(COLUMNS) == 13
+    assert shown == [whole[place] for place in (0, 2, 3, 6, 8, 9, 10, 11)]
+    heads = ["number", "AUC", "per question", "robustness", "leaks", "mean", "seconds", "rows"]
     assert [column.terminal for column in TERMINAL] == heads

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from lethe import config
@@ -9,10 +11,10 @@ from lethe.data.question_forms import other_question
 from lethe.errors import BadInput
 from lethe.evaluation.knowledge import Number
 from lethe.registry import METHODS
-from lethe.steps.meta.observing import distinct_prefixes
+from lethe.steps.meta.observing import Observer, distinct_prefixes
 from lethe.steps.meta.pool import pool_of, section_of, seed_of
-from lethe.steps.meta.shards import read_numbers, write_numbers
-from lethe.steps.meta.workshop import Workshop
+from lethe.steps.meta.shards import Shards, read_numbers, write_numbers
+from lethe.steps.meta.workshop import Workshop, seed_for
 from tests.small import ROOT
 from tests.small_meta import small_document, small_params
 
@@ -84,6 +86,41 @@ def test_keys_differ_where_anything_that_decides_a_model_differs(shop):
     model = shop.models["npo-1-0"]
     attacked = {shop.attack_key(model, kind, own) for kind, own in (("a", 1), ("a", 2), ("b", 1))}
     assert len(attacked) == 3
+
+
+def test_only_unlearned_models_that_count_in_r_and_q_are_attacked(shop, monkeypatch):
+    """Their utility is at least the filter's share of that of the model before unlearning."""
+    unlearned = small_document()["meta_evaluation"]["unlearned"] | {"utility": 0.8}
+    shards = Shards(small_params(unlearned=unlearned), Workshop(small_params(unlearned=unlearned), shop.scratch))
+    utility = {"npo-1-0": 0.8 * 0.9, "npo-4-0": 0.79 * 0.9, "knows-00-all": 0.9, "retrain": 0.1}
+    monkeypatch.setattr(shards, "observe", lambda model, state: SimpleNamespace(utility=utility[model.name]))
+    monkeypatch.setattr(shards, "_numbers", lambda model, state: SimpleNamespace(utility=utility[model.name]))
+    monkeypatch.setattr(shards, "_comes_back", lambda model: {})
+    attacked = {name: len(shards.work(name).states) for name in utility}
+    assert attacked == {"npo-1-0": 3, "npo-4-0": 1, "knows-00-all": 1, "retrain": 3}
+
+
+def test_draws_and_relearned_rows_differ_between_models_states_and_runs(shop):
+    """No two models share draws, and no model's result rests on one choice of relearned rows."""
+    shards, fresh = Shards(small_params(), shop), Shards(small_params(seed=1))
+    models = [shop.models[name] for name in ("npo-1-0", "npo-4-0")]
+    seeds = [shards.seed(model, state) for model in models for state in ("plain", "few 0", "few 1")]
+    seeds += [fresh.seed(fresh.workshop.models["npo-1-0"], "plain")]
+    assert len(set(seeds)) == len(seeds)
+    relearned = [seed_for(model, draw) for model in models for draw in range(2)]
+    assert len(set(relearned)) == 4
+
+
+def test_the_text_of_the_prompt_decides_an_observation(shop, tmp_path):
+    prompt = tmp_path / "prompt.txt"
+    places = []
+    for text in ("Q: {question}", "Question: {question}"):
+        prompt.write_text(text)
+        params = small_params()
+        params = params.model_copy(update={"sample": params.sample.model_copy(update={"prompt": str(prompt)})})
+        observer = Observer(Workshop(params, shop.scratch), "key", lambda: None, 0)
+        places.append(repr(observer._sampling()))
+    assert places[0] != places[1]
 
 
 def test_other_questions(shop):

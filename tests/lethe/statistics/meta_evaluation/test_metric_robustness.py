@@ -1,4 +1,4 @@
-"""R, Q, their harmonic mean and rank correlations: definitions by hand, coverage by simulation."""
+"""R, Q and their harmonic mean: definitions by hand, coverage by simulation."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import spearmanr
 
 from lethe.errors import BadValue
 from lethe.statistics.meta_evaluation.robustness import (
     best_threshold,
     harmonic_mean,
     quantisation,
-    rank_correlation,
     relearning,
     robustness,
     symmetric,
@@ -85,43 +83,6 @@ def test_coverage_of_the_mean_of_r():
         found = robustness(rng.beta(2, 2, 40), rng.beta(4, 2, 40), draws=300, seed=run)
         inside += found.both.low <= harmonic_mean(0.5, 2 / 3) <= found.both.high
     assert inside / runs > 0.91
-
-
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=4, max_size=30))
-@settings(max_examples=100, deadline=None)
-def test_rank_correlation_equals_scipy(pairs):
-    x, y = np.array(pairs, float).T
-    found = rank_correlation(x, y)
-    if len(set(x)) < 2 or len(set(y)) < 2:
-        assert not found.known
-        return
-    assert found.value == pytest.approx(spearmanr(x, y).statistic)
-    assert -1 <= found.low <= found.value <= found.high <= 1
-
-
-def test_rank_correlation_of_few_missing_and_infinite_values():
-    assert not rank_correlation([1, 2, NAN, 4], [1, 2, 3, 4]).known
-    assert rank_correlation([1, 2, 3, INF], [1, 2, 3, 4]).value == pytest.approx(1.0)
-    perfect = rank_correlation(np.arange(30.0), np.arange(30.0))
-    assert perfect.high == 1.0
-    assert 0.9 < perfect.low < 1.0
-
-
-@pytest.mark.parametrize("rho", [0.0, 0.5, 0.8])
-def test_coverage_of_the_rank_correlation(rho):
-    """Spearman's correlation of a Gaussian pair is (6 / pi) arcsin(rho / 2)."""
-    truth, rng, runs, inside = 6 / math.pi * math.asin(rho / 2), np.random.default_rng(1), 800, 0
-    for _ in range(runs):
-        x, noise = rng.normal(size=(2, 80))
-        found = rank_correlation(x, rho * x + math.sqrt(1 - rho**2) * noise)
-        inside += found.low <= truth <= found.high
-    assert inside / runs > 0.925
-
-
-def test_a_number_that_predicts_nothing_has_zero_in_its_interval():
-    rng = np.random.default_rng(6)
-    inside = [rank_correlation(*rng.normal(size=(2, 90))) for _ in range(300)]
-    assert np.mean([one.low <= 0 <= one.high for one in inside]) > 0.92
 
 
 def test_the_best_threshold_separates_and_stays_between_its_values():

@@ -1,0 +1,74 @@
+"""From shards to a result: utility, directions, what comes back, and models that were not attacked."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from lethe.evaluation.knowledge import Number
+from lethe.io.tables import read_table
+from lethe.steps.meta.gathering import evaluate, write
+from lethe.steps.meta.pool import PoolModel
+from lethe.steps.meta.shards import ATTACKED, ModelNumbers, ShardResult, Shards, State
+from lethe.steps.meta.workshop import Workshop
+from tests.small_meta import small_document, small_params
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    section = small_document()["meta_evaluation"]
+    pool = section["pool"] | {"knows": {"all": 4}, "lacks": {"retain": 5}, "utility": 0.5}
+    unlearned = section["unlearned"] | {"utility": 0.5, "strengths": [1.0, 2.0, 4.0]}
+    params = small_params(pool=pool, unlearned=unlearned, headline=["a", "b"], claims=[])
+    return Shards(params, Workshop(params, tmp_path_factory.mktemp("meta")))
+
+
+def numbers(model: PoolModel, state: State, value: float, utility: float) -> ModelNumbers:
+    found = {
+        "a": Number("a", value, value, ("greedy",)),
+        "b": Number("b", value, -value, ("greedy",), larger=False),
+    }
+    return ModelNumbers(model.name, state, utility, found, {"greedy": 2.0}, {"greedy": 10.0})
+
+
+@pytest.fixture(scope="module")
+def found(shards):
+    """The truth as number a; the last model that lacks, and one unlearned model, have lost their utility."""
+    results = []
+    for place, model in enumerate(shards.workshop.models.values()):
+        weak = model.name in ("lacks-03-retain", "npo-4-0")
+        value = 1.0 if model.role == "knows" else 0.01 * place
+        states: dict[State, ModelNumbers] = {"plain": numbers(model, "plain", value, 0.1 if weak else 1.0)}
+        if model.role in ("retrain", "unlearned") and not weak:
+            states |= {state: numbers(model, state, value + 0.1, 1.0) for state in ATTACKED}
+        back = {"leaks": value, "mean": -value} if model.role == "unlearned" else {}
+        results.append(ShardResult(model.name, states, back))
+    return results
+
+
+def test_the_result_of_finished_shards(shards, found):
+    result = evaluate(shards, found)
+    worth = {one.name: one for one in result.worth}
+    assert (worth["a"].auc.value, worth["b"].auc.value) == (1.0, 0.0), "the sign is the declared one"
+    assert (worth["a"].larger, worth["b"].larger) == (True, False)
+    assert (worth["a"].prediction.value, worth["a"].prediction_mean.value) == pytest.approx((1.0, -1.0))
+    assert worth["a"].cost.seconds == 2.0
+    assert result.useful == worth["a"].kept == sum(result.unlearned.values()) - 1
+    assert not math.isnan(worth["a"].one_sided.both.value)
+    left_out = {(one.knows, one.kind): one.left_out for one in result.quality}
+    assert left_out == {
+        (True, "all"): 0,
+        (False, "retain"): 1 if "lacks-03-retain" in shards.workshop.models else 0,
+    }
+
+
+def test_the_files_of_a_result(shards, found, tmp_path):
+    folder = write("tiny", shards, evaluate(shards, found), found, tmp_path)
+    result = json.loads((folder / "result.json").read_text())
+    assert result["settings"]["pool"]["utility"] == 0.5
+    assert {one["name"] for one in result["worth"]} == {"a", "b"}
+    table = read_table(folder / "numbers.parquet")
+    assert len(table) == 2 * sum(len(one.states) for one in found)
+    assert "mean utility" in (folder / "index.html").read_text()
