@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from lethe.io import cache
+from lethe.io.cache import library  # a test replaces the module's own
 
 ROOT = Path(__file__).parent.parent
 COPIED = (
@@ -104,7 +105,7 @@ def run_in_one_process(folder: Path, *stages: str, timeout: float = 600) -> None
 
 def touched(module: str) -> cache.Sources:
     """The library's sources, with one more comment in one module."""
-    known, sources = cache.library(), cache.Sources(ROOT)
+    known, sources = library(), cache.Sources(ROOT)
     sources.sources = {**known.sources, module: known.source(module) + b"\n# touched\n"}
     sources.found = {key: names for key, names in known.found.items() if key[0] != module}  # parsed already
     return sources

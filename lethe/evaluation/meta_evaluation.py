@@ -1,7 +1,8 @@
 """What every number about forgetting is worth: how well it tells models apart, survives attacks, predicts, and costs.
 
-Sources: Dorna et al., "OpenUnlearning" (2025), section 4 (pools, faithfulness as AUC, R and Q, the filters on unlearned
-models); Lee, Kim and Jo (2026) for the symmetric forms. Intervals, Holm's correction and prediction are this project's.
+Sources: Dorna et al., "OpenUnlearning" (2025), section 4 (pools, faithfulness as AUC, R and Q); Lee, Kim and Jo (2026) for
+the symmetric forms, and their public code for the filters on unlearned models. Intervals, Holm's correction and
+prediction are this project's.
 """
 
 from __future__ import annotations

@@ -48,7 +48,9 @@ def test_a_fresh_seed_changes_every_model_and_the_data():
     first, second = small_params(), small_params(seed=1)
     assert not {one.seed for one in pool_of(first)} & {one.seed for one in pool_of(second)}
     assert Workshop(first).splits["forget"] != Workshop(second).splits["forget"]
-    assert Workshop(first).sample.seed != Workshop(second).sample.seed
+    drawn = [{seed_for(one, draw) for one in pool_of(params) for draw in (0, 1)} for params in (first, second)]
+    assert len(drawn[0]) == 2 * len(pool_of(first))  # of answers, trees and attacks: own ones for each model
+    assert not drawn[0] & drawn[1]
     assert seed_of(0, "a") != seed_of(0, "b")
 
 
