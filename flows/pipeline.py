@@ -37,6 +37,7 @@ from prefect.utilities.annotations import allow_failure, quote
 
 from flows import alarm, inputs, keeping, record, remote, workspace
 from flows.overview import Overview, standard
+from flows.ray_clusters import is_ray
 from lethe import config, tracking
 from lethe.errors import LetheError, StageFailed, of_the_machine, plural
 from lethe.process import cores, watch
@@ -173,7 +174,7 @@ def runner(
     from flows.workers import Workers
 
     cluster: type[Workers] = Workers
-    if scheduler.startswith("ray://"):
+    if is_ray(scheduler):
         from flows.ray_workers import RayWorkers
 
         cluster = RayWorkers

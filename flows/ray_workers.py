@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 from flows import worker_side, workspace
+from flows.ray_clusters import not_installed
 from flows.workers import PATIENCE, WAITS, Workers
-from lethe.errors import BadInput, LetheError
+from lethe.errors import LetheError
 
 TRIES = 3  # of a stage whose workers die, after the first
 
@@ -29,10 +30,7 @@ class RayWorkers(Workers):
             import ray
             from ray.util.queue import Queue
         except ImportError:
-            raise BadInput(
-                f"--scheduler {address}: Ray is not installed. Install the extra ray: `.venv/bin/python -m pip install "
-                "'prefect-ray>=0.6,<0.7' 'ray[client]'`, on every machine in the same version."
-            ) from None
+            raise not_installed(address, "Ray") from None
         try:
             ray.init(address, log_to_driver=False, configure_logging=False, namespace="lethe")
         except Exception as error:  # Ray's client raises errors of gRPC, of its own and of Python

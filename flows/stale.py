@@ -37,10 +37,8 @@ def _each_file_once() -> Iterator[None]:
     def hashed(output: Output) -> object:
         if output.fs.protocol != "local":
             return get_hash(output)
-        key = (
-            output.fs_path,
-            output.hash_name,
-        )  # one file may be an old output by another kind of hash, and a new one
+        # One file may be an old output by another kind of hash, and a new one.
+        key = (output.fs_path, output.hash_name)
         if key not in hashes:
             hashes[key] = get_hash(output)
         return hashes[key]

@@ -26,9 +26,9 @@ from prefect_dask import DaskTaskRunner
 from flows import settings, workspace
 from flows.grid import Point
 from flows.overview import standard
+from flows.ray_clusters import is_ray, not_installed
 from flows.sources import RESULTS, no_source
 from lethe import tracking
-from lethe.errors import BadInput
 from lethe.io.atomic import SCHEMA_VERSION
 from lethe.io.json_files import write_json
 from lethe.io.schema import read_artifact
@@ -151,14 +151,11 @@ def _bounds(folder: Path, model: str) -> dict[str, Any]:
 
 def task_runner(at_once: int, scheduler: str | None) -> Any:
     """Return a runner on the Dask scheduler or Ray cluster at this address, or on threads of this process."""
-    if scheduler and scheduler.startswith("ray://"):
+    if is_ray(scheduler):
         try:
             from prefect_ray import RayTaskRunner
         except ImportError:
-            raise BadInput(
-                f"--scheduler {scheduler}: prefect-ray is not installed. Install the extra ray: `.venv/bin/python -m pip "
-                "install 'prefect-ray>=0.6,<0.7' 'ray[client]'`."
-            ) from None
+            raise not_installed(scheduler, "prefect-ray") from None
         return RayTaskRunner(address=scheduler)
     return DaskTaskRunner(address=scheduler) if scheduler else DaskTaskRunner(cluster_kwargs=local(at_once))
 

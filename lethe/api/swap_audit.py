@@ -37,8 +37,7 @@ class SwapAudit(Result):
 
     def bound_at(self, row: str, column: str) -> Bound | None:
         """The ends of an attack's interval."""
-        ends = self.quality.by_attack[row].bounds()
-        return dict(zip(("ci_low", "ci_high"), ends, strict=True)).get(column) if ends else None
+        return self.quality.by_attack[row].ends().get(column)
 
     def sentences(self) -> list[str]:
         """Return the quality, the coverage of the intervals, and the limit of the quality."""

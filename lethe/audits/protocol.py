@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lethe.io.atomic import SCHEMA_VERSION
-
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -40,10 +38,3 @@ class AuditResult:
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     sentences: tuple[str, ...] = ()
     bounds: Mapping[str, Bound] = field(default_factory=dict)
-
-    def guarantees(self) -> dict[str, object]:
-        """The content of ``bounds.json``: every field of each bound except its value."""
-        return {
-            "schema": SCHEMA_VERSION,
-            "metrics": {key: bound.guarantee_dict() for key, bound in self.bounds.items()},
-        }

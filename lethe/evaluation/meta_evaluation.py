@@ -335,12 +335,16 @@ def _pairs(pool: Sequence[PoolMember], rules: MetaEvaluation) -> tuple[tuple[Pai
     return compare_aucs(whole, own, other, rules.alpha), unpaired
 
 
+def _back(unlearned: Sequence[UnlearnedMember], target: Target) -> list[float]:
+    return [one.comes_back.get(target, math.nan) for one in unlearned]
+
+
 def _prediction(
     name: str, target: Target, unlearned: Sequence[UnlearnedMember], rules: MetaEvaluation
 ) -> Estimate:
     return rank_correlation(
         [_value(one.before, name) for one in unlearned],
-        [one.comes_back.get(target, math.nan) for one in unlearned],
+        _back(unlearned, target),
         rules.alpha,
         _clusters(unlearned),
         rules.bootstrap,
@@ -352,13 +356,10 @@ def _claims(
     pool: Sequence[PoolMember], unlearned: Sequence[UnlearnedMember], rules: MetaEvaluation
 ) -> tuple[ClaimOutcome, ...]:
     named = dict.fromkeys(name for claim in rules.claims for name in (claim.better, claim.than))
-    back: dict[str, list[float]] = {
-        target: [one.comes_back.get(target, math.nan) for one in unlearned] for target in TARGETS
-    }
     return claim_outcomes(
         rules,
         {name: _sides(pool, name) for name in named},
         {name: [_value(one.before, name) for one in unlearned] for name in named},
-        back,
+        {target: _back(unlearned, target) for target in TARGETS},
         _clusters(unlearned),
     )

@@ -238,9 +238,8 @@ def library() -> Sources:
 def digest(*values: object) -> str:
     """Return a hash of plain values, pydantic models, dataclasses, and arrays (type, shape and content)."""
     state = hashlib.blake2b(digest_size=16)
-    numpy = sys.modules.get(
-        "numpy"
-    )  # an array exists only where NumPy is loaded, and stages import this module before it
+    # An array exists only where NumPy is loaded, and stages import this module before it.
+    numpy = sys.modules.get("numpy")
     for value in values:
         if numpy is not None and isinstance(value, numpy.ndarray):
             state.update(f"{value.dtype}{value.shape}".encode() + numpy.ascontiguousarray(value).tobytes())

@@ -115,12 +115,12 @@ def auc_interval(members: np.ndarray, nonmembers: np.ndarray, alpha: float = 0.0
         raise BadValue("alpha", alpha, "a number strictly between 0 and 1")
     value = auc(members, nonmembers)
     level = math.log(2 / alpha) / min(len(members), len(nonmembers))
-    low, high = 1 - _kl_upper(1 - value, level), _kl_upper(value, level)
+    low, high = 1 - kl_upper(1 - value, level), kl_upper(value, level)
     assumes = "independent values in each sample"
     return AucInterval(value, low, high, len(members), len(nonmembers), alpha, "kl", assumes)
 
 
-def _kl_upper(value: float, level: float) -> float:
+def kl_upper(value: float, level: float) -> float:
     """The largest q >= value with kl(value, q) <= level, by bisection, rounded up."""
     low, high = value, 1.0
     while high - low > 1e-12:

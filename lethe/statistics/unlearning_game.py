@@ -138,6 +138,10 @@ class Measured:
         """The lower and the upper end, which hold together at alpha; None where a single model gives no interval."""
         return self.interval(self.ci_low, self.ci_high, self.alpha, self.assumes, self.method)
 
+    def ends(self) -> dict[str, Bound]:
+        """The same by the names of the ends in tables and headlines; empty without an interval."""
+        return dict(zip(("ci_low", "ci_high"), self.bounds() or (), strict=False))
+
     @classmethod
     def interval(
         cls, low: float | None, high: float | None, alpha: float, assumes: str = "", method: str = ""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from lethe.audits.protocol import AuditResult
 from lethe.config.schema import AuditParams
+from lethe.evaluation.guarantees import guarantees
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
 from lethe.io.tables import write_parquet
@@ -18,7 +19,7 @@ def run(name: str, settings: AuditParams, root: Path = Path("data")) -> AuditRes
     write_json(root / "audits" / f"{name}.json", {"schema": SCHEMA_VERSION, **found.headline})
     with atomic_folder(root / "audits" / name) as folder:
         write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **found.headline, **found.details})
-        write_json(folder / "bounds.json", found.guarantees())
+        write_json(folder / "bounds.json", guarantees(found.bounds))
         for title, table in found.tables.items():
             write_parquet(folder / f"{title}.parquet", table)
     return found

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.errors import plural
+from lethe.evaluation.guarantees import guarantees
 from lethe.io.artifacts import read_tables
 from lethe.io.atomic import SCHEMA_VERSION
 from lethe.io.json_files import write_json
@@ -30,16 +31,14 @@ def run(
     compared = {model: against_retrain(table, tables[str(retrain)], alpha) for model, table in tables.items()}
     flat = {f"{model}.{key}": value for model, found in compared.items() for key, value in found.flat().items()}
     bounds = {
-        f"{model}.{key}": bound.guarantee_dict()
-        for model, found in compared.items()
-        for key, bound in found.bounds().items()
+        f"{model}.{key}": bound for model, found in compared.items() for key, bound in found.bounds().items()
     }
     trees = compared_exactly(root, models, retrain, exact.ratio, exact.alpha) if exact else {}
     flat |= {f"{model}.{key}": value for model, found in trees.items() for key, value in found.flat().items()}
     rows = {model: found.as_json() for model, found in trees.items()}
     write_json(root / "compare_exact.json", {"schema": SCHEMA_VERSION, "retrain": retrain, "models": rows})
     write_json(root / "compare.json", {"schema": SCHEMA_VERSION, "retrain": retrain if flat else None, **flat})
-    write_json(root / "compare_bounds.json", {"schema": SCHEMA_VERSION, "metrics": bounds})
+    write_json(root / "compare_bounds.json", guarantees(bounds))
     print(
         f"{plural(len(models), 'model')} against {retrain}"
         if flat

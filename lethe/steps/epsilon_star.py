@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lethe.evaluation.guarantees import guarantees
 from lethe.io.artifacts import Row, read_split
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
@@ -45,8 +46,7 @@ def run(name: str, model: Model, settings: EpsilonStar, prompt: str, root: Path 
     bound = result.bound
     with atomic_folder(root / "epsilon_star" / name) as folder:
         write_json(folder / "result.json", {"schema": SCHEMA_VERSION, "model": name, **result.as_json()})
-        guarantees = {"epsilon_lower": bound.guarantee_dict()}
-        write_json(folder / "bounds.json", {"schema": SCHEMA_VERSION, "metrics": guarantees})
+        write_json(folder / "bounds.json", guarantees({"epsilon_lower": bound}))
         write_parquet(
             folder / "losses.parquet",
             pd.concat([pd.DataFrame({"split": s, "loss": v}) for s, v in losses.items()]),

@@ -290,7 +290,7 @@ def headline_bounds(result: GameResult) -> dict[str, Bound]:
     """Return the bounds of the headline with their guarantees, by the dotted keys of the headline."""
     found: dict[str, Bound] = {}
     for name, method in result.methods.items():
-        ends = dict(zip(("ci_low", "ci_high"), method.quality.bounds() or (), strict=False))
+        ends = method.quality.ends()
         leaks: Any = method.leakage or {}
         for key in LEAKAGE_BOUNDS if leaks else ():
             if guarantee := leaks["guarantees"][key]:

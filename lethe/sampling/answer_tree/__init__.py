@@ -12,6 +12,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -131,10 +132,7 @@ def first_look(question: Question, law: Law, predictor: Predictor, effort: Effor
     """
     pilot = _pilot(question, law, predictor, effort)
     budget, sight = max(1, effort.rows // 3), Sight(question.automaton)
-
-    def growing(growth: Growth) -> Grown:
-        return grow(question, law, predictor, growth, sight=sight)
-
+    growing = partial(grow, question, law, predictor, sight=sight)
     found = search(growing, budget, effort.guide, effort.second_guide)
     rows, best, curve = pilot.rows + found.rows, found.best, curve_of(found.grown, found.theta)
     if best.masses.leak < NOTHING_FOUND and best.rest > 0 and effort.guide < LAST_GUIDE:
@@ -217,11 +215,7 @@ def second_look(
     elif not first.outline.enumerable:
         grown, theta, rows = _nothing(law), PLAIN, 0
     else:
-        sight = Sight(question.automaton)
-
-        def growing(growth: Growth) -> Grown:
-            return grow(question, law, predictor, growth, sight=sight)
-
+        growing = partial(grow, question, law, predictor, sight=Sight(question.automaton))
         found = search(growing, 2 * effort.rows // 3 or 1, 0.0)
         grown, theta, rows = found.grown, found.theta, found.rows
     own = leak_interval(grown.masses, grown.remainder, effort.alpha, rounding)

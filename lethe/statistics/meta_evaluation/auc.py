@@ -18,8 +18,7 @@ from scipy.special import expit, logit, ndtr, ndtri
 from lethe.errors import BadValue
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.checks import check_alpha
-from lethe.statistics.two_sample import _kl_upper as kl_upper  # to be made public there
-from lethe.statistics.two_sample import auc_interval
+from lethe.statistics.two_sample import auc_interval, kl_upper
 
 DELONG = "DeLong, on the logit scale"
 BOOTSTRAP = "stratified bootstrap over models, percentiles"

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from lethe.errors import BadValue
 from lethe.statistics.checks import check_alpha
 from lethe.statistics.meta_evaluation.auc import BOOTSTRAP, MODELS, Estimate, nothing
-from lethe.statistics.two_sample import _kl_upper as kl_upper  # to be made public there
+from lethe.statistics.two_sample import kl_upper
 
 
 def relearning(before: ArrayLike, after: ArrayLike, retrain_before: float, retrain_after: float) -> np.ndarray:

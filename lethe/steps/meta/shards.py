@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -112,8 +113,11 @@ class Shards:
 
     def useful(self, utility: float) -> bool:
         """Whether an unlearned model of this utility counts in R and Q; the others are not attacked."""
-        before = self.observe(self.workshop.base, "plain").utility
-        return utility >= self.workshop.meta.unlearned.utility * before
+        return utility >= self.workshop.meta.unlearned.utility * self._utility_before
+
+    @cached_property
+    def _utility_before(self) -> float:
+        return self.observe(self.workshop.base, "plain").utility
 
     def observe(self, model: PoolModel, state: State) -> Observed:
         """All observations of a model in a state, each made where it is missing."""
