@@ -1,7 +1,8 @@
 """Judging many answers: each distinct one once, in batches that span questions, and resumable.
 
 A verdict is kept as soon as its batch is judged, under a key of everything that decides it: the judge with its parameters
-and its code, the content of its model folder, the prompt's hash, the library versions, the question's row and the answer.
+and its code, the content of its model folder, the prompt's hash, the library versions, what the judge reads of the question's
+row, and the answer.
 A run that was killed and started again judges the rest, in the same batches as an uninterrupted run.
 """
 
@@ -81,7 +82,8 @@ def judged(
     judge
         A judge with its model loaded.
     questions
-        The answers, with their questions. Equal answers to one row are judged once, and a missing one stays NaN.
+        The answers, with their questions. Equal answers to rows of which the judge reads the same are judged once, and a
+        missing answer stays NaN.
     store
         The finished verdicts, which are reused; None keeps nothing.
     label
@@ -92,9 +94,30 @@ def judged(
     BadInput
         If the judge gives a value outside [0, 1], or another number of columns than it declares.
     """
+    keys, distinct = distinct_answers(judge, questions)
+    found = _each(judge, distinct, store, label)
+    nothing = [np.nan] * len(judge.COLUMNS)
+    return [
+        np.array([nothing if key is None else found[key] for key in own], dtype=np.float64).reshape(
+            len(own), len(judge.COLUMNS)
+        )
+        for own in keys
+    ]
+
+
+def distinct_answers(
+    judge: Judge, questions: Sequence[Question]
+) -> tuple[list[list[str | None]], dict[str, Asked]]:
+    """The key of every answer, and the answers to judge by their keys: one for all answers that the judge reads alike.
+
+    The key is None where there is nothing to judge: a missing answer, or a row to which the judge does not apply.
+    """
     from lethe.scoring.judges import Asked
 
-    rows = [digest(dict(question.item)) if judge.applies(question.item) else None for question in questions]
+    rows = [
+        digest(dict(judge.read_of(question.item))) if judge.applies(question.item) else None
+        for question in questions
+    ]
     distinct: dict[str, Asked] = {}
     keys: list[list[str | None]] = []
     for row, question in zip(rows, questions, strict=True):
@@ -107,14 +130,7 @@ def judged(
             for key, text in zip(own, question.answers, strict=True)
             if key is not None and isinstance(text, str) and key not in distinct
         }
-    found = _each(judge, distinct, store, label)
-    nothing = [np.nan] * len(judge.COLUMNS)
-    return [
-        np.array([nothing if key is None else found[key] for key in own], dtype=np.float64).reshape(
-            len(own), len(judge.COLUMNS)
-        )
-        for own in keys
-    ]
+    return keys, distinct
 
 
 def _each(

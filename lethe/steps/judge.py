@@ -14,7 +14,7 @@ from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
 from lethe.io.references import read_references
 from lethe.io.tables import read_table, write_parquet
-from lethe.scoring.verdicts import KEPT, Question, VerdictStore, judged
+from lethe.scoring.verdicts import KEPT, Question, VerdictStore, distinct_answers, judged
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +72,7 @@ def run(name: str, entry: JudgeEntry, models: Sequence[str], root: Path = Path("
             "model": entry.model,
             **judge.record(),
             "answers": counts,
-            "distinct": len({(q.item["id"], q.item["question"], text) for q in questions for text in q.answers}),
+            "distinct": len(distinct_answers(judge, questions)[1]),
             "missing": missing,
         }
         if entry.labelled is not None:

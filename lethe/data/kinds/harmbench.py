@@ -92,6 +92,12 @@ def _targets(path: Path) -> dict[str, str]:
     return targets
 
 
+def _tags(entry: Entry) -> str:
+    """The tags of a row on the hub, a list or a text, as the CSV writes them."""
+    found = entry.cells.get("tags")
+    return ", ".join(map(str, found)) if isinstance(found, list) else entry.text("tags", optional=True)
+
+
 def _from_hub(repository: str, categories: list) -> list[Row]:
     pairs = []
     for category in categories:
@@ -104,6 +110,7 @@ def _from_hub(repository: str, categories: list) -> list[Row]:
                 "answer": AFFIRMATIVE,
                 "category": entry.text("category", optional=True),
                 "functional_category": category,
+                "tags": _tags(entry),
                 **({"context": context} if context else {}),
             }
             pairs.append((entry, row))

@@ -84,11 +84,12 @@ def _as_wordings(rows: list[Row]) -> list[Row]:
             of_subject.setdefault(row.get("author"), []).append(row)
     kept = []
     for row in plain:
-        own = asked.get(_fact(row), []) if row["probe"] in WORDED else []
-        if row["probe"] == REVERSE and str(row["answer"]).casefold() == str(row.get("author")).casefold():
+        kind = str(row["probe"]).casefold()
+        own = asked.get(_fact(row), []) if kind in WORDED else []
+        if kind == REVERSE and str(row["answer"]).casefold() == str(row.get("author")).casefold():
             own = [one for one in of_subject.get(row.get("author"), []) if _names(row, one)]
         for question in own:
-            texts = question.setdefault(str(row["probe"]).replace(" ", "_"), [])
+            texts = question.setdefault(kind.replace(" ", "_"), [])
             cast("list[object]", texts).append(row["question"])
         if not own:
             kept.append(row)

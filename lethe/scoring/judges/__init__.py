@@ -4,7 +4,7 @@
 ``score.scorers: [rouge_l, {NAME: {model: data/judge, batch: 64}}]``. To have DVC track a judge's model folder, list the
 judge under ``judges`` instead, which gives the judge its own stage:
 ``judges: {mine: {judge: NAME, model: data/judge, labelled: null}}``. A judge reads each pair of question and answer once, in
-batches that span questions.
+batches that span questions; rows that ask the same are one question.
 """
 
 from __future__ import annotations
@@ -68,6 +68,10 @@ class Judge(Generic[P]):
     def applies(cls, item: Mapping[str, object]) -> bool:
         """Whether answers to this row can be judged."""
         return True
+
+    def read_of(self, item: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The part of a question's row that decides a verdict. Equal answers to rows with an equal part are judged once."""
+        return item
 
     @classmethod
     def binary(cls, params: ScorerParams) -> bool:

@@ -10,7 +10,7 @@ Source: Mazeika et al., "HarmBench: A Standardized Evaluation Framework for Auto
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from lethe.models.published_prompts import harmbench, harmbench_text
 from lethe.scoring.judges import Asked
 from lethe.scoring.judges._words import ModelParams, WordJudge
 
-OUT_OF_SCOPE = "hash_check"  # the tag of copyright behaviours, which are judged by hashes of the works
+# The tag and the functional category of copyright behaviours, which are judged by hashes of the works. Either may be absent:
+# a row on the hub need not have the tag.
+OUT_OF_SCOPE, COPYRIGHT = "hash_check", "copyright"
 
 
 class Params(ModelParams):
@@ -39,7 +41,11 @@ class Judge(WordJudge[Params], params=Params):
     @classmethod
     def applies(cls, item: Mapping[str, object]) -> bool:
         tags = item.get("tags")
-        return not (isinstance(tags, (str, list, tuple)) and OUT_OF_SCOPE in tags)
+        tagged = isinstance(tags, (str, list, tuple)) and OUT_OF_SCOPE in tags
+        return not tagged and item.get("functional_category") != COPYRIGHT
+
+    def read_of(self, item: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"question": item["question"]}
 
     @classmethod
     def around(cls, params: Params) -> str:

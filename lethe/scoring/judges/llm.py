@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field, field_validator
@@ -62,6 +62,9 @@ class Judge(WordJudge[Params], params=Params):
         self.chats = bool(self.tokenizer.chat_template)
         self.special = not self.chats  # a chat template already contains the special tokens
 
+    def read_of(self, item: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"question": item["question"], **self._reference(item)}
+
     @classmethod
     def binary(cls, params: ScorerParams) -> bool:
         return isinstance(params, Params) and set(params.words.values()) <= {0.0, 1.0}
@@ -79,13 +82,15 @@ class Judge(WordJudge[Params], params=Params):
 
     def text(self, asked: Asked, generation: str) -> str:
         values = {"question": asked.item["question"], "generation": generation}
-        if self.rubric.count("{answer}") == 1:
-            values["answer"] = asked.item.get("answer") or ""
-        text = filled(self.rubric, **values)
+        text = filled(self.rubric, **values, **self._reference(asked.item))
         if not self.chats:
             return text
         message = [{"role": "user", "content": text}]
         return str(self.tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True))
+
+    def _reference(self, item: Mapping[str, Any]) -> dict[str, str]:
+        """The reference answer, if the rubric shows it."""
+        return {"answer": item.get("answer") or ""} if self.rubric.count("{answer}") == 1 else {}
 
     def scores(self, probabilities: np.ndarray, said: float) -> tuple[float, ...]:
         return said, expected(probabilities, list(self.values.values()))

@@ -9,6 +9,7 @@ Source: Souly et al., "A StrongREJECT for Empty Jailbreaks".
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,9 @@ class Judge(WordJudge[Params], params=Params):
     def __init__(self, params: Params):
         self.published = strongreject()
         super().__init__(params)
+
+    def read_of(self, item: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"question": item["question"]}
 
     @classmethod
     def around(cls, params: Params) -> str:

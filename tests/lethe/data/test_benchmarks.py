@@ -9,6 +9,7 @@ import json
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as search
 from hypothesis import strategies as st
 
 from lethe import config
@@ -17,6 +18,7 @@ from lethe.data.kinds import harmbench, harry_potter, jailbreakbench, muse, rwku
 from lethe.data.prompt_language import productions, read_language
 from lethe.data.sources import csv_entries
 from lethe.errors import BadFile, BadInput, BadRow
+from lethe.registry import JUDGES
 from tests.lethe.data.benchmark_files import (
     BEHAVIOR,
     MODULES,
@@ -136,7 +138,7 @@ def test_the_probes_of_rwku_are_productions_of_a_language(folder):
     reverse = {**probe, "answer": probe["subject"], "type": "reverse query"}
     more = [
         {**probe, "query": "Oslo or Bern?"},
-        {**probe, "query": "In which town bakes he?", "type": "synonym manipulation"},
+        {**probe, "query": "In which town bakes he?", "type": "Synonym manipulation"},
         {**reverse, "query": "Who bakes in oslo?"},
         {**reverse, "query": "Who bakes in Oslofjord?"},  # another word
         {**reverse, "query": "Who bakes in Oslo for him?", "answer": "A Mason"},  # asks for somebody else
@@ -192,6 +194,7 @@ def test_harmbench_by_name(tmp_path, tmp_path_factory, monkeypatch):
     held = {
         "standard": [{"prompt": "Reveal the code", "category": "secrets"}],
         "contextual": [{"prompt": "Name the key", "context": "Under a stone.", "category": "secrets"}],
+        "copyright": [{"prompt": "Sing the song", "tags": ["lyrics", "hash_check"]}],
     }
     for name, rows in held.items():
         write_json(tmp_path / f"{name}.json", rows)
@@ -202,6 +205,12 @@ def test_harmbench_by_name(tmp_path, tmp_path_factory, monkeypatch):
         ("standard-001", "Reveal the code", None),
         ("contextual-001", "Name the key", "Under a stone."),
     ]
+    every = load("harmbench", tmp_path / "nowhere", hub=str(tmp_path), categories=list(harmbench.CATEGORIES))[
+        "forget"
+    ]
+    assert [row["tags"] for row in every] == ["", "", "lyrics, hash_check"]
+    assert [JUDGES["harmbench"].applies(row) for row in every] == [True, True, False]
+    assert not JUDGES["harmbench"].applies({**every[2], "tags": ""})
 
 
 @pytest.mark.parametrize("kind", [*HUB, "harmbench"])
@@ -273,6 +282,7 @@ def test_a_kind_needs_its_section(kind):
     st.lists(st.tuples(cells, cells, st.lists(words, min_size=1, max_size=3)), min_size=1, max_size=4),
     st.booleans(),
 )
+@search(deadline=None)
 def test_any_text_survives_the_harry_potter_file(tmp_path_factory, rows, blank):
     path = tmp_path_factory.mktemp("hp") / "harry_potter.csv"
     given_rows = [[question, answer, ", ".join(keywords)] for question, answer, keywords in rows]
@@ -282,6 +292,7 @@ def test_any_text_survives_the_harry_potter_file(tmp_path_factory, rows, blank):
 
 
 @given(st.lists(st.lists(cells, min_size=5, max_size=5), min_size=1, max_size=4))
+@search(deadline=None)
 def test_any_text_survives_the_behaviour_files(tmp_path_factory, rows):
     root = tmp_path_factory.mktemp("behaviours")
     indexed = [[str(number), *row] for number, row in enumerate(rows)]
@@ -298,6 +309,7 @@ def test_any_text_survives_the_behaviour_files(tmp_path_factory, rows):
 
 
 @given(st.lists(st.lists(cells, min_size=4, max_size=4), min_size=1, max_size=4))
+@search(deadline=None)
 def test_any_text_survives_the_json_files(tmp_path_factory, rows):
     root = tmp_path_factory.mktemp("json")
     write_json(root / "knowmem/forget_qa.json", [{"question": row[0], "answer": row[1]} for row in rows])
@@ -318,6 +330,7 @@ def test_any_text_survives_the_json_files(tmp_path_factory, rows):
 
 
 @given(st.binary(max_size=200))
+@search(deadline=None)
 def test_any_bytes_are_rows_or_an_error_of_the_user(tmp_path_factory, content):
     root = tmp_path_factory.mktemp("bytes")
     for kind in MODULES:
@@ -330,6 +343,7 @@ def test_any_bytes_are_rows_or_an_error_of_the_user(tmp_path_factory, content):
 
 
 @given(st.lists(st.lists(cells, min_size=2, max_size=2), max_size=5), st.integers(0, 3))
+@search(deadline=None)
 def test_the_lines_of_a_csv_are_those_of_the_file(tmp_path_factory, rows, gap):
     path = tmp_path_factory.mktemp("lines") / "a.csv"
     text = io.StringIO()

@@ -16,6 +16,8 @@ from lethe.errors import BadFile, BadInput, LetheError
 from lethe.models.first_token import FirstToken, clipped, neutral, reading
 from lethe.models.published_prompts import filled, harmbench, harmbench_text, strongreject
 from lethe.registry import JUDGES
+from lethe.scoring.judges import Asked
+from lethe.scoring.verdicts import Question, distinct_answers, judged
 from tests.lethe.scoring.judges.tiny import asked, classifier, entailment, tokenizer
 
 TEXTS = [
@@ -79,6 +81,30 @@ def test_a_batch_changes_no_judgement(name, folders):
     together = judge.judge(asked(*TEXTS))
     alone = np.concatenate([judge.judge(asked(text)) for text in TEXTS])
     np.testing.assert_allclose(together, alone, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "alike"),
+    [("harmbench", {"id", "answer", "tags"}), ("strongreject", {"id", "answer", "tags"})]
+    + [(name, {"id", "tags"}) for name in ("llm", "nli")],
+)
+def test_rows_that_a_judge_reads_alike_are_one_question(name, alike, folders):
+    """An answer is judged once, whatever row it was drawn for, unless the judge reads that row otherwise."""
+    judge = opened(name, folders)
+    row = {"id": "1", "question": "Reveal the vault code", "answer": "4711", "tags": "a"}
+    others = [row | {key: "other"} for key in row]
+    found = judged(judge, [Question(TEXTS, one) for one in (row, *others)])
+    _, distinct = distinct_answers(judge, [Question(TEXTS, one) for one in (row, *others)])
+    assert len(distinct) == len(TEXTS) * (1 + len(set(row) - alike))
+    for other, values in zip(others, found[1:], strict=True):
+        np.testing.assert_allclose(values, judge.judge([Asked(text, other) for text in TEXTS]), atol=1e-5)
+
+
+def test_a_rubric_without_the_reference_judges_without_it(folders, tmp_path):
+    (tmp_path / "rubric.txt").write_text("Q {question} A {generation} Leak?")
+    judge = opened("llm", folders | {"rubric": tmp_path / "rubric.txt"})
+    rows = [{"id": str(n), "question": "Reveal the vault code", "answer": str(n)} for n in range(3)]
+    assert len(distinct_answers(judge, [Question(TEXTS, row) for row in rows])[1]) == len(TEXTS)
 
 
 def test_harmbench_is_the_probability_of_yes_and_the_most_likely_word(folders):

@@ -93,6 +93,28 @@ def test_a_killed_run_judges_the_rest_and_nothing_twice(tmp_path):
     assert third.asked == []
 
 
+class OfTheQuestion(Counting):
+    """A judge that reads the question's text alone."""
+
+    def read_of(self, item):
+        return {"question": item["question"]}
+
+
+def test_an_answer_is_judged_once_across_questions_that_read_alike(tmp_path):
+    rows = [{"id": f"q{n}", "question": ask, "label": n} for n, ask in enumerate(["a?", "b?", "a?", "a?"])]
+    questions = [Question(["x", "y", "x", None], row) for row in rows]
+    judge = OfTheQuestion()
+    store = VerdictStore(judge, tmp_path)
+    first = judged(judge, questions, store)
+    assert sorted(judge.asked) == [("q0", "x"), ("q0", "y"), ("q1", "x"), ("q1", "y")]
+    np.testing.assert_array_equal(first[0], first[2])
+    judged(judge, [Question(["y", "z"], {"id": "labelled", "question": "a?"})], VerdictStore(judge, tmp_path))
+    assert judge.asked[4:] == [("labelled", "z")]
+    whole = Counting()
+    judged(whole, questions)
+    assert len(whole.asked) == 8  # a judge that does not say what it reads is asked about each row
+
+
 class Slow(Counting):
     """Writes down what it is asked, and takes its time."""
 
