@@ -167,11 +167,11 @@ def _level(bounds: Iterable[Bound]) -> str:
 
 
 def _yaml(run: Run) -> str:
+    """All params, without the division into shards, which changes no result: a divided run has the undivided one's page."""
     import yaml
 
-    return yaml.safe_dump(
-        run.params.model_dump(), sort_keys=False, allow_unicode=True, default_flow_style=None, width=100
-    )
+    params = run.params.model_dump() | {"shards": {}}
+    return yaml.safe_dump(params, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
 
 
 def _seeds(value: dict, path: str = "") -> list[tuple[str, int]]:

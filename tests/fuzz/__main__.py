@@ -35,6 +35,9 @@ from tests.small import ROOT
 SECONDS = 5.0  # of processor time per case, which a busy machine does not stretch
 WAITING = 120.0  # seconds on the clock, for a reader that waits
 MEMORY = 1 << 30
+ADDRESSES = (
+    8 << 30
+)  # bytes of the process: a reader without bounds ends as a failure, and not the machine's memory
 MOST_SHOWN = 20
 STEP = 1000  # cases between two writes of the count
 KEYED = ("failed", "code")  # by number, which JSON writes as text
@@ -89,6 +92,8 @@ def problem(reader: Reader, path: Path) -> tuple[str | None, bool]:
             reader.read(path)
     except LetheError as error:
         refused, sentence = True, str(error)
+        if _out_of_memory(error):
+            return f"no memory left: {sentence[:300]!r}", refused
         if visible(sentence) != sentence or "\n" in sentence:
             return f"the sentence has a control character: {sentence[:300]!r}", refused
     except Hang as error:
@@ -97,6 +102,15 @@ def problem(reader: Reader, path: Path) -> tuple[str | None, bool]:
         return f"{type(error).__name__}: {str(error)[:300]!r}{_place(error)}", refused
     used = _memory() - before
     return (f"{used >> 20} MiB of memory" if used > MEMORY else None), refused
+
+
+def _out_of_memory(error: BaseException | None) -> bool:
+    """Whether an error, or one that it came from, is of memory."""
+    while error is not None:
+        if isinstance(error, MemoryError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _place(error: BaseException) -> str:
@@ -209,6 +223,7 @@ def main() -> int:
     parser.add_argument("--only", type=int, help="one case, by its number; its file is kept")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
     start = time.monotonic()
     place = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(prefix="lethe-fuzz-", dir=place) as folder:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import pickle
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -171,6 +172,28 @@ def test_a_batch_that_is_more_than_arrays_is_refused_and_not_run(tmp_path, batch
     with pytest.raises(BadFile, match=r"data_batch_1: is not a batch of CIFAR-10"):
         images.load("cifar10", str(tmp_path))
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "trick",
+    [
+        b"]r\x00\x00\x00\x40",  # place 2^30 of the memo: 17 GB
+        b"cnumpy\nndarray\n(J\x00\x00\x00\x10tR",  # an array of 2^28 numbers that the file does not hold
+        b"}K\x01" + b"\x85" * 40 + b"K\x00s",  # a key of tuples within tuples
+        b"}(U\x04data](K\x01eU\x06labels]u",
+    ],
+)
+def test_a_pickle_takes_no_more_than_its_bytes_need(tmp_path, trick):
+    path = tmp_path / "data_batch_1"
+    path.write_bytes(b"\x80\x02" + trick + b".")
+    held = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 28), held[1]))
+    try:
+        with pytest.raises(BadFile, match=r"must be|asks for more|not callable"):
+            images._cifar10_python(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, held)
 
 
 @given(st.binary(max_size=30))

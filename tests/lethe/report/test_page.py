@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from flows.shards import section
 from lethe import config
 from lethe.evaluation.headline import split
 from lethe.evaluation.run import load as load_run
@@ -379,3 +380,11 @@ def test_epsilon_star_that_is_not_told_has_its_reason(own_small):
     html = render(load(own_small)).html
     assert _untold(5, 0)["note"] in html
     assert re.search(r"<td>npo</td>\s*<td class=\"n\">–</td>\s*<td class=\"n\">–</td>", html)
+
+
+def test_a_run_in_shards_has_the_page_of_an_undivided_one(own_small, small_page):
+    path = own_small / "params.yaml"
+    value = yaml.safe_load(path.read_text())
+    value["shards"] = section(config.load(path).models, 2)
+    path.write_text(yaml.safe_dump(value, sort_keys=False))
+    assert render(load(own_small)).html == small_page.html
