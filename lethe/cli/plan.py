@@ -15,6 +15,7 @@ from lethe.statistics.bound import Assumes, joint_level, level
 
 if TYPE_CHECKING:
     from lethe.config import Params
+    from lethe.models.in_memory import InMemory
     from lethe.steps.costs import ModelSize, Plan
     from lethe.steps.judging_costs import JudgeCost
     from lethe.steps.training_costs import Bench, StageCost
@@ -221,8 +222,8 @@ def _costs(
     given = _given("", rate, parameters)
     counts, second = _questions(params, questions), _second(params)
     untrained = measured_rate(bench.start, params.sample) if bench and rate is None else None
-    made = own_starts(params, bench).items() if bench and rate is None else ()
-    own = {name: measured_rate(start, params.sample) for name, start in made}
+    starts = own_starts(params, bench) if bench else {}
+    own = {name: measured_rate(start, params.sample) for name, start in starts.items()} if rate is None else {}
     costs, here = [], False
     rates: dict[str, float] = {}
     for name, model in params.models.items():
@@ -230,7 +231,8 @@ def _costs(
         if rate is None and known is None and (Path(model.path) / "config.json").is_file():
             known = rates[model.path] = measured_rate(Path(model.path), params.sample)
             here = True
-        size = size_of(Path(model.path)) or _start_size(params, model.path) or given
+        start = starts.get(name) or (bench.start if bench else None)
+        size = size_of(Path(model.path)) or _start_size(params, model.path, start) or given
         drawn = rate or known or own.get(name) or untrained
         costs.append(cost(name, model.path, params.sample, counts, drawn, size, second))
     here = here or untrained is not None
@@ -259,13 +261,15 @@ def _judging(
     return judge_costs(params, costs.generations, bench, rate, _given("judge-", rate, parameters))
 
 
-def _start_size(params: Params, path: str) -> ModelSize | None:
-    """The size of the checkpoint from which a stage will make the model in ``path``."""
-    from lethe.steps.costs import size_of
+def _start_size(params: Params, path: str, untrained: InMemory | None) -> ModelSize | None:
+    """The size of the model that a stage will make in ``path``: that of the checkpoint or model it starts from."""
+    from lethe.steps.costs import size_in_memory, size_of
 
-    made = {f"data/models/{name}" for name in (*params.train.models, *params.unlearn.methods)}
-    start = params.train.recipe.start_from
-    return size_of(Path(start)) if path in made and start else None
+    if path not in {f"data/models/{name}" for name in (*params.train.models, *params.unlearn.methods)}:
+        return None
+    if start := params.train.recipe.start_from:
+        return size_of(Path(start))
+    return size_in_memory(untrained) if untrained else None
 
 
 def _params(preset: str) -> Params:

@@ -152,7 +152,9 @@ def _megabytes(count: int) -> str:
 
 
 def _gigabytes(count: int | None) -> str | None:
-    return None if count is None else f"{count / 2**30:.2f} GiB"
+    if count is None:
+        return None
+    return f"{count / 2**30:.2f} GiB" if count >= 2**30 / 10 else f"{count / 2**20:.1f} MiB"
 
 
 def _duration(seconds: float | None) -> str | None:

@@ -15,7 +15,7 @@ from lethe.io.json_files import read_json
 
 if TYPE_CHECKING:
     from lethe.config.evaluating import Sample
-    from lethe.models.in_memory import Source
+    from lethe.models.in_memory import InMemory, Source
 
 PROMPT_TOKENS = 64  # of a question, assumed for the cache where only the number of questions is known
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -98,13 +98,24 @@ def size_of(folder: Path) -> ModelSize | None:
     if not config.is_file():
         return None
     told: dict[str, Any] = read_json(config)
+    stored = str(told.get("dtype") or told.get("torch_dtype") or "float32")
+    return ModelSize(parameter_count(folder), _cache_bytes_per_token(told), stored)
+
+
+def size_in_memory(start: InMemory) -> ModelSize:
+    """The size of the model that a stage will save, from the untrained model that its training starts from."""
+    weights = list(start.model.parameters())
+    stored = str(weights[0].dtype).removeprefix("torch.")
+    told = start.model.config.to_dict()
+    return ModelSize(sum(one.numel() for one in weights), _cache_bytes_per_token(told), stored)
+
+
+def _cache_bytes_per_token(told: Mapping[str, Any]) -> int:
+    """Keys and values of one token at two bytes per number, from a checkpoint's configuration."""
     heads = told.get("num_attention_heads") or 1
     width = told.get("head_dim") or (told.get("hidden_size") or 0) // heads
     keys = told.get("num_key_value_heads") or heads
-    per_token = 2 * (told.get("num_hidden_layers") or 0) * keys * width * 2
-    return ModelSize(
-        parameter_count(folder), per_token, str(told.get("dtype") or told.get("torch_dtype") or "float32")
-    )
+    return 2 * (told.get("num_hidden_layers") or 0) * keys * width * 2
 
 
 def measured_rate(source: Source, sample: Sample, prompt: str = "What is the capital of Norway?") -> float:

@@ -10,8 +10,11 @@ from typer.testing import CliRunner
 
 from lethe import config
 from lethe.cli.app import app
+from lethe.cli.plan import _costs
+from lethe.models import checkpoints
 from lethe.registry import METHODS
 from lethe.steps import training_costs
+from lethe.steps.costs import PROMPT_TOKENS
 from lethe.unlearning import loop
 from lethe.unlearning.protocol import Before
 from lethe.unlearning.reference import Values
@@ -87,6 +90,27 @@ def test_the_memory_is_what_the_loop_keeps(bench, loss, monkeypatch):
     assert found.cached_bytes == sum(one.nbytes for one in kept[0].kept.values())
     assert found.frozen_bytes == sum(one.nbytes for one in model.parameters())
     assert (found.needs == "states") == (loss == "rmu")
+
+
+def test_the_size_of_a_model_that_a_stage_will_make_is_that_of_its_start(bench, tmp_path, monkeypatch):
+    """The plan gives memory before anything is trained, and the same once the model is in its folder."""
+    monkeypatch.chdir(tmp_path)
+    planned, _ = _costs(bench.params, bench, 100.0, None, None)
+    base = next(one for one in planned.models if one.model == "base")
+    config_of = bench.start.model.config
+    assert base.parameters == sum(one.numel() for one in bench.start.model.parameters())
+    assert base.weight_bytes == 4 * base.parameters
+    numbers = 2 * config_of.num_hidden_layers * config_of.num_key_value_heads * config_of.head_dim
+    sample = bench.params.sample
+    rows = min(sample.max_rows, len(bench.splits["forget"]) * (sample.most + 1))
+    assert base.cache_bytes_at_most == 4 * numbers * rows * (PROMPT_TOKENS + sample.max_new_tokens)
+    checkpoints.save(tmp_path / "data/models/base", bench.start.model, bench.start.tokenizer)
+    again, _ = _costs(bench.params, bench, 100.0, None, None)
+    assert next(one for one in again.models if one.model == "base") == base
+    value = small_params()
+    value["models"]["own"] = {"path": "elsewhere/model"}
+    other, _ = _costs(config.validate(value), bench, 100.0, None, None)
+    assert next(one for one in other.models if one.model == "own").weight_bytes is None
 
 
 def test_a_step_is_timed_once_per_setting(bench):
