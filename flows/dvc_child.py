@@ -1,7 +1,8 @@
 """The `dvc` command as a child that dies with its parent: `python -m flows.dvc_child repro ...`.
 
 DVC reads params.yaml before a stage, and again afterwards to record the values. During a run, DVC and the stage read the
-copy that the run made when it began, so an edit of params.yaml takes effect in the next run. dvc.lock is written whole.
+copy that the run made when it began, so an edit of params.yaml takes effect in the next run. dvc.lock is written whole, and
+only the entry of the stage changes (`flows.lock_entries`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from flows.lock_entries import write_entries
 from lethe.process import PARAMS, die_with_parent
 
 
@@ -50,6 +52,7 @@ def write_whole() -> None:
 if __name__ == "__main__":
     die_with_parent()
     write_whole()
+    write_entries()
     if copy := os.environ.get(PARAMS):
         read_params_from(Path(copy))
     from dvc.cli import main

@@ -185,7 +185,7 @@ def _refuse_tricks(content: bytes) -> None:
     tuples = 0
     for code, value, _ in pickletools.genops(content):
         tuples += "TUPLE" in code.name
-        if (code.name.endswith("PUT") and value > len(content)) or tuples > MOST_TUPLES:
+        if (code.name.endswith("PUT") and int(value or 0) > len(content)) or tuples > MOST_TUPLES:
             raise pickle.UnpicklingError("the file asks for more memory or time than its content needs")
 
 

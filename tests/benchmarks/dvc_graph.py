@@ -10,6 +10,7 @@ alone (`make bench-idle`); its exit status is 1 above `MOST` processor seconds.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import resource
@@ -146,7 +147,7 @@ def _file(path: Path) -> None:
 
 
 def _dvc(root: Path, *arguments: str) -> None:
-    run(root, "dvc", "--quiet", *arguments, timeout=1800)
+    run(root, "flows.dvc_child", *arguments, "--quiet", timeout=1800)
 
 
 def _child(root: Path) -> dict[str, Any]:
@@ -195,11 +196,13 @@ def _timed(root: Path) -> dict[str, Any]:
     from dvc.repo import Repo
 
     from flows import workspace
+    from flows.lock_entries import write_entries
 
     began = time.process_time()
     graph = workspace.read_graph(root)
     read = time.process_time() - began
-    with Repo(str(root)) as repo, repo.lock:
+    write_entries()  # as in DVC's process of a stage
+    with contextlib.chdir(root), Repo(str(root)) as repo, repo.lock:  # DVC names stages from here
         (stage,) = repo.stage.collect(f"metrics@{FEW[0]}")
         began = time.process_time()
         stage.dump(update_pipeline=False)
