@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from lethe.errors import plural
 from lethe.evaluation.meta_claims import AUC, ClaimOutcome, ClaimTest
-from lethe.evaluation.meta_evaluation import MetaResult, Worth
+from lethe.evaluation.meta_evaluation import MetaResult, Target, Worth
 from lethe.report import svg
 from lethe.report.templates import templates
 from lethe.statistics.bound import coverage
@@ -40,6 +40,7 @@ COLUMNS = (
     Column("AUC per question", lambda one: shown(one.auc_each), "per question"),
     Column("R", lambda one: shown(one.one_sided.relearning)),
     Column("Q", lambda one: shown(one.one_sided.quantisation)),
+    Column("of models", lambda one: str(one.kept)),
     Column("robustness", lambda one: shown(one.one_sided.both), "robustness"),
     Column("symmetric", lambda one: shown(one.symmetric.both)),
     Column("prediction: leaks", lambda one: shown(one.prediction), "leaks"),
@@ -66,6 +67,7 @@ def page(name: str, result: MetaResult) -> str:
             head=[column.title for column in COLUMNS],
             rows=rows(result),
             figure=figure(result),
+            comes_back=WHAT[target_of(_in_figure(result))],
             sentences=sentences(result),
             claims=[(one, claim_sentence(one)) for one in result.claims],
             quality_head=QUALITY,
@@ -106,15 +108,23 @@ def shown(estimate: Estimate) -> str:
     return f"{number(estimate.value)} ({low.number()} to {high.number()})"
 
 
+def _in_figure(result: MetaResult) -> list[Worth]:
+    return [one for one in result.worth if one.auc.known][:SHOWN]
+
+
+def target_of(worth: Sequence[Worth]) -> Target:
+    """The prediction of the figure: of the share of leaking answers, or of the mean score where the share has no value."""
+    return "leaks" if any(one.prediction.known for one in worth) else "mean"
+
+
 def figure(result: MetaResult) -> Markup:
     """AUC with its interval, and the prediction of what comes back, a row per number."""
-    best = [one for one in result.worth if one.auc.known][:SHOWN]
-    lowest = 0.0
+    best = _in_figure(result)
+    lowest, target = 0.0, target_of(best)
     with svg.style("meta"):
         canvas, axes = svg.canvas(6.6, 0.8 + 0.17 * max(1, len(best)), LABELS)
-        shown_back = "leaks" if any(one.prediction.known for one in best) else "mean"
         for row, one in enumerate(reversed(best)):
-            back = one.prediction if shown_back == "leaks" else one.prediction_mean
+            back = one.prediction if target == "leaks" else one.prediction_mean
             axes.plot([one.auc.low, one.auc.high], [row, row], color=svg.ACCENT, alpha=0.35, linewidth=4)
             axes.plot([one.auc.value], [row], "o", color=svg.ACCENT, markersize=4)
             if back.known:
@@ -124,7 +134,7 @@ def figure(result: MetaResult) -> Markup:
         axes.set_yticks(range(len(best)), [one.name for one in reversed(best)])
         axes.set_ylim(-0.7, max(1, len(best)) - 0.3)
         axes.set_xlim(lowest - 0.02, 1.02)
-        axes.set_xlabel(f"dot: AUC with its interval; diamond: rank correlation with {WHAT[shown_back]}")
+        axes.set_xlabel("dot: AUC with its interval; diamond: rank correlation")
         return svg.inline(
             canvas, "meta", "AUC of each number with its interval, and how it predicts what comes back"
         )

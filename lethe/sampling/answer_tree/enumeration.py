@@ -44,12 +44,15 @@ class Rows:
         return len(self.tokens)
 
     def take(self, chosen: np.ndarray | slice) -> Rows:
-        return Rows(*(getattr(self, each.name)[chosen] for each in fields(self)))
+        return Rows(*(getattr(self, name)[chosen] for name in COLUMNS))
+
+
+COLUMNS = tuple(each.name for each in fields(Rows))
 
 
 def join(parts: list[Rows]) -> Rows:
     """Concatenate rows of one length."""
-    return Rows(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(Rows)))
+    return Rows(*(np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS))
 
 
 def grow(

@@ -12,7 +12,7 @@ import codecs
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -158,6 +158,7 @@ def _piece(name: str, steps: list[dict]) -> str | bytes:
     return name
 
 
+@cache
 def byte_of() -> dict[str, int]:
     """The byte alphabet of ByteLevel tokenizers: printable Latin-1 represents itself, other bytes start at U+0100."""
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]

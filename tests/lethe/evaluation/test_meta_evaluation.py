@@ -11,7 +11,7 @@ import pytest
 from lethe.config.meta_evaluation import MetaEvaluation
 from lethe.evaluation.knowledge import Number
 from lethe.evaluation.meta_evaluation import Cost, PoolMember, RetrainMember, UnlearnedMember, meta_result
-from lethe.report.meta_page import page, rows, sentences
+from lethe.report.meta_page import COLUMNS, WHAT, page, rows, sentences, target_of
 from lethe.statistics.meta_evaluation.auc import holm_adjusted
 from tests.small_meta import small_document
 
@@ -216,7 +216,13 @@ def test_the_page_holds_every_number_and_sentence(result):
     assert "http" not in text.replace("http-equiv", "").replace("http://www.w3.org", "")
     shown = {row[0]: row for row in rows(result)}
     assert shown["truth"][2].startswith("1.000 (0.8")
-    assert shown["infinite"][10] == "0.50"
+    titles = [column.title for column in COLUMNS]
+    assert shown["infinite"][titles.index("seconds per model")] == "0.50"
+    assert shown["truth"][titles.index("of models")] == str(
+        next(o.kept for o in result.worth if o.name == "truth")
+    )
+    drawn = text.partition('id="figure"')[2].partition("</section>")[0]
+    assert WHAT[target_of(result.worth)] in drawn
     assert {row[1] for row in shown.values()} == {"larger"}
 
 

@@ -24,13 +24,14 @@ def test_the_command_shows_the_page_s_cells():
         auc_each=estimate(),
         one_sided=both[0],
         symmetric=both[1],
+        kept=7,
         prediction=estimate(),
         prediction_mean=estimate(),
         cost=SimpleNamespace(seconds=1.25, rows=640.0),
         missing=3,
     )
     whole, shown = (rows(SimpleNamespace(worth=[one]), columns)[0] for columns in (COLUMNS, TERMINAL))
-    assert len({*whole}) == len(COLUMNS) == 13
-    assert shown == [whole[place] for place in (0, 2, 3, 6, 8, 9, 10, 11)]
+    assert len({*whole}) == len(COLUMNS) == 14
+    assert shown == [whole[place] for place in (0, 2, 3, 7, 9, 10, 11, 12)]
     heads = ["number", "AUC", "per question", "robustness", "leaks", "mean", "seconds", "rows"]
     assert [column.terminal for column in TERMINAL] == heads
