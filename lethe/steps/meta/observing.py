@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from lethe.io.artifacts import Row
     from lethe.models.in_memory import Source
+    from lethe.sampling.engine import Engine
     from lethe.statistics.leak_certificates import Certificates
     from lethe.steps.meta.workshop import Workshop
 
@@ -72,6 +73,7 @@ class Observer:
     def __init__(self, workshop: Workshop, key: str, source: Callable[[], Source], seed: int):
         self.workshop, self.key, self._open, self.seed = workshop, key, source, seed
         self._opened: Source | None = None
+        self._engine: Engine | None = None
         self.forget = {row["id"]: row for row in workshop.splits["forget"]}
 
     @property
@@ -83,8 +85,9 @@ class Observer:
 
     def observe(self, name: str) -> Observed:
         """Return all parts, each made where it is missing."""
-        greedy, drawn, given = self._greedy(), self._answers(), self._likelihood()
-        trees = self._trees()
+        greedy, drawn = self._greedy(), self._answers()
+        self._engine = None  # the other parts load the model again, which may fill a GPU
+        given, trees = self._likelihood(), self._trees()
         kept = read_artifact(greedy / ABOUT)
         work = {GREEDY_PART: _work(greedy), **_split(given)}
         whole, rows = _work(drawn), read_artifact(drawn / ABOUT)["rows_of"]
@@ -167,19 +170,13 @@ class Observer:
 
     def _drawn(self, rows: Sequence[Row], n: int) -> tuple[pd.DataFrame, Work]:
         """``n`` answers to each row, or the greedy one where ``n`` is 0, and their work."""
-        from lethe.models.checkpoints import prepare_torch
         from lethe.models.encoding import Encoder
-        from lethe.models.in_memory import InMemory, tokenizer_of
-        from lethe.sampling.engine import Options, Prompt, Settings, open_engine
+        from lethe.models.in_memory import tokenizer_of
+        from lethe.sampling.engine import Prompt, Settings
         from lethe.sampling.tasks import table_of
 
-        sample = self.workshop.sample
-        prepare_torch()
+        sample, engine = self.workshop.sample, self._open_engine()
         encoder = Encoder(tokenizer_of(self.source), sample.prompt)
-        options = Options.from_params(sample)
-        if isinstance(self.source, InMemory):  # which has its place and dtype already
-            options = replace(options, device="auto", dtype="auto")
-        engine = open_engine(sample.engine, self.source, options)
         prompts = [Prompt(row["id"], encoder.prompt(row)) for row in rows]
         settings = Settings(
             n=n,
@@ -196,6 +193,21 @@ class Observer:
         table = table_of(answers[prompt.prompt_id] for prompt in prompts)
         asked = sum(len(prompt.token_ids) for prompt in prompts)
         return table, Work(seconds, float(asked + table["tokens"].sum()))
+
+    def _open_engine(self) -> Engine:
+        """The engine of all draws: one, because it loads the model and tests its rows when it is opened."""
+        from lethe.models.checkpoints import prepare_torch
+        from lethe.models.in_memory import InMemory
+        from lethe.sampling.engine import Options, open_engine
+
+        if self._engine is None:
+            prepare_torch()
+            sample = self.workshop.sample
+            options = Options.from_params(sample)
+            if isinstance(self.source, InMemory):  # which has its place and dtype already
+                options = replace(options, device="auto", dtype="auto")
+            self._engine = open_engine(sample.engine, self.source, options)
+        return self._engine
 
     def _scored(
         self, table: pd.DataFrame, rows: Mapping[str, Row], scorers: Sequence[str] | None = None
