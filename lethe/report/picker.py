@@ -22,7 +22,7 @@ from lethe.report.figures import chosen_question
 from lethe.report.questions import QuestionColumns, bound_of, question_columns, shown_bounds, told_of_bound
 from lethe.text import LONGEST, NONE, count, label, named
 
-BUDGET = 2_000_000  # bytes for all answers, so that a page of many models and questions stays small
+BUDGET = 1_500_000  # bytes for all answers, so that a page of many models and questions stays small
 SHORTEST = 60  # bytes of an answer that a reader can still judge
 NOTED = ("greedy", "mean", "max")  # the score columns written above a histogram
 UNSAFE = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})

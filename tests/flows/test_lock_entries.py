@@ -49,9 +49,7 @@ def by_dvc(text: str, entries: dict) -> str:
 @settings(max_examples=60, deadline=None)
 def test_the_text_is_that_of_dvc_or_left_to_dvc(before, after):
     text = by_dvc("", before)
-    assume(
-        by_dvc(text, {}) == text
-    )  # DVC rounds some numbers, and moves some characters, of entries that do not change
+    assume(by_dvc(text, {}) == text)  # DVC rounds numbers and moves characters of entries that do not change
     new = replaced(text, after)
     assert new is None or new == by_dvc(text, after)
 
