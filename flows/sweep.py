@@ -156,7 +156,10 @@ def task_runner(at_once: int, scheduler: str | None) -> Any:
             from prefect_ray import RayTaskRunner
         except ImportError:
             raise not_installed(scheduler, "prefect-ray") from None
-        return RayTaskRunner(address=scheduler)
+        # A worker takes functions of this package by name; without this setting a lost cluster is replaced by a local one.
+        os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"
+        here = {"env_vars": {"PYTHONPATH": os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")])}}
+        return RayTaskRunner(address=scheduler, init_kwargs={"runtime_env": here})
     return DaskTaskRunner(address=scheduler) if scheduler else DaskTaskRunner(cluster_kwargs=local(at_once))
 
 

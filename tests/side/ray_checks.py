@@ -127,6 +127,7 @@ def test_a_signal_ends_the_stages_of_ray(small, tmp_path):
             return [Path(folder) for folder, _, files in os.walk(tmp_path / "cluster") if "alive" in files]
 
         wait_until(lambda: alive() or run.poll() is not None, 600)
+        assert run.poll() is None, run.communicate()
         (place,) = alive()
         run.send_signal(signal.SIGTERM)
         _, err = run.communicate(timeout=120)
