@@ -69,7 +69,7 @@ class Judge(Generic[P]):
         """Whether answers to this row can be judged."""
         return True
 
-    def read_of(self, item: Mapping[str, Any]) -> Mapping[str, Any]:
+    def read_of(self, item: Mapping[str, object]) -> Mapping[str, object]:
         """The part of a question's row that decides a verdict. Equal answers to rows with an equal part are judged once."""
         return item
 

@@ -10,7 +10,7 @@ Source: Mazeika et al., "HarmBench: A Standardized Evaluation Framework for Auto
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class Judge(WordJudge[Params], params=Params):
         tagged = isinstance(tags, (str, list, tuple)) and OUT_OF_SCOPE in tags
         return not tagged and item.get("functional_category") != COPYRIGHT
 
-    def read_of(self, item: Mapping[str, Any]) -> Mapping[str, Any]:
+    def read_of(self, item: Mapping[str, object]) -> Mapping[str, object]:
         return {"question": item["question"]}
 
     @classmethod

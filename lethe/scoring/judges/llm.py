@@ -62,7 +62,7 @@ class Judge(WordJudge[Params], params=Params):
         self.chats = bool(self.tokenizer.chat_template)
         self.special = not self.chats  # a chat template already contains the special tokens
 
-    def read_of(self, item: Mapping[str, Any]) -> Mapping[str, Any]:
+    def read_of(self, item: Mapping[str, object]) -> Mapping[str, object]:
         return {"question": item["question"], **self._reference(item)}
 
     @classmethod

@@ -8,7 +8,7 @@ likely class); the second, with the ending ``_p``, holds the probability of enta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -63,7 +63,7 @@ class Judge(judges.Judge[Params], params=Params):
     def applies(cls, item: Mapping[str, object]) -> bool:
         return bool(item.get("answer"))
 
-    def read_of(self, item: Mapping[str, Any]) -> Mapping[str, Any]:
+    def read_of(self, item: Mapping[str, object]) -> Mapping[str, object]:
         return {"question": item["question"], "answer": item["answer"]}
 
     def judge(self, asked: Sequence[Asked]) -> np.ndarray:

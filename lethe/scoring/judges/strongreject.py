@@ -9,7 +9,6 @@ Source: Souly et al., "A StrongREJECT for Empty Jailbreaks".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -29,7 +28,7 @@ class Judge(WordJudge[Params], params=Params):
         self.published = strongreject()
         super().__init__(params)
 
-    def read_of(self, item: Mapping[str, Any]) -> Mapping[str, Any]:
+    def read_of(self, item: Mapping[str, object]) -> Mapping[str, object]:
         return {"question": item["question"]}
 
     @classmethod
