@@ -20,6 +20,7 @@ def test_a_name_and_a_password_in_the_address_become_a_header(monkeypatch):
     assert request.full_url == "http://127.0.0.1:4200/api/health"
     assert request.get_header("Authorization") == f"Basic {base64.b64encode(b'ann:p@ss').decode()}"
     assert not server.health("http://127.0.0.1:4200/api").headers
+    monkeypatch.setattr(server.OwnServer, "running", None)  # a session's server would be waited for
     with answering_server(503) as port:
         monkeypatch.setenv("PREFECT_API_URL", f"http://ann:secret@127.0.0.1:{port}/api")
         server.require()  # the server answers, so the flow itself will tell
