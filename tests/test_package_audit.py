@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.side.package_audit import FROZEN, IDENTIFIER, completed, verdict
+from tests.side.package_audit import IDENTIFIER, completed, frozen_versions, verdict
 
 WEAK = {"id": "PYSEC-2030-1", "aliases": ["CVE-2030-12345"], "fix_versions": ["2.0"]}
 TOLD = {
@@ -27,13 +27,11 @@ def test_a_projects_page_stands_in_for_the_page_of_its_newest_release():
     pages = {
         "newest": {"info": {"version": "2"}, "vulnerabilities": [{"id": "PYSEC-2030-1", "fixed_in": []}]},
         "older": {"info": {"version": "3"}, "vulnerabilities": []},
-        "taken_back": {"info": {"version": "1"}, "vulnerabilities": [{"id": "PYSEC-2030-2", "withdrawn": "2030"}]},
+        "taken-back": {"info": {"version": "1"}, "vulnerabilities": [{"id": "PYSEC-2030-2", "withdrawn": "2030"}]},
     }
     told = {"dependencies": [{"name": name, "skip_reason": "not found"} for name in (*pages, "absent")]}
     told["dependencies"].append(TOLD["dependencies"][1])
-    frozen = dict(
-        FROZEN.findall("# a list\nnewest==2\nolder==2.1 ; python_version > '3'\ntaken_back==1\nabsent==1\n")
-    )
+    frozen = frozen_versions("# a list\nNewest==2\nolder==2.1 ; python_version > '3'\ntaken_back==1\nabsent==1\n")
     open_, left = verdict(completed(told, frozen, pages.get), set())
     assert open_ == [
         "newest 2: PYSEC-2030-1 (mended in no release)",

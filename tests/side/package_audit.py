@@ -48,7 +48,7 @@ def completed(
     told
         What pip-audit printed.
     frozen
-        The version of each package of the list.
+        The version of each package of the list, by the name as pip-audit writes it (`frozen_versions`).
     page_of
         The page of a project, which tells of its newest release; None where the index has none.
     """
@@ -59,7 +59,7 @@ def completed(
         if page is None:
             packages.append(package)
             continue
-        newest, version = page["info"]["version"], frozen.get(name, "of an unknown release")
+        newest, version = page["info"]["version"], frozen[name]
         if newest != version:
             reason = (
                 f"{version} is not the newest release ({newest}), and the index has a page of the newest alone"
@@ -73,6 +73,11 @@ def completed(
         ]
         packages.append({"name": name, "version": version, "vulns": weaknesses})
     return {"dependencies": packages}
+
+
+def frozen_versions(text: str) -> dict[str, str]:
+    """The versions of a frozen list, by names in PyPI's normal form: small letters, one hyphen for each run of ``-_.``."""
+    return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in FROZEN.findall(text)}
 
 
 def page_of(name: str) -> dict[str, Any] | None:
@@ -99,7 +104,7 @@ def main() -> int:
         return 1
     explained = set(IDENTIFIER.findall(DOCUMENT.read_text(encoding="utf-8")))
     with open(requirements, encoding="utf-8") as file:
-        frozen = dict(FROZEN.findall(file.read()))
+        frozen = frozen_versions(file.read())
     told = completed(told, frozen, page_of)
     open_, left = verdict(told, explained)
     audited = len(told["dependencies"]) - len(left)
