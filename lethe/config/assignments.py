@@ -56,5 +56,6 @@ def parse_value(key: str, text: str) -> object:
 
     try:
         return YAML(typ="safe", pure=True).load(text)
-    except (YAMLError, ValueError, RecursionError):  # ValueError: an impossible date, a number of 5,000 digits
+    # ValueError: an impossible date, a number of 5,000 digits; TypeError: a mapping as a key
+    except (YAMLError, ValueError, TypeError, RecursionError):
         raise BadParam(key.strip(), text, "a value in YAML", source="-S") from None

@@ -53,10 +53,8 @@ def parse_yaml(text: str, path: str | os.PathLike) -> Any:
         return value
     except RecursionError:
         raise BadFile(path, f"nested too deeply; the depth must be at most {DEEPEST} levels") from None
-    except (
-        YAMLError,
-        ValueError,
-    ) as error:  # an impossible date raises ValueError, as does a number of 5,000 digits
+    # An impossible date raises ValueError, as does a number of 5,000 digits; a mapping as a key raises TypeError.
+    except (YAMLError, ValueError, TypeError) as error:
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
         if isinstance(error, DuplicateKeyError):
             problem = str(problem).replace("found duplicate key", "duplicate key").partition(" with value")[0]

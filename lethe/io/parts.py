@@ -155,9 +155,11 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
 
 def _batches(path: Path, file: pq.ParquetFile, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
     try:
-        yield from file.iter_batches(
+        for batch in file.iter_batches(
             batch_size=ROWS, columns=list(columns) if columns else None, use_threads=False
-        )
+        ):
+            batch.validate(full=True)  # or a damaged text is found when somebody reads it
+            yield batch
     except Exception as error:  # as above
         raise broken_parquet(path, error) from None
 

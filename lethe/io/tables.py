@@ -148,6 +148,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
     try:
         arrow = pq.read_table(path, partitioning=None)
+        arrow.validate(full=True)  # or pandas decodes a damaged text when somebody reads the cell
         table = _index_as_columns(arrow.to_pandas())
     except Exception as error:  # pyarrow raises several unrelated classes for a broken file
         raise broken_parquet(path, error) from None

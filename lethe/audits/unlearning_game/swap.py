@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -104,9 +104,12 @@ def _checked(table: pd.DataFrame, path: Path) -> pd.DataFrame:
             got = table[column].tolist()[first]
             raise BadRow(path, file_line(path, first), f"column {column}: got {got!r}; must be {legal}")
 
-    # Cell by cell: JSON lines may hold a list, which `isin` cannot take.
-    refuse(~table["split"].map(lambda name: name in HALVES), "split", "original or swapped")
-    refuse(~table["member"].map(lambda name: name in MEMBERS), "member", "forget or test")
+    # Cell by cell: JSON lines may hold a list, which `isin` cannot take, and Parquet an array, which equals nothing.
+    def one_of(names: Sequence[str]) -> Callable[[object], bool]:
+        return lambda value: isinstance(value, str) and value in names
+
+    refuse(~table["split"].map(one_of(HALVES)), "split", "original or swapped")
+    refuse(~table["member"].map(one_of(MEMBERS)), "member", "forget or test")
     accept = numeric_column(table, "accept", path)
     refuse(~((accept >= 0) & (accept <= 1)), "accept", "a number in [0, 1]")
     weight = numeric_column(table, "weight", path) if "weight" in table else np.ones(len(table))

@@ -14,12 +14,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from lethe.audits.unlearning_game import swap
 from lethe.config import read_yaml
 from lethe.config.assignments import parse_value
 from lethe.data import classification, images
 from lethe.errors import LONGEST, BadFile, BadParam, BadRow, MissingColumn, shortened, visible
 from lethe.evaluation.labelling import read_draws
 from lethe.io.logs import read_log
+from lethe.io.parts import read_parts
+from lethe.io.tables import read_table
 from tests.fuzz import __main__ as fuzz
 from tests.fuzz.mutations import BOMB, mutated
 from tests.fuzz.readers import readers
@@ -119,10 +122,33 @@ def test_an_entry_that_expands_without_end_is_refused_unread(tmp_path, method):
         read_log(path)
 
 
-@pytest.mark.parametrize("text", ["2001-99-99", "[" * 600, "9" * 5000, "&a [*a"])
+@pytest.mark.parametrize("text", ["2001-99-99", "[" * 600, "9" * 5000, "&a [*a", "{a:, [1,{b}, 2]}"])
 def test_a_broken_value_of_an_assignment_is_refused(text):
     with pytest.raises(BadParam, match="must be a value in YAML"):
         parse_value("sample.n", text)
+
+
+def test_a_text_of_a_parquet_file_that_is_no_utf8_is_refused(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    texts = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.py_buffer(np.array([0, 2], np.int32)), pa.py_buffer(b"\xe2a")]
+    )
+    path = tmp_path / "scores.parquet"
+    pq.write_table(pa.table({"prompt_id": texts, "score": [0.5]}), path)
+    with pytest.raises(BadFile, match="damaged"):
+        read_table(path)
+    with pytest.raises(BadFile, match="damaged"):
+        list(read_parts(path))
+
+
+def test_a_list_in_place_of_a_member_is_refused_by_its_row(tmp_path):
+    path = tmp_path / "predictions.parquet"
+    row = {"split": "original", "member": [], "attack": "a", "accept": 1.0}
+    pd.DataFrame([row]).to_parquet(path)
+    with pytest.raises(BadRow, match="member"):
+        swap.audit(path)
 
 
 def test_an_index_of_thousands_of_digits_is_refused_by_its_line(tmp_path):
