@@ -36,9 +36,8 @@ def replaced(text: str, entries: Mapping[str, Mapping[str, Any]]) -> str | None:
         block = dumps_yaml({"schema": "2.0", "stages": {name: entry}})
         lines = _lines(block)
         key = KEY.fullmatch(lines[0].rstrip("\n"))
-        if (
-            key is None or key["name"] != name or "&id" in block
-        ):  # an alias would need a number of its own in the file
+        # An alias would need a number of its own in the file.
+        if key is None or key["name"] != name or "&id" in block:
             return None
         found[name] = lines
     return HEAD + "".join(line for lines in found.values() for line in lines)

@@ -154,7 +154,7 @@ def _megabytes(count: int) -> str:
 def _gigabytes(count: int | None) -> str | None:
     if count is None:
         return None
-    return f"{count / 2**30:.2f} GiB" if count >= 2**30 / 10 else f"{count / 2**20:.1f} MiB"
+    return f"{count / 2**30:.2f} GiB" if count >= 2**30 / 10 else _megabytes(count)
 
 
 def _duration(seconds: float | None) -> str | None:

@@ -94,24 +94,48 @@ def judged(
     BadInput
         If the judge gives a value outside [0, 1], or another number of columns than it declares.
     """
-    keys, distinct = distinct_answers(judge, questions)
-    found = _each(judge, distinct, store, label)
+    return judged_once(judge, distinct_answers(judge, questions), store, label)
+
+
+class Distinct(NamedTuple):
+    """The answers of some questions, each distinct one once.
+
+    ``keys`` has the key of every answer, a list per question: None where there is nothing to judge, because the answer is
+    missing or the judge does not apply to the row. ``answers`` has the answer of each key.
+    """
+
+    keys: list[list[str | None]]
+    answers: dict[str, Asked]
+
+
+def judged_once(
+    judge: Judge, distinct: Distinct, store: VerdictStore | None = None, label: str = "judge"
+) -> list[np.ndarray]:
+    """The scores of every answer, as `judged` gives them, from the answers that `distinct_answers` found.
+
+    Parameters
+    ----------
+    judge
+        A judge with its model loaded.
+    distinct
+        The answers, one for all that the judge reads alike.
+    store
+        The finished verdicts, which are reused; None keeps nothing.
+    label
+        The label of the progress bar.
+    """
+    found = _each(judge, distinct.answers, store, label)
     nothing = [np.nan] * len(judge.COLUMNS)
     return [
         np.array([nothing if key is None else found[key] for key in own], dtype=np.float64).reshape(
             len(own), len(judge.COLUMNS)
         )
-        for own in keys
+        for own in distinct.keys
     ]
 
 
-def distinct_answers(
-    judge: Judge, questions: Sequence[Question]
-) -> tuple[list[list[str | None]], dict[str, Asked]]:
-    """The key of every answer, and the answers to judge by their keys: one for all answers that the judge reads alike.
-
-    The key is None where there is nothing to judge: a missing answer, or a row to which the judge does not apply.
-    """
+def distinct_answers(judge: Judge, questions: Sequence[Question]) -> Distinct:
+    """Find the answers to judge: one for all answers that the judge reads alike."""
     from lethe.scoring.judges import Asked
 
     rows = [
@@ -130,7 +154,7 @@ def distinct_answers(
             for key, text in zip(own, question.answers, strict=True)
             if key is not None and isinstance(text, str) and key not in distinct
         }
-    return keys, distinct
+    return Distinct(keys, distinct)
 
 
 def _each(

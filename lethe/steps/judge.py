@@ -14,7 +14,7 @@ from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
 from lethe.io.references import read_references
 from lethe.io.tables import read_table, write_parquet
-from lethe.scoring.verdicts import KEPT, Question, VerdictStore, distinct_answers, judged
+from lethe.scoring.verdicts import KEPT, Question, VerdictStore, distinct_answers, judged, judged_once
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,9 +54,8 @@ def run(name: str, entry: JudgeEntry, models: Sequence[str], root: Path = Path("
             names = [column for column in ("prompt_id", "sample", "prompt") if column in drawn]
             tables.append((model, file, drawn[names].reset_index(drop=True), places))
             questions += asked
-    found = iter(
-        judged(judge, questions, store, f"judge {name}")
-    )  # all models together: equal answers are judged once
+    distinct = distinct_answers(judge, questions)  # of all models together: equal answers are judged once
+    found = iter(judged_once(judge, distinct, store, f"judge {name}"))
     columns, counts, missing = entry.columns(name), 0, 0
     with atomic_folder(root / "judged" / name) as folder:
         for model, file, table, places in tables:
@@ -72,7 +71,7 @@ def run(name: str, entry: JudgeEntry, models: Sequence[str], root: Path = Path("
             "model": entry.model,
             **judge.record(),
             "answers": counts,
-            "distinct": len(distinct_answers(judge, questions)[1]),
+            "distinct": len(distinct.answers),
             "missing": missing,
         }
         if entry.labelled is not None:
