@@ -38,6 +38,9 @@ class AnswerTables(Mapping[str, "pd.DataFrame"]):
             self._same[split] = same_answers(*self.files[split])
         yield from joined_parts(*self.files[split], columns, self._same[split])
 
+    def __contains__(self, split: object) -> bool:
+        return split in self.files  # a Mapping's own would read the table to see whether it is there
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.files)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -11,12 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from lethe.errors import BadFile, BadRow
-from lethe.io.atomic import write_text
+from lethe.io.atomic import atomic_file, write_text
+
+PIECES = 10_000  # of JSON, joined for one write
 
 
 def write_json(path: str | os.PathLike, value: object) -> None:
     """Write strict JSON (infinities and NaN become null) with sorted, stable formatting."""
-    write_text(path, json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    encoder = json.JSONEncoder(indent=1, ensure_ascii=False, allow_nan=False)
+    pieces = encoder.iterencode(plain(value))  # json.dumps would hold a string of each number at once
+    with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        while some := "".join(itertools.islice(pieces, PIECES)):
+            file.write(some)
+        file.write("\n")
 
 
 def read_json(path: str | os.PathLike) -> Any:

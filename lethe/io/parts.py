@@ -222,6 +222,9 @@ class Tables(Mapping[str, "pd.DataFrame"]):
     def __getitem__(self, name: str) -> pd.DataFrame:
         return read_table(self.paths[name])
 
+    def __contains__(self, name: object) -> bool:
+        return name in self.paths  # a Mapping's own would read the table to see whether it is there
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.paths)
 

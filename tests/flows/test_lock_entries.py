@@ -46,7 +46,7 @@ def by_dvc(text: str, entries: dict) -> str:
 
 
 @given(ENTRIES, ENTRIES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_text_is_that_of_dvc_or_left_to_dvc(before, after):
     text = by_dvc("", before)
     assume(by_dvc(text, {}) == text)  # DVC rounds numbers and moves characters of entries that do not change

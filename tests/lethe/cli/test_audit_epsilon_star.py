@@ -89,7 +89,7 @@ def test_a_cut_that_leaves_no_threshold_is_no_number(tmp_path):
         assert "undefined" in call(*files, *options).output
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=2, max_size=20))
 def test_any_finite_losses_survive_each_form(tmp_path, losses):
     forms = {"a.txt": "\n".join(map(repr, losses)), "b.csv": "loss\n" + "\n".join(map(repr, losses)) + "\n"}

@@ -179,7 +179,7 @@ def swap(path):
     return CliRunner().invoke(app, ["audit", "swap", "--predictions", str(path), "--json"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.lists(st.sampled_from(["original", "swapped", "forget", "test", "", "1", "x", "nan"]), max_size=6))
 )
@@ -204,7 +204,7 @@ BROKEN = {  # column: what breaks it, and what the sentence says is legal
 }
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(data=st.data(), ending=st.sampled_from(["csv", "jsonl"]))
 def test_one_broken_cell_is_told_with_its_file_line_and_what_is_legal(tmp_path_factory, data, ending):
     table = [
@@ -237,7 +237,7 @@ def test_one_broken_cell_is_told_with_its_file_line_and_what_is_legal(tmp_path_f
         assert part in sentence
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(data=st.data(), size=st.integers(1, 4), seeds=st.integers(1, 3))
 def test_a_legal_file_in_any_order_against_its_naive_twin(tmp_path_factory, data, size, seeds):
     rows = [

@@ -28,7 +28,7 @@ from tests.lethe.io.logs.small_logs import (
     write_lines,
 )
 
-often = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+often = settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 command = Command("bounds")

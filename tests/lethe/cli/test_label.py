@@ -98,7 +98,7 @@ rows = st.lists(
 
 
 @given(rows)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_what_is_written_is_read(tmp_path_factory, rows):
     place = tmp_path_factory.mktemp("labels") / "labels.jsonl"
     labels = Labels(place)

@@ -47,7 +47,7 @@ def test_tricks_with_names_are_refused(section):
     assert [name for name in TRICKS if not refused(section, name)] == []
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.text(min_size=1, max_size=12), st.sampled_from(sorted(ENTRIES)))
 def test_every_name_that_is_taken_is_one_part_of_a_path(name, section):
     if refused(section, name):

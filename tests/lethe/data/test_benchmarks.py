@@ -9,7 +9,6 @@ import json
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as search
 from hypothesis import strategies as st
 
 from lethe import config
@@ -282,7 +281,6 @@ def test_a_kind_needs_its_section(kind):
     st.lists(st.tuples(cells, cells, st.lists(words, min_size=1, max_size=3)), min_size=1, max_size=4),
     st.booleans(),
 )
-@search(deadline=None)
 def test_any_text_survives_the_harry_potter_file(tmp_path_factory, rows, blank):
     path = tmp_path_factory.mktemp("hp") / "harry_potter.csv"
     given_rows = [[question, answer, ", ".join(keywords)] for question, answer, keywords in rows]
@@ -292,7 +290,6 @@ def test_any_text_survives_the_harry_potter_file(tmp_path_factory, rows, blank):
 
 
 @given(st.lists(st.lists(cells, min_size=5, max_size=5), min_size=1, max_size=4))
-@search(deadline=None)
 def test_any_text_survives_the_behaviour_files(tmp_path_factory, rows):
     root = tmp_path_factory.mktemp("behaviours")
     indexed = [[str(number), *row] for number, row in enumerate(rows)]
@@ -309,7 +306,6 @@ def test_any_text_survives_the_behaviour_files(tmp_path_factory, rows):
 
 
 @given(st.lists(st.lists(cells, min_size=4, max_size=4), min_size=1, max_size=4))
-@search(deadline=None)
 def test_any_text_survives_the_json_files(tmp_path_factory, rows):
     root = tmp_path_factory.mktemp("json")
     write_json(root / "knowmem/forget_qa.json", [{"question": row[0], "answer": row[1]} for row in rows])
@@ -330,7 +326,6 @@ def test_any_text_survives_the_json_files(tmp_path_factory, rows):
 
 
 @given(st.binary(max_size=200))
-@search(deadline=None)
 def test_any_bytes_are_rows_or_an_error_of_the_user(tmp_path_factory, content):
     root = tmp_path_factory.mktemp("bytes")
     for kind in MODULES:
@@ -343,7 +338,6 @@ def test_any_bytes_are_rows_or_an_error_of_the_user(tmp_path_factory, content):
 
 
 @given(st.lists(st.lists(cells, min_size=2, max_size=2), max_size=5), st.integers(0, 3))
-@search(deadline=None)
 def test_the_lines_of_a_csv_are_those_of_the_file(tmp_path_factory, rows, gap):
     path = tmp_path_factory.mktemp("lines") / "a.csv"
     text = io.StringIO()

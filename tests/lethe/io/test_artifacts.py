@@ -157,6 +157,19 @@ def test_json_never_holds_what_is_not_finite(tmp_path):
     assert json.loads(place.read_text()) == {"a": None, "b": [None, 1.5]}
 
 
+def test_json_written_piece_by_piece_has_the_bytes_of_json_written_at_once(tmp_path, monkeypatch):
+    value = {"é\u2028": [1, 0.1, True, None, {"a": []}, {}], "b": list(range(50)), "c": "<\n\x00>"}
+    for pieces in (1, 7, 10_000):
+        monkeypatch.setattr(json_files, "PIECES", pieces)
+        json_files.write_json(tmp_path / "x.json", value)
+        whole = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+        assert (tmp_path / "x.json").read_bytes() == whole.encode()
+    with pytest.raises(TypeError):
+        json_files.write_json(tmp_path / "x.json", {"a": list(range(20_000)), "b": object()})
+    assert (tmp_path / "x.json").read_bytes() == whole.encode()
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+
+
 def test_a_broken_line_is_named_by_file_and_line(tmp_path):
     place = tmp_path / "rows.jsonl"
     place.write_text('{"a": 1}\n\n{"a": \n')

@@ -51,7 +51,7 @@ rows_of_both = st.lists(st.tuples(st.sampled_from([0, 1]), verdicts), max_size=3
 
 
 @given(rows_of_both, st.sampled_from(SUFFIXES))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_what_is_written_is_read(rows, suffix):
     with tempfile.TemporaryDirectory() as folder:
         path = write(rows, Path(folder, f"labelled{suffix}"))
@@ -81,7 +81,7 @@ def test_what_is_written_is_read(rows, suffix):
     | st.floats(allow_nan=False).filter(lambda x: x not in (0, 1)),
     st.data(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_cell_that_is_neither_0_nor_1_is_named_by_its_line(rows, suffix, column, value, data):
     place = data.draw(st.integers(0, len(rows)))
     if suffix == ".parquet" and isinstance(value, int) and value > 2**63:
@@ -96,7 +96,7 @@ def test_a_cell_that_is_neither_0_nor_1_is_named_by_its_line(rows, suffix, colum
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode), st.sampled_from(SUFFIXES))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_other_file_is_refused_in_a_sentence(content, suffix):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, f"labelled{suffix}")

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.errors import BadFile, of_the_machine
@@ -31,7 +31,6 @@ def test_the_examples_in_the_docstrings():
         assert found.failed == 0
 
 
-@settings(deadline=None)
 @given(
     st.recursive(st.none() | st.integers(-99, 99) | st.text(st.characters(exclude_categories=["Cs"])), st.lists),
     st.data(),
@@ -138,7 +137,6 @@ HOSTILE = [
 ]
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(HOSTILE) | st.text(st.characters(exclude_categories=["Cs"])), min_size=1))
 def test_no_cell_of_a_csv_is_a_formula_or_moves_the_cursor(tmp_path_factory, texts):
     path = tmp_path_factory.mktemp("csv") / "a.csv"

@@ -34,7 +34,7 @@ def table(counts: list[int]) -> pd.DataFrame:
     return pd.DataFrame({"prompt_id": ids, "sample": sample, "text": text, "score": np.arange(len(ids)) / 7})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(1, 20), st.integers(1, 30))
 def test_parts_are_whole_questions_and_together_the_table(tmp_path_factory, counts, rows, group):
     whole = table(counts)
@@ -103,7 +103,7 @@ def test_an_empty_table_is_one_empty_part(tmp_path):
     assert not len(part)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.integers(1, 5), min_size=1, max_size=10),
     st.randoms(use_true_random=False),

@@ -6,7 +6,7 @@ from lethe.errors import BadFile, BadInput
 from lethe.models.encoding import IGNORED, Encoder, Example, collate, read_template
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(question=st.text(), answer=st.text(min_size=1).filter(str.strip))
 def test_prompt_and_answer_spell_the_whole_text(tiny, prompt, question, answer):
     encoder = Encoder(tiny[1], prompt)

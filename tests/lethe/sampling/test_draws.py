@@ -13,7 +13,7 @@ from tests.lethe.sampling.sampling_models import step_probabilities
 torch = pytest.importorskip("torch")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
     vocabulary=st.integers(1, 200),
@@ -32,7 +32,7 @@ def test_cuts_are_as_defined(seed, vocabulary, temperature, top_k, top_p):
         assert top[row].item() == pytest.approx(step_probabilities(logits[row], 1, 1, 0).max(), rel=1e-5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32 - 1), vocabulary=st.integers(1, 300), rows=st.integers(1, 6))
 def test_a_draw_is_the_first_token_whose_cumulated_share_exceeds_it(seed, vocabulary, rows):
     random = np.random.default_rng(seed)

@@ -22,7 +22,7 @@ UNTRUSTED = [
 
 
 @pytest.mark.parametrize("name", SCORERS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     texts=st.lists(st.none() | st.text(max_size=30), max_size=5), item=st.sampled_from([ITEM, {}, {"answer": ""}])
 )

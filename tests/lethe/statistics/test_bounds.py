@@ -134,7 +134,7 @@ def test_known_values():
 scores_lists = st.lists(st.sampled_from([0.0, 0.125, 0.25, 0.5, 0.75, 1.0]), min_size=1, max_size=12)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(scores_lists, st.sampled_from([0.01, 0.05, 0.5]))
 def test_the_vectorised_forms_equal_the_formulas(values, alpha):
     """A twin by loops over the distinct points, for ties, zeros and ones in any order."""
@@ -157,7 +157,7 @@ def test_the_vectorised_forms_equal_the_formulas(values, alpha):
     assert got.m_sigma[0] == pytest.approx(math.sqrt(total), abs=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0, None]), min_size=1, max_size=6))
 def test_missing_scores_are_bounded_wherever_they_lie(values):
     """Each bound at its worst is at least as wide as with any values for the missing scores."""
@@ -242,7 +242,7 @@ def test_no_band_beats_the_minimax_sd():
     assert largest >= bound - 2e-2
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_the_crossing_probability_equals_its_naive_twin(levels):
     """Going down from 1, the first crossing is found by subtraction: another algorithm, accurate for small n."""

@@ -72,7 +72,7 @@ counted = st.integers(1, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.
 @given(st.lists(counted, min_size=1, max_size=5), counted, counted, st.floats(1e-4, 0.5))
 @example([(0, 5), (5, 5)], (0, 3), (3, 3), 0.05)  # a judge that is always wrong
 @example([(0, 1000), (1000, 1000)], (300, 300), (0, 300), 0.01)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_every_question_as_the_formulas_are_written(answers, leaks, clean, alpha):
     judge = Calibration(leaks[1], leaks[0], clean[1], clean[0])
     called, n = np.array(answers).T
@@ -85,7 +85,7 @@ def test_every_question_as_the_formulas_are_written(answers, leaks, clean, alpha
 
 
 @given(*[st.floats(0, 1)] * 4)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_the_corners_never_exclude_a_rate_that_the_rates_of_the_judge_allow(p, sensitivity, false_positive, slack):
     """For any judge, even one worse than chance, bounds that hold for q, se and fp give a bound that holds for p."""
     q = p * sensitivity + (1 - p) * false_positive
@@ -149,7 +149,7 @@ def test_a_judge_measured_without_end_is_the_plain_bound_at_a_third():
 
 
 @given(counted, counted, counted, st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_missing_verdicts_only_widen(answers, leaks, clean, data):
     """Whatever the lost verdicts would have been, the bounds that know them are inside."""
     judge = Calibration(leaks[1], leaks[0], clean[1], clean[0])
@@ -170,7 +170,7 @@ def test_missing_verdicts_only_widen(answers, leaks, clean, data):
 
 
 @given(counted, counted, counted, st.floats(1e-4, 0.25))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_smaller_alpha_only_widens(answers, leaks, clean, alpha):
     judge = Calibration(leaks[1], leaks[0], clean[1], clean[0])
     wide, narrow = (judged_rates([answers[0]], answers[1], judge, level) for level in (alpha, 2 * alpha))

@@ -42,7 +42,7 @@ def test_all_labelled_is_a_binomial_share_and_nothing_labelled_is_the_judge():
 
 
 @given(st.integers(1, 60), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_missing_verdicts_only_widen(n, data):
     rest = data.draw(st.integers(0, n))
     leaks, gone = data.draw(st.integers(0, n - rest)), data.draw(st.integers(0, rest))

@@ -44,7 +44,7 @@ def exact_estimate(c: int, n: int, k: int) -> Fraction:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_the_estimate_is_the_share_of_subsets_with_a_leak(data):
     n = data.draw(st.integers(1, 2000))
     counts = data.draw(st.lists(st.integers(0, n), min_size=1, max_size=4))
@@ -87,7 +87,7 @@ def test_the_estimate_has_the_right_mean():
 @example(1e-300, 10**6)
 @example(5e-324, 2)
 @example(1e-12, 10**6)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_leak_in_k_answers_is_exact_to_full_precision(p, k):
     from decimal import Decimal, localcontext
 
@@ -134,7 +134,7 @@ questions = st.integers(1, 60).flatmap(
 
 
 @given(questions, st.floats(1e-6, 0.5))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_the_band_is_in_order(case, alpha):
     n, counts = case
     found = leak_at_k(counts, n, alpha)
@@ -150,7 +150,7 @@ def test_the_band_is_in_order(case, alpha):
 
 
 @given(questions, st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_missing_answers_only_widen_the_band(case, data):
     n, counts = case
     missing = [data.draw(st.integers(0, n - c)) for c in counts]

@@ -96,7 +96,7 @@ def test_the_better_of_two_misses_more_often_than_either():
     rho=st.floats(1, 1e6),
     allowance=st.sampled_from([0.0, 1e-5, 1e-2]),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_the_interval_is_one_and_holds_the_certain_ends(leak, clean, counts, rho, allowance):
     masses, rounding = Masses((leak,), (clean,)), Rounding(allowance, 1)
     questions = [(masses, Remainder(rho, 1000, count)) for count in counts]

@@ -27,7 +27,7 @@ def naive(cost, benefit):
     return set(kept)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=7, unique=True))
 def test_equals_its_naive_twin_but_for_points_inside_an_edge(points):
     cost, benefit = np.array(points, float).T

@@ -28,7 +28,7 @@ def outward(low: str, high: str, ends: tuple[Bound, Bound]) -> bool:
     return Decimal(low) <= Decimal(repr(ends[0].value)) and Decimal(high) >= Decimal(repr(ends[1].value))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(signed, signed, st.sampled_from([0.01, 0.05]))
 def test_the_interval_of_a_quality_is_two_bounds(one, two, alpha):
     found = unlearning_quality(
@@ -99,7 +99,7 @@ def test_certified_removal_bounds_any_adversary(epsilon):
     assert all(one.alpha == CERTAIN for one in (found.advantage, found.advantage_paper, found.quality))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.sampled_from([0.0, 1.0]), min_size=5, max_size=30))
 def test_a_difference_is_two_bounds_on_the_page_and_in_the_table(scores):
     from lethe.report.compare_page import _row

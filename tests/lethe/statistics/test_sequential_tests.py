@@ -143,7 +143,7 @@ def test_the_bounds_agree_with_the_verdict():
     assert (clean.n, clean.mean_upper) == (109, pytest.approx(0.0499, abs=1e-4))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.sampled_from([0.0, 0.2, 0.5, 1.0]), min_size=1, max_size=60), st.sampled_from([0.01, 0.3]))
 def test_the_anytime_bound_is_the_end_of_what_is_not_refuted(values, alpha):
     """Every mean from the bound upwards is refuted at some time, and none below it: the capital grows with the mean."""

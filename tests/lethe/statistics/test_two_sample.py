@@ -61,7 +61,7 @@ def test_ks_is_uniform_or_larger_under_the_null():
         assert (p <= level).mean() <= level + 3 * np.sqrt(level * (1 - level) / len(p))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.integers(0, 4), min_size=2, max_size=12),
     st.lists(st.integers(0, 4), min_size=2, max_size=12),

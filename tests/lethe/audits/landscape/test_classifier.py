@@ -10,7 +10,7 @@ from lethe.audits.landscape.classifier import build, learn, logits, negative_log
 from lethe.audits.landscape.private_classifier import Budget, grouped, learn_privately
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(2, 6), st.integers(0, 10**6))
 def test_losses_are_negative_logits_of_the_true_class(classes, seed):
     rng = np.random.default_rng(seed)

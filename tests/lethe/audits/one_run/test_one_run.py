@@ -61,7 +61,7 @@ def as_dicts(rows):
     r=st.integers(-1, 14),
     seed=st.integers(0, 3),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_file_gives_the_counts_of_its_rows(folder, rows, suffix, columns, blanks, r, seed):
     path = folder / f"legal{suffix}"
     write(path, as_dicts(rows), columns, blanks)
@@ -93,7 +93,7 @@ def test_a_file_gives_the_counts_of_its_rows(folder, rows, suffix, columns, blan
 
 
 @given(rows=ROWS, suffix=SUFFIXES, blanks=st.sets(st.integers(0, 11)), data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_broken_cell_is_named_by_file_line_and_column(folder, rows, suffix, blanks, data):
     column = data.draw(st.sampled_from(COLUMNS))
     words = [] if suffix == ".parquet" else ["yes", "0x1"]  # a column of Parquet has one type
@@ -110,7 +110,7 @@ def test_a_broken_cell_is_named_by_file_line_and_column(folder, rows, suffix, bl
 
 
 @given(rows=ROWS, suffix=SUFFIXES, column=st.sampled_from(COLUMNS))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_missing_column_is_named(folder, rows, suffix, column):
     path = folder / f"lacking{suffix}"
     write(path, as_dicts(rows), [name for name in (*COLUMNS, "note") if name != column])
@@ -129,7 +129,7 @@ def test_the_line_of_a_broken_cell_is_named_whatever_blanks_are_before(folder, r
 
 
 @given(content=st.binary(max_size=60) | st.text("bitguescor01,.-\n\"'{}[]:ainf ", max_size=60).map(str.encode))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
 def test_whatever_a_file_holds_it_is_read_or_refused_in_a_sentence(folder, suffix, content):
     path = folder / f"any{suffix}"

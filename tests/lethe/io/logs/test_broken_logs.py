@@ -15,7 +15,7 @@ from lethe.io.logs import _json, read_log
 from tests.lethe.io.logs.broken_logs import ANYTHING, with_twice, with_value
 from tests.lethe.io.logs.small_logs import FORMATS, KINDS, lm_eval_line, small, write_lines
 
-often = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+often = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(params=KINDS)

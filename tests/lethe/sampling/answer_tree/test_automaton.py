@@ -75,7 +75,7 @@ def token_lists(tokenizer, keywords):
 @pytest.mark.parametrize("match", ["word", "substring"])
 @pytest.mark.parametrize("kind", SPELLED)
 @given(data=st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_what_the_automaton_decides_the_scorer_decides(kind, match, data):
     keywords = data.draw(st.sampled_from(KEYWORDS))
     tokenizer, automaton = automaton_of(kind, keywords, match)
@@ -92,7 +92,7 @@ def test_what_the_automaton_decides_the_scorer_decides(kind, match, data):
 
 @pytest.mark.parametrize("match", ["word", "substring"])
 @given(data=st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_leak_that_is_settled_stays_one_whatever_follows(match, data):
     keywords = data.draw(st.sampled_from(KEYWORDS))
     tokenizer, automaton = automaton_of("byte level", keywords, match)
@@ -106,7 +106,7 @@ def test_a_leak_that_is_settled_stays_one_whatever_follows(match, data):
 
 @pytest.mark.parametrize("keywords", [("ron weasley",), ("engraver", "café"), ("on ron",)])
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_answer_leaks_with_fewer_tokens_than_the_automaton_needs(keywords, data):
     tokenizer, automaton = automaton_of("byte level", keywords, "substring")
     before, after = data.draw(token_lists(tokenizer, keywords)), data.draw(token_lists(tokenizer, keywords))
@@ -218,7 +218,7 @@ def test_characters_that_start_segments_are_normalised_one_by_one(text):
 
 @pytest.mark.parametrize("kind", SPELLED)
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_spelling_is_the_tokenizers_text(kind, data):
     tokenizer, automaton = automaton_of(kind, ("ron",), "word")
     tokens = data.draw(st.lists(st.integers(0, len(tokenizer) - 1), max_size=10))

@@ -81,7 +81,7 @@ def test_the_whole_tree_is_the_sum_over_all_781_prefixes(how, match, read):
     match=st.sampled_from(["word", "substring"]),
     seeded=st.booleans(),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_any_part_of_the_tree_brackets_the_truth(how, seed, theta, guide, rows, keyword, match, seeded):
     predictor = ToyPredictor(seed=seed, rows=rows)
     seeds = ((0, 1, END),) if seeded else ()

@@ -64,7 +64,7 @@ def naive(text: str, reference: str, above: float) -> bool:
 
 @pytest.mark.parametrize("kind", SPELLED)
 @given(data=st.data(), above=st.sampled_from([0.0, 0.0, 0.2, 0.34]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_what_is_recognised_is_the_definition_and_stays_whatever_follows(kind, data, above):
     tokens, tokenizer = tokens_of(kind), SPELLED[kind]()
     every, likely = st.integers(0, tokens.size - 1), st.sampled_from(near(kind))
@@ -133,7 +133,7 @@ def test_the_whole_tree_is_the_sum_over_all_answers(how, reference, above):
 
 
 @given(seed=st.integers(0, 30), theta=st.floats(1e-3, 0.5), guide=st.sampled_from([0.0, 4.0]))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_any_part_of_the_tree_brackets_the_truth(seed, theta, guide):
     predictor = ToyPredictor(seed=seed)
     answers = every_answer(predictor, (0,), LENGTH, END)

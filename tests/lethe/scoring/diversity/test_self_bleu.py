@@ -34,7 +34,7 @@ words = st.sampled_from(["a", "the", "cat", "sat", ".", "Born"])
 texts = st.lists(words, min_size=1, max_size=9).map(" ".join)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(texts, min_size=2, max_size=8))
 @example(["a", "a"])
 @example(["a", "the cat sat"])
@@ -49,7 +49,7 @@ def test_equals_nltk(samples):
     assert measure(samples) == pytest.approx(np.mean(expected), abs=1e-12)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.text(min_size=1, max_size=30).filter(lambda text: not text.isspace()), min_size=2, max_size=5))
 def test_equals_nltk_on_any_text(samples):
     assert measure(samples) == pytest.approx(np.mean(naive(samples)), abs=1e-12)

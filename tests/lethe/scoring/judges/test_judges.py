@@ -201,7 +201,7 @@ marks = st.sampled_from(
 
 
 @given(st.lists(marks, max_size=8).map("".join))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_no_mark_survives(text):
     tokens = test_no_mark_survives.tokens = getattr(test_no_mark_survives, "tokens", None) or tokenizer()
     broken = neutral(text, tokens)

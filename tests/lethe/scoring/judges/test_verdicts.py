@@ -58,7 +58,7 @@ answers = st.lists(st.none() | st.sampled_from(["a", "bb", "ccc", "dddd", ""]), 
 
 
 @given(st.lists(answers, min_size=1, max_size=5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_answer_gets_the_verdict_of_its_own_text(drawn):
     questions = [question(f"q{number}", *texts) for number, texts in enumerate(drawn)]
     judge = Counting()

@@ -38,7 +38,7 @@ phrases = st.lists(words, max_size=12).map(" ".join)
 texts = st.one_of(phrases, st.text(max_size=60), st.text("aeybst ing\n\0é<>&1", max_size=40))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(generations=st.lists(texts, min_size=1, max_size=6), reference=texts)
 @example(generations=["", "...", "\x00\x1b[31m", "a"], reference="a")
 @example(generations=["a"], reference="")

@@ -106,7 +106,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.dictionaries(st.sampled_from(list(BROKEN)), values))
 def test_any_content_is_read_or_refused_in_a_sentence(tmp_path_factory, changes):
     path = write(tmp_path_factory.getbasetemp(), **changes)

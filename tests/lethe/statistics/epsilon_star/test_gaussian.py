@@ -74,7 +74,7 @@ def test_impossible_numbers_of_components_are_refused():
             fit_mixture(np.arange(3.0), components)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 40), st.integers(0, 10**6), st.floats(0, 2))
 def test_ks_p_value_is_scipys_exact_one(n, seed, shift):
     rng = np.random.default_rng(seed)
@@ -134,7 +134,7 @@ def test_the_supremum_equals_its_naive_twin(pair, cut):
         assert max(fpr, fnr) <= (1 - cut) * (1 + 1e-9)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.floats(-5, 5),
     st.floats(0.05, 5),

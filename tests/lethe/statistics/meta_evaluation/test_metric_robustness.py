@@ -38,7 +38,7 @@ def test_quantisation_by_hand():
 
 
 @given(finite, finite)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_the_symmetric_form_does_not_know_before_from_after(x, y):
     assert symmetric([x], [y]) == pytest.approx(symmetric([y], [x]))
     assert 0 <= symmetric([x], [y])[0] <= 1

@@ -47,7 +47,7 @@ def naive_covariance(positives, negatives) -> np.ndarray:
 
 
 @given(numbers, numbers)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_auc_and_covariance_equal_the_naive_twin(first, second):
     rng = np.random.default_rng(len(first) * 10 + len(second))
     positives = np.array([first, rng.integers(0, 5, len(first))], float)
@@ -123,7 +123,7 @@ def test_a_good_number_and_noise_are_told_apart():
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.sampled_from([0.01, 0.05, 0.3]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_adjusted_p_values_reject_what_holm_rejects(p_values, alpha):
     adjusted = holm_adjusted(p_values)
     assert (adjusted <= alpha).tolist() == holm(p_values, 0.5, alpha)[0].tolist() or np.isclose(

@@ -18,7 +18,7 @@ GROUPS, EACH = 15, 6  # as the methods of meta-authors, with three strengths and
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=4, max_size=30))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_rank_correlation_equals_scipy(pairs):
     x, y = np.array(pairs, float).T
     found = rank_correlation(x, y)
