@@ -22,6 +22,7 @@ from lethe.process import PARAMS
 SCRATCH = Path(".lethe")  # ignored by git and DVC: Prefect's records, locks, progress, the page template of plots
 PROGRESS = SCRATCH / "progress"
 PLOTS_PAGE = SCRATCH / "plots.html"
+SITE_CACHE = ".dvc/tmp/site_cache"  # DVC's hashes and links of files
 ORIGINAL = SCRATCH / "params.original.yaml"
 PARAMS_COPY = SCRATCH / "params.yaml"  # params.yaml when the run in progress began
 
@@ -42,7 +43,9 @@ def prepare(root: Path) -> None:
     """Make a fresh folder ready for DVC: the settings that depend on this machine go to .dvc/config.local.
 
     An export without git needs ``core.no_scm``; `dvc plots show` needs a page with its JavaScript inside to work
-    without a network.
+    without a network. DVC's own place for hashes and links of files, below /var/tmp, can be written by every user of the
+    machine, and DVC reads pickles from it (docs/faults.md): a folder that only this user can enter takes its place,
+    unless a place is set already.
     """
     for name in ("dvc.yaml", "params.yaml"):
         if not (root / name).is_file():
@@ -52,13 +55,34 @@ def prepare(root: Path) -> None:
     from dvc.config import Config
 
     config = Config(dvc_dir=str(root / ".dvc"))
-    no_scm = not in_git(root)
-    page = os.path.join("..", PLOTS_PAGE)  # DVC reads it from .dvc
-    if config["core"].get("no_scm", False) == no_scm and config["plots"].get("html_template") == page:
+    wanted: dict[str, dict[str, object]] = {
+        "core": {"no_scm": not in_git(root)},
+        "plots": {"html_template": os.path.join("..", PLOTS_PAGE)},  # DVC reads it from .dvc
+    }
+    own = str((root / SITE_CACHE).resolve())
+    place = config["core"].get("site_cache_dir")
+    if "DVC_SITE_CACHE_DIR" not in os.environ and (place is None or place.endswith(SITE_CACHE)):
+        wanted["core"]["site_cache_dir"] = own  # another path is of a folder that was copied or moved
+        _private(Path(own))
+    if all(config[part].get(key) == value for part, values in wanted.items() for key, value in values.items()):
         return
     with config.edit("local") as local:
-        local.setdefault("core", {})["no_scm"] = no_scm
-        local.setdefault("plots", {})["html_template"] = page
+        for part, values in wanted.items():
+            local.setdefault(part, {}).update(values)
+
+
+def _private(folder: Path) -> None:
+    """Make a folder that only this user can enter: DVC makes the folders below it writable for all."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.stat().st_mode & 0o077:
+            folder.chmod(0o700)
+    except OSError as error:
+        raise BadFile(
+            folder,
+            f"cannot be made: {error.strerror}",
+            "Make it a folder of your own, or set core.site_cache_dir.",
+        ) from None
 
 
 def in_git(root: Path) -> bool:

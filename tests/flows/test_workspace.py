@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -84,6 +85,33 @@ def test_a_stage_without_an_entry_is_refused_from_the_params_alone(tmp_path, wan
     workspace.check_stages(tmp_path, ["prepare", "sample", "sample@a", "audit"], params)
     with pytest.raises(BadValue, match=legal):
         workspace.check_stages(tmp_path, ["sample@b", wanted], params)
+
+
+def test_only_this_user_can_enter_the_folder_of_dvcs_pickles(small, monkeypatch, tmp_path):
+    from dvc.repo import Repo
+
+    def place() -> Path:
+        with Repo(str(small.folder)) as repo:
+            return Path(repo.site_cache_dir)
+
+    monkeypatch.chdir(small.folder)
+    monkeypatch.delenv("DVC_SITE_CACHE_DIR", raising=False)
+    (small.folder / ".dvc/config.local").unlink(missing_ok=True)
+    workspace.prepare(small.folder)
+    own = small.folder / ".dvc/tmp/site_cache"
+    assert place().is_relative_to(own.resolve())
+    assert own.stat().st_mode & 0o777 == 0o700
+    own.chmod(0o777)
+    workspace.prepare(small.folder)
+    assert own.stat().st_mode & 0o777 == 0o700
+    # the record of a folder that was copied from elsewhere is no choice of the user, another place is
+    for set_to, expected in (
+        ("/elsewhere/.dvc/tmp/site_cache", own.resolve()),
+        (str(tmp_path / "mine"), tmp_path / "mine"),
+    ):
+        (small.folder / ".dvc/config.local").write_text(f"[core]\n    site_cache_dir = {set_to}\n")
+        workspace.prepare(small.folder)
+        assert place().is_relative_to(expected)
 
 
 def test_a_half_written_record_of_dvcs_locks_blocks_no_run(small, monkeypatch):
