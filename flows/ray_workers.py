@@ -7,13 +7,12 @@ on another worker where a process or a machine of the cluster dies.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from flows import worker_side, workspace
-from flows.ray_clusters import not_installed
+from flows.ray_clusters import join, not_installed
 from flows.workers import PATIENCE, WAITS, Workers
 from lethe.errors import LetheError
 
@@ -24,18 +23,12 @@ class RayWorkers(Workers):
     """The workers of one Ray cluster."""
 
     def _connected(self, address: str) -> tuple[int, bool]:
-        # A client that loses its cluster would otherwise start a cluster of its own here at the next call.
-        os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"
         try:
             import ray
             from ray.util.queue import Queue
         except ImportError:
             raise not_installed(address, "Ray") from None
-        try:
-            ray.init(address, log_to_driver=False, configure_logging=False, namespace="lethe")
-        except Exception as error:  # Ray's client raises errors of gRPC, of its own and of Python
-            told = workspace.sentence(error) or type(error).__name__
-            raise LetheError(f"--scheduler {address}: no Ray cluster answers there ({told}).") from error
+        join(address, log_to_driver=False, configure_logging=False, namespace="lethe")
         self._ray: Any = ray
         self._says: dict[str, Callable[[str, str], None]] = {}
         self._left = threading.Event()

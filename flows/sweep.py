@@ -26,7 +26,7 @@ from prefect_dask import DaskTaskRunner
 from flows import settings, workspace
 from flows.grid import Point
 from flows.overview import standard
-from flows.ray_clusters import is_ray, not_installed
+from flows.ray_clusters import is_ray, join, not_installed
 from flows.sources import RESULTS, no_source
 from lethe import tracking
 from lethe.io.atomic import SCHEMA_VERSION
@@ -156,10 +156,10 @@ def task_runner(at_once: int, scheduler: str | None) -> Any:
             from prefect_ray import RayTaskRunner
         except ImportError:
             raise not_installed(scheduler, "prefect-ray") from None
-        # A worker takes functions of this package by name; without this setting a lost cluster is replaced by a local one.
-        os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"
+        # A worker takes functions of this package by name.
         here = {"env_vars": {"PYTHONPATH": os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")])}}
-        return RayTaskRunner(address=scheduler, init_kwargs={"runtime_env": here})
+        join(scheduler, runtime_env=here)  # which the runner finds
+        return RayTaskRunner(address=scheduler)
     return DaskTaskRunner(address=scheduler) if scheduler else DaskTaskRunner(cluster_kwargs=local(at_once))
 
 

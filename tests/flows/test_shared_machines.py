@@ -204,13 +204,37 @@ def test_a_ray_cluster_that_does_not_answer_is_named_and_none_is_started_instead
     monkeypatch.setenv("RAY_ENABLE_AUTO_CONNECT", "1")
     queue = types.SimpleNamespace(Queue=None)
     for name, module in {
-        "ray": types.SimpleNamespace(init=refuse),
+        "ray": types.SimpleNamespace(init=refuse, is_initialized=lambda: False),
         "ray.util": None,
         "ray.util.queue": queue,
     }.items():
         monkeypatch.setitem(sys.modules, name, module)
     with pytest.raises(LetheError, match="ray://there:10001: no Ray cluster answers there"):
         RayWorkers(tmp_path, "ray://there:10001", {}, [])
+
+
+@pytest.mark.parametrize("deaths", [2, 5])
+def test_a_client_whose_process_on_the_cluster_died_at_once_asks_again(monkeypatch, deaths):
+    from flows import ray_clusters
+
+    asked = []
+
+    def init(address, **how):
+        asked.append((address, how))
+        if len(asked) <= deaths:
+            raise RuntimeError(
+                "Starting Ray client server failed. See ray_client_server_23000.err for detailed logs."
+            )
+
+    ray = types.SimpleNamespace(init=init, is_initialized=lambda: deaths == 2 and len(asked) == 3)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr(ray_clusters, "PAUSE", 0)
+    with pytest.raises(LetheError, match="client server failed") if deaths == 5 else contextlib.nullcontext():
+        ray_clusters.join("ray://there:10001", namespace="lethe")
+    assert asked == [("ray://there:10001", {"namespace": "lethe"})] * min(deaths + 1, ray_clusters.TRIES)
+    if deaths == 2:
+        ray_clusters.join("ray://there:10001")  # as a client already
+        assert len(asked) == 3
 
 
 class LostCluster:
