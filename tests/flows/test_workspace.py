@@ -114,6 +114,23 @@ def test_only_this_user_can_enter_the_folder_of_dvcs_pickles(small, monkeypatch,
         assert place().is_relative_to(expected)
 
 
+def test_a_params_value_that_names_no_file_is_no_reason_for_a_stage():
+    changes = [
+        {
+            "changed deps": {
+                "data/dataset": "deleted",
+                "None": "modified",
+                "chat": "new",
+                "params.yaml": {"train": "new"},
+            }
+        },
+        {"changed outs": {"data/models/base": "deleted"}},
+        "changed command",
+    ]
+    found = workspace._reasons(changes)
+    assert found == ["data/dataset deleted", "train new", "data/models/base deleted", "changed command"]
+
+
 def test_a_half_written_record_of_dvcs_locks_blocks_no_run(small, monkeypatch):
     monkeypatch.chdir(small.folder)
     workspace.prepare(small.folder)
