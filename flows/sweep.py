@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
+import dask
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.futures import as_completed
@@ -160,7 +161,12 @@ def task_runner(at_once: int, scheduler: str | None) -> Any:
         here = {"env_vars": {"PYTHONPATH": os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")])}}
         join(scheduler, runtime_env=here)  # which the runner finds
         return RayTaskRunner(address=scheduler)
-    return DaskTaskRunner(address=scheduler) if scheduler else DaskTaskRunner(cluster_kwargs=local(at_once))
+    if scheduler:
+        return DaskTaskRunner(address=scheduler)
+    # Dask takes a worker that was silent for five minutes by the clock for dead. The workers of `local` are threads of this
+    # process: after a machine slept they would be gone, and the flow would wait for them for ever.
+    dask.config.set({"distributed.scheduler.worker-ttl": None})
+    return DaskTaskRunner(cluster_kwargs=local(at_once))
 
 
 def local(at_once: int) -> dict[str, object]:
