@@ -291,7 +291,7 @@ real-model: setup
 # SmolLM2-135M-Instruct fine-tuned, unlearned and sampled on a slice of TOFU, and the table of docs/tofu-real.md: an hour or
 # more on two cores. TOFU's files lie in data/source. A second call continues an interrupted run.
 tofu-real: setup
-	$(BIN)/lethe run --preset tofu-real
+	LETHE_KERNELS=machine $(BIN)/lethe run --preset tofu-real
 	$(BIN)/python -m tests.benchmarks.run_table --write docs/tofu-real.md
 
 # Entropy optimisation on true, greedy and sampled prefixes, five seeds, and the table of docs/methods.md: five minutes or

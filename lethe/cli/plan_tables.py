@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from lethe.cli.console import print_json, print_table
+from lethe.instruction_set import CHOICE
 
 if TYPE_CHECKING:
     from lethe.config import Params
@@ -13,6 +15,11 @@ if TYPE_CHECKING:
     from lethe.steps.training_costs import StageCost
 
 META_BATCH = 5  # models per process of `lethe meta-evaluation`
+LONG = 1800  # processor seconds
+FASTER = (
+    "The kernels are those that give every x86-64 machine the same bytes. LETHE_KERNELS=machine takes this machine's own, "
+    "which are faster and give numbers of their own (docs/reproducibility.md)."
+)
 
 
 def print_costs(preset: str, plan: Plan, stages: list[StageCost], judges: list[JudgeCost], as_json: bool) -> None:
@@ -143,8 +150,13 @@ def _stage_table(stages: list[StageCost]) -> tuple[list[str], list[list[object]]
             "attack's are those of its answers.",
             "Reference: what unlearn.recipe.reference keeps of the model before unlearning, whole (frozen) or as values on "
             "the answers (cached).",
+            *([FASTER] if os.environ.get(CHOICE) != "machine" and _seconds(stages) > LONG else []),
         ],
     )
+
+
+def _seconds(stages: list[StageCost]) -> float:
+    return sum(one.seconds or 0 for one in stages)
 
 
 def _megabytes(count: int) -> str:
