@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-import dask
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.futures import as_completed
@@ -36,6 +35,7 @@ from lethe.io.schema import read_artifact
 
 SWEEPS = workspace.SCRATCH / "sweeps"
 LARGE = 1 << 20  # bytes
+ALWAYS = 365 * 86_400  # seconds that a thread may be silent
 Changes = Sequence[tuple[str, object]]
 
 
@@ -161,18 +161,15 @@ def task_runner(at_once: int, scheduler: str | None) -> Any:
         here = {"env_vars": {"PYTHONPATH": os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")])}}
         join(scheduler, runtime_env=here)  # which the runner finds
         return RayTaskRunner(address=scheduler)
-    if scheduler:
-        return DaskTaskRunner(address=scheduler)
-    # Dask takes a worker that was silent for five minutes by the clock for dead. The workers of `local` are threads of this
-    # process: after a machine slept they would be gone, and the flow would wait for them for ever.
-    dask.config.set({"distributed.scheduler.worker-ttl": None})
-    return DaskTaskRunner(cluster_kwargs=local(at_once))
+    return DaskTaskRunner(address=scheduler) if scheduler else DaskTaskRunner(cluster_kwargs=local(at_once))
 
 
 def local(at_once: int) -> dict[str, object]:
     """Return the settings of a cluster of threads without a dashboard; each point has processes of its own.
 
     Dask serves its own state over HTTP even without a dashboard, by default to the whole network; here to this machine alone.
+    It takes a worker that was silent for five minutes by the clock for dead. After a machine slept these threads would be
+    gone, and the flow would wait for them for ever; hence `ALWAYS`.
     """
     return {
         "n_workers": 1,
@@ -180,6 +177,6 @@ def local(at_once: int) -> dict[str, object]:
         "processes": False,
         "protocol": "inproc://",
         "dashboard_address": None,
-        "scheduler_kwargs": {"dashboard_address": "127.0.0.1:0"},
+        "scheduler_kwargs": {"dashboard_address": "127.0.0.1:0", "worker_ttl": ALWAYS},
         "worker_dashboard_address": "127.0.0.1:0",
     }

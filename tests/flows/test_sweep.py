@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 
-import dask
 import psutil
 import pytest
 from distributed import LocalCluster
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from flows.commands.sweep import guarantee_notes, table
 from flows.grid import grid
-from flows.sweep import local, task_runner
+from flows.sweep import local
 from flows.workspace import only_run
 from lethe.errors import BadInput
 from lethe.statistics.bound import Assumes, Bound, Covers
@@ -66,11 +65,11 @@ def test_the_cluster_listens_on_this_machine_alone():
 
 def test_the_workers_of_a_machine_that_slept_are_not_taken_for_dead():
     """Dask would remove them, since the clock has gone on without a sign of theirs; nothing starts them again."""
-    with dask.config.set({"distributed.scheduler.worker-ttl": "5 minutes"}):
-        task_runner(1, None)
-        with LocalCluster(**local(1)) as cluster:
-            assert "worker-ttl" not in cluster.scheduler.periodic_callbacks
-            assert cluster.scheduler.worker_ttl is None
+    with LocalCluster(**local(1)) as cluster:
+        for worker in cluster.scheduler.workers.values():
+            worker.last_seen -= 86_400
+        cluster.sync(cluster.scheduler.check_worker_ttl)
+        assert len(cluster.scheduler.workers) == 1
 
 
 @pytest.mark.slow
