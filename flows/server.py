@@ -32,9 +32,8 @@ from lethe.process import die_with_parent, no_telemetry
 MAKING, BEGUN = "making-tables", "begun"
 RESTARTS = 3
 OLD = 60  # seconds; a server that lived longer, and that a signal ended, did not die of its start
-PATIENCE = (
-    600  # seconds until a server of the run must have answered once: its first tables take 20 of a quiet core
-)
+# Seconds until a server of the run must have answered once; on a busy machine its first tables take minutes.
+PATIENCE = 600
 
 
 def environment(root: Path) -> dict[str, str]:

@@ -243,8 +243,8 @@ def _reasons(changes: list) -> list[str]:
             reasons.append(str(change))
             continue
         for paths in change.values():
-            told = {path: what for path, what in paths.items() if path not in NO_FILE and isinstance(what, str)}
-            reasons += [f"{path} {what}" for path, what in told.items()]
+            files = [(path, what) for path, what in paths.items() if path not in NO_FILE]
+            reasons += [f"{path} {what}" for path, what in files if isinstance(what, str)]
             for values in (what for what in paths.values() if isinstance(what, dict)):
                 reasons += [f"{key} {what}" for key, what in values.items()]
     return reasons

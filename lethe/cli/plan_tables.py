@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 META_BATCH = 5  # models per process of `lethe meta-evaluation`
 LONG = 1800  # processor seconds
 FASTER = (
-    "The kernels are those that give every x86-64 machine the same bytes. LETHE_KERNELS=machine takes this machine's own, "
-    "which are faster and give numbers of their own (docs/reproducibility.md)."
+    "On a processor the kernels are those that give every x86-64 machine the same bytes. LETHE_KERNELS=machine takes this "
+    "machine's own, which are faster and give numbers of their own (docs/reproducibility.md)."
 )
 
 
@@ -150,13 +150,9 @@ def _stage_table(stages: list[StageCost]) -> tuple[list[str], list[list[object]]
             "attack's are those of its answers.",
             "Reference: what unlearn.recipe.reference keeps of the model before unlearning, whole (frozen) or as values on "
             "the answers (cached).",
-            *([FASTER] if os.environ.get(CHOICE) != "machine" and _seconds(stages) > LONG else []),
+            *([FASTER] if os.environ.get(CHOICE) != "machine" and sum(map(sum, sums.values())) > LONG else []),
         ],
     )
-
-
-def _seconds(stages: list[StageCost]) -> float:
-    return sum(one.seconds or 0 for one in stages)
 
 
 def _megabytes(count: int) -> str:

@@ -21,7 +21,7 @@ from lethe.evaluation.attack_counts import Curve, curves
 from lethe.evaluation.run import Run, load
 from lethe.io.json_files import read_json
 from lethe.report.png import COLOURS, picture
-from lethe.report.studies import METHODS_NOTE, leakage_against, studies
+from lethe.report.studies import leakage_against, studies
 from tests.benchmarks import marks
 
 SWEEPS = ("fig-4a", "fig-4b", "fig-5a", "fig-5c")
@@ -48,7 +48,7 @@ def methods(folder: Path, page: Path | None) -> str:
             folder / "data/metrics", "holds no method with several seeds", "Run `lethe run --preset methods`."
         )
     first = next(model for model in run.models if model.metrics).metrics
-    drawn = f"{first['n_questions']} forget questions, {first['n']} answers each. {METHODS_NOTE}"
+    drawn = f"{first['n_questions']} forget questions, {first['n']} answers each. {found.methods_note}"
     return "\n\n".join([markdown(found.methods_head, [*found.references, *found.methods]), drawn])
 
 

@@ -48,6 +48,7 @@ def test_methods_over_seeds_below_base_and_retrain(own_small, tmp_path, capsys):
     )
     assert rows[0][:3] == ["npo", "2", "0.300 (0.200 to 0.400)"]
     assert rows[0][head.index("M_bin of the worst question")] == "0.501 (0.401 to 0.601)"  # bounds round up
+    assert "on the worst of the forget questions, with probability 0.99 (α = 0.01), assuming" in page.read_text()
     assert page.read_text().startswith("before\n<!-- methods -->\n| method")
     assert page.read_text().endswith("<!-- end methods -->\nafter\n")
     assert "0.300 (0.200 to 0.400)" in capsys.readouterr().out
