@@ -7,8 +7,10 @@ import pytest
 from flows.seeds import FOLDER
 from flows.settings import read_preset
 from lethe.errors import MissingArtifact
+from lethe.evaluation.guarantees import guarantees
 from lethe.io.json_files import write_json
-from tests.benchmarks.entropy_prefixes import CONTROL, PRESET, chosen_points, read, table
+from lethe.statistics.bound import Assumes, Bound, Covers
+from tests.benchmarks.entropy_prefixes import CONTROL, PRESET, chosen_points, guarantee, read, table
 from tests.small import ROOT
 
 
@@ -21,6 +23,12 @@ def finished(root, points, values, complete=True):
             rest = {"m_bin_worst": 0.12341, "sd": 0.1, "retain_mean": 0.9}
             write_json(folder / f"data/metrics/{name}.json", {"schema": 1})
             write_json(folder / f"data/metrics/details/{name}.json", {"schema": 1, "binary_mean": mean, **rest})
+            bound = Bound(
+                0.12341, "upper", 0.01, Covers.WORST_PROMPT, Assumes.DRAWS_WITHIN, "Clopper-Pearson", 1024
+            )
+            write_json(
+                folder / f"data/curves/{name}/bounds.json", {"schema": 1, **guarantees({"m_bin_worst": bound})}
+            )
 
 
 def test_the_points_differ_in_their_seeds_alone():
@@ -40,12 +48,17 @@ def test_medians_ranges_and_counts(tmp_path):
     points = chosen_points(ROOT, 4)
     finished(tmp_path, points[:3], [0.1, 0.7, 0.2])
     finished(tmp_path, points[3:], [0.0], complete=False)
-    rows = [line.split(" | ") for line in table(read(tmp_path, points), 4).splitlines()[2:8]]
+    told = table(read(tmp_path, points), 4, guarantee(tmp_path, points))
+    rows = [line.split(" | ") for line in told.splitlines()[2:8]]
     found = {row[0].removeprefix("| "): row[1:] for row in rows}
     assert found[CONTROL][0] == "0.5000"
     for name in ("npo_entropy", "npo_entropy_greedy", "npo_entropy_sampled"):
         assert found[name][0] == "0.2000 (0.1000 to 0.7000); lower in 2"
         assert found[name][1].startswith("0.1235;")  # a bound is rounded up
+    assert told.endswith(
+        "The worst question is an upper bound in each run by itself, on the worst of the forget questions, with probability "
+        "0.99 (α = 0.01), assuming independent draws within each prompt."
+    )
 
 
 def test_without_a_finished_seed_it_is_said(tmp_path):
