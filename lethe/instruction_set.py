@@ -44,7 +44,7 @@ def fix_instruction_set() -> str | None:
     RuntimeError
         If a numerical library is already loaded, with other kernels.
     """
-    if os.environ.get(CHOICE) == "machine":
+    if own_kernels():
         return f"{CHOICE}=machine: the kernels are this machine's own, and so are the numbers."
     if platform.machine() not in ("x86_64", "AMD64"):
         return f"{platform.machine()} is not x86-64: the numbers differ from those of an x86-64 machine."
@@ -61,6 +61,11 @@ def fix_instruction_set() -> str | None:
             f"This processor lacks {', '.join(sorted(lacking))}: the numbers differ from those of other machines."
         )
     return None
+
+
+def own_kernels() -> str | None:
+    """Return the processor whose own kernels `CHOICE` selects; None with the kernels that all machines share."""
+    return processor() if os.environ.get(CHOICE) == "machine" else None
 
 
 def features(place: Path = Path("/proc/cpuinfo")) -> set[str]:

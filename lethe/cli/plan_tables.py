@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from lethe.cli.console import print_json, print_table
-from lethe.instruction_set import CHOICE
+from lethe.instruction_set import own_kernels
 
 if TYPE_CHECKING:
     from lethe.config import Params
@@ -150,7 +149,7 @@ def _stage_table(stages: list[StageCost]) -> tuple[list[str], list[list[object]]
             "attack's are those of its answers.",
             "Reference: what unlearn.recipe.reference keeps of the model before unlearning, whole (frozen) or as values on "
             "the answers (cached).",
-            *([FASTER] if os.environ.get(CHOICE) != "machine" and sum(map(sum, sums.values())) > LONG else []),
+            *([FASTER] if not own_kernels() and sum(map(sum, sums.values())) > LONG else []),
         ],
     )
 

@@ -24,6 +24,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from lethe.instruction_set import own_kernels
+
 REGISTRY = "lethe.registry"
 KERNELS = "lethe.instruction_set"  # decides the last bits of every number, so every closure contains this module
 # Modules that decide when and where, but not what. A closure contains every other imported module.
@@ -261,9 +263,17 @@ def content_digest(path: Path) -> str:
     return state.hexdigest()
 
 
-@lru_cache
 def versions(*distributions: str) -> dict[str, str | None]:
-    """Return the installed version of each project whose code decides bits; None for a missing project."""
+    """Return the installed version of each project whose code decides bits; None for a missing project.
+
+    Where the kernels are the machine's own, the processor is among them: results of different kernels are never mixed.
+    """
+    own = own_kernels()
+    return _installed(*distributions) | ({"kernels": own} if own else {})
+
+
+@lru_cache
+def _installed(*distributions: str) -> dict[str, str | None]:
     from importlib.metadata import PackageNotFoundError, version
 
     found: dict[str, str | None] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -54,8 +54,18 @@ TERMINAL = tuple(column for column in COLUMNS if column.terminal)
 QUALITY = ("kind", "pool", "models", "mean utility", "least utility", "left out")
 
 
-def page(name: str, result: MetaResult) -> str:
-    """The self-contained HTML page of one meta-evaluation."""
+def page(name: str, result: MetaResult, provenance: Mapping[str, object]) -> str:
+    """The self-contained HTML page of one meta-evaluation.
+
+    Parameters
+    ----------
+    name
+        The name of the meta-evaluation.
+    result
+        The numbers of the page.
+    provenance
+        Revision, machine and packages, as `lethe.report.provenance.collect` gives them.
+    """
     return (
         templates(count, plural)
         .get_template("meta.html")
@@ -72,6 +82,7 @@ def page(name: str, result: MetaResult) -> str:
             claims=[(one, claim_sentence(one)) for one in result.claims],
             quality_head=QUALITY,
             quality=quality_rows(result),
+            provenance=provenance,
         )
     )
 

@@ -71,6 +71,13 @@ def test_the_machine_s_own_kernels_on_request():
     assert CHOICE in run({CHOICE: "machine"}, script)
 
 
+def test_results_of_different_kernels_have_different_keys():
+    script = (
+        "from lethe.io.cache import cache_key, versions\nprint(cache_key(settings=1, libraries=versions('numpy')))"
+    )
+    assert run({}, script) == run({CHOICE: "other"}, script) != run({CHOICE: "machine"}, script)
+
+
 def test_what_the_processor_offers_is_read(tmp_path):
     place = tmp_path / "cpuinfo"
     place.write_text("model name\t: Some Processor\nflags\t\t: fpu sse2 avx\n")

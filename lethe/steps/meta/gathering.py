@@ -113,16 +113,24 @@ def write(name: str, shards: Shards, result: MetaResult, found: list[ShardResult
     root
         The folder of the pipeline.
     """
+    from lethe.report import provenance
     from lethe.report.meta_page import page
 
+    made_by = provenance.collect(root)
     place = root / OUT / name
     roles = {model.name: model.role for model in shards.workshop.models.values()}
     with atomic_folder(place) as folder:
         settings = shards.workshop.meta.model_dump(mode="json")
         write_json(
             folder / "result.json",
-            {"schema": SCHEMA_VERSION, "name": name, "settings": settings, **result.as_json()},
+            {
+                "schema": SCHEMA_VERSION,
+                "name": name,
+                "settings": settings,
+                "provenance": made_by,
+                **result.as_json(),
+            },
         )
         write_parquet(folder / "numbers.parquet", table_of(found, roles))
-        write_text(folder / "index.html", page(name, result))
+        write_text(folder / "index.html", page(name, result, made_by))
     return place

@@ -16,6 +16,12 @@ from lethe.statistics.meta_evaluation.auc import holm_adjusted
 from tests.small_meta import small_document
 
 QUESTIONS = [f"q{i}" for i in range(6)]
+PROVENANCE = {
+    "revision": "abc",
+    "python": "3",
+    "machine": {"instruction set": "AVX2, fixed"},
+    "packages": {"lethe": "1"},
+}
 
 
 def rules(**changes: object) -> MetaEvaluation:
@@ -209,10 +215,12 @@ def test_two_noises_decide_no_claim():
 
 
 def test_the_page_holds_every_number_and_sentence(result):
-    text = page("tiny", result)
+    text = page("tiny", result, PROVENANCE)
     assert all(f">{one.name}<" in text for one in result.worth)
     assert "noise" in next(one for one in sentences(result) if one.startswith("Not shown"))
     assert "<script" in text
+    assert "<dt>git revision</dt><dd>abc</dd>" in text
+    assert "<dt>instruction set</dt><dd>AVX2, fixed</dd>" in text
     assert "http" not in text.replace("http-equiv", "").replace("http://www.w3.org", "")
     shown = {row[0]: row for row in rows(result)}
     assert shown["truth"][2].startswith("1.000 (0.8")
@@ -231,4 +239,4 @@ def test_without_unlearned_models_the_page_says_so():
     said = " ".join(sentences(found))
     assert "too few unlearned models" in said
     assert "No number that tells the models apart has a value of R and Q" in said
-    page("none", found)
+    page("none", found, PROVENANCE)

@@ -8,6 +8,7 @@ import math
 import pytest
 
 from lethe.evaluation.knowledge import Number
+from lethe.instruction_set import in_use
 from lethe.io.tables import read_table
 from lethe.steps.meta.gathering import evaluate, write
 from lethe.steps.meta.pool import PoolModel
@@ -68,6 +69,7 @@ def test_the_files_of_a_result(shards, found, tmp_path):
     folder = write("tiny", shards, evaluate(shards, found), found, tmp_path)
     result = json.loads((folder / "result.json").read_text())
     assert result["settings"]["pool"]["utility"] == 0.5
+    assert result["provenance"]["machine"] == in_use()
     assert {one["name"] for one in result["worth"]} == {"a", "b"}
     table = read_table(folder / "numbers.parquet")
     assert len(table) == 2 * sum(len(one.states) for one in found)
