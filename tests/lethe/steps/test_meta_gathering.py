@@ -10,11 +10,15 @@ import pytest
 from lethe.evaluation.knowledge import Number
 from lethe.instruction_set import in_use
 from lethe.io.tables import read_table
+from lethe.report.meta_page import sentences, shown
 from lethe.steps.meta.gathering import evaluate, write
 from lethe.steps.meta.pool import PoolModel
 from lethe.steps.meta.shards import ATTACKED, ModelNumbers, ShardResult, Shards, State
 from lethe.steps.meta.workshop import Workshop
+from tests.benchmarks.meta_table import main, read
 from tests.small_meta import small_document, small_params
+
+CLAIMS = [{"text": "The truth tells more", "better": "a", "than": "b"}]
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +26,7 @@ def shards(tmp_path_factory):
     section = small_document()["meta_evaluation"]
     pool = section["pool"] | {"knows": {"all": 4}, "lacks": {"retain": 5}, "utility": 0.5}
     unlearned = section["unlearned"] | {"utility": 0.5, "strengths": [1.0, 2.0, 4.0]}
-    params = small_params(pool=pool, unlearned=unlearned, headline=["a", "b"], claims=[])
+    params = small_params(pool=pool, unlearned=unlearned, headline=["a", "b"], claims=CLAIMS)
     return Shards(params, Workshop(params, tmp_path_factory.mktemp("meta")))
 
 
@@ -74,3 +78,32 @@ def test_the_files_of_a_result(shards, found, tmp_path):
     table = read_table(folder / "numbers.parquet")
     assert len(table) == 2 * sum(len(one.states) for one in found)
     assert "mean utility" in (folder / "index.html").read_text()
+
+
+def test_two_results_stand_side_by_side(shards, found, tmp_path, capsys):
+    result = evaluate(shards, found)
+    for name in ("tiny", "tiny-1"):
+        write(name, shards, result, found, tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- runs -->\nold\n<!-- end runs -->\nafter\n")
+    main(["tiny", "tiny-1", "--folder", str(tmp_path), "--write", str(page)])
+    text = page.read_text()
+    assert text.removeprefix("before\n<!-- runs -->\n").removesuffix("\n<!-- end runs -->\nafter\n") + "\n" == (
+        capsys.readouterr().out
+    )
+    best, worst = (worth_of(result, name) for name in ("a", "b"))
+    lines = text.splitlines()
+    assert f"| `a` | {shown(best.auc)}<br>{shown(best.auc)} |" in text
+    assert (
+        f"| The truth tells more (`a` beside `b`) | {result.claims[0].verdict} | {result.claims[0].verdict} |"
+        in lines
+    )
+    assert [line[:5] for line in lines if line.startswith("| `")] == ["| `a`", "| `b`"], "the higher AUC first"
+    assert worst.auc.value == 0.0
+    assert "AUC of 2 headline numbers differs by 0.000 in the median, at most by 0.000" in text
+    assert all(f"- {sentence}" in lines for sentence in sentences(result))
+    assert repr(read(tmp_path / "data/meta/tiny")[0]) == repr(result)
+
+
+def worth_of(result, name):
+    return next(one for one in result.worth if one.name == name)
