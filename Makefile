@@ -297,4 +297,4 @@ tofu-real: setup
 # Entropy optimisation on true, greedy and sampled prefixes, five seeds, and the table of docs/methods.md: five minutes or
 # more per seed on two cores. A second call continues an interrupted one.
 entropy-prefixes: setup
-	$(BIN)/python -m tests.benchmarks.entropy_prefixes
+	$(BIN)/python -m tests.benchmarks.entropy_prefixes --write docs/methods.md

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from flows.seeds import FOLDER
@@ -10,7 +12,7 @@ from lethe.errors import MissingArtifact
 from lethe.evaluation.guarantees import guarantees
 from lethe.io.json_files import write_json
 from lethe.statistics.bound import Assumes, Bound, Covers
-from tests.benchmarks.entropy_prefixes import CONTROL, PRESET, chosen_points, guarantee, read, table
+from tests.benchmarks.entropy_prefixes import CONTROL, PRESET, chosen_points, guarantee, main, read, table
 from tests.small import ROOT
 
 
@@ -59,6 +61,18 @@ def test_medians_ranges_and_counts(tmp_path):
         "The worst question is an upper bound in each run by itself, on the worst of the forget questions, with probability "
         "0.99 (α = 0.01), assuming independent draws within each prompt."
     )
+
+
+def test_the_table_is_put_between_the_marks_of_a_page(tmp_path, monkeypatch, capsys):
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    finished(tmp_path, chosen_points(tmp_path, 1), [0.1])
+    page = tmp_path / "page.md"
+    page.write_text("<!-- prefixes -->\n<!-- end prefixes -->\n")
+    assert main(["--count", "1", "--summary", "--write", str(page)]) == 0
+    told = capsys.readouterr().out
+    assert "over 1 of 1 seeds" in told
+    assert page.read_text() == f"<!-- prefixes -->\n{told}<!-- end prefixes -->\n"
 
 
 def test_without_a_finished_seed_it_is_said(tmp_path):

@@ -2,7 +2,8 @@
 
 ``make entropy-prefixes`` runs the preset of that name with five seeds, fixed beforehand as in `lethe seeds`, and prints a
 Markdown table: median and range of mean leakage, worst question and standard deviation, and in how many seeds each is lower
-than that of the matched control. A second call continues an interrupted one; ``--summary`` runs nothing.
+than that of the matched control. A second call continues an interrupted one; ``--summary`` runs nothing. With ``--write
+docs/methods.md`` the table replaces what stands between ``<!-- prefixes -->`` and ``<!-- end prefixes -->``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from lethe.errors import MissingArtifact
 from lethe.io.artifacts import read_metrics
 from lethe.io.json_files import read_json
 from lethe.text import number
+from tests.benchmarks import marks
 
 PRESET = "entropy-prefixes"
 CONTROL = "npo_matched"
@@ -96,6 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=5, help="number of seeds")
     parser.add_argument("--jobs", type=int, help="stages at once")
     parser.add_argument("--summary", action="store_true", help="run nothing; the table of the finished seeds")
+    parser.add_argument("--write", type=Path, help="the page that takes the table between its marks")
     options = parser.parse_args(arguments)
     root = Path.cwd()
     chosen = chosen_points(root, options.count)
@@ -109,7 +112,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failed = run_seeds(root, chosen, options.jobs, tuple(read_preset(PRESET).items()))
     for name, told in failed.items():
         print(f"{name} failed: {told}", file=sys.stderr)
-    print(table(read(root, chosen), options.count, guarantee(root, chosen)))
+    text = table(read(root, chosen), options.count, guarantee(root, chosen))
+    print(text)
+    if options.write:
+        marks.write(options.write, "prefixes", text)
     return int(bool(failed))
 
 
