@@ -44,6 +44,10 @@ PILOT, SAMPLE, TRIAL = 0, 1, 2  # the purposes of a question's random streams
 TRIED = (
     0.1  # share of a question's rows with which a trial of the second look measures the cost of a sampled answer
 )
+# The pilot and the trial must take only a part of a question's rows, also where these are few.
+LEAST_PILOT = 16  # answers
+ROWS_A_PILOT_ANSWER = 32  # rows of the question for each answer of its pilot
+LEAST_TRIED = 8.0  # the rate of a trial: fewer answers measure nothing, and their levels cost as many passes
 PLAIN = 2.0  # a threshold that no prefix reaches, so everything is sampled
 NOTHING_FOUND = 1e-12
 LAST_GUIDE = 40.0
@@ -58,8 +62,9 @@ class Effort:
     ``second_guide`` favour prefixes by exp(guide x share of a keyword read). The second look explores prefixes of at
     least theta and samples the rest at a rate rho with theta x rho = ``theta_rho``. ``target``, if set, determines the
     rate at any cost: a question without a sampled leak is then bounded by ``target``. ``exact_only`` draws no sample and
-    gives only certain ends. Above an entropy of ``most_entropy`` nats the second look only samples, because there are
-    too many answers to explore.
+    gives only certain ends. A pilot of ``pilot`` answers, or fewer where ``rows`` is small, estimates their entropy and
+    length. Above an entropy of ``most_entropy`` nats the second look only samples, because there are too many answers to
+    explore.
     """
 
     rows: int = 15_000
@@ -82,13 +87,18 @@ class Effort:
             ("second_guide", self.second_guide >= 0, "a number of at least 0"),
             ("theta_rho", 0 < self.theta_rho < float("inf"), "a number above 0"),
             ("target", self.target is None or 0 < self.target < 1, "a number between 0 and 1, or null"),
-            ("pilot", self.pilot >= 16, "a whole number of at least 16"),
+            ("pilot", self.pilot >= LEAST_PILOT, f"a whole number of at least {LEAST_PILOT}"),
             ("most_entropy", self.most_entropy >= 0, "a number of at least 0"),
             ("queries", all(n >= 1 for n in self.queries), "whole numbers of at least 1"),
             ("seed", self.seed >= 0, "a whole number of at least 0"),
         ]:
             if not good:
                 raise BadValue(name, getattr(self, name), legal)
+
+    @property
+    def pilot_answers(self) -> int:
+        """The answers of a question's pilot: ``pilot``, or fewer where so many would take most of the rows."""
+        return min(self.pilot, max(LEAST_PILOT, self.rows // ROWS_A_PILOT_ANSWER))
 
     def stream(self, question: Question, purpose: int) -> np.random.SeedSequence:
         """The random stream of a question and a purpose: draws for one pair do not affect another."""
@@ -153,9 +163,12 @@ def _tried(
 ) -> tuple[Outline, int]:
     """The outline with the cost of a sampled answer, as measured in a small second look, and the rows of that look.
 
-    This trial draws from its own stream and its answers are discarded, so the rate may depend on the trial.
+    Where the rows allow only a few answers, there is no trial, and the pilot's guess stays. The trial draws from its own
+    stream and its answers are discarded, so the rate may depend on the trial.
     """
     rho = common_rho([outline], TRIED * effort.rows, effort.theta_rho)
+    if rho < LEAST_TRIED:
+        return outline, 0
     growth = Growth(effort.theta_rho / rho, effort.second_guide, rho)
     trial = grow(question, law, predictor, growth, effort.stream(question, TRIAL), sight)
     if trial.remainder.sampled:
@@ -175,7 +188,9 @@ def _pilot(question: Question, law: Law, predictor: Predictor, effort: Effort) -
     blind = replace(
         question, automaton=WholeTexts(predictor.vocabulary), decode=no_texts, scores=no_leaks, seeds=()
     )
-    return grow(blind, law, predictor, Growth(PLAIN, rho=float(effort.pilot)), effort.stream(question, PILOT))
+    return grow(
+        blind, law, predictor, Growth(PLAIN, rho=float(effort.pilot_answers)), effort.stream(question, PILOT)
+    )
 
 
 def second_look(

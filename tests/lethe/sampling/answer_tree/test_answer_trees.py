@@ -283,6 +283,18 @@ def test_rows_are_about_those_that_were_asked_for():
     assert trees[0].rho == trees[1].rho == pytest.approx(rate(looks, effort))
 
 
+@pytest.mark.parametrize("rows", [150, 300, 600])
+def test_few_rows_are_about_those_that_were_asked_for_too(rows):
+    """A pilot of 128 answers and a trial took 1.5 to 2.7 times as many."""
+    law = Law((len(LETTERS),), 9)
+    trees = list(enumerate_answers(toys(2), law, ToyPredictor(vocabulary=5, scale=0.7), Effort(rows=rows)))
+    assert sum(tree.rows for tree in trees) < 1.45 * 2 * rows
+
+
+def test_the_pilot_takes_a_part_of_the_rows():
+    assert [Effort(rows=rows).pilot_answers for rows in (1, 512, 1024, 4096, 15_000)] == [16, 16, 32, 128, 128]
+
+
 def test_names_must_differ():
     with pytest.raises(BadValue, match="question ids"):
         list(enumerate_answers([toys(1)[0]] * 2, LAW, ToyPredictor(), small_effort()))
