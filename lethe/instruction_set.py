@@ -44,7 +44,7 @@ def fix_instruction_set() -> str | None:
     RuntimeError
         If a numerical library is already loaded, with other kernels.
     """
-    if own_kernels():
+    if own_kernels() is not None:
         return f"{CHOICE}=machine: the kernels are this machine's own, and so are the numbers."
     if platform.machine() not in ("x86_64", "AMD64"):
         return f"{platform.machine()} is not x86-64: the numbers differ from those of an x86-64 machine."

@@ -149,7 +149,7 @@ def _stage_table(stages: list[StageCost]) -> tuple[list[str], list[list[object]]
             "attack's are those of its answers.",
             "Reference: what unlearn.recipe.reference keeps of the model before unlearning, whole (frozen) or as values on "
             "the answers (cached).",
-            *([FASTER] if not own_kernels() and sum(map(sum, sums.values())) > LONG else []),
+            *([FASTER] if own_kernels() is None and sum(map(sum, sums.values())) > LONG else []),
         ],
     )
 

@@ -269,7 +269,7 @@ def versions(*distributions: str) -> dict[str, str | None]:
     Where the kernels are the machine's own, the processor is among them: results of different kernels are never mixed.
     """
     own = own_kernels()
-    return _installed(*distributions) | ({"kernels": own} if own else {})
+    return _installed(*distributions) | ({} if own is None else {"kernels": own})
 
 
 @lru_cache

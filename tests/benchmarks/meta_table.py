@@ -10,27 +10,21 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from lethe.evaluation.meta_evaluation import MetaResult, Worth
+from lethe.evaluation.meta_evaluation import MetaResult
 from lethe.io.schema import read_artifact
-from lethe.report.meta_page import claim_sentence, sentences, shown
+from lethe.report.meta_page import COLUMNS, claim_sentence, sentences
 from lethe.statistics.bound import coverage
-from lethe.text import NONE, number
+from lethe.text import number
 from tests.benchmarks import marks
+from tests.benchmarks.study_tables import markdown
 
-COLUMNS: dict[str, Callable[[Worth], str]] = {
-    "AUC": lambda one: shown(one.auc),
-    "AUC per question": lambda one: shown(one.auc_each),
-    "robustness": lambda one: shown(one.one_sided.both),
-    "prediction: leaks": lambda one: shown(one.prediction),
-    "prediction: mean": lambda one: shown(one.prediction_mean),
-    "seconds": lambda one: NONE if math.isnan(one.cost.seconds) else number(one.cost.seconds, 2),
-}
+SHOWN = ("AUC", "AUC per question", "robustness", "prediction: leaks", "prediction: mean", "seconds per model")
 
 
 def known(value: Any) -> Any:
@@ -54,11 +48,12 @@ def table(results: dict[str, MetaResult], headline: Sequence[str]) -> str:
     names = [name for name in headline if all(name in worth for worth in by_name)]
     order = {name: statistics.fmean(worth[name].auc.value for worth in by_name) for name in names}
     names.sort(key=lambda name: (math.isnan(order[name]), -order[name]))
-    rows = [["number", *COLUMNS], ["---"] * (1 + len(COLUMNS))]
-    for name in names:
-        own = [worth[name] for worth in by_name]
-        rows.append([f"`{name}`", *("<br>".join(text(one) for one in own) for text in COLUMNS.values())])
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
+    columns = [next(column for column in COLUMNS if column.title == title) for title in SHOWN]
+    rows = [
+        [f"`{name}`", *("<br>".join(column.text(worth[name]) for worth in by_name) for column in columns)]
+        for name in names
+    ]
+    return markdown(["number", *SHOWN], rows)
 
 
 def agreement(results: dict[str, MetaResult], headline: Sequence[str]) -> str:
@@ -76,10 +71,11 @@ def agreement(results: dict[str, MetaResult], headline: Sequence[str]) -> str:
 
 def claims(results: dict[str, MetaResult]) -> str:
     """A row per claim: its verdict in each run."""
-    rows = [["claim", *results], ["---"] * (1 + len(results))]
-    for own in zip(*(result.claims for result in results.values()), strict=True):
-        rows.append([f"{own[0].text} (`{own[0].better}` beside `{own[0].than}`)", *(one.verdict for one in own)])
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
+    rows = [
+        [f"{own[0].text} (`{own[0].better}` beside `{own[0].than}`)", *(one.verdict for one in own)]
+        for own in zip(*(result.claims for result in results.values()), strict=True)
+    ]
+    return markdown(["claim", *results], rows)
 
 
 def text_of(results: dict[str, MetaResult], kept: Sequence[dict[str, Any]]) -> str:
