@@ -142,7 +142,7 @@ class Quality:
 
 @dataclass(frozen=True)
 class MetaResult:
-    """A whole meta-evaluation, the numbers sorted by AUC.
+    """A whole meta-evaluation, the numbers sorted by AUC, equal ones by AUC per question.
 
     ``quality`` has the utility of the pools, ``utility_auc`` the AUC of utility alone on the models that count: an interval
     without 0.5 means that the pools differ by more than the forget set.
@@ -203,7 +203,10 @@ def meta_result(
     pool = [one for one in everyone if one.utility >= least]
     useful = [one for one in unlearned if one.utility >= rules.unlearned.utility * retrain.utility]
     worth = [_worth(name, pool, unlearned, useful, retrain, costs, rules) for name in names]
-    ordered = sorted(worth, key=lambda one: (-one.auc.value if one.auc.known else math.inf, one.name))
+    ordered = sorted(
+        worth,
+        key=lambda one: (*(-auc.value if auc.known else math.inf for auc in (one.auc, one.auc_each)), one.name),
+    )
     pairs, unpaired = _pairs(pool, rules)
     return MetaResult(
         alpha=rules.alpha,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
@@ -17,9 +18,13 @@ from lethe.statistics.bound import coverage
 from lethe.statistics.meta_evaluation.auc import Estimate, PairTest
 from lethe.text import NONE, count, listing, number
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 LABELS = 1.9  # inches beside the axes for the names
 SHOWN = 40  # numbers of the figure
 PAIRS = 12  # pairs named in a sentence
+MARKS = "dot: AUC; square: AUC per question; both with their intervals; diamond: rank correlation"
 WHAT = {"leaks": "the share of leaking answers that comes back", "mean": "the mean score that comes back"}
 KEPT = 10  # unlearned models below which R and Q of a number are no ground for a sentence
 
@@ -120,7 +125,9 @@ def shown(estimate: Estimate) -> str:
 
 
 def _in_figure(result: MetaResult) -> list[Worth]:
-    return [one for one in result.worth if one.auc.known][:SHOWN]
+    """The headline numbers."""
+    headline = {*(name for pair in result.pairs for name in (pair.first, pair.second)), *result.unpaired}
+    return [one for one in result.worth if one.auc.known and one.name in headline][:SHOWN]
 
 
 def target_of(worth: Sequence[Worth]) -> Target:
@@ -129,26 +136,48 @@ def target_of(worth: Sequence[Worth]) -> Target:
 
 
 def figure(result: MetaResult) -> Markup:
-    """AUC with its interval, and the prediction of what comes back, a row per number."""
+    """AUC and AUC per question with their intervals, and the prediction of what comes back, a row per number."""
     best = _in_figure(result)
-    lowest, target = 0.0, target_of(best)
     with svg.style("meta"):
-        canvas, axes = svg.canvas(6.6, 0.8 + 0.17 * max(1, len(best)), LABELS)
-        for row, one in enumerate(reversed(best)):
-            back = one.prediction if target == "leaks" else one.prediction_mean
-            axes.plot([one.auc.low, one.auc.high], [row, row], color=svg.ACCENT, alpha=0.35, linewidth=4)
-            axes.plot([one.auc.value], [row], "o", color=svg.ACCENT, markersize=4)
-            if back.known:
-                axes.plot([back.value], [row], "D", color=svg.WARM, markersize=3)
-                lowest = min(lowest, back.value)
-        axes.axvline(0.5, color=svg.MUTED, linewidth=0.6)
-        axes.set_yticks(range(len(best)), [one.name for one in reversed(best)])
-        axes.set_ylim(-0.7, max(1, len(best)) - 0.3)
-        axes.set_xlim(lowest - 0.02, 1.02)
-        axes.set_xlabel("dot: AUC with its interval; diamond: rank correlation")
+        canvas, axes = svg.canvas(6.6, 0.8 + 0.19 * max(1, len(best)), LABELS)
+        draw(axes, best, target_of(best), svg.ACCENT, svg.WARM, svg.MUTED)
+        axes.set_xlabel(MARKS)
         return svg.inline(
             canvas, "meta", "AUC of each number with its interval, and how it predicts what comes back"
         )
+
+
+def draw(axes: Axes, best: Sequence[Worth], target: Target, accent: str, warm: str, muted: str) -> None:
+    """Draw numbers from above to below: AUC (dot, bar), AUC per question (square, line), prediction (diamond).
+
+    Parameters
+    ----------
+    axes
+        Empty axes.
+    best
+        The numbers; the AUC of each has a value.
+    target
+        Which prediction.
+    accent, warm, muted
+        The colours of both AUCs, of the prediction and of the line at 0.5.
+    """
+    least = 0.5
+    for row, one in enumerate(reversed(best)):
+        axes.plot([one.auc.low, one.auc.high], [row, row], color=accent, alpha=0.3, linewidth=5)
+        axes.plot([one.auc.value], [row], "o", color=accent, markersize=3.5)
+        least = min(least, one.auc.low)
+        if one.auc_each.known:
+            axes.plot([one.auc_each.low, one.auc_each.high], [row, row], color=accent, linewidth=0.8)
+            axes.plot([one.auc_each.value], [row], "s", color=accent, markersize=6, markerfacecolor="none")
+            least = min(least, one.auc_each.low)
+        back = one.prediction if target == "leaks" else one.prediction_mean
+        if back.known:
+            axes.plot([back.value], [row], "D", color=warm, markersize=3)
+            least = min(least, back.value)
+    axes.axvline(0.5, color=muted, linewidth=0.6)
+    axes.set_yticks(range(len(best)), [one.name for one in reversed(best)])
+    axes.set_ylim(-0.7, max(1, len(best)) - 0.3)
+    axes.set_xlim(least - 0.03, 1.03)
 
 
 def sentences(result: MetaResult) -> list[str]:
@@ -238,12 +267,12 @@ def _pairs(pairs: Sequence[PairTest], alpha: float) -> str:
     said = f"Of {plural(len(pairs), 'pair')} of headline numbers, {len(held)} are told apart at {alpha:g} (Holm)"
     if not held:
         return f"{said}."
-    ordered = sorted(held, key=lambda pair: pair.adjusted)
-    named = [
-        f"{pair.first} above {pair.second}" if pair.difference > 0 else f"{pair.second} above {pair.first}"
-        for pair in ordered[:PAIRS]
-    ]
-    more = f", and {len(held) - PAIRS} more" if len(held) > PAIRS else ""
+    above: dict[str, list[str]] = {}
+    for pair in sorted(held, key=lambda pair: pair.adjusted)[:PAIRS]:
+        larger, smaller = (pair.first, pair.second) if pair.difference > 0 else (pair.second, pair.first)
+        above.setdefault(smaller, []).append(larger)
+    named = [f"{listing(larger)} above {smaller}" for smaller, larger in above.items()]
+    more = f"; and {plural(len(held) - PAIRS, 'further pair')}" if len(held) > PAIRS else ""
     return f"{said}: {'; '.join(named)}{more}."
 
 

@@ -2,7 +2,7 @@
 
 ``python -m tests.benchmarks.meta_table meta-authors meta-authors-1 --write docs/meta-evaluation.md`` reads
 data/meta/NAME/result.json below this folder, or below ``--folder``, and replaces what stands between ``<!-- runs -->`` and
-``<!-- end runs -->``. Every sentence is one that the pages of the runs print.
+``<!-- end runs -->``; the picture lies beside that page. Every sentence is one that the pages of the runs print.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from lethe.evaluation.meta_evaluation import MetaResult
+from lethe.evaluation.meta_evaluation import MetaResult, Worth
 from lethe.io.schema import read_artifact
-from lethe.report.meta_page import COLUMNS, claim_sentence, sentences
+from lethe.report.meta_page import COLUMNS, MARKS, WHAT, claim_sentence, draw, sentences, shown, target_of
+from lethe.report.png import picture
+from lethe.report.svg import LIGHT
 from lethe.statistics.bound import coverage
-from lethe.text import number
+from lethe.text import NONE, number
 from tests.benchmarks import marks
 from tests.benchmarks.study_tables import markdown
 
@@ -42,18 +44,59 @@ def read(place: Path) -> tuple[MetaResult, dict[str, Any]]:
     return TypeAdapter(MetaResult).validate_python(known(kept)), kept
 
 
-def table(results: dict[str, MetaResult], headline: Sequence[str]) -> str:
-    """A row per headline number, in the order of its mean AUC; in each cell the runs, one below the other."""
+def by_auc(results: dict[str, MetaResult], headline: Sequence[str]) -> dict[str, list[Worth]]:
+    """The headline numbers with their worth in each run, in the order of their mean AUC, then of that per question."""
     by_name = [{one.name: one for one in result.worth} for result in results.values()]
-    names = [name for name in headline if all(name in worth for worth in by_name)]
-    order = {name: statistics.fmean(worth[name].auc.value for worth in by_name) for name in names}
-    names.sort(key=lambda name: (math.isnan(order[name]), -order[name]))
+    found = {
+        name: [worth[name] for worth in by_name] for name in headline if all(name in worth for worth in by_name)
+    }
+
+    def order(name: str) -> list[float]:
+        means = [
+            statistics.fmean(estimate.value for estimate in estimates)
+            for estimates in zip(*((one.auc, one.auc_each) for one in found[name]), strict=True)
+        ]
+        return [math.inf if math.isnan(mean) else -mean for mean in means]
+
+    return {name: found[name] for name in sorted(found, key=order)}
+
+
+def table(found: dict[str, list[Worth]]) -> str:
+    """A row per number; in each cell the runs, one below the other."""
     columns = [next(column for column in COLUMNS if column.title == title) for title in SHOWN]
     rows = [
-        [f"`{name}`", *("<br>".join(column.text(worth[name]) for worth in by_name) for column in columns)]
-        for name in names
+        [f"`{name}`", *("<br>".join(map(column.text, worth)) for column in columns)]
+        for name, worth in found.items()
     ]
     return markdown(["number", *SHOWN], rows)
+
+
+def per_question(results: dict[str, MetaResult]) -> str:
+    """A row per claim: the AUC per question of its two numbers in each run, and whether their intervals overlap."""
+    by_name = [{one.name: one.auc_each for one in result.worth} for result in results.values()]
+    rows = []
+    for claim in next(iter(results.values())).claims:
+        cells = []
+        for worth in by_name:
+            own, other = worth[claim.better], worth[claim.than]
+            apart = "above" if own.low > other.high else "below" if own.high < other.low else "overlap"
+            cells.append(f"{shown(own)}<br>{shown(other)}<br>{apart if own.known and other.known else NONE}")
+        rows.append([f"`{claim.better}` beside `{claim.than}`", *cells])
+    return markdown(["AUC per question", *results], rows)
+
+
+def picture_of(place: Path, results: dict[str, MetaResult], found: dict[str, list[Worth]]) -> None:
+    """One panel per run, as on its page, with the numbers of the table from above to below."""
+    target = target_of([one for worth in found.values() for one in worth])
+    height = 0.8 + 0.2 * max(1, len(found))
+    with picture(place, 2.0 + 4.0 * len(results), height, ncols=len(results), sharex=True, sharey=True) as (
+        figure,
+        grid,
+    ):
+        for axes, name, worth in zip(grid[0], results, zip(*found.values(), strict=True), strict=True):
+            draw(axes, worth, target, LIGHT["accent"], LIGHT["warm"], LIGHT["muted"])
+            axes.set_title(name, loc="left", fontsize=9)
+        figure.supxlabel(f"{MARKS} with {WHAT[target]}", fontsize=8)
 
 
 def agreement(results: dict[str, MetaResult], headline: Sequence[str]) -> str:
@@ -82,13 +125,17 @@ def text_of(results: dict[str, MetaResult], kept: Sequence[dict[str, Any]]) -> s
     """Tables, the sentences of each run, and where the numbers come from."""
     first = next(iter(results.values()))
     headline = kept[0]["settings"]["headline"]
+    found = by_auc(results, headline)
     parts = [
         claims(results),
         f"In each cell of the next table the runs {' and '.join(f'`{name}`' for name in results)}, one below the other. "
         f"Each interval holds with probability {coverage(first.alpha)} by itself, over models like those of the pools, if "
         "the models of a pool (AUC) or whole methods (robustness, prediction) are independent draws. Seconds are processor "
         "seconds per model.",
-        table(results, headline),
+        table(found),
+        "The next table has the AUC per question of the two numbers of each claim: *above* where the interval of the first "
+        "lies above that of the second.",
+        per_question(results),
     ]
     if len(results) > 1:
         parts.append(agreement(results, headline))
@@ -115,7 +162,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", type=Path, help="the page that takes the text between its marks")
     options = parser.parse_args(arguments)
     found = {name: read(options.folder / "data/meta" / name) for name in options.names}
-    text = text_of({name: one for name, (one, _) in found.items()}, [kept for _, kept in found.values()])
+    results, kept = {name: one for name, (one, _) in found.items()}, [own for _, own in found.values()]
+    text = text_of(results, kept)
+    if options.write:
+        place = options.write.with_suffix(".png")
+        picture_of(place, results, by_auc(results, kept[0]["settings"]["headline"]))
+        text = f"![AUC, AUC per question and prediction of the headline numbers]({place.name})\n\n{text}"
     print(text)
     if options.write:
         marks.write(options.write, "runs", text)

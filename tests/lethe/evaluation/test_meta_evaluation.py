@@ -234,6 +234,21 @@ def test_the_page_holds_every_number_and_sentence(result):
     assert {row[1] for row in shown.values()} == {"larger"}
 
 
+def test_the_figure_shows_the_headline_and_pairs_are_listed_by_the_lower_number(result):
+    drawn = page("tiny", result, PROVENANCE).partition('id="figure"')[2].partition("</section>")[0]
+    assert {one.name for one in result.worth if one.name in drawn} == {"truth", "noise", "good"}
+    said = next(one for one in sentences(result) if one.startswith("Of 3 pairs"))
+    assert said.endswith("truth and good above noise; truth above good.")
+
+
+def test_equal_numbers_are_sorted_by_auc_per_question(result):
+    """The number named `a` tells the models apart as well as the truth, and the questions not at all."""
+    members = [replace(one, numbers={**one.numbers, "a": number("a", float(one.knows))}) for one in pool()]
+    found = meta_result(members, [], RETRAIN, COSTS, rules())
+    order = [one.name for one in found.worth if one.auc.value == 1.0]
+    assert order.index("truth") < order.index("a")
+
+
 def test_without_unlearned_models_the_page_says_so():
     found = meta_result(pool(models=4), [], RETRAIN, COSTS, rules())
     said = " ".join(sentences(found))
