@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LABELS = 1.9  # inches beside the axes for the names
-SHOWN = 40  # numbers of the figure
 PAIRS = 12  # pairs named in a sentence
-MARKS = "dot: AUC; square: AUC per question; both with their intervals; diamond: rank correlation"
 WHAT = {"leaks": "the share of leaking answers that comes back", "mean": "the mean score that comes back"}
 KEPT = 10  # unlearned models below which R and Q of a number are no ground for a sentence
 
@@ -59,7 +57,7 @@ TERMINAL = tuple(column for column in COLUMNS if column.terminal)
 QUALITY = ("kind", "pool", "models", "mean utility", "least utility", "left out")
 
 
-def page(name: str, result: MetaResult, provenance: Mapping[str, object]) -> str:
+def page(name: str, result: MetaResult, headline: Sequence[str], provenance: Mapping[str, object]) -> str:
     """The self-contained HTML page of one meta-evaluation.
 
     Parameters
@@ -68,9 +66,12 @@ def page(name: str, result: MetaResult, provenance: Mapping[str, object]) -> str
         The name of the meta-evaluation.
     result
         The numbers of the page.
+    headline
+        The names of the numbers in the figure.
     provenance
         Revision, machine and packages, as `lethe.report.provenance.collect` gives them.
     """
+    best = [one for one in result.worth if one.auc.known and one.name in headline]
     return (
         templates(count, plural)
         .get_template("meta.html")
@@ -81,8 +82,8 @@ def page(name: str, result: MetaResult, provenance: Mapping[str, object]) -> str
             level=coverage(result.alpha),
             head=[column.title for column in COLUMNS],
             rows=rows(result),
-            figure=figure(result),
-            comes_back=WHAT[target_of(_in_figure(result))],
+            figure=figure(best),
+            comes_back=WHAT[target_of(best)],
             sentences=sentences(result),
             claims=[(one, claim_sentence(one)) for one in result.claims],
             quality_head=QUALITY,
@@ -124,26 +125,21 @@ def shown(estimate: Estimate) -> str:
     return f"{number(estimate.value)} ({low.number()} to {high.number()})"
 
 
-def _in_figure(result: MetaResult) -> list[Worth]:
-    """The headline numbers."""
-    headline = {*(name for pair in result.pairs for name in (pair.first, pair.second)), *result.unpaired}
-    return [one for one in result.worth if one.auc.known and one.name in headline][:SHOWN]
-
-
 def target_of(worth: Sequence[Worth]) -> Target:
     """The prediction of the figure: of the share of leaking answers, or of the mean score where the share has no value."""
     return "leaks" if any(one.prediction.known for one in worth) else "mean"
 
 
-def figure(result: MetaResult) -> Markup:
+def figure(best: Sequence[Worth]) -> Markup:
     """AUC and AUC per question with their intervals, and the prediction of what comes back, a row per number."""
-    best = _in_figure(result)
     with svg.style("meta"):
         canvas, axes = svg.canvas(6.6, 0.8 + 0.19 * max(1, len(best)), LABELS)
         draw(axes, best, target_of(best), svg.ACCENT, svg.WARM, svg.MUTED)
-        axes.set_xlabel(MARKS)
+        axes.set_xlabel("AUC, rank correlation")
         return svg.inline(
-            canvas, "meta", "AUC of each number with its interval, and how it predicts what comes back"
+            canvas,
+            "meta",
+            "AUC and AUC per question of each number with their intervals, and how it predicts what comes back",
         )
 
 
@@ -181,7 +177,7 @@ def draw(axes: Axes, best: Sequence[Worth], target: Target, accent: str, warm: s
 
 
 def sentences(result: MetaResult) -> list[str]:
-    """What the numbers show, by a rule that was fixed before the first run."""
+    """What the numbers show, by a rule that was fixed before the first run; later changes are of words and of ties."""
     known = [one for one in result.worth if one.auc.known]
     if not known:
         return ["No number has a value for models of both pools."]

@@ -16,17 +16,23 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from lethe.errors import BadInput
 from lethe.evaluation.meta_evaluation import MetaResult, Worth
 from lethe.io.schema import read_artifact
-from lethe.report.meta_page import COLUMNS, MARKS, WHAT, claim_sentence, draw, sentences, shown, target_of
+from lethe.report.meta_page import COLUMNS, KEPT, WHAT, claim_sentence, draw, sentences, shown, target_of
 from lethe.report.png import picture
 from lethe.report.svg import LIGHT
 from lethe.statistics.bound import coverage
+from lethe.statistics.meta_evaluation.auc import Estimate
 from lethe.text import NONE, number
 from tests.benchmarks import marks
 from tests.benchmarks.study_tables import markdown
 
-SHOWN = ("AUC", "AUC per question", "robustness", "prediction: leaks", "prediction: mean", "seconds per model")
+MARKS = "dot: AUC; square: AUC per question; both with their intervals; diamond: rank correlation"
+SHOWN = (
+    *("AUC", "AUC per question", "robustness", "of models"),
+    *("prediction: leaks", "prediction: mean", "seconds per model"),
+)
 
 
 def known(value: Any) -> Any:
@@ -71,6 +77,14 @@ def table(found: dict[str, list[Worth]]) -> str:
     return markdown(["number", *SHOWN], rows)
 
 
+def side(own: Estimate, other: Estimate) -> str:
+    """Whether the interval of the first, as printed, lies above or below that of the second."""
+    if not (own.known and other.known):
+        return NONE
+    ends = [[float(end.number()) for end in estimate.bounds()] for estimate in (own, other)]
+    return "above" if ends[0][0] > ends[1][1] else "below" if ends[0][1] < ends[1][0] else "overlap"
+
+
 def per_question(results: dict[str, MetaResult]) -> str:
     """A row per claim: the AUC per question of its two numbers in each run, and whether their intervals overlap."""
     by_name = [{one.name: one.auc_each for one in result.worth} for result in results.values()]
@@ -79,8 +93,7 @@ def per_question(results: dict[str, MetaResult]) -> str:
         cells = []
         for worth in by_name:
             own, other = worth[claim.better], worth[claim.than]
-            apart = "above" if own.low > other.high else "below" if own.high < other.low else "overlap"
-            cells.append(f"{shown(own)}<br>{shown(other)}<br>{apart if own.known and other.known else NONE}")
+            cells.append(f"{shown(own)}<br>{shown(other)}<br>{side(own, other)}")
         rows.append([f"`{claim.better}` beside `{claim.than}`", *cells])
     return markdown(["AUC per question", *results], rows)
 
@@ -129,12 +142,14 @@ def text_of(results: dict[str, MetaResult], kept: Sequence[dict[str, Any]]) -> s
     parts = [
         claims(results),
         f"In each cell of the next table the runs {' and '.join(f'`{name}`' for name in results)}, one below the other. "
-        f"Each interval holds with probability {coverage(first.alpha)} by itself, over models like those of the pools, if "
-        "the models of a pool (AUC) or whole methods (robustness, prediction) are independent draws. Seconds are processor "
-        "seconds per model.",
+        f"Each interval holds with probability about {coverage(first.alpha)} by itself, over models like those of the pools, "
+        "if the models of a pool (AUC) or whole methods (robustness, prediction) are independent draws. Robustness is the "
+        f"average over the unlearned models that the number calls unlearned (of models); below {KEPT} of them its interval "
+        "says little. Seconds are processor seconds per model.",
         table(found),
-        "The next table has the AUC per question of the two numbers of each claim: *above* where the interval of the first "
-        "lies above that of the second.",
+        "The next table has the AUC per question of the two numbers of each claim: *above* or *below* where the whole "
+        "interval of the first lies above or below that of the second, else *overlap*, which does not show that they are "
+        "equal. It is no test, and nothing corrects for the number of its comparisons.",
         per_question(results),
     ]
     if len(results) > 1:
@@ -163,6 +178,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     found = {name: read(options.folder / "data/meta" / name) for name in options.names}
     results, kept = {name: one for name, (one, _) in found.items()}, [own for _, own in found.values()]
+    if len({repr(own["settings"] | {"seed": None}) for own in kept}) > 1:
+        raise BadInput(
+            f"{', '.join(results)} have other settings. Give runs that differ in meta_evaluation.seed alone."
+        )
     text = text_of(results, kept)
     if options.write:
         place = options.write.with_suffix(".png")

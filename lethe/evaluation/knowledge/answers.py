@@ -33,6 +33,7 @@ OF_QUESTION = {
     "binary_mean": "binary_share",
     "binary_any": "binary_share",
 }
+WHETHER = ("binary_any",)  # whether a question has a leak, not how many of its answers leak
 
 
 def values(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]:
@@ -61,6 +62,8 @@ def _numbers(found: ModelMeasures, n: int, last: bool) -> Iterator[Number]:
             continue
         own = OF_QUESTION.get(key, key)
         each = {str(row["prompt_id"]): each_value for row in rows for each_value in _of_question(row.get(own))}
+        if key in WHETHER:
+            each = {question: float(share > 0) for question, share in each.items()}
         greedy = key in OF_THE_GREEDY_ANSWER
         parts = (GREEDY_PART if greedy else answers_part(n),)
         knows = -value if key in SMALLER else value

@@ -132,5 +132,5 @@ def write(name: str, shards: Shards, result: MetaResult, found: list[ShardResult
             },
         )
         write_parquet(folder / "numbers.parquet", table_of(found, roles))
-        write_text(folder / "index.html", page(name, result, made_by))
+        write_text(folder / "index.html", page(name, result, shards.workshop.meta.headline, made_by))
     return place

@@ -130,6 +130,12 @@ def test_numbers_are_larger_where_the_model_knows_more(found):
     assert known["forget_truth_ratio"].each["q0"] > unknown["forget_truth_ratio"].each["q0"]
 
 
+def test_any_leak_is_one_quantity_per_question_under_both_names(found):
+    for model in found.values():
+        assert model["binary_any@16"].each == pytest.approx(model["leak_at_16"].each)
+    assert 0 < model["binary_mean@16"].value < model["binary_any@16"].value < 1
+
+
 def test_a_smaller_n_is_the_first_draws(base, found):
     first = base.scores[base.scores["sample"].between(0, 3)]
     assert found["base"]["mean@4"].value == pytest.approx(first.groupby("prompt_id")["rouge_l"].mean().mean())

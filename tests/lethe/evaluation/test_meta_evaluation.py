@@ -16,6 +16,7 @@ from lethe.statistics.meta_evaluation.auc import holm_adjusted
 from tests.small_meta import small_document
 
 QUESTIONS = [f"q{i}" for i in range(6)]
+HEADLINE = ["truth", "noise", "good"]
 PROVENANCE = {
     "revision": "abc",
     "python": "3",
@@ -26,7 +27,7 @@ PROVENANCE = {
 
 def rules(**changes: object) -> MetaEvaluation:
     section = small_document()["meta_evaluation"] | {"bootstrap": 200}
-    section |= {"headline": ["truth", "noise", "good"], "claims": []} | changes
+    section |= {"headline": HEADLINE, "claims": []} | changes
     return MetaEvaluation.model_validate(section)
 
 
@@ -215,7 +216,7 @@ def test_two_noises_decide_no_claim():
 
 
 def test_the_page_holds_every_number_and_sentence(result):
-    text = page("tiny", result, PROVENANCE)
+    text = page("tiny", result, HEADLINE, PROVENANCE)
     assert all(f">{one.name}<" in text for one in result.worth)
     assert "noise" in next(one for one in sentences(result) if one.startswith("Not shown"))
     assert "<script" in text
@@ -235,7 +236,7 @@ def test_the_page_holds_every_number_and_sentence(result):
 
 
 def test_the_figure_shows_the_headline_and_pairs_are_listed_by_the_lower_number(result):
-    drawn = page("tiny", result, PROVENANCE).partition('id="figure"')[2].partition("</section>")[0]
+    drawn = page("tiny", result, HEADLINE, PROVENANCE).partition('id="figure"')[2].partition("</section>")[0]
     assert {one.name for one in result.worth if one.name in drawn} == {"truth", "noise", "good"}
     said = next(one for one in sentences(result) if one.startswith("Of 3 pairs"))
     assert said.endswith("truth and good above noise; truth above good.")
@@ -254,4 +255,4 @@ def test_without_unlearned_models_the_page_says_so():
     said = " ".join(sentences(found))
     assert "too few unlearned models" in said
     assert "No number that tells the models apart has a value of R and Q" in said
-    page("none", found, PROVENANCE)
+    page("none", found, HEADLINE, PROVENANCE)

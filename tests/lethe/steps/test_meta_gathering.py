@@ -7,15 +7,17 @@ import math
 
 import pytest
 
+from lethe.errors import BadInput
 from lethe.evaluation.knowledge import Number
 from lethe.instruction_set import in_use
 from lethe.io.tables import read_table
 from lethe.report.meta_page import sentences, shown
+from lethe.statistics.meta_evaluation.auc import Estimate, nothing
 from lethe.steps.meta.gathering import evaluate, write
 from lethe.steps.meta.pool import PoolModel
 from lethe.steps.meta.shards import ATTACKED, ModelNumbers, ShardResult, Shards, State
 from lethe.steps.meta.workshop import Workshop
-from tests.benchmarks.meta_table import main, read
+from tests.benchmarks.meta_table import main, read, side
 from tests.small_meta import small_document, small_params
 
 CLAIMS = [{"text": "The truth tells more", "better": "a", "than": "b"}]
@@ -107,6 +109,30 @@ def test_two_results_stand_side_by_side(shards, found, tmp_path, capsys):
     assert "AUC of 2 headline numbers differs by 0.000 in the median, at most by 0.000" in text
     assert all(f"- {sentence}" in lines for sentence in sentences(result))
     assert repr(read(tmp_path / "data/meta/tiny")[0]) == repr(result)
+
+
+def test_runs_of_other_rules_are_not_set_side_by_side(shards, found, tmp_path, monkeypatch):
+    result = evaluate(shards, found)
+    write("tiny", shards, result, found, tmp_path)
+    other = shards.workshop.meta.model_copy(update={"alpha": 0.2})
+    monkeypatch.setitem(shards.workshop.__dict__, "meta", other)
+    write("other", shards, result, found, tmp_path)
+    with pytest.raises(BadInput, match="tiny, other"):
+        main(["tiny", "other", "--folder", str(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "said"),
+    [
+        ((0.9, 0.95), (0.8, 0.89), "above"),
+        ((0.8, 0.89), (0.9, 0.95), "below"),
+        ((0.8, 0.9002), (0.9004, 1), "overlap"),
+    ],
+)
+def test_intervals_are_compared_as_they_are_printed(own, other, said):
+    estimates = [Estimate(sum(ends) / 2, *ends, 0.05, "test", "", 9) for ends in (own, other)]
+    assert side(*estimates) == said
+    assert side(estimates[0], nothing(0.05)) == "–"
 
 
 def worth_of(result, name):
