@@ -85,7 +85,7 @@ def command(
 
 def show(name: str, result: MetaResult, folder: Path) -> None:
     """Print the table, the sentences and the claims."""
-    from lethe.report.meta_page import TERMINAL, claim_sentence, rows, sentences
+    from lethe.report.meta_page import TERMINAL, claim_sentence, guarantee, rows, sentences
 
     claims = [f"{one.text}: {one.verdict}. {claim_sentence(one)}" for one in result.claims]
     print_table(
@@ -93,5 +93,5 @@ def show(name: str, result: MetaResult, folder: Path) -> None:
         f"{sum(result.lacks.values())} that lack, {sum(result.unlearned.values())} unlearned",
         [column.terminal for column in TERMINAL],
         rows(result, TERMINAL),
-        [*sentences(result), *claims, f"The page: {folder}/index.html"],
+        [guarantee(result), *sentences(result), *claims, f"The page: {folder}/index.html"],
     )

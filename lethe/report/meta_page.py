@@ -79,7 +79,7 @@ def page(name: str, result: MetaResult, headline: Sequence[str], provenance: Map
             title=f"meta-evaluation {name}",
             name=name,
             result=result,
-            level=coverage(result.alpha),
+            guarantee=guarantee(result),
             head=[column.title for column in COLUMNS],
             rows=rows(result),
             figure=figure(best),
@@ -123,6 +123,15 @@ def shown(estimate: Estimate) -> str:
         return NONE
     low, high = estimate.bounds()
     return f"{number(estimate.value)} ({low.number()} to {high.number()})"
+
+
+def guarantee(result: MetaResult) -> str:
+    """What every interval of the table holds for, and what it assumes."""
+    return (
+        f"Each interval holds with probability about {coverage(result.alpha)} by itself, for the questions and the data of "
+        "this run. An interval of the AUC assumes that the models of a pool are independent draws; an interval over "
+        "unlearned models draws whole methods."
+    )
 
 
 def target_of(worth: Sequence[Worth]) -> Target:

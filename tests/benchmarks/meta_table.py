@@ -19,10 +19,19 @@ from pydantic import TypeAdapter
 from lethe.errors import BadInput
 from lethe.evaluation.meta_evaluation import MetaResult, Worth
 from lethe.io.schema import read_artifact
-from lethe.report.meta_page import COLUMNS, KEPT, WHAT, claim_sentence, draw, sentences, shown, target_of
+from lethe.report.meta_page import (
+    COLUMNS,
+    KEPT,
+    WHAT,
+    claim_sentence,
+    draw,
+    guarantee,
+    sentences,
+    shown,
+    target_of,
+)
 from lethe.report.png import picture
 from lethe.report.svg import LIGHT
-from lethe.statistics.bound import coverage
 from lethe.statistics.meta_evaluation.auc import Estimate
 from lethe.text import NONE, number
 from tests.benchmarks import marks
@@ -112,10 +121,9 @@ def picture_of(place: Path, results: dict[str, MetaResult], found: dict[str, lis
         figure.supxlabel(f"{MARKS} with {WHAT[target]}", fontsize=8)
 
 
-def agreement(results: dict[str, MetaResult], headline: Sequence[str]) -> str:
+def agreement(found: dict[str, list[Worth]]) -> str:
     """How far the AUC of the first two runs differ."""
-    first, second = ({one.name: one.auc.value for one in result.worth} for result in list(results.values())[:2])
-    apart = {name: abs(first[name] - second[name]) for name in headline if name in first and name in second}
+    apart = {name: abs(worth[0].auc.value - worth[1].auc.value) for name, worth in found.items()}
     apart = {name: value for name, value in apart.items() if not math.isnan(value)}
     most = max(apart, key=lambda name: apart[name])
     middle, largest = number(statistics.median(apart.values())), number(apart[most])
@@ -134,18 +142,14 @@ def claims(results: dict[str, MetaResult]) -> str:
     return markdown(["claim", *results], rows)
 
 
-def text_of(results: dict[str, MetaResult], kept: Sequence[dict[str, Any]]) -> str:
+def text_of(results: dict[str, MetaResult], found: dict[str, list[Worth]], kept: Sequence[dict[str, Any]]) -> str:
     """Tables, the sentences of each run, and where the numbers come from."""
     first = next(iter(results.values()))
-    headline = kept[0]["settings"]["headline"]
-    found = by_auc(results, headline)
     parts = [
         claims(results),
         f"In each cell of the next table the runs {' and '.join(f'`{name}`' for name in results)}, one below the other. "
-        f"Each interval holds with probability about {coverage(first.alpha)} by itself, over models like those of the pools, "
-        "if the models of a pool (AUC) or whole methods (robustness, prediction) are independent draws. Robustness is the "
-        f"average over the unlearned models that the number calls unlearned (of models); below {KEPT} of them its interval "
-        "says little. Seconds are processor seconds per model.",
+        f"{guarantee(first)} Robustness is the average over the unlearned models that the number calls unlearned (of "
+        f"models); below {KEPT} of them its interval says little. Seconds are processor seconds per model.",
         table(found),
         "The next table has the AUC per question of the two numbers of each claim: *above* or *below* where the whole "
         "interval of the first lies above or below that of the second, else *overlap*, which does not show that they are "
@@ -153,7 +157,7 @@ def text_of(results: dict[str, MetaResult], kept: Sequence[dict[str, Any]]) -> s
         per_question(results),
     ]
     if len(results) > 1:
-        parts.append(agreement(results, headline))
+        parts.append(agreement(found))
     for (name, result), own in zip(results.items(), kept, strict=True):
         made = own["provenance"]
         pools = f"{sum(result.knows.values())} models that know, {sum(result.lacks.values())} that lack, "
@@ -176,16 +180,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=Path(), help="the pipeline's folder")
     parser.add_argument("--write", type=Path, help="the page that takes the text between its marks")
     options = parser.parse_args(arguments)
-    found = {name: read(options.folder / "data/meta" / name) for name in options.names}
-    results, kept = {name: one for name, (one, _) in found.items()}, [own for _, own in found.values()]
+    runs = {name: read(options.folder / "data/meta" / name) for name in options.names}
+    results, kept = {name: one for name, (one, _) in runs.items()}, [own for _, own in runs.values()]
     if len({repr(own["settings"] | {"seed": None}) for own in kept}) > 1:
         raise BadInput(
             f"{', '.join(results)} have other settings. Give runs that differ in meta_evaluation.seed alone."
         )
-    text = text_of(results, kept)
+    found = by_auc(results, kept[0]["settings"]["headline"])
+    text = text_of(results, found, kept)
     if options.write:
         place = options.write.with_suffix(".png")
-        picture_of(place, results, by_auc(results, kept[0]["settings"]["headline"]))
+        picture_of(place, results, found)
         text = f"![AUC, AUC per question and prediction of the headline numbers]({place.name})\n\n{text}"
     print(text)
     if options.write:

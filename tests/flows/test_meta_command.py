@@ -82,7 +82,9 @@ def test_the_command_runs_whole_and_continues(repository, scratch):
     assert (repository / "params.yaml").read_text() == before
     assert "batches" in done.stderr
     shown = run(repository, "lethe", "meta-evaluation", "--name", "tiny")
-    assert "The highest AUC of telling the models apart" in " ".join(shown.stdout.split())
+    said = " ".join(shown.stdout.split())
+    assert "Each interval holds with probability about 0.95 by itself" in said
+    assert "The highest AUC of telling the models apart" in said
 
 
 @pytest.mark.slow
