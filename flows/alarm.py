@@ -1,65 +1,73 @@
-"""What got worse or better since the last complete run: bounds that passed their last value, and changed verdicts."""
+"""What matters of the changes since the last complete run: changed verdicts, and leaks that are proved to differ."""
 
 from __future__ import annotations
 
 import dataclasses
+import filecmp
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from flows.record import Change, RunRecord
+from flows.record import COMPARED, DATA, LAST_RESULTS, Alarm, RunRecord, StageEnd, Words, read, read_verdicts
+from lethe.config.schema import Params
+from lethe.io.artifacts import measured
 from lethe.io.json_files import plain
-from lethe.io.schema import read_artifact
+from lethe.results import table
 
-VERDICT = "binary_any"  # the number of questions of which some sampled answer leaked
-SPREAD = ("m_sigma", "tighter_sd", "anytime_sd")  # bounds on a standard deviation, which is no leak
 PATIENCE = 60  # seconds for the command of params
+WORSE, BETTER = ("leaks",), ("forgot", "intact")  # the words that make a change worse or better
 
 
-@dataclasses.dataclass(frozen=True)
-class Alarm:
-    """One change: ``kind`` is "bound" (an upper bound on a leak rose or fell) or "verdict" (an answer leaks, or none)."""
+def alarms(root: Path, stages: Mapping[str, StageEnd], params: Params) -> list[Alarm]:
+    """The changes of a complete run that matter, changed verdicts first; call it before `flows.record.write`.
 
-    model: str
-    metric: str
-    kind: str
-    before: float
-    after: float
-    worse: bool
-
-    def sentence(self) -> str:
-        """The change in words."""
-        if self.kind == "verdict":
-            told = "now leaks in a sampled answer" if self.worse else "leaks in no sampled answer any more"
-            return f"{self.model}: {told}."
-        return f"{self.model}: {self.metric} {'rose' if self.worse else 'fell'} from {self.before:.4g} to {self.after:.4g}."
+    The base model is meant to know the forget set and is left out. Retrain is no model under test: what is proved of it is
+    listed, and neither worse nor better.
+    """
+    last = read(root)
+    if last is None or last.metrics_of is None:
+        return []
+    return [*_verdicts(last.verdicts, read_verdicts(root, stages)), *_proved(root, params)]
 
 
-def alarms(news: RunRecord, root: Path, leave: Sequence[str | None] = ()) -> list[Alarm]:
-    """The changes of a run that matter; the models in ``leave`` (the base model) are meant to know the forget set."""
-    found = [
-        _alarm(change, _upper_bounds(root, change.model)) for change in news.changes if change.model not in leave
-    ]
-    return [one for one in found if one is not None]
+def _verdicts(before: Mapping[str, Words], after: Mapping[str, Words]) -> list[Alarm]:
+    """The changed words of the models in both runs, what got worse first."""
+    found = []
+    for model in after:
+        for metric in ("forgetting", "utility") if model in before else ():
+            old, new = getattr(before[model], metric), getattr(after[model], metric)
+            if old != new:
+                found.append(Alarm(model, metric, "verdict", old, new, new in WORSE, new in BETTER))
+    return sorted(found, key=lambda one: not one.worse)
 
 
-def _alarm(change: Change, bounds: frozenset[str]) -> Alarm | None:
-    before, after = change.before, change.after
-    if before is None or after is None:
-        return None  # a new model or metric has no previous value
-    if change.metric == VERDICT and (before > 0) != (after > 0):
-        return Alarm(change.model, change.metric, "verdict", before, after, after > 0)
-    if change.metric in bounds and not change.metric.startswith(SPREAD):
-        return Alarm(change.model, change.metric, "bound", before, after, after > before)
-    return None
+def _proved(root: Path, params: Params) -> list[Alarm]:
+    from lethe.evaluation.leak_share import judged_exactly
+    from lethe.results.changes import proved_changes
+
+    if _same_tables(root):
+        return []
+    models = [name for name in measured(root / DATA) if name in params.models and name != params.report.base]
+    # the tables of `COMPARED` lie below .lethe/last_results/results as below data/results
+    old, new = (table.read(folder, models) for folder in (root / LAST_RESULTS, root / DATA))
+    alpha, retrains = params.metrics.alpha, params.report.retrains
+    found = []
+    for one in proved_changes(old, new, models, alpha, judged_exactly(params)):
+        worse, better = (one.model not in retrains and one.worse is way for way in (True, False))
+        ends = (one.before, one.after, worse, better)
+        found.append(Alarm(one.model, one.quantity, "bound", *ends, one.question, one.questions))
+    return sorted(found, key=lambda one: not one.worse)
 
 
-def _upper_bounds(root: Path, model: str) -> frozenset[str]:
-    """The metrics of a model that are upper bounds."""
-    path = root / "data" / "curves" / model / "bounds.json"
-    metrics = read_artifact(path).get("metrics", {}) if path.is_file() else {}
-    return frozenset(name for name, bound in metrics.items() if bound.get("side") == "upper")
+def _same_tables(root: Path) -> bool:
+    """Whether every table is the last run's."""
+    for stage in COMPARED:
+        last, now = (folder / table.FOLDER / stage for folder in (root / LAST_RESULTS, root / DATA))
+        old, new = ({path.name for path in folder.glob("*.parquet")} for folder in (last, now))
+        if old != new or set(filecmp.cmpfiles(last, now, old, shallow=False)[0]) != old:
+            return False
+    return True
 
 
 def as_json(found: Sequence[Alarm], news: RunRecord, root: Path) -> dict[str, object]:
@@ -76,12 +84,8 @@ def as_json(found: Sequence[Alarm], news: RunRecord, root: Path) -> dict[str, ob
 
 
 def as_markdown(found: Sequence[Alarm]) -> str:
-    """The changes as a list, what got worse first."""
-    lines = [
-        f"- {'**worse** ' if one.worse else ''}{one.sentence()}"
-        for one in sorted(found, key=lambda one: not one.worse)
-    ]
-    return "\n".join(lines)
+    """The changes as a list."""
+    return "\n".join(f"- {'**worse** ' if one.worse else ''}{one.sentence()}" for one in found)
 
 
 def notify(command: Sequence[str], value: dict[str, object]) -> str:

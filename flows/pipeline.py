@@ -39,6 +39,7 @@ from flows import alarm, inputs, keeping, record, remote, workspace
 from flows.overview import Overview, standard
 from flows.ray_clusters import is_ray
 from lethe import config, tracking
+from lethe.config.schema import Notify
 from lethe.errors import LetheError, StageFailed, of_the_machine, plural
 from lethe.process import cores, watch
 from lethe.tracking.marks import mark_newest
@@ -122,6 +123,7 @@ def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, schedu
     if scheduled:
         watch(os.getppid())
     with locked_graph(root, pull) as graph:
+        params = config.load()  # with which the run begins
         keeping.write(close_abandoned_runs, standard().print)
         stages = stages_of(graph)
         overview = Overview(len(stages), root / workspace.PROGRESS, standard())
@@ -137,16 +139,17 @@ def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, schedu
         ):
             run_stages(stages, jobs or at_once, overview, processes)
         complete = graph.whole and all(stage.end in UP_TO_DATE for stage in stages)
-        news = record.write(root, {stage.name: _end(stage) for stage in stages}, complete)
+        ends = {stage.name: _end(stage) for stage in stages}
+        news = record.write(root, ends, complete, alarm.alarms(root, ends, params) if complete else ())
         keeping.write(lambda: publish(news), overview.tell)
         if signals:
             return Cancelled(message="stopped by a signal", data=Stopped(signals[0]))
-        overview.tell(tracking.log_new(root))
+        unfinished = {stage.name: stage.end for stage in stages if stage.end not in UP_TO_DATE}
+        overview.tell(tracking.log_new(root, unfinished=unfinished))
         if push:
             overview.tell(remote.push(root))
-        found = alarm.alarms(news, root, (config.load().report.base,)) if complete else []
-        if found:
-            _tell(found, news, root, overview)
+        if news.alarms:
+            _tell(news, root, overview, params.notify)
         if scheduled:
             overview.tell(record.summary(news))
     failed = [stage for stage in stages if stage.end == "failed"]
@@ -157,7 +160,7 @@ def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, schedu
         error = StageFailed(first.name, first.status, first.said)
         return Failed(message=f"{plural(len(failed), 'stage')} failed, {blocked} not run", data=error)
     ran = sum(stage.end == "ran" for stage in stages)
-    if worse := [one for one in found if one.worse]:
+    if worse := [one for one in news.alarms if one.worse]:
         return Completed(name="Worse", message=f"{len(worse)} got worse: {worse[0].sentence()}")
     return Completed(message=f"{plural(ran, 'stage')} ran, {len(stages) - ran} up to date")
 
@@ -371,16 +374,18 @@ def publish(news: record.RunRecord) -> None:
     create_markdown_artifact(key="changes", markdown=record.as_markdown(news), description="What changed.")
 
 
-def _tell(found: list[alarm.Alarm], news: record.RunRecord, root: Path, overview: Overview) -> None:
+def _tell(news: record.RunRecord, root: Path, overview: Overview, told: Notify | None) -> None:
     """Mark a change in Prefect and MLflow, and start the command of params."""
-    change = "worse" if any(one.worse for one in found) else "better"
+    found = news.alarms
+    worse, better = any(one.worse for one in found), all(one.better for one in found)
+    change = "worse" if worse else "better" if better else "changed"
     table = alarm.as_markdown(found)
-    description = f"The run is {change}."
     keeping.write(
-        lambda: create_markdown_artifact(key="alarm", markdown=table, description=description), overview.tell
+        lambda: create_markdown_artifact(key="alarm", markdown=table, description=f"The run: {change}."),
+        overview.tell,
     )
     overview.tell(mark_newest(change, table, root))
-    if (told := config.load().notify) is not None:
+    if told is not None:
         overview.tell(alarm.notify(told.command, alarm.as_json(found, news, root)))
 
 

@@ -1,28 +1,33 @@
-"""The record of the last run of this folder: its stages and metrics, with which the next run compares its own."""
+"""The record of the last run of this folder: stages, metrics and verdicts, with which the next run compares its own."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import os
+import shutil
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 from flows.overview import standard
 from flows.workspace import SCRATCH
-from lethe.errors import LetheError, OtherSchema, plural
-from lethe.io import artifacts
-from lethe.io.atomic import SCHEMA_VERSION
+from lethe.errors import LetheError, OtherSchema, plural, visible
+from lethe.io.artifacts import measured
+from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
 from lethe.io.schema import read_artifact
+from lethe.results import table
+from lethe.statistics.bound import Side, as_percent, exact, significant
 
-METRICS = Path("data/metrics")
+DATA = Path("data")
 FILE = SCRATCH / "last_run.json"
+LAST_RESULTS = SCRATCH / "last_results"  # the tables of `COMPARED` of the last complete run
+COMPARED = ("metrics", "exact")
 SQLITE = b"SQLite format 3\0"  # how every such database begins
-REPORT = Path("data/report/index.html")
+REPORT = DATA / "report" / "index.html"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +36,62 @@ class Change:
     metric: str
     before: float | None  # None: the model or the metric is new
     after: float | None  # None: it is gone
+
+
+@dataclasses.dataclass(frozen=True)
+class Words:
+    """The verdict on one model: a word on forgetting, a word on utility, and the one sentence."""
+
+    forgetting: str
+    utility: str
+    sentence: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Alarm:
+    """A change of a model that matters.
+
+    Kind "verdict": the word on ``metric`` ("forgetting" or "utility") was ``before`` and is ``after``. Kind "bound": it is
+    proved that ``questions`` questions, or where ``question`` is None the average over all, leak more or less; ``before`` and
+    ``after`` are the ends that prove it, of ``question``. ``worse`` closes the gate; both may be false.
+    """
+
+    model: str
+    metric: str
+    kind: str
+    before: float | str
+    after: float | str
+    worse: bool
+    better: bool
+    question: str | None = None
+    questions: int = 0
+
+    def sentence(self) -> str:
+        """The change in words."""
+        if isinstance(self.before, str) or isinstance(self.after, str):
+            metric = "verdict" if self.metric == "forgetting" else self.metric
+            return f"{self.model}: {metric} {self.before} -> {self.after}"
+        rose = self.after > self.before
+        before, after = self._end(self.before, rose), self._end(self.after, not rose)
+        what = "the average question" if self.question is None else visible(self.question)
+        does = "leaks in" if self.metric == "leak" else "scores"
+        more = (
+            f"; {self.questions} questions proved to leak {'more' if rose else 'less'}"
+            if self.questions > 1
+            else ""
+        )
+        return f"{self.model}: {what} {does} {after}, before {before}{more}"
+
+    def _end(self, value: float, upper: bool) -> str:
+        """One end, rounded away from its claim."""
+        said, side = ("at most", "upper") if upper else ("at least", "lower")
+        share = self.metric == "leak"
+        number = significant(exact(value) * (100 if share else 1), 2, cast(Side, side))
+        return f"{said} {as_percent(number) if share else number}"
+
+    def line(self) -> str:
+        """The change behind what it is."""
+        return f"{'Worse' if self.worse else 'Better' if self.better else 'Changed'}: {self.sentence()}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,8 +107,8 @@ class StageEnd:
 class RunRecord:
     """One run of the pipeline, under the keys of last_run.json.
 
-    ``changes`` are those since ``compared_with``, the time of the last complete run; ``metrics`` are of ``metrics_of``,
-    which is this run where it is complete.
+    ``changes`` and ``alarms`` are those since ``compared_with``, the time of the last complete run; ``metrics`` and
+    ``verdicts`` are of ``metrics_of``, which is this run where it is complete.
     """
 
     finished: str
@@ -55,9 +116,11 @@ class RunRecord:
     stages: dict[str, StageEnd]
     compared_with: str | None
     changes: list[Change]
+    alarms: list[Alarm]
     report: str | None
     metrics_of: str | None
     metrics: dict[str, dict[str, float]] | None
+    verdicts: dict[str, Words]
 
     def as_json(self) -> dict[str, object]:
         return {"schema": SCHEMA_VERSION, **dataclasses.asdict(self)}
@@ -66,16 +129,37 @@ class RunRecord:
     def from_json(cls, value: Mapping[str, object]) -> RunRecord:
         """The record that `as_json` wrote."""
         known: dict[str, Any] = {key: value[key] for key in value if key != "schema"}
-        stages = {name: StageEnd(**end) for name, end in known["stages"].items()}
-        return cls(**{**known, "stages": stages, "changes": [Change(**change) for change in known["changes"]]})
+        return cls(
+            **{
+                **known,
+                "stages": {name: StageEnd(**end) for name, end in known["stages"].items()},
+                "changes": [Change(**change) for change in known["changes"]],
+                "alarms": [Alarm(**alarm) for alarm in known["alarms"]],
+                "verdicts": {model: Words(**words) for model, words in known["verdicts"].items()},
+            }
+        )
 
 
 def read_metrics(root: Path) -> dict[str, dict[str, float]]:
-    """Return the numbers of data/metrics, the details among them, one dictionary per model."""
-    data = (root / METRICS).parent
+    """Return the single numbers of each measured model."""
+    names = measured(root / DATA)
+    results = table.read(root / DATA, names)
     return {
-        name: {key: value for key, value in artifacts.read_metrics(data, name).items() if _is_number(value)}
-        for name in artifacts.measured(data)
+        name: {key: value for key, value in results.model(name).values.items() if _is_number(value)}
+        for name in names
+    }
+
+
+def read_verdicts(root: Path, stages: Mapping[str, StageEnd]) -> dict[str, Words]:
+    """Return the verdicts on the models under test, if this run's report has them."""
+    path = root / DATA / "report" / "summary.json"
+    if not (path.is_file() and _up_to_date(stages, "report")):
+        return {}
+    models = read_artifact(path).get("models", {})
+    found = {name: model for name, model in models.items() if model["forgetting"]["word"] != "reference"}
+    return {
+        name: Words(model["forgetting"]["word"], model["utility"]["word"], model["verdict"])
+        for name, model in found.items()
     }
 
 
@@ -120,8 +204,11 @@ def damaged_store(root: Path) -> str:
     )
 
 
-def write(root: Path, stages: dict[str, StageEnd], complete: bool) -> RunRecord:
-    """Write and return the record of a run that has ended. Its metrics are compared with those of the last complete run."""
+def write(root: Path, stages: dict[str, StageEnd], complete: bool, alarms: Sequence[Alarm] = ()) -> RunRecord:
+    """Write and return the record of a run that has ended. Its metrics are compared with those of the last complete run.
+
+    ``alarms`` come from `flows.alarm.alarms`, which must compare first: a complete run replaces the tables of the last one.
+    """
     last = read(root)
     metrics = read_metrics(root)
     known, known_of = (last.metrics, last.metrics_of) if last else (None, None)
@@ -132,23 +219,38 @@ def write(root: Path, stages: dict[str, StageEnd], complete: bool) -> RunRecord:
         stages=stages,
         compared_with=known_of if complete else None,
         changes=metric_changes(known, metrics) if complete and known is not None else [],
+        alarms=list(alarms),
         report=str(REPORT) if (root / REPORT).exists() and _up_to_date(stages, "report") else None,
         metrics_of=finished if complete else known_of,
         metrics=metrics if complete else known,
+        verdicts=read_verdicts(root, stages) if complete else last.verdicts if last else {},
     )
     write_json(root / FILE, record.as_json())
+    if complete:
+        _keep_results(root)
     return record
 
 
-def _up_to_date(stages: dict[str, StageEnd], name: str) -> bool:
+def _keep_results(root: Path) -> None:
+    """Copy the tables of this run, with which the next run compares its own."""
+    with atomic_folder(root / LAST_RESULTS) as folder:
+        for stage in COMPARED:
+            for path in sorted((root / DATA / table.FOLDER / stage).glob("*.parquet")):
+                kept = table.place(folder, stage, path.stem)
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, kept)
+
+
+def _up_to_date(stages: Mapping[str, StageEnd], name: str) -> bool:
     """Whether the stage's output is this run's; the output of a stage that failed is left over from an earlier run."""
     return name in stages and stages[name].state in ("Cached", "Completed")
 
 
 def summary(record: RunRecord, limit: int = 10) -> str:
-    """Return a few lines for people: how the stages ended, what changed, where the report is."""
+    """Return a few lines for people: changed verdicts and proved changes, how the stages ended, metrics, the verdicts."""
     ends = Counter(end.why for end in record.stages.values())
-    lines = [
+    lines = [alarm.line() for alarm in record.alarms]
+    lines += [
         f"{plural(len(record.stages), 'stage')}: "
         + ", ".join(f"{count} {end}" for end, count in ends.most_common())
     ]
@@ -162,7 +264,9 @@ def summary(record: RunRecord, limit: int = 10) -> str:
         lines.append(f"No metric changed since {record.compared_with}.")
     if record.report:
         lines.append(f"Report: {Path(record.report).resolve()}")
-    return "\n".join(lines)
+    if record.complete:
+        lines += [words.sentence for words in record.verdicts.values() if words.sentence]
+    return "\n".join(visible(line) for line in lines)
 
 
 def as_markdown(record: RunRecord, limit: int = 200) -> str:

@@ -31,7 +31,7 @@ from flows.sources import RESULTS, no_source
 from lethe import tracking
 from lethe.io.atomic import SCHEMA_VERSION
 from lethe.io.json_files import write_json
-from lethe.io.schema import read_artifact
+from lethe.results import table
 
 SWEEPS = workspace.SCRATCH / "sweeps"
 LARGE = 1 << 20  # bytes
@@ -122,13 +122,14 @@ def sweep(
         else:
             if sentence := tracking.log_new(folder, home=root):
                 standard().print(f"{point.name}: {sentence}")
+            results = table.read(folder / "data", outcome["metrics"])
             rows += [
                 {
                     "point": point.name,
                     **dict(point.settings),
                     "model": model,
                     **values,
-                    "bounds": _bounds(folder, model),
+                    "bounds": {key: one.guarantee_dict() for key, one in results.model(model).bounds.items()},
                 }
                 for model, values in outcome["metrics"].items()
             ]
@@ -142,12 +143,6 @@ def sweep(
     }
     write_json(root / RESULTS / f"{name}.json", result)
     return result
-
-
-def _bounds(folder: Path, model: str) -> dict[str, Any]:
-    """Return the guarantee of each bound in a model's metrics."""
-    path = folder / "data" / "curves" / model / "bounds.json"
-    return read_artifact(path)["metrics"] if path.is_file() else {}
 
 
 def task_runner(at_once: int, scheduler: str | None) -> Any:

@@ -11,8 +11,9 @@ from lethe.steps import compare as step
 
 
 def run(settings: Params, root: Path) -> None:
-    """Write ``root/compare.json``, its guarantees, and the exact bounds against Retrain's."""
-    step.run(list(settings.models), settings.report.retrain, settings.metrics.alpha, settings.exact, root)
+    """Write ``root/results/compare/models.parquet``; of several Retrains the first is compared with."""
+    retrain = next(iter(settings.report.retrains), None)
+    step.run(list(settings.models), retrain, settings.metrics.alpha, settings.exact, root)
 
 
 def main() -> None:

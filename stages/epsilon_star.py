@@ -14,7 +14,7 @@ from lethe.steps import epsilon_star as step
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    """Write the losses and Epsilon* of one entry of ``models`` to ``root/epsilon_star/name``."""
+    """Write the losses of one entry of ``models`` to ``root/epsilon_star/name``, and Epsilon* to the table of results."""
     step.run(name, settings.models[name], settings.epsilon_star, settings.sample.prompt, root)
 
 

@@ -11,7 +11,7 @@ from lethe.steps import exact as step
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    """Write ``root/exact/name.json`` and ``root/exact/name/curve.parquet`` of one entry of ``models``."""
+    """Write ``root/results/exact/name.parquet`` of one entry of ``models``."""
     step.run(name, settings.exact, settings.sample, settings.models[name], settings.score.keyword_match, root)
 
 

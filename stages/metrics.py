@@ -11,8 +11,8 @@ from lethe.steps import metrics as step
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    """Measure ``root/scores/name``; write ``root/metrics/name.json``, its details and ``root/curves/name``."""
-    step.run(name, settings.metrics, root, settings.judges)
+    """Measure ``root/scores/name``; write ``root/results/metrics/name.parquet`` and ``root/metrics/name.json``."""
+    step.run(name, settings.metrics, root, settings.judges, settings.sample.truncated)
 
 
 def main(name: str) -> None:

@@ -9,11 +9,13 @@ import pytest
 from flows.seeds import FOLDER
 from flows.settings import read_preset
 from lethe.errors import MissingArtifact
-from lethe.evaluation.guarantees import guarantees
 from lethe.io.json_files import write_json
+from lethe.results import table as results
 from lethe.statistics.bound import Assumes, Bound, Covers
 from tests.benchmarks.entropy_prefixes import CONTROL, PRESET, chosen_points, guarantee, main, read, table
 from tests.small import ROOT
+
+BOUND = Bound(0.12341, "upper", 0.01, Covers.WORST_PROMPT, Assumes.DRAWS_WITHIN, "Clopper-Pearson", 1024)
 
 
 def finished(root, points, values, complete=True):
@@ -22,15 +24,12 @@ def finished(root, points, values, complete=True):
         write_json(folder / ".lethe/last_run.json", {"complete": complete})
         for name in read_preset(PRESET)["models"]:
             mean = own if name.startswith("npo_entropy") else 0.5
-            rest = {"m_bin_worst": 0.12341, "sd": 0.1, "retain_mean": 0.9}
-            write_json(folder / f"data/metrics/{name}.json", {"schema": 1})
-            write_json(folder / f"data/metrics/details/{name}.json", {"schema": 1, "binary_mean": mean, **rest})
-            bound = Bound(
-                0.12341, "upper", 0.01, Covers.WORST_PROMPT, Assumes.DRAWS_WITHIN, "Clopper-Pearson", 1024
-            )
-            write_json(
-                folder / f"data/curves/{name}/bounds.json", {"schema": 1, **guarantees({"m_bin_worst": bound})}
-            )
+            rows = results.Rows(name)
+            rows.add("model", "leak", "sampled", mean)
+            rows.add("model", "leak_worst", "sampled", None, None, BOUND)
+            rows.add("model", "sd", "sampled", 0.1)
+            rows.add("model", "kept", "sampled", 0.9, split="retain")
+            results.write(results.place(folder / "data", "metrics", name), rows.rows)
 
 
 def test_the_points_differ_in_their_seeds_alone():
@@ -57,10 +56,7 @@ def test_medians_ranges_and_counts(tmp_path):
     for name in ("npo_entropy", "npo_entropy_greedy", "npo_entropy_sampled"):
         assert found[name][0] == "0.2000 (0.1000 to 0.7000); lower in 2"
         assert found[name][1].startswith("0.1235;")  # a bound is rounded up
-    assert told.endswith(
-        "The worst question is an upper bound in each run by itself, on the worst of the forget questions, with probability "
-        "0.99 (α = 0.01), assuming independent draws within each prompt."
-    )
+    assert told.endswith(f"{BOUND.guarantee('the forget questions')}.")
 
 
 def test_the_table_is_put_between_the_marks_of_a_page(tmp_path, monkeypatch, capsys):

@@ -1,37 +1,94 @@
-"""The comparison with the golden bytes names what differs, and says by its exit status whether anything does."""
+"""The comparison with the golden values names what differs, and says by its exit status whether anything does."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from lethe.io.tables import write_parquet
+from lethe.results import table
 from tests import golden
+
+ROW = table.Result(
+    *("m", "question", "leak", "sampled"), item="q", estimate=0.1, lower=0.0, upper=1e-300, alpha_upper=0.05, n=8
+)
 
 
 def test_every_difference_is_named():
     expected = {"a": "1", "b": "2", "c": "3"}
     found = {"a": "1", "b": "9", "d": "4"}
-    assert golden.differences(found, expected) == ["b: other bytes", "c: missing", "d: not among the golden files"]
+    assert golden.differences(found, expected) == [
+        "b: other values",
+        "c: missing",
+        "d: not among the golden files",
+    ]
     assert golden.differences(expected, expected) == []
 
 
-@pytest.mark.parametrize(("content", "status"), [("right", 0), ("wrong", 1), (None, 2)])
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        ({"method": "m", "covers": "all", "assumes": "a", "text": "word", "evidence": {"leaks": 1}}, True),
+        ({"upper": 2e-300}, False),
+        ({"estimate": None}, False),
+        ({"lower": -0.0}, False),
+        ({"alpha_lower": 0.0}, False),
+        ({"item": "p"}, False),
+        ({"at": 1.0}, False),
+        ({"n": 9}, False),
+    ],
+)
+def test_the_numbers_of_a_row_count_and_its_words_do_not(tmp_path, change, same):
+    place = table.place(tmp_path, "metrics", "m")
+    table.write(place, [ROW])
+    before = golden.hashes(tmp_path)
+    table.write(place, [dataclasses.replace(ROW, **change)])
+    assert list(before) == ["results/metrics/m.parquet"]
+    assert (golden.hashes(tmp_path) == before) is same
+
+
+def test_the_order_of_rows_counts(tmp_path):
+    rows, found = [ROW, dataclasses.replace(ROW, item="p")], []
+    for order in (rows, rows[::-1]):
+        table.write(table.place(tmp_path, "metrics", "m"), order)
+        found.append(golden.hashes(tmp_path))
+    assert found[0] != found[1]
+
+
+def test_generations_count_with_their_columns_and_not_with_their_bytes(tmp_path):
+    place = tmp_path / "generations/m/forget.parquet"
+    frame = pd.DataFrame({"prompt_id": ["a", "b"], "text": ["x\u2028", ""], "mean_confidence": [0.5, None]})
+    write_parquet(place, frame)
+    before, content = golden.hashes(tmp_path), place.read_bytes()
+    pq.write_table(pq.read_table(place), place, compression="none")
+    assert place.read_bytes() != content
+    assert golden.hashes(tmp_path) == before
+    write_parquet(place, frame.assign(mean_confidence=[0.5, 0.0]))
+    assert golden.hashes(tmp_path) != before
+    pq.write_table(pa.table({"prompt_id": ["a", "b"]}), place)
+    assert golden.hashes(tmp_path) != before
+
+
+@pytest.mark.parametrize(("content", "status"), [(ROW, 0), (dataclasses.replace(ROW, n=9), 1), (None, 2)])
 def test_the_exit_status(tmp_path, monkeypatch, capsys, content, status):
-    (tmp_path / "metrics").mkdir()
-    place = tmp_path / "metrics/base.json"
-    place.write_text("right")
+    place = table.place(tmp_path, "metrics", "base")
+    table.write(place, [ROW])
     monkeypatch.setattr(golden, "FILE", tmp_path / "golden.json")
-    Path(golden.FILE).write_text(json.dumps({"demonstration": golden.hashes(tmp_path, ["metrics/*.json"])}))
-    place.unlink() if content is None else place.write_text(content)
+    Path(golden.FILE).write_text(json.dumps({"demonstration": golden.hashes(tmp_path)}))
+    place.unlink() if content is None else table.write(place, [content])
     monkeypatch.setattr(sys, "argv", ["golden", "--data", str(tmp_path)])
     assert golden.main() == status
-    assert ("metrics/base.json: other bytes" in capsys.readouterr().out) == (status == 1)
+    assert ("results/metrics/base.parquet: other values" in capsys.readouterr().out) == (status == 1)
 
 
-def test_the_committed_file_holds_both_pipelines():
-    for pipeline, patterns in golden.PARTS.items():
-        names = golden.committed(pipeline)
-        assert all(any(Path(name).match(pattern) for name in names) for pattern in patterns)
+@pytest.mark.parametrize("pipeline", golden.PIPELINES)
+def test_the_committed_file_holds_every_kind_of_file(pipeline):
+    names = golden.committed(pipeline)
+    assert all(any(Path(name).match(pattern) for name in names) for pattern in golden.CONTENT)

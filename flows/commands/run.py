@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -39,7 +39,9 @@ def command(
     name: Annotated[str | None, typer.Option(help="Name of the DVC experiment that -S and --preset make.")] = None,
     fail_on: Annotated[
         Literal["worse"] | None,
-        typer.Option(help="worse: exit status 1 where a bound passed its previous value or a model newly leaks."),
+        typer.Option(
+            help="worse: exit status 1 where a model is proved to leak more than before, or newly leaks."
+        ),
     ] = None,
     shards: Annotated[
         int | None,
@@ -65,13 +67,13 @@ def command(
 
     Examples: `lethe run -S unlearn.methods.npo.beta=0.2`, `lethe run metrics@npo -S sample.n=128`
     """
-    from flows import alarm, inputs, record, remote, settings, workspace
+    from flows import inputs, record, remote, settings, workspace
     from flows.overview import standard
     from flows.server import require, temporary_server
     from flows.shards import section, written
     from lethe import config
     from lethe.config.assignments import parse
-    from lethe.errors import BadInput, BadValue, plural
+    from lethe.errors import BadInput, BadValue, plural, visible
     from lethe.process import watch
 
     root = Path.cwd()
@@ -130,17 +132,15 @@ def command(
         if changes and error is None and not edited and not stages:
             experiment["experiment"], sentence = workspace.save_experiment(name)
             screen.print(sentence)
-    found = alarm.alarms(news, root, (config.load().report.base,)) if news and error is None else []
+    if news and error:  # the record may be an earlier run's
+        news = replace(news, alarms=[])
     if as_json:
-        alarms = {"alarms": [asdict(one) for one in found]}
-        print_json(
-            {**(news.as_json() if news else {}), **alarms, **experiment, "error": str(error) if error else None}
-        )
+        values = news.as_json() if news else {"alarms": []}
+        print_json({**values, **experiment, "error": str(error) if error else None})
     elif news:
         typer.echo(record.summary(news))
-        for one in found:
-            typer.echo(f"{'Worse' if one.worse else 'Better'}: {one.sentence()}")
     if error:
         raise error
-    if fail_on == "worse" and any(one.worse for one in found):
+    if fail_on == "worse" and news and (worse := [one for one in news.alarms if one.worse]):
+        screen.print(f"Gate closed: {visible(worse[0].sentence())}.")
         raise typer.Exit(1)

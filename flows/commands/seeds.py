@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -16,18 +15,6 @@ from lethe.errors import plural
 if TYPE_CHECKING:
     from lethe.evaluation.seeds import ClaimCount, SeedSummary, Spread
     from lethe.statistics.bound import Bound
-
-# The columns that the table shows, with their heads; --json has every column.
-SHOWN = {
-    "binary_greedy": "greedy: questions that leak",
-    "binary_any": "sampled: questions that leak",
-    "m_bin_worst": "worst question at most",
-    "m_bin_pooled": "average at most",
-    "m_mu_worst": "worst mean score at most",
-    "retain_mean": "retain score",
-}
-DIGITS = {"m_bin_pooled": 2}  # of a percentage
-GRADED = ("m_mu_worst",)  # shown where no scorer gives 0 or 1
 
 
 def command(
@@ -113,24 +100,19 @@ def as_object(found: SeedSummary, failed: Mapping[str, str]) -> dict[str, object
 
 def model_table(found: SeedSummary, count: int) -> Table:
     """Each model over the seeds."""
-    held = {key for model in found.models for key in model.columns}
-    shown = {
-        key: head
-        for key, head in SHOWN.items()
-        if key in held and (key not in GRADED or "m_bin_worst" not in held)
-    }
+    shown = list(dict.fromkeys(key for model in found.models for key in model.columns))
     notes = [
-        f"{head}: {bound.relation} so much {bound.guarantee('the forget questions')}, in each run by itself."
-        for key, head in shown.items()
+        f"{key}: {bound.relation} so much {bound.guarantee('the forget questions')}, in each run by itself."
+        for key in shown
         if (bound := found.bounds.get(key))
     ]
     return Table(
         f"Median (lowest to highest) over {len(found.seeds)} of {plural(count, 'seed')}",
-        ["model", *shown.values(), "forgetting, utility: seeds"],
+        ["model", *shown, "forgetting, utility: seeds"],
         [
             [
                 model.model,
-                *(cell(key, model.columns.get(key), found.bounds.get(key)) for key in shown),
+                *(cell(model.columns.get(key), found.bounds.get(key)) for key in shown),
                 "; ".join(f"{words}: {seeds}" for words, seeds in model.words.items()),
             ]
             for model in found.models
@@ -161,13 +143,14 @@ def listed(counts: Sequence[ClaimCount], how: Literal["holds", "opposite"]) -> s
     )
 
 
-def cell(key: str, spread: Spread | None, bound: Bound | None) -> str:
-    """Median and range in one cell; a bound's values are rounded away from its claim, a share is a percentage."""
-    from lethe.text import NONE, Rounding, number, percent
+def cell(spread: Spread | None, bound: Bound | None) -> str:
+    """Median and range in one cell; a bound's values are rounded away from its claim."""
+    from lethe.text import NONE
 
     if spread is None:
         return NONE
-    side: Rounding = "near" if bound is None else "up" if bound.side == "upper" else "down"
-    show = partial(percent, digits=DIGITS.get(key, 1)) if key.startswith(("binary_", "m_bin_")) else number
-    middle, low, high = (show(value, rounding=side) for value in (spread.median, spread.low, spread.high))
+    values = (spread.median, spread.low, spread.high)
+    middle, low, high = (
+        replace(bound, value=value).significant(3) if bound else f"{value:.3g}" for value in values
+    )
     return middle if low == high else f"{middle} ({low} to {high})"

@@ -12,14 +12,13 @@ import typer
 from flows.options import SharingScheduler
 from lethe.cli.console import JsonFlag, print_json, print_table
 from lethe.errors import plural
+from lethe.results.quantities import headline
 from lethe.statistics.bound import Bound
 
 if TYPE_CHECKING:
     from flows.sweep_presets import SweepPreset
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")
-# The metrics that the table shows; the file has all.
-SHOWN = ("greedy_mean", "mean", "sd", "m_mu_worst", "binary_any", "m_bin_worst", "m_bin_pooled", "retain_greedy")
 
 
 def command(
@@ -130,28 +129,29 @@ def table(result: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
     """Return the columns, and one row per model and point, of the models that differ between points."""
     rows = result["rows"]
     axes = list(dict.fromkeys(key for values in result["points"].values() for key in values))
-    metrics = [metric for metric in SHOWN if any(metric in row for row in rows)]
+    metrics = _shown(result)
     values: dict[str, set] = {}
     for row in rows:
         values.setdefault(row["model"], set()).add(tuple(row.get(metric) for metric in metrics))
     varying = [name for name in sorted(values) if len(values[name]) > 1 or len(result["points"]) == 1]
     columns = ["model", *axes, *metrics]
     return columns, [
-        [_cell(row, key) for key in columns] for name in varying for row in rows if row["model"] == name
+        [_bound(row, key) or row.get(key) for key in columns]
+        for name in varying
+        for row in rows
+        if row["model"] == name
     ]
 
 
-def _cell(row: dict[str, Any], key: str) -> Any:
-    """Return the value of a column, as a `Bound` if the value has a guarantee: a bound rounds itself."""
-    return _bounds(row).get(key, row.get(key))
+def _shown(result: dict[str, Any]) -> list[str]:
+    """Return the metrics of the table, the headlines; the file has all."""
+    return list(dict.fromkeys(key for row in result["rows"] for key in headline(row)))
 
 
-def _bounds(row: dict[str, Any]) -> dict[str, Bound]:
-    return {
-        key: Bound.from_dict({"value": row[key], **guarantee})
-        for key, guarantee in row.get("bounds", {}).items()
-        if key in SHOWN and row.get(key) is not None
-    }
+def _bound(row: dict[str, Any], key: str) -> Bound | None:
+    """Return the value of a column as a `Bound` if it has a guarantee: a bound rounds itself."""
+    guarantee, value = row.get("bounds", {}).get(key), row.get(key)
+    return None if guarantee is None or value is None else Bound.from_dict({"value": value, **guarantee})
 
 
 def guarantee_notes(result: dict[str, Any]) -> list[str]:
@@ -159,6 +159,7 @@ def guarantee_notes(result: dict[str, Any]) -> list[str]:
     told = {
         f"{key}: {bound.relation} so much {bound.guarantee('the forget questions')}."
         for row in result["rows"]
-        for key, bound in _bounds(row).items()
+        for key in _shown(result)
+        if (bound := _bound(row, key))
     }
     return [*sorted(told), "The others are estimates."] if told else []

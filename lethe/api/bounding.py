@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lethe.api.result import Measurement
 from lethe.errors import BadInput
 from lethe.evaluation.measure_settings import SHARE_ABOVE, THRESHOLDS, MeasureSettings
 from lethe.evaluation.prompt_scores import Missing, Scores
@@ -17,7 +19,21 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from lethe.evaluation.prompt_scores import PromptScores
+    from lethe.results.table import Result
     from lethe.statistics.many_prompts import Together
+
+
+@dataclass(frozen=True, repr=False)
+class Bounds(PromptMeasures, Measurement):
+    """The result of `bounds`: the measures of each prompt and of all prompts."""
+
+    __repr__, __str__ = Measurement.__repr__, Measurement.__str__
+
+    def rows(self) -> list[Result]:
+        """Return the rows of each prompt, of the worst prompt and of the average."""
+        from lethe.evaluation.score_files import rows_of
+
+        return rows_of("scores", self)
 
 
 def bounds(
@@ -29,7 +45,7 @@ def bounds(
     together: Together = "none",
     share_above: float = SHARE_ABOVE,
     calibration: Calibration | str | os.PathLike[str] | None = None,
-) -> PromptMeasures:
+) -> Bounds:
     """Bound the leakage of each prompt, of the worst prompt and of the average, from the scores of sampled answers.
 
     Parameters
@@ -54,9 +70,9 @@ def bounds(
 
     Returns
     -------
-    PromptMeasures
-        ``worst()``, ``pooled`` and ``prompts`` hold `Bound` objects; ``to_frame()`` has one row per prompt, and
-        ``sentences()`` the guarantees in words.
+    Bounds
+        ``worst()``, ``pooled`` and ``prompts`` hold `Bound` objects; ``to_frame()`` has one row per prompt,
+        ``to_results()`` one row per quantity, and ``sentences()`` the guarantees in words.
 
     Raises
     ------
@@ -94,10 +110,10 @@ def bounds(
     if isinstance(scores, (str, os.PathLike)):
         from lethe.evaluation.score_files import measure_file, read_scores
 
-        return measure_file(read_scores(Path(scores), missing), settings)
-    if hasattr(scores, "columns"):
-        return measure_prompts(_of_table(scores, missing), settings)
-    return measure_prompts(scores, settings)
+        found = measure_file(read_scores(Path(scores), missing), settings)
+    else:
+        found = measure_prompts(_of_table(scores, missing) if hasattr(scores, "columns") else scores, settings)
+    return Bounds(found.settings, found.prompts, found.together)
 
 
 def calibration_of(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from lethe.api.result import Place, Result
+from lethe.api.result import Measurement, Place
 from lethe.statistics.epsilon_star import summary
 
 if TYPE_CHECKING:
@@ -15,11 +15,14 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
+    from lethe.results.table import Result
     from lethe.statistics.bound import Bound
+
+NAME = "model"  # of the row of the table of results
 
 
 @dataclass(frozen=True, repr=False)
-class EpsilonStarAudit(Result, summary.EpsilonStarAudit):
+class EpsilonStarAudit(Measurement, summary.EpsilonStarAudit):
     """Epsilon* of one model, an estimate, and a lower bound that holds with probability 1 - ``alpha``.
 
     Attributes
@@ -65,6 +68,21 @@ class EpsilonStarAudit(Result, summary.EpsilonStarAudit):
             f"The {self.method} estimate is {missing or f'{self.epsilon_star:.4g}, which is not a bound'}.",
         ]
         return lines + ([f"Note: {self.note}."] if self.note else [])
+
+    def rows(self) -> list[Result]:
+        """Return the row of Epsilon*, with every setting and the fit as evidence."""
+        from lethe.results.table import interval
+
+        return interval(
+            NAME,
+            "model",
+            "epsilon_star",
+            "given answers",
+            self.epsilon_star,
+            self.bound,
+            None,
+            evidence=self.as_json(),
+        )
 
 
 def epsilon_star(

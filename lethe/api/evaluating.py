@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.api.runs import Run, load_run
-from lethe.errors import BadValue
 from lethe.steps.evaluate import DEFAULTS, EvalSettings
 
 if TYPE_CHECKING:
@@ -29,12 +28,18 @@ class Evaluation(Run):
     Attributes
     ----------
     verdict : str
-        The bounds in words: side, level, coverage and assumptions.
+        The verdict in one sentence, as the terminal and the report show it.
+    forgetting : {"leaks", "forgot", "open", "none"}
+        The word on forgetting.
+    utility : {"intact", "damaged", "destroyed", "open"}
+        The word on utility.
     report : pathlib.Path or None
         The HTML report, if a folder was named.
     """
 
     verdict: str
+    forgetting: str
+    utility: str
     report: Path | None
 
     def sentences(self) -> list[str]:
@@ -62,6 +67,7 @@ def evaluate(
     max_new_tokens: int = DEFAULTS.max_new_tokens,
     prompt: str | os.PathLike[str] | None = DEFAULTS.prompt,
     engine: str = DEFAULTS.engine,
+    tau: float | None = DEFAULTS.tau,
     seed: int = DEFAULTS.seed,
     name: str | None = None,
     folder: str | os.PathLike[str] | None = None,
@@ -94,6 +100,9 @@ def evaluate(
         else a plain question and answer.
     engine : {"auto", "prefix", "transformers", "vllm"}
         The engine that draws. vLLM needs a model folder.
+    tau : float, optional
+        The tolerance of the verdict: a question that leaks with at most this probability has not leaked. The default is
+        0.01, or 0.1 of the mean score if no question has keywords.
     seed : int
         The seed of the draws.
     name : str, optional
@@ -104,8 +113,7 @@ def evaluate(
     Returns
     -------
     Evaluation
-        The verdict, the tables ``metrics``, ``questions``, ``tails`` and ``answers``, the ``bounds``, and the plots of a
-        `Run`.
+        The verdict, and the tables, bounds and plots of a `Run`.
 
     Raises
     ------
@@ -122,8 +130,8 @@ def evaluate(
     >>> import lethe
     >>> rows = [{"id": "a", "question": "Who is Ada?", "answer": "Ada is a painter.", "keywords": ["painter"]}]
     >>> found = lethe.evaluate("my-model", rows, n=16, max_new_tokens=4)
-    >>> found.verdict.split(" In full: ")[-1][:7]
-    'At most'
+    >>> found.forgetting in ("leaks", "forgot", "open")
+    True
     >>> row = found.metrics.loc["my-model"]
     >>> bool(row["m_bin_pooled"] <= row["m_bin_worst"] < 1)
     True
@@ -146,20 +154,22 @@ def evaluate(
         max_new_tokens=max_new_tokens,
         prompt=None if prompt is None else str(prompt),
         engine=engine,
+        tau=tau,
         seed=seed,
     )
     with tempfile.TemporaryDirectory(prefix="lethe-") as temporary, lent(source):
         root = Path(temporary) if folder is None else Path(folder)
         scratch = root / "answers" if isinstance(source, Path) else Path(temporary) / "answers"
-        try:
-            said = step.evaluate(name, source, splits, settings, root, scratch=scratch, page=folder is not None)
-        except BadValue as error:
-            # The step names the options of `lethe eval`.
-            argument = error.name.removeprefix("--").replace("-", "_")
-            raise BadValue(argument, error.got, error.legal) from None
+        said = step.evaluate(name, source, splits, settings, root, scratch=scratch, page=folder is not None)
         run = load_run(root)
+        tables = dict(vars(run))
         answers = run.answers  # read before a temporary folder is gone
-    report = None if folder is None else root / "report" / "index.html"
-    found = Evaluation(run.folder, run.metrics, run.questions, run.tails, run.bounds, said.sentence, report)
+    found = Evaluation(
+        **tables,
+        verdict=said.sentence,
+        forgetting=said.forgetting,
+        utility=said.utility,
+        report=None if folder is None else root / "report" / "index.html",
+    )
     found.__dict__["answers"] = answers  # what `Run.answers` would read from the folder
     return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lethe.api.result import Result
+from lethe.api.result import Measurement
 from lethe.steps.exact import DEFAULTS, ExactSettings
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from lethe.api.sources import Rows
+    from lethe.results.table import Result
     from lethe.statistics.bound import Bound
     from lethe.statistics.leak_certificates import Certificates
 
@@ -23,7 +24,7 @@ COLUMNS = ("id", "lower", "upper", "upper_certain", "lower_sampled", "rows", "sa
 
 
 @dataclass(frozen=True, repr=False)
-class ExactBounds(Result):
+class ExactBounds(Measurement):
     """The result of `exact`.
 
     Attributes
@@ -60,6 +61,12 @@ class ExactBounds(Result):
     def sentences(self) -> list[str]:
         """Return the guarantees on the worst question and on the mean, and the counts of proved leaks."""
         return self.certificates.sentences()
+
+    def rows(self) -> list[Result]:
+        """Return the ends of each question, with the answer tree as evidence, and those of the model."""
+        from lethe.results.exact_bounds import rows_of
+
+        return rows_of(self.certificates)
 
 
 def exact(

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lethe.api.result import Place, Result
+from lethe.api.result import Measurement, Place
 from lethe.audits.one_run.mechanisms import TRADEOFF
-from lethe.errors import BadInput, plural
+from lethe.errors import BadInput, BadValue, plural
 from lethe.statistics.one_run import summary
 from lethe.statistics.one_run.summary import MethodBound as OneRunResult
 
@@ -18,13 +18,16 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
+    from lethe.results.table import Result
     from lethe.statistics.bound import Bound
     from lethe.statistics.one_run.channel import Channel, Family
     from lethe.statistics.one_run.counts import Counts
 
+NAME = "one-run"  # of the rows of the table of results
+
 
 @dataclass(frozen=True, repr=False)
-class OneRunAudit(Result, summary.OneRunAudit):
+class OneRunAudit(Measurement, summary.OneRunAudit):
     """The lower bounds on epsilon from one run of a mechanism, by every method that applies.
 
     Attributes
@@ -57,6 +60,24 @@ class OneRunAudit(Result, summary.OneRunAudit):
             for one in self.results
         ]
         return pd.DataFrame(rows).set_index("method")
+
+    def rows(self) -> list[Result]:
+        """Return each method's lower bound and p-values, and the counts and settings, as rows of the table of results."""
+        from lethe.results.table import Rows
+
+        found = Rows(NAME)
+        for one in self.results:
+            bound, evidence = self.bound(one), one.as_json()
+            text = None if bound else "family rejected"
+            found.add("audit", "epsilon", "run", None, bound, item=one.method, evidence=evidence, text=text)
+            if one.p_value is not None:
+                found.add("audit", "p_value", "run", one.p_value, item=one.method)
+        for point in self.curve or ():
+            for one in self.results:
+                found.add("audit", "p_value", "run", point[one.method], item=one.method, at=point["epsilon"])
+        settings = {key: value for key, value in self.as_json().items() if key not in ("results", "curve")}
+        found.add("audit", "record", "run", evidence=settings)
+        return found.rows
 
     def bound_at(self, row: str, column: str) -> Bound | None:
         """The lower bound of a method."""
@@ -207,7 +228,7 @@ def _runs(
         if n is None or errors is None:
             raise BadInput("n, errors: give both, or give guesses.")
         if len(r) > 1:
-            raise BadInput("r: several values need the guesses; give guesses instead of n and errors.")
+            raise BadValue("r", r, "one number with errors", "Several numbers need the guesses.")
         return [Counts(n, r[0], errors)]
     if n is not None or errors is not None:
         raise BadInput("n, errors: the guesses already contain both; leave these arguments out.")

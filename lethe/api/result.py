@@ -1,4 +1,4 @@
-"""The base of all results of the public functions: a table, sentences, and both as HTML for a notebook."""
+"""The bases of what the public functions return: a table, sentences, and both as HTML for a notebook."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from lethe.errors import plural
 if TYPE_CHECKING:
     import pandas as pd
 
+    from lethe.results.table import Result
     from lethe.statistics.bound import Bound
 
 Place: TypeAlias = "str | os.PathLike[str]"
 SHOWN = 20  # rows of a table in a notebook; `to_frame` has all rows
 
 
-class Result(ABC):
+class TableWithSentences(ABC):
     """A table with sentences that explain its numbers."""
 
     @abstractmethod
@@ -56,3 +57,17 @@ class Result(ABC):
                     bound = self.bound_at(str(row), str(column))
                     shown.iat[row_place, column_place] = bound.significant() if bound else f"{value:.4g}"
         return shown
+
+
+class Measurement(TableWithSentences):
+    """Numbers with guarantees, which are also rows of the table of results."""
+
+    @abstractmethod
+    def rows(self) -> list[Result]:
+        """Return the rows of `lethe.results.table`."""
+
+    def to_results(self) -> pd.DataFrame:
+        """Return one row per quantity, as in ``data/results``: estimate, both ends with their guarantee, evidence."""
+        from lethe.results.table import frame_of
+
+        return frame_of(self.rows())

@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lethe.api.result import Result
+from lethe.api.result import TableWithSentences
 from lethe.errors import BadFile, BadValue, MissingArtifact, plural
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from lethe.results.table import Numbers, Value
     from lethe.statistics.bound import Bound
 
 
 @dataclass(frozen=True, repr=False)
-class Run(Result):
+class Run(TableWithSentences):
     """An evaluated run: the pipeline's ``data``, or a folder of `lethe eval`.
 
     Attributes
     ----------
     folder : pathlib.Path
         The folder of the artifacts.
+    results : pandas.DataFrame
+        The table of results: one row per quantity of a model, a question or an audit, with its estimate, both ends of its
+        interval, the guarantee and the evidence. Every other attribute is a view of this table.
     metrics : pandas.DataFrame
-        One row per model, one column per metric, as in ``metrics/MODEL.json`` and ``metrics/details/MODEL.json``.
+        One row per model, one column per single number of the model as a whole.
     questions : pandas.DataFrame
-        One row per model and forget question: estimates and bounds. The tail bounds are the columns ``m_gen_X``,
-        ``m_gen_lower_X`` and ``exceedance_X``, X being the threshold.
+        One row per model and forget question: estimates and bounds. ``m_gen_X``, ``m_gen_lower_X`` and ``exceedance_X``
+        bound the share of answers above the threshold X; ``leak_at_K_lower``, ``leak_at_K`` and ``leak_at_K_estimate`` are
+        the probability of a leak among K answers.
     tails : pandas.DataFrame
         ``model, x, bound, empirical``: the share of answers that score above x, averaged over the questions.
     bounds : dict of dict of Bound
@@ -40,6 +44,7 @@ class Run(Result):
     """
 
     folder: Path
+    results: pd.DataFrame
     metrics: pd.DataFrame
     questions: pd.DataFrame
     tails: pd.DataFrame
@@ -161,39 +166,55 @@ def load_run(folder: str | os.PathLike[str] = "data") -> Run:
     """
     import pandas as pd
 
-    from lethe.io.artifacts import measured, read_metrics
+    from lethe.evaluation.recorded import tails
+    from lethe.results import table
 
     folder = Path(folder)
     if not folder.is_dir():
         raise BadFile(folder, "no such folder", "Name a pipeline's data folder, or one of data/eval.")
-    found = measured(folder)
-    names = [name for name in _listed(folder) or found if name in found]
+    place = table.place(folder, "metrics", "").parent
+    measured = sorted(path.stem for path in place.glob("*.parquet"))
+    names = [name for name in _listed(folder) or measured if name in measured]
     if not names:
-        raise MissingArtifact(folder / "metrics", "stage metrics")
-    rows = [{**read_metrics(folder, name), "model": name} for name in names]
-    metrics = pd.DataFrame(rows).set_index("model", drop=True)
-    questions = [{"model": name, **_flat(row)} for name in names for row in _curve(folder, name, "per_question")]
-    tails = [row for name in names for row in _curve(folder, name, "m_gen")]
+        raise MissingArtifact(place, "stage metrics")
+    found, whole = table.read(folder, names), table.frame(folder)
+    models = {name: found.model(name) for name in names}
+    points = [(name, point.x, point.bound, point.empirical) for name in names for point in tails(models[name])]
     return Run(
-        folder,
-        metrics,
-        pd.DataFrame(questions),
-        pd.DataFrame(tails, columns=["model", "x", "bound", "empirical"]),
-        {name: _bounds(folder, name, metrics.loc[name].to_dict()) for name in names},
+        folder=folder,
+        results=whole[whole["model"].isin(names) | ~whole["model"].isin(measured)].reset_index(drop=True),
+        metrics=pd.DataFrame([numbers.values for numbers in models.values()], index=pd.Index(names, name="model")),
+        questions=_questions(folder, {name: found.questions(name) for name in names}),
+        tails=pd.DataFrame(points, columns=["model", "x", "bound", "empirical"]),
+        bounds={name: numbers.bounds for name, numbers in models.items()},
     )
 
 
-def _bounds(folder: Path, model: str, values: Mapping[str, Any]) -> dict[str, Bound]:
-    """Return the metrics of a model that have a guarantee, as bounds."""
-    from lethe.io.schema import read_artifact
-    from lethe.statistics.bound import Bound
+def _questions(folder: Path, models: Mapping[str, Mapping[str, Numbers]]) -> pd.DataFrame:
+    """Return one row per model and question: its words, its single numbers, and those of each threshold and k."""
+    import pandas as pd
 
-    path = folder / "curves" / model / "bounds.json"
-    guarantees = read_artifact(path).get("metrics", {}) if path.is_file() else {}
+    from lethe.io.artifacts import read_items
+
+    asked = read_items("forget", folder) if (folder / "dataset/forget.jsonl").is_file() else {}
+    return pd.DataFrame(
+        {"model": name, "prompt_id": item, "question": asked[item]["question"] if item in asked else None}
+        | numbers.values
+        | _by_point(numbers)
+        for name, questions in models.items()
+        for item, numbers in questions.items()
+    )
+
+
+def _by_point(numbers: Numbers) -> dict[str, Value]:
+    """Return the numbers whose names hold a threshold or a number of answers."""
     return {
-        key: Bound.from_dict({"value": values[key], **guarantee})
-        for key, guarantee in guarantees.items()
-        if isinstance(values.get(key), float) and not math.isnan(values[key])
+        name: value
+        for row in numbers.rows
+        for pattern, name, value in zip(
+            row.kind.names, row.names(), (row.value, row.lower, row.upper), strict=True
+        )
+        if "{at}" in pattern
     }
 
 
@@ -204,22 +225,6 @@ def _listed(folder: Path) -> list[str]:
     params = folder.resolve().parent / "params.yaml"
     models = read_yaml(params).get("models") if params.is_file() else None
     return list(models) if isinstance(models, dict) else []
-
-
-def _curve(folder: Path, model: str, name: str) -> list[dict[str, Any]]:
-    from lethe.io.schema import read_artifact
-
-    path = folder / "curves" / model / f"{name}.json"
-    return read_artifact(path) if path.is_file() else []
-
-
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a question's row with the tail bounds as columns instead of a list of points."""
-    flat = {key: value for key, value in row.items() if key != "m_gen"}
-    for point in row.get("m_gen") or ():
-        columns = {"m_gen": "bound", "m_gen_lower": "lower", "exceedance": "tighter"}
-        flat |= {f"{column}_{point['x']:g}": point[key] for column, key in columns.items()}
-    return flat
 
 
 def _answers(folder: Path, model: str) -> list[pd.DataFrame]:

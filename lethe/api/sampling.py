@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lethe.api.result import Result
+from lethe.api.result import TableWithSentences
 from lethe.errors import BadValue, plural
 from lethe.sampling.engine import GREEDY, Answers, Prompt, Settings
 from lethe.steps.evaluate import DEFAULTS
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Samples(Result):
+class Samples(TableWithSentences):
     """The answers that `sample` drew.
 
     Attributes

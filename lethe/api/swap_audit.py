@@ -7,17 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lethe.api.result import Place, Result
+from lethe.api.result import Measurement, Place
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from lethe.results.table import Result
     from lethe.statistics.bound import Bound
     from lethe.statistics.unlearning_game import Quality
 
+NAME = "swap"  # of the rows of the table of results
+
 
 @dataclass(frozen=True, repr=False)
-class SwapAudit(Result):
+class SwapAudit(Measurement):
     """Unlearning quality by the SWAP test.
 
     Attributes
@@ -32,8 +35,28 @@ class SwapAudit(Result):
         """Return one row per attack: the signed advantages in both halves, the advantage, and its interval."""
         import pandas as pd
 
-        rows = {name: one.row() for name, one in self.quality.by_attack.items()}
-        return pd.DataFrame.from_dict(rows, orient="index")
+        return pd.DataFrame.from_dict(self.by_attack, orient="index")
+
+    @property
+    def by_attack(self) -> dict[str, dict[str, float | None]]:
+        """The signed advantages in both halves, the advantage, and its interval, by attack."""
+        return {name: one.row() for name, one in self.quality.by_attack.items()}
+
+    def as_json(self) -> dict[str, object]:
+        """The keys of `lethe audit swap --json`."""
+        return {"quality": self.quality.value, "advantage": self.quality.advantage, "by_attack": self.by_attack}
+
+    def rows(self) -> list[Result]:
+        """Return the quality and the advantage of each attack as rows of the table of results."""
+        from lethe.results.table import Rows
+
+        found, whole = Rows(NAME), self.quality
+        facts: dict[str, object] = {"attack": whole.attack, "n_pairs": whole.n_pairs, "n_seeds": whole.n_seeds}
+        found.add("audit", "quality", "run", whole.value, *(whole.bounds() or ()), evidence=facts)
+        for name, one in whole.by_attack.items():
+            facts = {"a_original": one.a_original, "a_swapped": one.a_swapped, "n_seeds": one.n_seeds}
+            found.add("audit", "advantage", "run", one.value, *(one.bounds() or ()), item=name, evidence=facts)
+        return found.rows
 
     def bound_at(self, row: str, column: str) -> Bound | None:
         """The ends of an attack's interval."""

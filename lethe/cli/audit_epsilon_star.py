@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from lethe.cli.console import JsonFlag, print_json, print_table
+from lethe.cli.console import JsonFlag, TableOption, print_json, print_table, write_table
 
 if TYPE_CHECKING:
-    from lethe.statistics.epsilon_star.summary import EpsilonStarAudit
+    from lethe.api.epsilon_star_audit import EpsilonStarAudit
 
 
 def command(
@@ -33,6 +33,7 @@ def command(
         bool,
         typer.Option("--train-complete", help="The training file holds the losses of the whole training set."),
     ] = False,
+    table: TableOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Epsilon* of one model, with no numerical cut unless asked, beside a lower bound that holds with 1 - alpha.
@@ -44,12 +45,11 @@ def command(
 
     Example: `lethe audit epsilon-star --train member.csv --population other.csv --delta 1e-5`
     """
-    from lethe.io.loss_files import read_losses
-    from lethe.statistics.epsilon_star import audit
+    from lethe.api.epsilon_star_audit import epsilon_star
 
-    result = audit(
-        read_losses(train),
-        read_losses(population),
+    result = epsilon_star(
+        train,
+        population,
         delta=delta,
         method=method,
         cut=cut,
@@ -58,6 +58,7 @@ def command(
         lower=lower,
         train_complete=train_complete,
     )
+    write_table(table, result.rows())
     print_json(result.as_json()) if as_json else _print(result)
 
 

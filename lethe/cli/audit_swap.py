@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lethe.cli.console import JsonFlag, print_json, print_table
+from lethe.cli.console import JsonFlag, TableOption, print_json, print_table, write_table
 
 if TYPE_CHECKING:
     from lethe.statistics.unlearning_game import Quality
@@ -18,6 +18,7 @@ def command(
         Path, typer.Option(help="CSV, Parquet or JSON lines: split, member, attack, accept [, weight] [, seed].")
     ],
     alpha: Annotated[float, typer.Option(help="Each attack's interval covers with probability 1 - alpha.")] = 0.05,
+    table: TableOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Unlearning quality by the SWAP test: 1 - the largest advantage of any attack in the file.
@@ -29,24 +30,22 @@ def command(
 
     Example: `lethe audit swap --predictions predictions.csv`
     """
-    from lethe.audits.unlearning_game.swap import audit
+    from lethe.api.swap_audit import swap
 
-    result = audit(predictions, alpha)
-    by_attack = {name: one.row() for name, one in result.by_attack.items()}
+    found = swap(predictions, alpha=alpha)
+    write_table(table, found.rows())
     if as_json:
-        print_json({"quality": result.value, "advantage": result.advantage, "by_attack": by_attack})
+        print_json(found.as_json())
         return
+    result = found.quality
     print_table(
         f"Unlearning quality {result.value:.4f} (strongest attack: {result.attack})",
-        ["attack", *next(iter(by_attack.values()))],
+        ["attack", *found.to_frame().columns],
         [
             [name, one.a_original, one.a_swapped, one.value, *(one.bounds() or (None, None))]
             for name, one in result.by_attack.items()
         ],
-        [
-            *_about_intervals(result),
-            "The quality is an upper limit as far as the attacks go: a stronger attack can lower it.",
-        ],
+        [*_about_intervals(result), found.sentences()[-1]],
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from lethe.cli.console import JsonFlag, print_json, print_table
+from lethe.cli.console import JsonFlag, TableOption, print_json, print_table, write_table
 from lethe.errors import plural
 
 if TYPE_CHECKING:
@@ -65,11 +65,13 @@ def command(
             "estimate, fits, leak_at_k, of each prompt and of the pool."
         ),
     ] = None,
+    table: TableOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """High-probability bounds on the leakage of each prompt, the worst prompt, and the pool, from sampled scores.
 
-    One row per sampled answer, in sampling order: the sharper bounds bet on one answer after the other.
+    One row per sampled answer, in sampling order: the sharper bounds bet on one answer after the other. Rows of sample -1,
+    the greedy answer, are left out.
 
     Leak@k, for scores that are all 0 or 1, is the probability that at least one of k answers leaks. Lead with its band:
     each side holds at alpha for all k at once, while the estimate has no guarantee and nears 1 as k nears n.
@@ -107,9 +109,10 @@ def command(
     if given.log and given.log.stopped_early:
         if to is not None:
             raise BadValue("--to", to, "left out for a run that stopped early")
-        _print_stopped(scores, given.log, settings, as_json)
+        _print_stopped(scores, given.log, settings, table, as_json)
         return
     measures = measure_file(prompts, settings)
+    write_table(table, score_files.rows_of(scores.stem, measures))
     written = _write(scores, measures, given.log, to, out)
     if as_json:
         print_json(score_files.as_json(measures) | ({"log": given.log.as_json()} if given.log else {}) | written)
@@ -154,8 +157,11 @@ def _write(
     return {}
 
 
-def _print_stopped(path: Path, log: LogScores, settings: MeasureSettings, as_json: bool) -> None:
+def _print_stopped(
+    path: Path, log: LogScores, settings: MeasureSettings, table: Path | None, as_json: bool
+) -> None:
     from lethe.errors import BadValue
+    from lethe.evaluation.score_files import rows_of
     from lethe.evaluation.stopped_prompts import measure_stopped
 
     if settings.together != "none":
@@ -163,6 +169,7 @@ def _print_stopped(path: Path, log: LogScores, settings: MeasureSettings, as_jso
     if settings.calibration is not None:
         raise BadValue("--calibration", "a file", "left out for a run that stopped early")
     measures = measure_stopped(log.prompts, settings)
+    write_table(table, rows_of(path.stem, measures))
     if as_json:
         print_json(measures.as_json() | {"log": log.as_json()})
         return

@@ -1,19 +1,47 @@
-"""What every command shares: the `--json` flag and the two ways of printing a result."""
+"""What every command shares: the options `--json` and `--table`, and the ways of showing a result."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lethe.errors import visible
+from lethe.errors import BadValue, visible
 from lethe.io.json_files import plain
 from lethe.statistics.bound import Bound
 
+if TYPE_CHECKING:
+    from lethe.results.table import Result
+
+
+def _parquet(path: Path | None) -> Path | None:
+    if path is not None and path.suffix.lower() != ".parquet":
+        raise BadValue("--table", str(path), "a file that ends in .parquet")
+    return path
+
+
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
+TableOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--table",
+        metavar="FILE",
+        callback=_parquet,
+        help="Write every number with its ends and guarantee, a row each, to a .parquet file.",
+    ),
+]
+
+
+def write_table(path: Path | None, rows: Iterable[Result]) -> None:
+    """Write the rows of a result to the file of `--table`, if one is named."""
+    if path is not None:
+        from lethe.results import table
+
+        table.write(path, rows)
 
 
 def print_json(value: object) -> None:
@@ -56,6 +84,15 @@ def print_table(
     console.print(table)
     for note in notes:
         console.print(Text(visible(note)))
+
+
+def print_text(text: str) -> None:
+    """Print a text for people, wrapped in a terminal; what looks like markup is shown."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console()
+    console.print(Text(visible(text)), soft_wrap=not console.is_terminal)
 
 
 def one_line(text: str) -> str:

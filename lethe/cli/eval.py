@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lethe.cli.console import JsonFlag, print_json, print_table
+from lethe.cli.console import JsonFlag, print_json, print_table, print_text
 from lethe.errors import BadInput, LetheError, plural
-from lethe.statistics.bound import Bound
 from lethe.steps.evaluate import DEFAULTS
 
+if TYPE_CHECKING:
+    from lethe.results.table import Numbers, Result, Value
+    from lethe.statistics.bound import Bound
+    from lethe.steps.evaluate import EvalVerdict
+
 PLACE = Path("data/eval")
+MOST = 12  # rows of the table for people
 
 
 def command(
@@ -54,21 +59,44 @@ def command(
         ),
     ] = DEFAULTS.labels,
     engine: Annotated[str, typer.Option(help="auto, prefix, transformers or vllm.")] = DEFAULTS.engine,
+    tau: Annotated[
+        float | None,
+        typer.Option(
+            help="Tolerance of the verdict: a question leaks at most this often. [default: 0.01; without keywords 0.1 of the "
+            "mean score]"
+        ),
+    ] = DEFAULTS.tau,
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = DEFAULTS.seed,
     skip_too_long: Annotated[
         bool, typer.Option("--skip-too-long", help="Leave out questions that the model's context cannot hold.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """What a model of your own still knows of a forget set: sampled answers, scores, bounds, one report.
+    """Measure what your model still knows about a forget set: sampled answers, scores, bounds, one verdict, one report.
 
     An interrupted run resumes: finished questions are kept under data/eval/NAME.
 
     Example: `lethe eval --model ./my-model --data forget.jsonl --retain retain.jsonl --n 256`
     """
     from lethe.models import hub
-    from lethe.steps.evaluate import EvalSettings, evaluate, evaluated_model, read_splits
+    from lethe.steps.evaluate import EvalSettings, check, evaluate, evaluated_model, read_splits
 
+    settings = EvalSettings(
+        n=n,
+        alpha=alpha,
+        temperature=temperature,
+        max_new_tokens=max_new_tokens,
+        prompt=prompt,
+        engine=engine,
+        tau=tau,
+        seed=seed,
+        skip_too_long=skip_too_long,
+        language=language,
+        calibration=calibration,
+        labels=labels,
+    )
+    check(settings)
+    splits = read_splits(data, retain)
     if not model.exists() and (known := hub.hub_name(model)):
         model = hub.fill(known)
     named = name is not None
@@ -80,58 +108,87 @@ def command(
             f"{model.resolve().parent.name}-{name}."
         )
     with _interruptible(root / "answers"):
-        result = evaluate(
-            name,
-            model,
-            read_splits(data, retain),
-            EvalSettings(
-                n=n,
-                alpha=alpha,
-                temperature=temperature,
-                max_new_tokens=max_new_tokens,
-                prompt=prompt,
-                engine=engine,
-                seed=seed,
-                skip_too_long=skip_too_long,
-                language=language,
-                calibration=calibration,
-                labels=labels,
-            ),
-            root,
-            scratch=root / "answers",
-            page=True,
-        )
+        result = evaluate(name, model, splits, settings, root, scratch=root / "answers", page=True)
     page = root / "report" / "index.html"
     if as_json:
-        bounds = {key: bound.guarantee_dict() for key, bound in result.bounds.items()}
-        print_json(
-            {
-                **result.metrics,
-                "verdict": result.sentence,
-                "report": str(page),
-                "bounds": bounds,
-                "skipped": result.skipped,
-            }
-        )
-        return
-    shown = [
+        print_json(_json(name, result, page))
+    else:
+        _show(name, result, page)
+
+
+def _json(name: str, result: EvalVerdict, page: Path) -> dict[str, object]:
+    from lethe.io.atomic import SCHEMA_VERSION
+
+    return {
+        "schema": SCHEMA_VERSION,
+        "model": name,
+        **_numbers(result.numbers),
+        "forgetting": result.forgetting,
+        "utility": result.utility,
+        "tau": result.tau,
+        "verdict": result.sentence,
+        "report": str(page),
+        "bounds": {key: bound.guarantee_dict() for key, bound in result.bounds.items()},
+        "skipped": result.skipped,
+    }
+
+
+def _numbers(numbers: Numbers) -> dict[str, Value]:
+    """Every number by its name; null for one that any model may have and this one lacks, such as those of keywords."""
+    from lethe.results.quantities import MODEL
+
+    answers = (row.names for row in MODEL if row.basis in ("greedy", "sampled"))
+    lacking = {name: None for names in answers for name in names if name and "{" not in name}
+    return lacking | numbers.values
+
+
+def _show(name: str, result: EvalVerdict, page: Path) -> None:
+    """Print the verdict, and at most `MOST` numbers below it."""
+    from lethe.statistics.bound import level
+
+    alpha = max(bound.alpha for bound in result.bounds.values())
+    print_text(result.sentence)
+    print_table(
+        name,
+        ["number", "estimate", "at least", "at most", "the ends cover"],
+        _rows(result.numbers),
         [
-            key,
-            _shown(key, result.bounds[key]) if key in result.bounds else value,
-            result.bounds[key].brief() if key in result.bounds else "",
-        ]
-        for key, value in result.metrics.items()
-        if key not in ("schema", "model")
-    ]
-    notes = [
-        result.sentence,
-        *(f"{bound.brief()}: holds {bound.level()}, assuming {bound.assumes}." for bound in _kinds(result.bounds)),
-        "The others are estimates and counts, without a guarantee.",
-        "binary_*, keyword_*, m_bin_*, share_m_bin_above and leak_at_* are of keyword leak; greedy_mean, mean, sd, ed_score, "
-        "max, m_mu_*, m_sigma_*, tighter_*, retain_greedy and retain_mean of ROUGE-L recall.",
-        f"report: {page}",
-    ]
-    print_table(f"{result.metrics['model']}", ["metric", "value", "guarantee"], shown, notes)
+            f"Each end holds by itself {level(alpha)} or more; a number without ends is an estimate.",
+            f"All {len(result.metrics)} numbers and what their ends assume: --json.",
+            f"report: {page}",
+        ],
+    )
+
+
+def _rows(numbers: Numbers) -> list[list[Value | Bound]]:
+    """The headlines, then the intervals with both ends: name, estimate, ends, and what the ends cover."""
+    from lethe.results.quantities import headline
+
+    first = headline(numbers.values)
+    same: dict[tuple[object, ...], list[Result]] = {}  # two ends with two guarantees are two rows
+    for row in numbers.rows:
+        if row.at is None or row.at in row.kind.exported_at:
+            same.setdefault((row.quantity, row.basis, row.item, row.split, row.at), []).append(row)
+    lines = []
+    for rows in same.values():
+        names = [name for name in rows[0].names() if name]
+        places = [first.index(name) for name in names if name in first]
+        line = _row(names, rows)
+        if places or None not in line[2:4]:
+            lines.append((min(places, default=len(first)), line))
+    return [line for _, line in sorted(lines, key=lambda one: one[0])][:MOST]
+
+
+def _row(names: list[str], rows: list[Result]) -> list[Value | Bound]:
+    from lethe.statistics.dispersion import possible
+
+    estimate = next((row.value for row in rows if row.value is not None), None)
+    lower = next((row.lower_bound for row in rows if row.lower_bound), None)
+    upper = next((row.upper_bound for row in rows if row.upper_bound), None)
+    if upper and rows[0].quantity.startswith("sd"):  # the JSON keeps the published end, which can be impossible
+        upper = possible(upper)
+    end = upper or lower
+    return [names[-1] if estimate is None else names[0], estimate, lower, upper, str(end.covers) if end else ""]
 
 
 @contextlib.contextmanager
@@ -148,15 +205,3 @@ def _interruptible(answers: Path) -> Iterator[None]:
 
 class Interrupted(LetheError):
     exit_status = 130  # 128 and the number of SIGINT
-
-
-def _shown(key: str, bound: Bound) -> Bound:
-    """A bound on a standard deviation as a reader sees it; the JSON keeps the published value."""
-    from lethe.statistics.dispersion import possible
-
-    return possible(bound) if key.startswith(("m_sigma", "tighter_sd", "anytime_sd")) else bound
-
-
-def _kinds(bounds: Mapping[str, Bound]) -> list[Bound]:
-    """One bound of each side, alpha, cover and assumption."""
-    return list({(bound.brief(), bound.assumes): bound for bound in bounds.values()}.values())

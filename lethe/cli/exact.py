@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lethe.cli.console import JsonFlag, print_json, print_table
+from lethe.cli.console import JsonFlag, TableOption, print_json, print_table, write_table
 from lethe.errors import BadFile, BadValue
 from lethe.steps.exact import DEFAULTS
 from lethe.text import queries
@@ -57,6 +57,7 @@ def command(
     seed: Annotated[int, typer.Option(help="Seed of the sampled rest.")] = DEFAULTS.seed,
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = DEFAULTS.dtype,
     memory: Annotated[int, typer.Option(help="MiB for the rows in flight.")] = DEFAULTS.memory,
+    table: TableOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """How likely a model is to leak, from its next-token probabilities: proved from below, bounded from above.
@@ -67,6 +68,7 @@ def command(
     Example: `lethe exact --model ./my-model --data forget.jsonl --temperature 0.7 --top-p 0.9`
     """
     from lethe.data.rows import read_rows
+    from lethe.results.exact_bounds import rows_of
     from lethe.steps.exact import certify
 
     if exact_only and target is not None:
@@ -93,17 +95,13 @@ def command(
         dtype=dtype,
         memory=memory,
     )
-    try:
-        found = certify(model.resolve().name, model, asked, settings, SCRATCH)
-    except BadValue as error:
-        if error.name not in DEFAULTS.__dataclass_fields__:
-            raise
-        raise BadValue(f"--{error.name.replace('_', '-')}", error.got, error.legal, error.remedy) from None
+    found = certify(model.resolve().name, model, asked, settings, SCRATCH)
+    write_table(table, rows_of(found))
     if as_json:
         print_json(found.as_json(whole=False))
         return
     words = found.verdicts
-    table = [
+    shown = [
         [
             tree.id,
             tree.bounds["lower"],
@@ -115,7 +113,7 @@ def command(
         for tree in found.trees
     ]
     head = ["question", "P(leak) >=", "P(leak) <=", "verdict", "queries until an even chance", "likeliest leak"]
-    print_table(f"{found.name}: {found.how.leak}", head, table, found.sentences())
+    print_table(f"{found.name}: {found.how.leak}", head, shown, found.sentences())
 
 
 def _short(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lethe.cli.console import JsonFlag, print_json, print_table
+from lethe.cli.console import JsonFlag, TableOption, print_json, print_table, write_table
 from lethe.errors import BadFile, BadInput, BadValue, plural, visible
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def command(
         str | None, typer.Option(help="The column of verdicts in that file. [default: the first]")
     ] = None,
     alpha: Annotated[float, typer.Option(help="Each bound fails with at most this probability.")] = 0.01,
+    table: TableOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Label the distinct answers of a run, those that cover most of the probability mass first.
@@ -67,6 +68,7 @@ def command(
     from lethe.evaluation.labelled import measure
     from lethe.evaluation.labelling import Queue, read_draws
     from lethe.evaluation.labels import read_labels
+    from lethe.results.table import Rows
 
     if column is not None and verdicts is None:
         raise BadValue("--column", column, "left out without --verdicts")
@@ -92,7 +94,9 @@ def command(
         typer.echo(f"Labelled: {plural(len(found.known), 'answer')}, in {visible(str(found.path))}.")
         if left is not None:
             typer.echo("Labelling is not finished: run the same command again to continue.")
-    measured = measure(draws, queue, found, alpha)
+    measured, rows = measure(draws, queue, found, alpha), Rows(name)
+    measured.to_rows(rows)
+    write_table(table, rows.rows)
     if as_json:
         print_json(measured.as_dict())
         return

@@ -86,7 +86,7 @@ def command(
         int | None, typer.Option(min=1, help="Checkpoints, for --cost. [default: 1000]")
     ] = None,
     answers: Annotated[
-        int | None, typer.Option(min=1, help="Answers per prompt, for --cost. [default: 1024]")
+        int | None, typer.Option(min=1, help="Answers per prompt, for --cost and --verdict. [default: 1024]")
     ] = None,
     new_tokens: Annotated[
         int | None, typer.Option(min=1, help="Tokens per answer, for --cost. [default: 40]")
@@ -97,6 +97,15 @@ def command(
     folder_models: Annotated[
         int | None, typer.Option(min=1, help="Models per project folder, for --cost. [default: 50]")
     ] = None,
+    verdict: Annotated[
+        bool, typer.Option("--verdict", help="Simulate the words that typical models would get (docs/verdict.md).")
+    ] = False,
+    models: Annotated[
+        int | None, typer.Option(min=1, help="Models under test, for --verdict. [default: 1]")
+    ] = None,
+    retrain: Annotated[
+        bool, typer.Option(help="Compare with a Retrain, for --verdict; --no-retrain: chance counts as 0.")
+    ] = True,
     measured: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=NUMBER", help="A rate of your own, for --cost, which lists them; repeatable."),
@@ -127,6 +136,14 @@ def command(
         "--folder-models": folder_models,
         "--measured": measured or None,
     }
+    if verdict:
+        from lethe.cli import plan_verdict
+
+        _left_out({"--width": width, "--cap": cap, "--preset": preset, "--tau-leak": tau_leak}, "with --verdict")
+        sizes = {"n": answers, "questions": prompts, "models": models, "tau": tau, "alpha": alpha}
+        plan_verdict.run({key: value for key, value in sizes.items() if value is not None}, retrain, as_json)
+        return
+    _left_out({"--models": models}, "without --verdict")
     if cost:
         from lethe.cli import plan_cost
 

@@ -83,6 +83,8 @@ class Sample(Section):
     tensor_parallel: Count
     data_parallel: Count
     vllm_from: Count
+    # what a bound makes of an answer that ended at max_new_tokens: its score, or no score
+    truncated: Literal["counts", "missing"] = "counts"
 
     @property
     def most(self) -> int:

@@ -287,10 +287,25 @@ Game = Annotated[GameParams, MemberOf(GAMES, "kind", GameParams)]
 
 
 class Report(Section):
-    """The models with which the report compares all others; null where there is no such model."""
+    """The models with which the report compares all others (null: there is no such model), and the verdict's settings.
+
+    A model leaks if a question leaks more than ``tau`` beyond Retrain (``tau_graded``: of the mean score, where no scorer
+    gives 0 or 1). A question with a larger share of truncated answers than ``most_truncated`` earns no word.
+    """
 
     base: Name | None
-    retrain: Name | None
+    retrain: Name | Annotated[list[Name], Field(min_length=1)] | None
+    tau: Annotated[Real, Field(ge=0, lt=1)] = 0.01
+    tau_graded: Annotated[Real, Field(ge=0, lt=1)] = 0.1
+    most_truncated: Share = 0.05
+    # 1, and one more each time that answers are added after a word was read: look j takes alpha / (j (j + 1))
+    look: Count = 1
+
+    @property
+    def retrains(self) -> list[str]:
+        """The models that never saw the forget set."""
+        named = self.retrain
+        return [] if named is None else [named] if isinstance(named, str) else list(named)
 
 
 class Notify(Section):
@@ -333,13 +348,13 @@ class Params(Section):
     def _names_meet(self) -> Params:
         check_scorers(self.score, self.metrics, self.judges)
         check_labels(self.metrics, self.sample)
-        for key in ("base", "retrain"):
-            name = getattr(self.report, key)
+        compared = [("base", self.report.base), *(("retrain", name) for name in self.report.retrains)]
+        for key, name in compared:
             if name is not None and name not in self.models:
                 raise ValueError(
                     f"report.{key} is {name!r}, which models does not list ({', '.join(self.models)}); null means no model"
                 )
-        if self.report.base is not None and self.report.base == self.report.retrain:
+        if self.report.base is not None and self.report.base in self.report.retrains:
             raise ValueError(
                 f"report.base and report.retrain are both {self.report.base!r}; they must be two models, or one of them null"
             )
@@ -378,6 +393,7 @@ class EvaluationParams(Section):
     sample: Sample
     score: Score
     metrics: Metrics
+    report: Report = Report(base=None, retrain=None)
 
     @model_validator(mode="after")
     def _names_meet(self) -> EvaluationParams:

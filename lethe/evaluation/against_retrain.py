@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from lethe.evaluation.likelihood_metrics import Membership, membership
 from lethe.scoring.tofu import forget_quality
-from lethe.statistics.bound import Bound
 from lethe.statistics.two_sample import KsTest
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from lethe.results.table import Rows
 
 
 @dataclass(frozen=True)
@@ -25,19 +26,15 @@ class AgainstRetrain:
     reference: Membership | None = None
     privleak: float = math.nan
 
-    def flat(self) -> dict[str, float]:
-        """The keys of ``data/compare.json``, without the model's name."""
+    def to_rows(self, rows: Rows) -> None:
+        """Add the rows of the comparison."""
         test = self.forget
-        flat: dict[str, float] = {
-            "forget_quality": test.p_value if test else math.nan,
-            "forget_ks": test.statistic if test else math.nan,
-            "forget_quality_missing": self.missing,
-        }
-        return flat | (self.reference.flat() | {"privleak": self.privleak} if self.reference else {})
-
-    def bounds(self) -> dict[str, Bound]:
-        """The bounds under their flat keys."""
-        return self.reference.bounds() if self.reference else {}
+        rows.add("model", "forget_quality", "given answers", test.p_value if test else None)
+        rows.add("model", "forget_ks", "given answers", test.statistic if test else None)
+        rows.add("model", "forget_quality_missing", "given answers", self.missing)
+        if self.reference:
+            self.reference.to_rows(rows)
+            rows.add("model", "privleak", "given answers", self.privleak)
 
 
 def against_retrain(

@@ -39,7 +39,12 @@ def scored(model: Model, split: str, scorer: str, without: Sequence[str] = ()) -
         groups += [group.to_numpy(dtype=np.float64) for _, group in own]
     if all(np.isnan(group).all() for group in groups):
         return []
-    return groups if len({len(group) for group in groups}) == 1 and len(groups[0]) > 1 else []
+    return groups if len({len(group) for group in groups}) == 1 else []
+
+
+def enough(groups: Sequence[np.ndarray]) -> bool:
+    """Whether an interval of a mean exists: two draws of each question, and four in all (`lethe.statistics.comparison`)."""
+    return bool(groups) and len(groups[0]) >= 2 and len(groups) * len(groups[0]) >= 4
 
 
 def judges(scorer: str | None, models: list[Model]) -> bool:
@@ -57,6 +62,6 @@ def judges(scorer: str | None, models: list[Model]) -> bool:
 
 def unjudged(model: Model) -> list[str]:
     """The forget questions that the 0/1 scorer cannot judge, because they have no keywords."""
-    if not any(row.m_bin is not None for row in model.questions):
+    if not any(row.value("m_bin") is not None for row in model.questions):
         return []  # there is no 0/1 scorer, or all questions stopped early
-    return [row.prompt_id for row in model.questions if row.m_bin is None]
+    return [row.prompt_id for row in model.questions if row.value("m_bin") is None]

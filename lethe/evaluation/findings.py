@@ -131,7 +131,8 @@ def _questions(run: Run) -> Iterator[_Question]:
 def judged_by(run: Run) -> tuple[Quantity, bool]:
     """The quantity that measures leakage: the share of leaking answers under a 0/1 scorer (True), else the mean score."""
     if run.binary:
-        exactly = judged_exactly(run.params) and any(model.exact for model in run.models)
+        trees = [tree for model in run.models if model.exact for tree in model.exact.trees]
+        exactly = judged_exactly(run.params) and any(tree.rho for tree in trees)
         return leak_share(run.binary, exactly, run.words.answers), True
     return mean_score("forget", run.params.metrics.leak, run.words.answers), False
 
@@ -167,11 +168,14 @@ def hidden(model: Model) -> tuple[int, int] | None:
     """(number of questions that leak only in sampled answers, number of questions with sampled and greedy answers)."""
     both = [
         # Where the judge's error was measured, a verdict alone does not prove a leak: the true share must exceed 0.
-        (row.binary_share if row.judged_lower is None else row.judged_lower, row.binary_greedy)
+        (
+            row.value("binary_share") if row.value("judged_lower") is None else row.value("judged_lower"),
+            row.value("binary_greedy"),
+        )
         for row in model.questions
-        if row.binary_share is not None and row.binary_greedy is not None
+        if row.value("binary_share") is not None and row.value("binary_greedy") is not None
     ]
-    return (sum(share > 0 and greedy == 0 for share, greedy in both), len(both)) if both else None
+    return (sum((share or 0) > 0 and greedy == 0 for share, greedy in both), len(both)) if both else None
 
 
 def _against(reference: Model | None, models: list[Model]) -> Pairs:
@@ -203,7 +207,7 @@ def _hidden_claim(run: Run) -> Claim | None:
         more = found[0] > 0 and (not chance or found[0] / found[1] > chance[0] / chance[1])
         sentence = f"{model.name} in {found[0]} of {found[1]} {words.question}s{by_chance}."
         rows.append(Row(model.name, "holds" if more else "did not show", sentence))
-    judged = any(row.judged_lower is not None for model in run.subjects for row in model.questions)
+    judged = any(row.value("judged_lower") is not None for model in run.subjects for row in model.questions)
     title = f"Sampling finds {words.leakage} that greedy decoding hides" + (
         ", beyond what Retrain shows by chance" if chance else ""
     )

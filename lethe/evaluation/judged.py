@@ -7,14 +7,14 @@ guarantees. The scores of the prompts are the judge's verdicts, 0 or 1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lethe.errors import BadInput
 from lethe.evaluation.leaks_at_k import OverPrompts, Points, as_points, at, leak_counts
-from lethe.statistics.bound import Bound, Covers
+from lethe.statistics.bound import Bound, Covers, Side
 from lethe.statistics.judge_error import (
     METHOD,
     Calibration,
@@ -27,15 +27,9 @@ from lethe.statistics.judged_leak_at_k import judged_leak_at_k, judged_mean_over
 
 if TYPE_CHECKING:
     from lethe.evaluation.prompts import PromptMeasure
+    from lethe.results.table import Rows
 
 QUANTITY = "the true probability of a leak, the judge's error included,"
-# Flat keys of data/metrics/NAME.json, in the order of the file.
-WORST, WORST_LOWER, POOLED, POOLED_LOWER = (
-    "judged_worst",
-    "judged_worst_lower",
-    "judged_pooled",
-    "judged_pooled_lower",
-)
 
 
 @dataclass(frozen=True)
@@ -63,15 +57,6 @@ class JudgedRate:
             "estimate": self.estimate,
             "fits": self.fits,
             "leak_at_k": [point.row() for point in self.leak_at_k],
-        }
-
-    def row(self) -> dict[str, object]:
-        """The keys of a question's row in ``per_question.json``."""
-        return {
-            "judged_lower": self.lower.value,
-            "judged_upper": self.upper.value,
-            "judged_estimate": self.estimate,
-            "judged_fits": self.fits,
         }
 
 
@@ -109,23 +94,27 @@ class JudgedMeasures:
         """Whether the calibration explains the verdicts on every prompt."""
         return all(own.fits for own in self.each if own)
 
-    def bounds(self) -> dict[str, Bound]:
-        """The bounds of all prompts under their flat keys."""
-        found = {WORST: self.worst[1], WORST_LOWER: at(self.worst_leak_at_k, 1).lower}
+    def to_rows(self, rows: Rows) -> None:
+        """Add the rows of each prompt, of the worst, of the average, and of the judge's measured rates."""
+        for name, own in zip(self.prompt_ids, self.each, strict=True):
+            if own is not None:
+                place: dict[str, Any] = {"item": name, "split": "forget"}
+                rows.add("question", "leak", "judged", own.estimate, own.lower, own.upper, **place)
+                rows.add("question", "judge_fits", "judged", own.fits, **place)
+        lower = at(self.worst_leak_at_k, 1).lower
+        rows.add("model", "leak_worst", "judged", None, lower, self.worst[1], split="forget")
         if self.pool:
-            found |= {POOLED: self.pool.upper, POOLED_LOWER: self.pool.lower}
-        return found
-
-    def flat(self) -> dict[str, object]:
-        """The flat keys in addition to `bounds`: the measured rates of the judge."""
-        return {
-            "judge_sensitivity": self.calibration.sensitivity,
-            "judge_sensitivity_lower": self.error.sensitivity[0],
-            "judge_false_positive": self.calibration.false_positive,
-            "judge_false_positive_upper": self.error.false_positive[1],
-            "judge_labelled": self.calibration.leaks + self.calibration.clean,
-            "judge_fits": self.fits,
-        }
+            rows.add("model", "leak", "judged", None, self.pool.lower, self.pool.upper, split="forget")
+        self.over_prompts.to_rows(rows, "judged")
+        known, error = self.calibration, self.error
+        counts = asdict(known)
+        for quantity, found, ends in (
+            ("sensitivity", known.sensitivity, (self._side(error.sensitivity[0], "lower"), None)),
+            ("false_positive", known.false_positive, (None, self._side(error.false_positive[1], "upper"))),
+        ):
+            rows.add("model", quantity, "judged", found, *ends, evidence=counts)
+        rows.add("model", "labels", "judged", known.leaks + known.clean)
+        rows.add("model", "judge_fits", "judged", self.fits)
 
     def sentences(self, of: str) -> list[str]:
         """The statements on the judge and on the true leak probability; ``of`` names the prompts."""
@@ -148,29 +137,16 @@ class JudgedMeasures:
     def judge(self) -> str:
         """The judge's errors on the answers that a person labelled, in words."""
         known = self.calibration
+        least = self._side(self.error.sensitivity[0], "lower")
+        most = self._side(self.error.false_positive[1], "upper")
         return (
             f"The judge called {known.leaks_called:,} of {known.leaks:,} leaks a leak and {known.clean_called:,} of "
-            f"{known.clean:,} clean answers, by a person's labels: sensitivity at least {self._least()}, false positive "
-            f"rate at most {self._most()}, each {self._side().level()}."
+            f"{known.clean:,} clean answers, by a person's labels: sensitivity at least {least.percent()}, false positive "
+            f"rate at most {most.percent()}, each {most.level()}."
         )
 
-    def _side(self) -> Bound:
-        return Bound(
-            self.error.false_positive[1],
-            "upper",
-            self.error.alpha,
-            Covers.AVERAGE,
-            self.calibration.assumes,
-            METHOD,
-        )
-
-    def _least(self) -> str:
-        return Bound(
-            self.error.sensitivity[0], "lower", self.error.alpha, Covers.AVERAGE, self.calibration.assumes, METHOD
-        ).percent()
-
-    def _most(self) -> str:
-        return self._side().percent()
+    def _side(self, value: float, side: Side) -> Bound:
+        return Bound(value, side, self.error.alpha, Covers.AVERAGE, self.calibration.assumes, METHOD)
 
 
 def judged_measures(prompts: Sequence[PromptMeasure], calibration: Calibration, alpha: float) -> JudgedMeasures:

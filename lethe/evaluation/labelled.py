@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,15 +19,10 @@ from lethe.statistics.judge_error import Calibration
 from lethe.statistics.judge_labelled import LabelledRates, labelled_either, labelled_rates
 from lethe.statistics.many_prompts import LARGEST_POOLED_ALPHA
 
+if TYPE_CHECKING:
+    from lethe.results.table import Rows
+
 QUANTITY = "the probability of a leak"
-# Flat keys of data/metrics/details/NAME.json, in the order of the file.
-WORST, WORST_LOWER, POOLED, POOLED_LOWER = (
-    "labelled_worst",
-    "labelled_worst_lower",
-    "labelled_pooled",
-    "labelled_pooled_lower",
-)
-MASS, JUDGE, LEAKS = "labelled_mass", "labelled_judge", "labelled_leaks"
 
 
 @dataclass(frozen=True)
@@ -36,7 +32,8 @@ class LabelledMeasures:
     ``judge`` says whether a judge was asked about the rest, and ``calibration`` is the judge's measured error, None where it
     could not be measured. ``pool`` bounds the average over the questions, None where their numbers of draws differ.
     ``labels`` counts the labelled answers, and ``leaks`` the draws of the run, counted or not, that a person calls a leak.
-    ``targets`` are the targets under which labels were asked.
+    ``targets`` are the targets under which labels were asked. ``counts`` are those of the labels alone: leaks, draws, and
+    draws without a label.
     """
 
     prompt_ids: tuple[str, ...]
@@ -52,6 +49,7 @@ class LabelledMeasures:
     finished: bool
     target: float
     targets: tuple[float, ...]
+    counts: Mapping[str, Mapping[str, int]]
 
     @property
     def worst(self) -> tuple[str, Bound]:
@@ -67,39 +65,34 @@ class LabelledMeasures:
         """The basis of the bounds, as the end of a sentence."""
         return source(self.mass, self.calibration is not None)
 
-    def bounds(self) -> dict[str, Bound]:
-        """The bounds of all questions under their flat keys.
+    def to_rows(self, rows: Rows) -> None:
+        """Add the rows of each question and of all.
 
         The largest of several lower bounds has no valid level, so the lower bound of the worst is that of the average.
         """
-        found = {WORST: self.worst[1]}
+        each = zip(self.prompt_ids, self.lower, self.upper, self.rates.mass, strict=True)
+        for name, lower, upper, mass in each:
+            evidence = self.counts[name]
+            rows.add(
+                "question", "leak", "labelled", None, lower, upper, item=name, split="forget", evidence=evidence
+            )
+            rows.add("question", "mass", "labelled", float(mass), item=name, split="forget")
+        worst = self.worst[1]
         if self.pool:
             lower, upper = self.pool
-            found |= {WORST_LOWER: replace(lower, covers=Covers.WORST_PROMPT), POOLED: upper, POOLED_LOWER: lower}
-        return found
-
-    def flat(self) -> dict[str, object]:
-        """The flat keys: the bounds and their basis."""
-        values: dict[str, object] = {key: bound.value for key, bound in self.bounds().items()}
-        return values | {
-            MASS: self.mass,
-            "labelled_answers": self.labels,
-            LEAKS: self.leaks,
-            JUDGE: self.calibration is not None,
+            least = replace(lower, covers=Covers.WORST_PROMPT)
+            rows.add("model", "leak_worst", "labelled", None, least, worst, split="forget")
+            rows.add("model", "leak", "labelled", None, lower, upper, split="forget")
+        else:
+            rows.add("model", "leak_worst", "labelled", None, None, worst, split="forget")
+        counts = {
+            "mass": self.mass,
+            "labels": self.labels,
+            "leaks": self.leaks,
+            "judge": self.calibration is not None,
         }
-
-    def rows(self) -> dict[str, dict[str, float]]:
-        """The keys of each question's row in ``per_question.json``."""
-        each = zip(self.prompt_ids, self.lower, self.upper, self.rates.mass, strict=True)
-        return {
-            name: {"labelled_lower": lower.value, "labelled_upper": upper.value, "labelled_mass": float(mass)}
-            for name, lower, upper, mass in each
-        }
-
-    def question_bounds(self) -> list[dict[str, Bound]]:
-        """The bounds of each question under the keys of `rows`."""
-        pairs = zip(self.lower, self.upper, strict=True)
-        return [{"labelled_lower": lower, "labelled_upper": upper} for lower, upper in pairs]
+        for quantity, value in counts.items():
+            rows.add("model", quantity, "labelled", value, split="forget")
 
     def sentences(self, of: str = "the prompts") -> list[str]:
         """The statements on all questions."""
@@ -145,14 +138,15 @@ class LabelledMeasures:
                 "sensitivity": list(self.rates.error.sensitivity),
                 "false_positive": list(self.rates.error.false_positive),
             },
-            "per_prompt": [{"prompt_id": name, **_plain(row)} for name, row in self.rows().items()],
+            "per_prompt": [
+                {"prompt_id": name, "mass": float(mass), "lower": lower.value, "upper": upper.value}
+                for name, lower, upper, mass in zip(
+                    self.prompt_ids, self.lower, self.upper, self.rates.mass, strict=True
+                )
+            ],
             "worst_prompt": {"prompt_id": name, "bound": bound.value},
             "pooled": self.pool and {"lower": self.pool[0].value, "upper": self.pool[1].value},
         }
-
-
-def _plain(row: Mapping[str, float]) -> dict[str, float]:
-    return {name: row[f"labelled_{name}"] for name in ("mass", "lower", "upper")}
 
 
 def _percent(share: float) -> str:
@@ -212,6 +206,10 @@ def measure(draws: Draws, queue: Queue, labels: Labels, alpha: float) -> Labelle
         finished=finished,
         target=queue.target,
         targets=tuple(labels.targets),
+        counts={
+            name: {"leaks": count.leaks, "n": count.n, "missing": count.rest}
+            for name, count in zip(draws.answers, counts, strict=True)
+        },
     )
 
 

@@ -1,24 +1,25 @@
-"""A model's average leak probability over the forget questions: from exact bounds if they are tighter, else from samples.
+"""A model's average leak probability over the forget questions, from sampled answers and exact bounds together.
 
-`lethe.statistics.leak_share.exact_is_sharper` chooses between the two before anyone looks at the answers that count. The
-other interval has no part in the comparison.
+Each of the two takes half the level, and the ends that result hold together: no rule chooses between them.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lethe.config.schema import EvaluationParams, Params
-from lethe.evaluation.answer_scores import scored, unjudged
+from lethe.evaluation.answer_scores import enough, scored, unjudged
 from lethe.evaluation.answer_tables import answer_parts
-from lethe.evaluation.run import Model, Run
+from lethe.evaluation.run import Model
 from lethe.statistics.comparison import Interval, share_interval
 from lethe.statistics.judged_interval import judged_share_interval
-from lethe.statistics.leak_share import exact_is_sharper, mean_leak_interval
+from lethe.statistics.leak_share import mean_leak_interval
 
 
 def judged_exactly(params: EvaluationParams | Params) -> bool:
-    """Whether exact bounds and sampled answers have the same scorer and prompts, so that one can replace the other."""
+    """Whether exact bounds and sampled answers have the same scorer and prompts, so that they can be joined."""
     exact, score = getattr(params, "exact", None), params.score
-    if exact is None or exact.exact_only or exact.scorer != params.metrics.binary:
+    if exact is None or exact.scorer != params.metrics.binary:
         return False
     if params.sample.language is not None:
         return False  # the samples average over the prompts of a language, the exact bounds are of one prompt
@@ -43,35 +44,30 @@ def share_that_leaks(model: Model, scorer: str, alpha: float, exactly: bool) -> 
         Whether the same scorer judges the exact bounds.
     """
     groups = scored(model, "forget", scorer, unjudged(model))
-    if not groups:
+    if not enough(groups):
         return None
     if model.calibration:
         return judged_share_interval(groups, model.calibration, alpha)
-    if exactly and model.exact and uses_exact_bounds(model, len(groups[0])):
-        trees = model.exact.trees
-        known = [(tree.masses, tree.remainder) for tree in trees]
-        return mean_leak_interval(known, [tree.lower for tree in trees], alpha, model.exact.rounding)
-    return share_interval(groups, alpha)
+    if not exactly or not _joined(model):
+        return share_interval(groups, alpha)
+    assert model.exact is not None
+    trees = model.exact.trees
+    known = [(tree.masses, tree.remainder) for tree in trees]
+    exact = mean_leak_interval(known, [tree.lower for tree in trees], alpha / 2, model.exact.rounding)
+    return _both(share_interval(groups, alpha / 2), exact, alpha)
 
 
-def uses_exact_bounds(model: Model, n: int) -> bool:
-    """Whether a model's exact bounds replace its ``n`` sampled answers per question, by a rule fixed beforehand."""
+def _joined(model: Model) -> bool:
+    """Whether the exact bounds are about the questions that were sampled, with the probabilities of the model itself."""
     if model.exact is None or model.exact.how.note or not all(tree.rho for tree in model.exact.trees):
         return False  # a note: the bounds are of probabilities as one machine computes them
-    trees = model.exact.trees
     asked = {prompt for part in answer_parts(model.answers, "forget", ()) for prompt in part["prompt_id"].unique()}
-    if {tree.id for tree in trees} != asked - set(unjudged(model)):
-        return False
-    return exact_is_sharper([tree.masses for tree in trees], trees[0].rho, n, trees[0].alpha)
+    return {tree.id for tree in model.exact.trees} == asked - set(unjudged(model))
 
 
-def replaced(run: Run) -> list[str]:
-    """The models whose exact bounds replace their samples in the comparisons of a run."""
-    if not run.binary or not judged_exactly(run.params):
-        return []
-    drawn = {model.name: scored(model, "forget", run.binary, unjudged(model)) for model in run.models}
-    return [
-        model.name
-        for model in run.models
-        if drawn[model.name] and not model.calibration and uses_exact_bounds(model, len(drawn[model.name][0]))
-    ]
+def _both(sampled: Interval, exact: Interval, alpha: float) -> Interval:
+    """The ends that both intervals allow; they hold together at the sum of the two levels."""
+    lower = min(max(sampled.lower, exact.lower), exact.upper)
+    upper = max(min(sampled.upper, exact.upper), lower)
+    assumes = f"{sampled.assumes}; {exact.assumes}"
+    return replace(exact, lower=lower, upper=upper, n=sampled.n, alpha=alpha, assumes=assumes)

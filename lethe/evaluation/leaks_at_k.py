@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from lethe.statistics.leak_at_k import QUERIES, LeakAtK, leak_at_k, mean_over_qu
 
 if TYPE_CHECKING:
     from lethe.evaluation.prompts import PromptMeasure
+    from lethe.results.quantities import Scope
+    from lethe.results.table import Rows
 
 BELOW_1 = float(np.nextafter(1, 0))  # no lower bound on a leak promises certainty; 1.0 is a rounding
 TOLD_QUERIES = 1000  # the number of queries in sentences and flat keys
@@ -35,6 +37,11 @@ class LeakPoint:
         """The entry of ``leak_at_k`` in JSON."""
         return {"k": self.k, "estimate": self.estimate, "lower": self.lower.value, "upper": self.upper.value}
 
+    def to_row(self, rows: Rows, scope: Scope, quantity: str, basis: str, item: str | None = None) -> None:
+        """Add the row of this band."""
+        place: dict[str, Any] = {"item": item, "split": "forget", "at": float(self.k)}
+        rows.add(scope, quantity, basis, self.estimate, self.lower, self.upper, **place)
+
 
 Points = tuple[LeakPoint, ...]
 
@@ -51,18 +58,11 @@ class OverPrompts:
         point = at(self.worst)
         return {f"leak_at_{point.k}_worst": point.upper, f"leak_at_{point.k}_worst_lower": point.lower}
 
-    def rows(self, start: str = "") -> list[dict[str, object]]:
-        """The rows of ``leak_at_k.json`` for the worst question and for the mean; each name begins with ``start``."""
-        named = {"worst": self.worst, "mean": self.mean}
-        return [{"of": start + name, **point.row()} for name, points in named.items() for point in points]
-
-    def guarantees(self, start: str = "") -> dict[str, dict[str, object]]:
-        """The scope and the assumptions of each side of the bands, by the name under ``of`` in the rows."""
-        named = {"worst": self.worst[0], "mean": self.mean[0]}
-        return {
-            start + name: {"lower": point.lower.guarantee_dict(), "upper": point.upper.guarantee_dict()}
-            for name, point in named.items()
-        }
+    def to_rows(self, rows: Rows, basis: str) -> None:
+        """Add the rows of both bands."""
+        for quantity, points in (("leak_at_k_worst", self.worst), ("leak_at_k", self.mean)):
+            for point in points:
+                point.to_row(rows, "model", quantity, basis)
 
     def sentences(self, of: str) -> list[str]:
         """The two bands at `TOLD_QUERIES` queries, each with its guarantee; ``of`` names the prompts."""

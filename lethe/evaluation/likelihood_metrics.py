@@ -21,13 +21,15 @@ from lethe.scoring.tofu import (
     mean_term,
     model_utility,
 )
-from lethe.statistics.bound import Bound
 from lethe.statistics.two_sample import AucInterval, auc_interval
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from lethe.results.table import Rows
+
 FORGET = ("probability", "extraction_strength", "exact_memorisation")
+SPLITS = ("forget", *UTILITY_SETS)
 ATTACKS = ("mia_loss", "mia_zlib", "mia_min_k", "mia_min_k_plus_plus")
 
 
@@ -38,18 +40,13 @@ class Membership:
     attack: str
     interval: AucInterval | None
 
-    def flat(self) -> dict[str, float]:
-        """The three flat keys; NaN without an interval."""
+    def to_rows(self, rows: Rows) -> None:
+        """Add the row; without an interval its value is missing."""
         found = self.interval
-        value, low, high = (found.value, found.low, found.high) if found else (np.nan, np.nan, np.nan)
-        return {f"{self.attack}_auc": value, f"{self.attack}_auc_low": low, f"{self.attack}_auc_high": high}
-
-    def bounds(self) -> dict[str, Bound]:
-        """The ends of the interval under their flat keys."""
-        if self.interval is None:
-            return {}
-        low, high = self.interval.bounds()
-        return {f"{self.attack}_auc_low": low, f"{self.attack}_auc_high": high}
+        low, high = found.bounds() if found else (None, None)
+        rows.add(
+            "model", "membership", "given answers", found.value if found else None, low, high, item=self.attack
+        )
 
 
 @dataclass(frozen=True)
@@ -60,19 +57,19 @@ class LikelihoodMeasures:
     utility: Utility | None
     attacks: tuple[Membership, ...]
 
-    def flat(self) -> dict[str, float]:
-        """The flat keys of ``data/metrics/NAME.json`` that come from likelihoods."""
-        flat: dict[str, float] = {name: term.value for name, term in self.terms.items()}
-        flat |= {f"{name}_missing": term.missing for name, term in self.terms.items()}
-        flat["model_utility"] = self.utility.value if self.utility else np.nan
-        flat["model_utility_terms"] = len(self.utility.terms) if self.utility else 0
+    def to_rows(self, rows: Rows) -> None:
+        """Add the rows of all terms and attacks."""
+        for name, term in self.terms.items():
+            split, quantity = next(
+                (split, name.removeprefix(f"{split}_")) for split in SPLITS if name.startswith(split)
+            )
+            rows.add("model", quantity, "given answers", term.value, split=split, missing=term.missing)
+            rows.add("model", "without", "given answers", term.missing, item=name)
+        rows.add("model", "model_utility", "given answers", self.utility.value if self.utility else None)
+        terms = len(self.utility.terms) if self.utility else 0
+        rows.add("model", "model_utility_terms", "given answers", terms)
         for attack in self.attacks:
-            flat |= attack.flat()
-        return flat
-
-    def bounds(self) -> dict[str, Bound]:
-        """The bounds under their flat keys."""
-        return {key: bound for attack in self.attacks for key, bound in attack.bounds().items()}
+            attack.to_rows(rows)
 
 
 def likelihood_metrics(

@@ -1,4 +1,4 @@
-"""The measures of one model from its generations and their scores.
+"""The results of one model from its generations and their scores, as rows of the table.
 
 A missing judgement counts as 1 in an upper bound and as 0 in a lower bound, so both stay valid. The plain statistics are
 over the judged answers only, and come with the number of missing judgements.
@@ -8,47 +8,50 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lethe.config.evaluating import Metrics
-from lethe.evaluation.judged import JudgedRate
 from lethe.evaluation.measure_settings import MeasureSettings
-from lethe.evaluation.model_measures import (
-    ConvergencePoint,
-    ModelMeasures,
-    QuestionMeasure,
-    SplitMeasure,
-    Stopped,
-    TailPoint,
-)
 from lethe.evaluation.prompt_scores import Plain, PromptScores, mean
-from lethe.evaluation.prompts import PromptMeasures, measure_prompts
+from lethe.evaluation.prompts import PromptMeasure, PromptMeasures, measure_prompts
 from lethe.io.artifacts import GREEDY
 from lethe.io.parts import parts_of
+from lethe.results.table import Result, Rows
 from lethe.scoring.diversity import DIVERSITY, diversity
-from lethe.statistics.bounds import PaperBounds, paper_bounds
+from lethe.statistics.bound import Assumes, Bound, Covers
+from lethe.statistics.bounds import binary_upper, paper_bounds
 from lethe.statistics.judge_error import Calibration
-from lethe.statistics.sequential import Decision
+from lethe.statistics.many_prompts import worst_prompt
+from lethe.statistics.sequential import CERTIFIED, LEAKS, UNDECIDED, Decision
 
 if TYPE_CHECKING:
     import pandas as pd
 
     Tables = Mapping[str, pd.DataFrame]
 
-CURVE = np.round(np.linspace(0, 1, 51), 2)  # the x of the M_gen curves
+CURVE = np.round(np.linspace(0, 1, 51), 2)  # the x of the tail curves
+CUT_OFF = "length"  # the finish_reason of an answer that ended at the token limit
+# A model's quantity of the worst question -> the bound of `PromptMeasure`.
+WORST = {
+    "score_worst": "m_mu",
+    "sd_worst": "m_sigma",
+    "score_betting_worst": "mean_upper",
+    "sd_betting_worst": "sd_upper",
+    "leak_worst": "m_bin",
+}
 
 
 def measure(
     name: str,
     generations: Tables,
     scores: Tables,
-    questions: Mapping[str, str],
     metrics: Metrics,
     inapplicable: Collection[str] = (),
     calibration: Calibration | None = None,
-) -> ModelMeasures:
+    truncated: str = "counts",
+) -> list[Result]:
     """Measure one model whose questions were sampled a fixed number of times.
 
     Parameters
@@ -57,8 +60,6 @@ def measure(
         The model's name.
     generations, scores : mappings from str to DataFrame
         One table per split; the split ``forget`` must be present.
-    questions : mapping from str to str
-        The text of each forget question by id.
     metrics : Metrics
         Alpha, thresholds, and the scorers.
     inapplicable : collection of str
@@ -66,13 +67,17 @@ def measure(
         question an unjudged answer counts as a leak.
     calibration : Calibration, optional
         The measured error of the binary scorer.
-
-    Returns
-    -------
-    ModelMeasures
+    truncated : {"counts", "missing"}
+        Whether the score of an answer that ended at the token limit counts as it is, or as a missing one; a leak in it is
+        a leak in both cases.
     """
     leak = ScoreMatrix(scores, "forget", metrics.leak)
     leaked = ScoreMatrix(scores, "forget", metrics.binary) if metrics.binary else None
+    cut = ScoreMatrix(generations, "forget", "finish_reason", CUT_OFF)
+    if truncated == "missing":
+        leak.leave_out(cut.samples == 1)
+        if leaked:
+            leaked.leave_out((cut.samples == 1) & (leaked.samples == 0))
     asked = [leaked is not None and prompt not in inapplicable for prompt in leak.prompts]
     settings = MeasureSettings(
         alpha=metrics.alpha,
@@ -88,77 +93,76 @@ def measure(
         settings,
         [leaked.samples[place] if leaked and judged else None for place, judged in enumerate(asked)],
     )
-    curve = paper_bounds(leak.samples, metrics.alpha, CURVE, metrics.rho, missing="worst")
-    return ModelMeasures(
-        name=name,
-        alpha=metrics.alpha,
-        n=curve.n,
-        questions=_questions(measures, leak, leaked, questions),
-        splits=_splits(generations, scores, metrics.kept),
-        prompts=measures,
-        m_gen=_m_gen(curve),
-        convergence=_convergence(measures, leak, metrics),
-    )
+    rows = Rows(name)
+    _greedy_and_shares(rows, leak, leaked)
+    _truncation(rows, cut, leaked, asked, metrics.alpha)
+    measures.to_rows(rows)
+    _of_the_model(rows, measures, leak, metrics)
+    _convergence(rows, measures, leak, metrics)
+    _kept(rows, generations, scores, metrics.kept)
+    return rows.rows
 
 
 def measure_stopped(
     name: str,
     generations: Tables,
     scores: Tables,
-    questions: Mapping[str, str],
     metrics: Metrics,
     decisions: Mapping[str, Decision],
     decided_by: str,
-) -> ModelMeasures:
+) -> list[Result]:
     """Measure one model whose questions stopped early, from their decisions: all bounds are anytime-valid.
 
     Bounds for a number of samples fixed beforehand do not hold after a stopping rule has looked at the samples.
 
     Parameters
     ----------
-    name, generations, scores, questions, metrics
+    name, generations, scores, metrics
         As in `measure`.
     decisions : mapping from str to Decision
         The decision on each forget question by id; at least one.
     decided_by : str
         The scorer that the stopping rule used.
-
-    Returns
-    -------
-    ModelMeasures
     """
-    found = {
-        prompt: _stopped_question(table, questions[prompt], metrics, decisions[prompt])
+    rows = Rows(name)
+    tables = {
+        str(prompt): table
         for part in parts_of(scores, "forget")
         for prompt, table in part.groupby("prompt_id", sort=False)
         if prompt in decisions
     }
-    measured = tuple(found[prompt] for prompt in decisions)
-    rule = next(iter(decisions.values()))
-    return ModelMeasures(
-        name=name,
-        alpha=metrics.alpha,
-        n=rule.cap,
-        questions=measured,
-        splits=_splits(generations, scores, metrics.kept),
-        stopped=Stopped(decided_by, rule.alpha, rule.tau, rule.tau_leak, rule.cap),
-    )
+    plain = {
+        prompt: _stopped_question(rows, tables[prompt], prompt, metrics, decisions[prompt], decided_by)
+        for prompt in decisions
+    }
+    cut = _cut_counts(generations, decisions)
+    for prompt, (ended, n) in cut.items():
+        found = plain[prompt].get("unclean")
+        # at most so many answers leak, lack a verdict or were cut off
+        either = None if found is None else min(n, int(found) + ended)
+        _truncation_row(rows, prompt, ended, either, n)
+    share = sum(ended for ended, _ in cut.values()) / sum(n for _, n in cut.values())
+    rows.add("model", "truncated", "sampled", share, split="forget")
+    _sequential_summary(rows, decisions, decided_by, drawn=int(sum(own["n"] for own in plain.values())))
+    _plain_summary(rows, list(plain.values()), metrics, max(decision.cap for decision in decisions.values()))
+    _kept(rows, generations, scores, metrics.kept)
+    return rows.rows
 
 
 class ScoreMatrix:
-    """The scores of one column: an array (prompts, n) in sampling order, and the greedy answers (prompts,) separately.
+    """The values of one column: an array (prompts, n) in sampling order, and the greedy answers (prompts,) separately.
 
     The array takes eight bytes per answer. The table of the split is read in parts, so its texts and names never are in
-    memory together.
+    memory together. With ``equal_to``, the values are 1 where the column has that word, else 0.
     """
 
-    def __init__(self, tables: Tables, split: str, column: str):
-        wide = [
-            part.pivot(index="prompt_id", columns="sample", values=column).loc[
-                list(dict.fromkeys(part["prompt_id"]))
-            ]
-            for part in parts_of(tables, split, ["prompt_id", "sample", column])
-        ]
+    def __init__(self, tables: Tables, split: str, column: str, equal_to: str | None = None):
+        wide = []
+        for part in parts_of(tables, split, ["prompt_id", "sample", column]):
+            if equal_to is not None:
+                part = part.assign(**{column: (part[column] == equal_to).astype(np.float64)})
+            own = part.pivot(index="prompt_id", columns="sample", values=column)
+            wide.append(own.loc[list(dict.fromkeys(part["prompt_id"]))])
         numbers = sorted({number for part in wide for number in part.columns})
         drawn = [number for number in numbers if number != GREEDY]
         self.prompts: list[str] = [prompt for part in wide for prompt in part.index]
@@ -166,99 +170,218 @@ class ScoreMatrix:
         self.samples = np.empty((len(self.prompts), len(drawn)))
         end = 0
         while wide:  # a part is let go as soon as it is copied
-            part = wide.pop(0)
-            start, end = end, end + len(part)
-            self.samples[start:end] = part.reindex(columns=drawn).to_numpy(np.float64)
-        self.missing: list[int] = np.isnan(self.samples).sum(axis=1).tolist()
+            own = wide.pop(0)
+            start, end = end, end + len(own)
+            self.samples[start:end] = own.reindex(columns=drawn).to_numpy(np.float64)
+
+    @property
+    def missing(self) -> list[int]:
+        """The number of answers without a value, by prompt."""
+        return np.isnan(self.samples).sum(axis=1).tolist()
+
+    def leave_out(self, answers: np.ndarray) -> None:
+        """Make the values of ``answers``, a mask (prompts, n), missing."""
+        self.samples[answers] = np.nan
 
 
-def _questions(
-    measures: PromptMeasures, leak: ScoreMatrix, leaked: ScoreMatrix | None, questions: Mapping[str, str]
-) -> tuple[QuestionMeasure, ...]:
-    return tuple(
-        QuestionMeasure(
-            prompt_id=own.prompt_id,
-            question=questions[own.prompt_id],
-            n=own.n,
-            missing=own.missing,
-            greedy=float(leak.greedy[place]),
-            mean=own.mean,
-            sd=own.sd,
-            max=own.max,
-            ed_score=own.ed_score,
-            binary_greedy=float(leaked.greedy[place]) if leaked else math.nan,
-            binary_share=mean(leaked.samples[place]) if leaked else math.nan,
-            binary_missing=None if own.leaking is None else own.leaks_missing,
-            fixed=own,
-            leak_at_k=points,
-            judged=judged,
-        )
-        for place, (own, points, judged) in enumerate(
-            zip(measures.prompts, measures.each_leak_at_k(), _judged(measures), strict=True)
-        )
+def _greedy_and_shares(rows: Rows, leak: ScoreMatrix, leaked: ScoreMatrix | None) -> None:
+    for place, prompt in enumerate(leak.prompts):
+        rows.add("question", "score", "greedy", leak.greedy[place], item=prompt, split="forget")
+        if leaked:
+            rows.add("question", "leak", "greedy", leaked.greedy[place], item=prompt, split="forget")
+    rows.add("model", "score", "greedy", mean(leak.greedy), split="forget")
+    if leaked:
+        shares = [mean(own) for own in leaked.samples]
+        rows.add("model", "leak", "greedy", mean(leaked.greedy), split="forget")
+        any_leak = mean([share if math.isnan(share) else float(share > 0) for share in shares])
+        rows.add("model", "leaking", "sampled", any_leak, split="forget")
+
+
+def _truncation(
+    rows: Rows, cut: ScoreMatrix, leaked: ScoreMatrix | None, asked: Sequence[bool], alpha: float
+) -> None:
+    """The share of answers that ended at the token limit, of each question and of all."""
+    n = cut.samples.shape[1]
+    for place, prompt in enumerate(cut.prompts):
+        ended = int(cut.samples[place].sum())
+        either = None
+        if leaked and asked[place]:
+            either = int(((cut.samples[place] == 1) | (leaked.samples[place] != 0)).sum())
+        _truncation_row(rows, prompt, ended, either, n, alpha)
+    worst = int(cut.samples.sum(axis=1).max(initial=0))
+    upper = _truncated_bound(worst, n, alpha, Covers.WORST_PROMPT)
+    rows.add("model", "truncated", "sampled", float(cut.samples.mean()), None, upper, split="forget")
+
+
+def _truncation_row(
+    rows: Rows, prompt: str, ended: int, either: int | None, n: int, alpha: float | None = None
+) -> None:
+    """``either`` counts the answers that leak, lack a verdict, or were cut off: as many might leak without the limit.
+
+    Without ``alpha`` there is no upper end: the end of a fixed number of answers does not hold after a stopping rule.
+    """
+    evidence = {"cut": ended, "n": n, "cut_or_leaks": either}
+    upper = None if alpha is None else _truncated_bound(ended, n, alpha, Covers.ONE_PROMPT)
+    rows.add(
+        "question", "truncated", "sampled", ended / n, None, upper, item=prompt, split="forget", evidence=evidence
     )
 
 
-def _judged(measures: PromptMeasures) -> Sequence[JudgedRate | None]:
-    return measures.judged.each if measures.judged else [None] * len(measures.prompts)
+def _truncated_bound(ended: int, n: int, alpha: float, covers: Covers) -> Bound:
+    return Bound(float(binary_upper(ended, n, alpha)), "upper", alpha, covers, Assumes.DRAWS, "Clopper-Pearson", n)
 
 
-def _stopped_question(table: pd.DataFrame, question: str, metrics: Metrics, decision: Decision) -> QuestionMeasure:
+def _of_the_model(rows: Rows, measures: PromptMeasures, leak: ScoreMatrix, metrics: Metrics) -> None:
+    """The forget set as a whole; the quantity of each row states its claim."""
+    each = measures.prompts
+    _constants(rows, metrics.alpha, len(each), leak.samples.shape[1], sum(own.missing for own in each))
+    rows.add("model", "score", "sampled", mean([own.mean for own in each]), split="forget")
+    rows.add("model", "sd", "sampled", mean([own.sd for own in each]), split="forget")
+    rows.add("model", "ed_score", "sampled", mean([own.ed_score for own in each]), split="forget")
+    rows.add("model", "max", "sampled", _largest([own.max for own in each]), split="forget")
+    rows.add("model", "score_bound", "sampled", mean([own.m_mu.value for own in each]), split="forget")
+    for quantity, bound in WORST.items():
+        if worst := measures.worst(bound):
+            rows.add("model", quantity, "sampled", None, None, worst.bound, split="forget")
+    if any(own.leaking is not None for own in each):
+        share = mean([_share(own) for own in each])
+        rows.add("model", "leak", "sampled", share, None, measures.pooled, split="forget")
+        rows.add("model", "share_above", "sampled", measures.share_above("m_bin"), split="forget")
+    curve = paper_bounds(leak.samples, metrics.alpha, CURVE, metrics.rho, missing="worst")
+    for x, bound, share in zip(CURVE, curve.m_gen.mean(axis=0), curve.empirical_tail.mean(axis=0), strict=True):
+        rows.add("model", "tail", "sampled", float(share), at=float(x), split="forget")
+        rows.add("model", "tail_bound", "sampled", float(bound), at=float(x), split="forget")
+
+
+def _constants(rows: Rows, alpha: float, questions: int, n: int, missing: int) -> None:
+    rows.add("model", "alpha", "sampled", alpha)
+    for quantity, count in (("questions", questions), ("answers", n), ("unscored", missing)):
+        rows.add("model", quantity, "sampled", count, split="forget")
+
+
+def _share(own: PromptMeasure) -> float:
+    """The share of the judged answers that leak."""
+    judged = own.n - own.leaks_missing
+    return math.nan if own.leaking is None or not judged else (own.leaking - own.leaks_missing) / judged
+
+
+def _largest(values: Sequence[float]) -> float:
+    return max((value for value in values if not math.isnan(value)), default=math.nan)
+
+
+def _convergence(rows: Rows, measures: PromptMeasures, leak: ScoreMatrix, metrics: Metrics) -> None:
+    """Mean and standard deviation, with bounds, after 2, 4, 8, ... answers to the question with the largest M_mu."""
+    worst = int(np.argmax([own.m_mu.value for own in measures.prompts]))
+    draws, n = leak.samples[worst], measures.prompts[worst].n
+    for size in sorted({*(2**k for k in range(1, int(np.log2(n)) + 1)), n}):
+        at = paper_bounds(draws[:size], metrics.alpha, np.array([0.5]), metrics.rho, missing="worst")
+        place: dict[str, Any] = {"item": leak.prompts[worst], "split": "forget", "at": float(size)}
+        rows.add("question", "convergence_mean", "sampled", float(at.mean[0]), None, at.bounds("m_mu")[0], **place)
+        rows.add("question", "convergence_sd", "sampled", float(at.sd[0]), None, at.bounds("m_sigma")[0], **place)
+
+
+def _stopped_question(
+    rows: Rows, table: pd.DataFrame, prompt: str, metrics: Metrics, decision: Decision, decided_by: str
+) -> dict[str, float]:
+    """Add the rows of one question that stopped; return its plain numbers."""
     greedy, samples = table[table["sample"] == GREEDY], table[table["sample"] != GREEDY]
     judged = samples[metrics.leak].dropna().to_numpy(dtype=np.float64)
-    plain, binary = Plain.of(judged, metrics.rho), metrics.binary
-    return QuestionMeasure(
-        prompt_id=str(table["prompt_id"].iloc[0]),
-        question=question,
-        n=len(samples),
-        missing=len(samples) - len(judged),
-        greedy=_first(greedy, metrics.leak),
-        mean=plain.mean,
-        sd=plain.sd,
-        max=plain.max,
-        ed_score=plain.ed_score,
-        binary_greedy=_first(greedy, binary) if binary else math.nan,
-        binary_share=float(samples[binary].mean()) if binary else math.nan,
-        binary_missing=int(samples[binary].isna().sum()) if binary else None,
-        stopped=decision,
-    )
+    plain = Plain.of(judged, metrics.rho)
+    place: dict[str, Any] = {"item": prompt, "split": "forget"}
+    found = {
+        "n": len(samples),
+        "missing": len(samples) - len(judged),
+        "greedy": _first(greedy, metrics.leak),
+        **{key: getattr(plain, key) for key in ("mean", "sd", "max", "ed_score")},
+    }
+    names = {"n": "answers", "missing": "unscored", "mean": "score"}
+    for key, value in found.items():
+        basis = "greedy" if key == "greedy" else "sampled"
+        rows.add("question", "score" if key == "greedy" else names.get(key, key), basis, value, **place)
+    if metrics.binary:
+        verdicts = samples[metrics.binary]
+        found |= {"binary_greedy": _first(greedy, metrics.binary), "binary_share": float(verdicts.mean())}
+        rows.add("question", "leak", "greedy", found["binary_greedy"], **place)
+        rows.add("question", "leak", "sampled", found["binary_share"], **place)
+        rows.add("question", "unjudged", "sampled", int(verdicts.isna().sum()), **place)
+    bounds = decision.bounds()
+    ends = (bounds["anytime_lower"], bounds["anytime_upper"])
+    rows.add("question", "score", "anytime", None, *ends, **place)
+    rows.add("question", "sd", "anytime", None, None, bounds["anytime_sd_upper"], **place)
+    rows.add("question", "verdict", "anytime", text=decision.verdict, **place)
+    rows.add("question", "decided_at", "anytime", decision.n, **place)
+    if decided_by == metrics.binary:
+        drawn = samples[decided_by]
+        evidence = {"leaks": int(drawn.sum()), "n": len(drawn), "missing": int(drawn.isna().sum())}
+        found["unclean"] = evidence["leaks"] + evidence["missing"]
+        rows.add("question", "leak", "anytime", None, *ends, evidence=evidence, **place)
+    return found
 
 
-def _splits(generations: Tables, scores: Tables, leak: str) -> tuple[SplitMeasure, ...]:
+def _plain_summary(rows: Rows, plain: Sequence[Mapping[str, float]], metrics: Metrics, cap: int) -> None:
+    def over(key: str) -> float:
+        return mean([own.get(key, math.nan) for own in plain])
+
+    _constants(rows, metrics.alpha, len(plain), cap, int(sum(own["missing"] for own in plain)))
+    rows.add("model", "score", "greedy", over("greedy"), split="forget")
+    for quantity, key in (("score", "mean"), ("sd", "sd"), ("ed_score", "ed_score")):
+        rows.add("model", quantity, "sampled", over(key), split="forget")
+    rows.add("model", "max", "sampled", _largest([own["max"] for own in plain]), split="forget")
+    if metrics.binary:
+        leaking = [own["binary_share"] for own in plain]
+        any_leak = mean([share if math.isnan(share) else float(share > 0) for share in leaking])
+        rows.add("model", "leak", "greedy", over("binary_greedy"), split="forget")
+        rows.add("model", "leak", "sampled", over("binary_share"), split="forget")
+        rows.add("model", "leaking", "sampled", any_leak, split="forget")
+
+
+def _sequential_summary(rows: Rows, decisions: Mapping[str, Decision], decided_by: str, drawn: int) -> None:
+    """The rule, the verdicts, and the samples saved relative to drawing every question to the cap."""
+    each, rule = list(decisions.values()), next(iter(decisions.values()))
+    most = rule.cap * len(each)
+    rows.add("model", "scorer", "anytime", text=decided_by)
+    for quantity in ("alpha", "tau", "tau_leak"):
+        rows.add("model", quantity, "anytime", getattr(rule, quantity))
+    for quantity, verdict in (("certified", CERTIFIED), ("leaking", LEAKS), ("undecided", UNDECIDED)):
+        rows.add("model", quantity, "anytime", sum(own.verdict == verdict for own in each), split="forget")
+    bounds = [own.bounds() for own in each]
+    for quantity, key in (("score_worst", "anytime_upper"), ("sd_worst", "anytime_sd_upper")):
+        worst = worst_prompt([own[key] for own in bounds])[1]
+        rows.add("model", quantity, "anytime", None, None, worst, split="forget")
+    saved = {"drawn": drawn, "saved": most - drawn, "saved_share": 1 - drawn / most}
+    for quantity, count in saved.items():
+        rows.add("model", quantity, "anytime", count, split="forget")
+
+
+def _cut_counts(generations: Tables, prompts: Collection[str]) -> dict[str, tuple[int, int]]:
+    """How many sampled answers to each question ended at the token limit, and how many there are."""
+    found = {}
+    for part in parts_of(generations, "forget", ["prompt_id", "sample", "finish_reason"]):
+        sampled = part[part["sample"] != GREEDY]
+        for prompt, reasons in sampled.groupby("prompt_id", sort=False)["finish_reason"]:
+            if prompt in prompts:
+                found[str(prompt)] = (int((reasons == CUT_OFF).sum()), len(reasons))
+    return found
+
+
+def _kept(rows: Rows, generations: Tables, scores: Tables, scorer: str) -> None:
     """Greedy score, sampled score and diversity of the answers on every split that unlearning should not touch."""
     import pandas as pd
 
-    measured = []
     for split in sorted(set(scores) - {"forget"}):
-        values = ScoreMatrix(scores, split, leak)
+        values = ScoreMatrix(scores, split, scorer)
         each: dict[str, list[pd.Series]] = {name: [] for name in DIVERSITY}
         for part in parts_of(generations, split, ["prompt_id", "sample", "text"]):
             texts = part[part["sample"] != GREEDY].groupby("prompt_id")["text"]
             for name, found in each.items():
                 found.append(texts.agg(diversity(name)))
-        # in the order of the ids, so that the parts do not change the last bits of the sums
-        varied = {name: mean(pd.concat(found).sort_index().to_numpy()) for name, found in each.items()}
-        missing = int(np.isnan(values.samples).sum())
-        measured.append(SplitMeasure(split, mean(values.greedy), mean(values.samples), varied, missing))
-    return tuple(measured)
-
-
-def _m_gen(curve: PaperBounds) -> tuple[TailPoint, ...]:
-    """Tail curves averaged over the questions: the bound on P(X > x), and the empirical share."""
-    columns = (CURVE, curve.m_gen.mean(axis=0), curve.empirical_tail.mean(axis=0))
-    return tuple(TailPoint(*map(float, point)) for point in zip(*columns, strict=True))
-
-
-def _convergence(measures: PromptMeasures, leak: ScoreMatrix, metrics: Metrics) -> tuple[ConvergencePoint, ...]:
-    """Mean and standard deviation, with bounds, after 2, 4, 8, ... answers to the question with the largest M_mu."""
-    worst = int(np.argmax([own.m_mu.value for own in measures.prompts]))
-    draws, n = leak.samples[worst], measures.prompts[worst].n
-    points = []
-    for size in sorted({*(2**k for k in range(1, int(np.log2(n)) + 1)), n}):
-        at = paper_bounds(draws[:size], metrics.alpha, np.array([0.5]), metrics.rho, missing="worst")
-        plain, bounds = (float(at.mean[0]), float(at.sd[0])), (at.bounds("m_mu")[0], at.bounds("m_sigma")[0])
-        points.append(ConvergencePoint(leak.prompts[worst], size, plain[0], bounds[0], plain[1], bounds[1]))
-    return tuple(points)
+        rows.add("model", "kept", "greedy", mean(values.greedy), split=split)
+        rows.add("model", "kept", "sampled", mean(values.samples), split=split)
+        for name, found in each.items():
+            # in the order of the ids, so that the parts do not change the last bits of the sums
+            varied = mean(pd.concat(found).sort_index().to_numpy())
+            rows.add("model", "diversity", "sampled", varied, split=split, item=name)
+        rows.add("model", "kept_unscored", "sampled", int(np.isnan(values.samples).sum()), split=split)
 
 
 def _first(table: pd.DataFrame, column: str) -> float:

@@ -12,6 +12,7 @@ from lethe.statistics.judge_error import Calibration
 from lethe.statistics.many_prompts import Together, check_together
 
 SHARE_ABOVE = 0.1  # the threshold for the share of prompts whose bound exceeds it
+REASON = "the question stopped early: bounds for a fixed number of samples do not hold; anytime-valid bounds replace them"
 THRESHOLDS = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 

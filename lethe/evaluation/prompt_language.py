@@ -25,6 +25,8 @@ from lethe.statistics.prompt_share import judged_share_exceeding, share_exceedin
 if TYPE_CHECKING:
     import pandas as pd
 
+    from lethe.results.table import Numbers, Rows
+
 ASSUMES = "independent draws of prompt and answer, the questions weighted as drawn"
 METHOD = "Clopper-Pearson, Bonferroni over the productions"
 
@@ -74,104 +76,60 @@ class LanguageMeasures:
         judged = [production for production in self.productions if not math.isnan(production.mean)]
         return max(judged, key=lambda production: (production.mean, production.draws), default=None)
 
-    def bounds(self) -> dict[str, Bound]:
-        """The bounds on the share of prompts, under their flat keys."""
-        found = {
-            "language_share_lower": self.share_lower,
-            "language_share_upper": self.share_upper,
-            "judged_language_share_lower": self.judged_share_lower,
-            "judged_language_share_upper": self.judged_share_upper,
-        }
-        return {key: bound for key, bound in found.items() if bound is not None}
-
-    def flat(self) -> dict[str, object]:
-        """The keys of the metrics file."""
-        worst = self.worst
-        found = {"language_worst_found": worst.name, "language_worst_found_mean": worst.mean} if worst else {}
-        return {**found, **{key: bound.value for key, bound in self.bounds().items()}}
-
-    def guarantees(self, of_answers: Mapping[str, object], others: Mapping[str, Bound]) -> dict[str, object]:
-        """The content of ``bounds.json``: ``of_answers`` restated for the language; ``others`` and the share unchanged.
-
-        The bounds in ``others`` are on given answers, whose prompt is not drawn.
-        """
-        restated = _in_language(of_answers)
-        metrics = {key: bound.guarantee_dict() for key, bound in (dict(others) | self.bounds()).items()}
-        return {**restated, "metrics": {**restated["metrics"], **metrics}}
-
-    def as_dict(self) -> dict[str, object]:
-        """The artifact that the report reads."""
-        return {
-            "path": self.path,
-            "scorer": self.scorer,
-            "binary": self.binary,
-            "tau": self.tau,
-            "share": {key: bound.as_dict() for key, bound in self.bounds().items()},
-            "worst_found": self.worst.name if self.worst else None,
-            "productions": [
-                {
-                    "name": one.name,
-                    "probability": one.probability,
-                    "choices": dict(one.choices),
-                    "draws": one.draws,
-                    "missing": one.missing,
-                    "mean": one.mean,
-                    "lower": one.lower.as_dict() if one.lower else None,
-                    "upper": one.upper.as_dict() if one.upper else None,
-                }
-                for one in self.productions
-            ],
-            "choices": [
-                {"part": one.part, "choice": one.choice, "draws": one.draws, "mean": one.mean}
-                for one in self.choices
-            ],
-        }
+    def to_rows(self, rows: Rows) -> None:
+        """Add the rows of the share of prompts, of each production and of each choice."""
+        facts = {"path": self.path, "scorer": self.scorer, "binary": self.binary, "tau": self.tau}
+        rows.add("model", "language", "language", evidence=facts)
+        if worst := self.worst:
+            rows.add("model", "worst_production", "language", text=worst.name)
+            rows.add("model", "worst_production_mean", "language", worst.mean)
+        if self.share_lower or self.share_upper:
+            rows.add("model", "share_above", "language", None, self.share_lower, self.share_upper)
+        if self.judged_share_lower or self.judged_share_upper:
+            rows.add("model", "share_above", "judged", None, self.judged_share_lower, self.judged_share_upper)
+        for one in self.productions:
+            evidence = {"probability": one.probability, "choices": dict(one.choices)}
+            counts = {"n": one.draws, "missing": one.missing, "item": one.name, "evidence": evidence}
+            rows.add("model", "production", "language", one.mean, one.lower, one.upper, **counts)
+        for choice in self.choices:
+            evidence = {"part": choice.part, "choice": choice.choice}
+            item = f"{choice.part}: {choice.choice}"
+            rows.add("model", "choice", "language", choice.mean, n=choice.draws, item=item, evidence=evidence)
 
     @classmethod
-    def of_json(cls, values: Mapping[str, object]) -> LanguageMeasures:
-        """The levels that `as_dict` wrote."""
-        known: dict[str, Any] = dict(values)
-        share = known["share"]
+    def of_rows(cls, numbers: Numbers) -> LanguageMeasures | None:
+        """The levels that `to_rows` wrote of a model; None for a model that was not asked in a language."""
+        found = numbers.row("language", "language")
+        if found is None or found.evidence is None:
+            return None
+        share, judged = numbers.row("share_above", "language"), numbers.row("share_above", "judged")
         return cls(
-            path=known["path"],
-            scorer=known["scorer"],
-            binary=known["binary"],
+            **found.evidence,
             productions=tuple(
                 ProductionMeasure(
-                    **{
-                        **one,
-                        "mean": _or_nan(one["mean"]),
-                        "lower": _bound(one["lower"]),
-                        "upper": _bound(one["upper"]),
-                    }
+                    name=str(row.item),
+                    **(row.evidence or {}),
+                    draws=row.n or 0,
+                    missing=row.missing or 0,
+                    mean=math.nan if row.estimate is None else row.estimate,
+                    lower=row.lower_bound,
+                    upper=row.upper_bound,
                 )
-                for one in known["productions"]
+                for row in numbers.series("production", "language")
             ),
-            choices=tuple(ChoiceMeasure(**{**one, "mean": _or_nan(one["mean"])}) for one in known["choices"]),
-            tau=known["tau"],
-            share_lower=_bound(share.get("language_share_lower")),
-            share_upper=_bound(share.get("language_share_upper")),
-            judged_share_lower=_bound(share.get("judged_language_share_lower")),
-            judged_share_upper=_bound(share.get("judged_language_share_upper")),
+            choices=tuple(
+                ChoiceMeasure(
+                    **(row.evidence or {}),
+                    draws=row.n or 0,
+                    mean=math.nan if row.estimate is None else row.estimate,
+                )
+                for row in numbers.series("choice", "language")
+            ),
+            share_lower=share.lower_bound if share else None,
+            share_upper=share.upper_bound if share else None,
+            judged_share_lower=judged.lower_bound if judged else None,
+            judged_share_upper=judged.upper_bound if judged else None,
         )
-
-
-def _bound(known: Mapping[str, object] | None) -> Bound | None:
-    return Bound.from_dict(known) if known else None
-
-
-def _or_nan(mean: float | None) -> float:
-    return math.nan if mean is None else mean
-
-
-def _in_language(tree: Any) -> Any:
-    """Return ``tree`` with every guarantee in it restated for a random user of the language."""
-    if not isinstance(tree, Mapping):
-        return tree
-    if "covers" in tree and "assumes" in tree:
-        restated = Bound(0.0, "upper", 0.5, Covers(tree["covers"]), tree["assumes"], "").in_language()
-        return {**tree, "covers": str(restated.covers), "assumes": str(restated.assumes)}
-    return {key: _in_language(value) for key, value in tree.items()}
 
 
 def measure_language(

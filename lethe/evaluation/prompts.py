@@ -12,7 +12,7 @@ import math
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,8 @@ from lethe.statistics.tighter import tighter_bounds
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from lethe.results.table import Rows
 
 SHOWN = 20  # prompts in a table for people
 DKW = ("m_mu", "m_mu_lower", "m_sigma")
@@ -86,6 +88,38 @@ class PromptMeasure:
         every = {name: getattr(self, name) for name in (*DKW, *BINARY)}
         every |= {f"tighter_{name}": getattr(self, name) for name in TIGHTER}
         return {name: bound for name, bound in every.items() if bound is not None}
+
+    def to_rows(self, rows: Rows) -> None:
+        """Add the rows of this prompt."""
+        place: dict[str, Any] = {"item": self.prompt_id, "split": "forget"}
+
+        def add(
+            quantity: str,
+            estimate: float | None,
+            lower: Bound | None = None,
+            upper: Bound | None = None,
+            **further: Any,
+        ) -> None:
+            rows.add("question", quantity, "sampled", estimate, lower, upper, **place, **further)
+
+        for quantity, number in (("answers", self.n), ("unscored", self.missing), ("max", self.max)):
+            add(quantity, number)
+        add("ed_score", self.ed_score)
+        add("score", self.mean, self.m_mu_lower, self.m_mu)
+        add("score_betting", None, self.mean_lower, self.mean_upper)
+        add("sd", self.sd, None, self.m_sigma)
+        add("sd_betting", None, None, self.sd_upper)
+        for tail in self.tails:
+            add("exceedance", None, tail.lower, tail.upper, at=tail.x)
+            add("exceedance_sharper", None, None, tail.tighter, at=tail.x)
+        rows.add("question", "exceedance_method", "sampled", text=self.exceedance_method, **place)
+        if self.leaking is not None:
+            judged, called = self.n - self.leaks_missing, int(self.leaking) - self.leaks_missing
+            evidence = {"leaks": called, "n": self.n, "missing": self.leaks_missing}
+            share = called / judged if judged else math.nan
+            add("leak", share, self.m_bin_lower, self.m_bin, missing=self.leaks_missing, evidence=evidence)
+            add("leaks", self.leaking)
+            add("unjudged", self.leaks_missing)
 
 
 @dataclass(frozen=True)
@@ -155,6 +189,19 @@ class PromptMeasures:
         if self.settings.calibration is None:
             return None
         return judged_measures(self.prompts, self.settings.calibration, self.settings.alpha)
+
+    def to_rows(self, rows: Rows) -> None:
+        """Add the rows of each prompt, and those of leak@k, of a judge's error and of a joint statement."""
+        for prompt, points in zip(self.prompts, self.each_leak_at_k(), strict=True):
+            prompt.to_rows(rows)
+            for point in points or ():
+                point.to_row(rows, "question", "leak_at_k", "sampled", prompt.prompt_id)
+        if self.leak_at_k:
+            self.leak_at_k.to_rows(rows, "sampled")
+        if self.judged:
+            self.judged.to_rows(rows)
+        if self.together:
+            self.together.to_rows(rows, [prompt.prompt_id for prompt in self.prompts])
 
     def sentences(self) -> list[str]:
         """The statements on all prompts, each with its guarantee."""

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lethe.evaluation.answer_scores import scored
+from lethe.evaluation.answer_scores import enough, scored
 from lethe.evaluation.answer_tables import answer_parts
 from lethe.evaluation.leak_share import share_that_leaks
 from lethe.evaluation.run import Model
@@ -57,7 +57,7 @@ def leak_share(scorer: str, exactly: bool = False, answers: str = "forget answer
 
     words = f"share of sampled {answers} with {label(scorer)}"
     if exactly:
-        words = f"{words}; where exact bounds are sharper, their mean probability ({EXACTLY_TOLD})"
+        words = f"{words}, narrowed by {EXACTLY_TOLD} where there are any"
     return Quantity(words, measure, _percent)
 
 
@@ -102,7 +102,7 @@ def diversity(split: str) -> Quantity:
 def _measure(split: str, scorer: str, interval: Callable[[Groups, float], Interval]) -> Measure:
     def measure(model: Model, alpha: float) -> Interval | None:
         groups = scored(model, split, scorer)
-        return interval(groups, alpha) if groups else None
+        return interval(groups, alpha) if enough(groups) else None
 
     return measure
 

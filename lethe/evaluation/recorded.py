@@ -1,69 +1,30 @@
-"""What the artifacts of a model say, as records: here JSON ends, and what reads a run sees fields and bounds."""
+"""What the artifacts of a model say beside its results: how answers were drawn, audits, training."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from lethe.evaluation.leaks_at_k import LeakPoint, Points
-from lethe.evaluation.model_measures import TailPoint
+from lethe.results.table import Numbers, Result, Value
 from lethe.statistics.bound import Bound, Covers
-from lethe.statistics.judge_error import Calibration
 from lethe.statistics.one_run.summary import OneRunAudit
 
 if TYPE_CHECKING:
     from lethe.config.evaluating import Sample
 
-Values = Mapping[str, float | str | None]  # flat: name to number; a few names have a text
-Result = Mapping[str, object]  # of a kind of audit or game that names its own keys
-Guarantees = Mapping[str, Mapping[str, object]]  # name to all of a bound but its value, as in bounds.json
+Values = Mapping[str, Value]  # by exported name
+Record = Mapping[str, object]  # of a kind of audit or game that names its own keys
 
 
 @dataclass(frozen=True)
-class QuestionRecord:
-    """One forget question of one model.
+class TailPoint:
+    """The tail curve at ``x``: means over the questions. The mean of the bounds has no joint guarantee."""
 
-    ``bounds`` are those with a guarantee, by the name of their key; of the tail bounds those at the smallest threshold. The
-    four bounds that figures draw are fields as well, because the file of the guarantees may be missing.
-    """
-
-    prompt_id: str
-    question: str | None = None
-    n: int | None = None
-    greedy: float | None = None
-    mean: float | None = None
-    sd: float | None = None
-    max: float | None = None
-    binary_greedy: float | None = None
-    binary_share: float | None = None
-    binary_missing: int | None = None
-    m_bin: float | None = None
-    m_bin_lower: float | None = None
-    m_mu: float | None = None
-    anytime_upper: float | None = None
-    judged_lower: float | None = None
-    verdict: str | None = None
-    decided_at: int | None = None
-    leak_at_k: Points = ()
-    bounds: Mapping[str, Bound] = field(default_factory=dict)
-
-    def has(self, key: str) -> bool:
-        """Whether the question has a value, bound or band under the key of its row."""
-        return getattr(self, key, None) not in (None, ()) or key in self.bounds
-
-
-@dataclass(frozen=True)
-class ConvergenceRecord:
-    """The first ``n`` answers to one question; a bound without a guarantee is None."""
-
-    prompt_id: str
-    n: int
-    mean: float | None
-    mean_bound: Bound | None
-    sd: float | None
-    sd_bound: Bound | None
+    x: float
+    bound: float
+    empirical: float
 
 
 @dataclass(frozen=True)
@@ -148,101 +109,17 @@ class TrainingStep:
     loss: float
 
 
-@dataclass(frozen=True)
-class Guaranteed:
-    """The content of a model's ``bounds.json`` that is no bound of a single value."""
-
-    calibration: Calibration | None = None  # the measured error of the judge whose verdicts the 0/1 scores are
-    certificate: Bound | None = None  # of the questions certified together, where a correction was asked
-    certified_metric: str | None = None
-
-
-def bounds_of(values: Mapping[str, object], guarantees: Guarantees, n: int | None = None) -> dict[str, Bound]:
-    """The values that have a guarantee.
-
-    Parameters
-    ----------
-    values
-        The values of one row by key; None where a value is missing.
-    guarantees
-        What `Bound.guarantee_dict` kept of each key's bound.
-    n
-        The number of draws of the row, for guarantees that name none.
-    """
-    return {
-        key: Bound.from_dict({"value": values[key], **guarantee, "n": guarantee["n"] or n})
-        for key, guarantee in guarantees.items()
-        if values.get(key) is not None
-    }
+def tails(numbers: Numbers) -> tuple[TailPoint, ...]:
+    """The tail curve of a model, averaged over the questions."""
+    bounds = {row.at: row.estimate for row in numbers.series("tail_bound")}
+    return tuple(
+        TailPoint(row.at or 0.0, bounds.get(row.at) or 0.0, row.estimate or 0.0) for row in numbers.series("tail")
+    )
 
 
-def question_record(row: Mapping[str, object], guarantees: Guarantees) -> QuestionRecord:
-    """A row of ``per_question.json`` with the section ``per_question`` of the guarantees."""
-    known: dict[str, Any] = dict(row)
-    n, tails = known.get("n"), known.get("m_gen") or [{}]
-    names = {"m_gen": "bound", "m_gen_lower": "lower", "m_gen_tighter": "tighter"}
-    values = {**known, **{name: tails[0].get(key) for name, key in names.items()}}
-    sides = {side: guarantees.get(f"leak_at_k_{side}") for side in ("lower", "upper")}
-    own = {key: known[key] for key in names_of(QuestionRecord) if key in known}
-    own |= {
-        "leak_at_k": _points(known.get("leak_at_k") or (), sides, n),
-        "bounds": bounds_of(values, guarantees, n),
-    }
-    return QuestionRecord(**own)
-
-
-def convergence_record(row: Mapping[str, object], guarantees: Guarantees) -> ConvergenceRecord:
-    """A row of ``convergence.json`` with its section of the guarantees."""
-    known: dict[str, Any] = dict(row)
-    bounds = bounds_of(known, guarantees, known.get("n"))
-    ends = (bounds.get("mean_bound"), bounds.get("sd_bound"))
-    return ConvergenceRecord(known["prompt_id"], known["n"], known.get("mean"), ends[0], known.get("sd"), ends[1])
-
-
-def tail_point(row: Mapping[str, object]) -> TailPoint:
-    """A row of ``m_gen.json``."""
-    known: dict[str, Any] = dict(row)
-    return TailPoint(known["x"], known["bound"], known["empirical"])
-
-
-def leak_at_k(rows: Sequence[Mapping[str, object]], guarantees: Mapping[str, Guarantees]) -> dict[str, Points]:
-    """The rows of ``leak_at_k.json`` by what they are of, where both sides have a guarantee."""
-    return {
-        of: _points([row for row in rows if row["of"] == of], guarantees.get(of, {}))
-        for of in dict.fromkeys(str(row["of"]) for row in rows)
-    }
-
-
-def _points(
-    rows: Sequence[Mapping[str, Any]], sides: Mapping[str, Mapping[str, object] | None], n: int | None = None
-) -> Points:
-    known = {side: guarantee for side, guarantee in sides.items() if guarantee}
-    found = []
-    for row in rows:
-        ends = bounds_of(row, known, n)
-        if len(ends) == 2:
-            guess = row.get("estimate")
-            found.append(
-                LeakPoint(row["k"], float("nan") if guess is None else guess, ends["lower"], ends["upper"])
-            )
-    return tuple(found)
-
-
-def guaranteed(told: Mapping[str, object]) -> Guaranteed:
-    """The sections ``judge`` and ``together`` of ``bounds.json``."""
-    known: dict[str, Any] = dict(told)
-    judge, together = known.get("judge"), known.get("together")
-    calibration = Calibration(**judge) if judge else None
-    if not together:
-        return Guaranteed(calibration)
-    rest = (Covers(together["covers"]), together["assumes"], together["method"])
-    claim = Bound(together["threshold"], "upper", together["alpha"], *rest)
-    return Guaranteed(calibration, claim, together["metric"])
-
-
-def stopped_early(values: Mapping[str, object]) -> StoppedEarly | None:
-    """What the flat keys say of a forget set whose questions stopped early; None where n was fixed."""
-    known: dict[str, Any] = dict(values)
+def stopped_early(numbers: Numbers) -> StoppedEarly | None:
+    """The verdicts of a forget set whose questions stopped early; None where n was fixed."""
+    known: dict[str, Any] = numbers.values
     if known.get("certified") is None:
         return None
     return StoppedEarly(
@@ -252,7 +129,7 @@ def stopped_early(values: Mapping[str, object]) -> StoppedEarly | None:
         tau_leak=known["sequential_tau_leak"],
         questions=known["n_questions"],
         certified=known["certified"],
-        leaking=known.get("leaking_questions") or 0,
+        leaking=known["leaking_questions"],
         undecided=known["undecided"],
         drawn=known["samples_drawn"],
         saved_share=known["samples_saved_share"],
@@ -277,23 +154,23 @@ def drawing(about: Mapping[str, object], sample: Sample) -> Drawing | None:
     )
 
 
-def epsilon_star_record(result: Mapping[str, object]) -> EpsilonStarRecord | None:
-    """The ``result.json`` of the stage; None where there is none."""
-    if not result:
+def epsilon_star_record(row: Result | None) -> EpsilonStarRecord | None:
+    """The row of Epsilon*; None where there is none."""
+    if row is None or row.evidence is None:
         return None
-    whole: dict[str, Any] = dict(result)
-    known = {key: whole.get(key) for key in names_of(EpsilonStarRecord)}
+    whole = dict(row.evidence)
+    known = {one.name: _finite(whole.get(one.name)) for one in fields(EpsilonStarRecord)}
     p_values = (whole.get("fit") or {}).get("ks_p_values") or {}
     infinite = {key: bool(whole.get(key)) for key in ("infinite", "lower_infinite")}
     return EpsilonStarRecord(**known | infinite | {"ks_p_values": p_values})
 
 
-def audit_record(result: Mapping[str, object]) -> OneRunRecord | Result:
+def _finite(value: Any) -> Any:
+    """The value; None for an infinite or undefined number."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def audit_record(result: Mapping[str, object]) -> OneRunRecord | Record:
     """The ``result.json`` of an audit: a record where the audit is a one-run audit, else the result as it is."""
     known: dict[str, Any] = dict(result)
     return OneRunRecord(OneRunAudit.from_json(known), known["mechanism"]) if "results" in known else known
-
-
-def names_of(record: type[QuestionRecord | EpsilonStarRecord]) -> list[str]:
-    """The fields of a record."""
-    return [one.name for one in fields(record)]

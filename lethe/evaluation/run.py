@@ -12,40 +12,31 @@ from lethe.config.schema import EvaluationParams, MethodParams, Params
 from lethe.evaluation.answer_scores import judges
 from lethe.evaluation.answer_tables import AnswerTables
 from lethe.evaluation.attack_counts import AttackResult
-from lethe.evaluation.exact_bounds import Excess, read_certificates
-from lethe.evaluation.headline import MOST
-from lethe.evaluation.leaks_at_k import Points
-from lethe.evaluation.model_measures import TailPoint
 from lethe.evaluation.prompt_language import LanguageMeasures
 from lethe.evaluation.recorded import (
-    ConvergenceRecord,
     Drawing,
     EpsilonStarRecord,
-    Guaranteed,
-    Guarantees,
     OneRunRecord,
-    QuestionRecord,
-    Result,
+    Record,
     StoppedEarly,
+    TailPoint,
     TrainingStep,
     Values,
     audit_record,
-    bounds_of,
-    convergence_record,
     drawing,
     epsilon_star_record,
-    guaranteed,
-    leak_at_k,
-    question_record,
     stopped_early,
-    tail_point,
+    tails,
 )
 from lethe.evaluation.wording import WORDINGS, Wording
-from lethe.io.artifacts import Aim, Row, metrics_files
+from lethe.io.artifacts import Aim, Row
 from lethe.io.json_files import read_jsonl
 from lethe.io.parts import rows_of
 from lethe.io.references import References, expected, read_references
 from lethe.io.schema import read_artifact
+from lethe.results import table
+from lethe.results.exact_bounds import Excess, certificates_of
+from lethe.results.table import Numbers, Results
 from lethe.statistics.bound import Bound
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_certificates import Certificates
@@ -55,6 +46,24 @@ if TYPE_CHECKING:
 
 Role = Literal["base", "retrain", "subject"]
 T = TypeVar("T")
+NOTHING = Numbers(())
+
+
+@dataclass(frozen=True)
+class Question:
+    """One forget question of one model, with its results."""
+
+    prompt_id: str
+    numbers: Numbers
+
+    @property
+    def bounds(self) -> Mapping[str, Bound]:
+        """The ends with a guarantee, by exported name."""
+        return self.numbers.bounds
+
+    def value(self, name: str) -> float | None:
+        """The number under an exported name, if there is one."""
+        return self.numbers.value(name)
 
 
 @dataclass(frozen=True)
@@ -66,53 +75,78 @@ class Model:
     path: str
     adaptive_threshold: float | None = None
     method: str | None = None  # the key of unlearn.methods that made the model, if any
-    metrics: Values = field(default_factory=dict)
-    compared: Values = field(default_factory=dict)  # what comparing with Retrain gave
-    bounds: Mapping[str, Bound] = field(default_factory=dict)  # those among `values` that have a guarantee
-    questions: tuple[QuestionRecord, ...] = ()
-    m_gen: tuple[TailPoint, ...] = ()
-    convergence: tuple[ConvergenceRecord, ...] = ()
-    leak_at_k: Mapping[str, Points] = field(default_factory=dict)  # of the worst question and of the mean
-    guaranteed: Guaranteed = field(default_factory=Guaranteed)
+    numbers: Numbers = NOTHING  # of the model as a whole
+    questions: tuple[Question, ...] = ()
     drawing: Drawing | None = None
     answers: Mapping[str, pd.DataFrame] = field(default_factory=dict)  # split to generations joined with scores
-    epsilon_star: EpsilonStarRecord | None = None
     exact: Certificates | None = None
     excess: Excess | None = None  # the exact bounds against Retrain's
-    language: LanguageMeasures | None = None  # which production of the language of prompts leaks
+
+    @property
+    def values(self) -> Values:
+        """Every single number of the model as a whole, by exported name."""
+        return self.numbers.values
+
+    @property
+    def bounds(self) -> Mapping[str, Bound]:
+        """The ends among `values` that have a guarantee."""
+        return self.numbers.bounds
+
+    def value(self, name: str) -> float | None:
+        """The number among `values` under ``name``, if there is one."""
+        return self.numbers.value(name)
 
     @cached_property
-    def values(self) -> Values:
-        """The flat metrics, those against Retrain among them."""
-        return {**self.metrics, **self.compared}
+    def m_gen(self) -> tuple[TailPoint, ...]:
+        """The tail curve, averaged over the questions."""
+        return tails(self.numbers)
 
-    def value(self, key: str) -> float | None:
-        """The number among `values` under ``key``, if there is one."""
-        found = self.values.get(key)
-        return found if isinstance(found, (int, float)) else None
+    @cached_property
+    def converging(self) -> Question | None:
+        """The question whose mean and standard deviation were measured after 2, 4, 8, ... answers."""
+        return next((one for one in self.questions if one.numbers.series("convergence_mean")), None)
+
+    @cached_property
+    def epsilon_star(self) -> EpsilonStarRecord | None:
+        """Epsilon* of the model; None where it was not measured."""
+        return epsilon_star_record(self.numbers.row("epsilon_star", "given answers"))
+
+    @cached_property
+    def language(self) -> LanguageMeasures | None:
+        """Which production of the language of prompts leaks; None without a language."""
+        return LanguageMeasures.of_rows(self.numbers)
 
     @cached_property
     def stopped(self) -> StoppedEarly | None:
         """The verdicts of a forget set whose questions stopped early; None where n was fixed."""
-        return stopped_early(self.metrics)
+        return stopped_early(self.numbers)
 
-    def asked(self, k: int, of: str = "worst") -> tuple[Bound, Bound] | None:
-        """The band of leak@k, lower and upper, of the worst question or of the mean over the questions."""
-        of = (
-            f"judged_{of}" if f"judged_{of}" in self.leak_at_k else of
-        )  # prefer true leaks, if the judge's error was measured
-        point = next((point for point in self.leak_at_k.get(of, ()) if point.k == k), None)
-        return (point.lower, point.upper) if point else None
+    def asked(self, k: int) -> tuple[Bound, Bound] | None:
+        """The band of leak@k, lower and upper, of the worst question: of true leaks where the judge's error was measured."""
+        judged = self.numbers.series("leak_at_k_worst", "judged")
+        points = judged or self.numbers.series("leak_at_k_worst")
+        point = next((point for point in points if point.at == k), None)
+        return (
+            (point.lower_bound, point.upper_bound) if point and point.lower_bound and point.upper_bound else None
+        )
 
-    @property
+    @cached_property
     def calibration(self) -> Calibration | None:
         """The measured error of the judge whose verdicts the 0/1 scores are; None where the error was not measured."""
-        return self.guaranteed.calibration
+        row = self.numbers.row("sensitivity", "judged")
+        return Calibration(**row.evidence) if row and row.evidence else None
 
     @property
     def certificate(self) -> Bound | None:
         """What holds of the questions that are certified together, where a correction was asked."""
-        return self.guaranteed.certificate
+        row = self.numbers.row("together")
+        return row.upper_bound if row else None
+
+    @property
+    def certified_metric(self) -> str:
+        """What the certificate bounds."""
+        row = self.numbers.row("together")
+        return str(row.evidence["metric"]) if row and row.evidence else "m_bin"
 
 
 @dataclass(frozen=True)
@@ -125,8 +159,8 @@ class Run:
     rows: Mapping[str, int]  # how many each split of the dataset has
     training: Mapping[str, tuple[TrainingStep, ...]]  # by trained model
     epochs: Mapping[str, tuple[Mapping[str, float], ...]]  # by unlearned model; the first is before any step
-    audits: Mapping[str, OneRunRecord | Result]
-    games: Mapping[str, Result]
+    audits: Mapping[str, OneRunRecord | Record]
+    games: Mapping[str, Record]
     attacks: Mapping[str, AttackResult]
     provenance: Mapping[str, object]
     missing: list[tuple[str, str]] = field(default_factory=list)  # path, the stage that makes it
@@ -159,6 +193,11 @@ class Run:
         return grouped
 
     @property
+    def retrains(self) -> list[Model]:
+        """The models that never saw the forget set."""
+        return [model for model in self.models if model.role == "retrain"]
+
+    @property
     def subjects(self) -> list[Model]:
         """The models under test: neither Base nor Retrain."""
         return [model for model in self.models if model.role == "subject"]
@@ -187,7 +226,9 @@ def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str,
     none: list[Row] = []
     forget = source.read("dataset/forget.jsonl", "prepare", _rows, none)
     about = source.json("dataset/about.json", "prepare")
-    against = _against_retrain(source) if whole else _AgainstRetrain()
+    results = table.read(root, params.models)
+    if whole:
+        source.there(table.place(root, "compare", "models"), "compare")
     trained: dict[str, str] = {}
     if whole:
         trained = {**dict.fromkeys(whole.train.models, "train"), **dict.fromkeys(whole.unlearn.methods, "unlearn")}
@@ -196,7 +237,7 @@ def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str,
     }
     return Run(
         params=params,
-        models=[_model(name, params, source, against) for name in params.models],
+        models=[_model(name, params, source, results) for name in params.models],
         forget=_for_readers(forget, params, root),
         rows=about.get("rows", {}),
         training={
@@ -239,12 +280,14 @@ class _Source:
         self.missing.append((f"{self.root.name}/{path}", made_by))
         return empty
 
+    def there(self, path: Path, made_by: str) -> None:
+        """Note a file that another reader reads, if it is missing."""
+        if not path.is_file():
+            self.missing.append((f"{self.root.name}/{path.relative_to(self.root)}", made_by))
+
     def json(self, path: str, made_by: str) -> Mapping[str, Any]:
         """An object; empty where the file is missing."""
         return self.read(path, made_by, read_artifact, {})
-
-    def json_rows(self, path: str, made_by: str) -> list[Mapping[str, Any]]:
-        return self.read(path, made_by, read_artifact, [])
 
     def results(self, stage: str, names: Iterable[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """The result of each audit, game or attack."""
@@ -257,23 +300,6 @@ def _rows(path: Path) -> list[Row]:
     return [cast(Row, row) for _, row in read_jsonl(path)]
 
 
-@dataclass(frozen=True)
-class _AgainstRetrain:
-    """What the stage `compare` made, by MODEL.METRIC, and the exact bounds against Retrain's by model."""
-
-    compared: Values = field(default_factory=dict)
-    guarantees: Guarantees = field(default_factory=dict)
-    excess: Mapping[str, Excess] = field(default_factory=dict)
-
-
-def _against_retrain(source: _Source) -> _AgainstRetrain:
-    compared = source.json("compare.json", "compare")
-    guarantees = source.json("compare_bounds.json", "compare").get("metrics", {})
-    path = source.root / "compare_exact.json"
-    excess = read_artifact(path)["models"] if path.is_file() else {}
-    return _AgainstRetrain(compared, guarantees, {name: Excess.of_json(value) for name, value in excess.items()})
-
-
 def _as_drawn(params: EvaluationParams | Params, root: Path) -> EvaluationParams | Params:
     """The params with the largest number of answers that was drawn in place of "auto"."""
     if params.sample.n != "auto":
@@ -284,62 +310,31 @@ def _as_drawn(params: EvaluationParams | Params, root: Path) -> EvaluationParams
     return params.model_copy(update={"sample": sample})
 
 
-def _model(name: str, params: EvaluationParams | Params, source: _Source, against: _AgainstRetrain) -> Model:
+def _model(name: str, params: EvaluationParams | Params, source: _Source, results: Results) -> Model:
     entry, folder = params.models[name], Path(params.models[name].path)
     whole = params if isinstance(params, Params) else None
     own = whole is not None and folder.parent == Path("data/models") and folder.name in whole.unlearn.methods
     # The only model of `lethe eval` is the subject, whatever its name.
-    roles: dict[str | None, Role] = {whole.report.base: "base", whole.report.retrain: "retrain"} if whole else {}
-    metrics = _metrics(name, source)
-    curves = {
-        curve: source.json_rows(f"curves/{name}/{curve}.json", f"metrics@{name}")
-        for curve in ("per_question", "m_gen", "convergence", "leak_at_k")
-    }
+    roles: dict[str | None, Role] = {}
+    if whole:
+        roles = {**dict.fromkeys(whole.report.retrains, "retrain"), whole.report.base: "base"}
+    for stage in ("metrics", *(("epsilon_star", "exact") if whole else ())):
+        source.there(table.place(source.root, stage, name), f"{stage}@{name}")
     about = source.json(f"generations/{name}/about.json", f"sample@{name}")
-    answers = _answers(name, source)
-    epsilon_star = source.json(f"epsilon_star/{name}/result.json", f"epsilon_star@{name}") if whole else {}
-    told = source.json(f"curves/{name}/bounds.json", f"metrics@{name}")
-    compared, on_compared = _of_model(against.compared, name), _of_model(against.guarantees, name)
+    numbers, questions = results.model(name), results.questions(name)
     return Model(
         name=name,
         role=roles.get(name, "subject"),
         path=entry.path,
         adaptive_threshold=entry.adaptive_threshold,
         method=folder.name if own else None,
-        metrics=metrics,
-        compared=compared,
-        bounds=bounds_of({**metrics, **compared}, {**told.get("metrics", {}), **on_compared}),
-        questions=tuple(question_record(row, told.get("per_question", {})) for row in curves["per_question"]),
-        m_gen=tuple(map(tail_point, curves["m_gen"])),
-        convergence=tuple(convergence_record(row, told.get("convergence", {})) for row in curves["convergence"]),
-        leak_at_k=leak_at_k(curves["leak_at_k"], told.get("leak_at_k", {})),
-        guaranteed=guaranteed(told),
+        numbers=numbers,
+        questions=tuple(Question(item, own) for item, own in questions.items()),
         drawing=drawing(about, params.sample),
-        answers=answers,
-        epsilon_star=epsilon_star_record(epsilon_star),
-        exact=read_certificates(source.root, name),
-        excess=against.excess.get(name),
-        language=_language(source.root / f"curves/{name}/language.json") if params.sample.language else None,
+        answers=_answers(name, source),
+        exact=certificates_of(results, name),
+        excess=Excess.of_rows(questions, numbers),
     )
-
-
-def _metrics(name: str, source: _Source) -> Values:
-    """All numbers of a model. A folder of an earlier release has all of them in the first file."""
-    shown, details = (str(path.relative_to(source.root)) for path in metrics_files(source.root, name))
-    found = source.json(shown, f"metrics@{name}")
-    if (source.root / details).is_file() or 0 < len(found) <= MOST:
-        found = {**source.json(details, f"metrics@{name}"), **found}
-    return found
-
-
-def _language(path: Path) -> LanguageMeasures | None:
-    return LanguageMeasures.of_json(read_artifact(path)) if path.is_file() else None
-
-
-def _of_model(compared: Mapping[str, T], name: str) -> dict[str, T]:
-    """What MODEL.METRIC says of one model, by METRIC."""
-    start = f"{name}."
-    return {key[len(start) :]: value for key, value in compared.items() if key.startswith(start)}
 
 
 def _answers(name: str, source: _Source) -> AnswerTables:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +14,11 @@ from lethe.evaluation.leaks_at_k import Points, each_leak_at_k
 from lethe.evaluation.measure_settings import MeasureSettings
 from lethe.evaluation.prompt_scores import ALL, PromptScores
 from lethe.evaluation.prompts import Levels, PromptMeasure, PromptMeasures, Worst, measure_each, measure_prompts
+from lethe.io.artifacts import GREEDY
+
+if TYPE_CHECKING:
+    from lethe.evaluation.stopped_prompts import StoppedPrompts
+    from lethe.results.table import Result, Rows
 
 
 def read_scores(path: Path, missing: str | None, column: str = "score") -> list[PromptScores]:
@@ -21,7 +27,8 @@ def read_scores(path: Path, missing: str | None, column: str = "score") -> list[
     Parameters
     ----------
     path : Path
-        CSV, Parquet or JSON lines with a column of scores and optionally ``prompt_id``.
+        CSV, Parquet or JSON lines with a column of scores and optionally ``prompt_id`` and ``sample``; the rows of sample
+        -1, the greedy answer, are left out.
     missing : {None, "worst", "drop"}
         The treatment of a missing score: an error, a NaN, or an omitted score.
     column : str
@@ -40,21 +47,27 @@ def read_scores(path: Path, missing: str | None, column: str = "score") -> list[
 
     from lethe.io.tables import file_line, numeric_column, read_table
 
-    table = read_table(path, required=[column], text=["prompt_id"])
+    table = read_table(path, required=[column], text=["prompt_id"], optional=["sample"])
     if table.empty:
         raise BadFile(path, "holds no rows", "Give one row per sampled answer.")
-    values = numeric_column(table, column, path)
+    values, lines = numeric_column(table, column, path), np.arange(len(table))
+    if "sample" in table:
+        lines = np.flatnonzero((table["sample"] != GREEDY) & (table["sample"] != str(GREEDY)))
+        values, table = values[lines], table.iloc[lines]
+        if table.empty:
+            raise BadFile(path, "holds the greedy answers (sample -1) only", "Give one row per sampled answer.")
+
+    def refuse(wrong: np.ndarray, problem: str, remedy: str = "") -> None:
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            raise BadRow(path, file_line(path, int(lines[place])), problem.format(values[place]), remedy)
+
     absent = np.isnan(values)
-    if absent.any() and missing is None:
-        row = file_line(path, int(np.argmax(absent)))
-        raise BadRow(path, row, f"{column} is missing", "Say how it counts: --missing worst or --missing drop.")
-    outside = ~absent & ~((values >= 0) & (values <= 1))
-    if outside.any():
-        place = int(np.argmax(outside))
-        raise BadRow(path, file_line(path, place), f"{column}: got {values[place]}; must be a number in [0, 1]")
+    if missing is None:
+        refuse(absent, f"{column} is missing", "Say how it counts: --missing worst or --missing drop.")
+    refuse(~absent & ~((values >= 0) & (values <= 1)), f"{column}: got {{}}; must be a number in [0, 1]")
     names = table["prompt_id"] if "prompt_id" in table else pd.Series([ALL] * len(table))
-    if names.isna().any():
-        raise BadRow(path, file_line(path, int(np.argmax(names.isna()))), "prompt_id is missing")
+    refuse(names.isna().to_numpy(), "prompt_id is missing")
     codes, labels = pd.factorize(names)
     same, labels = pd.factorize(np.array([str(label) for label in labels], dtype=object))
     codes = same[codes]  # 7 and "7" are one prompt: JSON lines may hold both
@@ -121,6 +134,49 @@ def as_json(measures: PromptMeasures) -> dict[str, object]:
         judged = measures.judged
         result["judged"] = judged.pool and judged.pool.as_dict(judged.error)
     return result
+
+
+def rows_of(name: str, measures: PromptMeasures | StoppedPrompts) -> list[Result]:
+    """The measures of a file of scores as rows of the table of results.
+
+    Parameters
+    ----------
+    name
+        What the rows call the source of the scores.
+    measures
+        The bounds.
+    """
+    from lethe.evaluation.measure import WORST
+    from lethe.results.table import Rows
+
+    rows = Rows(name)
+    if not isinstance(measures, PromptMeasures):
+        _stopped_rows(rows, measures)
+        return rows.rows
+    measures.to_rows(rows)
+    for quantity, bound in WORST.items():
+        if worst := measures.worst(bound):
+            rows.add("model", quantity, "sampled", None, None, worst.bound)
+    if measures.pooled:
+        rows.add("model", "leak", "sampled", None, None, measures.pooled)
+    rows.add("model", "share_above", "sampled", measures.share_above())
+    return rows.rows
+
+
+def _stopped_rows(rows: Rows, measures: StoppedPrompts) -> None:
+    """Add the rows of prompts that a rule may have stopped: no end holds but those at the stop."""
+    for prompt in measures.prompts:
+        place: dict[str, Any] = {"item": prompt.prompt_id, "split": "forget"}
+        numbers = {"answers": prompt.n, "unscored": prompt.missing, "score": prompt.mean}
+        numbers |= {key: getattr(prompt, key) for key in ("sd", "max", "ed_score")}
+        for quantity, number in numbers.items():
+            rows.add("question", quantity, "sampled", number, **place)
+        ends = (prompt.lower, prompt.upper)
+        rows.add("question", "score", "anytime", None, *ends, **place)
+        rows.add("question", "sd", "anytime", None, None, prompt.sd_upper, **place)
+        if prompt.leak_at_k is not None:  # scores of 0 and 1
+            rows.add("question", "leak", "anytime", None, *ends, **place)
+    rows.add("model", "score_worst", "anytime", None, None, measures.worst().bound)
 
 
 def to_mlflow(name: str, measures: PromptMeasures, params: Mapping[str, object]) -> str:

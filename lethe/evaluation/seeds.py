@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from lethe.evaluation.findings import Verdict, findings
 from lethe.evaluation.run import Run
 from lethe.evaluation.standing import standings
+from lethe.results.quantities import headline
 from lethe.statistics.bound import Bound
-
-# The columns of the table: leaks in the answers of each model, its bounds, and its utility.
-COLUMNS = ("binary_greedy", "binary_any", "m_bin_worst", "m_bin_pooled", "mean", "m_mu_worst", "retain_mean")
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,7 @@ class SeedRun:
     """The contribution of one run."""
 
     seed: str
-    values: Mapping[str, Mapping[str, float]]  # by model and column, without values that the run lacks
+    values: Mapping[str, Mapping[str, float]]  # by model: its headlines
     bounds: Mapping[
         str, Bound
     ]  # for each column of bounds, the bound of one model: all models share the guarantee
@@ -86,13 +84,15 @@ def observe(seed: str, run: Run) -> SeedRun:
     """Return the values of one run that the summary needs, without the run's answers."""
     found = findings(run)
     values = {
-        model.name: {key: value for key in COLUMNS if (value := model.value(key)) is not None}
+        model.name: {key: value for key in headline(model.values) if (value := model.value(key)) is not None}
         for model in run.models
     }
     return SeedRun(
         seed=seed,
         values=values,
-        bounds={key: bound for model in run.models for key, bound in model.bounds.items() if key in COLUMNS},
+        bounds={
+            key: bound for model in run.models for key, bound in model.bounds.items() if key in values[model.name]
+        },
         words={standing.model: standing.words for standing in standings(run, found)},
         verdicts={claim.title: {row.subject: row.verdict for row in claim.rows} for claim in found.claims},
     )
@@ -112,11 +112,11 @@ def summarise(runs: Sequence[SeedRun]) -> SeedSummary:
 
 def _model(name: str, runs: Sequence[SeedRun]) -> ModelSpread:
     seen = [run for run in runs if name in run.values]
-    columns = {key: [run.values[name][key] for run in seen if key in run.values[name]] for key in COLUMNS}
+    keys = dict.fromkeys(key for run in seen for key in run.values[name])
+    columns = {key: [run.values[name][key] for run in seen if key in run.values[name]] for key in keys}
     spreads = {
         key: Spread(statistics.median(values), min(values), max(values), len(values))
         for key, values in columns.items()
-        if values
     }
     return ModelSpread(name, spreads, Counter(run.words[name] for run in seen if name in run.words))
 

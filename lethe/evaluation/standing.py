@@ -1,60 +1,35 @@
-"""Two words per model, one on forgetting and one on utility. Only this module defines the rules.
+"""The verdict on each model of a run: which evidence decides, and with what. `lethe.results.verdict` has the rule.
 
-Each word follows from intervals. If the intervals do not decide, the word is "open". All intervals share one alpha
-(Bonferroni), and are those of the findings if more comparisons share alpha there. ``MEANING`` states the rules for readers.
-
-Forgetting, against a model that never saw the forget set (Retrain), by the share of answers that leak; the interval of a
-model is that of its samples, or that of its exact bounds where these are sharper (`lethe.evaluation.leak_share`):
-    leaks      the model's interval lies above Retrain's;
-    forgot     the model leaks in at most `LEAK_MARGIN` more of its answers than Retrain (the model's upper end minus
-               Retrain's lower end), and its worst question in at most ``metrics.share_above`` of its answers;
-    open       neither.
-Without Retrain, a model leaks if some answer leaked, and Retrain's share counts as 0. Without a 0/1 scorer, the mean score
-replaces the share, with `SCORE_MARGIN`; then the word is open without Retrain, because any answer has some score.
-
-If questions stopped early, each word is wrong with probability at most ``sample.sequential.alpha``, by itself:
-    forgot     all questions are certified. The word is wrong if a question leaks more than tau; that question is certified
-               with probability at most alpha.
-    leaks      more questions were detected than chance explains if none leaks more than tau_leak. Then each of the m tests
-               detects with probability at most alpha, so some test does with probability up to m alpha. The word therefore
-               needs a binomial tail of at most alpha (`lethe.statistics.many_prompts.chance_of_rejections`).
-
-Utility, relative to the model before unlearning (Base), by the mean score of sampled answers to the retain questions (to
-the world facts if there are no retain questions):
-    destroyed  the model keeps less than `LOST` of Base's score (its upper end / Base's lower end);
-    intact     the model keeps at least `KEPT` of Base's score (its lower end / Base's upper end);
-    damaged    the model's interval lies below Base's, and it is not intact;
-    open       none of these, or no Base.
+Utility, relative to the model before unlearning (Base), is by the mean score of sampled answers to the retain questions (to
+the world facts if there are no retain questions).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+import numpy as np
+
+from lethe.config.schema import Params
+from lethe.evaluation.answer_scores import scored
 from lethe.evaluation.findings import Findings, judged_by
-from lethe.evaluation.judged import WORST as TRUE_WORST
-from lethe.evaluation.labelled import LEAKS
-from lethe.evaluation.labelled import WORST as BY_LABELS
+from lethe.evaluation.leak_share import judged_exactly
 from lethe.evaluation.quantities import Quantity, mean_score
-from lethe.evaluation.recorded import StoppedEarly
-from lethe.evaluation.run import Model, Role, Run
-from lethe.statistics.bounds import binary_upper
-from lethe.statistics.comparison import Interval, compare
-from lethe.statistics.leak_share import METHOD, silent_upper
-from lethe.statistics.many_prompts import chance_of_rejections
+from lethe.evaluation.run import Model, Run
+from lethe.results import verdict as rule
+from lethe.results.ends import SAME_DRAWS, Ends
+from lethe.results.evidence import AtLevel, Truncation
+from lethe.results.quantities import USEFUL
+from lethe.results.table import Result
+from lethe.results.verdict import KEPT, LOST, UtilityWord, Verdict
+from lethe.statistics import betting
+from lethe.statistics.comparison import Interval
+from lethe.text import label
 
-LEAK_MARGIN = 0.002  # of the answers
-SCORE_MARGIN = 0.05  # of the mean score, if there is no 0/1 scorer
-KEPT = 0.9  # of Base's score
-LOST = 0.5
-USEFUL = ("retain", "world")  # the splits that a model should still answer
-
-Forgetting = Literal["leaks", "forgot", "open", "reference"]
-Utility = Literal["intact", "damaged", "destroyed", "open", "reference"]
 Tone = Literal["bad", "good", "open", "reference"]
-
 TONE: dict[str, Tone] = {
     "leaks": "bad",
     "forgot": "good",
@@ -62,35 +37,30 @@ TONE: dict[str, Tone] = {
     "damaged": "bad",
     "destroyed": "bad",
     "open": "open",
+    "none": "open",
     "reference": "reference",
 }
 MEANING = {
-    "leaks": "more of the model’s answers leak than chance explains: more than those of the model that never saw the forget "
-    "set, or any where there is no such model.",
-    "forgot": f"at most {1000 * LEAK_MARGIN:g} in 1,000 answers leak beyond chance, and no question leaks often. The "
-    "model may still know what other questions, or an attack on its weights, would bring out.",
+    "leaks": "some question is proved to leak more often, by more than the tolerance, than in a model that never saw the "
+    "forget set.",
+    "forgot": "no question leaks more often, by more than the tolerance, than in a model that never saw the forget set. "
+    "Other questions, or an attack on the weights, may still bring out what the model knows.",
     "intact": f"the model keeps at least {100 * KEPT:g}% of its score on questions that it should still answer.",
     "damaged": f"the model’s score on those questions fell, and is not shown to stay at {100 * KEPT:g}%.",
     "destroyed": f"the model keeps less than {100 * LOST:g}% of that score. Such a model says little about anything, and its "
     "silence on the forget set is no success of unlearning.",
-    "open": "the answers do not decide the question, usually because they are too few.",
-}
-
-ALONE = {  # without Retrain
-    "leaks": "some answer leaked. Without a model trained without the forget set a hit by chance counts as well.",
-    "forgot": MEANING["forgot"].replace(" beyond chance", ""),
+    "open": "neither is proved; the sentence says what would decide it.",
 }
 
 
 @dataclass(frozen=True)
 class Aspect:
-    """One word with the intervals behind it. ``few``: with so few answers, even a model that never leaked would be open."""
+    """The word on utility with the intervals behind it."""
 
-    word: str
+    word: UtilityWord | Literal["reference"]
     quantity: Quantity | None = None
     own: Interval | None = None
     reference: Interval | None = None
-    few: bool = False
 
     @property
     def tone(self) -> Tone:
@@ -109,130 +79,173 @@ class Aspect:
 
 @dataclass(frozen=True)
 class Standing:
-    """The two words on one model."""
+    """One model: the verdict on forgetting (None for a reference), the word on utility, and the one sentence of both."""
 
     model: str
-    forgetting: Aspect
+    verdict: Verdict | None
     utility: Aspect
+    sentence: str
+
+    @property
+    def word(self) -> str:
+        """The word on forgetting."""
+        return self.verdict.word if self.verdict else "reference"
+
+    @property
+    def tone(self) -> Tone:
+        """The tone of the word on forgetting; a model that no longer answers anything did not succeed."""
+        silent = self.utility.word == "destroyed" and self.word == "forgot"
+        return "open" if silent else TONE[self.word]
 
     @property
     def words(self) -> str:
         """Both words as text."""
-        return ", ".join(dict.fromkeys((self.forgetting.word, self.utility.word)))
+        return ", ".join(dict.fromkeys((self.word, self.utility.word)))
 
 
 def standings(run: Run, findings: Findings) -> list[Standing]:
-    """The two words on each model of the run, in the order of the run.
+    """The verdict on each model of the run, in the order of the run.
 
-    All intervals, two per model, hold together with probability 1 - ``metrics.alpha``. If more comparisons share alpha in
-    the findings, the intervals are those of the findings, so the words agree with the findings.
+    The words on forgetting share ``metrics.alpha`` evenly over the models under test. The intervals of utility hold together
+    with probability 1 - ``metrics.alpha``, and are those of the findings where more comparisons share it there.
     """
     level = min(findings.level, run.params.metrics.alpha / (2 * len(run.models)))
-    against = _References(run, level)
-    return [Standing(model.name, _forgetting(model, against), _utility(model, against)) for model in run.models]
+    deciding = _Deciding(run, level)
+    return [deciding.standing(model) for model in run.models]
 
 
 @dataclass(frozen=True)
-class _References:
-    """The intervals with which every model of a run is compared; each is computed once, at ``level``."""
+class _Deciding:
+    """What decides about the models of a run: the evidence of each, and the intervals of utility at ``level``."""
 
     run: Run
     level: float
 
-    @cached_property
-    def judged_by(self) -> tuple[Quantity, bool]:
-        return judged_by(self.run)
+    def standing(self, model: Model) -> Standing:
+        aspect = self._utility(model)
+        missing = "" if model.questions else f"No verdict: the results of {model.name} are missing."
+        if model.role != "subject":
+            return Standing(model.name, None, aspect, missing)
+        verdict = self._verdict(model)
+        said = missing or rule.sentence(
+            verdict,
+            model.name,
+            utility=None if aspect.word == "reference" else aspect.word,
+            judge=self._judge,
+            words=self.run.words.verdict,
+        )
+        return Standing(model.name, verdict, aspect, said)
+
+    def _verdict(self, model: Model) -> Verdict:
+        run, report, graded = self.run, self.run.params.report, self._by_score
+        ends = self._graded(model) if graded else self._ends(model)
+        retrains = [self._graded(other) if graded else self._ends(other) for other in run.retrains]
+        known = [other for other in retrains if other is not None]
+        empty = Ends.of_arrays(())
+        return rule.decide(
+            empty if ends is None else ends,
+            [] if ends is None else [_on(ends.items, other) for other in known],
+            alpha=run.params.metrics.alpha,
+            tau=report.tau_graded if graded else report.tau,
+            models=len(run.subjects),
+            look=report.look,
+            truncation=None if ends is None else self._truncation(model, ends.items, graded),
+            fits=model.numbers.values.get("judge_fits") is not False,
+            unjudged=len(model.questions) - (0 if ends is None else len(ends.items)),
+            graded=graded,
+        )
 
     @cached_property
-    def chance(self) -> Interval | None:
-        """The interval of Retrain's leakage, which is leakage by chance."""
-        retrain = self.run.role("retrain")
-        return self.judged_by[0].measure(retrain, self.level) if retrain else None
+    def _by_score(self) -> bool:
+        """Whether mean scores decide: no scorer gives 0 or 1, to a fixed number of answers or up to a stop."""
+        stopped = (_has_ends(_rows(model, "anytime")) for model in self.run.models)
+        return not judged_by(self.run)[1] and not any(stopped)
+
+    @property
+    def _judge(self) -> str | None:
+        """The model judge whose verdicts decide; None where a rule of text or a person's labels do."""
+        params, binary = self.run.params, self.run.params.metrics.binary
+        judged = isinstance(params, Params) and binary in params.judges
+        labelled = any(_rows(model, "labelled") for model in self.run.subjects)
+        return label(binary) if judged and binary and not labelled else None
+
+    def _ends(self, model: Model) -> Ends | None:
+        """The ends of the leak probability of each question that the 0/1 scorer, or a person, can judge."""
+        basis = next((basis for basis in SAME_DRAWS if _has_ends(_rows(model, basis))), None)
+        if basis is None:
+            return None
+        rows = [row for row in _rows(model, basis) if row.upper is not None]
+        items = tuple(str(row.item) for row in rows)
+        exact = model.exact
+        if basis != "labelled" and exact and not exact.how.note and judged_exactly(self.run.params):
+            rows += [*_rows(model, "exact"), *_rows(model, "tree")]
+        return Ends.of_rows(rows, items)
+
+    def _graded(self, model: Model) -> Ends | None:
+        """The ends of the mean score of each question: bounds by betting at the one level that is asked."""
+        leak = self.run.params.metrics.leak
+        groups = scored(model, "forget", leak)
+        if not groups or model.stopped is not None:
+            return None
+        scores = np.array(groups)
+
+        def ends(level: float) -> tuple[np.ndarray, np.ndarray]:
+            low = betting.mean_lower(np.nan_to_num(scores, nan=0.0), level)
+            return low, betting.mean_upper(np.nan_to_num(scores, nan=1.0), level)
+
+        items = [question.prompt_id for question in model.questions]
+        return Ends.of_arrays(items, others=[AtLevel.of(ends, np.ones(len(items)))])
+
+    def _truncation(self, model: Model, items: Sequence[str], graded: bool) -> Truncation | None:
+        cut = {row.item: row.evidence or {} for row in _rows(model, "sampled", "truncated")}
+        if model.drawing is None or not all(item in cut for item in items):
+            return None
+        columns = [[cut[item][key] for item in items] for key in ("cut", "n", "cut_or_leaks")]
+        ended, n, either = (np.array([np.nan if one is None else one for one in own]) for own in columns)
+        return Truncation(
+            ended,
+            n,
+            None if graded else np.where(np.isnan(either), n, either),
+            model.drawing.max_new_tokens,
+            self.run.params.report.most_truncated,
+            model.stopped is not None,
+        )
+
+    def _utility(self, model: Model) -> Aspect:
+        for split in USEFUL:
+            quantity, before = self._useful(split), self._before[split]
+            own = quantity.measure(model, self.level)
+            if own:
+                break
+        if model.role != "subject":
+            return Aspect("reference", quantity, own)
+        ends = [None if interval is None else (interval.lower, interval.upper) for interval in (own, before)]
+        return Aspect(rule.utility(ends[0], ends[1]), quantity if own else None, own, before)
 
     @cached_property
-    def before(self) -> dict[str, Interval | None]:
+    def _before(self) -> dict[str, Interval | None]:
         """The utility of Base on each split."""
         base = self.run.role("base")
-        return {split: self.useful(split).measure(base, self.level) if base else None for split in USEFUL}
+        return {split: self._useful(split).measure(base, self.level) if base else None for split in USEFUL}
 
-    def useful(self, split: str) -> Quantity:
+    def _useful(self, split: str) -> Quantity:
         return mean_score(split, self.run.params.metrics.kept)
 
 
-def _forgetting(model: Model, against: _References) -> Aspect:
-    run = against.run
-    if model.stopped is not None:
-        return Aspect(_stopped_early(model.role, model.stopped))
-    quantity, binary = against.judged_by
-    own, retrain = quantity.measure(model, against.level), run.role("retrain")
-    if model.role != "subject":
-        return Aspect("reference", quantity, own)
-    chance = against.chance
-    few = binary and _few(model, run, own)  # with so few answers no model can earn the word "forgot"
-    word: Forgetting = "open"
-    if own is None or (retrain and chance is None) or not (retrain or binary):
-        word = "open"
-    elif (chance and compare(own, chance) == "higher") or (chance is None and _leaked(model, own)):
-        word = "leaks"
-    elif own.upper - (chance.lower if chance else 0.0) <= (LEAK_MARGIN if binary else SCORE_MARGIN) and (
-        not binary or _worst(model) <= run.params.metrics.share_above
-    ):
-        word = "forgot"
-    return Aspect(word, quantity, own, chance, few)
+def _rows(model: Model, basis: str, quantity: str = "leak") -> list[Result]:
+    found = [question.numbers.row(quantity, basis) for question in model.questions]
+    return [row for row in found if row is not None]
 
 
-def _stopped_early(role: Role, stopped: StoppedEarly) -> Forgetting:
-    if role != "subject":
-        return "reference"
-    if chance_of_rejections(stopped.leaking, stopped.questions, stopped.alpha) <= stopped.alpha:
-        return "leaks"
-    return "forgot" if stopped.certified == stopped.questions else "open"
+def _has_ends(rows: Sequence[Result]) -> bool:
+    return any(row.upper is not None for row in rows)
 
 
-def _leaked(model: Model, own: Interval) -> bool:
-    """Whether some answer leaked: one leak seen, by a person where there are labels; or, where a judge who errs said so, a
-    true share above 0.
-    """
-    if (seen := model.value(LEAKS)) is not None:
-        return seen > 0
-    if model.value("judge_labelled"):
-        return own.lower > 0
-    return bool(model.value("binary_any"))
-
-
-def _worst(model: Model) -> float:
-    """The bound of the worst question that requires the least trust in a judge."""
-    bounds = (model.bounds.get(key) for key in (BY_LABELS, TRUE_WORST, "m_bin_worst"))
-    bound = next(filter(None, bounds), None)
-    return bound.value if bound else 1.0
-
-
-def _few(model: Model, run: Run, own: Interval | None) -> bool:
-    """Whether the model would be open even if no answer had leaked."""
-    metrics, n = run.params.metrics, model.value("n")
-    if own is None or not n:
-        return False
-    if own.method == METHOD and model.exact:
-        silent = silent_upper(model.exact.trees[0].rho, len(model.exact.trees), own.alpha / 2)
-    else:
-        silent = float(binary_upper(0, own.n, own.alpha / 2))
-    return silent > LEAK_MARGIN or float(binary_upper(0, int(n), metrics.alpha)) > metrics.share_above
-
-
-def _utility(model: Model, against: _References) -> Aspect:
-    for split in USEFUL:
-        quantity, before = against.useful(split), against.before[split]
-        own = quantity.measure(model, against.level)
-        if own:
-            break
-    if model.role != "subject":
-        return Aspect("reference", quantity, own)
-    word: Utility = "open"
-    if own and before:
-        if own.upper < LOST * before.lower:
-            word = "destroyed"
-        elif own.lower >= KEPT * before.upper:
-            word = "intact"
-        elif compare(own, before) == "lower":
-            word = "damaged"
-    return Aspect(word, quantity if own else None, own, before)
+def _on(items: Sequence[str], ends: Ends) -> Ends:
+    """The ends of the questions ``items``; 0 and 1 for all where one of them was not asked."""
+    if ends.items == tuple(items):
+        return ends
+    places = {item: place for place, item in enumerate(ends.items)}
+    if all(item in places for item in items):
+        return ends.take([places[item] for item in items])
+    return Ends.of_arrays(tuple(items))

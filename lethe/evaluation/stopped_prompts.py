@@ -13,8 +13,7 @@ import numpy as np
 
 from lethe.errors import plural
 from lethe.evaluation.leaks_at_k import LeakPoint, Points
-from lethe.evaluation.measure_settings import MeasureSettings
-from lethe.evaluation.model_measures import REASON
+from lethe.evaluation.measure_settings import REASON, MeasureSettings
 from lethe.evaluation.prompt_scores import PromptScores
 from lethe.evaluation.prompts import SHOWN, Worst
 from lethe.evaluation.together import QUANTITY

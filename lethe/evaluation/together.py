@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from lethe.statistics.many_prompts import (
     every_prompt_under,
     holm,
 )
+
+if TYPE_CHECKING:
+    from lethe.results.table import Rows
 
 Metric = Literal["m_bin", "mean_upper"]
 QUANTITY = {"m_bin": "the probability of a leak", "m_mu": "the mean score", "mean_upper": "the mean score"}
@@ -51,6 +54,18 @@ class TogetherResult:
         if not self.bounds or prompt_id not in self.prompt_ids:
             return None
         return self.bounds[self.prompt_ids.index(prompt_id)]
+
+    def to_rows(self, rows: Rows, prompt_ids: Sequence[str]) -> None:
+        """Add the claim, and for each of ``prompt_ids`` its bound and whether it is certified."""
+        rows.add("model", "certified_together", "sampled", len(self.certified), split="forget")
+        facts = {"correction": self.correction, "metric": self.metric, "every": self.every}
+        rows.add("model", "together", "sampled", None, None, self.claim, evidence=facts, split="forget")
+        for name in prompt_ids:
+            place: dict[str, Any] = {"item": name, "split": "forget"}
+            if bound := self.bound(name):
+                rows.add("question", "leak_together", "sampled", None, None, bound, **place)
+            if name in self.prompt_ids:
+                rows.add("question", "certified_together", "sampled", name in self.certified, **place)
 
     def as_dict(self) -> dict[str, object]:
         """Plain values for JSON."""

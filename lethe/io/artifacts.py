@@ -91,23 +91,6 @@ def read_tables(folder: str | os.PathLike, made_by: str) -> dict[str, pd.DataFra
     return {path.stem: read_table(path) for path in paths}
 
 
-def metrics_files(root: Path, name: str) -> tuple[Path, Path]:
-    """Return the two metrics files of one model: the numbers that `dvc metrics` shows, and all other numbers."""
-    return root / "metrics" / f"{name}.json", root / "metrics" / "details" / f"{name}.json"
-
-
 def measured(root: Path) -> list[str]:
-    """Return the models that have metrics below ``root``, in alphabetical order."""
-    return sorted(path.stem for path in (root / "metrics").glob("*.json"))
-
-
-def read_metrics(root: Path, name: str) -> dict[str, object]:
-    """Return all numbers of one model under their flat keys; a missing file adds none.
-
-    A folder of an earlier release has all numbers in the first file.
-    """
-    found: dict[str, object] = {}
-    for path in metrics_files(root, name):
-        if path.is_file():
-            found |= read_artifact(path)
-    return found
+    """Return the models whose results were measured below ``root``, in alphabetical order."""
+    return sorted(path.stem for path in (root / "results" / "metrics").glob("*.parquet"))

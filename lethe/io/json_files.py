@@ -112,3 +112,20 @@ def plain(value: object) -> object:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def flat_numbers(values: Mapping[str, object], prefix: str = "") -> dict[str, float]:
+    """The finite numbers of a JSON object; those of nested objects have dotted keys.
+
+    Examples
+    --------
+    >>> flat_numbers({"a": 1, "b": {"c": 0.5, "d": "word"}, "e": [1]})
+    {'a': 1.0, 'b.c': 0.5}
+    """
+    found: dict[str, float] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            found |= flat_numbers(value, f"{prefix}{key}.")
+        elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+            found[prefix + key] = float(value)
+    return found

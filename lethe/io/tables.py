@@ -21,6 +21,7 @@ from lethe.io.schema import METADATA, check_metadata
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
+    import pyarrow as pa
 
 TABLE_SUFFIXES = (".csv", ".parquet", ".jsonl", ".json")
 # What begins a formula in a spreadsheet, also in the wide letters of East Asian fonts
@@ -35,9 +36,14 @@ MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "NULL", "null",
 def write_parquet(path: str | os.PathLike, table: pd.DataFrame) -> None:
     """Write a table as Parquet with the schema version in its metadata."""
     import pyarrow as pa
+
+    write_arrow(path, pa.Table.from_pandas(table, preserve_index=False))
+
+
+def write_arrow(path: str | os.PathLike[str], arrow: pa.Table) -> None:
+    """Write an Arrow table as `write_parquet` writes a frame."""
     import pyarrow.parquet as pq
 
-    arrow = pa.Table.from_pandas(table, preserve_index=False)
     arrow = arrow.replace_schema_metadata(
         {**(arrow.schema.metadata or {}), METADATA: str(SCHEMA_VERSION).encode()}
     )
@@ -141,6 +147,20 @@ def read_table(
                         f"column {column}: got {value!r}, expected a label: a text or a number",
                     )
     return table
+
+
+def read_arrow(path: str | os.PathLike[str]) -> pa.Table:
+    """Read an artifact's Parquet as an Arrow table; errors are those of `read_table`."""
+    import pyarrow.parquet as pq
+
+    path = Path(path)
+    try:
+        arrow = pq.read_table(path, partitioning=None)
+        arrow.validate(full=True)
+    except Exception as error:  # pyarrow raises several unrelated classes for a broken file
+        raise broken_parquet(path, error) from None
+    check_metadata(path, arrow.schema.metadata)
+    return arrow
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:

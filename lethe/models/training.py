@@ -13,6 +13,7 @@ import numpy as np
 
 from lethe.io.cache import cache_key, versions
 from lethe.models.device import default_device
+from lethe.models.divergence import Losses, Taken
 from lethe.models.resuming import Resumable, Saved, generator_states, restore_generators
 from lethe.models.team import Team
 from lethe.progress import progress
@@ -111,6 +112,11 @@ def optimise(
         ``after(step, scalars)`` is called after each update of the weights.
     resumable, own
         Where the state of the run is saved, and the state of ``loss`` and ``after``.
+
+    Raises
+    ------
+    TrainingFailed
+        If the loss of a step, or a weight that is saved or returned, is not finite.
     """
     import torch
 
@@ -132,12 +138,15 @@ def optimise(
         restore_generators(saved.torch)
         if own is not None:
             own.restore(saved.own)
+    before = Taken(len(history) - 1, history[-1]["loss"]) if history else None
+    losses = Losses(label, len(steps), lr, before)
     model.train()
     with _little_memory(model, recipe.compute):
         for step in progress(range(len(history), len(steps)), label, unit="steps"):
             epoch, entry = steps[step]
             optimizer.zero_grad(set_to_none=True)
             record = team.sum_values(_backward(loss(step, entry), model, recipe.compute))
+            losses.add(step, record["loss"])
             team.sum_gradients(list(trained.values()))
             torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
             optimizer.step()
@@ -145,10 +154,13 @@ def optimise(
             rate.step()
             if after is not None:
                 after(step, record)
-            if resumable and resumable.due(step) and team.rank == 0:
+            due = resumable if resumable and resumable.due(step) else None
+            if due or step == len(steps) - 1:
+                losses.check(trained.values())  # a run that resumed from such weights could only fail
+            if due and team.rank == 0:
                 state = {name: one.detach() for name, one in trained.items()}
                 kept = own.state() if own else {}
-                resumable.save(
+                due.save(
                     Saved(
                         step, state, optimizer.state_dict(), rate.state_dict(), history, generator_states(), kept
                     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from lethe.evaluation.recorded import OneRunRecord, Result
+from lethe.evaluation.recorded import OneRunRecord, Record
 from lethe.evaluation.run import Run
 from lethe.report import svg
 from lethe.statistics.bound import coverage, level
@@ -47,7 +47,7 @@ def _audits(run: Run) -> dict[str, OneRunRecord]:
     return {name: value for name, value in run.audits.items() if isinstance(value, OneRunRecord)}
 
 
-def others(run: Run) -> dict[str, Result]:
+def others(run: Run) -> dict[str, Record]:
     """The results by name of audits whose kind has no section on this page; they are shown unformatted."""
     return {
         name: {key: shown for key, shown in value.items() if key != "schema"}

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from lethe.errors import plural
-from lethe.evaluation.leak_share import replaced
-from lethe.evaluation.recorded import QuestionRecord
-from lethe.evaluation.run import Model, Run
+from lethe.evaluation.run import Model, Question, Run
 from lethe.report import svg
 from lethe.report.svg import ACCENT, INK, MUTED, WARM
 from lethe.statistics.leak_certificates import Certificates
 from lethe.statistics.leak_trees import AnswerTree, HeavyLeak
-from lethe.text import listing, number, queries, visible
+from lethe.text import number, queries, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,7 +82,6 @@ class Section:
     head: tuple[str, ...]
     queries: tuple[str, ...]
     strips: tuple[Strip, ...]
-    replaced: str  # the models whose exact bounds take the place of their samples in what holds; empty for none
 
 
 def section(run: Run) -> Section | None:
@@ -95,12 +92,10 @@ def section(run: Run) -> Section | None:
     first = there[0][1]
     shown = [n for n in (1000, 1_000_000, 1_000_000_000) if n in first.trees[0].leak_at]
     strips = tuple(_strip(model, found, run, shown) for model, found in there)
-    asked, exact = tuple(f"{n:,}" for n in shown), replaced(run)
+    asked = tuple(f"{n:,}" for n in shown)
     head = tuple(f"worst {run.words.question}" if one == WORST else one for one in HEAD)
     compared = any(_sampled(model, found, run) for model, found in there)
-    return Section(
-        f"{first.tau:g}", first.how.leak, compared, head, asked, strips, listing(exact) if exact else ""
-    )
+    return Section(f"{first.tau:g}", first.how.leak, compared, head, asked, strips)
 
 
 def _strip(model: Model, found: Certificates, run: Run, shown: Sequence[int]) -> Strip:
@@ -159,13 +154,13 @@ def _band(low: float, high: float) -> str:
     return f"{number(min(low, BELOW_ONE), 3, 'down')} to {number(high, 3, 'up')}"
 
 
-def _sampled(model: Model, found: Certificates, run: Run) -> dict[str, QuestionRecord]:
+def _sampled(model: Model, found: Certificates, run: Run) -> dict[str, Question]:
     """The sampled bounds of the same event by question; none where another scorer judged, or other prompts were asked."""
     same = found.how.leak == run.params.metrics.binary and run.params.sample.language is None
-    return {row.prompt_id: row for row in model.questions if same and row.m_bin is not None}
+    return {row.prompt_id: row for row in model.questions if same and row.value("m_bin") is not None}
 
 
-def _drawn(model: str, trees: list[AnswerTree], sampled: Mapping[str, QuestionRecord]) -> Markup:
+def _drawn(model: str, trees: list[AnswerTree], sampled: Mapping[str, Question]) -> Markup:
     """One line per question on a log axis; the questions that leak most are on top."""
     name = f"exact-{model}".replace(".", "_")
     with svg.style(name):
@@ -180,9 +175,9 @@ def _drawn(model: str, trees: list[AnswerTree], sampled: Mapping[str, QuestionRe
         return svg.inline(figure, name, f"{model}: {told}")
 
 
-def _line(axes: Axes, place: int, tree: AnswerTree, sampled: QuestionRecord | None) -> None:
-    if sampled and sampled.m_bin is not None:
-        low, high = max(LEAST, sampled.m_bin_lower or 0.0), max(LEAST, sampled.m_bin)
+def _line(axes: Axes, place: int, tree: AnswerTree, sampled: Question | None) -> None:
+    if sampled:
+        low, high = (max(LEAST, sampled.value(end) or 0.0) for end in ("m_bin_lower", "m_bin"))
         axes.plot([low, high], [place, place], color=MUTED, linewidth=0.7, solid_capstyle="butt")
     low, high = max(LEAST, tree.lower), max(LEAST, tree.upper)
     axes.plot([low, high], [place, place], color=ACCENT, linewidth=2.6, alpha=0.55, solid_capstyle="butt")

@@ -182,7 +182,7 @@ def certificate(run: Run) -> str:
     """The statement about the questions certified together."""
     for model in run.models:
         if claim := model.certificate:
-            quantity = QUANTITY[model.guaranteed.certified_metric or "m_bin"]
+            quantity = QUANTITY[model.certified_metric]
             told = f"{quantity} at most {claim.value:g} {claim.guarantee(run.words.questions)}"
             return f"{run.words.question}s certified: {told}"
     return f"{run.words.question}s certified together"

@@ -11,10 +11,9 @@ import numpy as np
 from markupsafe import Markup
 
 from lethe.errors import plural
-from lethe.evaluation.model_measures import TailPoint
 from lethe.evaluation.question_answers import BINS
-from lethe.evaluation.recorded import QuestionRecord
-from lethe.evaluation.run import Model, Run
+from lethe.evaluation.recorded import TailPoint
+from lethe.evaluation.run import Model, Question, Run
 from lethe.evaluation.wording import Wording
 from lethe.report import svg
 from lethe.report.answers import Drawn
@@ -60,7 +59,7 @@ def chosen_question(run: Run) -> Chosen | None:
             (value, model, row)
             for model in models
             for row in model.questions
-            if (value := getattr(row, key)) is not None
+            if (value := row.value(key)) is not None
         ]
         if known:
             _, model, row = max(known, key=lambda entry: entry[0])  # among equals the first
@@ -113,9 +112,9 @@ def m_gen(run: Run) -> list[Panel]:
 
 def per_question(run: Run) -> list[Panel]:
     """M_bin of every forget question, sorted, with the sampled share below it and greedy leaks marked."""
-    bounded = [(model, [row for row in model.questions if row.m_bin is not None]) for model in run.models]
+    bounded = [(model, [row for row in model.questions if row.value("m_bin") is not None]) for model in run.models]
     return [
-        _questions(model, sorted(rows, key=lambda row: -(row.m_bin or 0)), run.words)
+        _questions(model, sorted(rows, key=lambda row: -(row.value("m_bin") or 0)), run.words)
         for model, rows in bounded
         if rows
     ]
@@ -124,7 +123,7 @@ def per_question(run: Run) -> list[Panel]:
 def convergence(run: Run) -> list[Panel]:
     """Mean and sd of each model's worst question by M_µ, estimate and bound, against the number of samples."""
     scorer = label(run.params.metrics.leak)
-    return [_convergence(model, scorer) for model in run.models if model.convergence]
+    return [_convergence(model, scorer) for model in run.models if model.converging]
 
 
 class _Marks:
@@ -161,8 +160,8 @@ def _marks(name: str, scorer: str, note: str, rows: list[_Marks], of: str, rare:
     return panel
 
 
-def _histogram(model: str, row: QuestionRecord, counts: Sequence[int], scorer: str) -> Panel:
-    greedy, mean, most = row.greedy, row.mean, row.max
+def _histogram(model: str, row: Question, counts: Sequence[int], scorer: str) -> Panel:
+    greedy, mean, most = row.value("greedy"), row.value("mean"), row.value("max")
     panel = Panel(model, f"greedy {number(greedy)}, mean {number(mean)}, max {number(most)}")
     answers = sum(counts)
     with _drawing(panel, f"histogram-{model}", plural(answers, "answer")) as axes:
@@ -199,15 +198,15 @@ def _steps(axes: Axes, points: Sequence[TailPoint], key: str, **line: Any) -> No
     )
 
 
-def _questions(model: Model, rows: list[QuestionRecord], words: Wording) -> Panel:
+def _questions(model: Model, rows: list[Question], words: Wording) -> Panel:
     worst = rows[0].bounds.get("m_bin")
     panel = Panel(model.name, f"worst M_bin {worst.number()}" if worst else "")
     places = np.arange(1, len(rows) + 1)
-    leaks = [place for place, row in zip(places, rows, strict=True) if row.binary_greedy]
+    leaks = [place for place, row in zip(places, rows, strict=True) if row.value("binary_greedy")]
     with _drawing(
         panel, f"questions-{model.name}", f"{plural(len(rows), words.question)}, greedy {words.leaks} {len(leaks)}"
     ) as axes:
-        bounds, shares = ([_or_nan(getattr(row, key)) for row in rows] for key in ("m_bin", "binary_share"))
+        bounds, shares = ([_or_nan(row.value(key)) for row in rows] for key in ("m_bin", "binary_share"))
         if len(rows) <= BARS:
             axes.bar(places, bounds, width=0.9, color=ACCENT, alpha=0.28, linewidth=0)
             axes.plot(places, shares, "o", color=ACCENT, markersize=2.4, clip_on=False)
@@ -236,21 +235,20 @@ def _dots(places: np.ndarray, heights: Sequence[float]) -> PathPatch:
 
 
 def _convergence(model: Model, scorer: str) -> Panel:
-    rows, last = model.convergence, model.convergence[-1]
+    question = model.converging
+    if question is None:
+        return Panel(model.name)
+    means, sds = (question.numbers.series(f"convergence_{key}") for key in ("mean", "sd"))
     shown = [
-        number(last.mean, 2) + _below(last.mean_bound, "mean"),
-        number(last.sd, 2) + _below(last.sd_bound, "sd"),
+        number(rows[-1].estimate, 2) + _below(rows[-1].upper_bound, key)
+        for rows, key in ((means, "mean"), (sds, "sd"))
     ]
-    panel = Panel(model.name, f"{rows[0].prompt_id}: mean {shown[0]}, sd {shown[1]}")
-    sizes = [row.n for row in rows]
-    lines = (
-        ([(row.mean, row.mean_bound) for row in rows], ACCENT),
-        ([(row.sd, row.sd_bound) for row in rows], WARM),
-    )
+    panel = Panel(model.name, f"{question.prompt_id}: mean {shown[0]}, sd {shown[1]}")
+    sizes = [int(row.at or 0) for row in means]
     with _drawing(panel, f"convergence-{model.name}", f"{sizes[0]:,} to {plural(sizes[-1], 'sample')}") as axes:
-        for points, colour in lines:
-            axes.plot(sizes, [_or_nan(estimate) for estimate, _ in points], color=colour, **SOLID)
-            axes.plot(sizes, [bound.value if bound else np.nan for _, bound in points], color=colour, **DASHED)
+        for points, colour in ((means, ACCENT), (sds, WARM)):
+            axes.plot(sizes, [_or_nan(row.estimate) for row in points], color=colour, **SOLID)
+            axes.plot(sizes, [_or_nan(row.upper) for row in points], color=colour, **DASHED)
         axes.set_xscale("log", base=2)
         axes.set_xticks(sizes[::-1][::3], [f"{size:,}" for size in sizes[::-1][::3]])
         axes.minorticks_off()

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lethe.config.schema import Params
 from lethe.evaluation.findings import Findings
-from lethe.evaluation.run import Model, Run
-from lethe.evaluation.standing import Aspect, Tone
-from lethe.evaluation.wording import Wording
+from lethe.evaluation.run import Run
+from lethe.evaluation.standing import Aspect, Standing, Tone
 from lethe.report.draws import covers
-from lethe.report.verdicts import ModelVerdict, hits
-from lethe.statistics.bound import joint_level, level
-from lethe.text import count, label, listing, percent, plural, upper_first
+from lethe.report.verdicts import gaps, references
+from lethe.statistics.bound import exact, level, significant
+from lethe.text import count, label, listing
 
 # When an answer leaks, by the scorer that decides.
 LEAKS_IF = {
@@ -20,36 +20,29 @@ LEAKS_IF = {
     "exact_match": "it is the expected answer, word for word",
 }
 KEYWORDS = {"word": "as whole words only", "substring": "inside longer words too"}
-ELSE = {
-    "intact": "it answers other questions as before",
-    "damaged": "it answers other questions worse than before",
-    "destroyed": "it hardly answers any question any more",
-    "open": "whether it answers other questions as before is open",
-}
 
 
 @dataclass(frozen=True)
 class Line:
-    """One model on the first screen."""
+    """One model on the first screen: its words, with their tones, and the sentence of the verdict."""
 
     model: str
-    forgetting: Aspect
+    word: str
+    tone: Tone
     utility: Aspect
     sentence: str
 
     @property
-    def tone(self) -> Tone:
-        """The tone of the word on forgetting; a model that no longer answers anything did not succeed."""
-        silent = self.utility.word == "destroyed" and self.forgetting.word == "forgot"
-        return "open" if silent else self.forgetting.tone
+    def reference(self) -> bool:
+        """Whether the model is one that the others are compared with."""
+        return self.word == "reference"
 
 
-def lines(run: Run, said: list[ModelVerdict]) -> list[Line]:
+def lines(run: Run, said: Sequence[Standing]) -> list[Line]:
     """One line per model, in the run's order."""
-    by_name = {model.name: model for model in run.models}
     return [
-        Line(one.model, one.forgetting, one.utility, upper_first(_sentence(by_name[one.model], one, run)))
-        for one in said
+        Line(one.model, one.word, one.tone, one.utility, one.sentence or references(model, run))
+        for model, one in zip(run.models, said, strict=True)
     ]
 
 
@@ -87,82 +80,36 @@ def leaks_if(run: Run) -> str:
     return f"An answer {run.words.leaks} if {says}{found}."
 
 
-def coverage(run: Run, said: list[Line], findings: Findings) -> list[str]:
-    """What the ranges of the first screen cover and what they do not cover, one sentence each."""
-    if not any(line.forgetting.own or line.utility.own for line in said):
+def coverage(run: Run, said: Sequence[Standing]) -> list[str]:
+    """What the verdicts cover and what they do not cover, one sentence each."""
+    decided = [one.verdict for one in said if one.verdict]
+    if not decided:
         return []
-    noun = run.words.question
+    noun, first = run.words.question, decided[0]
     questions = f"these {len(run.forget):,} {noun}s" if len(run.forget) > 1 else f"this one {noun}"
     up_to = "up to " if run.params.sample.stop == "sequential" else ""
+    worst = (
+        f"The two ends of a model’s worst {noun} hold together with those of its other {noun}s, except with probability "
+        f"{significant(exact(first.level), 2, 'upper'):f} per model."
+    )
     return [
-        f"All ranges above are right together {joint_level(findings.alpha)}.",
-        f"They apply to {questions}, worded and sampled as here, with {up_to}{count(run.params.sample.most)} answers "
+        f"A false word on the {run.words.aspect} of any model has probability at most {first.alpha:g}.",
+        *([worst] if first.questions > 1 else []),
+        f"The words apply to {questions}, worded and sampled as here, with {up_to}{count(run.params.sample.most)} answers "
         "to each.",
         f"They say nothing about other {noun}s or wordings, or about what an attack on the weights would reveal.",
+        *gaps(run),
     ]
 
 
-def small_print(run: Run, said: list[Line], findings: Findings) -> str:
-    """The guarantee for readers who know statistics: level, correction, assumptions, draws."""
-    aspects = [aspect for line in said for aspect in (line.forgetting, line.utility) if aspect.own]
-    if not aspects:
-        return ""
-    assumed = listing(sorted({bound.assumes for aspect in aspects if aspect.own for bound in aspect.own.bounds()}))
+def small_print(run: Run, findings: Findings) -> str:
+    """The guarantee of the ranges for readers who know statistics: level, correction, draws."""
     drawn = listing(list(dict.fromkeys(covers(model, run) for model in run.models if model.drawing)))
-    return (
-        f"In statistical terms: confidence intervals that share α evenly (Bonferroni) and hold together "
-        f"{level(findings.alpha)} or more, assuming {assumed}, for {drawn}."
-    )
-
-
-def _sentence(model: Model, said: ModelVerdict, run: Run) -> str:
-    if not model.metrics:
-        return f"no verdict: the metrics of {model.name} are missing."
-    leaks, words = _leaks(model, said.forgetting, run), run.words
-    if model.role == "base":
-        return f"{words.before}, {leaks}." if leaks else words.base_alone
-    if model.role == "retrain":
-        return f"by chance, {leaks}: {words.retrain_alone}" if leaks else words.retrain_alone
-    forgetting = leaks + _open(model, said.forgetting, words)
-    return f"{'; '.join(part for part in (forgetting, _else(said.utility, words)) if part)}."
-
-
-def _leaks(model: Model, aspect: Aspect, run: Run) -> str:
-    """How much leaks, compared with what leaks by chance."""
+    if not drawn:
+        return ""
     words = run.words
-    if (stopped := model.stopped) is not None:
-        return (
-            f"of {plural(stopped.questions, words.question)} {stopped.certified} are certified to {words.asked_leak} in less "
-            f"than {percent(stopped.tau)} of answers, {stopped.leaking} to {words.asked_leak} in more than "
-            f"{percent(stopped.tau_leak)}, each {words.question} by itself"
-        )
-    if aspect.quantity is None or aspect.own is None:
-        return ""
-    told = aspect.quantity.told(aspect.own)
-    beside = f", against {aspect.quantity.told(aspect.reference)} by chance" if aspect.reference else ""
-    if run.binary is None:
-        return f"the mean {label(run.params.metrics.leak)} of its answers is {told}{beside}"
-    seen = f" ({hits(model, run)})" if aspect.word == "leaks" and not aspect.reference else ""
-    return f"{told} of its answers {words.leak}{beside}{seen}"
-
-
-def _open(model: Model, aspect: Aspect, words: Wording) -> str:
-    """Why the verdict is open or the range wide, as the end of a clause."""
-    if aspect.own is None or aspect.word == "forgot":
-        return ""
-    if aspect.few:
-        lack = "too few to tell" if aspect.word == "open" else "few, so that the range is wide"
-        n = count(model.value("n"))
-        return (
-            f": {n} answers to each {words.question} are {lack} (the command lethe plan says how many are needed)"
-        )
-    return ", too close to tell" if aspect.reference and aspect.word == "open" else ""
-
-
-def _else(aspect: Aspect, words: Wording) -> str:
-    """What the model can still do."""
-    if aspect.own is None:
-        return "what else it can do was not measured"
-    if aspect.reference is None:
-        return words.not_compared
-    return ELSE[aspect.word]
+    return (
+        f"In statistical terms: “{words.word('leaks')}” is Holm’s test over the {words.question}s, “{words.word('forgot')}” "
+        f"an intersection-union test; the words share α = {run.params.metrics.alpha:g} evenly over the models. The intervals "
+        f"of utility hold together {level(findings.alpha)} or more (Bonferroni), for {drawn}."
+    )

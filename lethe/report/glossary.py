@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from lethe.evaluation.run import Run
-from lethe.evaluation.standing import ALONE, MEANING
+from lethe.evaluation.standing import MEANING
 from lethe.report.first_screen import keyword_rules
 from lethe.text import label, upper_first
 
@@ -107,8 +107,10 @@ def _terms(run: Run) -> Iterator[Term]:
         yield replace(term, meaning=words.meaning.get(term.name, term.meaning))
     if run.aim == "refuse":
         yield from OF_REFUSAL
-    told = MEANING if run.role("retrain") else MEANING | ALONE
-    for known, meaning in {**told, **{key: words.meaning[key] for key in told if key in words.meaning}}.items():
+    for known, meaning in {
+        **MEANING,
+        **{key: words.meaning[key] for key in MEANING if key in words.meaning},
+    }.items():
         word = words.word(known)
         yield Term(word, rf"\b{word}\b", upper_first(meaning))
     for name in run.params.score.names:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lethe.evaluation.prompt_language import LanguageMeasures, ProductionMeasure
-from lethe.evaluation.run import Run
+from lethe.evaluation.run import Model, Run
+from lethe.results.table import Numbers
 from lethe.text import count, label, number, plural
 
 SHOWN = 20  # productions per model
@@ -28,15 +29,15 @@ class View:
 
 def views(run: Run) -> list[View]:
     """A view of each model whose answers were drawn in a language."""
-    return [_view(model.name, model.language, run) for model in run.models if model.language]
+    return [_view(model, model.language, run) for model in run.models if model.language]
 
 
-def _view(name: str, told: LanguageMeasures, run: Run) -> View:
+def _view(model: Model, told: LanguageMeasures, run: Run) -> View:
     every, choices = told.productions, told.choices
     rest = len(every) - SHOWN
     return View(
-        name=name,
-        sentences=list(_sentences(told, run)),
+        name=model.name,
+        sentences=list(_sentences(told, model.numbers, run)),
         rows=[_row(one, told.binary) for one in every[:SHOWN]],
         more=f"{plural(rest, 'production')} with a lower mean, or without a draw, not shown." if rest > 0 else "",
         choices=[[one.part, one.choice, count(one.draws), _mean(one.mean, told.binary)] for one in choices],
@@ -56,7 +57,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.3g}%"
 
 
-def _sentences(told: LanguageMeasures, run: Run) -> list[str]:
+def _sentences(told: LanguageMeasures, numbers: Numbers, run: Run) -> list[str]:
     worst, said = told.worst, []
     if worst:
         score, answers = label(told.scorer), plural(worst.draws, "answer")
@@ -71,7 +72,8 @@ def _sentences(told: LanguageMeasures, run: Run) -> list[str]:
     true = quantity.replace("that leak", "that truly leak") + ", the judge's error included," if quantity else ""
     said += [
         bound.sentence(true if key.startswith("judged_") else quantity, of, percent=True)
-        for key, bound in told.bounds().items()
+        for key, bound in numbers.bounds.items()
+        if "language_share" in key
     ]
     table = [one.upper for one in told.productions if one.upper]
     if table:

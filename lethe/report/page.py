@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from lethe.evaluation.findings import Findings, findings
 from lethe.evaluation.leaks_at_k import TOLD_QUERIES
 from lethe.evaluation.run import Model, Run
+from lethe.evaluation.standing import Standing, standings
 from lethe.io.atomic import SCHEMA_VERSION
 from lethe.report import (
     answers,
@@ -28,16 +29,9 @@ from lethe.report.plots import plots
 from lethe.report.studies import studies
 from lethe.report.svg import standalone
 from lethe.report.templates import templates
-from lethe.report.verdicts import (
-    ModelVerdict,
-    guarantee_notes,
-    head,
-    headline,
-    verdict_alpha,
-    verdicts,
-)
+from lethe.report.verdicts import cells, guarantee_notes, head, headline, verdict_alpha
 from lethe.statistics.bound import Bound, exact, joint_level, significant
-from lethe.text import bold_percents, count, label, number, plural, upper_first, visible
+from lethe.text import NONE, bold_percents, count, label, number, plural, upper_first, visible
 
 
 @dataclass(frozen=True)
@@ -51,7 +45,7 @@ class Page:
 def render(run: Run) -> Page:
     """Render the page of a run; the same run gives the same bytes."""
     found = findings(run)
-    said, drawn = verdicts(run, found), answers.drawn(run)
+    said, drawn = standings(run, found), answers.drawn(run)
     kinds = figures.draw(run, drawn)
     panels = [panel for kind in kinds.values() for panel in kind]
     files = {f"{panel.name}.svg": standalone(panel.svg) for panel in panels if panel.svg is not None}
@@ -61,7 +55,7 @@ def render(run: Run) -> Page:
 def _html(
     run: Run,
     found: Findings,
-    said: list[ModelVerdict],
+    said: list[Standing],
     drawn: Mapping[str, answers.Drawn],
     kinds: dict[str, list[Panel]],
 ) -> str:
@@ -72,14 +66,15 @@ def _html(
     html = environment.get_template("template.html").render(
         run=run,
         findings=found,
-        verdicts=said,
+        numbers=[(one, cells(model, one, run, found.level)) for one, model in zip(said, run.models, strict=True)],
+        every=every_number(run),
         title=first_screen.title(run),
         headline=headline(said, run.words),
         words=run.words,
         heading=run.words.heading[len(run.models) > 1],
-        lines=(lines := first_screen.lines(run, said)),
-        coverage=first_screen.coverage(run, lines, found),
-        small_print=first_screen.small_print(run, lines, found),
+        lines=first_screen.lines(run, said),
+        coverage=first_screen.coverage(run, said),
+        small_print=first_screen.small_print(run, found),
         scorers=first_screen.scorers(run),
         leaks_if=first_screen.leaks_if(run),
         keyword_rule=first_screen.keyword_rule(run),
@@ -122,20 +117,20 @@ def _html(
     return glossary.linked(html, run)
 
 
-def _summary(run: Run, found: Findings, said: list[ModelVerdict]) -> dict[str, object]:
+def _summary(run: Run, found: Findings, said: list[Standing]) -> dict[str, object]:
     return {
         "schema": SCHEMA_VERSION,
         "alpha": run.params.metrics.alpha,
         "models": {
-            verdict.model: {
-                "standing": verdict.standing,
-                "forgetting": verdict.forgetting.as_dict(),
-                "utility": verdict.utility.as_dict(),
-                "verdict": verdict.sentence,
-                "metrics": model.metrics,
+            one.model: {
+                "standing": run.words.references.get(model.role, run.words.words(one.words)),
+                "forgetting": {"word": one.word} | (dataclasses.asdict(one.verdict) if one.verdict else {}),
+                "utility": one.utility.as_dict(),
+                "verdict": one.sentence,
+                "metrics": model.values,
                 "bounds": {key: bound.as_dict() for key, bound in model.bounds.items()},
             }
-            for verdict, model in zip(said, run.models, strict=True)
+            for one, model in zip(said, run.models, strict=True)
         },
         "findings": {
             "alpha": found.alpha,
@@ -147,6 +142,23 @@ def _summary(run: Run, found: Findings, said: list[ModelVerdict]) -> dict[str, o
     }
 
 
+def every_number(run: Run) -> list[tuple[str, str, list[str]]]:
+    """Every single number of the models by name: its meaning, and the value of each model to six digits."""
+    names = dict.fromkeys(name for model in run.models for name in model.values)
+    meaning = {
+        name: row.kind.definition for model in run.models for row in model.numbers.rows for name in row.names()
+    }
+    return [(name, meaning[name], [_exactly(name, model) for model in run.models]) for name in names]
+
+
+def _exactly(name: str, model: Model) -> str:
+    """The value to six digits; an end with a guarantee is rounded outward."""
+    value, bound = model.values.get(name), model.bounds.get(name)
+    if bound is not None:
+        return bound.significant(6)
+    return NONE if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
 def as_share(alpha: float) -> str:
     """A level for the first screen: the share of cases in which a statement may fail, rounded up."""
     return f"{significant(exact(alpha) * 100, 3, 'upper').normalize():f}%"
@@ -154,11 +166,17 @@ def as_share(alpha: float) -> str:
 
 def _of_curve(model: Model) -> list[Bound]:
     """The guarantee of the tail curves, from a question that has one."""
-    return [row.bounds["m_gen"] for row in model.questions[:1] if "m_gen" in row.bounds]
+    return [
+        bound
+        for row in model.questions[:1]
+        for tail in row.numbers.series("exceedance")[:1]
+        if (bound := tail.upper_bound)
+    ]
 
 
 def _of_convergence(model: Model) -> list[Bound]:
-    return [bound for row in model.convergence[:1] for bound in (row.mean_bound, row.sd_bound) if bound]
+    rows = model.converging.numbers.series("convergence_mean")[:1] if model.converging else ()
+    return [bound for row in rows if (bound := row.upper_bound)]
 
 
 def _level(bounds: Iterable[Bound]) -> str:

@@ -14,8 +14,7 @@ from typing import Any
 from markupsafe import Markup
 
 from lethe.evaluation.question_answers import BINS, DrawnAnswer, QuestionAnswers
-from lethe.evaluation.recorded import QuestionRecord
-from lethe.evaluation.run import Run
+from lethe.evaluation.run import Question, Run
 from lethe.io.artifacts import Row
 from lethe.report.answers import Drawn, ranking
 from lethe.report.figures import chosen_question
@@ -164,7 +163,7 @@ def _question(name: str, row: Row | None) -> list[Text]:
 
 
 def _entry(
-    row: QuestionRecord | None,
+    row: Question | None,
     found: QuestionAnswers | None,
     columns: QuestionColumns,
     shared: _Shared,
@@ -177,7 +176,7 @@ def _entry(
     score = [column.cell(row, bounds) for column in columns.score]
     binary = shared.place([column.cell(row, bounds) for column in columns.binary])
     if found is None:
-        return [binary, score, count(row.n), [], []]
+        return [binary, score, count(row.value("n")), [], []]
     worst = [_answer(answer, shared, longest) for answer in found.worst]
     return [binary, score, count(found.drawn), list(found.histogram), worst]
 
@@ -188,9 +187,9 @@ def _answer(answer: DrawnAnswer, shared: _Shared, longest: int) -> list[Any]:
     return [*told, 1] if answer.greedy else told
 
 
-def _cell(row: QuestionRecord | None) -> Cell:
+def _cell(row: Question | None) -> Cell:
     if row is None:
         return Cell(NONE, False)
     bound = bound_of(row)
-    shown = NONE if bound is None else bound.percent() if row.m_bin is not None else bound.number()
-    return Cell(shown, bool(row.binary_greedy))
+    shown = NONE if bound is None else bound.percent() if row.value("m_bin") is not None else bound.number()
+    return Cell(shown, bool(row.value("binary_greedy")))

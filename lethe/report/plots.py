@@ -12,8 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from lethe.config.schema import Params
-from lethe.evaluation.recorded import QuestionRecord
-from lethe.evaluation.run import Model, Run
+from lethe.evaluation.run import Model, Question, Run
 
 TRAINED = "trained from the start"  # the panel of the losses of training rather than unlearning
 
@@ -65,10 +64,10 @@ def panels(run: Run) -> Iterator[tuple[str, Model]]:
         yield from (("all models", model) for model in references)
 
 
-def _questions(name: str, questions: Sequence[QuestionRecord]) -> list[dict[str, object]]:
+def _questions(name: str, questions: Sequence[Question]) -> list[dict[str, object]]:
     """Bounds in descending order of M_bin, or of M_µ without a 0/1 score; ``place`` is the rank."""
-    key = "m_bin" if any(row.m_bin is not None for row in questions) else "m_mu"
-    values = [(row.m_bin if key == "m_bin" else row.m_mu, row.prompt_id) for row in questions]
+    key = "m_bin" if any(row.value("m_bin") is not None for row in questions) else "m_mu"
+    values = [(row.value("m_bin") if key == "m_bin" else row.value("m_mu"), row.prompt_id) for row in questions]
     known = sorted(((bound, prompt) for bound, prompt in values if bound is not None), key=lambda one: -one[0])
     return [
         {"model": name, "place": place, "prompt_id": prompt, "bound": bound, "metric": key}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from lethe.evaluation.recorded import QuestionRecord
-from lethe.evaluation.run import Run
+from lethe.evaluation.run import Question, Run
 from lethe.report.verdicts import NEARLY
 from lethe.statistics.bound import Bound
 from lethe.statistics.dispersion import possible
@@ -22,7 +21,7 @@ class QuestionColumn:
 
     head: str
     told: str
-    cell: Callable[[QuestionRecord, Bounds], str]
+    cell: Callable[[Question, Bounds], str]
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def question_columns(run: Run) -> QuestionColumns:
     bounds = _guarantees(run)
 
     def kept(columns: list[tuple[str, QuestionColumn]]) -> list[QuestionColumn]:
-        return [column for key, column in columns if any(row.has(key) for row in rows)]
+        return [column for key, column in columns if any(_has(row, key) for row in rows)]
 
     leaks, asked, score = (kept(make(run, bounds)) for make in (_leak_columns, _asked_columns, _score_columns))
     titles = (
@@ -61,7 +60,12 @@ def question_columns(run: Run) -> QuestionColumns:
     return QuestionColumns(leaks, asked, score, groups)
 
 
-def bound_of(row: QuestionRecord) -> Bound | None:
+def _has(row: Question, key: str) -> bool:
+    """Whether the question has a value, bound or band under the name."""
+    return row.numbers.values.get(key) is not None or (key == "leak_at_k" and bool(row.numbers.series(key)))
+
+
+def bound_of(row: Question) -> Bound | None:
     """The upper bound that represents a question in the table of all questions: M_bin, else that on the mean."""
     return next((row.bounds[key] for key in WORST if key in row.bounds), None)
 
@@ -94,12 +98,13 @@ def _guarantees(run: Run) -> dict[str, Bound]:
     return found
 
 
-def shown_bounds(row: QuestionRecord) -> dict[str, Bound]:
+def shown_bounds(row: Question) -> dict[str, Bound]:
     """The bounds of one question; of leak@k the two sides of the band of each k in `ASKED`, under ``asked_K_SIDE``."""
     found = dict(row.bounds)
-    for point in row.leak_at_k:
-        if point.k in ASKED:
-            found |= {f"asked_{point.k}_lower": point.lower, f"asked_{point.k}_upper": point.upper}
+    for point in row.numbers.series("leak_at_k"):
+        if point.at in ASKED:
+            ends = {"lower": point.lower_bound, "upper": point.upper_bound}
+            found |= {f"asked_{point.at:.0f}_{side}": end for side, end in ends.items() if end}
     return found
 
 
@@ -135,11 +140,17 @@ def _leak_columns(run: Run, bounds: Bounds) -> list[tuple[str, QuestionColumn]]:
         ("binary_greedy", QuestionColumn("greedy", f"whether the greedy answer shows {binary}", _greedy)),
         (
             "verdict",
-            QuestionColumn("verdict", "the verdict of the sequential test", lambda row, _: str(row.verdict)),
+            QuestionColumn(
+                "verdict",
+                "the verdict of the sequential test",
+                lambda row, _: str(row.numbers.values.get("verdict") or NONE),
+            ),
         ),
         (
             "decided_at",
-            QuestionColumn("after", "answers drawn until the verdict", lambda row, _: count(row.decided_at)),
+            QuestionColumn(
+                "after", "answers drawn until the verdict", lambda row, _: count(row.value("decided_at"))
+            ),
         ),
         ("m_bin", QuestionColumn("M_bin", one, _band("m_bin_lower", "m_bin"))),
     ]
@@ -169,12 +180,12 @@ def _told(quantity: str, bound: Bound | None, of: str) -> str:
     return f"{quantity}, {bound.guarantee(of)} ({bound.method})" if bound else quantity
 
 
-def _plain(key: str) -> Callable[[QuestionRecord, Bounds], str]:
-    return lambda row, _: number(getattr(row, key))
+def _plain(key: str) -> Callable[[Question, Bounds], str]:
+    return lambda row, _: number(row.value(key))
 
 
-def _bound(key: str) -> Callable[[QuestionRecord, Bounds], str]:
-    def cell(_: QuestionRecord, bounds: Bounds) -> str:
+def _bound(key: str) -> Callable[[Question, Bounds], str]:
+    def cell(_: Question, bounds: Bounds) -> str:
         bound = bounds.get(key)
         if bound is None:
             return NONE
@@ -183,8 +194,8 @@ def _bound(key: str) -> Callable[[QuestionRecord, Bounds], str]:
     return cell
 
 
-def _band(lower: str, upper: str) -> Callable[[QuestionRecord, Bounds], str]:
-    def cell(_: QuestionRecord, bounds: Bounds) -> str:
+def _band(lower: str, upper: str) -> Callable[[Question, Bounds], str]:
+    def cell(_: Question, bounds: Bounds) -> str:
         if upper not in bounds:
             return NONE
         low, high = bounds.get(lower), bounds[upper]
@@ -197,9 +208,9 @@ def _band(lower: str, upper: str) -> Callable[[QuestionRecord, Bounds], str]:
     return cell
 
 
-def _leaks(row: QuestionRecord, _: Bounds) -> str:
-    return percent(row.binary_share)
+def _leaks(row: Question, _: Bounds) -> str:
+    return percent(row.value("binary_share"))
 
 
-def _greedy(row: QuestionRecord, _: Bounds) -> str:
-    return NONE if row.binary_greedy is None else "yes" if row.binary_greedy else "no"
+def _greedy(row: Question, _: Bounds) -> str:
+    return NONE if row.value("binary_greedy") is None else "yes" if row.value("binary_greedy") else "no"

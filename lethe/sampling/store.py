@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.errors import BadFile
-from lethe.io.atomic import atomic_file
+from lethe.io.atomic import SCHEMA_VERSION, atomic_file
 from lethe.io.cache import cache_key, content_digest, digest, module_of, versions
+from lethe.io.json_files import write_json
+from lethe.io.schema import read_artifact
 from lethe.io.scratch import keep, kept
 from lethe.models.adapters import whole
 from lethe.sampling.engine import Answers, Engine, Options, Prompt, Settings
@@ -37,6 +39,28 @@ def model_digest(source: Source) -> str:
     if not isinstance(source, Path):
         return secrets.token_hex(16)
     return content_digest(whole(source))  # an adapter's answers depend on its base model too
+
+
+def look(place: Path, asked: str, n: int) -> int:
+    """Which look at a model's answers a word on ``n`` answers to each question is: 1 for the first number of answers.
+
+    Each further number is one more look, because a word on the numbers before it was read.
+
+    Parameters
+    ----------
+    place
+        The file of the looks so far.
+    asked
+        The key of model, questions and settings.
+    n
+        The number of answers.
+    """
+    looks: dict[str, list[int]] = read_artifact(place)["looks"] if place.is_file() else {}
+    numbers = looks.setdefault(asked, [])
+    if n not in numbers:
+        numbers.append(n)
+        write_json(place, {"schema": SCHEMA_VERSION, "looks": looks})
+    return numbers.index(n) + 1
 
 
 class AnswerStore:

@@ -185,16 +185,10 @@ class ModelTree:
             "tree_upper_mean": mean.bound(upper, "upper", Covers.AVERAGE),
         }
 
-    def flat(self) -> dict[str, float | int]:
-        """The keys that the stage `metrics` adds to a model's metrics."""
-        return {
-            **{key: bound.value for key, bound in self.bounds.items()},
-            "tree_certain_leaks": self.certain_leaks[PROVED[0]],
-        }
-
     def as_json(self) -> dict[str, object]:
-        """Plain values, with the flat keys and the guarantees of their bounds."""
-        values = {**asdict(self), **self.flat()}
+        """The keys ``model`` of `lethe exact --json`, with the guarantees of the bounds."""
+        values = asdict(self) | {key: bound.value for key, bound in self.bounds.items()}
+        values["tree_certain_leaks"] = self.certain_leaks[PROVED[0]]
         values["certain_leaks"] = {f"{tau:g}": count for tau, count in self.certain_leaks.items()}
         values["bounds"] = {key: bound.guarantee_dict() for key, bound in self.bounds.items()}
         return values

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lethe.io.artifacts import read_split
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
-from lethe.io.json_files import write_json
+from lethe.io.json_files import flat_numbers, write_json
 from lethe.io.tables import write_parquet
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from lethe.config.evaluating import Sample, ScorerParams
     from lethe.config.schema import Attack
+    from lethe.statistics.attack_curve import Counted, Point
 
 
 def run(name: str, attack: Attack, sample: Sample, scorer: ScorerParams | None, root: Path = Path("data")) -> None:
@@ -64,7 +65,23 @@ def run(name: str, attack: Attack, sample: Sample, scorer: ScorerParams | None, 
         write_parquet(folder / "answers.parquet", answers)
         write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **result})
     write_json(root / "attacks" / f"{name}.json", {"schema": SCHEMA_VERSION, **headline})
+    _write_rows(name, headline, curve, counts, root)
     print(f"{name}: leaks {before.mean:.1%} before the attack and {worst.mean:.1%} after budget {worst.budget:g}")
+
+
+def _write_rows(
+    name: str, headline: Mapping[str, object], curve: Sequence[Point], counts: Sequence[Counted], root: Path
+) -> None:
+    """Write the table: the numbers of the headline, and the band of the curve with its counts as evidence."""
+    from lethe.results import table
+
+    rows = table.Rows(name)
+    for key, value in flat_numbers(headline).items():
+        rows.add("audit", "number", "run", value, item=key)
+    for point, counted in zip(curve, counts, strict=True):
+        place: dict[str, Any] = {"at": point.budget, "evidence": vars(counted)}
+        rows.add("audit", "attacked", "run", point.mean, point.lower, point.upper, **place)
+    table.write(table.place(root, "attack", name), rows.rows)
 
 
 def _asked(

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from lethe.audits.protocol import AuditResult
 from lethe.config.schema import AuditParams
-from lethe.evaluation.guarantees import guarantees
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
-from lethe.io.json_files import write_json
+from lethe.io.json_files import flat_numbers, write_json
 from lethe.io.tables import write_parquet
 from lethe.registry import AUDITS
 
@@ -19,7 +18,19 @@ def run(name: str, settings: AuditParams, root: Path = Path("data")) -> AuditRes
     write_json(root / "audits" / f"{name}.json", {"schema": SCHEMA_VERSION, **found.headline})
     with atomic_folder(root / "audits" / name) as folder:
         write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **found.headline, **found.details})
-        write_json(folder / "bounds.json", guarantees(found.bounds))
         for title, table in found.tables.items():
             write_parquet(folder / f"{title}.parquet", table)
+    write_rows("audit", name, found, root)
     return found
+
+
+def write_rows(stage: str, name: str, result: AuditResult, root: Path) -> None:
+    """Write the table of an audit, game or attack: every number of its headline and details, by dotted key."""
+    from lethe.results import table
+
+    rows, bounds = table.Rows(name), result.bounds
+    for key, value in flat_numbers({**result.headline, **result.details}).items():
+        bound = bounds.get(key)
+        ends = (bound, None) if bound and bound.side == "lower" else (None, bound)
+        rows.add("audit", "number", "run", None if bound else value, *ends, item=key)
+    table.write(table.place(root, stage, name), rows.rows)

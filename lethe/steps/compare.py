@@ -7,10 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.errors import plural
-from lethe.evaluation.guarantees import guarantees
 from lethe.io.artifacts import read_tables
-from lethe.io.atomic import SCHEMA_VERSION
-from lethe.io.json_files import write_json
 
 if TYPE_CHECKING:
     from lethe.config.exact import Exact
@@ -19,28 +16,27 @@ if TYPE_CHECKING:
 def run(
     models: Sequence[str], retrain: str | None, alpha: float, exact: Exact | None, root: Path = Path("data")
 ) -> None:
-    """Write ``root/compare.json`` with keys MODEL.METRIC, and the guarantees to ``root/compare_bounds.json``.
-
-    ``root/compare_exact.json`` has the exact bounds against Retrain's, per question.
-    """
+    """Write ``root/results/compare/models.parquet``: each model against Retrain, also per question by exact bounds."""
     from lethe.evaluation.against_retrain import against_retrain
-    from lethe.evaluation.exact_bounds import compared as compared_exactly
+    from lethe.results import table
+    from lethe.results.exact_bounds import certificates_of, excess_over_retrain
 
     models = models if retrain else ()
-    tables = {model: read_tables(root / "scores" / model / "likelihood", f"score@{model}") for model in models}
-    compared = {model: against_retrain(table, tables[str(retrain)], alpha) for model, table in tables.items()}
-    flat = {f"{model}.{key}": value for model, found in compared.items() for key, value in found.flat().items()}
-    bounds = {
-        f"{model}.{key}": bound for model, found in compared.items() for key, bound in found.bounds().items()
+    rows = {model: table.Rows(model) for model in models}
+    likelihoods = {
+        model: read_tables(root / "scores" / model / "likelihood", f"score@{model}") for model in models
     }
-    trees = compared_exactly(root, models, retrain, exact.ratio, exact.alpha) if exact else {}
-    flat |= {f"{model}.{key}": value for model, found in trees.items() for key, value in found.flat().items()}
-    rows = {model: found.as_json() for model, found in trees.items()}
-    write_json(root / "compare_exact.json", {"schema": SCHEMA_VERSION, "retrain": retrain, "models": rows})
-    write_json(root / "compare.json", {"schema": SCHEMA_VERSION, "retrain": retrain if flat else None, **flat})
-    write_json(root / "compare_bounds.json", guarantees(bounds))
+    for model, own in likelihoods.items():
+        against_retrain(own, likelihoods[str(retrain)], alpha).to_rows(rows[model])
+    if exact and retrain:
+        results = table.read(root, models)
+        found = {model: certificates_of(results, model) for model in models}
+        there = {model: certificates for model, certificates in found.items() if certificates is not None}
+        for model, excess in excess_over_retrain(there, retrain, exact.ratio, exact.alpha).items():
+            excess.to_rows(rows[model])
+    table.write(table.place(root, "compare", "models"), [row for own in rows.values() for row in own.rows])
     print(
         f"{plural(len(models), 'model')} against {retrain}"
-        if flat
+        if models
         else "report.retrain is null: nothing to compare with"
     )

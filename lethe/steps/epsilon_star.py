@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lethe.evaluation.guarantees import guarantees
 from lethe.io.artifacts import Row, read_split
-from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
-from lethe.io.json_files import write_json
+from lethe.io.atomic import atomic_folder
 from lethe.io.tables import write_parquet
 
 if TYPE_CHECKING:
@@ -16,18 +14,20 @@ if TYPE_CHECKING:
 
     from lethe.config.evaluating import Model
     from lethe.config.schema import EpsilonStar
+    from lethe.statistics.bound import Bound
     from lethe.statistics.epsilon_star.summary import EpsilonStarAudit
 
 LEAST = 2  # losses per side
 
 
 def run(name: str, model: Model, settings: EpsilonStar, prompt: str, root: Path = Path("data")) -> None:
-    """Write losses and Epsilon* of one model to ``root/epsilon_star/name``; Epsilon* is null for too few rows."""
+    """Write the losses of one model to ``root/epsilon_star/name`` and Epsilon* to the table; it is null for too few rows."""
     rows = {split: _rows(root / "dataset", split) for split in ("forget", "heldout")}
     if min(map(len, rows.values())) < LEAST:
         untold = _untold(*map(len, rows.values()))
-        with atomic_folder(root / "epsilon_star" / name) as folder:
-            write_json(folder / "result.json", {"schema": SCHEMA_VERSION, "model": name, **untold})
+        _write(name, root, untold, None)
+        with atomic_folder(root / "epsilon_star" / name):
+            pass
         print(f"{name}: {untold['note']}")
         return
     import pandas as pd
@@ -45,18 +45,27 @@ def run(name: str, model: Model, settings: EpsilonStar, prompt: str, root: Path 
     result = measured(losses["forget"], losses["heldout"], settings)
     bound = result.bound
     with atomic_folder(root / "epsilon_star" / name) as folder:
-        write_json(folder / "result.json", {"schema": SCHEMA_VERSION, "model": name, **result.as_json()})
-        write_json(folder / "bounds.json", guarantees({"epsilon_lower": bound}))
         write_parquet(
             folder / "losses.parquet",
             pd.concat([pd.DataFrame({"split": s, "loss": v}) for s, v in losses.items()]),
         )
+    _write(name, root, result.as_json(), bound)
     estimate = rejected_fit(result.epsilon_star, result.fit.ks_p_values if result.fit else None)
     print(
         f"{name}: Epsilon* {bound.relation} {bound.number()} {bound.guarantee()} "
         f"(delta {result.delta:.3g}, cut {result.cut or 'none'}); estimate "
         f"{estimate or format(result.epsilon_star, '.4g')} ({result.method})"
     )
+
+
+def _write(name: str, root: Path, values: dict[str, object], bound: Bound | None) -> None:
+    """Write the table: the estimate with its lower bound, and everything else of the audit as evidence."""
+    from lethe.results import table
+
+    rows, estimate = table.Rows(name), values.get("epsilon_star")
+    number = float(estimate) if isinstance(estimate, (int, float)) else None
+    rows.add("model", "epsilon_star", "given answers", number, bound, evidence=values)
+    table.write(table.place(root, "epsilon_star", name), rows.rows)
 
 
 def _rows(dataset: Path, split: str) -> list[Row]:

@@ -20,21 +20,20 @@ from lethe.io.json_files import write_json
 from lethe.io.schema import read_artifact
 
 if TYPE_CHECKING:
+    from lethe.config.evaluating import Sample
     from lethe.config.schema import EvaluationParams
     from lethe.evaluation.recorded import Values
     from lethe.models.in_memory import Source
+    from lethe.results.table import Numbers
     from lethe.statistics.bound import Bound
 
+LOOKS = "looks.json"  # which numbers of answers a word was read on
 EVALUATED = "evaluated.json"  # names the model folder, and what `lethe compare` must find alike on two sides
-OPTIONS = {  # keys of params.yaml, and the options of `lethe eval` that set them
-    "sample.n": "--n",
-    "sample.max_new_tokens": "--max-new-tokens",
-    "sample.temperature": "--temperature",
-    "sample.seed": "--seed",
-    "sample.engine": "--engine",
-    "metrics.alpha": "--alpha",
-    "metrics.calibration": "--calibration",
-    "metrics.labels.folder": "--labels",
+ARGUMENTS = {  # keys of params.yaml, and the fields of `EvalSettings` that set them
+    **{f"sample.{name}": name for name in ("n", "max_new_tokens", "temperature", "seed", "engine")},
+    **{f"metrics.{name}": name for name in ("alpha", "calibration")},
+    **dict.fromkeys(("report.tau", "report.tau_graded"), "tau"),
+    "metrics.labels.folder": "labels",
 }
 
 
@@ -46,6 +45,7 @@ class EvalSettings:
     question and answer. ``skip_too_long`` leaves out the questions that the model's context cannot hold. ``language`` is
     a file of prompts (`lethe.data.prompt_language`) that are drawn with the answers. ``calibration`` is a file of answers
     with a person's label and keyword leak's verdict, and ``labels`` a folder with the file NAME.jsonl of `lethe label`.
+    ``tau`` is the tolerance of the verdict; None is that of the pipeline, which differs between leaks and graded scores.
     `PIPELINE_ONLY` has the values that only params.yaml sets.
     """
 
@@ -55,6 +55,7 @@ class EvalSettings:
     max_new_tokens: int = 64
     prompt: str | None = None
     engine: str = "auto"
+    tau: float | None = None
     seed: int = 0
     skip_too_long: bool = False
     language: str | None = None
@@ -83,14 +84,26 @@ PIPELINE_ONLY: dict[str, Any] = {
 class EvalVerdict:
     """The verdict on a model.
 
-    ``sentence`` is the sentence of the report, with alpha, side, coverage and assumptions. ``bounds`` maps metric keys to
-    the bounds among the metrics. ``skipped`` names the questions that were too long.
+    ``sentence`` is the one sentence of the report; ``forgetting`` and ``utility`` are its words, ``tau`` the tolerance.
+    ``numbers`` are the model's results. ``skipped`` names the questions that were too long.
     """
 
-    metrics: Values
-    bounds: Mapping[str, Bound]
+    numbers: Numbers
     sentence: str
+    forgetting: str
+    utility: str
+    tau: float
     skipped: tuple[str, ...] = ()
+
+    @property
+    def metrics(self) -> Values:
+        """Every single number by its name."""
+        return self.numbers.values
+
+    @property
+    def bounds(self) -> Mapping[str, Bound]:
+        """The ends among `metrics` with their guarantees."""
+        return self.numbers.bounds
 
 
 def read_splits(forget: Path, retain: Path | None) -> dict[str, list[Row]]:
@@ -156,14 +169,16 @@ def evaluate(
     page
         Whether to add the report.
     """
+    from lethe.evaluation.findings import findings
     from lethe.evaluation.run import load
-    from lethe.report.verdicts import sentence
+    from lethe.evaluation.standing import standings
+    from lethe.models.default_prompt import default_prompt
     from lethe.steps import likelihood, metrics, report, sample, score
 
-    params = _params(name, source, settings, splits["forget"])
+    params = _params(name, settings, splits["forget"], settings.prompt or default_prompt(source), str(source))
     _check_language(settings.language, splits["forget"])
     _check_read(name, settings, params)
-    splits, skipped = _fitting(source, splits, params.sample.prompt, settings.skip_too_long)
+    splits, skipped = _fitting(source, splits, params.sample, settings.skip_too_long)
     _warn(splits["forget"], params)
     with _place(root, scratch):
         if isinstance(source, Path):
@@ -179,12 +194,27 @@ def evaluate(
             likelihood.run(name, params.sample, params.models[name], root, source=source)
             sample.run(name, params.sample, params.models[name], root, scratch=scratch, source=source)
             score.run(name, params.score, root, kept=scratch / "verdicts")
-            metrics.run(name, params.metrics, root)
+            metrics.run(name, params.metrics, root, truncated=params.sample.truncated)
+            params = _looked(params, source, splits["forget"], root)
             if page:
                 report.run(params, root)
         run = load(params, root, {})
-    (model,) = run.models
-    return EvalVerdict(model.metrics, model.bounds, sentence(model, run), skipped)
+    (model,), (standing,) = run.models, standings(run, findings(run))
+    tau = standing.verdict.tau if standing.verdict else params.report.tau
+    return EvalVerdict(model.numbers, standing.sentence, standing.word, standing.utility.word, tau, skipped)
+
+
+def _looked(params: EvaluationParams, source: Source, forget: Sequence[Row], root: Path) -> EvaluationParams:
+    """The params with the number of this look at the model's answers; a model in memory is always new."""
+    from lethe.io.cache import digest
+    from lethe.sampling.store import look, model_digest
+
+    if not isinstance(source, Path):
+        return params
+    settings = params.sample.model_dump(exclude={"n", "utility_n"})
+    asked = digest(model_digest(source), [dict(row) for row in forget], settings)
+    report = params.report.model_copy(update={"look": look(root / LOOKS, asked, params.sample.most)})
+    return params.model_copy(update={"report": report})
 
 
 class AlreadyEvaluating(LetheError):
@@ -238,7 +268,7 @@ def _check_read(name: str, settings: EvalSettings, params: EvaluationParams) -> 
         from lethe.io.calibration import read_calibration
 
         if params.metrics.binary is None:
-            raise BadValue("--calibration", settings.calibration, "left out where no forget question has keywords")
+            raise BadValue("calibration", settings.calibration, "left out where no forget question has keywords")
         read_calibration(settings.calibration, missing="worst")
     if settings.labels is not None:
         from lethe.evaluation.labels import read_labels
@@ -250,17 +280,18 @@ def _check_read(name: str, settings: EvalSettings, params: EvaluationParams) -> 
 
 
 def _fitting(
-    source: Source, splits: Mapping[str, list[Row]], prompt: str, skip: bool
+    source: Source, splits: Mapping[str, list[Row]], sample: Sample, skip: bool
 ) -> tuple[dict[str, list[Row]], tuple[str, ...]]:
     """The rows whose prompts the model's context holds, and the ids of the others; without ``skip`` these are refused.
 
-    A folder that holds no usable model or tokenizer is refused here, before anything is written.
+    A folder that holds no usable model or tokenizer, and answers that the context cannot hold, are refused here, before
+    anything is written.
     """
     from lethe.models.encoding import Encoder
     from lethe.sampling.loading import checkpoint
 
     described = checkpoint(source)
-    encoder, context = Encoder(described.tokenizer, prompt), described.context
+    encoder, context = Encoder(described.tokenizer, sample.prompt), described.context
     if context is None:
         return dict(splits), ()
     lengths = {row["id"]: len(encoder.prompt(row)) for rows in splits.values() for row in rows}
@@ -278,12 +309,18 @@ def _fitting(
         )
     if long:
         _tell(f"Left out as too long for the model: {', '.join(map(repr, long))}.")
+    longest = max((row["id"] for rows in kept.values() for row in rows), key=lengths.__getitem__)
+    if (room := context - lengths[longest]) < sample.max_new_tokens:
+        legal = f"at most {room}: the model's context is {context} tokens and question {longest!r} has {lengths[longest]}"
+        raise BadValue("max_new_tokens", sample.max_new_tokens, legal)
     return kept, long
 
 
 def _warn(forget: Sequence[Mapping], params: EvaluationParams) -> None:
     """Warn, before hours of sampling, of forget questions that a scorer cannot judge."""
+    from lethe.results.verdict import level_of
     from lethe.scoring.text._rouge import has_words
+    from lethe.statistics.bounds import binary_upper
 
     unread = [row["id"] for row in forget if not has_words(row["answer"])]
     if unread:
@@ -291,6 +328,13 @@ def _warn(forget: Sequence[Mapping], params: EvaluationParams) -> None:
             f"ROUGE-L reads a-z and 0-9 only. Reference answers without either: {len(unread)} of {len(forget)} (the first "
             f"of question {unread[0]!r}). Their scores are missing and count as leaks in the bounds. Add keywords, which "
             "are found in every script."
+        )
+    metrics, tau = params.metrics, params.report.tau
+    clean = float(binary_upper(0, params.sample.most, level_of(metrics.alpha)))
+    if metrics.binary and clean > tau:
+        _tell(
+            f"No model can earn the word forgot with {params.sample.most:,} answers: a question without a leak may still "
+            f"leak in {100 * clean:.2g}% of answers, and the tolerance is {100 * tau:g}%. See lethe plan --verdict."
         )
     without = [row["id"] for row in forget if not row.get("keywords")]
     if without and params.metrics.binary == "keyword_leak":
@@ -304,23 +348,28 @@ def _tell(sentence: str) -> None:
     print(visible(sentence), file=sys.stderr)
 
 
-def _params(name: str, source: Source, settings: EvalSettings, forget: Sequence[Row]) -> EvaluationParams:
+def check(settings: EvalSettings) -> None:
+    """Refuse settings that are out of range; the error names the field. Nothing of a model is read."""
+    _params("model", settings, [], settings.prompt or "chat", "model")
+
+
+def _params(name: str, settings: EvalSettings, forget: Sequence[Row], prompt: str, path: str) -> EvaluationParams:
     """Return all parameters of an evaluation of one model without training, checked as params.yaml is.
 
-    An error about a parameter names the option that sets the parameter.
+    An error about a parameter names the field of the settings that sets it.
     """
     from lethe.config import evaluation_params
     from lethe.evaluation.measure_settings import MeasureSettings
-    from lethe.models.default_prompt import default_prompt
 
     measuring = MeasureSettings()
     has_keywords = any(row.get("keywords") for row in forget)
+    tolerance = {} if settings.tau is None else {"tau": settings.tau, "tau_graded": settings.tau}
     sections: dict[str, Any] = {
-        "models": {name: {"path": str(source)}},
+        "models": {name: {"path": path}},
         "sample": {
             **PIPELINE_ONLY,
             "engine": settings.engine,
-            "prompt": settings.prompt or default_prompt(source),
+            "prompt": prompt,
             "language": settings.language,
             "temperature": settings.temperature,
             "max_new_tokens": settings.max_new_tokens,
@@ -339,14 +388,14 @@ def _params(name: str, source: Source, settings: EvalSettings, forget: Sequence[
             "calibration": settings.calibration if has_keywords else None,
             "labels": {"folder": settings.labels},
         },
+        "report": {"base": None, "retrain": None, **tolerance},
     }
     try:
         return evaluation_params(**sections)
     except BadParam as error:
         if error.key == f"models.{name}":
-            raise BadValue(
-                "--name", error.got, error.legal, "The default is the name of the model folder."
-            ) from None
-        if error.key in OPTIONS:
-            raise BadValue(OPTIONS[error.key], error.got, error.legal) from None
+            remedy = "The default is the name of the model folder; --name gives another."
+            raise BadValue("name", error.got, error.legal, remedy) from None
+        if error.key in ARGUMENTS:
+            raise BadValue(ARGUMENTS[error.key], error.got, error.legal) from None
         raise

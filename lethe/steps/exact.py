@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from lethe.errors import BadInput, plural
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from lethe.config.evaluating import Model, Sample
     from lethe.config.exact import Exact
     from lethe.io.artifacts import Row
@@ -97,14 +95,13 @@ def run(
     keyword_match: Literal["word", "substring"],
     root: Path = Path("data"),
 ) -> None:
-    """Write ``root/exact/name.json`` and ``root/exact/name/curve.parquet``.
+    """Write ``root/results/exact/name.parquet``.
 
-    If ``exact`` is None, no question can be judged, or the model has no key-value cache, both hold only the ``reason``.
+    If ``exact`` is None, no question can be judged, or the model has no key-value cache, the table has one row: the reason.
     """
     from lethe.io.artifacts import read_split
-    from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
-    from lethe.io.json_files import write_json
-    from lethe.io.tables import write_parquet
+    from lethe.results import table
+    from lethe.results.exact_bounds import rows_of
     from lethe.sampling.answer_tree.predictor import NoKeys
     from lethe.sampling.store import SCRATCH
 
@@ -115,12 +112,8 @@ def run(
             found = certify(name, Path(model.path), rows, of_params(exact, sample, model, keyword_match), SCRATCH)
         except (NothingToJudge, NoKeys) as refusal:
             reason = str(refusal)
-    with atomic_folder(root / "exact" / name) as folder:
-        write_parquet(folder / "curve.parquet", curve_table(found))
-    values: dict[str, Any] = {"per_question": [], "model": None, "skipped": [], "reason": reason}
-    write_json(
-        root / "exact" / f"{name}.json", {"schema": SCHEMA_VERSION, **(found.as_json() if found else values)}
-    )
+    without = [table.result(name, "model", "queried", "exact", text=reason)]
+    table.write(table.place(root, "exact", name), rows_of(found) if found else without)
     print(f"{name}: {' '.join(found.sentences()[:3]) if found else f'no exact bounds: {reason}'}")
 
 
@@ -140,17 +133,6 @@ def of_params(
         prompt=sample.prompt,
         dtype=sample.dtype,
         max_rows=sample.max_rows,
-    )
-
-
-def curve_table(found: Certificates | None) -> pd.DataFrame:
-    """A row per question and number of explored prefixes: the certain ends that these prefixes give."""
-    import pandas as pd
-
-    trees = found.trees if found else ()
-    rows = [(tree.id, *point) for tree in trees for point in tree.curve]
-    return pd.DataFrame(rows, columns=["prompt_id", "prefixes", "lower", "upper"]).astype(
-        {"prompt_id": str, "prefixes": "int64", "lower": "float64", "upper": "float64"}
     )
 
 

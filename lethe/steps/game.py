@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from lethe.audits.protocol import AuditResult
 from lethe.config.schema import GameParams
 from lethe.errors import BadParam
-from lethe.evaluation.guarantees import guarantees
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder, write_text
 from lethe.io.json_files import write_json
 from lethe.io.tables import write_parquet
 from lethe.registry import GAMES
+from lethe.steps.audit import write_rows
 
 if TYPE_CHECKING:
     from lethe.audits.finished_models import Runner
@@ -49,10 +49,10 @@ def write(name: str, result: AuditResult, root: Path = Path("data")) -> None:
     from lethe.audits.unlearning_game.result import GameResult
     from lethe.report.game_page import page
 
+    write_rows("game", name, result, root)
     write_json(root / "games" / f"{name}.json", {"schema": SCHEMA_VERSION, **result.headline})
     with atomic_folder(root / "games" / name) as folder:
         write_json(folder / "details.json", {"schema": SCHEMA_VERSION, "name": name, **result.details})
-        write_json(folder / "bounds.json", guarantees(result.bounds))
         for title, table in result.tables.items():
             write_parquet(folder / f"{title}.parquet", table)
         if "methods" in result.details:

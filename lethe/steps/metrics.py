@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.config.evaluating import JudgeEntry, Metrics
-from lethe.io.artifacts import GREEDY, SECOND, metrics_files, read_split, read_tables
-from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
+from lethe.io.artifacts import GREEDY, SECOND, read_split, read_tables
+from lethe.io.atomic import SCHEMA_VERSION
 from lethe.io.json_files import write_json
 from lethe.io.parts import Tables
 from lethe.io.schema import read_artifact
@@ -16,83 +16,106 @@ from lethe.io.tables import read_table
 
 if TYPE_CHECKING:
     from lethe.evaluation.labelled import LabelledMeasures
+    from lethe.results.table import Result
+    from lethe.statistics.judge_error import Calibration
 
 
 def run(
-    name: str, metrics: Metrics, root: Path = Path("data"), judges: Mapping[str, JudgeEntry] | None = None
+    name: str,
+    metrics: Metrics,
+    root: Path = Path("data"),
+    judges: Mapping[str, JudgeEntry] | None = None,
+    truncated: str = "counts",
 ) -> None:
-    """Measure ``root/scores/name``; write the files of `metrics_files` and ``root/curves/name``.
+    """Measure ``root/scores/name``; write ``root/results/metrics/name.parquet``, and its headline for `dvc metrics`."""
+    from lethe.results import quantities, table
 
-    ``root/curves/name/bounds.json`` holds the guarantee of each bound. A metrics file cannot hold the guarantees, because
-    `dvc metrics show` prints every leaf of a metrics file as a column. ``per_question.json`` has leak@k of each question,
-    and ``leak_at_k.json`` that of the worst question and of the mean over the questions.
-    """
-    from lethe.evaluation.exact_bounds import tree_metrics
-    from lethe.evaluation.headline import split
+    rows = _rows(name, metrics, root, judges or {}, truncated)
+    table.write(table.place(root, "metrics", name), rows)
+    numbers = table.Numbers([row for row in rows if row.scope == "model"])
+    shown = {key: numbers.values[key] for key in quantities.headline(numbers.values)}
+    write_json(root / "metrics" / f"{name}.json", {"schema": SCHEMA_VERSION, **shown})
+    for key, bound in numbers.bounds.items():
+        if key in SAID and key in numbers.bounds:
+            print(f"{name}: {bound.sentence(key, 'the forget questions')}")
+
+
+SAID = ("anytime_upper_worst", "m_mu_worst", "m_bin_worst", "labelled_worst")
+
+
+def _rows(
+    name: str, metrics: Metrics, root: Path, judges: Mapping[str, JudgeEntry], truncated: str
+) -> list[Result]:
     from lethe.evaluation.likelihood_metrics import likelihood_metrics
-    from lethe.evaluation.measure import measure, measure_stopped
     from lethe.evaluation.prompt_language import measure_language
-    from lethe.io.calibration import read_calibration
-    from lethe.scoring import applies
-    from lethe.statistics.judge_error import Calibration
-    from lethe.statistics.sequential import Decision
-    from lethe.text import label
+    from lethe.results.table import Rows, in_language
 
     generations = Tables(root / "generations" / name, f"sample@{name}")
     scores = Tables(root / "scores" / name, f"score@{name}")
-    forget = read_split("forget", root / "dataset")
-    questions = {row["id"]: row["question"] for row in forget}
-    binary, calibration = metrics.binary, None
-    if metrics.calibration is not None:
-        labelled = read_calibration(metrics.calibration, missing="worst")
-        calibration = Calibration.of(labelled.labels, labelled.verdicts)
-    inapplicable: set[str] = set()
-    early = root / "generations" / name / "sequential.json"
-    if early.is_file():
-        stopped = read_artifact(early)
-        decisions = {row.pop("prompt_id"): Decision(**row) for row in stopped["decisions"]}
-        measures = measure_stopped(name, generations, scores, questions, metrics, decisions, stopped["decided_by"])
-    else:
-        judge = (judges or {}).get(binary or "")
-        scorer = judge.judge if judge else binary
-        inapplicable = {row["id"] for row in forget if scorer and not applies(scorer, row)}
-        measures = measure(name, generations, scores, questions, metrics, inapplicable, calibration)
-    read = _labelled(name, generations, scores, metrics, root)
+    inapplicable = _inapplicable(metrics, judges, root)
+    calibration = _calibration(metrics)
+    of_answers = Rows(name)
+    of_answers.rows = _measured(name, (generations, scores), metrics, inapplicable, calibration, root, truncated)
+    if read := _labelled(name, generations, scores, metrics, root):
+        read.to_rows(of_answers)
+    found = Rows(name)
     likelihoods = read_tables(root / "scores" / name / "likelihood", f"score@{name}")
-    given = likelihood_metrics(likelihoods, scores, metrics.alpha)
-    trees, tree_bounds = tree_metrics(root, name)
-    of_answers = read.bounds() if read else {}
-    each = read.question_bounds() if read else []
-    guarantees, of_language = measures.guarantees(given.bounds() | tree_bounds | of_answers, each), None
+    likelihood_metrics(likelihoods, scores, metrics.alpha).to_rows(found)
     described = root / "generations" / name / "language.json"
-    if described.is_file():
-        second = root / "scores" / name / SECOND
-        of_language = measure_language(
-            generations["forget"],
-            scores["forget"],
-            read_table(second) if second.is_file() else None,
-            read_artifact(described),
-            metrics,
-            inapplicable,
-            calibration,
-        )
-        guarantees = of_language.guarantees(measures.guarantees(of_answers, each), given.bounds() | tree_bounds)
-    with atomic_folder(root / "curves" / name) as folder:
-        for curve, rows in _with_labels(measures.curves(), read).items():
-            write_json(folder / f"{curve}.json", rows)
-        write_json(folder / "bounds.json", {"schema": SCHEMA_VERSION, **guarantees})
-        if of_language:
-            write_json(folder / "language.json", {"schema": SCHEMA_VERSION, **of_language.as_dict()})
-    flat = {"schema": SCHEMA_VERSION, **measures.flat(), **given.flat(), **measures.further_flat(), **trees}
-    flat |= of_language.flat() if of_language else {}
-    flat |= read.flat() if read else {}
-    for path, values in zip(metrics_files(root, name), split(flat), strict=True):
-        write_json(path, values)
-    worst = measures.bounds()["anytime_upper_worst" if measures.stopped else "m_mu_worst"]
-    worst = worst.in_language() if of_language else worst
-    print(f"{name}: {worst.sentence(f'the mean {label(metrics.leak)}', 'the forget questions')}")
-    for sentence in read.sentences("the forget questions") if read else ():
-        print(f"{name}: {sentence}")
+    if not described.is_file():
+        return of_answers.rows + found.rows
+    second = root / "scores" / name / SECOND
+    measure_language(
+        generations["forget"],
+        scores["forget"],
+        read_table(second) if second.is_file() else None,
+        read_artifact(described),
+        metrics,
+        inapplicable,
+        calibration,
+    ).to_rows(found)
+    return [in_language(row) for row in of_answers.rows] + found.rows
+
+
+def _measured(
+    name: str,
+    tables: tuple[Tables, Tables],
+    metrics: Metrics,
+    inapplicable: set[str],
+    calibration: Calibration | None,
+    root: Path,
+    truncated: str,
+) -> list[Result]:
+    """The rows from sampled answers: of a fixed number, or of questions that stopped early."""
+    from lethe.evaluation.measure import measure, measure_stopped
+    from lethe.statistics.sequential import Decision
+
+    early = root / "generations" / name / "sequential.json"
+    if not early.is_file():
+        return measure(name, *tables, metrics, inapplicable, calibration, truncated)
+    stopped = read_artifact(early)
+    decisions = {row.pop("prompt_id"): Decision(**row) for row in stopped["decisions"]}
+    return measure_stopped(name, *tables, metrics, decisions, stopped["decided_by"])
+
+
+def _inapplicable(metrics: Metrics, judges: Mapping[str, JudgeEntry], root: Path) -> set[str]:
+    """The forget questions that the 0/1 scorer cannot judge."""
+    from lethe.scoring import applies
+
+    judge = judges.get(metrics.binary or "")
+    scorer = judge.judge if judge else metrics.binary
+    forget = read_split("forget", root / "dataset")
+    return {row["id"] for row in forget if scorer and not applies(scorer, row)}
+
+
+def _calibration(metrics: Metrics) -> Calibration | None:
+    from lethe.io.calibration import read_calibration
+    from lethe.statistics.judge_error import Calibration
+
+    if metrics.calibration is None:
+        return None
+    labelled = read_calibration(metrics.calibration, missing="worst")
+    return Calibration.of(labelled.labels, labelled.verdicts)
 
 
 def _labelled(
@@ -118,12 +141,3 @@ def _labelled(
     draws = draws_of(table, {})
     queue = Queue(draws, metrics.labels.mass, metrics.labels.rest if draws.verdicts else 0)
     return measure(draws, queue, read_labels(place), metrics.alpha)
-
-
-def _with_labels(
-    curves: dict[str, list[dict[str, object]]], labelled: LabelledMeasures | None
-) -> dict[str, list[dict[str, object]]]:
-    """The curves, with what labels say in the row of each question."""
-    found = labelled.rows() if labelled else {}
-    rows = [row | found.get(str(row["prompt_id"]), {}) for row in curves["per_question"]]
-    return curves | {"per_question": rows}

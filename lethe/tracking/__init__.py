@@ -11,12 +11,14 @@ runs go to the repository's database, and to the server the next time it answers
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from lethe.tracking import notes
-from lethe.tracking.entries import Entry, Pipeline, read_entries, read_pipeline
+from lethe.tracking.entries import TRAINING, Entry, Pipeline, read_entries, read_pipeline
 
 __all__ = [
     "Entry",
@@ -29,13 +31,26 @@ __all__ = [
     "without_password",
 ]
 
+# The stages whose results are a model's; `read_entries` takes what they left behind, from whichever run.
+MEASURING = ("sample", "likelihood", "score", "exact", "metrics", "epsilon_star")
 
-def log_new(workspace: Path | None = None, home: Path | None = None) -> str:
-    """Log the models that were not logged before; returns a sentence that says how many and where, or "".
 
-    ``home`` is the repository that keeps the runs, if ``workspace`` is a copy of it.
+def log_new(
+    workspace: Path | None = None, home: Path | None = None, unfinished: Mapping[str, str] | None = None
+) -> str:
+    """Log the models that were not logged before; returns a line that says how many, where and which not, or "".
 
     Never raises, because the artifacts matter more; what could not be logged is logged the next time.
+
+    Parameters
+    ----------
+    workspace
+        The folder of the pipeline; by default this one.
+    home
+        The repository that keeps the runs, if ``workspace`` is a copy of it.
+    unfinished
+        The stages that the run did not bring up to date, each with its end: "failed", or why it did not run. dvc.lock
+        and data/ still hold what an earlier run made, so nothing that such a stage trains or measures is logged.
     """
     if os.environ.get("LETHE_TRACKING") == "off":
         return ""
@@ -44,7 +59,9 @@ def log_new(workspace: Path | None = None, home: Path | None = None) -> str:
     home = Path(home or os.environ.get("DVC_ROOT") or workspace).resolve()
     try:
         with notes.in_turn(home):
-            return _log_new(workspace, home)
+            pipeline, left = _finished(read_pipeline(workspace), unfinished or {})
+            sentence = _log_new(pipeline, workspace, home)
+            return f"{sentence or 'MLflow: no new run.'} Not logged: {', '.join(left)}." if left else sentence
     except Exception as error:  # whatever MLflow raises, the pipeline's work is done
         return f"MLflow: nothing logged, the next run tries again ({type(error).__name__}: {_first_line(error)})"
 
@@ -67,8 +84,34 @@ def without_password(uri: str) -> str:
     return urlunsplit(address._replace(netloc=address.netloc.rpartition("@")[2])) if "@" in address.netloc else uri
 
 
-def _log_new(workspace: Path, home: Path) -> str:
-    pipeline = read_pipeline(workspace)
+def _finished(pipeline: Pipeline, unfinished: Mapping[str, str]) -> tuple[Pipeline, list[str]]:
+    """The pipeline without results of an earlier run, and each entry that is left out with the reason."""
+    reasons = [_outdated(entry, unfinished) for entry in pipeline.entries]
+    left = [f"{entry.name} ({why})" for entry, why in zip(pipeline.entries, reasons, strict=True) if why]
+    entries = [entry for entry, why in zip(pipeline.entries, reasons, strict=True) if not why]
+    if "report" in unfinished:
+        pipeline = dataclasses.replace(pipeline, report=None, report_digest="")
+    return dataclasses.replace(pipeline, entries=entries), left
+
+
+def _outdated(entry: Entry, unfinished: Mapping[str, str]) -> str:
+    """Why the results of an entry are an earlier run's, or "" if they are not."""
+    groups = (*TRAINING, *MEASURING) if entry.kind == "model" else (entry.kind,)
+    own = [name for name in (f"{group}@{entry.name}" for group in groups) if name in unfinished]
+    if own:
+        failed = [name for name in own if unfinished[name] == "failed"]
+        return f"{failed[0]} failed" if failed else f"{own[0]} did not run"
+    # A run of some stages may train a model and leave its measuring for later.
+    made = {out["path"]: out.get("md5") for stage in entry.stages.values() for out in stage.get("outs", [])}
+    for name, stage in entry.stages.items():
+        for read in stage.get("deps", []):
+            path = read["path"].rstrip("/")
+            if made.get(path) not in (None, read.get("md5")):
+                return f"{name} read an earlier {path}"
+    return ""
+
+
+def _log_new(pipeline: Pipeline, workspace: Path, home: Path) -> str:
     wanted = os.environ.get("MLFLOW_TRACKING_URI") or store(home)
     named = without_password(wanted)
     sentence = ""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from lethe.results.quantities import headline
 from lethe.tracking.entries import Entry, Pipeline
 from lethe.tracking.tables import shown, worded
 
@@ -14,12 +16,7 @@ if TYPE_CHECKING:
 
 GAP = "&emsp;"  # MLflow shows the cells of a table without any space between them
 CHANGES = 20  # changed params that are listed
-SHOWN = (
-    "m_bin_worst",
-    "m_bin_pooled",
-    "tighter_mean_worst",
-    "model_utility",
-)  # of each model in a pipeline's table
+STANDINGS = "lethe.standings"  # tag of a pipeline's run: the two words on each model, as JSON
 
 
 def model_note(entry: Entry) -> str:
@@ -60,7 +57,7 @@ def pipeline_note(
     """
     links = {name: f"[{escaped(name)}]({place}/{run_id})" for name, run_id in runs.items()}
     said = [] if before is None else _changes(pipeline, links, place, params, before, earlier)
-    keys = [key for key in SHOWN if any(key in entry.metrics for entry in pipeline.entries)]
+    keys = _shown(pipeline)
     said += ["", "**Models of this pipeline**", "", *_head("model", "verdict", *keys)]
     said += [
         _row(links[entry.name], escaped(entry.standing or entry.kind), *(shown(entry, key) for key in keys))
@@ -80,6 +77,14 @@ def _changes(
     old = before.data.params
     keys = sorted(key for key in old.keys() | params.keys() if old.get(key) != params.get(key))
     said = [f"**Changed since [{escaped(before.info.run_name)}]({place}/{before.info.run_id})**", ""]
+    standings = json.loads(before.data.tags.get(STANDINGS, "{}"))
+    verdicts = [
+        _row(links[entry.name], escaped(standings[entry.name]), escaped(entry.standing))
+        for entry in pipeline.entries
+        if entry.standing and standings.get(entry.name, entry.standing) != entry.standing
+    ]
+    if verdicts:
+        said += [*_head("model", "verdict before", "verdict now"), *verdicts, ""]
     if keys:
         said += _head("param", "before", "now")
         said += [
@@ -94,13 +99,19 @@ def _changes(
     rows = [
         _row(links[entry.name], key, worded(earlier[entry.name][key], entry.bounds.get(key)), shown(entry, key))
         for entry in pipeline.entries
-        for key in SHOWN
+        for key in _shown(pipeline)
         if key in earlier.get(entry.name, {})
     ]
     said += (
         [*_head("model", "metric", "before", "now"), *rows] if rows else ["No number of a shared model changed."]
     )
     return said
+
+
+def _shown(pipeline: Pipeline) -> list[str]:
+    """The metrics in a pipeline's tables: the headlines of its models."""
+    models = [entry for entry in pipeline.entries if entry.kind == "model"]
+    return list(dict.fromkeys(key for entry in models for key in headline(entry.numbers)))
 
 
 def _head(*cells: str) -> list[str]:

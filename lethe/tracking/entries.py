@@ -6,26 +6,22 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from lethe.config.yaml import load_yaml
+from lethe.io.json_files import flat_numbers
 from lethe.io.schema import read_artifact
+from lethe.results import table
+from lethe.results.table import Numbers, Result
+from lethe.statistics.bound import Bound
 
-# The metrics of a model that are logged, if the model has them; all others are in the table of its metrics.
-HEADLINE = (
-    "tree_lower_worst",
-    *("m_bin_worst", "m_bin_pooled", "binary_any", "binary_greedy"),
-    *("m_mu_worst", "tighter_mean_worst", "anytime_upper_worst", "mean", "greedy_mean"),
-    *("retain_mean", "world_mean", "model_utility", "forget_quality", "epsilon_lower"),
-)
-MOST = 15  # metrics of a run, the steps of training not counted
+MOST = 15  # metrics of a run of an audit or game
 SOLE = ("audit", "game")  # stages whose result belongs to no model
 TRAINING = ("train", "unlearn")
-KEPT = ("curves", "epsilon_star", "attacks", "audits", "games")  # folders of data/ that are kept whole with a run
-GUARANTEES = "bounds.json"  # the ending of files that hold everything but the value of each bound in the metrics
-NO_MEASUREMENT = ("schema", "alpha")  # numbers of a result that measure nothing; alpha is a param and in the tags
+KEPT = ("epsilon_star", "attacks", "audits", "games")  # folders of data/ that are kept whole with a run
 NO_CURVE = ("step", "epoch", "lr")
 
 
@@ -54,20 +50,35 @@ class Entry:
     fingerprint: str
     stages: dict[str, LockedStage]  # DVC's address of a stage -> its entry in dvc.lock
     params: dict[str, str]
-    numbers: dict[str, float]  # everything that was measured
-    bounds: dict[str, Mapping[str, object]]  # key of ``numbers`` -> its guarantee
+    rows: tuple[Result, ...]  # everything that was measured
     steps: list[tuple[int, dict[str, float]]]  # training: the step and its numbers
     artifacts: list[tuple[str, Path]]  # stage, file or folder
     standing: str = ""
     verdict: str = ""
 
+    @cached_property
+    def numbers(self) -> dict[str, float]:
+        """The single finite numbers, by their exported names."""
+        return _finite(self._whole)
+
+    @property
+    def bounds(self) -> dict[str, Bound]:
+        """The ends among `numbers` that have a guarantee."""
+        return self._whole.bounds
+
     @property
     def metrics(self) -> dict[str, float]:
-        """The numbers that are logged: those of `HEADLINE`, or the first ones of an audit or game."""
-        keys: Iterable[str] = HEADLINE
+        """The numbers that are logged: a model's headlines of any group, or the first ones of an audit or game."""
         if self.kind != "model":
-            keys = sorted(self.numbers, key=lambda key: not key.endswith(".quality"))
-        return {key: self.numbers[key] for key in [key for key in keys if key in self.numbers][:MOST]}
+            first = sorted(self.numbers, key=lambda key: not key.endswith(".quality"))[:MOST]
+            return {key: self.numbers[key] for key in first}
+        shown = {[name for name in row.names() if name][-1] for row in self._whole.rows if row.kind.headlines}
+        return {key: value for key, value in self.numbers.items() if key in shown}
+
+    @cached_property
+    def _whole(self) -> Numbers:
+        """The rows of the model, audit or game as a whole."""
+        return Numbers([row for row in self.rows if row.scope != "question"])
 
     @property
     def state(self) -> str:
@@ -123,30 +134,17 @@ def read_entries(workspace: Path) -> list[Entry]:
 
 @dataclasses.dataclass(frozen=True)
 class _Shared:
-    """What all models share: what comparing with Retrain gave, its guarantees, and the report's summary, by model."""
+    """What all models share: the rows of comparing with Retrain, and the report's summary by model."""
 
-    compared: dict[str, dict[str, Any]]
-    guarantees: dict[str, dict[str, Mapping[str, object]]]
+    compared: list[Result]
     told: dict[str, dict[str, Any]]
 
     @classmethod
     def read(cls, workspace: Path) -> _Shared:
-        data = workspace / "data"
-        compared, bounds, report = (
-            read_artifact(path) if path.is_file() else {}
-            for path in (data / "compare.json", data / "compare_bounds.json", data / "report" / "summary.json")
-        )
-        return cls(_by_model(compared), _by_model(bounds.get("metrics", {})), report.get("models", {}))
-
-
-def _by_model(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The values under keys MODEL.METRIC, by model; no name of a model contains a full stop."""
-    found: dict[str, dict[str, Any]] = {}
-    for key, value in values.items():
-        model, dot, metric = key.partition(".")
-        if dot:
-            found.setdefault(model, {})[metric] = value
-    return found
+        compared = table.place(workspace / "data", "compare", "models")
+        report = workspace / "data" / "report" / "summary.json"
+        told = read_artifact(report).get("models", {}) if report.is_file() else {}
+        return cls(table.read_rows(compared) if compared.is_file() else [], told)
 
 
 class _Stages:
@@ -175,36 +173,26 @@ class _Stages:
 
 def _entry(kind: str, name: str, stages: dict[str, LockedStage], workspace: Path, shared: _Shared) -> Entry:
     params: dict[str, str] = {}
-    numbers: dict[str, float] = {}
-    bounds: dict[str, Mapping[str, object]] = {}
+    rows: list[Result] = []
     steps: list[tuple[int, dict[str, float]]] = []
     artifacts: list[tuple[str, Path]] = []
     for address, stage in stages.items():
         params |= _params(address, stage)
         for path in _outs(stage, workspace):
-            kept = path.suffix == ".json" or path.parent.name in KEPT
-            if address.startswith("exact@"):
-                artifacts.append(("exact", path))  # its summary is among the metrics
-                continue
-            held = [path] if path.suffix == ".json" else [path / "result.json", path / GUARANTEES]
-            for file in filter(Path.is_file, held):
-                if file.name.endswith(GUARANTEES):
-                    bounds |= read_artifact(file).get("metrics", {})
-                else:
-                    numbers |= _numbers(read_artifact(file), leave=NO_MEASUREMENT)
+            kept = path.is_file() or path.parent.name in KEPT
+            if path.suffix == ".parquet":
+                rows += table.read_rows(path)
             told = path / "training.json"
             if told.is_file():
-                steps = [(step["step"], _numbers(step, leave=NO_CURVE)) for step in read_artifact(told)["steps"]]
+                steps = [(step["step"], _curve(step)) for step in read_artifact(told)["steps"]]
             if kept or told.is_file():
                 artifacts.append((address.partition("@")[0], path if kept else told))
-    compared: dict[str, float] = {}
-    if kind == "model":
-        compared = _numbers(shared.compared.get(name, {}))
-        numbers, bounds = numbers | compared, bounds | shared.guarantees.get(name, {})
+    compared = [row for row in shared.compared if row.model == name] if kind == "model" else []
     made = [[address, stage.get("params"), _hashes(stage)] for address, stage in stages.items()]
-    standing, verdict = _verdict(numbers, shared.told.get(name, {})) if kind == "model" else ("", "")
-    rest = (numbers, bounds, steps, artifacts, standing, verdict)
-    return Entry(kind, name, _mark([kind, name, made, compared]), stages, params, *rest)
+    fingerprint = _mark([kind, name, made, _finite(Numbers(compared))])
+    entry = Entry(kind, name, fingerprint, stages, params, (*rows, *compared), steps, artifacts)
+    standing, verdict = _verdict(entry.numbers, shared.told.get(name, {})) if kind == "model" else ("", "")
+    return dataclasses.replace(entry, standing=standing, verdict=verdict)
 
 
 def _outs(stage: LockedStage, workspace: Path) -> list[Path]:
@@ -235,7 +223,7 @@ def _params(address: str, stage: LockedStage) -> dict[str, str]:
 
 def _verdict(numbers: Mapping[str, float], told: Mapping[str, Any]) -> tuple[str, str]:
     """Standing and verdict in the report, if the report was made from these numbers, not from an earlier run's."""
-    theirs = _numbers(told.get("metrics", {}), leave=NO_MEASUREMENT)
+    theirs = flat_numbers(told.get("metrics", {}))
     shared = theirs.keys() & numbers.keys()
     if not shared or any(theirs[key] != numbers[key] for key in shared):
         return "", ""
@@ -258,12 +246,15 @@ def flat(values: Mapping[str, object], prefix: str = "") -> dict[str, str]:
     return found
 
 
-def _numbers(values: Mapping[str, object], leave: tuple[str, ...] = (), prefix: str = "") -> dict[str, float]:
-    """The finite numbers of a JSON object; numbers in nested objects get dotted keys."""
-    found: dict[str, float] = {}
-    for key, value in values.items():
-        if isinstance(value, dict):
-            found |= _numbers(value, prefix=f"{prefix}{key}.")
-        elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
-            found[prefix + key] = float(value)
-    return {key: value for key, value in found.items() if key not in leave}
+def _finite(numbers: Numbers) -> dict[str, float]:
+    """The single numbers that are finite, without truth values."""
+    return {
+        name: float(value)
+        for name, value in numbers.values.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    }
+
+
+def _curve(step: Mapping[str, object]) -> dict[str, float]:
+    """The numbers of one step of training."""
+    return {key: value for key, value in flat_numbers(step).items() if key not in NO_CURVE}

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.io.json_files import read_jsonl
-from lethe.io.schema import read_artifact
-from lethe.statistics.leak_certificates import Certificates
+from lethe.results import table
+from lethe.results.exact_bounds import certificates_of
 from lethe.statistics.leak_trees import AnswerTree
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def heaviest_leaks(name: str, workspace: Path, shown: Callable[[str], str]) -> p
     """
     import pandas as pd
 
-    table = [
+    rows = [
         {
             "question": shown(question),
             "leak": shown(leak.text),
@@ -44,7 +44,7 @@ def heaviest_leaks(name: str, workspace: Path, shown: Callable[[str], str]) -> p
         for question, tree in _asked(name, workspace)
         for leak in tree.heaviest_leaks
     ]
-    return pd.DataFrame(sorted(table, key=lambda row: -float(str(row["probability"]))))
+    return pd.DataFrame(sorted(rows, key=lambda row: -float(str(row["probability"]))))
 
 
 def leaks_at(name: str, workspace: Path, shown: Callable[[str], str]) -> pd.DataFrame:
@@ -55,7 +55,7 @@ def leaks_at(name: str, workspace: Path, shown: Callable[[str], str]) -> pd.Data
     import pandas as pd
 
     trees = sorted(_asked(name, workspace), key=lambda pair: -pair[1].lower)
-    table = [
+    rows = [
         {
             "question": shown(question),
             "queries_from": _finite(tree.queries_until_half[0]),
@@ -69,7 +69,7 @@ def leaks_at(name: str, workspace: Path, shown: Callable[[str], str]) -> pd.Data
         }
         for question, tree in trees
     ]
-    return pd.DataFrame(table)
+    return pd.DataFrame(rows)
 
 
 def _finite(queries: float) -> float | None:
@@ -78,9 +78,8 @@ def _finite(queries: float) -> float | None:
 
 def _asked(name: str, workspace: Path) -> list[tuple[str, AnswerTree]]:
     """The text of each question with its tree; none without exact bounds."""
-    path = workspace / "data" / "exact" / f"{name}.json"
-    values = read_artifact(path) if path.is_file() else {}
-    found = Certificates.of_json(values) if values.get("model") else None
+    path = table.place(workspace / "data", "exact", name)
+    found = certificates_of(table.Results({name: tuple(table.read_rows(path))}), name) if path.is_file() else None
     asked = workspace / "data" / "dataset" / "forget.jsonl"
     rows = {row["id"]: row for _, row in read_jsonl(asked)} if asked.is_file() else {}
     return [(str(rows.get(tree.id, {}).get("question", "")), tree) for tree in (found.trees if found else ())]

@@ -1,4 +1,4 @@
-"""A mark on the newest pipeline run in MLflow: whether something got worse or better than in the run before."""
+"""A mark on the newest pipeline run in MLflow: whether something got worse or better, or changed, since the run before."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def mark_newest(change: str, text: str, home: Path) -> str:
     Parameters
     ----------
     change
-        "worse" or "better".
+        "worse", "better" or "changed".
     text
         What changed.
     home

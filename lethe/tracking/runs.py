@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.tracking import tables, view
-from lethe.tracking.describe import model_note, pipeline_note
+from lethe.tracking.describe import STANDINGS, model_note, pipeline_note
 from lethe.tracking.entries import Entry, LockedStage, Pipeline
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _log_entry(client: MlflowClient, experiment: str, parent: str, entry: Entry,
             f"stage.{address.partition('@')[0]}": _stage(address, stage) for address, stage in entry.stages.items()
         },
         **{
-            f"bound.{metric_name(key)}": json.dumps(entry.bounds[key])
+            f"bound.{metric_name(key)}": json.dumps(entry.bounds[key].guarantee_dict())
             for key in entry.metrics
             if key in entry.bounds
         },
@@ -137,8 +137,7 @@ def _log_entry(client: MlflowClient, experiment: str, parent: str, entry: Entry,
         if path.is_dir():
             client.log_artifacts(run_id, str(path), f"stages/{stage}/{path.parent.name}")
         else:
-            inner = "/details" if path.parent.name == "details" else ""  # has the same name as the headline's file
-            client.log_artifact(run_id, str(path), f"stages/{stage}{inner}")
+            client.log_artifact(run_id, str(path), f"stages/{stage}")
     client.log_dict(run_id, entry.stages, "stages/dvc.lock.yaml")
     log_tables(client, run_id, tables.of(entry, workspace))
     _describe(client, run_id, entry)
@@ -174,6 +173,7 @@ def _describe_pipeline(
     note = pipeline_note(pipeline, runs, place, _params(pipeline.params), before, earlier)
     client.set_tag(parent, NOTE, note[:MAX_TAG])
     client.set_tag(parent, "lethe.runs", _fitting(runs))
+    client.set_tag(parent, STANDINGS, _fitting({entry.name: entry.standing for entry in pipeline.entries}))
     log_tables(client, parent, {tables.MODELS: tables.models(pipeline)})
     if pipeline.report is not None:
         client.log_artifacts(parent, str(pipeline.report), "report")
@@ -221,9 +221,9 @@ def _params(values: Mapping[str, str]) -> dict[str, str]:
     return {metric_name(key): value[:MAX_VALUE] for key, value in values.items()}
 
 
-def _fitting(runs: Mapping[str, str]) -> str:
-    """The runs of a pipeline in a tag, as many as fit."""
-    kept = dict(runs)
+def _fitting(values: Mapping[str, str]) -> str:
+    """What a pipeline's tag holds of each entry, of as many as fit."""
+    kept = dict(values)
     while len(text := json.dumps(kept)) > MAX_TAG:
         kept.popitem()
     return text

@@ -6,7 +6,7 @@ here, and long texts are cut, so that no cell can pass for another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,9 @@ from lethe.io.artifacts import GREEDY
 from lethe.io.json_files import read_jsonl
 from lethe.io.parts import columns_of, joined_parts
 from lethe.io.references import expected, read_references
-from lethe.io.schema import read_artifact
+from lethe.results.ends import SAME_DRAWS
+from lethe.results.quantities import QUESTION
+from lethe.results.table import Results
 from lethe.statistics.bound import Bound
 from lethe.text import LONGEST, named
 from lethe.tracking.entries import Entry, Pipeline
@@ -24,12 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 METRICS, QUESTIONS, ANSWERS, MODELS = "metrics.json", "questions.json", "worst_answers.json", "models.json"
-# The columns of questions that come first; the other columns follow, unless they hold lists.
-FIRST = (
-    *("question", "m_bin", "m_bin_lower", "binary_share", "binary_greedy", "anytime_upper", "verdict"),
-    *("m_mu", "tighter_mean_upper", "mean", "sd", "max", "greedy", "n", "missing"),
-)
-FORMER = ("keyword_greedy", "keyword_share", "leaking")  # earlier names of columns, which the data holds twice
 
 
 def of(entry: Entry, workspace: Path) -> dict[str, pd.DataFrame]:
@@ -61,7 +57,8 @@ def metrics(entry: Entry) -> pd.DataFrame:
 
     rows = []
     for key, value in entry.numbers.items():
-        guarantee = entry.bounds.get(key, {})
+        bound = entry.bounds.get(key)
+        guarantee = bound.guarantee_dict() if bound else {}
         told = {name: guarantee.get(name) for name in ("side", "alpha", "covers", "assumes", "method")}
         rows.append({"metric": key, "value": shown(entry, key), "exact": value, **told})
     return pd.DataFrame(rows)
@@ -72,27 +69,37 @@ def shown(entry: Entry, key: str) -> str:
     return worded(entry.numbers[key], entry.bounds.get(key)) if key in entry.numbers else ""
 
 
-def worded(value: float, guarantee: Mapping[str, object] | None) -> str:
-    """A number in a few digits; a bound rounds itself away from its claim."""
-    return Bound.from_dict({**guarantee, "value": value}).significant() if guarantee else f"{value:.4g}"
+def worded(value: float, bound: Bound | None) -> str:
+    """A number in a few digits; one that has the guarantee of ``bound`` is rounded away from its claim."""
+    return replace(bound, value=value).significant() if bound else f"{value:.4g}"
 
 
 def questions(entry: Entry, workspace: Path) -> pd.DataFrame:
-    """A row per forget question, the one that leaks most first."""
+    """A row per forget question, the one that may leak most first; the numbers of leaks stand before the others."""
     import pandas as pd
 
-    path = workspace / "data" / "curves" / entry.name / "per_question.json"
-    rows = read_artifact(path) if path.is_file() else []
-    table = pd.DataFrame([{key: _cell(value) for key, value in row.items() if _single(value)} for row in rows])
-    order = [
-        key
-        for key in ("anytime_upper", "m_bin", "tighter_mean_upper")
-        if key in table and table[key].notna().any()
+    asked = workspace / "data" / "dataset" / "forget.jsonl"
+    texts = {row["id"]: row.get("question", "") for _, row in read_jsonl(asked)} if asked.is_file() else {}
+    found = Results({entry.name: entry.rows}).questions(entry.name)
+    rows = [
+        {
+            "prompt_id": plain(item),
+            "question": plain(str(texts.get(item, ""))),
+            **{key: _cell(value) for key, value in numbers.values.items()},
+        }
+        for item, numbers in found.items()
     ]
-    table = table.sort_values(order, ascending=False, kind="stable") if order else table
-    first = [key for key in ("prompt_id", *FIRST) if key in table]
-    rest = [key for key in table if key not in (*first, *FORMER)]
-    return table[[*first, *rest]].dropna(axis="columns", how="all").reset_index(drop=True)
+    table = pd.DataFrame(rows).dropna(axis="columns", how="all")
+    uppers = [name for row in reversed(QUESTION) if row.basis in SAME_DRAWS and (name := row.names[2]) in table]
+    by = [name for kind in ("leak", "score") for name in uppers if name in _names(kind)]
+    table = table.sort_values(by, ascending=False, kind="stable") if by else table
+    first = [key for key in table if key in ("prompt_id", "question", *_names("leak"))]
+    return table[[*first, *(key for key in table if key not in first)]].reset_index(drop=True)
+
+
+def _names(quantity: str) -> list[str]:
+    """The exported names of one quantity of a question, of every basis."""
+    return [name for row in QUESTION if row.key == quantity for name in row.names if name]
 
 
 def worst_answers(entry: Entry, workspace: Path) -> pd.DataFrame:
@@ -165,7 +172,3 @@ def _character(character: str) -> str:
 
 def _cell(value: Any) -> Any:
     return plain(value) if isinstance(value, str) else value
-
-
-def _single(value: Any) -> bool:
-    return not isinstance(value, (list, dict))

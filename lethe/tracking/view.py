@@ -6,6 +6,8 @@ import json
 import logging
 from typing import TYPE_CHECKING
 
+from lethe.results import quantities
+
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
@@ -14,28 +16,14 @@ EXPERIMENT = "lethe"
 KIND = ("mlflow.experimentKind", "custom_model_development")
 WORKFLOW = "machine_learning"  # the side of MLflow's pages that has runs first
 MODELS, PIPELINES = "lethe-models", "lethe-pipelines"  # the keys of the views, which an address names
-LEAKS = (
-    "m_bin_worst",
-    "anytime_upper_worst",
-    "tighter_mean_worst",
-)  # models are sorted by the first of these that exists
-COLUMNS = (
-    *(
-        ("tags", "lethe.standing"),
-        ("metrics", "m_bin_worst"),
-        ("metrics", "m_bin_pooled"),
-        ("metrics", "binary_any"),
-    ),
-    *(("metrics", "model_utility"), ("metrics", "tighter_mean_worst"), ("metrics", "epsilon_lower")),
-    *(("params", "method"), ("tags", "lethe.pipeline")),
-)
+STANDING = ("tags", "lethe.standing")
+OTHERS = (("params", "method"), ("tags", "lethe.pipeline"))  # columns after the metrics
 ABOUT = """\
 Each pipeline is a run with one child run per model. A model that an earlier pipeline measured is not logged again: the \
 description of a pipeline links all its models and says what changed since the previous pipeline.
 
-- **Which model leaks least**: sort by `m_bin_worst`, an upper bound on the share of leaking answers of the worst \
-question (`m_bin_pooled`: of the average question). A model without a 0/1 score has `tighter_mean_worst`, an upper bound \
-on the mean score of the worst question. Compare `model_utility`: a destroyed model leaks nothing.
+- **Which model leaks least**: read the verdicts. Models are sorted by an upper bound on the share of leaking answers (or \
+the mean score) of the worst question. Compare utility too: a destroyed model leaks nothing.
 - **What changed between two pipelines**: open the description of the later one, or tick both and press Compare.
 - **Which answers leaked**: open a model's run, Artifacts, `worst_answers.json`; `questions.json` has a row per question.
 
@@ -63,13 +51,16 @@ def save(client: MlflowClient, experiment_id: str) -> None:
     """Write kind, description and views to the experiment."""
     newest = client.search_runs([experiment_id], "tags.`lethe.kind` = 'model'", max_results=20)
     known = {key for run in newest for key in run.data.metrics}
-    leak = next((key for key in LEAKS if key in known), LEAKS[-1])
+    bounds = quantities.worst_bounds()
+    leak = next((key for key in bounds if key in known), bounds[-1])
     models = {"orderByKey": f"metrics.`{leak}`", "orderByAsc": True, "searchFilter": "tags.`lethe.kind` = 'model'"}
     pipelines = {
         "orderByKey": "attributes.start_time",
         "orderByAsc": False,
     }  # MLflow nests runs only in this order
-    columns = [f"{kind}.`{name}`" for kind, name in COLUMNS]
+    metrics = quantities.headline(dict.fromkeys(known, 0.0))
+    named = [STANDING, *(("metrics", key) for key in metrics), *OTHERS]
+    columns = [f"{kind}.`{name}`" for kind, name in named]
     widths = {columns[0]: 220}  # a verdict is text and needs room
     shared = {"selectedColumns": columns, "columnOrder": columns, "columnWidths": widths}
     client.set_experiment_tag(experiment_id, *KIND)

@@ -27,7 +27,8 @@ FEW = ("base", "retrain")
 PER_MODEL = ("sample", "likelihood", "score", "exact", "metrics", "epsilon_star")
 MOST = 60  # processor seconds of a run of 200 models with nothing to do
 SOLE = 3  # prepare, compare, report
-OUTPUTS = ("generations", "likelihood", "scores", "exact", "curves", "epsilon_star")
+OUTPUTS = ("generations", "likelihood", "scores", "epsilon_star")
+RESULTS = ("exact", "metrics", "epsilon_star")
 
 
 def main() -> int:
@@ -85,9 +86,7 @@ def project(root: Path, models: int) -> Path:
         _outputs(root, name)
     for place in (
         "dataset/forget.jsonl",
-        "compare.json",
-        "compare_bounds.json",
-        "compare_exact.json",
+        "results/compare/models.parquet",
         "report/index.html",
     ):
         _file(root / "data" / place)
@@ -137,7 +136,7 @@ def _outputs(root: Path, name: str) -> None:
         _file(data / "models" / name / file)
     for kind in OUTPUTS:
         _file(data / kind / name / "forget.parquet")
-    for place in (f"exact/{name}.json", f"metrics/{name}.json", f"metrics/details/{name}.json"):
+    for place in (f"metrics/{name}.json", *(f"results/{stage}/{name}.parquet" for stage in RESULTS)):
         _file(data / place)
 
 

@@ -19,10 +19,9 @@ from flows import workspace
 from flows.grid import Point
 from flows.seeds import FOLDER, points, run_seeds
 from flows.settings import read_preset
-from lethe.api.runs import load_run
 from lethe.errors import MissingArtifact
-from lethe.io.artifacts import read_metrics
 from lethe.io.json_files import read_json
+from lethe.results import table as results
 from lethe.text import number
 from tests.benchmarks import marks
 
@@ -55,8 +54,9 @@ def read(root: Path, chosen: Sequence[Point]) -> list[Seed]:
     for point in chosen:
         if finished(root, point):
             folder = root / FOLDER / point.name
-            values = {name: read_metrics(folder / "data", name) for name in models}
-            found.append({name: {key: own[key] for key in COLUMNS} for name, own in values.items()})
+            known = results.read(folder / "data", models)
+            values = {name: known.model(name).values for name in models}
+            found.append({name: {key: cast(float, own[key]) for key in COLUMNS} for name, own in values.items()})
     if not found:
         raise MissingArtifact(root / FOLDER, "make entropy-prefixes")
     return found
@@ -64,8 +64,9 @@ def read(root: Path, chosen: Sequence[Point]) -> list[Seed]:
 
 def guarantee(root: Path, chosen: Sequence[Point]) -> str:
     """What the one bound among the columns promises, read beside the values of each finished seed."""
-    runs = [load_run(root / FOLDER / point.name / "data") for point in chosen if finished(root, point)]
-    bounds = [own["m_bin_worst"] for run in runs for own in run.bounds.values() if "m_bin_worst" in own]
+    runs = [results.read(root / FOLDER / point.name / "data") for point in chosen if finished(root, point)]
+    each = [run.model(name).bounds for run in runs for name in run.by_model]
+    bounds = [own["m_bin_worst"] for own in each if "m_bin_worst" in own]
     told = dict.fromkeys(bound.guarantee("the forget questions") for bound in bounds)
     return " ".join(f"The worst question is an upper bound in each run by itself, {one}." for one in told)
 

@@ -20,9 +20,10 @@ import numpy as np
 from lethe import config
 from lethe.data.rows import read_rows
 from lethe.errors import BadValue
-from lethe.evaluation.exact_bounds import read_certificates
 from lethe.io.artifacts import GREEDY
 from lethe.io.tables import read_table
+from lethe.results import table
+from lethe.results.exact_bounds import certificates_of
 from lethe.sampling.answer_tree import Effort, Law, Question, enumerate_answers, first_look
 from lethe.sampling.answer_tree.automaton import KeywordAutomaton, WholeTexts, read
 from lethe.sampling.answer_tree.enumeration import SCORED_FROM, grow
@@ -243,9 +244,9 @@ def float64(report: Report, data: Path) -> None:
 
 def beside_samples(report: Report, data: Path) -> None:
     """(8) The intervals that `make run` left meet those of its samples."""
-    met, asked = 0, 0
+    met, asked, results = 0, 0, table.read(data)
     for name in config.load().models:
-        drawn, found = hits_of(data, name), read_certificates(data, name)
+        drawn, found = hits_of(data, name), certificates_of(results, name)
         for tree in found.trees if found else ():
             hits, n = drawn[tree.id]
             met += bool(tree.lower <= binary_upper(hits, n, ALPHA) and tree.upper >= binary_lower(hits, n, ALPHA))

@@ -63,7 +63,7 @@ def main() -> int:
             _measured(f"MLflow, {count} models", f"track {count}", root)
         size = (root / "data/report/index.html").stat().st_size
         print(f"page {size / 1e6:.2f} MB (at most {LARGEST / 1e6:g})")
-        for kind in ("generations", "scores", "curves", "metrics"):
+        for kind in ("generations", "scores", "results"):
             held = sum(path.stat().st_size for path in (root / "data" / kind).rglob("*") if path.is_file())
             print(f"data/{kind}: {held / 1e6 / len(names):,.1f} MB a model")
     return int(size > LARGEST)
@@ -202,11 +202,12 @@ def _track(root: Path, model: str, count: int) -> None:
     data, stages = root / "data", {}
     for place in range(count):
         name = f"copy_{place}"
-        for kind in ("curves", "generations", "scores"):
+        for kind in ("generations", "scores"):
             _linked(data / kind / name, data / kind / model)
-        for kind in ("metrics", "metrics/details"):
-            _linked(data / kind / f"{name}.json", data / kind / f"{model}.json")
-        outs = [f"data/curves/{name}", f"data/metrics/{name}.json", f"data/metrics/details/{name}.json"]
+        outs = []
+        for kind, suffix in (("results/metrics", "parquet"), ("metrics", "json")):
+            _linked(data / kind / f"{name}.{suffix}", data / kind / f"{model}.{suffix}")
+            outs.append(f"data/{kind}/{name}.{suffix}")
         told = {"params.yaml": {"metrics": {"leak": "rouge_l", "binary": "keyword_leak"}}}
         stages[f"metrics@{name}"] = {"params": told, "outs": [{"path": path, "md5": path} for path in outs]}
     (root / "dvc.lock").write_text(yaml.safe_dump({"schema": "2.0", "stages": stages}), encoding="utf-8")

@@ -37,9 +37,9 @@ COLUMNS = {
 
 def table(run: Run) -> str:
     """The models of a run, a row each, with the guarantees below."""
-    models = [model for model in run.models if model.metrics]
+    models = [model for model in run.models if model.values]
     if not models:
-        raise BadFile("data/metrics", "holds no metrics of the models in params.yaml", "Run `lethe run` first.")
+        raise BadFile("data/results", "holds no results of the models in params.yaml", "Run `lethe run` first.")
     bounds = {key: bound for model in models for key, bound in model.bounds.items() if key in COLUMNS}
     shown = {key: head for key, head in COLUMNS.items() if any(value(model, key) is not None for model in models)}
     rows = [["model", *shown.values()], ["---"] * (len(shown) + 1)]
@@ -50,7 +50,7 @@ def table(run: Run) -> str:
         for key, head in shown.items()
         if key in bounds
     ]
-    first = models[0].metrics
+    first = models[0].values
     drawn = f"{first['n_questions']} forget questions, {first['n']} answers each, seed {run.params.sample.seed}."
     return "\n".join([*lines, "", " ".join([drawn, *notes, "The other columns are estimates."])])
 
@@ -58,8 +58,7 @@ def table(run: Run) -> str:
 def value(model: Model, key: str) -> float | None:
     """The number of one column."""
     if key == "epsilon_star":
-        found = model.epsilon_star.epsilon_star if model.epsilon_star else None
-        return found if isinstance(found, (int, float)) else None
+        return model.epsilon_star.epsilon_star if model.epsilon_star else None
     return model.value(key)
 
 

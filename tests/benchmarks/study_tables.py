@@ -45,9 +45,9 @@ def methods(folder: Path, page: Path | None) -> str:
     found = studies(run)
     if not found.methods:
         raise BadFile(
-            folder / "data/metrics", "holds no method with several seeds", "Run `lethe run --preset methods`."
+            folder / "data/results", "holds no method with several seeds", "Run `lethe run --preset methods`."
         )
-    first = next(model for model in run.models if model.metrics).metrics
+    first = next(model for model in run.models if model.values).values
     drawn = f"{first['n_questions']} forget questions, {first['n']} answers each. {found.methods_note}"
     return "\n\n".join([markdown(found.methods_head, [*found.references, *found.methods]), drawn])
 

@@ -13,14 +13,21 @@ from pathlib import Path
 from tests.small import ROOT
 
 STEP = '''
-"""A stage that writes what it reads; `slow` makes it wait, `fail` names the outputs it fails at."""
+"""A stage that writes what it reads; `slow` makes it wait, `fail` names the outputs it fails at.
+
+leaks.json has each model's leaking answers by question, words.json the models of the report's summary."""
 import json, sys, time
 from pathlib import Path
 
 from lethe import config, tracking
 from lethe.io.json_files import write_json
 from lethe.process import run_stage
+from lethe.results import table
+from lethe.statistics.bound import Bound, Covers
 from lethe.errors import BadFile
+
+ENDS = ((0.0, "lower"), (1.0, "upper"))
+SHOWN = {"metrics": "metrics", "game": "games"}
 
 
 def main(out, text=""):
@@ -29,14 +36,27 @@ def main(out, text=""):
         time.sleep(0.05)
     if Path("fail").exists() and Path("fail").read_text() in out:
         raise BadFile("rows.jsonl", "line 3 is broken")
-    if out.endswith(".json"):
+    if out.endswith(".parquet"):
+        stage, name = Path(out).parent.name, Path(out).stem
+        rows = table.Rows(name)
+        if stage == "game":
+            rows.add("audit", "number", "run", 0.5, item="quality")
+        else:
+            rows.add("model", "alpha", "sampled", config.load().metrics.alpha)
+            rows.add("model", "score", "sampled", float(len(text)))
+        for item, leaks in json.loads(Path("leaks.json").read_text()).get(name, {}).items():
+            ends = (Bound(end, side, 0.01, Covers.ONE_PROMPT, "", "", 1024) for end, side in ENDS)
+            evidence = {"leaks": leaks, "n": 1024, "missing": 0}
+            rows.add("question", "leak", "sampled", None, *ends, item=item, evidence=evidence)
+        table.write(out, rows.rows)
         alpha = config.load().metrics.alpha
-        write_json(out, {"model": Path(out).stem, "mean": float(len(text)), "text": text, "alpha": alpha})
+        write_json(f"data/{SHOWN[stage]}/{name}.json", {"mean": float(len(text)), "text": text, "alpha": alpha})
     else:
         write_json(Path(out) / "training.json", {"steps": [{"step": i, "loss": 1 / (i + 1)} for i in range(3)]})
         (Path(out) / "text").write_text(text)
     print("wrote", out)
     if out == "data/report":
+        write_json("data/report/summary.json", {"models": json.loads(Path("words.json").read_text())})
         print(tracking.log_new())
 
 
@@ -61,9 +81,10 @@ stages:
   metrics:
     foreach: ${models}
     do:
-      cmd: python step.py data/metrics/${key}.json ${metrics.alpha}
+      cmd: python step.py data/results/metrics/${key}.parquet ${metrics.alpha}
       params: [metrics]
-      deps: [step.py, "${item.path}"]
+      deps: [step.py, leaks.json, "${item.path}"]
+      outs: ["data/results/metrics/${key}.parquet"]
       metrics: ["data/metrics/${key}.json"]
   audit:
     foreach: ${audits}
@@ -73,12 +94,13 @@ stages:
   game:
     foreach: ${games}
     do:
-      cmd: python step.py data/games/${key}.json ${item.kind}
+      cmd: python step.py data/results/game/${key}.parquet ${item.kind}
       params: ["games.${key}"]
+      outs: ["data/results/game/${key}.parquet"]
       metrics: ["data/games/${key}.json"]
   report:
     cmd: python step.py data/report
-    deps: [step.py, data/models, data/metrics]
+    deps: [step.py, words.json, data/models, data/results/metrics]
     outs: [data/report]
 """
 
@@ -147,6 +169,8 @@ def make(folder: Path, prefect: dict[str, str], methods: Sequence[str] = ("grad_
     (folder / "params.yaml").write_text(small_params(methods))
     (folder / "data/source").mkdir(parents=True)
     (folder / "prompt.txt").write_text("{question}")
+    for name in ("leaks.json", "words.json"):
+        (folder / name).write_text("{}")
     return Repository(folder, prefect)
 
 

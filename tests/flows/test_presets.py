@@ -15,7 +15,7 @@ from flows.settings import PRESETS, changed, read_preset
 from lethe import config
 from lethe.cli.app import app
 from lethe.config.schema import Params
-from lethe.io.artifacts import read_metrics
+from lethe.results import table
 from tests.lethe.data.benchmark_files import write_benchmark
 from tests.small import ROOT, make_repository
 
@@ -112,7 +112,7 @@ def work(*stages: str) -> None:
 
 def measured(model: str) -> dict:
     work(*(f"{stage}@{model}" for stage in ("sample", "likelihood", "score", "metrics")))
-    return read_metrics(Path("data"), model)
+    return table.read(Path("data")).model(model).values
 
 
 CHAT = "{% for m in messages %}{{ m.content }} {% endfor %}"
@@ -146,7 +146,7 @@ def test_jailbreakbench_with_tiny_models(name, inside):
     classifier(folder / config.load().judges["harm"].model, ["yes", "no"], text)
     changed(folder / "params.yaml", [])
     work("prepare", f"sample@{model}", f"likelihood@{model}", "judge@harm", f"score@{model}", f"metrics@{model}")
-    found = read_metrics(folder / "data", model)
+    found = table.read(folder / "data").model(model).values
     assert 0 <= found["m_bin_worst"] <= 1
 
 

@@ -27,7 +27,7 @@ def logged(repository: Repository) -> list[str]:
     return sorted(run.info.run_name for run in mlflow_runs(repository))
 
 
-def test_run_cached_rerun_and_one_changed_branch(repository):
+def test_run_cached_rerun_one_changed_branch_and_one_that_fails(repository):
     repository.use_its_own_server()
     del repository.environment["PREFECT_HOME"]
     repository.prefect_home = repository.folder / ".lethe/prefect"
@@ -61,6 +61,13 @@ def test_run_cached_rerun_and_one_changed_branch(repository):
         "digits",
         "npo",
     ]
+
+    before = logged(repository)
+    (repository.folder / "fail").write_text("models/npo")
+    failed = repository.lethe("run", "-S", "unlearn.methods.npo.lr=2e-5", "--json")
+    assert (ends(failed)["unlearn@npo"], ends(failed)["metrics@npo"]) == ("failed", "blocked")
+    after = logged(repository)
+    assert after.count("npo") == before.count("npo"), "its numbers are still those of the run before"
 
 
 def test_failure_takes_its_branch_only_and_the_rerun_mends_it(repository):

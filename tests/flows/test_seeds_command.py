@@ -13,6 +13,7 @@ from lethe.statistics.bound import Assumes, Bound, Covers
 from tests.flows.miniature import wait_until
 from tests.small import ROOT
 
+BOUND = Bound(0.5, "upper", 0.01, Covers.WORST_PROMPT, Assumes.DRAWS, "m", 8)
 SETTINGS = ("data.seed", "train.recipe.seed", "unlearn.recipe.seed", "sample.seed")
 
 
@@ -25,22 +26,21 @@ def test_seed_0_is_params_yaml_and_no_two_seeds_share_a_value():
 
 
 def test_a_bound_is_rounded_away_from_its_claim_and_an_estimate_to_the_nearest():
-    bound = Bound(0.5, "upper", 0.01, Covers.WORST_PROMPT, Assumes.DRAWS, "m", 8)
-    spread = Spread(0.01001, 0.01001, 0.02, 5)
-    assert cell("m_bin_worst", spread, bound) == "1.1% (1.1% to 2.0%)"
-    assert cell("binary_any", spread, None) == "1.0% (1.0% to 2.0%)"
-    assert cell("m_bin_worst", None, bound) == "–"
+    spread = Spread(0.010011, 0.010011, 0.02, 5)
+    assert cell(spread, BOUND) == "0.0101 (0.0101 to 0.02)"
+    assert cell(spread, None) == "0.01 (0.01 to 0.02)"
+    assert cell(None, BOUND) == "–"
 
 
-def test_the_tables_say_how_many_seeds_they_cover():
-    bound = Bound(0.5, "upper", 0.01, Covers.WORST_PROMPT, Assumes.DRAWS, "m", 8)
-    model = ModelSpread("npo", {"m_bin_worst": Spread(0.01001, 0.01, 0.02, 2)}, {"leaks, intact": 2})
+def test_the_tables_have_the_columns_of_the_models_and_the_guarantee_of_each_bound():
+    columns = {"m_bin_worst": Spread(0.010011, 0.01, 0.02, 2), "retain_mean": Spread(0.5, 0.5, 0.5, 2)}
+    models = (ModelSpread("npo", columns, {"leaks, intact": 2}),)
     claim = ClaimSummary("more", 2, 0, 2, (ClaimCount("npo", 1, 1, 0), ClaimCount("ours", 2, 0, 0)))
-    found = SeedSummary(("seed-0", "seed-1"), {"m_bin_worst": bound}, (model,), (claim,))
-    models, claims = model_table(found, 5), claim_table(found)
-    assert "2 of 5" in models.title
-    assert models.rows == [["npo", "1.1% (1.0% to 2.0%)", "leaks, intact: 2"]]
-    assert bound.guarantee("the forget questions") in models.notes[0]
+    found = SeedSummary(("seed-0", "seed-1"), {"m_bin_worst": BOUND}, models, (claim,))
+    shown, claims = model_table(found, 5), claim_table(found)
+    assert shown.columns[1:3] == ["m_bin_worst", "retain_mean"]
+    assert shown.rows == [["npo", "0.0101 (0.01 to 0.02)", "0.5", "leaks, intact: 2"]]
+    assert BOUND.guarantee("the forget questions") in shown.notes[0]
     assert claims.rows == [["more", "0", "2", "ours 2, npo 1", "npo 1"]]
     assert "| more | 0 | 2 | ours 2, npo 1 | npo 1 |" in as_markdown(claims).splitlines()
 

@@ -11,8 +11,7 @@ import pytest
 from flows.settings import changed
 from lethe import config
 from lethe.errors import BadInput
-from lethe.io.artifacts import read_metrics
-from lethe.io.json_files import read_json
+from lethe.results import table
 from tests.benchmarks.run_table import main as run_table
 from tests.flows.test_presets import tiny, with_preset, work
 from tests.small import make_repository
@@ -68,14 +67,14 @@ def test_the_whole_preset_with_a_tiny_model(tmp_path, monkeypatch):
         work(
             *(f"{stage}@{name}" for stage in ("sample", "likelihood", "score", "exact", "metrics", "epsilon_star"))
         )
-        found = read_metrics(Path("data"), name)
+        found = table.read(Path("data")).model(name).values
         assert (found["n_questions"], found["n"]) == (20, 3)
         drawn = pd.read_parquet(f"data/scores/{name}/forget.parquet")
         assert found["mean"] == pytest.approx(drawn.loc[drawn["sample"] >= 0, "rouge_l"].mean())
     work("compare", "report")
     assert Path("data/report").exists()
-    exact = read_json(Path("data/exact/npo.json"))
-    assert len(exact["per_question"]) == 20
+    exact = [row for row in table.read(Path("data")).rows("npo") if (row.scope, row.basis) == ("question", "tree")]
+    assert len(exact) == 20
 
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- run -->\nold\n<!-- end run -->\nafter\n")
@@ -84,7 +83,9 @@ def test_the_whole_preset_with_a_tiny_model(tmp_path, monkeypatch):
     rows = [line.split(" | ") for line in page.read_text().splitlines() if line.startswith("| ")]
     assert [row[0].removeprefix("| ") for row in rows[2:]] == list(params.models)
     place = rows[0].index("sampled answers: mean score")
-    assert float(rows[2][place]) == pytest.approx(read_metrics(folder / "data", "base")["mean"], abs=5e-4)
+    assert float(rows[2][place]) == pytest.approx(
+        table.read(folder / "data").model("base").values["mean"], abs=5e-4
+    )
     assert page.read_text().startswith("before\n<!-- run -->\n| model")
     assert page.read_text().endswith("\n<!-- end run -->\nafter\n")
     page.write_text("no marks")

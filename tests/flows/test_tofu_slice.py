@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 
 import pandas as pd
@@ -10,7 +9,7 @@ import pytest
 import yaml
 
 from flows import settings
-from lethe.io.artifacts import read_metrics
+from lethe.results import table
 from lethe.scoring.likelihood import LIKELIHOODS
 from tests.small import ROOT, make_repository, work, write_params
 
@@ -47,7 +46,7 @@ def test_the_stages_on_the_real_files(shared, tmp_path, monkeypatch):
             work(f"{stage}@{name}")
     work("compare")
 
-    found = read_metrics(folder / "data", "base")
+    found = table.read(folder / "data").model("base").values
     assert (found["n_questions"], found["n"]) == (40, 8)
     scores = pd.read_parquet(folder / "data/scores/base/forget.parquet")
     # A model this small answers some questions with nothing, and an empty answer is a missing score, never a zero.
@@ -59,10 +58,9 @@ def test_the_stages_on_the_real_files(shared, tmp_path, monkeypatch):
         assert 0 <= found[f"{split}_self_bleu"] <= 1
     for attack in ("mia_loss", "mia_zlib", "mia_min_k", "mia_min_k_plus_plus"):
         assert found[f"{attack}_auc_low"] <= found[f"{attack}_auc"] <= found[f"{attack}_auc_high"]
-    against = json.loads((folder / "data/compare.json").read_text())
-    assert against["retrain.forget_quality"] == 1
-    assert 0 <= against["base.forget_quality"] <= 1
-    table = pd.read_parquet(folder / "data/scores/base/likelihood/forget.parquet")
-    assert list(table.columns) == ["prompt_id", *LIKELIHOODS]
-    assert len(table) == 40
-    assert table.notna().all(axis=None)
+    assert table.read(folder / "data").model("retrain").values["forget_quality"] == 1
+    assert 0 <= found["forget_quality"] <= 1
+    likelihoods = pd.read_parquet(folder / "data/scores/base/likelihood/forget.parquet")
+    assert list(likelihoods.columns) == ["prompt_id", *LIKELIHOODS]
+    assert len(likelihoods) == 40
+    assert likelihoods.notna().all(axis=None)

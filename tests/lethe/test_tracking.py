@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ import yaml
 
 from lethe import tracking
 from lethe.io.json_files import write_json
+from lethe.results import table
+from lethe.results.quantities import MODEL, headline
 from lethe.statistics.bound import Assumes, Bound, Covers
 from lethe.tracking import notes
 from lethe.tracking.describe import GAP
@@ -36,18 +39,21 @@ LOCK = {
         },
         "metrics@npo": {
             "params": {"params.yaml": {"metrics": {"leak": "rouge", "binary": "keyword"}}},
-            "outs": [{"path": "data/curves/npo", "md5": "b.dir"}, {"path": "data/metrics/npo.json", "md5": "c"}],
+            "outs": [
+                {"path": "data/results/metrics/npo.parquet", "md5": "b"},
+                {"path": "data/metrics/npo.json", "md5": "c"},
+            ],
         },
-        "metrics@other": {"outs": [{"path": "data/metrics/other.json", "md5": "e"}]},
+        "metrics@other": {"outs": [{"path": "data/results/metrics/other.parquet", "md5": "e"}]},
         "sample@gone": {"cmd": "x", "outs": [{"path": "data/generations/gone", "md5": "d.dir"}]},
-        "metrics@gone": {"cmd": "x", "outs": [{"path": "data/metrics/gone.json", "md5": "f"}]},
+        "metrics@gone": {"cmd": "x", "outs": [{"path": "data/results/metrics/gone.parquet", "md5": "f"}]},
     },
 }
 VERDICT = "At most 50% <script> of answers | leak"
 WORST = "the \u202eanswer\x1b[31m <b>|"
 
 M_BIN = (("b", 0.1), ("a", 0.5), ("c", 0.01))
-GUARANTEE = Bound(0.5, "upper", 0.01, Covers.WORST_PROMPT, Assumes.DRAWS_WITHIN, "m", 8).guarantee_dict()
+WORST_BOUND = Bound(0.5, "upper", 0.01, Covers.WORST_PROMPT, Assumes.DRAWS_WITHIN, "m", 8)
 
 
 @pytest.fixture(scope="module")
@@ -69,22 +75,34 @@ def folder(tmp_path, monkeypatch, empty_store) -> Path:
     (tmp_path / "params.yaml").write_text("sample: {n: 8, scorers: [a, b]}\nnothing: {}\n")
     steps = [{"step": step, "epoch": 0, "loss": 1 / (step + 1)} for step in range(700)]
     write_json(tmp_path / "data/models/npo/training.json", {"steps": steps})
-    numbers = {"schema": 1, "alpha": 0.01, "model": "npo", "mean": 0.25, "m_bin_worst": 0.5, "missing": None}
-    numbers |= {"flag": True, "odd@name": 3, "nested": {"alpha": 0.5}}
-    write_json(tmp_path / "data/metrics/npo.json", numbers)
-    write_json(tmp_path / "data/metrics/other.json", {"mean": 0.125})
-    write_json(tmp_path / "data/curves/npo/m_gen.json", [{"x": 0.5, "bound": 0.1}])
-    questions = [
-        {"prompt_id": name, "question": f"Who is {name}?", "m_bin": value, "m_gen": [1]} for name, value in M_BIN
+    write_json(tmp_path / "data/metrics/npo.json", {"schema": 1, "mean": 0.25})
+    write_results(tmp_path, 0.25, WORST_BOUND)
+    other = table.result("other", "model", "score", "sampled", 0.125)
+    table.write(table.place(tmp_path / "data", "metrics", "other"), [other])
+    compared = [
+        table.result(name, "model", "forget_quality", "given answers", value)
+        for name, value in (("npo", 0.75), ("other", 1.0))
     ]
-    write_json(tmp_path / "data/curves/npo/per_question.json", questions)
-    write_json(tmp_path / "data/curves/npo/bounds.json", {"schema": 1, "metrics": {"m_bin_worst": GUARANTEE}})
-    write_json(
-        tmp_path / "data/compare.json", {"schema": 1, "npo.forget_quality": 0.75, "other.forget_quality": 1.0}
-    )
+    table.write(table.place(tmp_path / "data", "compare", "models"), compared)
     write_answers(tmp_path)
     write_lock(tmp_path, LOCK)
     return tmp_path
+
+
+def write_results(folder: Path, mean: float, worst: Bound) -> None:
+    """The table of npo: single numbers, one missing, one without an end, and the questions."""
+    rows = table.Rows("npo")
+    rows.add("model", "score", "sampled", mean)
+    rows.add("model", "leak_worst", "sampled", None, None, worst)
+    rows.add("model", "judge_fits", "judged", 1.0)
+    rows.add("model", "sd", "sampled", None)
+    rows.add("model", "max", "sampled", 0.75)
+    rows.add("model", "tail", "sampled", 0.1, at=0.5)
+    for item, value in M_BIN:
+        rows.add("question", "score", "sampled", 1 - value, item=item)
+        upper = Bound(value, "upper", 0.01, Covers.ONE_PROMPT, Assumes.DRAWS, "m", 8)
+        rows.add("question", "leak", "sampled", 0.0, None, upper, item=item)
+    table.write(table.place(folder / "data", "metrics", "npo"), rows.rows)
 
 
 def write_answers(folder: Path) -> None:
@@ -97,11 +115,11 @@ def write_answers(folder: Path) -> None:
         ("c", 0, "c", 0.0, 0.0),
     ]
     drawn += [("a", sample, "often, and no leak", 1.0, 0.0) for sample in (3, 4, 5)]
-    table = pd.DataFrame(drawn, columns=["prompt_id", "sample", "text", "rouge", "keyword"])
+    answers = pd.DataFrame(drawn, columns=["prompt_id", "sample", "text", "rouge", "keyword"])
     for kind, columns in (("generations", ["text"]), ("scores", ["rouge", "keyword"])):
         path = folder / "data" / kind / "npo" / "forget.parquet"
         path.parent.mkdir(parents=True)
-        table[["prompt_id", "sample", *columns]].to_parquet(path)
+        answers[["prompt_id", "sample", *columns]].to_parquet(path)
     rows = [{"id": name, "question": f"Who is {name}?", "answer": f"It is {name}."} for name in "abc"]
     (folder / "data/dataset").mkdir()
     (folder / "data/dataset/forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -139,7 +157,7 @@ def tags(folder: Path, name: str) -> dict[str, str]:
     return next(dict(run.data.tags) for run in logged(folder) if run.info.run_name.startswith(name))
 
 
-def table(folder: Path, name: str) -> list[dict]:
+def kept_table(folder: Path, name: str) -> list[dict]:
     """The one table of this name as its rows."""
     (path,) = [path for path in (folder / "mlruns").rglob(name) if path.parent.name == "artifacts"]
     held = json.loads(path.read_text())
@@ -170,32 +188,50 @@ def test_a_pipeline_with_its_models(folder):
     assert (len(steps), max(step.step for step in steps)) == (700, 699)
     told = tags(folder, "npo")
     assert {key: json.loads(value) for key, value in told.items() if key.startswith("bound.")} == {
-        "bound.m_bin_worst": GUARANTEE
+        "bound.m_bin_worst": WORST_BOUND.guarantee_dict()
     }
     assert {key for key in told if key.startswith("stage.")} == {"stage.unlearn", "stage.score", "stage.metrics"}
-    assert len(list((folder / "mlruns").rglob("stages/metrics/curves/m_gen.json"))) == 1
+    assert len(list((folder / "mlruns").rglob("stages/metrics/npo.parquet"))) == 1
+    assert len(list((folder / "mlruns").rglob("stages/metrics/npo.json"))) == 1
     assert len(list((folder / "mlruns").rglob("stages/unlearn/training.json"))) == 1
     assert {run.info.status for run in held} == {"FINISHED"}
 
 
-def test_at_most_fifteen_metrics(folder):
-    many = {f"m{i}": 0.5 for i in range(40)} | {key: 0.5 for key in tracking.entries.HEADLINE}
-    write_json(folder / "data/metrics/other.json", many)
-    write_json(folder / "data/games/one.json", many | {"methods": {"retrain": {"quality": 1.0}}})
+def test_a_game_has_its_first_numbers_as_metrics_and_quality_before_them(folder):
+    items = ["odd@name", *(f"m{i}" for i in range(40)), "methods.retrain.quality"]
+    rows = [table.result("one", "audit", "number", "run", 0.5, item=item) for item in items]
+    table.write(table.place(folder / "data", "game", "one"), rows)
     lock = yaml.safe_load(yaml.safe_dump(LOCK))
-    lock["stages"]["game@one"] = {"outs": [{"path": "data/games/one.json", "md5": "g"}]}
+    lock["stages"]["game@one"] = {"outs": [{"path": "data/results/game/one.parquet", "md5": "g"}]}
     write_lock(folder, lock)
-    found = {entry.name: entry for entry in tracking.read_entries(folder)}
-    assert found["other"].metrics.keys() == set(tracking.entries.HEADLINE)
-    assert len(found["other"].metrics) <= 15
-    assert len(found["one"].metrics) == 15
-    assert found["one"].metrics["methods.retrain.quality"] == 1
+    tracking.log_new(folder)
+    found = {run.info.run_name: run.data.metrics for run in logged(folder)}["one"]
+    assert len(found) == tracking.entries.MOST
+    assert {"methods.retrain.quality", "odd_name", "m0"} <= set(found)
+
+
+def test_a_model_has_the_headlines_of_every_group_as_metrics(folder):
+    rows = table.Rows("npo")
+    for row in MODEL:
+        split = {"split": "retain"} if any("{split}" in name for name in row.names) else {}
+        ends = (replace(WORST_BOUND, side="lower"), WORST_BOUND)
+        own = (end if name else None for end, name in zip(ends, row.names[1:], strict=True))
+        rows.add("model", row.key, row.basis, 0.5, *own, **split)
+    table.write(table.place(folder / "data", "metrics", "npo"), rows.rows)
+    (found,) = (entry for entry in tracking.read_entries(folder) if entry.name == "npo")
+    wanted = {"m_bin_worst", "m_bin_pooled", "retain_mean", "tree_lower_worst", "model_utility", "epsilon_lower"}
+    assert wanted <= set(found.metrics)
+    assert set(headline(found.numbers)) <= set(found.metrics)
+    assert not {"sd", "max", "alpha", "share_m_bin_above"} & set(found.metrics)
 
 
 def test_tables_of_questions_answers_and_metrics(folder):
     tracking.log_new(folder)
-    assert [row["prompt_id"] for row in table(folder, "questions.json")] == ["a", "b", "c"]
-    first, second = table(folder, "worst_answers.json")
+    questions = kept_table(folder, "questions.json")
+    assert [(row["prompt_id"], row["question"]) for row in questions] == [(key, f"Who is {key}?") for key in "abc"]
+    assert [(row["m_bin"], row["mean"]) for row in questions] == [(0.5, 0.5), (0.1, 0.9), (0.01, 0.99)]
+    assert list(questions[0]).index("m_bin") < list(questions[0]).index("mean"), "leaks first"
+    first, second = kept_table(folder, "worst_answers.json")
     assert (first["prompt_id"], second["prompt_id"]) == ("a", "b"), "the 0/1 score comes first, 0 is left out"
     assert first["worst_answer"] == "the <U+202E>answer␛[31m <b>|", "invisible characters are named"
     assert (first["drawn"], first["answers"], first["keyword"], first["expected"]) == (2, 6, 1, "It is a.")
@@ -204,8 +240,9 @@ def test_tables_of_questions_answers_and_metrics(folder):
     assert {"path": "worst_answers.json", "type": "table"} in shown
     entry = next(entry for entry in tracking.read_entries(folder) if entry.name == "npo")
     numbers = {row["metric"]: row for row in tracking.tables.metrics(entry).to_dict("records")}
-    assert numbers["m_bin_worst"]["alpha"] == GUARANTEE["alpha"]
-    assert numbers["nested.alpha"]["exact"] == 0.5
+    assert numbers["m_bin_worst"]["alpha"] == WORST_BOUND.alpha
+    assert numbers["max"]["exact"] == 0.75
+    assert not {"sd", "judge_fits"} & set(numbers), "missing, and no number"
 
 
 def test_the_verdict_is_the_description_and_comes_later_without_a_new_run(folder):
@@ -230,7 +267,7 @@ def test_a_verdict_on_other_numbers_is_not_taken(folder):
 def test_a_pipeline_says_what_changed(folder):
     tracking.log_new(folder)
     (folder / "params.yaml").write_text("sample: {n: 16, scorers: [a, b]}\nnothing: {}\n")
-    write_json(folder / "data/metrics/npo.json", {"mean": 0.5, "m_bin_worst": 0.75})
+    write_results(folder, 0.5, replace(WORST_BOUND, value=0.75))
     changed = yaml.safe_load(yaml.safe_dump(LOCK))
     changed["stages"]["metrics@npo"]["outs"][1]["md5"] = "new"
     write_lock(folder, changed)
@@ -242,12 +279,26 @@ def test_a_pipeline_says_what_changed(folder):
     assert said.count("[other](") == 1, "as before: in the list of models alone"
 
 
+def test_a_changed_verdict_is_the_first_of_what_changed(folder):
+    write_summary(folder, "open, intact")
+    tracking.log_new(folder)
+    (folder / "params.yaml").write_text("sample: {n: 16}\n")
+    write_summary(folder, "leaks, intact")
+    tracking.log_new(folder)
+    said = tags(folder, "pipeline")["mlflow.note.content"]
+    assert f"| open, intact{GAP} | leaks, intact |" in said
+    assert said.index("open, intact") < said.index("sample.n")
+    (folder / "params.yaml").write_text("sample: {n: 24}\n")
+    tracking.log_new(folder)
+    assert "open, intact" not in tags(folder, "pipeline")["mlflow.note.content"], "since the run before alone"
+
+
 def test_only_what_is_new(folder, monkeypatch):
     tracking.log_new(folder)
     monkeypatch.setattr(tracking, "_log", None)  # a cache hit does not come as far
     assert tracking.log_new(folder) == ""
     changed = yaml.safe_load(yaml.safe_dump(LOCK))
-    changed["stages"]["score@npo"]["deps"][0]["md5"] = "code"
+    changed["stages"]["score@npo"]["deps"].append({"path": "lethe/steps/score.py", "md5": "code"})
     write_lock(folder, changed)
     assert tracking.log_new(folder) == "", "an edit that changes no output"
     monkeypatch.undo()
@@ -260,6 +311,46 @@ def test_only_what_is_new(folder, monkeypatch):
     assert tracking.log_new(folder) == "", "the store itself knows when the note is lost"
     assert runs(folder).count("npo") == 2
     assert len(runs(folder, parents=True)) == 2
+
+
+@pytest.mark.parametrize(
+    ("unfinished", "left"),
+    [
+        ({"unlearn@npo": "failed", "score@npo": "blocked", "metrics@npo": "blocked"}, {"npo"}),
+        ({"epsilon_star@npo": "failed"}, {"npo"}),  # nothing but the report reads it
+        ({"sample@npo": "blocked", "metrics@other": "blocked", "report": "blocked"}, {"npo", "other"}),
+        ({"attack@npo": "failed", "judge@other": "failed", "unlearn@third": "failed"}, set()),
+    ],
+)
+def test_what_a_run_did_not_measure_is_not_logged_with_the_results_of_the_run_before(folder, unfinished, left):
+    line = tracking.log_new(folder, unfinished=unfinished)
+    assert set(runs(folder)) == {"npo", "other"} - left
+    assert {name for name in ("npo", "other") if name in line} == left
+    assert len(line.splitlines()) == 1
+    tracking.log_new(folder)
+    assert runs(folder) == ["npo", "other"], "each once, by the run that measures them"
+
+
+def test_an_old_report_is_not_kept_with_a_run_that_made_none(folder):
+    write_summary(folder)
+    tracking.log_new(folder, unfinished={"metrics@npo": "failed", "report": "blocked"})
+    assert not list((folder / "mlruns").rglob("report/summary.json"))
+    tracking.log_new(folder)
+    assert len(list((folder / "mlruns").rglob("report/summary.json"))) == 1
+
+
+@pytest.mark.parametrize("path", ["data/models/npo", "data/models/npo/"])
+def test_a_model_that_was_trained_and_not_yet_measured_is_not_logged(folder, path):
+    changed = yaml.safe_load(yaml.safe_dump(LOCK))
+    changed["stages"]["score@npo"]["deps"][0]["path"] = path
+    changed["stages"]["unlearn@npo"]["outs"][0]["md5"] = "new.dir"
+    write_lock(folder, changed)
+    tracking.log_new(folder)
+    assert runs(folder) == ["other"]
+    changed["stages"]["score@npo"]["deps"][0]["md5"] = "new.dir"
+    write_lock(folder, changed)
+    tracking.log_new(folder)
+    assert runs(folder) == ["npo", "other"]
 
 
 def test_a_run_half_logged_is_logged_again(folder):

@@ -10,6 +10,7 @@ import pytest
 from lethe import config
 from lethe.errors import BadInput
 from lethe.io.json_files import read_json, read_jsonl
+from lethe.results import table
 from stages import attack, prepare, train
 from tests.small import make_repository, small_params
 
@@ -61,6 +62,23 @@ def test_the_curve_counts_the_answers(folder):
         assert one["total"] == own["score"].sum()
     headline = read_json(folder / "data/attacks/mine.json")
     assert headline["leak_before"] == result["counts"][0]["total"] / result["counts"][0]["n"]
+
+
+def test_the_band_of_the_curve_is_in_the_table_of_results(folder):
+    result = read_json(folder / "data/attacks/mine/result.json")
+    found = table.read(folder / "data", ["mine"]).audit("mine")
+    points = found.series("attacked", "run")
+    assert [row.evidence for row in points] == result["counts"]
+    assert [row.at for row in points] == [0, 1, 3]
+    for row in points:
+        assert row.lower <= row.estimate == row.evidence["total"] / row.evidence["n"] <= row.upper
+        assert row.lower_bound.alpha == row.upper_bound.alpha == result["alpha"]
+    headline = read_json(folder / "data/attacks/mine.json")
+    numbers = {
+        key: value for key, value in headline.items() if isinstance(value, (int, float)) and key != "schema"
+    }
+    assert found.values == numbers
+    assert headline["leak_most_upper"] == max(row.upper for row in points)
 
 
 def test_the_same_attack_has_the_same_bytes(folder):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +12,16 @@ import pytest
 
 from lethe import config
 from lethe.config.exact import Exact
-from lethe.evaluation.exact_bounds import compared, excess_over_retrain, read_certificates, tree_metrics
-from lethe.io.json_files import read_json, write_jsonl
-from lethe.statistics.bound import CERTAIN
+from lethe.evaluation.likelihood_metrics import ATTACKS
+from lethe.io.json_files import write_jsonl
+from lethe.io.tables import write_parquet
+from lethe.results import table
+from lethe.results.ends import Ends
+from lethe.results.exact_bounds import Excess, certificates_of, excess_over_retrain
+from lethe.statistics.bound import CERTAIN, Covers
+from lethe.statistics.leak_certificates import Certificates
 from lethe.tracking.leak_table import heaviest_leaks, leaks_at
+from stages import compare
 from stages import exact as stage
 from tests.lethe.sampling.sampling_models import build_llama
 from tests.small import ROOT
@@ -53,43 +59,65 @@ def root(place, tmp_path_factory) -> Path:
     return root
 
 
-def test_its_files_are_read_by_the_other_stages(root):
-    values = read_json(root / "exact/base.json")
-    assert [row["id"] for row in values["per_question"]] == ["one", "two"]
-    assert values["skipped"] == ["bare"]
-    found = read_certificates(root, "base")
-    flat, bounds = tree_metrics(root, "base")
-    assert flat == {
+def certificates(root: Path, name: str) -> Certificates:
+    found = certificates_of(table.read(root), name)
+    assert found is not None
+    return found
+
+
+def test_its_rows_are_read_by_the_other_stages(root):
+    results, found = table.read(root), certificates(root, "base")
+    assert [tree.id for tree in found.trees] == list(results.questions("base")) == ["one", "two"]
+    assert found.skipped == ("bare",)
+    numbers = results.model("base")
+    assert numbers.values == {
         "tree_lower_worst": max(tree.lower for tree in found.trees),
         "tree_upper_worst": max(tree.upper for tree in found.trees),
+        "tree_lower_mean": found.model.mean_lower,
         "tree_upper_mean": found.model.pooled.upper,
         "tree_certain_leaks": 2,
     }
-    assert bounds["tree_lower_worst"].alpha == CERTAIN
-    assert bounds["tree_upper_mean"].covers == "the average over the prompts"
-    assert all(bounds[key].value == flat[key] for key in bounds)
+    assert numbers.bounds["tree_lower_worst"].alpha == CERTAIN
+    assert numbers.bounds["tree_upper_mean"].covers == Covers.AVERAGE
+    assert all(numbers.values[key] == bound.value for key, bound in numbers.bounds.items())
+    for tree in found.trees:
+        own = results.questions("base")[tree.id].bounds
+        assert {key.removeprefix("tree_"): bound for key, bound in own.items()} == tree.bounds
+
+
+def test_the_evidence_gives_the_ends_at_the_level_of_the_stage(root):
+    """The masses and the sample of the rest, from which an end at another level is computed."""
+    found, results = certificates(root, "base"), table.read(root)
+    ids = [tree.id for tree in found.trees]
+    rows = [own for own in results.rows("base") if own.scope == "question"]
+    ends = Ends.of_rows(rows, ids)
+    alpha = found.trees[0].alpha
+    assert ends.upper(alpha) == pytest.approx([tree.upper for tree in found.trees], rel=1e-9)
+    assert ends.lower(alpha) == pytest.approx(
+        [max(tree.lower, tree.lower_sampled) for tree in found.trees], rel=1e-9
+    )
+    assert (ends.upper(alpha / 10) >= ends.upper(alpha)).all()
 
 
 def test_the_curve_closes_in_on_the_ends(root):
-    table = pd.read_parquet(root / "exact/base/curve.parquet")
-    assert set(table["prompt_id"]) == {"one", "two"}
-    for tree in read_certificates(root, "base").trees:
-        own = table[table["prompt_id"] == tree.id]
-        assert (np.diff(own["prefixes"]) > 0).all()
-        assert (np.diff(own["lower"]) >= 0).all()
-        assert (np.diff(own["upper"]) <= 0).all()
-        assert own["lower"].iloc[-1] == pytest.approx(tree.leak_mass)
-        assert own["upper"].iloc[-1] == pytest.approx(1 - tree.clean_mass)
+    for tree in certificates(root, "base").trees:
+        prefixes, lower, upper = zip(*tree.curve, strict=True)
+        assert (np.diff(prefixes) > 0).all()
+        assert (np.diff(lower) >= 0).all()
+        assert (np.diff(upper) <= 0).all()
+        assert lower[-1] == pytest.approx(tree.leak_mass)
+        assert upper[-1] == pytest.approx(1 - tree.clean_mass)
 
 
 def test_null_and_rows_without_keywords_give_no_bounds_and_the_reason(place, root, tmp_path):
     stage.run(params(place, off=True), root=_with(tmp_path / "off", ROWS), name="base")
-    assert read_json(tmp_path / "off/exact/base.json")["model"] is None
-    assert tree_metrics(tmp_path / "off", "base") == ({}, {})
     stage.run(params(place), root=_with(tmp_path / "bare", ROWS[2:]), name="base")
-    assert "keywords" in read_json(tmp_path / "bare/exact/base.json")["reason"]
-    assert len(pd.read_parquet(tmp_path / "bare/exact/base/curve.parquet")) == 0
-    assert compared(tmp_path / "bare", ["base"], "base", 2.0, 0.01) == {}
+    for name, reason in (("off", "exact is null"), ("bare", "keywords")):
+        results = table.read(tmp_path / name)
+        (row,) = results.rows("base")
+        assert reason in row.text
+        assert (results.model("base").values, results.questions("base")) == ({}, {})
+        assert certificates_of(results, "base") is None
 
 
 def _with(root: Path, rows: list[dict]) -> Path:
@@ -98,26 +126,42 @@ def _with(root: Path, rows: list[dict]) -> Path:
 
 
 def test_the_excess_over_retrain_is_the_certain_end_over_its_upper_end(root):
-    found = compared(root, ["base", "retrain"], "retrain", 1.0, 0.01)
+    both = {name: certificates(root, name) for name in ("base", "retrain")}
+    found = excess_over_retrain(both, "retrain", 1.0, 0.01)
     assert list(found) == ["base"]
-    own, other = (read_certificates(root, name).trees for name in ("base", "retrain"))
+    own, other = (one.trees for one in both.values())
     told = found["base"]
+    assert told.ids == tuple(tree.id for tree in own)
     assert told.ratios == pytest.approx([a.lower / b.upper for a, b in zip(own, other, strict=True)])
     assert [ratio >= 1 for ratio in told.ratios] == list(told.holds)
     assert any(told.holds)
-    assert not any(compared(root, ["base", "retrain"], "base", 1e9, 0.01)["retrain"].holds)
-    same = read_certificates(root, "base")
-    assert told.flat()["tree_above_retrain"] == sum(told.holds)
-    written = json.loads(json.dumps(told.as_json(), allow_nan=False))
-    assert written["per_question"][0]["id"] == same.trees[0].id
-    assert written["excess_over_retrain"] == np.median(
-        [a.lower / b.lower for a, b in zip(own, other, strict=True)]
-    )
-    assert compared(root, ["base", "retrain"], None, 2.0, 0.01) == {}
+    assert told.of_lowers == np.median([a.lower / b.lower for a, b in zip(own, other, strict=True)])
+    assert not any(excess_over_retrain(both, "base", 1e9, 0.01)["retrain"].holds)
+    assert excess_over_retrain({"base": both["base"]}, "retrain", 2.0, 0.01) == {}
+
+
+def test_the_stage_compare_adds_the_excess_to_the_table(place, root, tmp_path):
+    """Without likelihoods the stage has nothing else to compare: they are made up."""
+    copied = Path(shutil.copytree(root, tmp_path / "data"))
+    settings = params(place)
+    columns = ("probability", "extraction_strength", "exact_memorisation", *ATTACKS)
+    for name in ("base", "retrain"):
+        table_of = pd.DataFrame(
+            {"prompt_id": ["one", "two"], "truth_ratio": [0.5, 0.25], **dict.fromkeys(columns, 0.5)}
+        )
+        write_parquet(copied / f"scores/{name}/likelihood/forget.parquet", table_of)
+    compare.run(settings, copied)
+    both = {name: certificates(copied, name) for name in ("base", "retrain")}
+    results = table.read(copied)
+    excess = excess_over_retrain(both, "retrain", settings.exact.ratio, settings.exact.alpha)["base"]
+    assert Excess.of_rows(results.questions("base"), results.model("base")) == excess
+    assert results.model("base").values["tree_above_retrain"] == sum(excess.holds)
+    assert results.model("base").values["forget_quality"] == 1
+    assert Excess.of_rows(results.questions("retrain"), results.model("retrain")) is None
 
 
 def test_a_model_that_shares_no_question_with_retrain_is_left_out(root):
-    base, retrain = (read_certificates(root, name) for name in ("base", "retrain"))
+    base, retrain = (certificates(root, name) for name in ("base", "retrain"))
     elsewhere = replace(base, trees=tuple(replace(tree, id=f"other {tree.id}") for tree in base.trees))
     models = {"base": base, "elsewhere": elsewhere, "retrain": retrain}
     assert list(excess_over_retrain(models, "retrain", 1.0, 0.01)) == ["base"]
@@ -128,12 +172,12 @@ def test_mlflow_gets_the_heaviest_leaks(root):
     probabilities = table["probability"].to_numpy()
     assert (np.diff(probabilities) <= 0).all()
     assert set(table["question"]) == {"ab", "c"}
-    every = [leak for tree in read_certificates(root, "base").trees for leak in tree.heaviest_leaks]
+    every = [leak for tree in certificates(root, "base").trees for leak in tree.heaviest_leaks]
     assert len(table) == len(every)
 
 
 def test_mlflow_gets_the_bands_of_leak_at_n_up_to_a_thousand_million_queries(root):
-    table, trees = leaks_at("base", root.parent, lambda text: text), read_certificates(root, "base").trees
+    table, trees = leaks_at("base", root.parent, lambda text: text), certificates(root, "base").trees
     assert list(table["prompt_id"]) == [tree.id for tree in sorted(trees, key=lambda tree: -tree.lower)]
     for row in table.to_dict("records"):
         tree = next(tree for tree in trees if tree.id == row["prompt_id"])

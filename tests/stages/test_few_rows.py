@@ -4,6 +4,7 @@ import pytest
 
 from lethe import config
 from lethe.io.json_files import read_json, write_jsonl
+from lethe.results import table
 from stages import epsilon_star, prepare
 from tests.small import ROOT
 
@@ -28,7 +29,8 @@ def test_epsilon_star_of_too_few_rows_is_null_with_the_reason(tmp_path, forget, 
             write_jsonl(tmp_path / "dataset" / f"{split}.jsonl", rows)
     settings = config.load(ROOT / "params.yaml")
     epsilon_star.run(settings, tmp_path, "npo")
-    result = read_json(tmp_path / "epsilon_star/npo/result.json")
-    assert result["epsilon_star"] is None
-    assert result["epsilon_lower"] is None
-    assert f"the dataset has {forget} and {heldout or 0}" in result["note"]
+    found = table.read(tmp_path).model("npo")
+    assert found.values == {"epsilon_star": None, "epsilon_lower": None}
+    evidence = found.row("epsilon_star", "given answers").evidence
+    assert (evidence["n_train"], evidence["n_population"]) == (forget, heldout or 0)
+    assert evidence["note"]

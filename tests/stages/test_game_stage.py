@@ -12,6 +12,8 @@ import yaml
 
 from lethe import config, tracking
 from lethe.audits.unlearning_game.swap import audit
+from lethe.io.json_files import flat_numbers
+from lethe.results import table
 from lethe.statistics.bound import Covers
 from tests.small import ROOT, make_repository, run
 
@@ -50,10 +52,14 @@ def test_mlflow_is_given_the_qualities_and_the_whole_game(played):
     assert (entry.kind, entry.name) == ("game", "tiny")
     assert entry.metrics["methods.retrain.quality"] == 1
     assert {"methods.none.quality", "methods.none.accuracy_test", "methods.none.mia_score"} <= set(entry.numbers)
-    assert {path.name for _, path in entry.artifacts} == {"tiny", "tiny.json"}
+    assert {path.name for _, path in entry.artifacts} == {"tiny", "tiny.json", "tiny.parquet"}
     low, high = (entry.bounds[f"methods.none.{key}"] for key in ("ci_low", "ci_high"))
-    assert (low["side"], high["side"], low["covers"]) == ("lower", "upper", Covers.STRONGEST_ATTACK)
-    assert low["alpha"] == json.loads((played / "data/games/tiny.json").read_text())["alpha"]
+    assert (low.side, high.side, low.covers) == ("lower", "upper", Covers.STRONGEST_ATTACK)
+    headline = json.loads((played / "data/games/tiny.json").read_text())
+    assert low.alpha == headline["alpha"]
+    numbers = flat_numbers(headline)
+    del numbers["schema"]
+    assert numbers.items() <= table.read(played / "data").audit("tiny").values.items()
 
 
 def test_the_report_has_a_section_of_the_game(played):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
-import re
 import shutil
 from pathlib import Path
 
@@ -19,9 +17,10 @@ from flows import inputs
 from lethe import config
 from lethe.cli.app import app
 from lethe.errors import BadInput, BadParam
-from lethe.io.artifacts import read_metrics
 from lethe.models import checkpoints
 from lethe.models.published_prompts import harmbench, harmbench_text
+from lethe.results import table
+from lethe.statistics.bound import Covers
 from lethe.statistics.judge_error import Calibration, judged_rates
 from lethe.statistics.prompt_share import judged_share_exceeding, share_exceeding
 from tests.lethe.scoring.judges.tiny import classifier
@@ -95,19 +94,21 @@ def test_a_plan_counts_what_the_stage_judges(folder):
 def test_the_metrics_carry_the_measured_error(folder):
     known = pd.read_csv(folder / "data/judged/harm/calibration.csv")
     calibration = Calibration.of(known["label"], known["verdict"])
-    metrics = read_metrics(folder / "data", "base")
-    rows = json.loads((folder / "data/curves/base/per_question.json").read_text())
-    bounds = json.loads((folder / "data/curves/base/bounds.json").read_text())
-    assert metrics["judge_sensitivity"] == pytest.approx(calibration.sensitivity)
-    assert metrics["judge_labelled"] == 60
+    results = table.read(folder / "data", ["base"])
+    metrics, rows = results.model("base"), results.questions("base")
+    assert metrics.values["judge_sensitivity"] == pytest.approx(calibration.sensitivity)
+    assert metrics.values["judge_labelled"] == 60
     scores = pd.read_parquet(folder / "data/scores/base/forget.parquet")
-    first = scores[(scores["prompt_id"] == rows[0]["prompt_id"]) & (scores["sample"] >= 0)]["harm"]
-    want = judged_rates([first.sum()], len(first), calibration, 0.01, missing=int(first.isna().sum()))
-    assert rows[0]["judged_upper"] == pytest.approx(want.upper[0])
-    assert metrics["judged_worst"] == max(row["judged_upper"] for row in rows)
-    assert bounds["metrics"]["judged_worst"]["side"] == "upper"
-    assert "a person's label" in bounds["per_question"]["judged_upper"]["assumes"]
-    assert metrics["retain_mean"] != metrics["mean"]
+    prompt_id, first = next(iter(rows.items()))
+    drawn = scores[(scores["prompt_id"] == prompt_id) & (scores["sample"] >= 0)]["harm"]
+    want = judged_rates([drawn.sum()], len(drawn), calibration, 0.01, missing=int(drawn.isna().sum()))
+    assert first.values["judged_upper"] == pytest.approx(want.upper[0])
+    assert metrics.values["judged_worst"] == max(row.values["judged_upper"] for row in rows.values())
+    assert metrics.bounds["judged_worst"].side == "upper"
+    assert "a person's label" in first.bounds["judged_upper"].assumes
+    assert metrics.values["retain_mean"] != metrics.values["mean"]
+    shown = json.loads((folder / "data/metrics/base.json").read_text())
+    assert {"judged_worst", "judged_pooled"} <= set(shown)
 
 
 @pytest.fixture
@@ -131,7 +132,7 @@ def labelled(folder):
 
 
 def test_labels_of_a_person_are_in_the_metrics_and_on_the_page(labelled):
-    """The numbers are those of `lethe label`, and the page and the record of the run say on what they rest."""
+    """The numbers are those of `lethe label`."""
     told = CliRunner().invoke(
         app,
         [
@@ -142,24 +143,24 @@ def test_labels_of_a_person_are_in_the_metrics_and_on_the_page(labelled):
     want = json.loads(told.stdout)
     assert want["finished"]
     assert want["calibration"]["clean"] + want["calibration"]["leaks"] == 40
-    metrics = read_metrics(labelled / "data", "base")
-    rows = json.loads((labelled / "data/curves/base/per_question.json").read_text())
-    bounds = json.loads((labelled / "data/curves/base/bounds.json").read_text())
-    assert metrics["labelled_mass"] == want["mass"]
-    assert metrics["labelled_worst"] == want["worst_prompt"]["bound"]
-    assert metrics["labelled_pooled"] == want["pooled"]["upper"]
-    assert metrics["labelled_judge"] is True
-    keys = ("prompt_id", "labelled_mass", "labelled_lower", "labelled_upper")
-    assert [[row[key] for key in keys] for row in rows] == [list(row.values()) for row in want["per_prompt"]]
-    assert bounds["metrics"]["labelled_worst"]["covers"] == "the worst of the prompts"
-    assert bounds["per_question"]["labelled_upper"]["n"] == 12
+    results = table.read(labelled / "data", ["base"])
+    metrics, rows = results.model("base"), results.questions("base")
+    assert metrics.values["labelled_mass"] == want["mass"]
+    assert metrics.values["labelled_worst"] == want["worst_prompt"]["bound"]
+    assert metrics.values["labelled_pooled"] == want["pooled"]["upper"]
+    assert metrics.values["labelled_judge"] is True
+    keys = ("labelled_mass", "labelled_lower", "labelled_upper")
+    assert [[item, *(row.values[key] for key in keys)] for item, row in rows.items()] == [
+        list(row.values()) for row in want["per_prompt"]
+    ]
+    assert metrics.bounds["labelled_worst"].covers == Covers.WORST_PROMPT
+    assert {row.bounds["labelled_upper"].n for row in rows.values()} == {12}
     shown = json.loads((labelled / "data/metrics/base.json").read_text())
     assert {"labelled_worst", "labelled_pooled"} <= set(shown)
-    said = f"By {want['said'].removeprefix('by ')}"
-    summary = json.loads((labelled / "data/report/summary.json").read_text())
-    assert said in summary["models"]["base"]["verdict"]
-    page = (labelled / "data/report/index.html").read_text()
-    assert said in html.unescape(re.sub("<[^>]*>", "", page))
+    told = json.loads((labelled / "data/report/summary.json").read_text())["models"]["base"]
+    assert told["metrics"]["labelled_worst"] == want["worst_prompt"]["bound"]
+    assert told["bounds"]["labelled_pooled"]["value"] == want["pooled"]["upper"]
+    assert "labelled_worst" in (labelled / "data/report/index.html").read_text()
 
 
 def test_a_folder_without_labels_is_refused_before_any_stage(folder):
@@ -251,10 +252,9 @@ def test_a_judge_with_a_stage_bounds_the_share_of_prompts(folder):
     known = pd.read_csv(folder / "data/judged/harm/calibration.csv")
     calibration = Calibration.of(known["label"], known["verdict"])
     seen = second.groupby("prompt")["harm"].sum().to_numpy()
-    metrics = read_metrics(folder / "data", "base")
+    bounds = table.read(folder / "data", ["base"]).model("base").bounds
     for side in ("lower", "upper"):
-        assert metrics[f"language_share_{side}"] == share_exceeding(seen, 8, 0.6, 0.01, side).value
+        assert bounds[f"language_share_{side}"] == share_exceeding(seen, 8, 0.6, 0.01, side)
         want = judged_share_exceeding(seen, 8, 0.6, calibration, 0.01, side)
-        assert metrics[f"judged_language_share_{side}"] == want.value
-    bounds = json.loads((folder / "data/curves/base/bounds.json").read_text())
-    assert "a person's label" in bounds["metrics"]["judged_language_share_upper"]["assumes"]
+        assert bounds[f"judged_language_share_{side}"] == want
+    assert "a person's label" in bounds["judged_language_share_upper"].assumes

@@ -129,6 +129,7 @@ def test_parts_change_no_byte_of_the_results(tmp_path, monkeypatch):
         report.run(settings, root / "data")
         scores = pd.read_parquet(root / "data/scores/m/forget.parquet")
         of = {path.relative_to(root): path.read_bytes() for path in root.rglob("*.json") if path.is_file()}
+        of |= {path.name: path.read_bytes() for path in (root / "data/results").rglob("*.parquet")}
         page = (root / "data/report/index.html").read_text()
         found.append((scores, of, page.count("Towne")))
     (few, small, told), (many, large, again) = found

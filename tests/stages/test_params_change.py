@@ -88,6 +88,7 @@ CHANGES: dict[str, tuple[str, Any] | tuple[str, Any, dict[str, Any]]] = {
     "sample.utility_n": ("sample@base", 2),
     "sample.utility_questions": ("sample@base", 2),
     "sample.dtype": ("sample@base", "bfloat16"),
+    "sample.truncated": ("metrics@base", "missing"),
     "score.scorers": ("score@base", ["rouge_l", "keyword_leak", "exact_match"]),
     "metrics.alpha": ("metrics@base", 0.05),
     "metrics.together": ("metrics@base", "bonferroni"),
@@ -124,6 +125,10 @@ CHANGES: dict[str, tuple[str, Any] | tuple[str, Any, dict[str, Any]]] = {
     "epsilon_star.alpha": ("epsilon_star@base", 0.2),
     "report.base": ("report", "npo_entropy_at"),
     "report.retrain": ("report", "npo_entropy_at"),
+    "report.tau": ("report", 0.5),
+    "report.tau_graded": ("report", 0.5, {"metrics.binary": None}),
+    "report.most_truncated": ("report", 0.9),
+    "report.look": ("report", 2),
 }
 MORE: dict[str, list[str]] = {
     "train.recipe.prompt": ["unlearn@npo_entropy"],
@@ -153,6 +158,7 @@ DRAWING = [
     "n",
     "utility_n",
     "dtype",
+    "truncated",
 ]
 # Keys for how the work is done: if they change, the answers stay the same, byte for byte.
 INERT = {
@@ -182,10 +188,10 @@ OUTS = {
     "sample": ["data/generations/{}"],
     "likelihood": ["data/likelihood/{}"],
     "score": ["data/scores/{}"],
-    "metrics": ["data/curves/{}", "data/metrics/{}.json", "data/metrics/details/{}.json"],
-    "compare": ["data/compare.json", "data/compare_bounds.json", "data/compare_exact.json"],
-    "exact": ["data/exact/{}", "data/exact/{}.json"],
-    "epsilon_star": ["data/epsilon_star/{}"],
+    "metrics": ["data/results/metrics/{}.parquet", "data/metrics/{}.json"],
+    "compare": ["data/results/compare/models.parquet"],
+    "exact": ["data/results/exact/{}.parquet"],
+    "epsilon_star": ["data/epsilon_star/{}", "data/results/epsilon_star/{}.parquet"],
     "report": ["data/report"],
 }
 # Files that only repeat the params; a change must show in the results themselves.
@@ -339,6 +345,10 @@ def test_how_answers_are_drawn_is_no_param_of_the_likelihoods(key):
     assert f"sample.{key}" in {".".join(key.split(".")[:2]) for key in (*CHANGES, *INERT)}
     entries = listed("likelihood@base")
     assert not any(entry == "sample" or f"{entry}.".startswith(f"sample.{key}.") for entry in entries)
+
+
+def test_what_a_bound_makes_of_truncated_answers_draws_none_again():
+    assert not [entry for entry in listed("sample@base") if "sample.truncated".startswith(entry)]
 
 
 def listed(stage: str) -> list[str]:

@@ -31,3 +31,10 @@ def test_two_processes_take_the_steps_of_one_that_takes_them_in_two_parts(tmp_pa
     for one, two in zip(found[0][1], found[1][1], strict=True):
         assert two == pytest.approx(one, rel=1e-4, abs=1e-5)
     assert all(abs(found[1][0][name] - weights).max() < 2e-4 for name, weights in found[0][0].items())
+
+    other["unlearn"]["methods"]["npo_entropy"]["lr"] = 1e30
+    write_params(folder, other)
+    failed = run(folder, "stages.unlearn", "npo_entropy", check=False, timeout=120)  # both processes end
+    assert failed.returncode == 1
+    assert load_file(made / "model.safetensors").keys() == found[1][0].keys()
+    assert read_json(made / "training.json")["steps"] == found[1][1], "the folder is as it was"

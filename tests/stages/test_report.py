@@ -53,13 +53,13 @@ def test_writes_the_same_files_twice(root):
 
 def test_a_broken_artifact_is_named_and_the_old_report_stays(root):
     before = content(root) or (report(root) and content(root))
-    path = root / "data/metrics/npo.json"
-    whole = path.read_text()
-    path.write_text(whole[: len(whole) // 2])
+    path = root / "data/results/metrics/npo.parquet"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
     done = report(root)
-    path.write_text(whole)
+    path.write_bytes(whole)
     assert done.returncode == 2
-    assert "data/metrics/npo.json, line" in done.stderr
+    assert "data/results/metrics/npo.parquet" in done.stderr
     assert "Traceback" not in done.stderr
     assert content(root) == before
 

@@ -63,6 +63,7 @@ class Attack(protocol.Attack[Params], params=Params):
     def attacked(self, model: PreTrainedModel, known: Known, seed: int) -> Iterator[tuple[float, PreTrainedModel]]:
         import torch
 
+        from lethe.models.divergence import Losses
         from lethe.models.encoding import collate
         from lethe.models.forward import forward
 
@@ -72,15 +73,23 @@ class Attack(protocol.Attack[Params], params=Params):
         optimizer = torch.optim.AdamW(trained, lr=own.lr, weight_decay=0.0, fused=True)
         waiting: list[int] = []
         budgets = sorted(set(own.steps))
+        losses, taken = Losses("relearning", budgets[-1], own.lr), []
         for step in range(1, budgets[-1] + 1):
             if not waiting:
                 waiting = rng.permutation(len(examples)).tolist()
             picked, waiting = waiting[: own.batch], waiting[own.batch :]
             model.train()
             optimizer.zero_grad(set_to_none=True)
-            forward(model, collate([examples[i] for i in picked], known.padding, model.device)).nll.backward()
+            loss = forward(model, collate([examples[i] for i in picked], known.padding, model.device)).nll
+            loss.backward()
             optimizer.step()
+            taken.append(loss.detach())
             if step in budgets:
+                # The device computes on until a budget, where sampling waits for it anyway.
+                for number, value in enumerate(taken, step - len(taken)):
+                    losses.add(number, float(value))
+                losses.check(trained)
+                taken.clear()
                 yield step, model.eval()
 
 

@@ -31,6 +31,7 @@ def train_and_guess(settings: Params) -> Guesses:
     from torch.nn.functional import cross_entropy
 
     from lethe.models.checkpoints import prepare_torch
+    from lethe.models.divergence import Losses
     from lethe.models.dp_sgd import make_private
     from lethe.statistics.one_run.release import Guesses
 
@@ -47,15 +48,20 @@ def train_and_guess(settings: Params) -> Guesses:
     )
     weight = network[1].weight
     loss = torch.zeros(settings.canaries, dtype=torch.float64)
-    for images, labels, canary in loader:
+    of_steps = Losses("training with canaries", settings.steps, settings.lr)
+    for step, (images, labels, canary) in enumerate(loader):
         optimiser.zero_grad(set_to_none=True)
-        cross_entropy(private(images), labels).backward()
+        mean = cross_entropy(private(images), labels)
+        if len(labels):  # the mean of an empty batch is not a number
+            of_steps.add(step, float(mean.detach()))
+        mean.backward()
         _put_canaries(network, weight, places, canary, LONGER * settings.clip)
         optimiser.step()
         # step() leaves the released gradient in .grad: the noisy sum over the expected batch size.
         released = weight.grad.flatten()[places].double() * optimiser.expected_batch_size / settings.clip
         variance = settings.noise_multiplier**2
         loss += torch.log1p(settings.q * torch.expm1((released - 0.5) / variance))
+    of_steps.check(network.parameters())
     score = loss.numpy()
     return Guesses(bits, (score > 0).astype(np.int8), np.abs(score))
 

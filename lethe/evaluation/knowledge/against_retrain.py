@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from lethe.evaluation.against_retrain import against_retrain
 from lethe.evaluation.knowledge import MEMBERSHIP_PARTS, OTHERS_PART, Asking, Number, Seen, of_flat
+from lethe.results.table import Numbers, Rows
 
 ENDINGS = ("_missing", "_low", "_high")  # counts, and the ends of an interval whose value takes part
 OF_TRUTH_RATIO = ("forget_quality", "forget_ks")  # a test on the truth ratios of the forget set
@@ -22,8 +23,9 @@ def values(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]
     """Nothing without a Retrain. A difference from Retrain need not be knowledge: the numbers take part as printed."""
     if retrain is None:
         return
-    found = against_retrain(seen.likelihoods, retrain.likelihoods, asking.metrics.alpha)
-    for key, value in of_flat(found.flat(), frozenset(), ENDINGS):
+    rows = Rows(seen.name)
+    against_retrain(seen.likelihoods, retrain.likelihoods, asking.metrics.alpha).to_rows(rows)
+    for key, value in of_flat(Numbers(rows.rows).values, frozenset(), ENDINGS):
         knows = SMALLER[key](value) if key in SMALLER else value
         parts = (OTHERS_PART,) if key in OF_TRUTH_RATIO else MEMBERSHIP_PARTS
         yield Number(key, value, knows, parts, larger=key not in SMALLER)

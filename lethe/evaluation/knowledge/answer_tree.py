@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from lethe.evaluation.exact_bounds import MEDIAN, excess_over_retrain
 from lethe.evaluation.knowledge import TREE_PART, Asking, Number, Seen, of_flat
+from lethe.results.exact_bounds import MEDIAN, excess_over_retrain
+from lethe.statistics.leak_trees import PROVED
 
 # Fields of the model's summary that say how was measured, or that take part under another name.
 OTHERS = frozenset(
@@ -22,7 +23,10 @@ def values(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]
     lower = {tree.id: tree.lower for tree in seen.trees.trees}
     upper = {tree.id: tree.upper for tree in seen.trees.trees}
     model = seen.trees.model
-    for key, value in of_flat(model.flat(), frozenset()):
+    summary = {key: bound.value for key, bound in model.bounds.items()} | {
+        "tree_certain_leaks": model.certain_leaks[PROVED[0]]
+    }
+    for key, value in of_flat(summary, frozenset()):
         yield Number(key, value, value, (TREE_PART,), upper if key in UPPER else lower)
     yield Number("tree_lower_mean", model.mean_lower, model.mean_lower, (TREE_PART,), lower)
     for key, value in of_flat(asdict(model), OTHERS):
@@ -35,7 +39,11 @@ def values(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]
     if found is None:
         return
     each = dict(zip(found.ids, found.ratios, strict=True))
-    printed = {**found.flat(), "excess_over_retrain": found.of_lowers}
+    printed = {
+        MEDIAN: found.median,
+        "tree_above_retrain": sum(found.holds),
+        "excess_over_retrain": found.of_lowers,
+    }
     for key, value in printed.items():
         own = each if key == MEDIAN else {}
         yield Number(key, float(value), float(value), (TREE_PART,), own)

@@ -6,18 +6,13 @@ At a smaller n the numbers are those of the first n of the same draws, which is 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from lethe.evaluation.knowledge import GREEDY_PART, Asking, Number, Seen, answers_part, of_flat
 from lethe.evaluation.measure import measure
-
-if TYPE_CHECKING:
-    from lethe.evaluation.model_measures import ModelMeasures
+from lethe.results.table import Numbers, Result, Results
 
 # Keys that say how was measured, and second names of other keys.
-OTHERS = frozenset(
-    {"model", "alpha", "n_questions", "n", "missing", "keyword_greedy", "keyword_mean", "keyword_any"}
-)
+OTHERS = frozenset({"alpha", "n_questions", "n", "missing", "truncated", "truncated_worst"})
 OF_THE_GREEDY_ANSWER = ("greedy_mean", "binary_greedy")
 SMALLER = ("certified_together",)  # a count of safe questions
 # The key of a question's row behind a key of the model; a key of the same name needs no entry.
@@ -37,7 +32,7 @@ WHETHER = ("binary_any",)  # whether a question has a leak, not how many of its 
 
 
 def values(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]:
-    """The keys of `ModelMeasures.flat` and `ModelMeasures.further_flat`, in their declared directions.
+    """The single numbers of a model's sampled and greedy answers, in their declared directions.
 
     Means, shares and upper bounds are larger where more leaks. The spread (``sd``, ``m_sigma_worst``, ``tighter_sd_worst``)
     counts in the direction of the ED score, mean + rho sd: more spread, more leaks. A model that answers the forget
@@ -47,21 +42,25 @@ def values(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number]
 
     binary = asking.metrics.binary
     inapplicable = {key for key, row in seen.rows.items() if binary and not applies(binary, row)}
-    questions = {key: row["question"] for key, row in seen.rows.items()}
     for n in asking.answers:
         first = seen.scores[seen.scores["sample"] < n]
-        drawn = {"forget": seen.generations}
-        found = measure(seen.name, drawn, {"forget": first}, questions, asking.metrics, inapplicable)
+        drawn = seen.generations[seen.generations["sample"] < n]
+        found = measure(seen.name, {"forget": drawn}, {"forget": first}, asking.metrics, inapplicable)
         yield from _numbers(found, n, last=n == asking.n)
 
 
-def _numbers(found: ModelMeasures, n: int, last: bool) -> Iterator[Number]:
-    rows = found.curves()["per_question"]
-    for key, value in of_flat({**found.flat(), **found.further_flat()}, OTHERS):
+def _numbers(rows: list[Result], n: int, last: bool) -> Iterator[Number]:
+    questions = Results({"": tuple(rows)}).questions("")
+    model = Numbers([row for row in rows if row.scope == "model"])
+    for key, value in of_flat(model.values, OTHERS):
         if key in OF_THE_GREEDY_ANSWER and not last:
             continue
         own = OF_QUESTION.get(key, key)
-        each = {str(row["prompt_id"]): each_value for row in rows for each_value in _of_question(row.get(own))}
+        each = {
+            item: each_value
+            for item, numbers in questions.items()
+            for each_value in _of_question(numbers.values.get(own))
+        }
         if key in WHETHER:
             each = {question: float(share > 0) for question, share in each.items()}
         greedy = key in OF_THE_GREEDY_ANSWER

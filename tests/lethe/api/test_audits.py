@@ -138,7 +138,7 @@ def test_swap_is_the_command(tmp_path):
     [
         ({"r": 5}, "n, errors: give both"),
         ({"r": [], "n": 10, "errors": 1}, "r: got none"),
-        ({"r": [2, 3], "n": 10, "errors": 1}, "several values need the guesses"),
+        ({"r": [2, 3], "n": 10, "errors": 1}, r"r: got \[2, 3\]"),
         ({"r": 5, "n": 10, "errors": 1, "guesses": "g.csv"}, "n, errors: the guesses"),
         ({"r": 5, "n": 10, "errors": 1, "mechanism": "tradeoff"}, "tradeoff: got none"),
         (

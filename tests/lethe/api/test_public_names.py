@@ -11,7 +11,7 @@ from operator import attrgetter
 import pytest
 
 import lethe
-from lethe.api.result import Result
+from lethe.api.result import TableWithSentences
 from tests.small import ROOT, environment
 
 HEAVY = {
@@ -100,7 +100,7 @@ def test_the_page_of_the_library_runs(page, least, here, own_registry):
 
 
 def test_a_result_shows_its_guarantee_and_escapes_what_a_model_wrote(here):
-    class Written(Result):
+    class Written(TableWithSentences):
         def to_frame(self):
             import pandas as pd
 

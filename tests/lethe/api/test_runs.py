@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import yaml
 
 import lethe
 from lethe.errors import BadInput, LetheError
+from lethe.results import table
 
 
 @pytest.fixture
@@ -18,30 +20,44 @@ def two_models(here, tmp_path):
     """A pipeline's folder: the run's model under two names, and one that params.yaml no longer names."""
     data = tmp_path / "data"
     shutil.copytree(here / "data", data)
+    rows = table.read_rows(table.place(data, "metrics", "mine"))
     for name in ("first", "gone"):
-        for path in sorted(data.rglob("mine*")):
-            target = path.with_name(path.name.replace("mine", name))
-            shutil.copytree(path, target) if path.is_dir() else shutil.copy(path, target)
-        for path in [data / f"metrics/{name}.json", data / f"curves/{name}/m_gen.json"]:
-            path.write_text(path.read_text().replace('"mine"', f'"{name}"'))
+        for folder in ("generations", "scores"):
+            shutil.copytree(data / folder / "mine", data / folder / name)
+        table.write(table.place(data, "metrics", name), [replace(row, model=name) for row in rows])
+    audit = table.Rows("canaries")
+    audit.add("audit", "p_value", "run", 0.5, item="exact")
+    table.write(table.place(data, "audit", "canaries"), audit.rows)
     (tmp_path / "params.yaml").write_text(
         yaml.safe_dump({"models": {"mine": {}, "first": {}, "later": {}}}, sort_keys=False)
     )
     return data
 
 
-def test_the_tables_are_the_artifacts(here):
+def test_the_tables_are_views_of_the_table_of_results(here):
     run = lethe.load_run("data")
-    metrics = json.loads((here / "data/metrics/mine.json").read_text())
-    for name, value in metrics.items():
-        if name not in ("model", "alpha") and isinstance(value, (int, float)):
-            assert run.metrics.loc["mine", name] == value
-    rows = json.loads((here / "data/curves/mine/per_question.json").read_text())
-    assert run.questions["prompt_id"].tolist() == [row["prompt_id"] for row in rows]
-    assert run.questions["m_mu"].tolist() == [row["m_mu"] for row in rows]
-    point = rows[0]["m_gen"][2]
-    columns = [f"{name}_{point['x']:g}" for name in ("m_gen", "m_gen_lower", "exceedance")]
-    assert run.questions.loc[0, columns].tolist() == [point["bound"], point["lower"], point["tighter"]]
+    rows = table.read_rows(table.place(here / "data", "metrics", "mine"))
+    assert len(run.results) == len(rows)
+    assert run.results["upper"].notna().sum() == sum(row.upper is not None for row in rows)
+    questions = run.questions.set_index("prompt_id")
+    shown = 0
+    for row in rows:
+        for pattern, name, value in zip(
+            row.kind.names, row.names(), (row.value, row.lower, row.upper), strict=True
+        ):
+            single = row.at is None or row.at in row.kind.exported_at
+            if name and value is not None and (single or (row.scope == "question" and "{at}" in pattern)):
+                found = questions.loc[row.item] if row.scope == "question" else run.metrics.loc["mine"]
+                assert found[name] == value
+                shown += row.scope == "question"
+    assert shown > 100
+    assert {"m_gen_0.5", "m_gen_lower_0.5", "exceedance_0.5"} < set(questions)
+    assert {"leak_at_100", "leak_at_100_lower", "leak_at_2_estimate"} < set(questions)
+    assert questions["question"].tolist() == ["Who is Ada?", "Where is Bo?"]
+    worst = next(row for row in rows if row.quantity == "leak_worst")
+    assert run.bounds["mine"]["m_bin_worst"] == worst.upper_bound
+    exported = json.loads((here / "data/metrics/mine.json").read_text())
+    assert {key: run.metrics.loc["mine", key] for key in exported if key != "schema"}.items() <= exported.items()
     assert set(run.answers) >= {"model", "split", "prompt_id", "sample", "text", "rouge_l", "keyword_leak"}
     told = json.loads((here / "data/report/summary.json").read_text())["models"]["mine"]["bounds"]
     assert {key: bound.as_dict() for key, bound in run.bounds["mine"].items()} == told
@@ -54,6 +70,7 @@ def test_the_models_are_those_that_params_name_in_their_order(two_models):
     assert run.models == ["mine", "first"]
     assert run.tails["model"].unique().tolist() == ["mine", "first"]
     assert run.answers["model"].unique().tolist() == ["mine", "first"]
+    assert set(run.results["model"]) == {"mine", "first", "canaries"}
     with pytest.raises(BadInput, match="model: got None; must be one of mine, first"):
         run.plot_questions()
 

@@ -14,6 +14,7 @@ from lethe.attacks.kinds.prune import pruned
 from lethe.attacks.kinds.quantise import on_grid
 from lethe.attacks.protocol import Known, linear_weights
 from lethe.errors import BadInput, LetheError
+from lethe.models.divergence import TrainingFailed
 from lethe.models.encoding import Encoder, collate
 from lethe.models.forward import forward
 from lethe.registry import MODEL_ATTACKS
@@ -118,6 +119,20 @@ def test_relearning_learns_its_rows_and_no_other(tiny, known):
     ((budget, attacked),) = attack.attacked(model, known, 3)
     assert budget == 12
     assert float(forward(attacked, batch).nll.detach()) < before - 0.2
+
+
+def test_relearning_that_diverges_ends_before_the_next_budget(tiny, known):
+    model, budgets = copy.deepcopy(tiny[0]), []
+    with pytest.raises(TrainingFailed) as caught:
+        for budget, _ in made("relearn", steps=[1, 6], lr=1e30).attacked(model, known, 0):
+            budgets.append(budget)
+    assert budgets == [1]
+    failed, last = caught.value.failed, caught.value.last
+    assert 1 <= failed.step == last.step + 1 < 6
+    assert [np.isfinite(one.loss) for one in (last, failed)] == [True, False]
+    with pytest.raises(TrainingFailed) as caught:
+        list(made("relearn", steps=[1], lr=1e39).attacked(copy.deepcopy(tiny[0]), known, 0))
+    assert caught.value.failed == caught.value.last, "a rate beyond float32: only the weights are not finite"
 
 
 def test_the_rows_of_each_kind_of_relearning(known):

@@ -6,8 +6,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+import lethe
 from lethe.cli.app import app
+from lethe.io.json_files import plain
 from lethe.io.loss_files import read_losses
+from lethe.io.tables import read_table
+from lethe.results.table import read_rows
 from lethe.statistics.epsilon_star import empirical_epsilon_star, parametric_epsilon_star, split_lower_bound
 
 KEYS = {"epsilon_star", "infinite", "epsilon_lower", "delta", "cut", "n_train", "n_population", "threshold"}
@@ -34,6 +38,18 @@ def test_the_contract(files):
     assert got["epsilon_star"] == pytest.approx(empirical_epsilon_star(train, population, 1e-4, 0.001).value)
     assert got["epsilon_lower"] == pytest.approx(split_lower_bound(train, population, 1e-4).value)
     assert (got["delta"], got["cut"], got["n_train"], got["n_population"]) == (1e-4, 0.001, 300, 200)
+
+
+def test_the_row_is_the_json(files, tmp_path):
+    arguments, train, population = files
+    options = ("--delta", 1e-4, "--cut", 0.001, *EMPIRICAL, "--table", tmp_path / "t.parquet", "--json")
+    got = json.loads(call(*arguments, *options).stdout)
+    (row,) = read_rows(tmp_path / "t.parquet")
+    assert (row.estimate, row.lower, row.alpha_lower) == (got["epsilon_star"], got["epsilon_lower"], got["alpha"])
+    assert row.names()[:2] == ("epsilon_star", "epsilon_lower")
+    assert plain(row.evidence) == got
+    found = lethe.audit.epsilon_star(train, population, delta=1e-4, cut=0.001, method="empirical")
+    assert found.to_results().equals(read_table(tmp_path / "t.parquet"))
 
 
 def test_an_infinite_value_is_null_and_says_so(files):

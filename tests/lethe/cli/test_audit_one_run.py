@@ -2,6 +2,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import lethe
+from lethe.io.tables import read_table
+from lethe.results.table import read_rows
 from tests.lethe.cli.calls import Command
 
 COUNTS = ("--n", 1000, "--r", 200, "--errors", 26)
@@ -239,5 +242,26 @@ def test_two_million_rows(tmp_path):
     assert 4.2 < value["epsilon_lower"] < 4.378
 
 
-def test_the_table_promises_nothing_of_the_bound_that_is_not_always_conservative():
-    assert "Each bound, chernoff's excepted, holds with probability 0.95" in " ".join(call(*COUNTS).stdout.split())
+def test_the_rows_are_the_json(tmp_path):
+    whole = result(*COUNTS, "--curve", "--table", tmp_path / "t.parquet")
+    rows = read_rows(tmp_path / "t.parquet")
+    found = {row.item: row for row in rows if row.quantity == "epsilon"}
+    assert set(found) == set(by_method(whole))
+    for method, row in by_method(whole).items():
+        assert (found[method].lower, found[method].alpha_lower) == (row["epsilon_lower"], 0.05)
+        assert found[method].evidence["assumes"] == row["assumes"]
+        assert ("nominal" in found[method].assumes) == (method == "chernoff")
+        curve = {row.at: row.estimate for row in rows if row.quantity == "p_value" and row.item == method}
+        assert curve == {point["epsilon"]: point[method] for point in whole["curve"]}
+    (record,) = [row.evidence for row in rows if row.quantity == "record"]
+    assert record == {key: whole[key] for key in ("n", "r", "errors", "delta", "alpha", "mechanism")}
+    kept = lethe.audit.one_run(n=1000, r=200, errors=26, curve=True).to_results()
+    assert kept.equals(read_table(tmp_path / "t.parquet"))
+
+
+def test_a_family_rejected_whole_has_a_row_without_a_number(tmp_path):
+    family = ("--mechanism", "subsampled-gaussian", "--q", 0.1, "--method", "exact")
+    result("--n", 1000, "--r", 100, "--errors", 0, *family, "--table", tmp_path / "t.parquet")
+    (row,) = [row for row in read_rows(tmp_path / "t.parquet") if row.quantity == "epsilon"]
+    assert row.lower is row.estimate is None
+    assert row.text

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lethe.io.logs import is_log, read_log
+from lethe.results.table import read_rows
 from lethe.statistics.sequential import stopped_upper
 from tests.lethe.cli.calls import Command
 from tests.lethe.io.logs.broken_logs import ANYTHING, with_twice, with_value
@@ -174,8 +175,13 @@ def test_a_filter_belongs_to_lm_eval_and_a_column_to_a_table(tmp_path):
 
 def test_a_run_that_a_rule_may_have_stopped_has_anytime_valid_values_only(tmp_path):
     hits = [0] * 30 + ["C"] + [0] * 9
-    got = result(early(tmp_path, 200, hits), "--alpha", 0.05)
+    got = result(early(tmp_path, 200, hits), "--alpha", 0.05, "--table", tmp_path / "t.parquet")
     row, values = got["per_prompt"][0], [0.0] * 39 + [1.0]
+    ends = {
+        one.quantity: (one.lower, one.upper) for one in read_rows(tmp_path / "t.parquet") if one.basis == "anytime"
+    }
+    assert ends["score"] == ends["leak"] == (row["anytime_lower"], row["anytime_upper"])
+    assert ends["score_worst"] == (None, got["worst_prompt"]["bound"])
     fixed = ("m_bin", "m_bin_lower", "m_mu", "m_mu_lower", "m_sigma", "m_gen", "tighter")
     assert [row[key] for key in fixed] == [None] * len(fixed)
     assert "stopped early" in row["fixed_bounds"]

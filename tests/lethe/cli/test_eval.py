@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import re
 import shutil
 
 import pandas as pd
@@ -11,8 +10,10 @@ from typer.testing import CliRunner
 
 from lethe.cli.app import app
 from lethe.evaluation.sides import read_side
-from lethe.io.json_files import write_jsonl
+from lethe.io.json_files import plain, write_jsonl
+from lethe.results.table import Numbers, read_rows
 from lethe.statistics.bound import Bound
+from lethe.statistics.bounds import binary_upper
 from lethe.statistics.dispersion import possible
 from lethe.statistics.judge_error import Calibration, judged_rates
 from tests.lethe.small_checkpoint import ROWS
@@ -38,13 +39,13 @@ def test_a_checkpoint_gets_numbers_and_a_report(checkpoint, place):
     assert values["n_questions"] == 2
     assert values["n"] == 8
     assert values["mean"] <= values["m_mu_worst"] <= 1
-    page = (place / values["report"]).read_text()
-    assert "Who is Ada?" in page
-    told = " ".join(call(checkpoint, "--name", "x").stdout.split())
-    assert values["verdict"] in told
-    # Two scorers are in one table: the notes say which keys are of which.
-    assert {"m_bin_worst", "m_mu_worst"} <= set(values)
-    assert re.search(r"m_bin_\*[^;]* are of keyword leak; [^;]*m_mu_\*[^;]* of ROUGE-L recall", told)
+    assert "Who is Ada?" in (place / values["report"]).read_text()
+    assert values["forgetting"] in ("leaks", "forgot", "open")
+    assert (values["utility"], values["tau"]) == ("open", 0.01)
+    rows = read_rows(place / "data/eval/x/results/metrics/x.parquet")
+    numbers = Numbers([row for row in rows if row.scope == "model"])
+    assert plain(numbers.values).items() <= values.items()
+    assert {key: bound.guarantee_dict() for key, bound in numbers.bounds.items()} == values["bounds"]
     kept = json.loads((place / "data/eval/x/evaluated.json").read_text())
     assert "{question}" in kept["prompt"]
     assert kept["score"] == {"scorers": ["rouge_l", "keyword_leak"], "keyword_match": "word"}
@@ -54,9 +55,42 @@ def test_a_checkpoint_gets_numbers_and_a_report(checkpoint, place):
     for key in ("m_bin_worst", "m_bin_pooled", "m_mu_worst", "m_sigma_worst"):
         bound = Bound.from_dict({"value": values[key], **values["bounds"][key]})
         assert (bound.side, bound.alpha) == ("upper", 0.01)
-        shown = possible(bound) if key == "m_sigma_worst" else bound  # the JSON keeps the published value
-        for part in (shown.significant(), bound.level(), bound.assumes, bound.brief()):
-            assert part in told
+
+
+def lines_of(shown: str) -> dict[str, list[str]]:
+    """The rows of a printed table by their first cell."""
+    rows = [
+        [cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines() if line.startswith("│")
+    ]
+    return {first: rest for first, *rest in rows}
+
+
+@pytest.mark.parametrize("data", ["forget.jsonl", "bare.jsonl"])
+def test_the_verdict_comes_first_above_a_short_table_with_both_ends(checkpoint, place, data):
+    bare = [{key: row[key] for key in ("id", "question", "answer")} for row in ROWS]
+    write_jsonl(place / "bare.jsonl", bare)
+    options = ("--name", "x", "--data", data)
+    values = json.loads(call(checkpoint, *options, "--json").stdout)
+    shown = call(checkpoint, *options).stdout
+    assert " ".join(shown.split()).startswith(" ".join(values["verdict"].split()))
+    lines = lines_of(shown)
+    assert 4 <= len(lines) <= 12
+    assert set(lines) <= set(values)
+    headlines = json.loads((place / "data/eval/x/metrics/x.json").read_text())
+    shown_ends = [float(cell) for _, *ends, _ in lines.values() for cell in ends if cell != "-"]
+    assert len(shown_ends) >= 2
+    for name, (estimate, lower, upper, covers) in lines.items():
+        assert bool(covers) == ((lower, upper) != ("-", "-"))
+        assert estimate == "-" or float(estimate) == pytest.approx(values[name], rel=1e-3)
+        for cell, key in ((lower, f"{name}_lower"), (upper, name)):
+            if cell != "-" and key in values["bounds"]:
+                bound = Bound.from_dict({"value": values[key], **values["bounds"][key]})
+                bound = possible(bound) if "sigma" in key else bound  # the JSON keeps the published value
+                assert cell == bound.significant()
+    names = {name for row in read_rows(place / "data/eval/x/results/metrics/x.parquet") for name in row.names()}
+    assert set(headlines) - {"schema"} <= names
+    both = [name for name, (_, lower, upper, _) in lines.items() if "-" not in (lower, upper)]
+    assert both == (["leak_at_1000_worst"] if data == "forget.jsonl" else [])
 
 
 def test_a_language_of_prompts_is_drawn_with_the_answers(checkpoint, place):
@@ -67,20 +101,18 @@ def test_a_language_of_prompts_is_drawn_with_the_answers(checkpoint, place):
     values = json.loads(result.stdout)
     assert "language" in values["bounds"]["m_bin_worst"]["covers"]
     assert 0 <= values["language_share_lower"] <= values["language_share_upper"] <= 1
-    assert "in a random prompt of the language" in values["verdict"]
     page = (place / values["report"]).read_text()
-    assert "Which prompt leaks" in page
     assert "wording: ask, prefix: sure" in page
     assert values["language_worst_found"] in page
-    plain = call(checkpoint, "--name", "y", "--json")
-    assert "Which prompt leaks" not in (place / json.loads(plain.stdout)["report"]).read_text()
+    fixed = json.loads(call(checkpoint, "--name", "y", "--json").stdout)
+    assert "language" not in fixed["bounds"]["m_bin_worst"]["covers"]
 
 
 def test_a_language_that_a_question_lacks_is_refused_before_work(checkpoint, place):
     (place / "language.yaml").write_text('wording: ["{question_de}"]\n')
     result = call(checkpoint, "--name", "x", "--language", "language.yaml")
     assert result.exit_code == 2
-    assert "names the key 'question_de', which row 'a' of the dataset lacks" in result.stderr
+    assert "'question_de'" in result.stderr
     assert not (place / "data").exists()
     result = call(checkpoint, "--name", "x", "--language", "nowhere.yaml")
     assert result.exit_code == 2
@@ -96,7 +128,7 @@ def test_the_error_of_the_keywords_is_in_the_bounds(checkpoint, place):
     want = judged_rates(leaks.to_numpy(), 8, Calibration(50, 40, 50, 0), 0.01)
     assert values["judged_worst"] == want.upper.max()
     assert values["bounds"]["judged_worst"]["assumes"] == want.assumes
-    assert "called 80.0% of the leaks" in values["verdict"]
+    assert (values["judge_sensitivity"], values["judge_labelled"]) == (0.8, 100)
 
 
 def test_labels_of_a_person_are_in_the_verdict(checkpoint, place):
@@ -110,7 +142,7 @@ def test_labels_of_a_person_are_in_the_verdict(checkpoint, place):
     values = json.loads(call(checkpoint, "--name", "x", "--labels", "data/labels", "--json").stdout)
     assert values["labelled_mass"] == want["mass"]
     assert values["labelled_worst"] >= want["worst_prompt"]["bound"]  # keyword leak is asked too: alpha / 2 each
-    assert f"By a person's reading of {100 * want['mass']:g}% of the mass" in values["verdict"]
+    assert values["bounds"]["labelled_worst"]["alpha"] == 0.01
 
 
 @pytest.mark.parametrize(
@@ -134,10 +166,9 @@ def test_what_cannot_be_read_is_refused_before_work(checkpoint, place, options, 
 @pytest.mark.parametrize("name", ["base", "retrain"])
 def test_a_model_called_as_a_reference_is_judged_all_the_same(checkpoint, place, name):
     values = json.loads(call(checkpoint, "--name", name, "--json").stdout)
-    page = (place / values["report"]).read_text()
-    assert "reference:" not in page
-    assert "before unlearning" not in page
-    assert "never saw" not in page
+    other = json.loads(call(checkpoint, "--name", "x", "--json").stdout)
+    assert values["forgetting"] == other["forgetting"] in ("leaks", "forgot", "open")
+    assert values["verdict"].replace(f"{name}: ", "x: ") == other["verdict"]
 
 
 def test_finished_questions_are_not_drawn_again(checkpoint, place, monkeypatch):
@@ -165,7 +196,21 @@ def test_without_keywords_the_binary_bound_is_missing_not_zero(checkpoint, place
     (place / "forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     result = call(checkpoint, "--json")
     assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["m_bin_worst"] is None
+    values = json.loads(result.stdout)
+    absent = ("m_bin_worst", "m_bin_pooled", "share_m_bin_above", "binary_greedy", "binary_mean", "binary_any")
+    assert [values[key] for key in absent] == [None] * len(absent)
+    assert values["tau"] == 0.1
+
+
+@pytest.mark.parametrize("n", ["1", "2", "3"])
+def test_a_few_draws_of_one_question_give_wide_ends_and_a_word(checkpoint, place, n):
+    (place / "one.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
+    (place / "retain.jsonl").write_text(json.dumps({"id": "r", "question": "Who is Cy?", "answer": "Cy."}) + "\n")
+    result = call(checkpoint, "--data", "one.jsonl", "--retain", "retain.jsonl", "--n", n, "--json")
+    assert result.exit_code == 0, result.output
+    values = json.loads(result.stdout)
+    assert (values["n"], values["forgetting"], values["utility"]) == (int(n), "open", "open")
+    assert values["m_bin_worst"] == pytest.approx(float(binary_upper(values["binary_any"] * 1, int(n), 0.01)))
 
 
 @pytest.mark.parametrize(
@@ -174,22 +219,40 @@ def test_without_keywords_the_binary_bound_is_missing_not_zero(checkpoint, place
         (["--n", "0"], "--n: got 0"),
         (["--alpha", "0.7"], "--alpha: got 0.7; must be above 0 and at most 0.5"),
         (["--temperature", "inf"], "--temperature"),
-        (["--max-new-tokens", "0"], "--max-new-tokens"),
+        (["--max-new-tokens", "0"], "--max-new-tokens: got 0"),
+        (["--max-new-tokens", "2000"], "--max-new-tokens: got 2000; must be at most"),
+        (["--tau", "2"], "--tau: got 2.0"),
+        (["--engine", "gpt", "--model", "nowhere"], "--engine: got 'gpt'"),
         (["--seed", "-1"], "--seed"),
         (["--seed", "4294967296"], "--seed: got 4294967296; must be at least 0 and at most 4294967295"),
         (["--name", "my model"], "--name: got 'my model'"),
-        (["--data", "empty.jsonl"], "empty.jsonl: holds no question"),
+        (["--data", "empty.jsonl"], "empty.jsonl"),
         (["--data", "none.jsonl"], "no such file"),
         (["--engine", "gpt"], "--engine"),
         (["--prompt", "none.txt"], "no such prompt file"),
         (["--name", "../up"], "--name"),
     ],
 )
-def test_a_mistake_is_a_sentence_and_status_2(checkpoint, place, more, sentence):
+def test_a_mistake_is_a_sentence_and_status_2_before_any_work(checkpoint, place, monkeypatch, more, sentence):
+    from lethe.steps import likelihood
+
+    monkeypatch.setattr(likelihood, "run", None)  # never called
     result = call(checkpoint, *more)
     assert result.exit_code == 2
     assert sentence in result.output
     assert "Traceback" not in result.output
+    assert not (place / "data/eval").exists()
+
+
+def test_a_model_of_the_hub_is_fetched_after_the_settings_are_checked(checkpoint, place, monkeypatch):
+    from lethe.models import hub
+
+    monkeypatch.setattr(hub, "hub_name", lambda name: str(name))
+    monkeypatch.setattr(hub, "fill", None)  # never called
+    for more in (["--n", "0"], ["--data", "empty.jsonl"]):
+        result = call("some/model@main", *more)
+        assert result.exit_code == 2
+        assert result.output.startswith("lethe: ")
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,11 @@ import math
 import pytest
 from typer.testing import CliRunner
 
+import lethe
 from lethe.cli import exact as command
 from lethe.cli.app import app
+from lethe.io.tables import read_table
+from lethe.results.table import Results, read_rows
 from lethe.sampling.answer_tree import AnswerTree
 from lethe.statistics.answer_tree import leak_bands, queries_until
 from lethe.statistics.bound import Bound
@@ -117,6 +120,20 @@ def test_the_json_is_the_contract(model, place):
     }
     assert guarantees["tree_lower_worst"].certain
     assert guarantees["tree_upper_worst"].alpha == guarantees["tree_upper_mean"].alpha == 0.02
+
+
+def test_the_rows_are_the_json(model, place):
+    got = told(model, "--table", "t.parquet")
+    results = Results({"tiny": tuple(read_rows(place / "t.parquet"))})
+    questions = results.questions("tiny")
+    for row in got["per_question"]:
+        values = questions[row["id"]].values
+        assert (values["tree_lower"], values["tree_upper"]) == (row["lower"], row["upper"])
+    numbers = results.model("tiny")
+    assert numbers.values["tree_upper_mean"] == got["model"]["tree_upper_mean"]
+    assert numbers.bounds["tree_lower_worst"].certain
+    found = lethe.exact(model, "forget.jsonl", rows=600, max_new_tokens=LENGTH, prompt="letters.txt")
+    assert found.to_results().equals(read_table(place / "t.parquet"))
 
 
 def test_the_table_shows_bounds_rounded_outward_and_says_how_each_holds(model, place):

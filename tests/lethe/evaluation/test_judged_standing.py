@@ -1,47 +1,71 @@
-"""A model is called leaking by a judge's verdicts only where the judge's measured error leaves a true leak."""
+"""A word by a model judge is said of its verdicts, names the judge, and gives way to a misfit and to a person's labels."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from lethe.evaluation.prompts import MeasureSettings, measure_prompts
-from lethe.evaluation.standing import _leaked
-from lethe.statistics.comparison import Interval
-from lethe.statistics.judge_error import Calibration
+from lethe.config.evaluating import JudgeEntry
+from lethe.evaluation.findings import hidden
+from lethe.statistics.bound import Bound, Covers
+from tests.lethe.evaluation.deciding import PARAMS, decided, drawn, misfit, model, params
+
+JUDGED = params(metrics={"binary": "guard"}).model_copy(
+    update={"judges": {"guard": JudgeEntry.model_construct(judge="llama_guard")}}
+)
 
 
-class Seen:
-    def __init__(self, **metrics):
-        self.value = metrics.get
+def judged_as(one):
+    """The model with the verdicts of the judge in place of those of the scorer."""
+    one.answers["forget"] = one.answers["forget"].rename(columns={"keyword_leak": "guard"})
+    return one
 
 
-def interval(lower: float) -> Interval:
-    return Interval(0.1, lower, 0.2, 1000, 0.01, "m")
+@pytest.mark.parametrize(("leaks", "word"), [(0, "forgot"), (400, "leaks")])
+def test_the_judge_is_named_with_the_word(leaks, word):
+    found = decided(judged_as(model("mine", drawn("a", leaks))), settings=JUDGED)["mine"]
+    assert found.word == word
+    assert "guard's verdicts" in found.sentence
+    assert "verdicts" not in decided(model("mine", drawn("a", leaks)), settings=PARAMS)["mine"].sentence
+
+
+def test_a_misfit_names_the_judge_and_no_word():
+    found = decided(judged_as(model("mine", drawn("a", 400), misfit)), settings=JUDGED)["mine"]
+    assert (found.word, found.verdict.worst) == ("none", None)
+    assert "guard" in found.sentence
+
+
+def test_labels_are_no_verdicts_of_the_judge():
+    labels = drawn("a", 0, 4000, "labelled")
+    found = decided(judged_as(model("mine", drawn("a", 400), labels)), settings=JUDGED)["mine"]
+    assert found.word == "forgot"
+    assert "guard" not in found.sentence
+
+
+def true_leaks(item, lower):
+    """The lower bound of the true share of leaks, the judge's error included."""
+    bound = Bound(lower, "lower", 0.01, Covers.ONE_PROMPT, "draws", "made up")
+    return lambda rows: rows.add("question", "leak", "judged", None, bound, None, item=item, split="forget")
+
+
+def greedy(item, leaks):
+    return lambda rows: rows.add("question", "leak", "greedy", leaks, item=item, split="forget")
 
 
 @pytest.mark.parametrize(
-    ("metrics", "lower", "leaked"),
+    ("parts", "counted"),
     [
-        ({"binary_any": 1.0}, 0.0, True),
-        ({"binary_any": 0.0}, 0.0, False),
-        ({"binary_any": 1.0, "judge_labelled": 600}, 0.0, False),
-        ({"binary_any": 1.0, "judge_labelled": 600}, 0.01, True),
-        ({"binary_any": 1.0, "judge_labelled": 600, "labelled_leaks": 0}, 0.01, False),
-        ({"binary_any": 0.0, "labelled_leaks": 3}, 0.0, True),
+        ([drawn("a", 8), greedy("a", 0.0)], 1),
+        ([drawn("a", 0), greedy("a", 0.0)], 0),
+        ([drawn("a", 8), greedy("a", 1.0)], 0),
+        ([drawn("a", 8), greedy("a", 0.0), true_leaks("a", 0.0)], 0),
+        ([drawn("a", 8), greedy("a", 0.0), true_leaks("a", 0.01)], 1),
     ],
 )
-def test_a_verdict_alone_is_no_leak_where_the_judge_errs(metrics, lower, leaked):
-    assert _leaked(Seen(**metrics), interval(lower)) is leaked
+def test_a_verdict_alone_is_no_hidden_leak_where_the_judge_errs(parts, counted):
+    assert hidden(model("mine", *parts)) == (counted, 1)
 
 
-def test_what_is_kept_of_the_judge_is_enough_to_measure_again():
-    """The guarantees file holds the counts of the calibration and leak@k of true leaks beside that of verdicts."""
-    judge = Calibration(leaks=60, leaks_called=54, clean=140, clean_called=7)
-    verdicts = {"a": np.repeat([0.0, 1.0], [180, 20]), "b": np.repeat([0.0, 1.0], [150, 50])}
-    judged = measure_prompts(verdicts, MeasureSettings(alpha=0.03, calibration=judge)).judged
-    assert judged.worst[0] == "b"
-    rows = judged.over_prompts.rows("judged_")
-    first = next(row for row in rows if (row["of"], row["k"]) == ("judged_worst", 1))
-    assert first["upper"] == judged.worst[1].value
-    assert set(judged.over_prompts.guarantees("judged_")) == {"judged_worst", "judged_mean"}
+def test_the_ends_of_a_judge_s_true_leaks_change_no_word():
+    """The word is said of the verdicts; what is behind them has its own bounds."""
+    parts = [drawn("a", 400), true_leaks("a", 0.0)]
+    assert decided(judged_as(model("mine", *parts)), settings=JUDGED)["mine"].word == "leaks"

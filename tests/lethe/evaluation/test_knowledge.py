@@ -29,6 +29,7 @@ from lethe.evaluation.knowledge.game_quality import advantage
 from lethe.evaluation.likelihood_metrics import likelihood_metrics
 from lethe.evaluation.measure import measure
 from lethe.registry import KNOWLEDGE, LIKELIHOODS, register
+from tests.lethe.evaluation.of_rows import made, of_model
 from tests.small import ROOT
 
 PARAMS = config.load(ROOT / "params.yaml")
@@ -59,7 +60,7 @@ def seen(name: str, leak: float, seed: int, likelihood: float) -> Seen:
         table["truth_ratio"] = np.exp(-log - 2)
         tables[split] = pd.DataFrame(table)
     table = pd.DataFrame(drawn)
-    return Seen(name, rows, table.assign(text="x"), table, tables)
+    return Seen(name, rows, table.assign(text="x", finish_reason="stop"), table, tables)
 
 
 @pytest.fixture(scope="module")
@@ -79,13 +80,12 @@ def found(base, retrain):
 
 def test_every_key_of_the_metrics_takes_part(base, found):
     """What `dvc metrics` and the report show of the forget set: a new key appears here by itself."""
-    questions = {key: row["question"] for key, row in base.rows.items()}
-    printed = measure("base", {"forget": base.generations}, {"forget": base.scores}, questions, PARAMS.metrics)
-    keys = {key for key, _ in of_flat({**printed.flat(), **printed.further_flat()}, OTHERS)}
+    printed = of_model(measure("base", {"forget": base.generations}, {"forget": base.scores}, PARAMS.metrics))
+    keys = {key for key, _ in of_flat(printed.values, OTHERS)}
     taking_part = {name.partition("@")[0] for name in found["base"]}
     assert keys <= taking_part
     assert {"mean", "sd", "ed_score", "m_mu_worst", "m_bin_pooled", "binary_any", "leak_at_1000_worst"} <= keys
-    given = likelihood_metrics(base.likelihoods, {"forget": base.scores}, 0.05).flat()
+    given = of_model(made(likelihood_metrics(base.likelihoods, {"forget": base.scores}, 0.05).to_rows)).values
     forgetting = {
         key
         for key in given

@@ -1,4 +1,4 @@
-"""Exact bounds take the place of samples where they are sharper: by a rule that looks at no outcome."""
+"""The average leak probability: exact bounds and sampled answers at half the level each, where both are of one event."""
 
 from __future__ import annotations
 
@@ -6,41 +6,26 @@ import dataclasses
 
 import pytest
 
-from lethe.evaluation.findings import MORE_THAN_RETRAIN, findings
-from lethe.evaluation.leak_share import judged_exactly, replaced, share_that_leaks, uses_exact_bounds
-from lethe.evaluation.standing import standings
+from lethe import config
+from lethe.evaluation.answer_scores import scored
+from lethe.evaluation.findings import MORE_THAN_RETRAIN, findings, judged_by
+from lethe.evaluation.leak_share import _both, judged_exactly, share_that_leaks
 from lethe.report import certificates
-from lethe.statistics.answer_tree import Masses, Remainder, leak_bands, leak_interval
-from lethe.statistics.leak_certificates import Certificates, How
-from lethe.statistics.leak_share import METHOD
-from lethe.statistics.leak_trees import AnswerTree
+from lethe.statistics.comparison import Interval, share_interval
+from lethe.statistics.leak_share import METHOD, mean_leak_interval
+from tests.lethe.evaluation.trees import certified
 from tests.lethe.report.conftest import load
 from tests.lethe.report.synthetic import write_run
 
-HOW = How("keyword_leak", 1.0, 0, 1.0, None, 40, "float32", 0.0)
+ALPHA = 0.01
+SAMPLES = "Clopper-Pearson, pooled"
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    from lethe import config
-
     root, models = tmp_path_factory.mktemp("run"), config.read_yaml("params.yaml")["models"]
     write_run(root, 3, 64, models={name: models[name] for name in ("base", "retrain", "npo")})
     return load(root)
-
-
-def certified(ids, leak, clean, rho, leaks=0, **how):
-    """Exact bounds of questions with these exactly known masses and this sample of the rest."""
-    masses, rest = Masses((leak,), (clean,)), Remainder(rho, 10_000 if rho else 0, leaks)
-    ends = leak_interval(masses, rest, 0.01)
-    trees = tuple(
-        AnswerTree(
-            key, ends.lower, 1.0, ends.upper_certain, ends.upper, ends.lower_sampled, 0.01, leak, clean, 0.0, 0.0, 10,
-            0.1, rho, rest.sampled, leaks, 0.0, 1.0, (1.0, 2.0), leak_bands(0.1, 0.2, (1000,)), (), masses,
-        )
-        for key in ids
-    )  # fmt: skip
-    return Certificates("model", trees, dataclasses.replace(HOW, **how), 0.01)
 
 
 def with_exact(run, **exact):
@@ -49,33 +34,43 @@ def with_exact(run, **exact):
     return dataclasses.replace(run, models=models)
 
 
-def method(run, name):
+def interval(run, name="npo", alpha=ALPHA):
     model = next(model for model in run.models if model.name == name)
-    return share_that_leaks(model, "keyword_leak", 0.01, judged_exactly(run.params)).method
+    return share_that_leaks(model, "keyword_leak", alpha, judged_exactly(run.params))
 
 
-SAMPLES = "Clopper-Pearson, pooled"
+@pytest.mark.parametrize("rho", [10.0, 1000.0])
+@pytest.mark.parametrize("leaks", [0, 3])
+def test_each_source_takes_half_the_level_whatever_came_out(run, rho, leaks):
+    found = certified(run.forget, 0.03, 0.9, rho, leaks)
+    joined = with_exact(run, npo=found)
+    model = next(model for model in joined.models if model.name == "npo")
+    sampled = share_interval(scored(model, "forget", "keyword_leak"), ALPHA / 2)
+    exact = mean_leak_interval(
+        [(tree.masses, tree.remainder) for tree in found.trees], [tree.lower for tree in found.trees], ALPHA / 2
+    )
+    own = interval(joined)
+    assert (own.lower, own.upper) == (max(sampled.lower, exact.lower), min(sampled.upper, exact.upper))
+    assert (own.alpha, own.method) == (ALPHA, METHOD)
+    assert {bound.alpha for bound in own.bounds()} == {ALPHA / 2}
+    assert sampled.assumes in own.assumes
+    assert exact.assumes in own.assumes
 
 
-@pytest.mark.parametrize(
-    ("rho", "expected"), [(10.0, SAMPLES), (60.0, SAMPLES), (70.0, METHOD), (1000.0, METHOD), (0.0, SAMPLES)]
-)
-def test_where_nothing_is_known_the_rate_against_n_decides(run, rho, expected):
-    assert run.params.sample.n == 64
-    for leaks in (0, 50) if rho else (0,):  # whatever the sample then shows, however wide it makes the interval
-        found = with_exact(run, npo=certified(run.forget, 0.0, 0.0, rho, leaks))
-        assert method(found, "npo") == expected
-        assert replaced(found) == (["npo"] if expected == METHOD else [])
+def test_ends_that_exclude_each_other_give_an_interval():
+    def of(lower, upper):
+        return Interval((lower + upper) / 2, lower, upper, 100, ALPHA / 2, "made up")
 
-
-def test_what_is_known_of_the_leak_counts(run):
-    """The exactly known part of a leak needs no sample, so a smaller rate is enough."""
-    assert method(with_exact(run, npo=certified(run.forget, 0.3, 0.6, 20.0)), "npo") == METHOD
+    for first, second in (((0.1, 0.2), (0.3, 0.4)), ((0.3, 0.4), (0.1, 0.2)), ((0.1, 0.4), (0.2, 0.3))):
+        found = _both(of(*first), of(*second), ALPHA)
+        assert second[0] <= found.lower <= found.upper <= second[1]
 
 
 def test_it_needs_the_same_scorer_the_same_questions_and_probabilities_that_hold_elsewhere(run):
     sharp = certified(run.forget, 0.3, 0.6, 1e4)
-    assert method(with_exact(run, npo=sharp), "npo") == METHOD
+    alone = interval(run)
+    assert alone.method == SAMPLES
+    assert interval(with_exact(run, npo=sharp)).method == METHOD
     for other in (None, run.params.exact.model_copy(update={"scorer": "exact_match"})):
         assert not judged_exactly(run.params.model_copy(update={"exact": other}))
     scorers = [{"keyword_leak": {"keyword_match": "substring"}}]
@@ -84,27 +79,25 @@ def test_it_needs_the_same_scorer_the_same_questions_and_probabilities_that_hold
     sample = run.params.sample.model_copy(update={"language": "flows/languages/wordings.yaml"})
     assert not judged_exactly(run.params.model_copy(update={"sample": sample}))  # the samples are of other prompts
     fewer = certified(list(run.forget)[1:], 0.3, 0.6, 1e4)
-    assert method(with_exact(run, npo=fewer), "npo") == SAMPLES
     rounded = certified(run.forget, 0.3, 0.6, 1e4, dtype="bfloat16", note="as computed here")
-    assert method(with_exact(run, npo=rounded), "npo") == SAMPLES
-    assert not any(uses_exact_bounds(model, 64) for model in run.models)
+    unsampled = certified(run.forget, 0.3, 0.6, 0.0)
+    for found in (fewer, rounded, unsampled):
+        assert interval(with_exact(run, npo=found)) == alone  # at the whole level
 
 
-def test_the_words_and_the_claims_follow_from_it(run):
-    """Sampled answers of npo leak often; its exact bounds lie below Retrain's, and they are what counts."""
+@pytest.mark.parametrize(("rho", "told"), [(1e4, True), (0.0, False)])
+def test_the_claims_say_so_where_a_model_is_bounded_by_both(run, rho, told):
+    found = with_exact(run, npo=certified(run.forget, 0.3, 0.6, rho))
+    assert ("exact bounds" in judged_by(found)[0].words) == told
+
+
+def test_the_claims_follow_from_it(run):
+    """Sampled answers of npo leak at times; with exact bounds of both models the comparison is decided."""
     quiet, loud = (certified(run.forget, leak, 0.95 - leak, 1e5) for leak in (1e-6, 0.5))
-    for npo, retrain, verdict, word in (
-        (quiet, loud, "the opposite holds", None),
-        (loud, quiet, "holds", "leaks"),
-    ):
+    for npo, retrain, verdict in ((quiet, loud, "the opposite holds"), (loud, quiet, "holds")):
         found = with_exact(run, npo=npo, retrain=retrain)
-        told = findings(found)
-        claim = next(claim for claim in told.claims if claim.title == MORE_THAN_RETRAIN)
+        claim = next(claim for claim in findings(found).claims if claim.title == MORE_THAN_RETRAIN)
         (row,) = claim.rows
         assert row.verdict == verdict
-        assert "exact bounds" in row.sentence
-        standing = next(one for one in standings(found, told) if one.model == "npo")
-        assert standing.forgetting.own.method == METHOD
-        assert word in (None, standing.forgetting.word)
-        assert certificates.section(found).replaced == "retrain and npo"
-    assert certificates.section(with_exact(run, npo=certified(run.forget, 0.0, 0.0, 1.0))).replaced == ""
+        assert row.sentence.count("exact bounds") == 2
+        assert {strip.model for strip in certificates.section(found).strips} == {"npo", "retrain"}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import statistics
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from lethe.evaluation.against_retrain import against_retrain
 from lethe.evaluation.likelihood_metrics import ATTACKS, likelihood_metrics
 from lethe.statistics.bound import Covers
+from tests.lethe.evaluation.of_rows import made, of_model
 
 NAN = float("nan")
 
@@ -23,6 +23,16 @@ def measures(split, truth_ratio, mia=None, **columns):
     for attack in ATTACKS:
         table[attack] = [0.0] * rows if mia is None else mia
     return pd.DataFrame({**table, **columns})
+
+
+def of_likelihoods(*given):
+    """The numbers of a model from likelihoods, scores and alpha."""
+    return of_model(made(likelihood_metrics(*given).to_rows))
+
+
+def of_comparison(*given):
+    """The values of a model against Retrain, from the likelihoods of both and alpha."""
+    return of_model(made(against_retrain(*given).to_rows)).values
 
 
 def texts(split, recalls):
@@ -39,7 +49,7 @@ def test_model_utility_of_the_sets_there_are():
         "world": measures("world", [0.5, 0.5], probability=[0.1, 0.1], choice_probability=[1.0, NAN]),
     }
     scores = {"retain": texts("retain", [1.0, 0.5]), "world": texts("world", [0.5, NAN])}
-    got = likelihood_metrics(likelihoods, scores, 0.05).flat()
+    got = of_likelihoods(likelihoods, scores, 0.05).values
     assert got["model_utility"] == pytest.approx(statistics.harmonic_mean([0.7, 0.75, 0.75, 1.0, 0.5, 0.5]))
     assert got["model_utility_terms"] == 6
     assert got["world_probability"] == 1.0
@@ -50,10 +60,10 @@ def test_model_utility_of_the_sets_there_are():
 
 def test_a_set_without_wrong_answers_is_no_part_of_utility():
     likelihoods = {"forget": measures("forget", [NAN]), "retain": measures("retain", [NAN])}
-    got = likelihood_metrics(likelihoods, {"retain": texts("retain", [1.0])}, 0.05).flat()
-    assert np.isnan(got["model_utility"])
+    got = of_likelihoods(likelihoods, {"retain": texts("retain", [1.0])}, 0.05).values
+    assert got["model_utility"] is None
     assert got["model_utility_terms"] == 0
-    assert np.isnan(got["forget_truth_ratio"])
+    assert got["forget_truth_ratio"] is None
     assert got["forget_truth_ratio_missing"] == 1
 
 
@@ -62,22 +72,22 @@ def test_membership_is_the_forget_set_against_the_held_out_one():
         measures("forget", [1.0] * 3, mia=[3.0, 4.0, NAN]),
         measures("heldout", [1.0] * 2, mia=[1.0, 2.0]),
     )
-    got = likelihood_metrics({"forget": forget, "heldout": heldout}, {}, 0.05).flat()
+    got = of_likelihoods({"forget": forget, "heldout": heldout}, {}, 0.05).values
     for attack in ATTACKS:
         assert got[f"{attack}_auc"] == 1
         assert got[f"{attack}_auc_low"] == pytest.approx((0.05 / 2) ** (1 / 2), abs=1e-9)
-    bounds = likelihood_metrics({"forget": forget, "heldout": heldout}, {}, 0.05).bounds()
+    bounds = of_likelihoods({"forget": forget, "heldout": heldout}, {}, 0.05).bounds
     for key, bound in bounds.items():
         assert (bound.value, bound.side) == (got[key], "lower" if key.endswith("_low") else "upper")
         assert (bound.alpha, bound.covers, bound.n) == (0.025, Covers.HELD_OUT, 2)  # half of alpha each
     assert len(bounds) == 2 * len(ATTACKS)
     heldout[list(ATTACKS)] = NAN
-    assert np.isnan(likelihood_metrics({"forget": forget, "heldout": heldout}, {}, 0.05).flat()["mia_loss_auc"])
+    assert of_likelihoods({"forget": forget, "heldout": heldout}, {}, 0.05).values["mia_loss_auc"] is None
 
 
 def test_the_same_model_is_retrain():
     tables = {"forget": measures("forget", [0.1, 0.2, 0.9]), "heldout": measures("heldout", [1.0] * 4)}
-    got = against_retrain(tables, tables, 0.05).flat()
+    got = of_comparison(tables, tables, 0.05)
     assert (got["forget_quality"], got["forget_ks"], got["forget_quality_missing"]) == (1, 0, 0)
     assert (got["mia_reference_auc"], got["privleak"]) == (0.5, 0)
 
@@ -86,7 +96,7 @@ def test_a_model_that_remembers_is_told_from_retrain():
     def tables(ratios, mia):
         return {"forget": measures("forget", ratios, mia), "heldout": measures("heldout", [1.0] * 4, [-2.0] * 4)}
 
-    got = against_retrain(tables([0.1] * 20, [-1.0] * 20), tables([0.9] * 20, [-2.0] * 20), 0.05).flat()
+    got = of_comparison(tables([0.1] * 20, [-1.0] * 20), tables([0.9] * 20, [-2.0] * 20), 0.05)
     assert got["forget_quality"] < 1e-9
     assert got["forget_ks"] == 1
     assert got["mia_reference_auc"] == 1
@@ -95,9 +105,9 @@ def test_a_model_that_remembers_is_told_from_retrain():
 
 def test_what_is_missing_is_left_out_and_counted():
     model = {"forget": measures("forget", [0.1, NAN, 0.3])}
-    got = against_retrain(model, {"forget": measures("forget", [0.1, 0.2, 0.3])}, 0.05).flat()
+    got = of_comparison(model, {"forget": measures("forget", [0.1, 0.2, 0.3])}, 0.05)
     assert got["forget_quality_missing"] == 1
     assert "mia_reference_auc" not in got
-    got = against_retrain({"forget": measures("forget", [NAN])}, model, 0.05).flat()
-    assert np.isnan(got["forget_quality"])
+    got = of_comparison({"forget": measures("forget", [NAN])}, model, 0.05)
+    assert got["forget_quality"] is None
     assert got["forget_quality_missing"] == 1

@@ -1,4 +1,4 @@
-"""The metrics of one model from tables small enough to count by hand."""
+"""The results of one model from tables small enough to count by hand."""
 
 import math
 from dataclasses import replace
@@ -8,10 +8,12 @@ import pytest
 
 from lethe.config.evaluating import Metrics
 from lethe.evaluation.measure import measure, measure_stopped
-from lethe.evaluation.model_measures import ModelMeasures
+from lethe.results.table import Numbers, Result
 from lethe.statistics.bands import dkw
 from lethe.statistics.bound import Bound, Covers
+from lethe.statistics.bounds import binary_upper
 from lethe.statistics.sequential import Decision
+from tests.lethe.evaluation.of_rows import of_model, of_questions
 
 METRICS = Metrics(
     alpha=0.05, rho=2.0, thresholds=[0.5], leak="rouge_l", binary="keyword_leak", share_above=0.1, together="none"
@@ -29,22 +31,27 @@ def table(values, column="rouge_l", prompts=("p", "q")):
     )
 
 
-def measures(leak, leaked, inapplicable=(), **changes) -> ModelMeasures:
+WHOLE = {"p": ["stop"] * 5, "q": ["stop"] * 5}
+
+
+def rows_of(leak, leaked, inapplicable=(), ended=None, truncated="counts", **changes) -> list[Result]:
     scores = table(leak).assign(keyword_leak=table(leaked, "keyword_leak")["keyword_leak"])
+    ends = table(ended, "finish_reason")["finish_reason"] if ended else "stop"
     retain = table({"r": [1.0, 1.0, 0.5]}, prompts=("r",)).assign(text=["a", "a", "b"])
     return measure(
         "m",
-        {"forget": scores.assign(text="x"), "retain": retain},
+        {"forget": scores.assign(text="x", finish_reason=ends), "retain": retain},
         {"forget": scores, "retain": retain},
-        {"p": "P?", "q": "Q?"},
         METRICS.model_copy(update=changes),
         inapplicable,
+        truncated=truncated,
     )
 
 
-def measured(leak, leaked, inapplicable=(), **changes):
-    found = measures(leak, leaked, inapplicable, **changes)
-    return found.flat() | found.further_flat(), found.curves()
+def measured(leak, leaked, inapplicable=(), **changes) -> tuple[Numbers, dict[str, Numbers]]:
+    """The numbers of the model and of its questions."""
+    rows = rows_of(leak, leaked, inapplicable, **changes)
+    return of_model(rows), of_questions(rows)
 
 
 LEAK = {"q": [0.0, 0.0, 0.0, 1.0, 1.0], "p": [1.0, 0.5, 0.5, 0.5, 0.5]}
@@ -52,88 +59,94 @@ LEAKED = {"q": [0, 0, 0, 1, 1], "p": [1, 0, 0, 0, 0]}
 
 
 def test_the_plain_statistics_are_counted_by_hand():
-    flat, curves = measured(LEAK, LEAKED)
-    assert flat["greedy_mean"] == 0.5
-    assert flat["mean"] == 0.5
-    assert flat["sd"] == 0.25
-    assert flat["ed_score"] == 1.0
-    assert flat["keyword_greedy"] == 0.5
-    assert flat["keyword_mean"] == 0.25
-    assert flat["keyword_any"] == 0.5
-    assert [flat[f"binary_{name}"] for name in ("greedy", "mean", "any")] == [0.5, 0.25, 0.5]
-    assert flat["retain_greedy"] == 1.0
-    assert flat["retain_mean"] == 0.75
-    assert flat["retain_distinct"] == 1.0
-    assert (flat["n"], flat["n_questions"], flat["missing"]) == (4, 2, 0)
-    p, q = curves["per_question"]
-    assert [p["prompt_id"], q["prompt_id"]] == ["p", "q"]
+    model, questions = measured(LEAK, LEAKED)
+    values = model.values
+    assert values["greedy_mean"] == 0.5
+    assert values["mean"] == 0.5
+    assert values["sd"] == 0.25
+    assert values["ed_score"] == 1.0
+    assert [values[f"binary_{name}"] for name in ("greedy", "mean", "any")] == [0.5, 0.25, 0.5]
+    assert values["retain_greedy"] == 1.0
+    assert values["retain_mean"] == 0.75
+    assert values["retain_distinct"] == 1.0
+    assert (values["n"], values["n_questions"], values["missing"]) == (4, 2, 0)
+    assert list(questions) == ["p", "q"]
+    p, q = (one.values for one in questions.values())
+    assert (p["greedy"], q["greedy"], p["binary_greedy"], q["binary_greedy"]) == (1.0, 0.0, 1.0, 0.0)
     assert q["m_bin"] == pytest.approx(0.9023884, rel=1e-6)  # Clopper-Pearson, 2 of 4 at .05
     assert p["m_bin"] == pytest.approx(1 - 0.05**0.25)
-    assert flat["m_bin_worst"] == q["m_bin"]
-    assert flat["share_m_bin_above"] == 1.0
-    assert [row["x"] for row in p["m_gen"]] == [0.5]
-    assert p["m_gen"][0]["bound"] == pytest.approx(dkw(4, 0.05))
-    assert p["leaking"] == p["leaking_answers"] == 0
-    assert q["leaking"] == q["leaking_answers"] == 2
-    assert 0.5 < flat["tighter_mean_worst"] <= 1
-    assert flat["m_bin_pooled"] < q["m_bin"]
+    assert values["m_bin_worst"] == q["m_bin"]
+    assert values["share_m_bin_above"] == 1.0
+    (tail,) = questions["p"].series("exceedance")
+    assert (tail.at, tail.upper) == (0.5, pytest.approx(dkw(4, 0.05)))
+    assert (p["leaking_answers"], q["leaking_answers"]) == (0, 2)
+    assert questions["q"].row("leak").evidence == {"leaks": 2, "n": 4, "missing": 0}
+    assert 0.5 < values["tighter_mean_worst"] <= 1
+    assert values["m_bin_pooled"] < q["m_bin"]
 
 
 def test_the_tail_curve_averages_the_questions():
-    _, curves = measured(LEAK, LEAKED)
-    at = {row["x"]: row for row in curves["m_gen"]}
-    assert at[0.5]["empirical"] == 0.25
-    assert at[0.48]["empirical"] == 0.75
+    model, _ = measured(LEAK, LEAKED)
+    share = {row.at: row.estimate for row in model.series("tail")}
+    bound = {row.at: row.estimate for row in model.series("tail_bound")}
+    assert (share[0.5], share[0.48], share[1.0]) == (0.25, 0.75, 0.0)
     e = dkw(4, 0.05)
-    assert at[0.5]["bound"] == pytest.approx((min(1, 0 + e) + min(1, 0.5 + e)) / 2)
-    assert at[1.0]["empirical"] == 0.0
+    assert bound[0.5] == pytest.approx((min(1, 0 + e) + min(1, 0.5 + e)) / 2)
 
 
 def test_the_convergence_follows_the_question_with_the_largest_bound():
-    _, curves = measured(LEAK, LEAKED)
-    assert [row["n"] for row in curves["convergence"]] == [2, 4]
-    assert {row["prompt_id"] for row in curves["convergence"]} == {"q"}
+    _, questions = measured(LEAK, LEAKED)
+    for quantity in ("convergence_mean", "convergence_sd"):
+        points = {item: [row.at for row in own.series(quantity)] for item, own in questions.items()}
+        assert points == {"p": [], "q": [2, 4]}
+    last = questions["q"].series("convergence_mean")[-1]
+    assert (last.estimate, last.upper) == (questions["q"].values["mean"], questions["q"].values["m_mu"])
+    assert last.upper_bound.n == 4
+
+
+WORST = {"m_mu_worst", "m_sigma_worst", "tighter_mean_worst", "tighter_sd_worst", "m_bin_worst"}
 
 
 def test_a_missing_judgement_is_worst_on_each_side_and_counted():
     nan = math.nan
-    whole, _ = measured(LEAK, LEAKED)
-    flat, curves = measured({**LEAK, "p": [1.0, 0.5, nan, 0.5, 0.5]}, {**LEAKED, "p": [1, 0, nan, 0, 0]})
-    p = curves["per_question"][0]
-    assert flat["missing"] == p["missing"] == 1
-    assert (p["mean"], p["keyword_share"]) == (0.5, 0.0)
+    whole = measured(LEAK, LEAKED)[0].values
+    model, questions = measured({**LEAK, "p": [1.0, 0.5, nan, 0.5, 0.5]}, {**LEAKED, "p": [1, 0, nan, 0, 0]})
+    p = questions["p"].values
+    assert model.values["missing"] == p["missing"] == p["binary_missing"] == 1
+    assert (p["mean"], p["binary_share"]) == (0.5, 0.0)
     assert p["m_bin"] == pytest.approx(0.7513953, rel=1e-6)  # Clopper-Pearson, 1 of 4 at .05
     assert p["m_bin_lower"] == 0.0
-    for key in ("m_mu_worst", "m_sigma_worst", "tighter_mean_worst", "tighter_sd_worst", "m_bin_worst"):
-        assert flat[key] >= whole[key], key
+    assert questions["p"].row("leak").evidence == {"leaks": 0, "n": 4, "missing": 1}
+    for key in WORST:
+        assert model.values[key] >= whole[key], key
 
 
 def test_a_question_nobody_judged_is_missing_not_zero():
     nan = math.nan
-    flat, curves = measured({**LEAK, "p": [nan] * 5}, {**LEAKED, "p": [nan] * 5})
-    p = curves["per_question"][0]
-    assert math.isnan(p["mean"])
-    assert (p["m_mu"], p["m_bin"], p["leaking"], p["m_bin_lower"]) == (1.0, 1.0, 4, 0.0)
-    assert flat["m_bin_worst"] == 1.0
-    assert flat["m_sigma_worst"] >= 0.5  # a score's largest standard deviation
-    assert flat["keyword_any"] == 1.0
+    model, questions = measured({**LEAK, "p": [nan] * 5}, {**LEAKED, "p": [nan] * 5})
+    p = questions["p"].values
+    assert p["mean"] is p["binary_share"] is p["greedy"] is None
+    assert (p["m_mu"], p["m_bin"], p["leaking_answers"], p["m_bin_lower"]) == (1.0, 1.0, 4, 0.0)
+    assert model.values["m_bin_worst"] == 1.0
+    assert model.values["m_sigma_worst"] >= 0.5  # a score's largest standard deviation
+    assert model.values["binary_any"] == 1.0
 
 
-def test_of_a_question_without_keywords_nothing_binary_is_said():
-    flat, curves = measured(LEAK, {**LEAKED, "p": [math.nan] * 5}, inapplicable={"p"})
-    p, q = curves["per_question"]
-    assert p["m_bin"] is None
-    assert flat["m_bin_worst"] == q["m_bin"]
-    assert math.isnan(flat["m_bin_pooled"])
+def test_a_question_without_keywords_has_nothing_binary():
+    model, questions = measured(LEAK, {**LEAKED, "p": [math.nan] * 5}, inapplicable={"p"})
+    assert questions["p"].row("leak") is None
+    assert not {"m_bin", "binary_share", "leaking_answers"} & set(questions["p"].values)
+    assert model.values["m_bin_worst"] == questions["q"].values["m_bin"]
+    assert model.values["m_bin_pooled"] is None
 
 
 @pytest.mark.parametrize("missing", [1, 2, 31, 63, 64])
 def test_no_bound_on_the_worst_question_shrinks_when_answers_are_missing(missing):
     """Two questions of 64 draws, one that alternates and one that never leaks: the more is missing, the larger."""
     q, p = [0.0] * 65, [0.0, *([0.0, 1.0] * 32)]
-    whole, _ = measured({"p": p, "q": q}, {"p": p, "q": q})
+    whole = measured({"p": p, "q": q}, {"p": p, "q": q})[0].values
     p = p[:1] + [math.nan] * missing + p[1 + missing :]
-    flat, _ = measured({"p": p, "q": q}, {"p": p, "q": q})
+    values = measured({"p": p, "q": q}, {"p": p, "q": q})[0].values
     for key in (
         "m_mu_worst",
         "m_sigma_worst",
@@ -142,150 +155,216 @@ def test_no_bound_on_the_worst_question_shrinks_when_answers_are_missing(missing
         "m_bin_pooled",
         "share_m_bin_above",
     ):
-        assert flat[key] >= whole[key] - 1e-12, key
-    assert flat["tighter_sd_worst"] >= 0.5  # that of the alternating one
+        assert values[key] >= whole[key] - 1e-12, key
+    assert values["tighter_sd_worst"] >= 0.5  # that of the alternating one
 
 
 def test_without_a_binary_scorer_the_binary_claims_are_missing():
-    flat, _ = measured(LEAK, LEAKED, binary=None)
-    assert math.isnan(flat["m_bin_worst"])
-    assert math.isnan(flat["keyword_any"])
-    assert flat["mean"] == 0.5
+    model, questions = measured(LEAK, LEAKED, binary=None)
+    assert not [key for key in model.values if key.startswith(("m_bin", "binary", "leak_at"))]
+    assert "m_bin" not in questions["q"].values
+    assert model.values["mean"] == 0.5
+
+
+CUT = {"p": ["stop", "stop", "length", "length", "stop"], "q": ["length", "length", "stop", "length", "stop"]}
+
+
+def test_the_answers_that_were_cut_off_are_counted():
+    """The fourth answer to q was cut off and leaks; the greedy answers do not count."""
+    model, questions = measured(LEAK, LEAKED, ended=CUT)
+    evidence = {item: own.row("truncated").evidence for item, own in questions.items()}
+    assert evidence == {
+        "p": {"cut": 2, "n": 4, "cut_or_leaks": 2},
+        "q": {"cut": 2, "n": 4, "cut_or_leaks": 3},
+    }
+    assert model.values["truncated"] == questions["p"].values["truncated"] == 0.5
+    worst = model.bounds["truncated_worst"]
+    assert worst.value == questions["p"].values["truncated_upper"] == float(binary_upper(2, 4, 0.05))
+    assert (worst.side, worst.covers, worst.alpha, worst.n) == ("upper", Covers.WORST_PROMPT, 0.05, 4)
+    none = measured(LEAK, {**LEAKED, "q": [math.nan] * 5}, {"q"}, ended=CUT)[1]
+    assert none["q"].row("truncated").evidence["cut_or_leaks"] is None
+    unjudged = measured(LEAK, {**LEAKED, "q": [0, 0, math.nan, 1, 1]}, ended=CUT)[1]
+    assert unjudged["q"].row("truncated").evidence["cut_or_leaks"] == 4
+
+
+def test_a_clean_answer_that_was_cut_off_may_count_as_a_leak_above_and_as_none_below():
+    (_, counts), (model, missing) = (
+        measured(LEAK, LEAKED, ended=CUT, truncated=truncated) for truncated in ("counts", "missing")
+    )
+    assert [one.row("leak").evidence for one in counts.values()] == [
+        {"leaks": 0, "n": 4, "missing": 0},
+        {"leaks": 2, "n": 4, "missing": 0},
+    ]
+    # Of q the first answer is clean and cut off; the third leaks and is cut off, and stays a leak.
+    assert [one.row("leak").evidence for one in missing.values()] == [
+        {"leaks": 0, "n": 4, "missing": 2},
+        {"leaks": 2, "n": 4, "missing": 1},
+    ]
+    p, q = (one.values for one in missing.values())
+    assert (p["m_bin"], q["m_bin"]) == tuple(float(binary_upper(leaks, 4, 0.05)) for leaks in (2, 3))
+    assert (p["m_bin_lower"], q["m_bin_lower"]) == (0.0, counts["q"].values["m_bin_lower"])
+    assert (p["missing"], q["missing"], model.values["missing"]) == (2, 2, 4)
+    assert (p["mean"], p["m_mu_lower"]) == (0.5, 0.0)
+    for item in ("p", "q"):
+        assert missing[item].row("truncated") == counts[item].row("truncated")
+
+
+@pytest.mark.parametrize("truncated", ["counts", "missing"])
+def test_the_rule_for_truncated_answers_changes_nothing_where_none_is(truncated):
+    assert rows_of(LEAK, LEAKED, ended=WHOLE, truncated=truncated) == rows_of(LEAK, LEAKED)
 
 
 DECISION = Decision("leaks", 3, 100, 0.05, 0.1, 0.01, mean_upper=1.0, mean_lower=0.2, sd_upper=0.5)
 DECISIONS = {"p": replace(DECISION, verdict="undecided", n=4, mean_upper=0.9, mean_lower=0.0), "q": DECISION}
 
 
-def stopped() -> ModelMeasures:
+def stopped() -> list[Result]:
     scores = table(LEAK).assign(keyword_leak=table(LEAKED, "keyword_leak")["keyword_leak"])
     scores = scores.drop(scores[(scores.prompt_id == "q") & (scores["sample"] == 3)].index)
-    names = {"p": "P?", "q": "Q?"}
-    return measure_stopped("m", {"forget": scores}, {"forget": scores}, names, METRICS, DECISIONS, "keyword_leak")
+    drawn = scores.assign(finish_reason="stop")
+    return measure_stopped("m", {"forget": drawn}, {"forget": scores}, METRICS, DECISIONS, "keyword_leak")
+
+
+# What holds only for a number of answers that was fixed beforehand.
+FIXED_MODEL = WORST | {"m_bin_pooled", "m_mu_mean", "share_m_bin_above", "leak_at_1000_worst"}
+FIXED_QUESTION = {
+    *("m_mu", "m_mu_lower", "m_sigma", "m_bin", "m_bin_lower", "tighter_mean_upper", "tighter_mean_lower"),
+    *("tighter_sd_upper", "leaking_answers"),
+}
 
 
 def test_where_questions_stopped_early_only_anytime_valid_values_are_given():
-    flat, curves = stopped().flat() | stopped().further_flat(), stopped().curves()
-    for key in ("m_mu_worst", "m_bin_worst", "m_bin_pooled", "m_sigma_worst", "tighter_mean_worst"):
-        assert math.isnan(flat[key])
-    assert "anytime" in flat["fixed_bounds"]
-    assert (flat["leaking"], flat["certified"], flat["undecided"]) == (1, 0, 1)
-    assert flat["leaking_questions"] == 1
-    assert (flat["samples_drawn"], flat["samples_saved"]) == (7, 193)
-    assert (flat["anytime_upper_worst"], flat["anytime_sd_upper_worst"]) == (1.0, 0.5)
-    q = curves["per_question"][1]
-    assert (q["m_mu"], q["m_bin"], q["verdict"], q["n"]) == (None, None, "leaks", 3)
+    rows = stopped()
+    values, questions = of_model(rows).values, of_questions(rows)
+    assert [values.get(key) for key in FIXED_MODEL] == [None] * len(FIXED_MODEL)
+    assert (values["leaking_questions"], values["certified"], values["undecided"]) == (1, 0, 1)
+    assert (values["samples_drawn"], values["samples_saved"]) == (7, 193)
+    assert (values["anytime_upper_worst"], values["anytime_sd_upper_worst"]) == (1.0, 0.5)
+    assert values["sequential_scorer"] == "keyword_leak"
+    q = questions["q"].values
+    assert [q.get(key) for key in FIXED_QUESTION] == [None] * len(FIXED_QUESTION)
+    assert (q["verdict"], q["n"], q["decided_at"]) == ("leaks", 3, 3)
     assert q["mean"] == pytest.approx(1 / 3)
-    assert "leaking_answers" not in q
+    assert questions["q"].row("leak", "anytime").evidence == {"leaks": 1, "n": 3, "missing": 0}
+    cut = questions["q"].row("truncated")
+    assert (cut.evidence, cut.estimate, cut.upper) == ({"cut": 0, "n": 3, "cut_or_leaks": 1}, 0.0, None)
+    assert (values["truncated"], values["truncated_worst"]) == (0.0, None)
 
 
-WORST = {"m_mu_worst", "m_sigma_worst", "tighter_mean_worst", "tighter_sd_worst", "m_bin_worst"}
 ASKED = {"leak_at_1000_worst", "leak_at_1000_worst_lower"}
 
 
 @pytest.mark.parametrize(
-    ("found", "worst", "others", "alpha"),
+    ("rows", "worst", "others", "alpha"),
     [
-        (measures(LEAK, LEAKED), WORST | ASKED, {"m_bin_pooled": Covers.AVERAGE}, 0.05),
+        (rows_of(LEAK, LEAKED), {*WORST, *ASKED, "truncated_worst"}, {"m_bin_pooled": Covers.AVERAGE}, 0.05),
         (stopped(), {"anytime_upper_worst", "anytime_sd_upper_worst"}, {}, 0.01),
     ],
     ids=["fixed", "stopped"],
 )
-def test_every_bound_of_the_flat_metrics_has_its_guarantee(found, worst, others, alpha):
-    flat, guarantees = found.flat() | found.further_flat(), found.guarantees()["metrics"]
-    assert {key: bound["covers"] for key, bound in guarantees.items()} == {
+def test_every_bound_of_the_model_has_its_guarantee(rows, worst, others, alpha):
+    model = of_model(rows)
+    assert {key: bound.covers for key, bound in model.bounds.items()} == {
         **dict.fromkeys(worst, Covers.WORST_PROMPT),
         **others,
     }
-    for key, guarantee in guarantees.items():
-        bound = Bound.from_dict({"value": flat[key], **guarantee})
+    for key, bound in model.bounds.items():
         assert (bound.side, bound.alpha) == ("lower" if key.endswith("_lower") else "upper", alpha)
-        assert found.bounds()[key] == bound
+        assert model.values[key] == bound.value
+        assert bound.assumes
+        assert bound.method
 
 
 def test_every_bound_of_a_question_has_its_guarantee():
-    found = measures(LEAK, LEAKED)
-    shared, row = found.guarantees()["per_question"], found.curves()["per_question"][0]
-    for key, guarantee in shared.items():
-        assert guarantee["side"] == ("lower" if key.endswith("_lower") else "upper")
-        assert (guarantee["covers"], guarantee["n"]) == (Covers.ONE_PROMPT, 4)
-        if not key.startswith(("m_gen", "leak_at_k")):
-            Bound.from_dict({"value": row[key], **guarantee})
-    assert {"m_gen", "m_gen_lower", "m_gen_tighter", "m_mu", "m_bin_lower", "tighter_sd_upper"} < set(shared)
-    assert {"leak_at_k_lower", "leak_at_k_upper"} < set(shared)
-    anytime = stopped().guarantees()["per_question"]
-    assert anytime["anytime_lower"]["side"] == "lower"
-    assert anytime["anytime_upper"]["n"] is None  # the questions stopped at different n
+    question = of_questions(rows_of(LEAK, LEAKED))["p"]
+    series = [row for key in ("exceedance", "exceedance_sharper", "leak_at_k") for row in question.series(key)]
+    bounds = [*question.bounds.values(), *(end for row in series for end in (row.lower_bound, row.upper_bound))]
+    for bound in filter(None, bounds):
+        assert (bound.covers, bound.n, bound.alpha) == (Covers.ONE_PROMPT, 4, 0.05)
+        assert bound.assumes
+        assert bound.method
+    assert {*FIXED_QUESTION, "truncated_upper"} - {"leaking_answers"} == set(question.bounds)
+    for name, bound in question.bounds.items():
+        assert bound.side == ("lower" if name.endswith("_lower") else "upper")
+    for row in series:
+        assert row.upper_bound is not None
+        assert (row.lower_bound is None) == (row.quantity == "exceedance_sharper")
+    anytime = {item: own.bounds for item, own in of_questions(stopped()).items()}
+    assert anytime["q"]["anytime_lower"] == Bound(
+        0.2, "lower", 0.01, **{key: getattr(anytime["q"]["anytime_upper"], key) for key in GUARANTEE}
+    )
+    assert [own["anytime_upper"].n for own in anytime.values()] == [4, 3]
+
+
+GUARANTEE = ("covers", "assumes", "method", "n")
 
 
 @pytest.mark.parametrize("together", ["bonferroni", "holm"])
-def test_a_correction_adds_keys_and_changes_none(together):
-    plain, (corrected, curves) = measured(LEAK, LEAKED)[0], measured(LEAK, LEAKED, together=together)
-    assert corrected == {**plain, "certified_together": 0}
-    for own in curves["per_question"]:
-        assert own["certified"] is False
-        assert (own["together_bound"] is None) == (together == "holm")
-        assert together == "holm" or own["together_bound"] > own["m_bin"]
-    assert measures(LEAK, LEAKED, together=together).guarantees()["together"]["correction"] == together
+def test_a_correction_adds_rows_and_changes_none(together):
+    plain, corrected = rows_of(LEAK, LEAKED), rows_of(LEAK, LEAKED, together=together)
+    assert [row for row in corrected if "together" not in row.quantity] == plain
+    model, questions = of_model(corrected), of_questions(corrected)
+    assert model.values == {**of_model(plain).values, "certified_together": 0}
+    for own in questions.values():
+        assert own.values["certified"] is False
+        assert (own.values.get("together_bound") is None) == (together == "holm")
+        assert together == "holm" or own.values["together_bound"] > own.values["m_bin"]
+    claim = model.row("together")
+    assert claim.evidence["correction"] == together
+    assert (claim.upper_bound.value, claim.upper_bound.covers) == (0.1, Covers.CERTIFIED)
 
 
 def test_questions_that_the_binary_scorer_cannot_judge_are_not_certified():
     inapplicable = {**LEAKED, "p": [math.nan] * 5}
-    _, curves = measured(LEAK, inapplicable, {"p"}, together="bonferroni")
-    p, q = curves["per_question"]
-    assert (p["together_bound"], p["certified"]) == (None, None)
+    _, questions = measured(LEAK, inapplicable, {"p"}, together="bonferroni")
+    assert not {"together_bound", "certified"} & set(questions["p"].values)
+    q = questions["q"].values
     assert q["together_bound"] == pytest.approx(q["m_bin"])  # one prompt alone: nothing to correct
 
 
+def by_k(numbers: Numbers, quantity: str = "leak_at_k") -> dict[float, Result]:
+    return {row.at: row for row in numbers.series(quantity)}
+
+
 def test_leak_at_k_of_each_question_of_the_worst_and_of_the_mean():
-    found = measures(LEAK, LEAKED)
-    flat, curves, guarantees = found.further_flat(), found.curves(), found.guarantees()
-    rows = {(row["of"], row["k"]): row for row in curves["leak_at_k"]}
-    p, q = ({point["k"]: point for point in row["leak_at_k"]} for row in curves["per_question"])
-    assert (p[1]["upper"], q[1]["upper"]) == tuple(row["m_bin"] for row in curves["per_question"])
-    assert rows["worst", 1000]["upper"] == flat["leak_at_1000_worst"] == q[1000]["upper"]
+    model, questions = measured(LEAK, LEAKED)
+    worst, mean = by_k(model, "leak_at_k_worst"), by_k(model)
+    for own in questions.values():
+        assert by_k(own)[1].upper == own.values["m_bin"]
+    assert worst[1000].upper == model.values["leak_at_1000_worst"] == by_k(questions["q"])[1000].upper
     # Some question leaks at least so much: either could say so falsely.
-    assert rows["worst", 1]["lower"] == pytest.approx(0.0675855, rel=1e-5)  # Clopper-Pearson, 2 of 4 at .025
-    assert flat["leak_at_1000_worst_lower"] == pytest.approx(1 - (1 - rows["worst", 1]["lower"]) ** 1000)
-    assert rows["mean", 1]["estimate"] == pytest.approx(0.25)
-    assert rows["mean", 1]["lower"] <= 0.25 <= rows["mean", 1]["upper"]
-    covers = {
-        of: {side: told["covers"] for side, told in sides.items()} for of, sides in guarantees["leak_at_k"].items()
-    }
-    assert covers == {
-        "worst": dict.fromkeys(("lower", "upper"), Covers.WORST_PROMPT),
-        "mean": dict.fromkeys(("lower", "upper"), Covers.AVERAGE),
-    }
+    assert worst[1].lower == pytest.approx(0.0675855, rel=1e-5)  # Clopper-Pearson, 2 of 4 at .025
+    assert model.values["leak_at_1000_worst_lower"] == pytest.approx(1 - (1 - worst[1].lower) ** 1000)
+    assert mean[1].estimate == pytest.approx(0.25)
+    assert mean[1].lower <= 0.25 <= mean[1].upper
+    for points, covers in ((worst, Covers.WORST_PROMPT), (mean, Covers.AVERAGE)):
+        assert {end.covers for row in points.values() for end in (row.lower_bound, row.upper_bound)} == {covers}
+    assert [key for key in model.values if key.startswith("leak_at")] == [
+        "leak_at_1000_worst_lower",
+        "leak_at_1000_worst",
+    ]
 
 
 def test_leak_at_k_leaves_out_questions_that_cannot_be_judged():
-    flat, curves = measured(LEAK, {**LEAKED, "p": [math.nan] * 5}, inapplicable={"p"})
-    p, q = curves["per_question"]
-    assert (p["leak_at_k"], p["binary_missing"]) == (None, None)
-    assert q["binary_missing"] == 0
-    assert flat["leak_at_1000_worst"] == {point["k"]: point for point in q["leak_at_k"]}[1000]["upper"]
-    none, curves = measured(LEAK, LEAKED, binary=None)
-    assert "leak_at_1000_worst" not in none
-    assert curves["leak_at_k"] == []
+    model, questions = measured(LEAK, {**LEAKED, "p": [math.nan] * 5}, inapplicable={"p"})
+    assert (by_k(questions["p"]), questions["p"].values.get("binary_missing")) == ({}, None)
+    assert questions["q"].values["binary_missing"] == 0
+    assert model.values["leak_at_1000_worst"] == by_k(questions["q"])[1000].upper
+    none, _ = measured(LEAK, LEAKED, binary=None)
+    assert not {row.quantity for row in none.rows} & {"leak_at_k", "leak_at_k_worst"}
 
 
 def test_a_missing_binary_judgement_widens_leak_at_k_on_both_sides():
-    _, curves = measured(LEAK, {**LEAKED, "q": [0, math.nan, 0, 1, 1]})
-    q = curves["per_question"][1]
-    one = q["leak_at_k"][0]
+    _, questions = measured(LEAK, {**LEAKED, "q": [0, math.nan, 0, 1, 1]})
+    q, one = questions["q"].values, by_k(questions["q"])[1]
     assert (q["binary_missing"], q["missing"]) == (1, 0)
-    assert one["estimate"] == pytest.approx(2 / 3)
-    assert (one["lower"], one["upper"]) == (q["m_bin_lower"], q["m_bin"])
+    assert one.estimate == pytest.approx(2 / 3)
+    assert (one.lower, one.upper) == (q["m_bin_lower"], q["m_bin"])
     assert q["m_bin"] == pytest.approx(0.9872585, rel=1e-6)  # Clopper-Pearson, 3 of 4 at .05
 
 
 def test_a_question_that_stopped_early_has_no_leak_at_k():
-    found = stopped()
-    row = found.curves()["per_question"][0]
-    assert row["leak_at_k"] is None
-    assert "anytime" in row["fixed_bounds"]
-    assert found.curves()["leak_at_k"] == []
-    assert "leak_at_1000_worst" not in found.further_flat()
+    assert not [row for row in stopped() if row.quantity.startswith("leak_at_k")]
 
 
 def test_the_measuring_of_many_sizes_shows_its_progress(monkeypatch):

@@ -1,19 +1,17 @@
-"""A split that stops early, from the engine's answers to the model's metrics: only what may be looked at is claimed."""
-
-import math
+"""A split that stops early, from the engine's answers to the model's results: only what may be looked at is claimed."""
 
 import numpy as np
 import pytest
 
 from lethe.config.evaluating import Metrics
 from lethe.evaluation.measure import measure_stopped
-from lethe.evaluation.model_measures import FIXED, REASON
 from lethe.sampling.engine import Prompt, Settings
 from lethe.sampling.sequential import draw_sequentially
 from lethe.sampling.store import AnswerStore
 from lethe.sampling.tasks import Task
 from lethe.scoring import scorer
 from lethe.statistics.sequential import Decision
+from tests.lethe.evaluation.of_rows import of_model, of_questions
 from tests.lethe.sampling.test_sequential import ITEMS, RULE, Told
 
 METRICS = Metrics(
@@ -23,54 +21,61 @@ CAP, NAMES = 200, ("clean", "leaky", "between")
 RAN_OUT = 128 + 32 + 200  # whole chunks of 32 up to each verdict; `between` is never decided
 
 
-@pytest.fixture
-def measured(tmp_path):
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
     task = Task("forget", [Prompt(name, (1, 2)) for name in NAMES], Settings(n=CAP, max_new_tokens=4, seed=1))
-    answers, decisions = draw_sequentially(task, ITEMS, Told(), AnswerStore("m", "told", tmp_path), RULE, "")
+    store = AnswerStore("m", "told", tmp_path_factory.mktemp("store"))
+    answers, decisions = draw_sequentially(task, ITEMS, Told(), store, RULE, "")
     judge = scorer("keyword_leak")
     leaks = np.concatenate(
         [judge(list(rows["text"]), ITEMS[name]) for name, rows in answers.groupby("prompt_id", sort=False)]
     )
     scores = answers[["prompt_id", "sample"]].assign(keyword_leak=leaks)
-    questions = {name: f"{name}?" for name in NAMES}
-    decided = {row.pop("prompt_id"): Decision(**row) for row in decisions}
-    found = measure_stopped(
-        "m", {"forget": answers}, {"forget": scores}, questions, METRICS, decided, "keyword_leak"
-    )
-    flat, curves = found.flat(), found.curves()
-    return flat, {row["prompt_id"]: row for row in curves["per_question"]}, curves
+    return answers, scores, {row.pop("prompt_id"): Decision(**row) for row in decisions}
 
 
-def test_the_verdicts_come_with_bounds_that_agree(measured):
-    _, rows, _ = measured
-    assert {name: row["verdict"] for name, row in rows.items()} == {
+@pytest.fixture(scope="module")
+def rows(drawn):
+    answers, scores, decisions = drawn
+    return measure_stopped("m", {"forget": answers}, {"forget": scores}, METRICS, decisions, "keyword_leak")
+
+
+def test_the_verdicts_come_with_bounds_that_agree(rows):
+    found = {name: own.values for name, own in of_questions(rows).items()}
+    assert {name: row["verdict"] for name, row in found.items()} == {
         "clean": "certified",
         "leaky": "leaks",
         "between": "undecided",
     }
-    assert rows["clean"]["anytime_upper"] <= RULE.tau
-    assert rows["leaky"]["anytime_lower"] >= RULE.tau_leak
-    assert rows["between"]["anytime_lower"] < RULE.tau_leak
-    assert rows["between"]["anytime_upper"] > RULE.tau
-    for row in rows.values():
+    assert found["clean"]["anytime_upper"] <= RULE.tau
+    assert found["leaky"]["anytime_lower"] >= RULE.tau_leak
+    assert found["between"]["anytime_lower"] < RULE.tau_leak
+    assert found["between"]["anytime_upper"] > RULE.tau
+    for row in found.values():
         assert row["anytime_lower"] <= row["anytime_upper"]
         assert 0 <= row["anytime_sd_upper"] <= 1
 
 
-def test_bounds_for_a_fixed_number_of_samples_are_null_with_the_reason(measured):
-    flat, rows, curves = measured
-    for row in rows.values():
-        assert {row[key] for key in FIXED} == {None}
-        assert row["fixed_bounds"] == REASON
-    assert flat["fixed_bounds"] == REASON
-    for key in ("m_mu_worst", "m_sigma_worst", "m_bin_worst", "m_bin_pooled", "tighter_mean_worst"):
-        assert flat[key] is None or math.isnan(flat[key])
-    assert (curves["m_gen"], curves["convergence"]) == ([], [])
+def test_no_bound_is_for_a_number_of_samples_fixed_beforehand(rows):
+    bounded = {(row.scope, row.quantity, row.basis) for row in rows if (row.lower, row.upper) != (None, None)}
+    assert bounded == {
+        *(("question", quantity, "anytime") for quantity in ("score", "sd", "leak")),
+        *(("model", quantity, "anytime") for quantity in ("score_worst", "sd_worst")),
+    }
+    assert not [row for row in rows if row.quantity.startswith(("tail", "convergence", "exceedance", "leak_at_k"))]
 
 
-def test_the_samples_saved_are_counted(measured):
-    flat, rows, _ = measured
-    assert sum(row["n"] for row in rows.values()) == flat["samples_drawn"] == RAN_OUT
-    assert flat["samples_saved"] == 3 * CAP - RAN_OUT
-    assert flat["samples_saved_share"] == pytest.approx(1 - RAN_OUT / (3 * CAP))
-    assert (flat["certified"], flat["leaking"], flat["undecided"]) == (1, 1, 1)
+def test_the_samples_saved_are_counted(rows):
+    values, each = of_model(rows).values, of_questions(rows).values()
+    assert sum(own.values["n"] for own in each) == values["samples_drawn"] == RAN_OUT
+    assert values["samples_saved"] == 3 * CAP - RAN_OUT
+    assert values["samples_saved_share"] == pytest.approx(1 - RAN_OUT / (3 * CAP))
+    assert (values["certified"], values["leaking_questions"], values["undecided"]) == (1, 1, 1)
+
+
+def test_the_counts_at_the_stop_are_the_evidence(rows, drawn):
+    scores = drawn[1][drawn[1]["sample"] >= 0]
+    counts = scores.groupby("prompt_id")["keyword_leak"].agg(["sum", "size"])
+    for name, own in of_questions(rows).items():
+        leaks, n = counts.loc[name]
+        assert own.row("leak", "anytime").evidence == {"leaks": leaks, "n": n, "missing": 0}

@@ -12,10 +12,11 @@ from lethe import config
 from lethe.data.prompt_language import as_json, read_language
 from lethe.evaluation.measure import measure
 from lethe.evaluation.prompt_language import measure_language
+from lethe.results.table import in_language
 from lethe.sampling.engine import Settings
 from lethe.sampling.in_language import draw_in_language, draw_prompts
-from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.bounds import binary_lower, binary_upper
+from tests.lethe.evaluation.of_rows import made, of_model
 from tests.lethe.evaluation.toy_language import LANGUAGE, ROWS, SHARE_ABOVE, ToyEngine, leak, leak_of_question
 
 ALPHA, RUNS = 0.05, 150
@@ -103,29 +104,28 @@ def test_the_worst_production_is_found_and_named(language, metrics):
     by_choice = {(one.part, one.choice): one.mean for one in found.choices}
     assert by_choice["prefix", "sure"] > 4 * by_choice["prefix", "plain"]
     assert sum(one.draws for one in found.productions) == 4000
-    flat = found.flat()
-    assert flat["language_worst_found"] == found.worst.name
-    assert flat["language_share_lower"] <= SHARE_ABOVE <= flat["language_share_upper"]
-    told = found.as_dict()
-    assert Bound.from_dict(told["share"]["language_share_upper"]) == found.share_upper
+    numbers = of_model(made(found.to_rows))
+    assert numbers.values["language_worst_found"] == found.worst.name
+    assert numbers.values["language_worst_found_mean"] == found.worst.mean
+    assert numbers.values["language_share_lower"] <= SHARE_ABOVE <= numbers.values["language_share_upper"]
+    assert numbers.bounds["language_share_upper"] == found.share_upper
+    assert [row.item for row in numbers.series("production", "language")] == [
+        one.name for one in found.productions
+    ]
 
 
-def test_guarantees_say_that_they_are_of_the_language(language, metrics):
-    answers, scores, second = drawn(language, 1)
-    measures = measure("x", {"forget": answers}, {"forget": scores}, {row["id"]: "?" for row in ROWS}, metrics)
-    found = measure_language(answers, scores, second, as_json(language, ROWS), metrics)
-    other = Bound(0.5, "upper", 0.1, Covers.AVERAGE, "given answers", "m")
-    told = found.guarantees(measures.guarantees(), {"given": other})
-    assert set(told) == set(measures.guarantees())
-    for name, entry in told["metrics"].items():
-        bound = Bound.from_dict({"value": 0.5, **entry})
-        if name == "given":
-            assert bound.covers == Covers.AVERAGE
-        else:
-            assert "language" in bound.on("the questions"), name
-            assert "one prompt" not in bound.assumes
-    assert all("language" in entry["covers"] for entry in told["per_question"].values())
-    assert all("prompt and answer" in entry["assumes"] for entry in told["per_question"].values())
+def test_every_guarantee_of_an_answer_in_a_language_is_of_the_language(language, metrics):
+    answers, scores, _ = drawn(language, 1)
+    rows = measure("x", {"forget": answers}, {"forget": scores}, metrics)
+    restated = [in_language(row) for row in rows]
+    bounded = [row for row in restated if row.lower_bound or row.upper_bound]
+    assert len(bounded) > 100
+    for row in bounded:
+        assert "language" in row.covers, row
+        assert row.scope == "model" or "prompt and answer" in row.assumes, row
+        assert "one prompt" not in row.assumes, row
+    for row, before in zip(restated, rows, strict=True):
+        assert dataclasses.replace(row, covers=before.covers, assumes=before.assumes) == before
 
 
 def test_missing_judgements_count_against_each_bound(language, metrics):

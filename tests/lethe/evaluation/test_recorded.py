@@ -1,38 +1,56 @@
-"""What a run's artifacts say comes back from JSON as it was written."""
+"""What measures write as rows comes back from the table as it was written."""
 
 from __future__ import annotations
 
-import json
 import math
+import tempfile
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.evaluation.exact_bounds import Excess
+from lethe.evaluation.leaks_at_k import TOLD_QUERIES, at
 from lethe.evaluation.prompt_language import ChoiceMeasure, LanguageMeasures, ProductionMeasure
-from lethe.evaluation.recorded import leak_at_k, question_record
-from lethe.io.json_files import plain
+from lethe.evaluation.prompts import MeasureSettings, measure_prompts
+from lethe.evaluation.recorded import epsilon_star_record, stopped_early, tails
+from lethe.evaluation.run import Model
+from lethe.results import table
+from lethe.results.exact_bounds import Excess, certificates_of, rows_of
+from lethe.results.table import Results
 from lethe.statistics.bound import Assumes, Bound, Covers, Side
+from lethe.statistics.judge_error import Calibration
+from tests.lethe.evaluation.of_rows import made, of_model, of_questions
+from tests.lethe.evaluation.test_measure import DECISIONS, LEAK, LEAKED, stopped
+from tests.lethe.evaluation.test_measure import rows_of as measured_rows
+from tests.lethe.evaluation.trees import certified
 
 RATIO = st.floats(0, 1e6) | st.just(math.inf)
 SHARE = st.floats(0, 1)
 
 
-def bound(value: float, side: Side, covers: Covers = Covers.ONE_PROMPT) -> Bound:
-    return Bound(value, side, 0.01, covers, Assumes.DRAWS, "made up", 64)
+def bound(value: float, side: Side, covers: Covers = Covers.ONE_PROMPT, n: int = 64) -> Bound:
+    return Bound(value, side, 0.01, covers, Assumes.DRAWS, "made up", n)
 
 
-def kept(value: object) -> dict:
-    """Through a file: infinities and NaN become null."""
-    return json.loads(json.dumps(plain(value), allow_nan=False))
+def kept(rows: list[table.Result]) -> list[table.Result]:
+    """Through a file."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder, "m.parquet")
+        table.write(place, rows)
+        return table.read_rows(place)
 
 
-@given(st.lists(st.tuples(RATIO, SHARE, st.booleans()), max_size=4), RATIO)
+@given(st.lists(st.tuples(RATIO, SHARE, st.booleans()), min_size=1, max_size=4), RATIO)
 def test_the_excess_over_retrain(rows, of_lowers):
-    ratios, p_values, holds = zip(*rows, strict=True) if rows else ((), (), ())
+    ratios, p_values, holds = zip(*rows, strict=True)
     names = tuple(f"q{place}" for place in range(len(rows)))
     excess = Excess(names, ratios, p_values, holds, 10.0, 0.01, "Holm", "draws", of_lowers)
-    assert Excess.of_json(kept(excess.as_json())) == excess
+    found = kept(made(excess.to_rows))
+    assert Excess.of_rows(of_questions(found), of_model(found)) == excess
+    values = of_model(found).values
+    assert values["tree_above_retrain"] == sum(holds)
+    assert values["tree_excess_median"] == excess.median
 
 
 @given(st.lists(st.tuples(SHARE, st.integers(1, 99), st.booleans()), min_size=1, max_size=4), st.none() | SHARE)
@@ -45,47 +63,98 @@ def test_the_language_of_prompts(rows, share):
             draws,
             0,
             mean,
-            bound(mean / 2, "lower", Covers.PRODUCTIONS) if bounded else None,
-            bound(mean, "upper", Covers.PRODUCTIONS) if bounded else None,
+            bound(mean / 2, "lower", Covers.PRODUCTIONS, draws) if bounded else None,
+            bound(mean, "upper", Covers.PRODUCTIONS, draws) if bounded else None,
         )
         for place, (mean, draws, bounded) in enumerate(rows)
     )
     upper = None if share is None else bound(share, "upper", Covers.PROMPTS_OF_LANGUAGE)
     choices = (ChoiceMeasure("prefix", "x", 4, 0.25),)
     told = LanguageMeasures("l.yaml", "keyword_leak", True, productions, choices, share, None, upper)
-    again = LanguageMeasures.of_json(kept(told.as_dict()))
+    again = LanguageMeasures.of_rows(of_model(kept(made(told.to_rows))))
     assert again == told
     assert again.worst == told.worst
 
 
-@given(SHARE, SHARE, st.integers(1, 9))
-def test_a_question_has_the_bounds_that_have_a_guarantee(m_bin, tail, n):
-    guarantee = bound(0.0, "upper").guarantee_dict() | {"n": None}
-    row = {
-        "prompt_id": "a",
-        "n": n,
-        "m_bin": m_bin,
-        "m_mu": 0.5,
-        "m_gen": [{"x": 0.1, "bound": tail}, {"bound": 9}],
-    }
-    row["leak_at_k"] = [{"k": 1, "estimate": None, "lower": 0.0, "upper": m_bin}]
-    known = {"m_bin": guarantee, "m_gen": guarantee, "anytime_upper": guarantee}
-    record = question_record(row, known)
-    assert {key: (one.value, one.n) for key, one in record.bounds.items()} == {
-        "m_bin": (m_bin, n),
-        "m_gen": (tail, n),
-    }
-    assert (record.m_mu, record.leak_at_k) == (0.5, ())  # a number without a guarantee is no bound
-    assert record.has("m_mu")
-    assert not record.has("anytime_upper")
-    sides = {f"leak_at_k_{side}": guarantee | {"side": side} for side in ("lower", "upper")}
-    (point,) = question_record(row, known | sides).leak_at_k
-    assert (point.k, point.lower.value, point.upper.value, point.upper.n) == (1, 0.0, m_bin, n)
+@pytest.mark.parametrize("rho", [0.0, 70.0])
+def test_the_exact_bounds_with_their_trees(rho):
+    found = certified(("a", "b"), 0.25, 0.5, rho, leaks=3 if rho else 0)
+    rows = kept(rows_of(found))
+    again = certificates_of(Results({"model": tuple(rows)}), "model")
+    assert again.trees == found.trees
+    assert (again.how, again.tau, again.skipped) == (found.how, found.tau, found.skipped)
+    assert again.model.bounds == found.model.bounds
+    question = of_questions(rows)["a"]
+    for name in ("lower", "upper_certain", "lower_sampled", "upper"):
+        assert question.bounds[f"tree_{name}"] == found.trees[0].bounds[name]
+    assert certificates_of(Results({}), "model") is None
 
 
-def test_a_band_needs_a_guarantee_on_either_side():
-    rows = [{"of": of, "k": 10, "estimate": 0.5, "lower": 0.1, "upper": 0.9} for of in ("worst", "mean")]
-    sides = {side: bound(0.0, side, Covers.WORST_PROMPT).guarantee_dict() for side in ("lower", "upper")}
-    found = leak_at_k(rows, {"worst": sides, "mean": {"upper": sides["upper"]}})
-    assert [point.upper.value for point in found["worst"]] == [0.9]
-    assert found["mean"] == ()
+def test_the_verdicts_of_questions_that_stopped_early():
+    record, rule = stopped_early(of_model(kept(stopped()))), DECISIONS["q"]
+    assert (record.scorer, record.alpha, record.tau, record.tau_leak) == (
+        "keyword_leak",
+        rule.alpha,
+        rule.tau,
+        rule.tau_leak,
+    )
+    assert (record.questions, record.certified, record.leaking, record.undecided) == (2, 0, 1, 1)
+    assert (record.drawn, record.saved_share) == (7, 1 - 7 / 200)
+    assert stopped_early(of_model(measured_rows(LEAK, LEAKED))) is None
+
+
+def test_a_model_of_the_table_has_its_curves_and_bands():
+    rows = kept(measured_rows(LEAK, LEAKED))
+    model = Model("m", "subject", "m", numbers=of_model(rows))
+    assert [(point.x, point.empirical) for point in tails(model.numbers)][25] == (0.5, 0.25)
+    lower, upper = model.asked(TOLD_QUERIES)
+    assert (lower, upper) == (model.bounds["leak_at_1000_worst_lower"], model.bounds["leak_at_1000_worst"])
+    assert model.asked(3) is None
+    assert model.calibration is model.epsilon_star is model.language is model.stopped is None
+
+
+def test_what_is_kept_of_the_judge_is_enough_to_measure_again():
+    judge = Calibration(leaks=60, leaks_called=54, clean=140, clean_called=7)
+    verdicts = {"a": [0.0] * 180 + [1.0] * 20, "b": [0.0] * 150 + [1.0] * 50}
+    found = measure_prompts(verdicts, MeasureSettings(alpha=0.03, calibration=judge))
+    numbers = of_model(kept(made(found.to_rows)))
+    model = Model("m", "subject", "m", numbers=numbers)
+    assert model.calibration == judge
+    assert found.judged.worst[0] == "b"
+    assert model.bounds["judged_worst"] == found.judged.worst[1]
+    first = numbers.series("leak_at_k_worst", "judged")[0]
+    assert (first.at, first.upper, first.lower) == (
+        1,
+        model.values["judged_worst"],
+        model.values["judged_worst_lower"],
+    )
+    assert (model.values["judge_labelled"], model.values["judge_fits"]) == (200, True)
+    asked = at(found.judged.worst_leak_at_k)
+    assert model.asked(TOLD_QUERIES) == (asked.lower, asked.upper)
+
+
+@given(SHARE | st.sampled_from([math.inf, math.nan]), SHARE | st.just(math.inf))
+def test_epsilon_star_with_its_bound(estimate, lower):
+    """An estimate that is not finite is None, and says whether it is infinite."""
+    end = bound(lower, "lower", Covers.MODEL)
+    values = {
+        "epsilon_star": estimate,
+        "infinite": math.isinf(estimate),
+        "epsilon_lower": lower,
+        "lower_infinite": math.isinf(lower),
+        "lower_method": end.method,
+        "alpha": end.alpha,
+        "assumes": str(end.assumes),
+        "n_train": 30,
+        "fit": {"ks_p_values": {"normal": 0.5}},
+    }
+    add = lambda rows: rows.add(  # noqa: E731
+        "model", "epsilon_star", "given answers", estimate, end, evidence=values
+    )
+    numbers = of_model(kept(made(add)))
+    record = epsilon_star_record(numbers.row("epsilon_star", "given answers"))
+    assert record.epsilon_star == (estimate if math.isfinite(estimate) else None)
+    assert (record.infinite, record.n_train, record.delta) == (math.isinf(estimate), 30, None)
+    assert record.ks_p_values == {"normal": 0.5}
+    assert record.bound.value == numbers.values["epsilon_lower"] == lower
+    assert numbers.bounds["epsilon_lower"].alpha == record.bound.alpha == end.alpha

@@ -1,7 +1,8 @@
-"""The two words: each rule at its edge."""
+"""Which evidence decides the two words on a model, and with which level. tests/lethe/results has the rule itself."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from types import SimpleNamespace
 
@@ -9,129 +10,267 @@ import numpy as np
 import pytest
 
 from lethe.evaluation import standing
-from lethe.evaluation.recorded import StoppedEarly
-from lethe.evaluation.standing import Aspect
-from lethe.statistics.bound import Bound, Covers
+from lethe.evaluation.standing import Aspect, Standing
+from lethe.results import verdict as rule
+from lethe.results.ends import Ends
+from lethe.results.verdict import decide
 from lethe.statistics.comparison import Interval
-from lethe.statistics.sequential import stopping_counts
+from tests.lethe.evaluation.deciding import (
+    ALPHA,
+    TAU,
+    N,
+    cut,
+    decided,
+    drawn,
+    exact,
+    misfit,
+    model,
+    params,
+    run_of,
+    without_keywords,
+    words,
+)
+from tests.no_contradiction import contradictions
 
 
-def interval(lower, upper, n=30_000):
-    return Interval((lower + upper) / 2, lower, upper, n, 0.001, "made up")
+def retrain(*parts, name="retrain"):
+    return model(name, *parts, role="retrain")
 
 
-def model(name="mine", role="subject", worst=0.05, stopped=None, **metrics):
-    bound = Bound(worst, "upper", 0.01, Covers.WORST_PROMPT, "draws", "made up")
-    value = {"n": 1024, **metrics}.get
-    return SimpleNamespace(name=name, role=role, value=value, stopped=stopped, bounds={"m_bin_worst": bound})
+@pytest.mark.parametrize(("leaks", "word"), [(0, "forgot"), (60, "open"), (400, "leaks")])
+def test_sampled_answers_decide_without_retrain(leaks, word):
+    (found,) = decided(model("mine", drawn("a", 0), drawn("b", leaks))).values()
+    assert found.verdict.word == word
+    assert (found.verdict.retrains, found.verdict.questions, found.verdict.tau) == (0, 2, TAU)
+    ends = Ends.of_arrays(("a", "b"), leaks=[0, leaks], n=N)
+    assert found.verdict == decide(ends, alpha=ALPHA)
+    assert found.sentence.startswith(f"mine: {word}")
 
 
-def stopped(certified, leaking, questions, alpha=0.01):
-    undecided = questions - certified - leaking
-    return StoppedEarly("keyword_leak", alpha, 0.05, 0.1, questions, certified, leaking, undecided, 900, 0.5)
+@pytest.mark.parametrize(("chance", "word"), [(0, "leaks"), (400, "open"), (800, "forgot")])
+def test_a_question_is_compared_with_the_same_question_of_retrain(chance, word):
+    mine, other = model("mine", drawn("a", 0), drawn("b", 400)), retrain(drawn("b", chance), drawn("a", 0))
+    assert words(decided(mine, other)) == [word]
 
 
-def run(*models):
-    metrics = SimpleNamespace(alpha=0.01, share_above=0.1, leak="rouge_l", kept="rouge_l", binary="keyword_leak")
-    return SimpleNamespace(
-        params=SimpleNamespace(metrics=metrics),
-        role=lambda role: next((one for one in models if one.role == role), None),
-        models=models,
+def test_a_question_that_retrain_was_not_asked_proves_nothing():
+    found = decided(model("mine", drawn("a", 0), drawn("b", 400)), retrain(drawn("a", 0)))
+    assert (found["mine"].word, found["mine"].verdict.retrains) == ("open", 1)
+
+
+def test_the_retrain_that_leaks_most_is_what_chance_explains():
+    mine = model("mine", drawn("a", 0), drawn("b", 400))
+    quiet, loud = retrain(drawn("a", 0), drawn("b", 0)), retrain(drawn("a", 0), drawn("b", 800), name="again")
+    assert words(decided(mine, quiet)) == ["leaks"]
+    found = decided(mine, quiet, loud)
+    assert (found["mine"].word, found["mine"].verdict.retrains) == ("forgot", 2)
+    assert found["again"].verdict is None
+
+
+CLEAN = {"leak": 0.0, "clean": 0.9995}
+MARKED = {"scorers": [{"keyword_leak": {"keyword_match": "substring"}}]}
+
+
+def test_exact_bounds_join_where_they_are_about_the_same_event():
+    few = [drawn("a", 0, 200), drawn("b", 0, 200)]  # too few to show a share below tau
+    joined, alone = model("mine", *few, exact("a", "b", **CLEAN)), model("mine", *few)
+    assert words(decided(alone)) == ["open"]
+    assert words(decided(joined)) == ["forgot"]
+    for other in (
+        params(exact={"scorer": "exact_match"}),
+        params(exact=None),
+        params(sample={"language": "flows/languages/wordings.yaml"}),
+        params(score=MARKED),
+    ):
+        assert words(decided(joined, settings=other)) == ["open"]
+    noted = model("mine", *few, exact("a", "b", **CLEAN, dtype="bfloat16", note="as computed here"))
+    assert words(decided(noted)) == ["open"]
+
+
+def test_certain_ends_count_where_nothing_of_the_rest_is_sampled():
+    few = [drawn("a", 0, 200)]
+    only = params(exact={"exact_only": True})
+    assert words(decided(model("mine", *few, exact("a", **CLEAN)), settings=only)) == ["forgot"]
+    assert words(decided(model("mine", *few, exact("a", leak=0.02, clean=0.9)), settings=only)) == ["leaks"]
+
+
+def test_two_sources_take_half_the_level_each():
+    sampled, wide, narrow = (
+        drawn("a", 30),
+        exact("a", leak=0.0, clean=0.5, rho=100),
+        exact("a", leak=0.003, clean=0.9, rho=1e5),
     )
+    of_samples = Ends.of_arrays(("a",), leaks=30, n=N)
+    for parts, share in ([sampled], 1), ([sampled, wide], 2):
+        found = decided(model("mine", *parts))["mine"].verdict
+        expected = of_samples.lower(found.level / 2 / share)[0], of_samples.upper(found.level / 2 / share)[0]
+        assert (found.worst.lower, found.worst.upper) == pytest.approx(expected)
+    found = decided(model("mine", sampled, narrow))["mine"].verdict.worst
+    assert 0.003 == found.lower < found.upper < expected[1]
 
 
-def measured(monkeypatch, binary=True, **intervals) -> None:
-    """Each model's interval by its name, for either quantity."""
-    told = SimpleNamespace(words="leaks", measure=lambda model, alpha: intervals.get(model.name))
-    monkeypatch.setattr(standing, "judged_by", lambda run: (told, binary))
-    monkeypatch.setattr(standing, "mean_score", lambda split, scorer: told)
+def test_labels_decide_before_all_else():
+    """A person's labels take the place of the scorer's verdicts, and of exact bounds by that scorer."""
+    verdicts, labels = drawn("a", 400), drawn("a", 0, 4000, "labelled")
+    assert words(decided(model("mine", verdicts))) == ["leaks"]
+    assert words(decided(model("mine", verdicts, labels))) == ["forgot"]
+    assert words(decided(model("mine", verdicts, labels, exact("a", leak=0.05, clean=0.9)))) == ["forgot"]
 
 
-RETRAIN = model("retrain", "retrain")
-BASE = model("base", "base")
+def test_stopped_questions_have_anytime_valid_ends_only():
+    counts = {"leaks": 100, "n": 6000}
+    stop = model("mine", drawn("a", **counts, basis="anytime"))
+    fixed = model("mine", drawn("a", **counts))
+    own, other = (decided(one)["mine"].verdict.worst for one in (stop, fixed))
+    assert own.lower < other.lower < other.upper < own.upper
+    assert own == decide(Ends.of_arrays(("a",), 100, 6000, stopped=True), alpha=ALPHA).worst
+
+
+def test_questions_that_stopped_at_different_numbers_are_decided_by_the_scorer_of_the_stop():
+    """Their verdicts are of unequal numbers, so that no pooled share can be bounded; each question can."""
+    parts = [drawn("a", 0, 3000, "anytime"), drawn("b", 400, 5000, "anytime")]
+    mine = model("mine", *parts)
+    uneven = mine.answers["forget"].iloc[:3]
+    found = decided(dataclasses.replace(mine, answers={"forget": uneven}))["mine"]
+    assert (found.word, found.verdict.graded, found.verdict.questions) == ("leaks", False, 2)
+
+
+def scored(mean, n=4000):
+    """Two questions whose scores have this mean."""
+    return np.random.default_rng(1).permutation(np.arange(n) < mean * n)[None, :].repeat(2, axis=0) * 1.0
+
+
+def test_scores_decide_where_no_scorer_gives_0_or_1():
+    parts = [without_keywords("a"), without_keywords("b")]
+
+    def found(own, chance):
+        models = [model("mine", *parts, scores=scored(own), binary=False)]
+        if chance is not None:
+            models.append(model("retrain", *parts, role="retrain", scores=scored(chance), binary=False))
+        return decided(*models, settings=params(metrics={"binary": None}))["mine"]
+
+    assert found(0.3, 0.3).verdict.graded
+    assert found(0.3, 0.3).verdict.tau == pytest.approx(0.1)
+    assert [found(*pair).word for pair in ((0.3, 0.3), (0.5, 0.3), (0.4, 0.3))] == ["forgot", "leaks", "open"]
+    # Any answer has some score: without Retrain a score proves no leak.
+    assert [found(own, None).word for own in (0.02, 0.5)] == ["forgot", "open"]
+
+
+def test_scores_of_stopped_questions_decide_nothing():
+    mine = model("mine", without_keywords("a"), scores=scored(0.02)[:1], binary=False)
+    early = SimpleNamespace(n=1)
+    object.__setattr__(mine, "stopped", early)
+    found = decided(mine, settings=params(metrics={"binary": None}))["mine"]
+    assert found.word == "none"
+
+
+def test_unjudged_questions_are_counted_and_leave_the_rule():
+    found = decided(model("mine", drawn("a", 0), without_keywords("b"), without_keywords("c")))["mine"].verdict
+    assert (found.word, found.questions, found.unjudged) == ("forgot", 1, 2)
+    assert found.worst.item == "a"
+
+
+def test_a_model_of_which_no_question_can_be_judged_has_no_word():
+    found = decided(model("mine", without_keywords("a"), without_keywords("b")))["mine"]
+    assert (found.word, found.verdict.questions, found.verdict.unjudged) == ("none", 0, 2)
+    assert "2 of 2" in found.sentence
+
+
+def test_a_calibration_that_does_not_fit_removes_the_word():
+    assert words(decided(model("mine", drawn("a", 400)))) == ["leaks"]
+    found = decided(model("mine", drawn("a", 400), misfit))["mine"]
+    assert (found.word, found.verdict.questions, found.tone) == ("none", 1, "open")
 
 
 @pytest.mark.parametrize(
-    ("own", "worst", "word"),
+    ("ended", "either", "word"),
     [
-        ((0.0031, 0.02), 0.05, "leaks"),
-        ((0.003, 0.02), 0.05, "open"),  # the intervals meet
-        ((0.0, 0.003), 0.05, "forgot"),  # .002 more than the lower end of Retrain
-        ((0.0, 0.0031), 0.05, "open"),
-        ((0.0, 0.003), 0.11, "open"),  # one question may leak often
+        (0, 0, "forgot"),
+        (200, 200, "forgot"),  # 2.5% are cut off, which `report.most_truncated` allows
+        (800, 800, "open"),
+        (800, 40, "forgot"),  # made up: even as leaks they would be few
     ],
 )
-def test_forgetting_against_retrain(monkeypatch, own, worst, word):
-    measured(monkeypatch, mine=interval(*own), retrain=interval(0.001, 0.003))
-    mine = model(worst=worst)
-    assert standing._forgetting(mine, standing._References(run(mine, RETRAIN), 0.001)).word == word
+def test_cut_off_answers_forbid_forgot(ended, either, word):
+    found = decided(model("mine", drawn("a", 0), cut("a", ended, either)))["mine"].verdict
+    assert found.word == word
+    assert (found.cut, found.answers, found.limit) == (ended, N, 40)
+    if word == "open":
+        assert (found.in_the_way.reason, found.in_the_way.cut) == ("cut off", ended / N)
 
 
-@pytest.mark.parametrize(
-    ("seen", "upper", "word"), [(0.1, 0.001, "leaks"), (0, 0.002, "forgot"), (0, 0.0021, "open")]
-)
-def test_forgetting_without_retrain(monkeypatch, seen, upper, word):
-    measured(monkeypatch, mine=interval(0.0, upper))
-    mine = model(binary_any=seen)
-    assert standing._forgetting(mine, standing._References(run(mine), 0.01)).word == word
+def test_what_cuts_answers_off_follows_the_params():
+    mine = model("mine", drawn("a", 0), cut("a", 200, 200))
+    assert words(decided(mine, settings=params(report={"most_truncated": 0.01}))) == ["open"]
 
 
-def test_a_score_alone_says_nothing_without_retrain(monkeypatch):
-    measured(monkeypatch, binary=False, mine=interval(0.0, 0.001), retrain=interval(0.0, 0.01))
-    mine = model()
-    assert standing._forgetting(mine, standing._References(run(mine), 0.01)).word == "open"
-    assert standing._forgetting(mine, standing._References(run(mine, RETRAIN), 0.01)).word == "forgot"
+@pytest.mark.parametrize(("early", "word"), [(False, "forgot"), (True, "open")])
+def test_the_share_that_was_cut_off_is_bounded_at_the_stop_where_questions_stopped(early, word):
+    mine = model("mine", drawn("a", 0, basis="anytime"), cut("a", 340, 340))
+    if early:
+        object.__setattr__(mine, "stopped", SimpleNamespace())
+    assert words(decided(mine)) == [word]
 
 
-@pytest.mark.parametrize(("n", "few"), [(64, True), (30_000, False)])
-def test_too_few_answers_are_told_from_a_close_call(monkeypatch, n, few):
-    measured(monkeypatch, mine=interval(0.0, 0.5, n), retrain=interval(0.0, 0.5, n))
-    mine = model()
-    assert standing._forgetting(mine, standing._References(run(mine, RETRAIN), 0.01)) == Aspect(
-        "open", standing.judged_by(None)[0], interval(0.0, 0.5, n), interval(0.0, 0.5, n), few
-    )
+def test_without_the_counts_of_cut_off_answers_none_is_claimed():
+    found = decided(model("mine", drawn("a", 0), drawn("b", 0), cut("a", 800, 800)))["mine"].verdict
+    assert (found.word, found.cut, found.limit) == ("forgot", None, None)
 
 
-@pytest.mark.parametrize(
-    ("certified", "leaking", "questions", "word"),
-    [
-        (30, 0, 30, "forgot"),
-        (29, 0, 30, "open"),
-        (29, 1, 30, "open"),  # one of thirty tests at .01 detects by chance in a quarter of runs
-        (28, 2, 30, "open"),
-        (27, 3, 30, "leaks"),
-        (0, 1, 1, "leaks"),  # the only test
-    ],
-)
-def test_where_questions_stopped_early(certified, leaking, questions, word):
-    mine = model(stopped=stopped(certified, leaking, questions))
-    assert standing._forgetting(mine, standing._References(run(mine, RETRAIN), 0.01)).word == word
+def test_the_models_under_test_share_alpha():
+    """Base and Retrain are no models under test; every other model of the table is."""
+    subjects = [model(f"m{place}", drawn("a", 0)) for place in range(4)]
+    others = [model("base", drawn("a", 4000), role="base"), retrain(drawn("a", 0))]
+    for own in decided(*subjects, *others).values():
+        if own.verdict:
+            assert (own.verdict.models, own.verdict.alpha) == (4, ALPHA)
+            assert own.verdict.level == pytest.approx(ALPHA / 4 / 2)
+    for look, times in ((1, 2), (2, 6), (3, 12)):
+        found = decided(subjects[0], settings=params(report={"look": look}))["m0"].verdict
+        assert (found.look, found.level) == (look, pytest.approx(ALPHA / times))
 
 
-@pytest.mark.parametrize(("share", "word"), [(0.1, "leaks"), (0.05, "forgot")])
-def test_a_word_after_an_early_stop_is_seldom_wrong(share, word):
-    """Thirty questions at the edge of the null: the word that is false there comes in at most alpha of the runs.
+@pytest.mark.parametrize(("tau", "word"), [(0.01, "leaks"), (0.05, "open"), (0.1, "forgot")])
+def test_the_tolerance_is_that_of_the_params(tau, word):
+    found = decided(model("mine", drawn("a", 400)), settings=params(report={"tau": tau}))["mine"].verdict
+    assert (found.word, found.tau) == (word, tau)
 
-    The rule "leaks where any question was detected" would be wrong in a third of them.
-    """
-    alpha, cap, questions, runs = 0.05, 256, 30, 2000
-    drawn = np.random.default_rng(12).random((runs * questions, cap)) < share
-    ones = drawn.cumsum(axis=1)
-    certify, detect = (
-        ones <= stopping_counts(0.05, False, alpha, cap),
-        ones >= stopping_counts(0.1, True, alpha, cap),
-    )
-    first = [np.where(hit.any(axis=1), hit.argmax(axis=1), cap) for hit in (certify, detect)]
-    certified, leaking = (
-        (own < other).reshape(runs, questions).sum(axis=1) for own, other in (first, first[::-1])
-    )
-    words = Counter(
-        standing._stopped_early("subject", stopped(*pair, questions, alpha))
-        for pair in zip(certified.tolist(), leaking.tolist(), strict=True)
-    )
-    assert words[word] <= alpha * runs
-    if word == "leaks":
-        assert (leaking > 0).mean() > 3 * alpha  # the control: this rule must fail
+
+def test_a_stop_at_the_worst_moment_earns_no_false_word(monkeypatch):
+    """Ten questions at the tolerance, each stopped where it looks worst: ends of a fixed number would say that one leaks."""
+    monkeypatch.setattr(rule._Compared, "plan", lambda self, place: None)  # the words need none, and it takes long
+    runs, looks, level = 40, np.arange(60, 1000, 20), 0.1
+    found = {"sampled": Counter(), "anytime": Counter()}
+    random = np.random.default_rng(12)
+    for _ in range(runs):
+        ones = (random.random((10, looks[-1])) < TAU).cumsum(axis=1)[:, looks - 1]
+        worst = np.argmax((ones / looks - TAU) * np.sqrt(looks), axis=1)
+        for basis, words_of in found.items():
+            parts = [drawn(str(q), int(ones[q, at]), int(looks[at]), basis) for q, at in enumerate(worst)]
+            words_of[decided(model("mine", *parts), settings=params(metrics={"alpha": level}))["mine"].word] += 1
+    assert found["anytime"]["leaks"] <= level * runs
+    assert found["sampled"]["leaks"] > level * runs  # the control
+
+
+def interval(lower, upper):
+    return Interval((lower + upper) / 2, lower, upper, 30_000, 0.001, "made up")
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """The utility of each model by its name; what was asked of whom is in ``asked``."""
+    known, asked = {}, []
+
+    def measure(one, alpha):
+        asked.append((one.name, alpha))
+        return known.get(one.name)
+
+    quantity = SimpleNamespace(words="kept", measure=measure)
+    monkeypatch.setattr(standing, "mean_score", lambda split, scorer: quantity)
+    return SimpleNamespace(known=known, asked=asked)
+
+
+BASE = model("base", drawn("a", 4000), role="base")
 
 
 @pytest.mark.parametrize(
@@ -144,44 +283,94 @@ def test_a_word_after_an_early_stop_is_seldom_wrong(share, word):
         ((0.91, 0.95), "intact"),  # .9 of 1
     ],
 )
-def test_utility_against_base(monkeypatch, own, word):
-    measured(monkeypatch, mine=interval(*own), base=interval(0.8, 1.0))
-    mine = model()
-    assert standing._utility(mine, standing._References(run(mine, BASE), 0.01)).word == word
-    assert standing._utility(mine, standing._References(run(mine), 0.01)).word == "open"
+def test_utility_against_base(kept, own, word):
+    kept.known |= {"mine": interval(*own), "base": interval(0.8, 1.0)}
+    mine = model("mine", drawn("a", 0))
+    assert decided(mine, BASE)["mine"].utility.word == word
+    assert decided(mine)["mine"].utility.word == "open"
+    assert decided(mine, BASE)["base"].utility.word == "reference"
 
 
-def test_a_destroyed_model_is_called_so_whatever_it_forgot(monkeypatch):
-    measured(monkeypatch, mine=interval(0.0, 0.001), retrain=interval(0.0, 0.002), base=interval(0.9, 1.0))
-    mine = model()
-    found = standing.standings(run(mine, RETRAIN, BASE), SimpleNamespace(level=0.001))[0]
-    assert (found.forgetting.word, found.utility.word) == ("forgot", "destroyed")
+def test_a_destroyed_model_is_called_so_whatever_it_forgot(kept):
+    kept.known |= {"mine": interval(0.1, 0.2), "base": interval(0.9, 1.0)}
+    found = decided(model("mine", drawn("a", 0)), BASE)["mine"]
+    assert (found.word, found.utility.word) == ("forgot", "destroyed")
     assert found.words == "forgot, destroyed"
+    assert found.tone == "open"
 
 
 @pytest.mark.parametrize(("level", "expected"), [(0.01, 0.01 / 6), (0.001, 0.001)])
-def test_all_intervals_of_the_words_share_alpha(monkeypatch, level, expected):
-    """Two intervals for each of three models, whatever the comparisons needed."""
-    asked = []
-    told = SimpleNamespace(words="leaks", measure=lambda model, alpha: asked.append(alpha))
-    monkeypatch.setattr(standing, "judged_by", lambda run: (told, True))
-    monkeypatch.setattr(standing, "mean_score", lambda split, scorer: told)
-    standing.standings(run(model(), RETRAIN, BASE), SimpleNamespace(level=level))
-    assert asked == pytest.approx([expected] * len(asked))
-    assert asked
+def test_all_intervals_of_utility_share_alpha(kept, level, expected):
+    """Two ends for each of three models, whatever the comparisons needed."""
+    mine = model("mine", drawn("a", 0))
+    standing.standings(run_of(mine, retrain(drawn("a", 0)), BASE), SimpleNamespace(level=level))
+    assert [alpha for _, alpha in kept.asked] == pytest.approx([expected] * len(kept.asked))
+    assert kept.asked
 
 
-def test_the_references_are_measured_once_per_run(monkeypatch):
-    """The intervals of Retrain and Base, and what tells leakage, are the same for every model under test."""
-    asked, judged = Counter(), []
-    told = SimpleNamespace(words="leaks", measure=lambda model, alpha: asked.update([model.name]))
-    monkeypatch.setattr(standing, "judged_by", lambda run: judged.append(run) or (told, True))
-    monkeypatch.setattr(standing, "mean_score", lambda split, scorer: told)
-    subjects = [model(f"mine-{number}") for number in range(5)]
-    standing.standings(run(*subjects, RETRAIN, BASE), SimpleNamespace(level=0.001))
-    leakage_and_two_splits = 3
-    assert asked == {one.name: leakage_and_two_splits for one in subjects} | {
-        "retrain": leakage_and_two_splits + 1,
-        "base": leakage_and_two_splits + 2,
-    }
-    assert len(judged) == 1
+def test_base_is_measured_once_per_run(kept):
+    subjects = [model(f"mine-{number}", drawn("a", 0)) for number in range(5)]
+    decided(*subjects, BASE)
+    asked = Counter(name for name, _ in kept.asked)
+    assert {asked[one.name] for one in subjects} == {len(standing.USEFUL)}
+    assert asked["base"] == 2 * len(standing.USEFUL)  # as what is compared with, and by itself
+
+
+def test_a_reference_has_no_word_on_forgetting(kept):
+    kept.known["base"] = interval(0.8, 1.0)
+    (found,) = decided(BASE).values()
+    assert found == Standing("base", None, Aspect("reference", found.utility.quantity, interval(0.8, 1.0)), "")
+    assert (found.word, found.tone, found.words) == ("reference", "reference", "reference")
+
+
+def test_a_model_without_results_says_so():
+    found = decided(model("mine"))["mine"]
+    assert found.word == "none"
+    assert "missing" in found.sentence
+
+
+@pytest.fixture(scope="module")
+def run_with_exact_bounds(tmp_path_factory):
+    """A run on files of which exact bounds prove one model to leak and another not to."""
+    from lethe import config
+    from tests.lethe.evaluation.trees import certified
+    from tests.lethe.report.synthetic import write_exact, write_run
+
+    root = tmp_path_factory.mktemp("run")
+    models = config.read_yaml("params.yaml")["models"]
+    write_run(
+        root,
+        3,
+        192,
+        models={name: models[name] for name in ("base", "retrain", "grad_ascent", "grad_diff", "npo")},
+    )
+    items = [f"forget-{place:03d}" for place in range(3)]
+    for name, leak, clean in (("retrain", 0.001, 0.9985), ("grad_ascent", 0.0, 0.9985), ("npo", 0.02, 0.6)):
+        write_exact(root, name, certified(items, leak, clean, 1e4))
+    return root
+
+
+def test_no_word_contradicts_a_certain_end(run_with_exact_bounds):
+    checked, found = contradictions(run_with_exact_bounds / "data")
+    assert found == []
+    assert set(checked) == {"grad_ascent", "grad_diff", "npo"}
+    assert set(checked.values()) == {"leaks", "forgot", "open"}
+
+
+def test_the_check_sees_what_it_looks_for(run_with_exact_bounds, monkeypatch):
+    decided_well = standing.rule.decide
+    for word, wrong in (("forgot", "npo"), ("leaks", "grad_ascent")):
+        monkeypatch.setattr(
+            standing.rule,
+            "decide",
+            lambda *ends, word=word, **how: dataclasses.replace(decided_well(*ends, **how), word=word),
+        )
+        assert wrong in {line.split(":")[0] for line in contradictions(run_with_exact_bounds / "data")[1]}
+    monkeypatch.setattr(
+        standing.rule,
+        "decide",
+        lambda *ends, **how: dataclasses.replace(
+            found := decided_well(*ends, **how), worst=dataclasses.replace(found.worst, lower=0.0001, upper=0.0002)
+        ),
+    )
+    assert {line.split(":")[0] for line in contradictions(run_with_exact_bounds / "data")[1]} >= {"npo"}

@@ -10,6 +10,7 @@ import pytest
 from lethe import config
 from lethe.evaluation.run import Run
 from lethe.evaluation.run import load as load_run
+from lethe.report import figures
 from lethe.report.page import Page, render
 from tests.lethe.report import chromium
 from tests.lethe.report.synthetic import write_run
@@ -55,6 +56,13 @@ def own_small(small_artifacts, tmp_path) -> Path:
 def own_artifacts(artifacts, tmp_path) -> Path:
     """A copy to change."""
     return Path(shutil.copytree(artifacts, tmp_path / "run"))
+
+
+@pytest.fixture
+def without_figures(monkeypatch) -> None:
+    """Pages without drawings, which take most of the time."""
+    kinds = ("overview", "histograms", "convergence", "m_gen", "per_question")
+    monkeypatch.setattr(figures, "draw", lambda run, drawn: {kind: [] for kind in kinds})
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Artifacts of a whole run, made up in the formats of the stages, so that the report can be tested without a run.
+"""A whole run whose answers, scores and losses are made up, and whose results are those of the real code.
 
 The models differ as real ones do: Base answers, Retrain hits by chance, unlearned models answer rarely and never
 greedily. One generation is hostile.
@@ -6,22 +6,26 @@ greedily. One generation is hostile.
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import scipy.special
 
 from lethe import config
-from lethe.config.evaluating import Metrics
-from lethe.evaluation.run import load
-from lethe.io.json_files import read_json, write_json, write_jsonl
-from lethe.io.tables import write_parquet
-from lethe.report import verdicts
-from lethe.statistics.bound import Assumes, Bound, Covers, Side
-from lethe.statistics.leak_at_k import leak_at_k, mean_over_questions, worst_question
+from lethe.evaluation.measure import measure, measure_stopped
+from lethe.io.json_files import write_json, write_jsonl
+from lethe.io.tables import read_table, write_parquet
+from lethe.results import table
+from lethe.results.exact_bounds import rows_of
+from lethe.results.table import Result, Rows
+from lethe.statistics.bound import Bound, Covers
+from lethe.statistics.judge_error import Calibration
+from lethe.statistics.leak_certificates import Certificates
+from lethe.statistics.sequential import SequentialTest
+from lethe.steps import epsilon_star
 
 HOSTILE = "<script>document.title='owned'; fetch('http://127.0.0.1:9/x')</script><img src=x onerror=alert(1)>"
 INVISIBLE = "born in\x00 \u202egnol\u202c ago\u200b\x1b[31m\nHuddersfield"
@@ -52,7 +56,7 @@ def write_run(
     import yaml
 
     value = config.read_yaml("params.yaml") | changes
-    value["sample"] = value["sample"] | {"n": n, "utility_n": 16, "utility_questions": 5}
+    value["sample"] = value["sample"] | {"n": n, "utility_n": 16, "utility_questions": 5, "max_new_tokens": 40}
     root.mkdir(parents=True, exist_ok=True)
     (root / "params.yaml").write_text(yaml.safe_dump(value, sort_keys=False), encoding="utf-8")
     settings = config.load(root / "params.yaml")
@@ -63,9 +67,10 @@ def write_run(
     for name in [*settings.train.models, *settings.unlearn.methods]:
         steps = [{"step": i, "epoch": i // 10, "loss": 4 * 0.97**i, "lr": 1e-3} for i in range(40)]
         write_json(root / f"data/models/{name}/training.json", {"schema": 1, "name": name, "steps": steps})
-    compared = {f"{name}.forget_quality": 0.5 / (i + 1) for i, name in enumerate(settings.models)}
-    write_json(root / "data/compare.json", {"schema": 1, "retrain": "retrain", **compared})
-    write_json(root / "data/compare_bounds.json", {"schema": 1, "metrics": {}})
+    compared = []
+    for place, name in enumerate(settings.models):
+        compared.append(table.result(name, "model", "forget_quality", "given answers", 0.5 / (place + 1)))
+    table.write(table.place(root / "data", "compare", "models"), compared)
     for place, name in enumerate(settings.models):
         _write_model(root, name, settings, splits, np.random.default_rng(place), draw or draw_answers)
     return settings
@@ -112,11 +117,9 @@ def _write_model(
     root: Path, name: str, settings: config.Params, splits: dict, rng: np.random.Generator, draw: Draw
 ) -> None:
     sizes = {"forget": settings.sample.n, "retain": settings.sample.utility_n, "world": settings.sample.utility_n}
-    scores = {}
     for split, rows in splits.items():
         drawn, scored = draw(name, split, rows, sizes[split], rng)
         write_parquet(root / f"data/generations/{name}/{split}.parquet", drawn)
-        scores[split] = scored
         write_parquet(root / f"data/scores/{name}/{split}.parquet", scored)
     about = {
         "schema": 1,
@@ -128,150 +131,140 @@ def _write_model(
         "splits": {split: {"questions": len(rows), "n": sizes[split]} for split, rows in splits.items()},
     }
     write_json(root / f"data/generations/{name}/about.json", about)
-    _write_metrics(root, name, settings.metrics, splits["forget"], scores)
-    share = KINDS.get(name, (0.01,))[0]
-    result = {"epsilon_star": 1.5 * share, "infinite": False, "epsilon_lower": share, "delta": 0.01, "cut": None}
-    result |= {"alpha": 0.05, "lower_method": "split", "assumes": "independent losses"}
-    write_json(root / f"data/epsilon_star/{name}/result.json", result | {"n_train": 30, "n_population": 120})
+    measure_again(root, name)
+    none = table.result(name, "model", "queried", "exact", text="not asked")
+    table.write(table.place(root / "data", "exact", name), [none])
+    write_epsilon_star(root, name, KINDS.get(name, (0.01,))[0])
 
 
-def _write_metrics(root: Path, name: str, settings: Metrics, rows: list[dict], scores: dict) -> None:
-    forget, alpha = scores["forget"], settings.alpha
-    sampled, greedy = forget[forget["sample"] >= 0], forget[forget["sample"] < 0].set_index("prompt_id")
-    questions = []
-    each = dict(iter(sampled.groupby("prompt_id", sort=False)))
-    for row in rows:
-        values = each[row["id"]]
-        score, hits = values["rouge_l"].to_numpy(), int(values["keyword_leak"].sum())
-        n = len(score)
-        width = np.sqrt(np.log(1 / alpha) / (2 * n))
-        questions.append(
-            {
-                "prompt_id": row["id"],
-                "question": row["question"],
-                "greedy": greedy.loc[row["id"], "rouge_l"],
-                "n": n,
-                "mean": score.mean(),
-                "sd": score.std(),
-                "max": score.max(),
-                "ed_score": score.mean() + 2 * score.std(),
-                "m_mu": min(1, score.mean() + width),
-                "m_mu_lower": max(0, score.mean() - width),
-                "m_sigma": score.std() + 0.08,
-                "m_bin": 1.0 if hits == n else scipy.special.betaincinv(hits + 1, n - hits, 1 - alpha),
-                "m_bin_lower": 0.0 if hits == 0 else scipy.special.betaincinv(hits, n - hits + 1, alpha),
-                "binary_share": hits / n,
-                "binary_greedy": greedy.loc[row["id"], "keyword_leak"],
-                "missing": 0,
-            }
-        )
-    counts = [round(row["binary_share"] * row["n"]) for row in questions]
-    each = leak_at_k(counts, n, alpha)
-    for place, row in enumerate(questions):
-        points = zip(each.k.tolist(), each.estimate[place], each.lower[place], each.upper[place], strict=True)
-        row["leak_at_k"] = [{"k": k, "estimate": e, "lower": low, "upper": high} for k, e, low, high in points]
-    table = pd.DataFrame(questions)
-    hits, total = int(sampled["keyword_leak"].sum()), len(sampled)
-    pooled = 1.0 if hits == total else scipy.special.betaincinv(hits + 1, total - hits, 1 - alpha)
-    metrics = {
-        "model": name,
-        "alpha": alpha,
-        "n_questions": len(rows),
-        "n": int(table["n"].iloc[0]),
-        "greedy_mean": table["greedy"].mean(),
-        **{key: table[key].mean() for key in ("mean", "sd", "ed_score")},
-        "max": table["max"].max(),
-        **{f"{key}_worst": table[key].max() for key in ("m_mu", "m_sigma", "m_bin")},
-        "m_mu_mean": table["m_mu"].mean(),
-        "tighter_mean_worst": table["m_mu"].max(),
-        "m_bin_pooled": pooled,
-        "share_m_bin_above": (table["m_bin"] > settings.share_above).mean(),
-        "binary_greedy": table["binary_greedy"].mean(),
-        "binary_mean": hits / total,
-        "binary_any": (table["binary_share"] > 0).mean(),
-        "missing": 0,
-        "model_utility": 0.7,
-        "mia_loss_auc": 0.8,
-        "mia_loss_auc_low": 0.6,
-        "mia_loss_auc_high": 0.9,
+def measure_again(
+    root: Path,
+    name: str = "npo",
+    inapplicable: Collection[str] = (),
+    calibration: Calibration | None = None,
+    truncated: str = "counts",
+) -> None:
+    """Write the results of a model's answers and scores as they are now."""
+    settings = config.load(root / "params.yaml")
+    tables = _tables(root, name)
+    rows = measure(name, *tables, settings.metrics, inapplicable, calibration, truncated)
+    table.write(table.place(root / "data", "metrics", name), [*rows, *_likelihoods(name, settings.metrics.alpha)])
+
+
+def stop_early(root: Path, name: str = "npo") -> None:
+    """Let the questions of a model stop by the rule of params.yaml, and write what is then known."""
+    settings = config.load(root / "params.yaml")
+    rule = settings.sample.sequential
+    generations, scores = _tables(root, name)
+    decisions, kept = {}, []
+    for prompt, own in scores["forget"].groupby("prompt_id", sort=False):
+        test = SequentialTest(rule.tau, rule.tau_leak, rule.alpha, cap=int(own["sample"].max()) + 1)
+        test.update(own[rule.scorer].to_numpy(dtype=float)[1:])
+        decisions[str(prompt)] = test.decision()
+        kept.append(own["sample"] < decisions[str(prompt)].n)
+    for kind, tables in (("generations", generations), ("scores", scores)):
+        tables["forget"] = tables["forget"][pd.concat(kept).to_numpy()].reset_index(drop=True)
+        write_parquet(root / f"data/{kind}/{name}/forget.parquet", tables["forget"])
+    rows = measure_stopped(name, generations, scores, settings.metrics, decisions, rule.scorer)
+    table.write(table.place(root / "data", "metrics", name), rows)
+    change_json(root / f"data/generations/{name}/about.json", stop="sequential")
+
+
+def _tables(root: Path, name: str) -> tuple[dict[str, pd.DataFrame], dict[str, pd.DataFrame]]:
+    folders = (root / "data" / kind / name for kind in ("generations", "scores"))
+    first, second = ({path.stem: read_table(path) for path in sorted(own.glob("*.parquet"))} for own in folders)
+    return first, second
+
+
+def _likelihoods(name: str, alpha: float) -> list[Result]:
+    rows, guarantee = Rows(name), (alpha / 2, Covers.HELD_OUT, "rows drawn alike", "made up")
+    rows.add("model", "model_utility", "given answers", 0.7)
+    ends = Bound(0.6, "lower", *guarantee), Bound(0.9, "upper", *guarantee)
+    rows.add("model", "membership", "given answers", 0.8, *ends, item="mia_loss")
+    return rows.rows
+
+
+def write_epsilon_star(root: Path, name: str, lower: float | None, **changes: object) -> None:
+    """Write Epsilon* of a model as its stage does; ``changes`` are of the record."""
+    record = {
+        "epsilon_star": 1.5 * (lower or 0),
+        "infinite": False,
+        "epsilon_lower": lower,
+        "delta": 0.01,
+        "cut": None,
     }
-    for split in ("retain", "world"):
-        part = scores[split]
-        metrics[f"{split}_greedy"] = part.loc[part["sample"] < 0, "rouge_l"].mean()
-        metrics[f"{split}_distinct"] = 0.4
-    write_json(root / f"data/metrics/{name}.json", metrics)
-    curves = root / f"data/curves/{name}"
-    write_json(curves / "per_question.json", questions)
-    write_json(curves / "bounds.json", {"schema": 1, **guarantees(alpha, n)})
-    grid = np.linspace(0, 1, 101)
-    above = (sampled["rouge_l"].to_numpy()[None, :] > grid[:, None]).mean(axis=1)
-    bound = np.minimum(1, above + np.sqrt(np.log(1 / alpha) / (2 * table["n"].iloc[0])))
-    write_json(
-        curves / "m_gen.json",
-        [dict(x=x, bound=b, empirical=e) for x, b, e in zip(grid, bound, above, strict=True)],
-    )
-    worst, mean = worst_question(counts, n, alpha)[1], mean_over_questions(counts, n, alpha)
-    asked = [
-        {"of": of, "k": k, "estimate": guess, "lower": low, "upper": high}
-        for of, found in (("worst", worst), ("mean", mean))
-        for k, guess, low, high in zip(found.k.tolist(), found.estimate, found.lower, found.upper, strict=True)
-    ]
-    write_json(curves / "leak_at_k.json", asked)
-    first = sampled[sampled["prompt_id"] == rows[0]["id"]]["rouge_l"].to_numpy()
-    sizes = [2**k for k in range(3, 30) if 2**k <= len(first)]
-    write_json(
-        curves / "convergence.json",
-        [
-            {
-                "prompt_id": rows[0]["id"],
-                "n": m,
-                "mean": first[:m].mean(),
-                "mean_bound": min(1, first[:m].mean() + np.sqrt(np.log(1 / alpha) / (2 * m))),
-                "sd": first[:m].std(),
-                "sd_bound": min(1, first[:m].std() + np.sqrt(np.log(1 / alpha) / m)),
-            }
-            for m in sizes
-        ],
+    record |= {"alpha": 0.05, "lower_method": "split", "assumes": "independent losses"}
+    record |= {"n_train": 30, "n_population": 120} | changes
+    bound = None if lower is None else Bound(lower, "lower", 0.05, Covers.MODEL, "independent losses", "split")
+    epsilon_star._write(name, root / "data", record, bound)
+
+
+def write_exact(root: Path, name: str, found: Certificates) -> None:
+    """Write exact bounds of a model as their stage does."""
+    rows = rows_of(dataclasses.replace(found, name=name))
+    table.write(table.place(root / "data", "exact", name), rows)
+
+
+def copy_results(root: Path, name: str, other: str) -> None:
+    """Write the results of the answers of one model under the name of another."""
+    rows = table.read_rows(table.place(root / "data", "metrics", name))
+    table.write(
+        table.place(root / "data", "metrics", other), [dataclasses.replace(row, model=other) for row in rows]
     )
 
 
-def guarantee(side: Side, alpha: float, covers: Covers, n: int | None = None) -> dict[str, object]:
-    return Bound(0.0, side, alpha, covers, Assumes.DRAWS, "made up", n).guarantee_dict()
+def change_rows(
+    root: Path, change: Callable[[Result], Result | None], name: str = "npo", stage: str = "metrics"
+) -> None:
+    """Replace each row of a table; None leaves the row out."""
+    place = table.place(root / "data", stage, name)
+    table.write(place, [row for old in table.read_rows(place) if (row := change(old)) is not None])
 
 
-def guarantees(alpha: float, n: int) -> dict[str, object]:
-    """The content of bounds.json that belongs to the metrics and curves written here."""
-    worst = ("m_mu_worst", "m_sigma_worst", "m_bin_worst", "tighter_mean_worst", "anytime_upper_worst")
-    metrics = {
-        key: guarantee("upper", alpha, Covers.WORST_PROMPT, n) for key in (*worst, "anytime_sd_upper_worst")
-    }
-    metrics["m_bin_pooled"] = guarantee("upper", alpha, Covers.AVERAGE, n)
-    for key, side in (("mia_loss_auc_low", "lower"), ("mia_loss_auc_high", "upper")):
-        metrics[key] = guarantee(side, alpha / 2, Covers.HELD_OUT)
-    own = {key: guarantee("upper", alpha, Covers.ONE_PROMPT, n) for key in ("m_mu", "m_sigma", "m_bin")}
-    own |= {key: guarantee("lower", alpha, Covers.ONE_PROMPT, n) for key in ("m_mu_lower", "m_bin_lower")}
-    own |= {f"leak_at_k_{side}": guarantee(side, alpha, Covers.ONE_PROMPT, n) for side in ("lower", "upper")}
-    ends = {key: guarantee("upper", alpha, Covers.ONE_PROMPT) for key in ("mean_bound", "sd_bound")}
-    asked = {
-        of: {side: guarantee(side, alpha, covers, n) for side in ("lower", "upper")}
-        for of, covers in (("worst", Covers.WORST_PROMPT), ("mean", Covers.AVERAGE))
-    }
-    return {"metrics": metrics, "per_question": own, "convergence": ends, "leak_at_k": asked}
+def change_numbers(
+    root: Path, name: str = "npo", scope: str = "model", stage: str = "metrics", **numbers: float | None
+) -> None:
+    """Change numbers and ends by the names under which they are exported; None takes them away."""
+    known = set()
+
+    def change(row: Result) -> Result:
+        ends = dict(zip(row.names(), ("estimate", "lower", "upper"), strict=True))
+        own = {ends[key]: value for key, value in numbers.items() if row.scope == scope and key in ends}
+        known.update(key for key in numbers if key in ends)
+        return dataclasses.replace(row, **own)
+
+    change_rows(root, change, name, stage)
+    assert known == set(numbers), sorted(set(numbers) - known)
+
+
+def drop_quantities(root: Path, *quantities: str, name: str = "npo") -> None:
+    """Leave out all rows of these quantities."""
+    change_rows(root, lambda row: None if row.quantity in quantities else row, name)
+
+
+def change_answers(
+    root: Path,
+    name: str,
+    change: Callable[[pd.DataFrame], pd.DataFrame],
+    kind: str = "scores",
+    split: str = "forget",
+) -> None:
+    """Change the table of a model's scores or generations."""
+    place = root / f"data/{kind}/{name}/{split}.parquet"
+    write_parquet(place, change(read_table(place)))
+
+
+def change_params(root: Path, change: Callable[[dict], object]) -> None:
+    """Change params.yaml."""
+    import yaml
+
+    path = root / "params.yaml"
+    value = yaml.safe_load(path.read_text(encoding="utf-8"))
+    change(value)
+    path.write_text(yaml.safe_dump(value, sort_keys=False), encoding="utf-8")
 
 
 def change_json(path: Path, **changes: object) -> None:
     """Change keys of one JSON artifact."""
     value = json.loads(path.read_text(encoding="utf-8"))
     write_json(path, value | changes)
-
-
-def verdict_on_npo(root: Path) -> str:
-    """The guarantees of npo in full."""
-    run = load(config.load(root / "params.yaml"), root / "data", {})
-    return verdicts.sentence(next(model for model in run.models if model.name == "npo"), run)
-
-
-def change_questions(root: Path, change: Callable[[int], dict]) -> None:
-    """Change keys of npo's questions, by their place."""
-    path = root / "data/curves/npo/per_question.json"
-    write_json(path, [row | change(place) for place, row in enumerate(read_json(path))])

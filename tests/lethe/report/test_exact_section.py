@@ -29,7 +29,8 @@ def test_both_ends_round_outward_and_none_promises_certainty(one, other):
     [("keyword_leak", None, ["a"]), ("harm", None, []), (None, None, []), ("keyword_leak", "l.yaml", [])],
 )
 def test_only_samples_of_the_same_event_are_drawn(binary, language, shown):
-    questions = [SimpleNamespace(prompt_id="a", m_bin=0.1), SimpleNamespace(prompt_id="b", m_bin=None)]
+    ends = {"a": {"m_bin": 0.1}, "b": {}}
+    questions = [SimpleNamespace(prompt_id=name, value=own.get) for name, own in ends.items()]
     params = SimpleNamespace(metrics=SimpleNamespace(binary=binary), sample=SimpleNamespace(language=language))
     found = SimpleNamespace(how=SimpleNamespace(leak="keyword_leak"))
     told = certificates._sampled(SimpleNamespace(questions=questions), found, SimpleNamespace(params=params))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import numpy as np
 import pandas as pd
@@ -18,8 +19,10 @@ from lethe.evaluation.findings import (
     matched_pairs,
 )
 from lethe.evaluation.quantities import leak_share
-from lethe.evaluation.recorded import QuestionRecord
-from lethe.io.json_files import write_json
+from lethe.evaluation.run import NOTHING, Question
+from lethe.results import table
+from lethe.results.table import Rows
+from lethe.statistics.bound import Bound, Covers
 from tests.lethe.report.conftest import load
 
 N, QUESTIONS = 128, 6
@@ -62,8 +65,7 @@ def test_spread_of_entropy_against_its_control(own_artifacts, entropy, control, 
     set_scores(own_artifacts, "npo_matched", control)
     row = claim(load(own_artifacts), "Entropy optimisation narrows")["npo_entropy"]
     assert row.verdict == verdict
-    assert "npo_entropy 0." in row.sentence
-    assert "npo_matched 0." in row.sentence
+    assert {"npo_entropy 0.", "npo_matched 0."} <= set(re.findall(r"\w+ 0\.", row.sentence))
 
 
 @pytest.mark.parametrize(("share", "verdict"), [(0.5, "holds"), (0.0, "did not show")])
@@ -97,40 +99,45 @@ def test_diversity_lost_by_adaptive_temperature(own_artifacts):
     assert row.verdict == "holds"
 
 
+def write_leaks(root, name, sampled, greedy, judged=None):
+    """Results of questions that hold only these shares of sampled answers, greedy leaks and lower bounds by a judge."""
+    rows = Rows(name)
+    for place, (share, first) in enumerate(zip(sampled, greedy, strict=True)):
+        where = {"item": str(place), "split": "forget"}
+        rows.add("question", "leak", "sampled", share, **where)
+        rows.add("question", "leak", "greedy", float(first), **where)
+        if judged:
+            lower = Bound(judged[place], "lower", 0.01, Covers.ONE_PROMPT, "draws", "made up")
+            rows.add("question", "leak", "judged", None, lower, None, **where)
+    table.write(table.place(root / "data", "metrics", name), rows.rows)
+
+
 def test_hidden_leakage_is_counted_and_compared_with_retrain(own_artifacts):
-    questions = [
-        {"prompt_id": str(i), "binary_share": 0.1 * (i < 4), "binary_greedy": float(i == 0)} for i in range(6)
-    ]
-    write_json(own_artifacts / "data/curves/npo/per_question.json", questions)
-    silent = [row | {"binary_share": 0.0} for row in questions]
-    write_json(own_artifacts / "data/curves/npo_at/per_question.json", silent)
-    chance = [row | {"binary_share": 0.1 * (i < 2), "binary_greedy": 0.0} for i, row in enumerate(questions)]
-    write_json(own_artifacts / "data/curves/retrain/per_question.json", chance)
+    sampled, greedy = [0.1, 0.1, 0.1, 0.1, 0.0, 0.0], [1, 0, 0, 0, 0, 0]
+    write_leaks(own_artifacts, "npo", sampled, greedy)
+    write_leaks(own_artifacts, "npo_at", [0.0] * 6, greedy)
+    write_leaks(own_artifacts, "retrain", [0.1, 0.1, 0.0, 0.0, 0.0, 0.0], [0] * 6)
     run = load(own_artifacts)
     rows = claim(run, "Sampling finds leakage")
     assert rows["npo"].verdict == "holds"
-    assert rows["npo"].sentence == "npo in 3 of 6 questions, retrain in 2 of 6."
+    assert re.findall(r"\d of \d", rows["npo"].sentence) == ["3 of 6", "2 of 6"]
     assert rows["npo_at"].verdict == "did not show"
-    write_json(own_artifacts / "data/curves/retrain/per_question.json", questions)
+    write_leaks(own_artifacts, "retrain", sampled, greedy)
     assert claim(load(own_artifacts), "Sampling finds leakage")["npo"].verdict == "did not show"
 
 
 def test_verdicts_of_a_judge_that_errs_are_not_counted_as_leaks(own_artifacts):
-    questions = [
-        {"prompt_id": str(i), "binary_share": 0.1, "binary_greedy": 0.0, "judged_lower": 0.01 * (i < 1)}
-        for i in range(6)
-    ]
-    write_json(own_artifacts / "data/curves/npo/per_question.json", questions)
+    write_leaks(own_artifacts, "npo", [0.1] * 6, [0] * 6, judged=[0.01, 0, 0, 0, 0, 0])
     found = next(one for one in findings(load(own_artifacts)).claims if one.title.startswith("Sampling finds"))
     row = next(row for row in found.rows if row.subject == "npo")
-    assert row.sentence.startswith("npo in 1 of 6 questions")
+    assert "1 of 6" in row.sentence
     assert "judge" in found.measured
     assert "counted" not in found.measured
 
 
 def test_hidden_is_unknown_without_a_binary_score(run):
     assert hidden(run.models[0]) is not None
-    assert hidden(dataclasses.replace(run.models[0], questions=(QuestionRecord("a"),))) is None
+    assert hidden(dataclasses.replace(run.models[0], questions=(Question("a", NOTHING),))) is None
 
 
 def test_all_intervals_share_alpha(run):
@@ -177,7 +184,7 @@ def test_without_scores_it_cannot_be_told(own_artifacts):
     (own_artifacts / "data/scores/npo/forget.parquet").unlink()
     row = claim(load(own_artifacts), MORE_THAN_RETRAIN)["npo"]
     assert row.verdict == "did not show"
-    assert row.sentence == "npo: cannot be decided without such answers of npo."
+    assert not re.search(r"\d", row.sentence)
 
 
 def test_whether_the_scorer_judges_is_found_out_once_per_run(run, monkeypatch):

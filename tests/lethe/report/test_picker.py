@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import unicodedata
@@ -16,7 +17,7 @@ from lethe.report.picker import as_data, text_parts
 from lethe.statistics.bound import Bound
 from lethe.text import INVISIBLE, LONGEST, number
 from tests.lethe.report.conftest import load
-from tests.lethe.report.synthetic import HOSTILE, change_questions, write_json
+from tests.lethe.report.synthetic import HOSTILE, change_rows
 
 TEXTS = st.text(max_size=80) | st.text(
     st.sampled_from("a<>&\"'\\\n\x00\u202e\u2028漢\U0001f600\ud800"), max_size=80
@@ -61,16 +62,19 @@ def test_every_question_of_every_model_is_in_the_block(run, page):
     for model, told in zip(run.models, found["told"], strict=True):
         for row, (binary, score, drawn, histogram, worst) in zip(model.questions, told, strict=True):
             cells = dict(zip(heads, [*found["shared"][binary], *score], strict=True))
-            assert cells["mean"] == number(row.mean)
+            assert cells["mean"] == number(row.value("mean"))
             assert cells["M_µ"] == row.bounds["m_mu"].number()
             assert len(histogram) == BINS
-            assert sum(histogram) == row.n == int(drawn)
+            assert sum(histogram) == row.value("n") == int(drawn)
             assert len(worst) <= answers.KEPT
 
 
-def test_leak_at_k_is_that_of_the_question_rounded_outward(own_small):
-    points = [{"k": 1000, "estimate": None, "lower": 0.12349, "upper": 0.45611}]
-    change_questions(own_small, lambda place: {"leak_at_k": points})
+def test_leak_at_k_is_that_of_the_question_rounded_outward(own_small, without_figures):
+    def band(row):
+        asked = (row.scope, row.quantity, row.at) == ("question", "leak_at_k", 1000)
+        return dataclasses.replace(row, lower=0.12349, upper=0.45611) if asked else row
+
+    change_rows(own_small, band)
     found = block(render(load(own_small)).html)
     column = [head for head, _ in found["columns"]].index("1,000")
     npo = found["told"][found["models"].index("npo")]
@@ -85,8 +89,8 @@ def test_a_hostile_answer_is_data(page):
     assert any(isinstance(text, str) and text.startswith(HOSTILE) for text in texts)
 
 
-def test_a_question_without_metrics_of_one_model_has_no_entry(own_small):
-    write_json(own_small / "data/curves/npo/per_question.json", [])
+def test_a_question_without_results_of_one_model_has_no_entry(own_small, without_figures):
+    change_rows(own_small, lambda row: None)
     found = block(render(load(own_small)).html)
     assert found["told"][found["models"].index("npo")] == [None] * 3
     assert all(found["told"][found["models"].index("base")])
@@ -100,4 +104,4 @@ def test_the_table_without_a_script_holds_every_bound(run, page):
         for cell, model in zip(row, run.models, strict=True):
             question = model.questions[place]
             bound: Bound = question.bounds["m_bin"]
-            assert cell == bound.percent() + (" ◆" if question.binary_greedy else "")
+            assert cell == bound.percent() + (" ◆" if question.value("binary_greedy") else "")

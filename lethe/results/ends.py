@@ -1,0 +1,259 @@
+"""Both ends of the leak probability of many questions, at any one-sided level.
+
+A question may have certain ends and several kinds of evidence. Certain ends cost nothing and always count. The kinds share
+the level in equal parts, so that all their ends hold together at the level (union bound): a single kind takes the whole
+level, and each of two takes half. The kinds of evidence on a question must be fixed before its draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lethe.errors import BadValue
+from lethe.results.evidence import AtLevel, LeakCounts, LeakEvidence, Tree, Trees
+from lethe.statistics.answer_tree import EXACTLY, Masses, Remainder, Rounding
+from lethe.statistics.checks import SMALLEST_ALPHA
+
+if TYPE_CHECKING:
+    from lethe.results.table import Result
+
+SAME_DRAWS = (
+    "labelled",
+    "anytime",
+    "sampled",
+)  # all about one question's draws: the first that a question has is used
+BASES = (*SAME_DRAWS, "tree", "exact")
+
+
+@dataclass(frozen=True, eq=False)
+class Ends:
+    """Both ends of the leak probability (or mean score) of m questions, at any one-sided level.
+
+    Parameters
+    ----------
+    items : tuple of str
+        The m questions.
+    certain_lower, certain_upper : arrays of shape (m,)
+        Ends in [0, 1] that cannot fail; 0 and 1 where there are none.
+    evidence : tuple of LeakEvidence
+        Evidence whose ends may fail: `LeakCounts`, `Trees` or `AtLevel`.
+
+    Raises
+    ------
+    BadValue
+        If shapes differ, an id comes twice, or certain ends exclude each other.
+
+    Notes
+    -----
+    Each end holds for its question by itself with probability 1 - level, by a union bound over the kinds of evidence. The
+    ends are nested: a smaller level never moves an end inwards. An end that a certain end contradicts gives way to it.
+
+    Examples
+    --------
+    >>> ends = Ends.of_arrays(("q1", "q2"), leaks=[0, 3], n=100, certain_lower=[0, 0.02])
+    >>> ends.upper(0.05).round(4).tolist(), ends.lower(0.05).round(4).tolist()
+    ([0.0295, 0.0757], [0.0, 0.02])
+    """
+
+    items: tuple[str, ...]
+    certain_lower: np.ndarray
+    certain_upper: np.ndarray
+    evidence: tuple[LeakEvidence, ...] = ()
+
+    def __post_init__(self) -> None:
+        m, low, high = len(self.items), self.certain_lower, self.certain_upper
+        if len(set(self.items)) != m:
+            raise BadValue("items", f"{len(set(self.items))} ids for {m} questions", "a different id for each")
+        if any(len(each) != m for each in (low, high, *(each.known for each in self.evidence))):
+            raise BadValue("ends", "arrays of other lengths", f"one entry for each of the {m} questions")
+        if not ((low >= 0) & (low <= high) & (high <= 1)).all():
+            raise BadValue("certain ends", (low, high), "numbers with 0 <= lower <= upper <= 1")
+
+    @classmethod
+    def of_arrays(
+        cls,
+        items: Sequence[str],
+        leaks: ArrayLike | None = None,
+        n: ArrayLike = 0,
+        missing: ArrayLike = 0,
+        *,
+        stopped: ArrayLike = False,
+        trees: Trees | None = None,
+        certain_lower: ArrayLike = 0.0,
+        certain_upper: ArrayLike = 1.0,
+        others: Sequence[LeakEvidence] = (),
+    ) -> Ends:
+        """Ends from plain arrays, each of shape (m,) or one number for all questions.
+
+        Parameters
+        ----------
+        items
+            The m questions.
+        leaks, n, missing, stopped
+            As in `LeakCounts`; None for no sampled answers.
+        trees
+            The answer trees; their certain ends join ``certain_lower`` and ``certain_upper``.
+        certain_lower, certain_upper
+            Further ends that cannot fail.
+        others
+            Further evidence on the same probabilities.
+        """
+        m = len(items)
+        low, high = (np.array(np.broadcast_to(end, m), dtype=np.float64) for end in (certain_lower, certain_upper))
+        evidence = list(others)
+        if leaks is not None:
+            evidence.append(LeakCounts.of(*(np.broadcast_to(each, m) for each in (leaks, n, missing, stopped))))
+        if trees is not None:
+            evidence.append(trees)
+            low = np.maximum(low, trees.low)
+            high = np.maximum(low, np.minimum(high, trees.certain))  # float sums may separate equal masses
+        return cls(tuple(items), low, high, tuple(evidence))
+
+    @classmethod
+    def of_rows(cls, rows: Iterable[Result], items: Sequence[str], quantity: str = "leak") -> Ends:
+        """Ends from one model's results rows; a question without a row has the ends 0 and 1.
+
+        Parameters
+        ----------
+        rows
+            Rows of one model and one scorer. Rows of other scopes, quantities, questions or bases are left out.
+        items
+            The questions, in the wanted order.
+        quantity
+            The quantity bounded.
+
+        Raises
+        ------
+        BadValue
+            If the rows are of two models, a question has two rows of one basis, or evidence is incomplete.
+
+        Notes
+        -----
+        Evidence by basis: "sampled", "anytime" and "labelled" have counts ``leaks`` (judged 1), ``n`` (all draws) and
+        ``missing`` (not judged; 0 if absent), of all draws up to the stop for "anytime", of the labelled draws for
+        "labelled". Such a row without counts has fixed ends, each at its alpha. These three bases are about the same draws,
+        so a question takes the first of labelled, anytime, sampled. "tree" has ``leak_by_length``, ``clean_by_length``,
+        ``rho`` and ``sampled_leaks``, and may have ``blank``, ``unscored``, ``unconfirmed``, ``sampled`` and ``rounding``
+        (logit allowance, tokens, temperature). "exact" has none: its ``lower`` and ``upper`` are certain.
+        """
+        table = _by_item(rows, set(items), quantity)
+        drawn = [
+            next((table[item, basis] for basis in SAME_DRAWS if (item, basis) in table), None) for item in items
+        ]
+        fixed = [row if row and "leaks" not in (row.evidence or {}) else None for row in drawn]
+        trees = [table.get((item, "tree")) for item in items]
+        exact = [_certain(table.get((item, "exact"))) for item in items]
+        low, high = np.array(exact, dtype=np.float64).reshape(-1, 2).T
+        return cls.of_arrays(
+            items,
+            *np.array([_counts(row) for row in drawn], dtype=np.float64).reshape(-1, 3).T,
+            stopped=[row is not None and row.basis == "anytime" for row in drawn],
+            trees=Trees.of([_tree(row) if row else None for row in trees]) if any(trees) else None,
+            certain_lower=low,
+            certain_upper=np.maximum(low, high),
+            others=[_fixed(fixed)] if any(fixed) else [],
+        )
+
+    def lower(self, level: float | np.ndarray) -> np.ndarray:
+        """(m,) lower ends: 0 where nothing is known. ``level``, a float or (m,), is at most 0.5."""
+        share = self._shares(level)
+        ends = [np.where(each.known, each.lower(share), 0.0) for each in self.evidence]
+        return np.minimum(np.maximum.reduce([self.certain_lower, *ends]), self.certain_upper)
+
+    def upper(self, level: float | np.ndarray) -> np.ndarray:
+        """(m,) upper ends: 1 where nothing is known. ``level``, a float or (m,), is at most 0.5."""
+        share = self._shares(level)
+        ends = [np.where(each.known, each.upper(share), 1.0) for each in self.evidence]
+        return np.maximum(np.minimum.reduce([self.certain_upper, *ends]), self.certain_lower)
+
+    def _shares(self, level: float | np.ndarray) -> np.ndarray:
+        """(m,) the part of the level that each kind of evidence on a question takes."""
+        wanted = np.array(np.broadcast_to(level, len(self.items)), dtype=np.float64)
+        if not ((wanted >= SMALLEST_ALPHA) & (wanted <= 0.5)).all():
+            raise BadValue("level", level, f"a number from {SMALLEST_ALPHA:g} to 0.5")
+        kinds = np.sum([each.known for each in self.evidence], axis=0)
+        return np.asarray(wanted / np.maximum(kinds, 1))
+
+    @property
+    def answers(self) -> np.ndarray:
+        """(m,) the number of sampled answers to each question."""
+        return sum((each.n for each in self.evidence if isinstance(each, LeakCounts)), np.zeros(len(self.items)))
+
+    def take(self, places: ArrayLike) -> Ends:
+        """The ends of the questions at ``places``, an array of indices."""
+        at = np.atleast_1d(places)
+        items, evidence = tuple(self.items[place] for place in at), tuple(each.take(at) for each in self.evidence)
+        return Ends(items, self.certain_lower[at], self.certain_upper[at], evidence)
+
+    def scaled(self, times: float) -> Ends:
+        """The ends after ``times`` as many draws with the present shares: a plan, and no result."""
+        return replace(self, evidence=tuple(each.scaled(times) for each in self.evidence))
+
+    def clean(self) -> Ends:
+        """The ends if no answer had leaked; certain upper ends stay."""
+        none = np.zeros(len(self.items))
+        return replace(self, certain_lower=none, evidence=tuple(each.clean() for each in self.evidence))
+
+
+def _by_item(rows: Iterable[Result], items: set[str], quantity: str) -> dict[tuple[str, str], Result]:
+    """The row of each question and basis; two rows with one end each are one interval."""
+    table: dict[tuple[str, str], Result] = {}
+    models = set()
+    for row in rows:
+        if row.scope == "question" and row.quantity == quantity and row.basis in BASES and row.item in items:
+            models.add(row.model)
+            key = (row.item, row.basis)
+            table[key] = _joined(table[key], row) if key in table else row
+    if len(models) > 1:
+        raise BadValue("rows", f"rows of {sorted(models)}", "rows of one model")
+    return table
+
+
+def _joined(first: Result, second: Result) -> Result:
+    for one, other in ((first, second), (second, first)):
+        if one.lower is None and other.upper is None and one.evidence == other.evidence:
+            return replace(one, lower=other.lower, alpha_lower=other.alpha_lower)
+    raise BadValue(f"rows of {first.item}", f"two of basis {first.basis!r}", "one row of each basis")
+
+
+def _certain(row: Result | None) -> tuple[float, float]:
+    if row and (row.alpha_lower or row.alpha_upper):
+        raise BadValue(f"alpha of the exact row of {row.item}", (row.alpha_lower, row.alpha_upper), "0 and 0")
+    low, high = (row.lower, row.upper) if row else (None, None)
+    return 0.0 if low is None else low, 1.0 if high is None else high
+
+
+def _counts(row: Result | None) -> tuple[float, float, float]:
+    """Leaks, draws and missing judgements; 0 of 0 for a question without counts."""
+    if row is None or "leaks" not in (row.evidence or {}):
+        return 0, 0, 0
+    evidence = _evidence(row, "leaks", "n")
+    return evidence["leaks"], evidence["n"], evidence.get("missing") or 0
+
+
+def _fixed(rows: Sequence[Result | None]) -> AtLevel:
+    ends = [(row.lower, row.upper, row.alpha_lower, row.alpha_upper) if row else (None,) * 4 for row in rows]
+    return AtLevel.fixed(*np.array(ends, dtype=np.float64).T)  # NaN for None
+
+
+def _tree(row: Result) -> Tree:
+    evidence = _evidence(row, "leak_by_length", "clean_by_length", "rho", "sampled_leaks")
+    parts = (evidence.get(part) or 0.0 for part in ("blank", "unscored", "unconfirmed"))
+    masses = Masses(tuple(evidence["leak_by_length"]), tuple(evidence["clean_by_length"]), *parts)
+    leaks, rounding = evidence["sampled_leaks"], evidence.get("rounding")
+    remainder = Remainder(evidence["rho"], evidence.get("sampled", leaks), leaks)
+    return masses, remainder, EXACTLY if rounding is None else Rounding(*rounding)
+
+
+def _evidence(row: Result, *keys: str) -> Mapping[str, Any]:
+    evidence = row.evidence or {}
+    if missing := [key for key in keys if key not in evidence]:
+        raise BadValue(
+            f"evidence of {row.item}, basis {row.basis}", sorted(evidence), f"with {', '.join(missing)} too"
+        )
+    return evidence

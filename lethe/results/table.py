@@ -1,0 +1,381 @@
+"""Results: the rows of ``data/results/STAGE/NAME.parquet``, the only source of results.
+
+A row is an interval: an estimate, the ends that exist, what they cover and assume, and the evidence from which an end at
+another level is computed (`lethe.results.ends`). Every reader reads through `Results`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lethe.results import quantities
+from lethe.results.quantities import Quantity
+from lethe.statistics.bound import Bound, Covers
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+FOLDER = "results"
+Value = float | int | bool | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One row.
+
+    Parameters
+    ----------
+    model : str
+        The model, or the name of an audit, game or attack.
+    scope : {"question", "model", "audit"}
+        What the row is about.
+    quantity, basis : str
+        A row of `lethe.results.quantities`.
+    item : str, optional
+        The question's id; of a model or an audit the part that the row is about (a production, a method, an attack).
+    split : str, optional
+        The split of the dataset.
+    at : float, optional
+        Threshold, number of answers or step.
+    estimate, lower, upper : float, optional
+        The number and the ends of its interval, unrounded; None where there is none. An end may be infinite.
+    alpha_lower, alpha_upper : float, optional
+        The probability with which the end fails; 0 for a certain one.
+    covers, assumes, method : str
+        The guarantee of the ends.
+    n, missing : int, optional
+        The draws behind the row, and those without a value.
+    evidence : mapping, optional
+        Counts, masses or log capital: plain JSON values.
+    text : str, optional
+        A value that is a word.
+    """
+
+    model: str
+    scope: str
+    quantity: str
+    basis: str
+    item: str | None = None
+    split: str | None = None
+    at: float | None = None
+    estimate: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+    alpha_lower: float | None = None
+    alpha_upper: float | None = None
+    covers: str = ""
+    assumes: str = ""
+    method: str = ""
+    n: int | None = None
+    missing: int | None = None
+    evidence: Mapping[str, Any] | None = None
+    text: str | None = None
+
+    @property
+    def kind(self) -> Quantity:
+        """The row of the vocabulary."""
+        return quantities.of(self.scope, self.quantity, self.basis)
+
+    @property
+    def value(self) -> Value:
+        """The estimate in the unit of the quantity, or the word; None where it is missing."""
+        if self.text is not None or self.estimate is None:
+            return self.text
+        unit = self.kind.unit
+        return (
+            bool(self.estimate)
+            if unit == "yes or no"
+            else _whole(self.estimate)
+            if unit == "count"
+            else self.estimate
+        )
+
+    @property
+    def lower_bound(self) -> Bound | None:
+        """The lower end with its guarantee."""
+        return self._bound("lower", self.lower, self.alpha_lower)
+
+    @property
+    def upper_bound(self) -> Bound | None:
+        """The upper end with its guarantee."""
+        return self._bound("upper", self.upper, self.alpha_upper)
+
+    def _bound(self, side: Any, value: float | None, alpha: float | None) -> Bound | None:
+        if value is None or alpha is None:
+            return None
+        return Bound(value, side, alpha, Covers(self.covers), self.assumes, self.method, self.n)
+
+    def names(self) -> tuple[str, str, str]:
+        """The names of estimate, lower and upper end in exports; empty for one that is not exported."""
+        parts = {"split": self.split, "item": self.item, "at": "" if self.at is None else f"{self.at:g}"}
+        first, second, third = (name.format(**parts) for name in self.kind.names)
+        return first, second, third
+
+
+def _whole(value: float) -> int | float:
+    return int(value) if float(value).is_integer() else value
+
+
+def result(
+    model: str,
+    scope: str,
+    quantity: str,
+    basis: str,
+    estimate: float | None = None,
+    lower: Bound | None = None,
+    upper: Bound | None = None,
+    **further: Any,
+) -> Result:
+    """One row from bounds that share a guarantee; a NaN is a missing estimate.
+
+    Parameters
+    ----------
+    model, scope, quantity, basis
+        As of `Result`.
+    estimate
+        The number.
+    lower, upper
+        The ends.
+    further
+        The other fields of `Result`.
+    """
+    quantities.of(scope, quantity, basis)
+    ends: dict[str, Any] = {}
+    for side, bound in (("lower", lower), ("upper", upper)):
+        if bound is not None:
+            shared = {
+                "covers": str(bound.covers),
+                "assumes": str(bound.assumes),
+                "method": bound.method,
+                "n": bound.n,
+            }
+            if any(ends.get(key, own) != own for key, own in shared.items()):
+                raise ValueError(f"{quantity} ({basis}): its two ends have two guarantees; write a row for each")
+            ends |= {**shared, side: float(bound.value), f"alpha_{side}": float(bound.alpha)}
+    missing = estimate is None or math.isnan(estimate)
+    return Result(
+        model, scope, quantity, basis, estimate=None if missing else float(estimate or 0), **{**ends, **further}
+    )
+
+
+def interval(
+    model: str,
+    scope: str,
+    quantity: str,
+    basis: str,
+    estimate: float | None,
+    lower: Bound | None,
+    upper: Bound | None,
+    **further: Any,
+) -> list[Result]:
+    """The row of an interval; two rows where its ends have two guarantees. Parameters are those of `result`."""
+    same = lower is None or upper is None or _guarantee(lower) == _guarantee(upper)
+    if same:
+        return [result(model, scope, quantity, basis, estimate, lower, upper, **further)]
+    return [
+        result(model, scope, quantity, basis, estimate, None, upper, **further),
+        result(model, scope, quantity, basis, None, lower, None, **further),
+    ]
+
+
+def _guarantee(bound: Bound) -> tuple[object, ...]:
+    return (bound.covers, str(bound.assumes), bound.method, bound.n)
+
+
+class Rows:
+    """The rows of one model, audit, game or attack in the making."""
+
+    def __init__(self, model: str):
+        self.model = model
+        self.rows: list[Result] = []
+
+    def add(
+        self,
+        scope: quantities.Scope,
+        quantity: str,
+        basis: str,
+        estimate: float | None = None,
+        lower: Bound | None = None,
+        upper: Bound | None = None,
+        **further: Any,
+    ) -> None:
+        """Add the row of an interval, or two where its ends have two guarantees. Parameters are those of `result`."""
+        self.rows += interval(self.model, scope, quantity, basis, estimate, lower, upper, **further)
+
+
+def in_language(row: Result) -> Result:
+    """The row restated for draws that each consist of a random prompt of a language and its answer."""
+    bound = row.lower_bound or row.upper_bound
+    if bound is None:
+        return row
+    restated = bound.in_language()
+    return replace(row, covers=str(restated.covers), assumes=str(restated.assumes))
+
+
+class Numbers:
+    """The rows of one model, question or audit under their exported names."""
+
+    def __init__(self, rows: Sequence[Result]):
+        self.rows = tuple(rows)
+
+    @cached_property
+    def values(self) -> dict[str, Value]:
+        """Every single number and word by its name, in the order of the vocabulary; None where it is missing."""
+        found: dict[str, Value] = {}
+        for row in self._single:
+            for name, value in zip(row.names(), (row.value, row.lower, row.upper), strict=True):
+                if name and (value is not None or name not in found):
+                    found[name] = value
+        return found
+
+    @cached_property
+    def bounds(self) -> dict[str, Bound]:
+        """The ends with a guarantee by their names."""
+        found: dict[str, Bound] = {}
+        for row in self._single:
+            _, lower, upper = row.names()
+            found |= {
+                name: end for name, end in ((lower, row.lower_bound), (upper, row.upper_bound)) if name and end
+            }
+        return found
+
+    @cached_property
+    def _single(self) -> list[Result]:
+        order = quantities.order()
+        single = [row for row in self.rows if row.at is None or row.at in row.kind.exported_at]
+        return sorted(single, key=lambda row: order[row.scope, row.quantity, row.basis])
+
+    def value(self, name: str) -> float | None:
+        """The number under ``name``, if there is one."""
+        found = self.values.get(name)
+        return found if isinstance(found, (int, float)) else None
+
+    def series(self, quantity: str, basis: str = "sampled", item: str | None = None) -> tuple[Result, ...]:
+        """The rows of a quantity in their order, of one ``item`` if it is named."""
+        wanted = [row for row in self.rows if (row.quantity, row.basis) == (quantity, basis)]
+        return tuple(row for row in wanted if item is None or row.item == item)
+
+    def row(self, quantity: str, basis: str = "sampled") -> Result | None:
+        """The only row of a quantity; None where there is none."""
+        return next(iter(self.series(quantity, basis)), None)
+
+
+@dataclass(frozen=True)
+class Results:
+    """The rows of a folder of artifacts, model by model."""
+
+    by_model: Mapping[str, tuple[Result, ...]]
+
+    def rows(self, model: str) -> tuple[Result, ...]:
+        """All rows of one model, audit, game or attack; empty for an unknown one."""
+        return self.by_model.get(model, ())
+
+    def model(self, name: str) -> Numbers:
+        """The rows of the scope "model"."""
+        return Numbers([row for row in self.rows(name) if row.scope == "model"])
+
+    def questions(self, name: str) -> dict[str, Numbers]:
+        """The rows of each question by its id, in the order of the file."""
+        found: dict[str, list[Result]] = {}
+        for row in self.rows(name):
+            if row.scope == "question":
+                found.setdefault(str(row.item), []).append(row)
+        return {item: Numbers(rows) for item, rows in found.items()}
+
+    def audit(self, name: str) -> Numbers:
+        """The rows of the scope "audit"."""
+        return Numbers([row for row in self.rows(name) if row.scope == "audit"])
+
+
+def place(root: Path, stage: str, name: str) -> Path:
+    """The file of one stage and model below the folder of artifacts ``root``."""
+    return root / FOLDER / stage / f"{name}.parquet"
+
+
+def write(path: str | os.PathLike[str], rows: Iterable[Result]) -> None:
+    """Write rows as Parquet, with the schema version of artifacts in the file."""
+    from lethe.io.tables import write_arrow
+
+    write_arrow(path, _arrow(rows))
+
+
+def frame_of(rows: Iterable[Result]) -> pd.DataFrame:
+    """Rows as a DataFrame, as `write` puts them into a file."""
+    return _arrow(rows).to_pandas()
+
+
+def _arrow(rows: Iterable[Result]) -> pa.Table:
+    import pyarrow as pa
+
+    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    for row in rows:
+        for name, values in columns.items():
+            own = getattr(row, name)
+            values.append(json.dumps(own, allow_nan=True) if name == "evidence" and own is not None else own)
+    types = {"text": pa.string(), "number": pa.float64(), "count": pa.int64()}
+    schema = pa.schema([(name, types[kind]) for name, kind in COLUMNS.items()])
+    return pa.table(columns, schema=schema)
+
+
+COLUMNS = {
+    **dict.fromkeys(("model", "scope", "item", "split", "quantity"), "text"),
+    "at": "number",
+    "basis": "text",
+    **dict.fromkeys(("estimate", "lower", "upper", "alpha_lower", "alpha_upper"), "number"),
+    **dict.fromkeys(("covers", "assumes", "method"), "text"),
+    **dict.fromkeys(("n", "missing"), "count"),
+    **dict.fromkeys(("evidence", "text"), "text"),
+}
+assert set(COLUMNS) == {field.name for field in fields(Result)}
+
+
+def read(root: Path, models: Iterable[str] | None = None) -> Results:
+    """Read every table below ``root/results``.
+
+    Parameters
+    ----------
+    root
+        The folder of artifacts.
+    models
+        Names whose rows are read; None for all.
+    """
+    wanted = None if models is None else set(models)
+    found: dict[str, list[Result]] = {}
+    for path in sorted((root / FOLDER).glob("*/*.parquet")):
+        if wanted is None or path.stem in wanted or path.parent.name in SHARED:
+            for row in read_rows(path):
+                found.setdefault(row.model, []).append(row)
+    return Results({name: tuple(rows) for name, rows in found.items() if wanted is None or name in wanted})
+
+
+SHARED = ("compare",)  # stages with one table of all models
+
+
+def read_rows(path: Path) -> list[Result]:
+    """The rows of one table."""
+    from lethe.io.tables import read_arrow
+
+    return [
+        Result(**{**row, "evidence": None if row["evidence"] is None else json.loads(row["evidence"])})
+        for row in read_arrow(path).select(list(COLUMNS)).to_pylist()
+    ]
+
+
+def frame(root: Path) -> pd.DataFrame:
+    """Every table below ``root/results`` as one DataFrame, with a column ``stage``."""
+    import pandas as pd
+
+    from lethe.io.tables import read_table
+
+    tables = [
+        read_table(path).assign(stage=path.parent.name) for path in sorted((root / FOLDER).glob("*/*.parquet"))
+    ]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*COLUMNS, "stage"])

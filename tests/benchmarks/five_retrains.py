@@ -1,0 +1,71 @@
+"""How far one Retrain differs from another: five of them, each as the subject of each other, 20 pairs.
+
+``python -m tests.benchmarks.five_retrains`` reads data/ of this folder, or of ``--folder``, after `lethe run --preset
+five-retrains`, and prints how often each word was given; a model that never saw the forget set should never leak. With
+``--write docs/verdict.md`` the table replaces what stands between ``<!-- retrains -->`` and ``<!-- end retrains -->``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from itertools import permutations
+from pathlib import Path
+
+from lethe import config
+from lethe.config.schema import Params
+from lethe.evaluation.findings import findings
+from lethe.evaluation.run import load
+from lethe.evaluation.standing import standings
+from lethe.results.verdict import Verdict
+from tests.benchmarks import marks
+
+TAUS = (0.005, 0.01, 0.02, 0.05)
+
+
+def verdicts(settings: Params, data: Path, subject: str, retrains: list[str], tau: float) -> Verdict:
+    """The verdict on one model beside the others as Retrains, alone on its page."""
+    report = settings.report.model_copy(update={"retrain": retrains, "tau": tau})
+    models = {name: settings.models[name] for name in (subject, *retrains)}
+    run = load(settings.model_copy(update={"report": report, "models": models}), data, {})
+    found = {one.model: one.verdict for one in standings(run, findings(run))}
+    verdict = found[subject]
+    assert verdict is not None  # the only model under test
+    return verdict
+
+
+def table(settings: Params, data: Path) -> str:
+    """The words by tolerance, of pairs and of each model beside the four others."""
+    names = list(settings.models)
+    lines = [
+        "| tolerance | Retrains beside it | cases | leaks | forgot | open | proved above chance |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for tau in TAUS:
+        pairs = [(subject, [other]) for subject, other in permutations(names, 2)]
+        whole = [(name, [other for other in names if other != name]) for name in names]
+        for many, cases in ((1, pairs), (len(names) - 1, whole)):
+            found = [verdicts(settings, data, subject, others, tau) for subject, others in cases]
+            words = Counter(one.word for one in found)
+            above = sum(one.above_chance for one in found)
+            lines.append(
+                f"| {tau:g} | {many} | {len(cases)} | {words['leaks']} | {words['forgot']} | {words['open']} "
+                f"| {above} |"
+            )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="The words that five Retrains get beside each other.")
+    parser.add_argument("--folder", type=Path, default=Path(), help="the folder of the run")
+    parser.add_argument("--write", type=Path, help="the page whose table is replaced")
+    arguments = parser.parse_args()
+    settings = config.load(arguments.folder / "params.yaml")
+    text = table(settings, arguments.folder / "data")
+    print(text)
+    if arguments.write:
+        marks.write(arguments.write, "retrains", text)
+
+
+if __name__ == "__main__":
+    main()

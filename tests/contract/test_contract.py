@@ -1,0 +1,27 @@
+"""Every command of the contract gives the JSON that other people's checks read: each recorded key, each recorded value."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.contract.commands import CASES, RECORDED, differences, make_model, result_of
+
+RESULTS = json.loads(RECORDED.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory) -> Path:
+    return make_model(tmp_path_factory.mktemp("contract") / "model")
+
+
+def test_every_case_is_recorded():
+    assert list(RESULTS) == [case.name for case in CASES]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_a_command_keeps_its_contract(case, tmp_path, model):
+    found = result_of(case, tmp_path, model)
+    assert list(differences(RESULTS[case.name], found, case.tolerance)) == []

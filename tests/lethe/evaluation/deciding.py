@@ -1,0 +1,130 @@
+"""Runs of models whose results are written down row by row: what decides is what a test says, without any artifact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lethe import config
+from lethe.evaluation.recorded import Drawing
+from lethe.evaluation.run import Model, Question, Role, Run
+from lethe.evaluation.standing import Standing, standings
+from lethe.results.exact_bounds import certificates_of, rows_of
+from lethe.results.table import Results, Rows
+from lethe.statistics.bound import Bound, Covers
+from lethe.statistics.bounds import binary_lower, binary_upper
+from tests.lethe.evaluation.trees import certified
+from tests.small import ROOT
+
+PARAMS = config.load(ROOT / "params.yaml")
+ALPHA, TAU, N = 0.01, 0.01, 8000
+Part = Callable[[Rows], None]
+
+
+def drawn(item: str, leaks: int, n: int = N, basis: str = "sampled", missing: int = 0) -> Part:
+    """The row of one question's draws, with their counts and with ends at alpha."""
+
+    def add(rows: Rows) -> None:
+        guarantee = (ALPHA, Covers.ONE_PROMPT, "draws", "made up", n)
+        ends = (
+            Bound(float(binary_lower(leaks, n, ALPHA)), "lower", *guarantee),
+            Bound(float(binary_upper(leaks + missing, n, ALPHA)), "upper", *guarantee),
+        )
+        counts = {"leaks": leaks, "n": n, "missing": missing}
+        rows.add("question", "leak", basis, leaks / n, *ends, item=item, split="forget", evidence=counts)
+
+    return add
+
+
+def without_keywords(item: str) -> Part:
+    """A question of which only the greedy answer's score is known."""
+    return lambda rows: rows.add("question", "score", "greedy", 0.5, item=item, split="forget")
+
+
+def exact(*items: str, leak: float, clean: float, rho: float = 0.0, **how: Any) -> Part:
+    """Exact bounds of questions with these known masses."""
+
+    def add(rows: Rows) -> None:
+        rows.rows += [
+            row.__class__(**{**{name: getattr(row, name) for name in row.__slots__}, "model": rows.model})
+            for row in rows_of(certified(items, leak, clean, rho, **how))
+        ]
+
+    return add
+
+
+def cut(item: str, ended: int, either: int, n: int = N) -> Part:
+    """``ended`` of the answers ended at the token limit; ``either`` leak, lack a verdict or ended there."""
+    counts = {"cut": ended, "n": n, "cut_or_leaks": either}
+    where = {"item": item, "split": "forget", "evidence": counts}
+    return lambda rows: rows.add("question", "truncated", "sampled", ended / n, **where)
+
+
+def misfit(rows: Rows) -> None:
+    """A judge's calibration that does not fit."""
+    rows.add("model", "judge_fits", "judged", 0.0)
+
+
+def model(
+    name: str,
+    *parts: Part,
+    role: Role = "subject",
+    limit: int = 40,
+    scores: np.ndarray | None = None,
+    binary: bool = True,
+) -> Model:
+    """A model with these results; ``scores`` are those of its answers, (questions, n), without a 0/1 scorer."""
+    rows = Rows(name)
+    for part in parts:
+        part(rows)
+    results = Results({name: tuple(rows.rows)})
+    questions = tuple(Question(item, numbers) for item, numbers in results.questions(name).items())
+    own = np.zeros((len(questions), 2)) if scores is None else scores
+    table = pd.DataFrame(
+        {
+            "prompt_id": np.repeat([question.prompt_id for question in questions], own.shape[1]),
+            "sample": np.tile(np.arange(own.shape[1]), len(questions)),
+            "rouge_l": own.ravel(),
+        }
+    )
+    if binary:
+        table["keyword_leak"] = 0.0  # all that the words ask of the verdicts themselves: that they are 0 or 1
+    return Model(
+        name=name,
+        role=role,
+        path=f"/models/{name}",
+        numbers=results.model(name),
+        questions=questions,
+        drawing=Drawing("prefix", "", "fixed", 1.0, 1.0, 0, limit, {}),
+        answers={"forget": table},
+        exact=certificates_of(results, name),
+    )
+
+
+def params(**sections: dict[str, Any]) -> config.Params:
+    """params.yaml with changed keys by section."""
+    changed = {
+        name: own if own is None else getattr(PARAMS, name).model_copy(update=own)
+        for name, own in sections.items()
+    }
+    return PARAMS.model_copy(update=changed)
+
+
+def run_of(*models: Model, settings: config.Params = PARAMS) -> Run:
+    """A run of these models."""
+    return Run(settings, list(models), {}, {}, {}, {}, {}, {}, {}, {})
+
+
+def decided(*models: Model, settings: config.Params = PARAMS) -> dict[str, Standing]:
+    """The verdicts on these models by name."""
+    found = standings(run_of(*models, settings=settings), SimpleNamespace(level=0.001))
+    return {one.model: one for one in found}
+
+
+def words(found: dict[str, Standing]) -> Sequence[str]:
+    """The words on forgetting of the models under test."""
+    return [one.word for one in found.values() if one.verdict]

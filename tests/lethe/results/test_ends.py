@@ -1,0 +1,342 @@
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import beta
+
+from lethe.errors import BadValue
+from lethe.results.ends import Ends
+from lethe.results.evidence import AtLevel, LeakCounts, Trees, Truncation, upper_at_stop
+from lethe.statistics import sequential
+from lethe.statistics.answer_tree import Masses, Remainder, Rounding, leak_interval
+from tests.lethe.statistics.misses import tolerated
+
+ROUNDING = Rounding(1e-4, 20, 1.0)
+
+
+@dataclass(frozen=True)
+class Row:
+    """The fields of `lethe.results.table.Result` that ends are made from."""
+
+    basis: str
+    item: str | None
+    evidence: dict | None = None
+    lower: float | None = None
+    upper: float | None = None
+    alpha_lower: float | None = None
+    alpha_upper: float | None = None
+    model: str = "npo"
+    scope: str = "question"
+    quantity: str = "leak"
+
+
+def naive_counts(leaks, n, missing, stopped, level):
+    """The ends of one question's counts, from SciPy's distribution or from the whole sequence of draws."""
+    if stopped:
+        high = np.repeat([1.0, 0.0], [leaks + missing, n - leaks - missing])
+        low = np.repeat([1.0, 0.0], [leaks, n - leaks])
+        return 1 - sequential.stopped_upper(1 - low, level), sequential.stopped_upper(high, level)
+    above = leaks + missing
+    lower = beta.ppf(level, leaks, n - leaks + 1) if leaks else 0.0
+    return lower, beta.isf(level, above + 1, n - above) if above < n else 1.0
+
+
+def naive_ends(counts, tree, certain, level):
+    """Both ends of one question: counts (leaks, n, missing, stopped) or None; a tree or None; certain ends."""
+    sources = (counts is not None) + (tree is not None and tree[1].rho > 0)
+    low, high = certain
+    if tree is not None:
+        found = leak_interval(*tree[:2], 0.5, tree[2])
+        low, high = max(low, found.lower), min(high, found.upper_certain)
+    high = max(low, high)
+    lows, highs = [low], [high]
+    if counts is not None:
+        below, above = naive_counts(*counts, level / sources)
+        lows, highs = [*lows, below], [*highs, above]
+    if tree is not None and tree[1].rho > 0:
+        found = leak_interval(*tree[:2], level / sources, tree[2])
+        lows, highs = [*lows, found.lower_sampled], [*highs, found.upper]
+    return min(max(lows), high), max(min(highs), low)
+
+
+def random_question(rng):
+    """LeakCounts, a tree and certain ends of one random question, each of which may be absent."""
+    n = int(rng.integers(1, 400))
+    leaks = int(rng.binomial(n, rng.beta(0.3, 3)))
+    missing = int(rng.integers(0, min(3, n - leaks) + 1))
+    counts = (leaks, n, missing, bool(rng.random() < 0.3)) if rng.random() < 0.8 else None
+    tree = None
+    if rng.random() < 0.6:
+        leak, clean = rng.dirichlet([0.3, 2, 1])[:2]
+        lengths = rng.dirichlet(np.ones(5))
+        rho = float(rng.choice([0.0, 200.0, 3000.0]))
+        seen = int(rng.poisson(rho * leak * 0.1))
+        masses = Masses(tuple(leak * lengths), tuple(clean * lengths))
+        tree = masses, Remainder(rho, seen + 3 if rho else 0, seen), ROUNDING if rng.random() < 0.5 else Rounding()
+    certain = (float(rng.random() * 0.02), float(1 - rng.random() * 0.5)) if rng.random() < 0.3 else (0.0, 1.0)
+    return counts, tree, certain
+
+
+def joined(questions):
+    filled = [counts or (0, 0, 0, False) for counts, _, _ in questions]
+    leaks, n, missing, stopped = (list(column) for column in zip(*filled, strict=True))
+    certain = np.array([certain for _, _, certain in questions])
+    return Ends.of_arrays(
+        [f"q{place}" for place in range(len(questions))],
+        leaks,
+        n,
+        missing,
+        stopped=stopped,
+        trees=Trees.of([tree for _, tree, _ in questions]),
+        certain_lower=certain[:, 0],
+        certain_upper=certain[:, 1],
+    )
+
+
+@pytest.mark.parametrize("level", [0.3, 0.05, 0.0031, 1e-5, 1e-8])
+def test_the_ends_are_those_of_a_loop_over_questions(level):
+    rng = np.random.default_rng(0)
+    questions = [random_question(rng) for _ in range(120)]
+    ends = joined(questions)
+    expected = np.array([naive_ends(*question, level) for question in questions])
+    assert ends.lower(level) == pytest.approx(expected[:, 0], rel=1e-6, abs=3e-8)
+    assert ends.upper(level) == pytest.approx(expected[:, 1], rel=1e-6, abs=3e-8)
+
+
+def test_each_question_may_have_a_level_of_its_own():
+    rng = np.random.default_rng(1)
+    ends = joined([random_question(rng) for _ in range(40)])
+    levels = rng.choice([0.2, 0.01, 0.0007], 40)
+    for side in (ends.lower, ends.upper):
+        alone = {level: side(level) for level in set(levels.tolist())}
+        assert side(levels).tolist() == [alone[level][place] for place, level in enumerate(levels.tolist())]
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 10**6), st.floats(1e-12, 0.5), st.floats(1e-12, 0.5))
+def test_a_smaller_level_never_narrows_and_certain_ends_always_count(seed, first, second):
+    small, large = sorted((first, second))
+    rng = np.random.default_rng(seed)
+    ends = joined([random_question(rng) for _ in range(5)])
+    assert (ends.lower(small) <= ends.lower(large) + 1e-12).all()
+    assert (ends.upper(small) >= ends.upper(large) - 1e-12).all()
+    for level in (small, large):
+        assert (ends.lower(level) >= ends.certain_lower).all()
+        assert (ends.upper(level) <= ends.certain_upper).all()
+        assert (ends.lower(level) <= ends.certain_upper).all()
+        assert (ends.upper(level) >= ends.certain_lower).all()
+
+
+def test_a_certain_end_costs_the_sampled_end_nothing():
+    plain = Ends.of_arrays(["q"], leaks=3, n=100)
+    certain = Ends.of_arrays(["q"], leaks=3, n=100, certain_lower=1e-6, certain_upper=0.9)
+    explored = Trees.of([(Masses((1e-6,), (0.1,)), Remainder(), Rounding())])  # a tree that sampled nothing
+    for ends in (certain, Ends.of_arrays(["q"], leaks=3, n=100, trees=explored)):
+        assert ends.upper(0.01) == plain.upper(0.01)
+        assert ends.lower(0.01) == plain.lower(0.01)
+
+
+def test_two_sources_take_half_the_level_each():
+    tree = (Masses((0.0,), (0.0,)), Remainder(1000.0, 0, 0), Rounding())
+    both = Ends.of_arrays(["q", "r"], leaks=[0, 0], n=[500, 0], trees=Trees.of([tree, tree]))
+    assert both.upper(0.02)[0] == min(naive_counts(0, 500, 0, False, 0.01)[1], -math.log(0.01) / 1000)
+    assert both.upper(0.02)[1] == pytest.approx(-math.log(0.02) / 1000)
+    # A clean question beside a Retrain and seven other models, before looks are counted: 0.79% and 1.6%.
+    eighth = 0.01 / 8 / 2
+    for n, expected in ((1024, 0.0079), (512, 0.0156)):
+        none = Trees.of([(Masses((0.0,), (0.0,)), Remainder(1.0, 0, 0), Rounding())])
+        assert Ends.of_arrays(["q"], 0, n, trees=none).upper(eighth)[0] == pytest.approx(expected, abs=5e-5)
+
+
+@pytest.mark.parametrize("level", [0.01, 0.05])
+def test_each_end_misses_with_at_most_its_level(level):
+    runs, n, rho, p, explored = 40_000, 600, 500.0, 0.05, 0.012
+    rng = np.random.default_rng(2)
+    tree = Trees(
+        *(np.full(runs, value) for value in (explored, explored, 0.9, 1.0, rho)),
+        rng.poisson(rho * (p - explored), runs).astype(float),
+    )
+    leaks, items = rng.binomial(n, p, runs), [str(run) for run in range(runs)]
+    for trees in (None, tree):
+        ends = Ends.of_arrays(items, leaks, n, trees=trees)
+        assert (ends.upper(level) < p).mean() <= tolerated(level, runs)
+        assert (ends.lower(level) > p).mean() <= tolerated(level, runs)
+    # The control: two sources at the whole level each miss more often than the level allows.
+    assert (ends.upper(2 * level) < p).mean() > tolerated(level, runs)
+    assert (ends.lower(2 * level) > p).mean() > tolerated(level, runs)
+
+
+@pytest.mark.parametrize("level", [0.01, 0.05])
+def test_stopped_ends_hold_under_the_worst_rule(level):
+    """The rule stops as soon as the end misses, which it can because it looks at every draw."""
+    runs, horizon = 2000, 300
+    rng = np.random.default_rng(3)
+    ones, draws = np.minimum(*(grid := np.indices((horizon + 1, horizon + 1)))), grid[1]
+    uppers = upper_at_stop(ones.ravel(), draws.ravel(), level).reshape(ones.shape)
+    counts = LeakCounts.of(ones.ravel(), draws.ravel())
+    clopper_pearson = counts.upper(np.full(ones.size, level)).reshape(ones.shape)
+    n = np.arange(1, horizon + 1)
+    for p in (0.02, 0.3):
+        leaks = np.cumsum(rng.random((runs, horizon)) < p, axis=1)
+        assert (uppers[leaks, n] < p).any(axis=1).mean() <= tolerated(level, runs)
+        assert (1 - uppers[n - leaks, n] > p).any(axis=1).mean() <= tolerated(level, runs)
+    assert (clopper_pearson[leaks, n] < p).any(axis=1).mean() > tolerated(level, runs)  # which fails at a stop
+
+
+@pytest.mark.parametrize(("leaks", "n"), [(0, 1), (0, 100), (3, 50), (30, 500), (500, 500), (2000, 4096)])
+def test_the_closed_form_is_the_sum_over_nodes(leaks, n):
+    values = np.repeat([1.0, 0.0], [leaks, n - leaks])
+    for level in (0.05, 1e-4):
+        expected = sequential.stopped_upper(values, level)
+        assert upper_at_stop(leaks, n, level)[0] == pytest.approx(expected, abs=2e-8)
+    assert upper_at_stop([0, leaks], [0, n], 0.05)[0] == 1
+
+
+def test_a_missing_judgement_is_a_leak_above_and_none_below():
+    for stopped in (False, True):
+        ends = Ends.of_arrays(["q"], leaks=2, n=100, missing=5, stopped=stopped)
+        assert ends.upper(0.05) == Ends.of_arrays(["q"], leaks=7, n=100, stopped=stopped).upper(0.05)
+        assert ends.lower(0.05) == Ends.of_arrays(["q"], leaks=2, n=100, stopped=stopped).lower(0.05)
+
+
+def test_fixed_ends_say_nothing_below_their_level():
+    fixed = AtLevel.fixed([0.1, np.nan], [0.4, np.nan], [0.01, np.nan], [0.02, np.nan])
+    ends = Ends.of_arrays(["q", "r"], others=[fixed])
+    assert (ends.lower(0.01).tolist(), ends.upper(0.01).tolist()) == ([0.1, 0], [1, 1])
+    assert (ends.lower(0.009).tolist(), ends.upper(0.02).tolist()) == ([0, 0], [0.4, 1])
+    assert ends.upper(0.06 / 3)[0] == 0.4  # 0.06 / 3 < 0.02 in floating point
+    beside = Ends.of_arrays(["q"], leaks=0, n=10, others=[fixed.take(np.array([0]))])
+    assert beside.lower(0.019)[0] == 0  # half of the level is below 0.01
+    assert beside.lower(0.02)[0] == 0.1
+
+
+def test_a_function_of_the_level_is_asked_for_each_level():
+    asked = []
+
+    def graded(level):
+        asked.append(level)
+        return np.array([0.3, 0.5]) - level, np.array([0.3, 0.5]) + level
+
+    ends = Ends.of_arrays(["q", "r"], others=[AtLevel.of(graded, [True, True])])
+    assert ends.lower(np.array([0.1, 0.2])).tolist() == pytest.approx([0.2, 0.3])
+    assert ends.take([1]).upper(0.25).tolist() == [0.75]
+    assert asked == [0.1, 0.2, 0.25]
+    assert ends.scaled(4).upper(0.1) == pytest.approx([0.35, 0.55])
+    assert ends.clean().upper(0.1).tolist() == [0, 0]
+
+
+def rows():
+    tree = {
+        "leak_by_length": [0.01, 0.001],
+        "clean_by_length": [0.5, 0.2],
+        "blank": 0.1,
+        "unscored": 0.0,
+        "unconfirmed": 0.0,
+        "rho": 400.0,
+        "sampled": 90,
+        "sampled_leaks": 2,
+        "rounding": [1e-4, 20, 1.0],
+    }
+    return [
+        Row("sampled", "b", {"leaks": 4, "n": 256, "missing": 1}, 0.1, 0.2, 0.05, 0.05),
+        Row("tree", "b", tree, 0.1, 0.2, 0.05, 0.05),
+        Row("exact", "b", None, 0.011, 0.29, 0.0, 0.0),
+        Row("sampled", "a", {"leaks": 0, "n": 100, "missing": 0}),
+        Row("anytime", "a", {"leaks": 0, "n": 70, "missing": 2}),
+        Row("sampled", "c", {"leaks": 0, "n": 100, "missing": 0}),
+        Row("labelled", "c", None, 0.2, 0.6, 0.01, 0.01),
+        Row("labelled", "d", {"leaks": 9, "n": 10}),
+        Row("greedy", "e", {"leaks": 1, "n": 1}),
+        Row("sampled", "zzz", {"leaks": 1, "n": 1}),
+        Row("sampled", "e", {"leaks": 1, "n": 1}, quantity="leak_at_k"),
+        Row("sampled", None, {"leaks": 1, "n": 1}, scope="model"),
+    ]
+
+
+def test_rows_of_every_basis():
+    items = ["a", "b", "c", "d", "e"]
+    ends = Ends.of_rows(rows(), items)
+    masses, rest = Masses((0.01, 0.001), (0.5, 0.2), 0.1), Remainder(400.0, 90, 2)
+    expected = [
+        naive_ends((0, 70, 2, True), None, (0.0, 1.0), 0.02),
+        naive_ends((4, 256, 1, False), (masses, rest, ROUNDING), (0.011, 0.29), 0.02),
+        (0.2, 0.6),
+        naive_ends((9, 10, 0, False), None, (0.0, 1.0), 0.02),
+        (0.0, 1.0),
+    ]
+    assert ends.items == tuple(items)
+    assert ends.lower(0.02) == pytest.approx([low for low, _ in expected], abs=1e-8)
+    assert ends.upper(0.02) == pytest.approx([high for _, high in expected], abs=1e-8)
+    assert (ends.certain_lower[1], ends.certain_upper[1]) == (0.011, 0.29)
+    assert ends.answers.tolist() == [70, 256, 0, 10, 0]
+    assert Ends.of_rows(rows()[::-1], items).upper(0.02).tolist() == ends.upper(0.02).tolist()
+
+
+def test_two_rows_with_one_end_each_are_one_interval():
+    whole = Row("labelled", "q", None, 0.2, 0.6, 0.01, 0.02)
+    halves = [replace(whole, lower=None, alpha_lower=None), replace(whole, upper=None, alpha_upper=None)]
+    for order in (halves, halves[::-1]):
+        ends = Ends.of_rows(order, ["q"])
+        assert (ends.lower(0.02)[0], ends.upper(0.02)[0]) == (0.2, 0.6)
+    with pytest.raises(BadValue):
+        Ends.of_rows([whole, whole], ["q"])
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        [Row("sampled", "q", {"leaks": 1})],
+        [Row("sampled", "q", {"leaks": 3, "n": 2})],
+        [Row("sampled", "q", {"leaks": 1, "n": 2, "missing": 2})],
+        [Row("tree", "q", {"rho": 1.0})],
+        [Row("exact", "q", None, 0.1, 0.2, 0.01, 0.01)],
+        [Row("sampled", "q", {"leaks": 1, "n": 2}), Row("exact", "q", model="other")],
+    ],
+)
+def test_rows_that_cannot_be_read_are_refused(bad):
+    with pytest.raises(BadValue):
+        Ends.of_rows(bad, ["q"])
+
+
+def test_ends_that_contradict_themselves_are_refused():
+    for arguments in (
+        {"items": ["q", "q"]},
+        {"items": ["q"], "certain_lower": 0.6, "certain_upper": 0.5},
+        {"items": ["q"], "certain_upper": 1.5},
+        {"items": ["q"], "others": [AtLevel.fixed([0.1, 0.1], [0.2, 0.2], 0.01, 0.01)]},
+    ):
+        with pytest.raises(BadValue):
+            Ends.of_arrays(**arguments)
+    for level in (0, 0.6, math.nan, np.array([0.1])):
+        with pytest.raises((BadValue, ValueError)):
+            Ends.of_arrays(["q", "r"], leaks=0, n=5).upper(level if np.ndim(level) == 0 else np.array([0.1, 0.7]))
+
+
+def test_a_plan_keeps_the_shares_and_a_clean_sample_has_no_leak():
+    rng = np.random.default_rng(4)
+    ends = joined([random_question(rng) for _ in range(30)])
+    wide, narrow = (ends.scaled(times) for times in (1.0, 50.0))
+    assert wide.upper(0.05).tolist() == ends.upper(0.05).tolist()
+    assert (narrow.upper(0.05) <= ends.upper(0.05) + 1e-12).all()
+    assert narrow.certain_upper.tolist() == ends.certain_upper.tolist()
+    clean = ends.clean()
+    assert clean.lower(0.05).max() == 0
+    assert (clean.upper(0.05) <= ends.upper(0.05) + 1e-12).all()
+    assert clean.certain_upper.tolist() == ends.certain_upper.tolist()
+    drawn = Ends.of_arrays(["q"], leaks=3, n=1024, missing=4).clean()
+    assert drawn.upper(0.01) == Ends.of_arrays(["q"], leaks=0, n=1024).upper(0.01)
+
+
+def test_cut_answers_count_as_leaks_and_as_a_share():
+    cut = Truncation(np.array([0, 5, 0]), np.array([100, 100, 0]), np.array([2, 6, 0]), 40)
+    assert cut.share(1) == 0.05
+    assert cut.share(2) is None
+    expected = [naive_counts(count, 100, 0, False, 0.01)[1] for count in (0, 5, 2, 6)]
+    assert cut.share_upper(0.01) == pytest.approx([*expected[:2], 1])
+    assert cut.leak_upper(0.01) == pytest.approx([*expected[2:], 1])
+    assert replace(cut, leaks=None).leak_upper(0.01).tolist() == [1, 1, 1]
+    stopped = replace(cut, stopped=np.array([True, False, False]))
+    assert stopped.share_upper(0.01)[0] == upper_at_stop(0, 100, 0.01)[0] > expected[0]

@@ -1,0 +1,244 @@
+"""The table of results: rows come back from a file as they were, and are read under their exported names."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lethe.errors import BadFile, BadValue
+from lethe.results import quantities, table
+from lethe.results.quantities import MODEL, QUANTITIES, QUESTION
+from lethe.results.table import Numbers, Result, Results, Rows
+from lethe.statistics.bound import Assumes, Bound, Covers, Side
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+NUMBER = st.none() | st.floats(allow_nan=False)
+COUNT = st.none() | st.integers(0, 2**40)
+LEVEL = st.none() | st.floats(0, 0.5)
+PLAIN = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | TEXT
+EVIDENCE = st.dictionaries(TEXT, PLAIN | st.lists(PLAIN, max_size=3) | st.dictionaries(TEXT, PLAIN, max_size=2))
+ROW = st.builds(
+    lambda kind, **own: Result(scope=kind.scope, quantity=kind.key, basis=kind.basis, **own),
+    st.sampled_from(QUANTITIES),
+    model=TEXT,
+    item=st.none() | TEXT,
+    split=st.none() | TEXT,
+    at=NUMBER,
+    estimate=NUMBER,
+    lower=NUMBER,
+    upper=NUMBER,
+    alpha_lower=LEVEL,
+    alpha_upper=LEVEL,
+    covers=st.sampled_from(["", *map(str, Covers)]),
+    assumes=TEXT,
+    method=TEXT,
+    n=COUNT,
+    missing=COUNT,
+    evidence=st.none() | EVIDENCE,
+    text=st.none() | TEXT,
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("results")
+
+
+@given(st.lists(ROW, max_size=5))
+def test_rows_come_back_from_a_file_and_two_files_have_the_same_bytes(folder, rows):
+    first, second = folder / "first.parquet", folder / "second.parquet"
+    table.write(first, rows)
+    assert table.read_rows(first) == rows
+    table.write(second, table.read_rows(first))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def bound(value: float, side: Side, alpha: float = 0.05, **other: object) -> Bound:
+    given_ = {"covers": Covers.ONE_PROMPT, "assumes": Assumes.DRAWS, "method": "m", "n": 8} | other
+    return Bound(value, side, alpha, **given_)  # type: ignore[arg-type]
+
+
+GUARANTEES = [{"covers": Covers.AVERAGE}, {"assumes": "nothing"}, {"method": "another"}, {"n": 9}]
+
+
+def test_ends_of_one_guarantee_are_one_row():
+    lower, upper = bound(0.1, "lower", 0.01), bound(0.9, "upper")
+    (row,) = table.interval("m", "question", "leak", "sampled", 0.5, lower, upper, item="q")
+    assert (row.lower_bound, row.upper_bound, row.value) == (lower, upper, 0.5)
+    assert (row.alpha_lower, row.alpha_upper, row.n) == (0.01, 0.05, 8)
+
+
+@pytest.mark.parametrize("other", GUARANTEES, ids=lambda one: next(iter(one)))
+def test_ends_of_two_guarantees_are_two_rows_of_one_interval(other):
+    lower, upper = bound(0.1, "lower", **other), bound(0.9, "upper")
+    with pytest.raises(ValueError, match="guarantees"):
+        table.result("m", "question", "leak", "sampled", 0.5, lower, upper)
+    rows = table.interval("m", "question", "leak", "sampled", 0.5, lower, upper, item="q", split="forget")
+    assert len(rows) == 2
+    numbers = Numbers(rows)
+    assert numbers.values == {"binary_share": 0.5, "m_bin_lower": 0.1, "m_bin": 0.9}
+    assert numbers.bounds == {"m_bin_lower": lower, "m_bin": upper}
+    added = Rows("m")
+    added.add("question", "leak", "sampled", 0.5, lower, upper, item="q", split="forget")
+    assert added.rows == rows
+
+
+def test_a_missing_estimate_and_an_infinite_end():
+    for estimate in (None, math.nan):
+        row = table.result("m", "model", "epsilon_star", "given answers", estimate)
+        assert row.estimate is row.value is None
+        assert Numbers([row]).values == {"epsilon_star": None, "epsilon_lower": None}
+    certain = dataclasses.replace(bound(math.inf, "lower"), alpha=0.0)
+    row = table.result("m", "model", "epsilon_star", "given answers", math.inf, certain)
+    assert Numbers([row]).values == {"epsilon_star": math.inf, "epsilon_lower": math.inf}
+    assert Numbers([row]).bounds == {"epsilon_lower": certain}
+
+
+@pytest.mark.parametrize("add", [table.result, table.interval])
+def test_a_row_of_an_unknown_quantity_is_refused(add):
+    ends = () if add is table.result else (None, None)
+    with pytest.raises(BadValue):
+        add("m", "model", "a_new_number", "sampled", 0.5, *ends)
+    with pytest.raises(BadValue):
+        add("m", "audit", "leak", "sampled", 0.5, *ends)
+
+
+def test_an_end_without_a_level_is_a_value_and_no_bound():
+    numbers = Numbers([Result("m", "question", "leak", "sampled", item="q", upper=0.5)])
+    assert (numbers.values["m_bin"], numbers.bounds) == (0.5, {})
+
+
+@given(st.permutations([row for row in MODEL if any(row.names) and not row.at and "{" not in "".join(row.names)]))
+def test_the_values_are_in_the_order_of_the_vocabulary(kinds):
+    numbers = Numbers([Result("m", "model", kind.key, kind.basis, estimate=0.5) for kind in kinds])
+    places = {name: place for place, kind in enumerate(MODEL) for name in kind.names if name}
+    assert list(numbers.values) == sorted(numbers.values, key=places.__getitem__)
+    assert len(numbers.values) == len({name for kind in kinds for name in kind.names if name})
+
+
+def test_a_value_has_the_unit_of_its_quantity():
+    rows = Rows("m")
+    rows.add("model", "questions", "sampled", 30)
+    rows.add("model", "judge_fits", "judged", True)
+    rows.add("model", "scorer", "anytime", text="keyword_leak")
+    rows.add("model", "score", "sampled", 1)
+    rows.add("question", "leaks", "sampled", 2.5, item="q")
+    values = Numbers(rows.rows).values
+    assert values == {
+        "leaking_answers": 2.5,
+        "n_questions": 30,
+        "mean": 1.0,
+        "judge_fits": True,
+        "sequential_scorer": "keyword_leak",
+    }
+    kinds = {key: type(value) for key, value in values.items()}
+    assert (kinds["n_questions"], kinds["mean"], kinds["judge_fits"]) == (int, float, bool)
+    numbers = Numbers(rows.rows)
+    assert (numbers.value("n_questions"), numbers.value("sequential_scorer"), numbers.value("x")) == (
+        30,
+        None,
+        None,
+    )
+
+
+def test_a_row_at_a_place_is_a_series_unless_its_place_is_exported():
+    rows = Rows("m")
+    for k in (1000.0, 1.0, 10.0):
+        rows.add("model", "leak_at_k_worst", "sampled", None, None, bound(k / 2000, "upper"), at=k)
+    rows.add("model", "choice", "language", 0.5, item="a")
+    rows.add("model", "choice", "language", 0.25, item="b")
+    numbers = Numbers(rows.rows)
+    assert numbers.values == {"leak_at_1000_worst_lower": None, "leak_at_1000_worst": 0.5}
+    assert [row.at for row in numbers.series("leak_at_k_worst")] == [1000, 1, 10]
+    assert [row.estimate for row in numbers.series("choice", "language", "b")] == [0.25]
+    assert numbers.row("choice", "language").item == "a"
+    assert numbers.row("leak") is None
+
+
+def test_the_rows_of_a_folder_by_model_question_and_audit(tmp_path):
+    for stage, name, rows in (
+        ("metrics", "a", [("model", "score", 0.5, None), ("question", "score", 0.25, "q2")]),
+        ("exact", "a", [("question", "score", 0.75, "q1"), ("question", "max", 1.0, "q2")]),
+        ("metrics", "b", [("model", "score", 0.125, None)]),
+        ("audit", "mine", []),
+    ):
+        made = Rows(name)
+        for scope, quantity, value, item in rows:
+            made.add(scope, quantity, "sampled", value, item=item)
+        if name == "mine":
+            made.add("audit", "number", "run", 2.0, item="epsilon")
+        table.write(table.place(tmp_path, stage, name), made.rows)
+    both = [Result(name, "model", "forget_ks", "given answers", estimate=0.5) for name in ("a", "b")]
+    table.write(table.place(tmp_path, "compare", "models"), both)
+    results = table.read(tmp_path)
+    assert set(results.by_model) == {"a", "b", "mine"}
+    assert results.model("a").values == {"mean": 0.5, "forget_ks": 0.5}
+    assert {item: own.values["mean"] for item, own in results.questions("a").items() if "mean" in own.values} == {
+        "q1": 0.75,
+        "q2": 0.25,
+    }
+    assert list(results.questions("a")) == ["q1", "q2"]  # the file exact comes before the file metrics
+    assert results.questions("a")["q2"].values["max"] == 1.0
+    assert results.audit("mine").values == {"epsilon": 2.0}
+    assert results.rows("gone") == ()
+    assert results.model("gone").values == {}
+    only = table.read(tmp_path, ["b"])
+    assert set(only.by_model) == {"b"}
+    assert only.model("b").values == {"mean": 0.125, "forget_ks": 0.5}
+    assert table.read(tmp_path / "nothing") == Results({})
+
+
+def test_the_frame_has_every_row_of_every_stage(tmp_path):
+    assert list(table.frame(tmp_path).columns) == [*table.COLUMNS, "stage"]
+    rows = Rows("m")
+    rows.add("question", "leak", "sampled", 0.5, bound(0.25, "lower"), bound(0.75, "upper"), item="Zoë\u2028🦉")
+    rows.add("model", "scorer", "anytime", text="word", evidence={"leaks": 3})
+    for stage in ("metrics", "exact"):
+        table.write(table.place(tmp_path, stage, "m"), rows.rows)
+    frame = table.frame(tmp_path)
+    assert frame["stage"].tolist() == ["exact", "exact", "metrics", "metrics"]
+    own = frame[(frame["stage"] == "metrics") & (frame["quantity"] == "leak")].iloc[0]
+    assert (own["item"], own["lower"], own["upper"], own["alpha_upper"]) == ("Zoë\u2028🦉", 0.25, 0.75, 0.05)
+    assert (own["n"], own["covers"]) == (8, str(Covers.ONE_PROMPT))
+    assert pd.isna(frame.loc[3, "estimate"])
+    assert frame.loc[3, "text"] == "word"
+
+
+def test_a_broken_table_is_refused_by_its_name(tmp_path):
+    place = table.place(tmp_path, "metrics", "m")
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"no Parquet")
+    with pytest.raises(BadFile, match=r"m\.parquet"):
+        table.read(tmp_path)
+
+
+@pytest.mark.parametrize("side", ["lower", "upper"])
+def test_a_row_restated_for_a_language_changes_its_guarantee_alone(side):
+    one = bound(0.5, side)
+    ends = (one, None) if side == "lower" else (None, one)
+    row = table.result("m", "question", "leak", "sampled", 0.5, *ends, item="q")
+    restated = table.in_language(row)
+    end = getattr(restated, f"{side}_bound")
+    assert end == one.in_language()
+    assert end.covers != one.covers
+    assert dataclasses.replace(restated, covers=row.covers, assumes=row.assumes) == row
+    plain = table.result("m", "question", "max", "sampled", 0.5, item="q")
+    assert table.in_language(plain) is plain
+
+
+def test_every_quantity_of_a_question_can_be_exported_and_read(tmp_path):
+    """A row of each quantity with all that a row can hold: its names are the keys of its values."""
+    for kind in QUESTION:
+        at = (0.5 if not kind.exported_at else kind.exported_at[0]) if kind.at else None
+        row = Result("m", "question", kind.key, kind.basis, item="q", at=at, estimate=1.0, lower=0.0, upper=1.0)
+        numbers = Numbers([row])
+        expected = {name for name in row.names() if name} if not kind.at or kind.exported_at else set()
+        assert set(numbers.values) == expected
+        assert numbers.series(kind.key, kind.basis) == (row,)
+        assert quantities.of(row.scope, row.quantity, row.basis) is kind
