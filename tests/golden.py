@@ -30,22 +30,26 @@ NUMBERS = (
 )
 
 
-def of_results(path: Path) -> Iterator[str]:
+def of_results(path: Path) -> Iterator[bytes]:
     """A line per row of a table of results."""
     for row in table.read_rows(path):
-        yield json.dumps({name: _exactly(getattr(row, name)) for name in NUMBERS}, ensure_ascii=False)
+        yield _line({name: _exactly(getattr(row, name)) for name in NUMBERS})
 
 
-def of_generations(path: Path) -> Iterator[str]:
+def of_generations(path: Path) -> Iterator[bytes]:
     """A line per column of a table: its name and its values in order."""
     arrow = read_arrow(path)
     for name, column in zip(arrow.column_names, arrow.columns, strict=True):
-        yield json.dumps([name, [_exactly(value) for value in column.to_pylist()]], ensure_ascii=False)
+        yield _line([name, [_exactly(value) for value in column.to_pylist()]])
 
 
-def of_bytes(path: Path) -> Iterator[str]:
-    """The content of a file."""
-    yield path.read_bytes().hex()
+def of_bytes(path: Path) -> Iterator[bytes]:
+    """The bytes of a file."""
+    yield path.read_bytes()
+
+
+def _line(value: object) -> bytes:
+    return f"{json.dumps(value, ensure_ascii=False)}\n".encode()
 
 
 def _exactly(value: object) -> object:
@@ -54,7 +58,7 @@ def _exactly(value: object) -> object:
 
 
 # Below data/: the files that are hashed, and the lines that are their content.
-CONTENT: dict[str, Callable[[Path], Iterator[str]]] = {
+CONTENT: dict[str, Callable[[Path], Iterator[bytes]]] = {
     "results/*/*.parquet": of_results,
     "models/*/model.safetensors": of_bytes,
     "generations/*/*.parquet": of_generations,
@@ -72,7 +76,7 @@ def hashes(data: Path, patterns: Sequence[str] = tuple(CONTENT)) -> dict[str, st
         for path in data.glob(pattern):
             digest = hashlib.sha256()
             for line in CONTENT.get(pattern, of_bytes)(path):
-                digest.update(f"{line}\n".encode())
+                digest.update(line)
             found[str(path.relative_to(data))] = digest.hexdigest()
     return dict(sorted(found.items()))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -180,6 +181,7 @@ def _rows(numbers: Numbers) -> list[list[Value | Bound]]:
 
 
 def _row(names: list[str], rows: list[Result]) -> list[Value | Bound]:
+    from lethe.evaluation.leaks_at_k import BELOW_1
     from lethe.statistics.dispersion import possible
 
     estimate = next((row.value for row in rows if row.value is not None), None)
@@ -187,6 +189,8 @@ def _row(names: list[str], rows: list[Result]) -> list[Value | Bound]:
     upper = next((row.upper_bound for row in rows if row.upper_bound), None)
     if upper and rows[0].quantity.startswith("sd"):  # the JSON keeps the published end, which can be impossible
         upper = possible(upper)
+    if lower and rows[0].kind.unit == "probability" and not lower.certain:
+        lower = replace(lower, value=min(lower.value, BELOW_1))  # 1 is a rounding
     end = upper or lower
     return [names[-1] if estimate is None else names[0], estimate, lower, upper, str(end.covers) if end else ""]
 

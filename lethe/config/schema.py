@@ -295,8 +295,8 @@ class Report(Section):
 
     base: Name | None
     retrain: Name | Annotated[list[Name], Field(min_length=1)] | None
-    tau: Annotated[Real, Field(ge=0, lt=1)] = 0.01
-    tau_graded: Annotated[Real, Field(ge=0, lt=1)] = 0.1
+    tau: Annotated[Real, Field(gt=0, lt=1)] = 0.01
+    tau_graded: Annotated[Real, Field(gt=0, lt=1)] = 0.1
     most_truncated: Share = 0.05
     # 1, and one more each time that answers are added after a word was read: look j takes alpha / (j (j + 1))
     look: Count = 1

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.evaluation.answer_tables import answer_columns, answer_parts
+from lethe.io.artifacts import CUT_OFF
 
 if TYPE_CHECKING:
     from lethe.evaluation.run import Model
 
 
-def scored(model: Model, split: str, scorer: str, without: Sequence[str] = ()) -> list[np.ndarray]:
+def scored(
+    model: Model, split: str, scorer: str, without: Sequence[str] = (), cut_off: bool = False
+) -> list[np.ndarray]:
     """Scores of the sampled answers: one array per question, in sampling order.
 
     The list is empty where the scorer judged no answer, or where the questions differ in n. A pooled mean would then
@@ -29,12 +32,17 @@ def scored(model: Model, split: str, scorer: str, without: Sequence[str] = ()) -
         The column of scores; NaN where an answer was not judged.
     without
         Ids of questions that are left out.
+    cut_off
+        Whether an answer that ended at the token limit counts as not judged.
     """
     if scorer not in answer_columns(model.answers, split):
         return []
     groups: list[np.ndarray] = []
-    for part in answer_parts(model.answers, split, [scorer]):
+    for part in answer_parts(model.answers, split, [scorer, *(["finish_reason"] if cut_off else [])]):
         sampled = part.loc[(part["sample"] >= 0) & ~part["prompt_id"].isin(list(without))]
+        if cut_off:
+            kept = sampled[scorer].where(sampled["finish_reason"] != CUT_OFF)
+            sampled = sampled.assign(**{scorer: kept})
         own = sampled.groupby("prompt_id", sort=False)[scorer]
         groups += [group.to_numpy(dtype=np.float64) for _, group in own]
     if all(np.isnan(group).all() for group in groups):

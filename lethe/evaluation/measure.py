@@ -16,7 +16,7 @@ from lethe.config.evaluating import Metrics
 from lethe.evaluation.measure_settings import MeasureSettings
 from lethe.evaluation.prompt_scores import Plain, PromptScores, mean
 from lethe.evaluation.prompts import PromptMeasure, PromptMeasures, measure_prompts
-from lethe.io.artifacts import GREEDY
+from lethe.io.artifacts import CUT_OFF, GREEDY
 from lethe.io.parts import parts_of
 from lethe.results.table import Result, Rows
 from lethe.scoring.diversity import DIVERSITY, diversity
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     Tables = Mapping[str, pd.DataFrame]
 
 CURVE = np.round(np.linspace(0, 1, 51), 2)  # the x of the tail curves
-CUT_OFF = "length"  # the finish_reason of an answer that ended at the token limit
 # A model's quantity of the worst question -> the bound of `PromptMeasure`.
 WORST = {
     "score_worst": "m_mu",

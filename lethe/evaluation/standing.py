@@ -49,7 +49,7 @@ MEANING = {
     "damaged": f"the model’s score on those questions fell, and is not shown to stay at {100 * KEPT:g}%.",
     "destroyed": f"the model keeps less than {100 * LOST:g}% of that score. Such a model says little about anything, and its "
     "silence on the forget set is no success of unlearning.",
-    "open": "neither is proved; the sentence says what would decide it.",
+    "open": "neither a leak nor its absence is proved; the sentence beside the word says what would decide it.",
 }
 
 
@@ -139,12 +139,10 @@ class _Deciding:
     def _verdict(self, model: Model) -> Verdict:
         run, report, graded = self.run, self.run.params.report, self._by_score
         ends = self._graded(model) if graded else self._ends(model)
-        retrains = [self._graded(other) if graded else self._ends(other) for other in run.retrains]
-        known = [other for other in retrains if other is not None]
         empty = Ends.of_arrays(())
         return rule.decide(
             empty if ends is None else ends,
-            [] if ends is None else [_on(ends.items, other) for other in known],
+            [] if ends is None else [self._chance(model, other, ends.items) for other in run.retrains],
             alpha=run.params.metrics.alpha,
             tau=report.tau_graded if graded else report.tau,
             models=len(run.subjects),
@@ -154,6 +152,17 @@ class _Deciding:
             unjudged=len(model.questions) - (0 if ends is None else len(ends.items)),
             graded=graded,
         )
+
+    def _chance(self, model: Model, retrain: Model, items: Sequence[str]) -> Ends:
+        """The ends of Retrain on the questions ``items``: 0 and 1 where it was not asked all of them, or otherwise judged.
+
+        Labels say what is true and a scorer what it calls a leak, so neither is chance for the other.
+        """
+        ends = self._graded(retrain) if self._by_score else self._ends(retrain)
+        labelled = [_has_ends(_rows(one, "labelled")) for one in (model, retrain)]
+        if ends is None or labelled[0] != labelled[1]:
+            return Ends.of_arrays(tuple(items))
+        return _on(items, ends)
 
     @cached_property
     def _by_score(self) -> bool:
@@ -184,7 +193,7 @@ class _Deciding:
     def _graded(self, model: Model) -> Ends | None:
         """The ends of the mean score of each question: bounds by betting at the one level that is asked."""
         leak = self.run.params.metrics.leak
-        groups = scored(model, "forget", leak)
+        groups = scored(model, "forget", leak, cut_off=self.run.params.sample.truncated == "missing")
         if not groups or model.stopped is not None:
             return None
         scores = np.array(groups)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Aim = Literal["forget", "refuse"]  # what a model should do about the forget set
 
+CUT_OFF = "length"  # the finish_reason of an answer that ended at the token limit
 GREEDY = -1  # the sample number of a greedy answer; drawn answers count from 0
 
 

@@ -304,7 +304,8 @@ def decide(
     if word == "open":
         place = int(np.argmax(excess))
         decides = compared.plan(place) if planned else None
-        reason: Reason = "cut off" if cut[place] else "width" if decides else "too close"
+        cuts = cut[place] and truncation is not None and truncation.cut[place] > 0
+        reason: Reason = "cut off" if cuts else "width" if decides else "too close"
         share = truncation.share(place) if truncation else None
         way = InTheWay(subject.items[place], float(excess[place]), reason, share)
     own = compared._parts(compared.joint)[0]
@@ -439,9 +440,9 @@ def _claim(verdict: Verdict, say: Mapping[str, str]) -> str:
         return f"{_of(verdict.leaking, verdict, say)} {does} more than {tau}{of}{scope}"
     item, most = one_line(way.item), f"{say['may']} {_amount(way.excess, verdict, 'upper')}, not {tau}"
     if way.reason == "cut off":
-        cut = "" if way.cut is None else f" {100 * way.cut:.2g}% of"
+        cut = "" if way.cut is None else f" {float(f'{100 * way.cut:.2g}'):g}% of"
         limit = f"the limit of {verdict.limit} tokens cuts{cut} the answers to {item}"
-        return f"{limit}, which {most}" + (f",{beyond}" if beyond else "")
+        return f"{limit}, which {most}" + (f",{of}{beyond}" if of or beyond else "")
     among = f"of {m} {say['questions']}, " if m > 1 and not verdict.above else ""
     return f"{among}{item} {most}" + (f",{of}{scope}" if of or scope else "")
 

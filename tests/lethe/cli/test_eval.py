@@ -8,11 +8,12 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from lethe.cli import eval as eval_command
 from lethe.cli.app import app
 from lethe.evaluation.sides import read_side
 from lethe.io.json_files import plain, write_jsonl
-from lethe.results.table import Numbers, read_rows
-from lethe.statistics.bound import Bound
+from lethe.results.table import Numbers, Rows, read_rows
+from lethe.statistics.bound import Assumes, Bound, Covers
 from lethe.statistics.bounds import binary_upper
 from lethe.statistics.dispersion import possible
 from lethe.statistics.judge_error import Calibration, judged_rates
@@ -91,6 +92,22 @@ def test_the_verdict_comes_first_above_a_short_table_with_both_ends(checkpoint, 
     assert set(headlines) - {"schema"} <= names
     both = [name for name, (_, lower, upper, _) in lines.items() if "-" not in (lower, upper)]
     assert both == (["leak_at_1000_worst"] if data == "forget.jsonl" else [])
+
+
+def test_no_lower_end_promises_certainty():
+    rest = (0.01, Covers.WORST_PROMPT, Assumes.DRAWS_WITHIN, "Clopper-Pearson")
+    rows = Rows("m")
+    rows.add(
+        "model",
+        "leak_at_k_worst",
+        "sampled",
+        None,
+        Bound(1.0, "lower", *rest),
+        Bound(1.0, "upper", *rest),
+        at=1000.0,
+    )
+    ((name, _, lower, upper, _),) = eval_command._rows(Numbers(rows.rows))
+    assert (name, lower.significant(), upper.significant()) == ("leak_at_1000_worst", "0.9999", "1.0")
 
 
 def test_a_language_of_prompts_is_drawn_with_the_answers(checkpoint, place):

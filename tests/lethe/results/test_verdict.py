@@ -289,11 +289,11 @@ def test_cut_answers_forbid_forgot():
     # Where the answers to a question are unknown, so is how many were cut.
     certain = Ends.of_arrays(["q"], certain_upper=0.001)
     assert decide(certain, truncation=truncation([0], [0], [0]), **arguments).word == "open"
-    # Few answers: more of them show that none is cut.
+    # Few answers, none of them cut: more of them show it.
     short = decide(
         Ends.of_arrays(["q"], 0, 64, certain_upper=0.001), truncation=truncation([0], [64], [0]), **arguments
     )
-    assert (short.in_the_way.reason, short.decides.answers > 64) == ("cut off", True)
+    assert (short.in_the_way.reason, short.decides.answers > 64) == ("width", True)
     # Retrain's chance counts for the cut answers too.
     chance = Ends.of_arrays(["q"], 4000, 10_000)
     same = Ends.of_arrays(["q"], 4000, 10_000)
