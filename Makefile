@@ -110,7 +110,7 @@ golden: setup
 # per seed on two cores. The tables are of sampled answers, so no seed spends time on exact bounds. A second call continues an
 # interrupted one.
 demonstration-seeds: setup
-	$(BIN)/lethe seeds --count 5 -S exact=null
+	$(BIN)/lethe seeds --count 5 -S exact=null -S sample.n=1024 -S sample.max_new_tokens=40
 
 # The first stages of the small pipeline on emulated processors (needs QEMU's user mode; minutes per processor).
 other-processors: setup

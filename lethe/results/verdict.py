@@ -454,7 +454,8 @@ def _decided(verdict: Verdict) -> str:
         return ": raise the limit" if _cut_off(verdict) else ": not decidable at this tolerance"
     if plan.answers:
         return f": about {int(significant(plan.answers, 2, 'upper')):,} answers would decide"
-    return f": about {math.ceil(10 * plan.times) / 10:g} times the rows would decide"
+    drawn = "answers" if verdict.graded else "rows"
+    return f": about {math.ceil(10 * plan.times) / 10:g} times the {drawn} would decide"
 
 
 def _of(count: int, verdict: Verdict, say: Mapping[str, str]) -> str:
