@@ -30,7 +30,7 @@ class AuditResult:
     sentences
         The lines that the stage prints, without the entry's name.
     bounds
-        The guarantees of the headline's bounds by their dotted keys, which ``bounds.json`` and MLflow's tags hold.
+        The guarantees of the headline's bounds by their dotted keys, which the table of results and MLflow's tags hold.
     """
 
     headline: Headline

@@ -67,8 +67,8 @@ def measure(
     calibration : Calibration, optional
         The measured error of the binary scorer.
     truncated : {"counts", "missing"}
-        Whether the score of an answer that ended at the token limit counts as it is, or as a missing one; a leak in it is
-        a leak in both cases.
+        Whether the score of an answer that ended at the token limit counts as it is, or as a missing one; for the 0/1
+        scorer, a leak in it is a leak in both cases.
     """
     leak = ScoreMatrix(scores, "forget", metrics.leak)
     leaked = ScoreMatrix(scores, "forget", metrics.binary) if metrics.binary else None

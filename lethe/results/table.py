@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FOLDER = "results"
+AGAIN = "Delete the file, and `lethe run` makes it again."
 Value = float | int | bool | str | None
 
 
@@ -363,10 +364,18 @@ def read_rows(path: Path) -> list[Result]:
     """The rows of one table."""
     from lethe.io.tables import read_arrow
 
-    return [
-        Result(**{**row, "evidence": None if row["evidence"] is None else json.loads(row["evidence"])})
-        for row in read_arrow(path).select(list(COLUMNS)).to_pylist()
-    ]
+    from lethe.errors import BadFile
+
+    arrow = read_arrow(path)
+    if absent := [name for name in COLUMNS if name not in arrow.column_names]:
+        raise BadFile(path, f"has no column {absent[0]!r}", AGAIN)
+    try:
+        return [
+            Result(**{**row, "evidence": None if row["evidence"] is None else json.loads(row["evidence"])})
+            for row in arrow.select(list(COLUMNS)).to_pylist()
+        ]
+    except ValueError:
+        raise BadFile(path, "holds evidence that is not JSON", AGAIN) from None
 
 
 def frame(root: Path) -> pd.DataFrame:

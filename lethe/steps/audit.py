@@ -29,8 +29,10 @@ def write_rows(stage: str, name: str, result: AuditResult, root: Path) -> None:
     from lethe.results import table
 
     rows, bounds = table.Rows(name), result.bounds
-    for key, value in flat_numbers({**result.headline, **result.details}).items():
+    numbers = flat_numbers(result.headline)
+    numbers |= {key: value for key, value in flat_numbers(result.details).items() if key not in numbers}
+    for key in dict.fromkeys((*numbers, *bounds)):  # an infinite bound is not among the finite numbers
         bound = bounds.get(key)
         ends = (bound, None) if bound and bound.side == "lower" else (None, bound)
-        rows.add("audit", "number", "run", None if bound else value, *ends, item=key)
+        rows.add("audit", "number", "run", None if bound else numbers[key], *ends, item=key)
     table.write(table.place(root, stage, name), rows.rows)
