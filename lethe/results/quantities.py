@@ -227,7 +227,7 @@ MODEL = _of(
         ("exact_memorisation", "given answers", "{split}_exact_memorisation", "memorised",
          "share of tokens that are the likeliest", "probability", "leaks"),
         ("without", "given answers", "{item}_missing", "without a value", "rows without a value", "count"),
-        ("model_utility", "given answers", "model_utility", "utility", "harmonic mean of the terms of utility (TOFU)", "score", "useful", "", (),
+        ("model_utility", "given answers", "model_utility", "utility", "harmonic mean of its terms (TOFU)", "score", "useful", "", (),
          ("tracked",)),
         ("model_utility_terms", "given answers", "model_utility_terms", "terms", "of model utility", "count"),
         ("membership", "given answers", "{item}_auc {item}_auc_low {item}_auc_high", "AUC",
@@ -238,7 +238,7 @@ MODEL = _of(
         ("forget_quality_missing", "given answers", "forget_quality_missing", "without a value", "truth ratios", "count"),
         ("privleak", "given answers", "privleak", "PrivLeak", "MUSE: 0 like Retrain, -100 all remembered"),
         ("epsilon_star", "given answers", "epsilon_star epsilon_lower", "Epsilon*",
-         "how much better a test tells members of one model than by chance (Epsilon*)", "number", "leaks", "", (), ("tracked",)),
+         "how much better than chance a test tells members (Epsilon*)", "number", "leaks", "", (), ("tracked",)),
         ("epsilon_star_audit", "given answers", "-", "Epsilon*", "delta, cut, law and fit of Epsilon*"),
     ],
 )  # fmt: skip

@@ -362,9 +362,8 @@ SHARED = ("compare",)  # stages with one table of all models
 
 def read_rows(path: Path) -> list[Result]:
     """The rows of one table."""
-    from lethe.io.tables import read_arrow
-
     from lethe.errors import BadFile
+    from lethe.io.tables import read_arrow
 
     arrow = read_arrow(path)
     if absent := [name for name in COLUMNS if name not in arrow.column_names]:
