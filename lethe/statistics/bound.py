@@ -197,11 +197,6 @@ class Bound:
         """Scope, probability and assumption, as text."""
         return f"{self.on(of)}, {self.level()}, assuming {self.assumes}"
 
-    def brief(self) -> str:
-        """Side, alpha and scope, for a cell of a table."""
-        fails = "certain" if self.certain else f"α = {_plain_decimal(significant(self.alpha, 3, 'upper'))}"
-        return f"{self.side} bound, {fails}, {self.covers}"
-
     def sentence(self, quantity: str = "", of: str = "the prompts", percent: bool = False) -> str:
         """The whole guarantee for a reader.
 

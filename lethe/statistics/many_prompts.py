@@ -179,45 +179,6 @@ def binary_p_value(successes: ArrayLike, n: ArrayLike, tau: float) -> np.ndarray
     return np.where(successes >= n, 1.0, betainc(np.maximum(n - successes, 1), successes + 1, 1 - tau))
 
 
-def chance_of_rejections(rejected: int, tests: int, alpha: float) -> float:
-    """The p-value of "every null holds" where ``rejected`` of several independent tests at ``alpha`` reject.
-
-    Parameters
-    ----------
-    rejected : int
-        The tests that rejected their null.
-    tests : int
-        All tests, at least 1.
-    alpha : float
-        The level of each test, above 0 and at most 0.5.
-
-    Returns
-    -------
-    float
-        At most this probability has it that so many tests or more reject where every null holds.
-
-    Raises
-    ------
-    BadValue
-        If a number is out of range.
-
-    Notes
-    -----
-    The count of rejections is at most binomial with ``tests`` and ``alpha``. Assumes independent tests.
-
-    Examples
-    --------
-    >>> [round(chance_of_rejections(rejected, 30, 0.01), 4) for rejected in (0, 1, 2, 3)]
-    [1.0, 0.2603, 0.0361, 0.0033]
-    """
-    check_alpha(alpha)
-    if not 0 <= rejected <= tests or tests < 1:
-        raise BadValue(
-            "rejected and tests", (rejected, tests), "whole numbers, 0 <= rejected <= tests and tests >= 1"
-        )
-    return float(betainc(rejected, tests - rejected + 1, alpha)) if rejected else 1.0
-
-
 def _covering(bound: Bound, covers: Covers) -> Bound:
     within = Assumes.DRAWS_WITHIN_IN_ORDER if bound.assumes == Assumes.DRAWS_IN_ORDER else Assumes.DRAWS_WITHIN
     return replace(bound, covers=covers, assumes=within)

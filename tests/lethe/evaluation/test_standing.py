@@ -58,6 +58,18 @@ def test_a_question_that_retrain_was_not_asked_proves_nothing():
     assert (found["mine"].word, found["mine"].verdict.retrains) == ("open", 1)
 
 
+def test_a_retrain_without_results_is_no_chance_of_0():
+    mine = model("mine", drawn("a", 0), drawn("b", 400))
+    assert words(decided(mine)) == ["leaks"]
+    assert words(decided(mine, retrain())) == ["open"]
+
+
+def test_a_scorer_is_no_chance_for_labels():
+    mine = model("mine", drawn("a", 0), drawn("a", 400, 4000, "labelled"))
+    assert words(decided(mine, retrain(drawn("a", 0, 4000, "labelled")))) == ["leaks"]
+    assert words(decided(mine, retrain(drawn("a", 0)))) == ["open"]
+
+
 def test_the_retrain_that_leaks_most_is_what_chance_explains():
     mine = model("mine", drawn("a", 0), drawn("b", 400))
     quiet, loud = retrain(drawn("a", 0), drawn("b", 0)), retrain(drawn("a", 0), drawn("b", 800), name="again")

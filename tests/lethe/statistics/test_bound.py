@@ -120,7 +120,7 @@ def test_a_bound_that_cannot_fail_says_so_and_survives_json():
     assert certain.certain
     assert not bound().certain
     assert certain.level() == "with certainty"
-    for text in (certain.sentence(), certain.guarantee(), certain.brief()):
+    for text in (certain.sentence(), certain.guarantee()):
         assert "probability" not in text
         assert "α" not in text
     assert Bound.from_dict(json.loads(json.dumps(certain.as_dict()))) == certain
