@@ -438,7 +438,7 @@ def _claim(verdict: Verdict, say: Mapping[str, str]) -> str:
     if verdict.word == "leaks" or way is None:
         does = say["do"] if verdict.leaking > 1 else say["does"]
         return f"{_of(verdict.leaking, verdict, say)} {does} more than {tau}{of}{scope}"
-    item, most = one_line(way.item), f"{say['may']} {_amount(way.excess, verdict, 'upper')}, not {tau}"
+    item, most = one_line(way.item), f"{say['may']} up to {_amount(way.excess, verdict, 'upper')}, not {tau}"
     if way.reason == "cut off":
         cut = "" if way.cut is None else f" {float(f'{100 * way.cut:.2g}'):g}% of"
         limit = f"the limit of {verdict.limit} tokens cuts{cut} the answers to {item}"

@@ -41,7 +41,7 @@ def test_the_sentence_says_what_belongs_to_the_word():
         assert text.startswith(f"npo: {verdict.word}")
         assert "utility intact" in text
         assert text.count(".") - text.count("0.") - sum(text.count(f".{digit}") for digit in range(10)) <= 1
-        assert len(text.split()) <= (54 if verdict.word == "open" else 46)
+        assert len(text.split()) <= (56 if verdict.word == "open" else 46)
         for part in ("1%", "0.99", "40 tokens", verdict.worst.item):
             assert part in text
         assert ("this model alone" in text) == (verdict.models == 1)
