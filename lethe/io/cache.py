@@ -37,6 +37,7 @@ LEFT_OUT = {
     "lethe.process": "starts and ends processes",
     "lethe.progress": "shows progress",
     REGISTRY: "finds a member by name; the closure contains the member",
+    "lethe.results.quantities": "names numbers; dvc.yaml lists the module where a name chooses what is written",
     "lethe.tracking": "reports finished work to MLflow",
 }
 MODULE_NAME = re.compile(r"[A-Za-z_]\w*(\.\w+)+(:\w+)?")
