@@ -36,7 +36,7 @@ class Quantity:
 
     def told(self, interval: Interval) -> str:
         ends = " to ".join(map(self.show, interval.bounds()))
-        return f"{ends} ({EXACTLY_TOLD})" if interval.method == METHOD else ends
+        return f"{ends} (with {EXACTLY_TOLD})" if interval.method == METHOD else ends
 
 
 def leak_share(scorer: str, exactly: bool = False, answers: str = "forget answers") -> Quantity:
