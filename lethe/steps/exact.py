@@ -189,7 +189,7 @@ def certify(
     if not questions:
         raise NothingToJudge(len(rows), settings.scorer)
     _check_lengths(questions, predictor, settings)
-    how = _how(settings, predictor, questions[0])
+    how = _how(settings, predictor, questions)
     kept: MutableMapping[str, dict] = {}
     if scratch is not None:
         judged = [row for row in rows if row["id"] not in skipped]
@@ -212,14 +212,15 @@ def _check_lengths(questions: Sequence[Question], predictor: ModelPredictor, set
     check_prompts(prompts, drawn, predictor.checkpoint.context, predictor.vocabulary)
 
 
-def _how(settings: ExactSettings, predictor: ModelPredictor, question: Question) -> How:
+def _how(settings: ExactSettings, predictor: ModelPredictor, questions: Sequence[Question]) -> How:
     import numpy as np
 
     from lethe.sampling.answer_tree.leaks import leak_of
     from lethe.sampling.answer_tree.predictor import measured_allowance
     from lethe.statistics.leak_certificates import How
 
-    measured = measured_allowance(predictor, np.array(question.prompt))
+    prompts = [np.array(question.prompt) for question in questions]
+    measured = measured_allowance(predictor, prompts, settings.max_new_tokens)
     note = ""
     if predictor.dtype != "float32":
         note = (

@@ -54,7 +54,9 @@ def main() -> None:
     rows = read_rows(QUESTIONS)[asked.skip : asked.skip + asked.questions]
     if not rows:
         parser.error(f"--skip {asked.skip} leaves none of the questions")
-    allowance = measured_allowance(predictor, np.array(asker.about_keywords(rows[0]).prompt))
+    allowance = measured_allowance(
+        predictor, [np.array(asker.about_keywords(row).prompt) for row in rows], asked.max_new_tokens
+    )
     rounding = Rounding(allowance, asked.max_new_tokens)
     print(
         f"{predictor.dtype}, vocabulary {predictor.vocabulary:,}, logit error {allowance:.1g} (measured)",

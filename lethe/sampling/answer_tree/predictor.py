@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 FLOAT64_UP_TO = 50_000_000  # the most parameters of a model that is copied to float64 to measure its rounding
 SPARE_POSITIONS = 8  # of the buffers, so that they serve prompts of other lengths without being allocated anew
+CONTINUATIONS = 2  # per prompt, on which the error of the logits is measured
+SAFETY = 4.0  # the allowance is this multiple of the largest error that was seen
 LEAST_ALLOWANCE = 1e-5  # the smallest allowed error of the logits, used where the measured error is smaller
 
 
@@ -126,47 +129,71 @@ def slots(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.argsort(slot), parents[~stays], targets
 
 
-def measured_allowance(predictor: ModelPredictor, prefix: np.ndarray, seed: int = 0) -> float:
-    """The observed error of the logits: measured on random continuations of a prefix, not proved.
+def measured_allowance(
+    predictor: ModelPredictor, prompts: Sequence[np.ndarray], length: int, seed: int = 0
+) -> float:
+    """The observed error of the logits times `SAFETY`: measured on continuations that the model itself draws, not proved.
 
-    The error is the largest difference between cached steps of one row, cached steps of many rows, whole passes, and
-    (for a small model) whole passes in float64; at least `LEAST_ALLOWANCE`. A model in a dtype other than float32 is
-    its own reference, because no more exact version exists.
+    The error is the largest difference between cached steps, whole passes, and (for a small model) whole passes in
+    float64, at every token of `CONTINUATIONS` answers to each prompt; for the first prompt also between cached steps of
+    one row and of many. The allowance is at least `LEAST_ALLOWANCE`. A model in a dtype other than float32 is its own
+    reference, because no more exact version exists.
 
     Parameters
     ----------
     predictor
         The model.
-    prefix
-        The tokens of one prompt, shape (length,).
+    prompts
+        The tokens of each prompt, shape (length of the prompt,).
+    length
+        The number of tokens of a continuation: the largest of an answer.
     seed
         The seed of the continuations.
     """
     import torch
 
-    random = np.random.default_rng(seed)
-    rows, length = 48, 6
-    model = predictor.forward.model
-    last = (
-        {"logits_to_keep": length + 1} if predictor.forward.last_only else {}
-    )  # all positions may not fit in memory
-    answers = random.integers(predictor.vocabulary, size=(rows, length))
-    whole = np.concatenate([np.broadcast_to(prefix, (rows, len(prefix))), answers], axis=1)
+    random, model = np.random.default_rng(seed), predictor.forward.model
+    exactly = model.dtype == torch.float32 and model.num_parameters() <= FLOAT64_UP_TO
+    references = [model, *([copy.deepcopy(model).double()] if exactly else [])]
+    errors = []
+    for place, prompt in enumerate(prompts):
+        whole, many = _drawn(predictor, prompt, length, random)
+        for row in range(CONTINUATIONS):  # a row at a time: all logits may not fit in memory in float64
+            own = whole[[row]]
+            others = [_passed(predictor, one, own, length) for one in references]
+            others += [_stepped(predictor, own, length)] if place == 0 else []
+            errors += [float(np.abs(other - many[[row]]).max()) for other in others]
+    return max(LEAST_ALLOWANCE, SAFETY * max(errors))
 
-    def cached(chosen: np.ndarray) -> np.ndarray:
-        predictor.begin(whole[chosen, : len(prefix)], whole.shape[1])
-        return np.stack(
-            [predictor.step(whole[chosen, len(prefix) - 1 + place]) for place in range(length + 1)], axis=1
-        )
 
-    def passes(network: torch.nn.Module) -> np.ndarray:
-        ids = torch.from_numpy(whole).to(predictor.forward.device)
-        with torch.inference_mode():
-            return network(input_ids=ids, **last).logits[:, -length - 1 :].double().cpu().numpy()
+def _drawn(
+    predictor: ModelPredictor, prompt: np.ndarray, length: int, random: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """(CONTINUATIONS, all tokens) drawn from the model, and (CONTINUATIONS, length, vocabulary) the logits of each step."""
+    rows = np.tile(prompt, (CONTINUATIONS, 1))  # a copy, which torch may write to
+    predictor.begin(rows, len(prompt) + length)
+    tokens, logits = [rows], []
+    for _ in range(length):
+        logits.append(predictor.step(tokens[-1][:, -1]))
+        heights = np.exp(logits[-1] - logits[-1].max(axis=1, keepdims=True)).cumsum(axis=1)
+        thresholds = random.random((len(heights), 1)) * heights[:, -1:]
+        tokens.append((heights <= thresholds).sum(axis=1)[:, None])
+    return np.concatenate(tokens, axis=1), np.stack(logits, axis=1)
 
-    many = cached(np.arange(rows))
-    differences = [np.abs(cached(np.array([row])) - many[[row]]).max() for row in range(4)]
-    differences.append(np.abs(passes(model) - many).max())
-    if model.dtype == torch.float32 and model.num_parameters() <= FLOAT64_UP_TO:
-        differences.append(np.abs(passes(copy.deepcopy(model).double()) - many).max())
-    return max(LEAST_ALLOWANCE, float(max(differences)))
+
+def _stepped(predictor: ModelPredictor, whole: np.ndarray, length: int) -> np.ndarray:
+    """(rows, length, vocabulary) the logits of given tokens, step by step."""
+    start = whole.shape[1] - length
+    predictor.begin(whole[:, :start], whole.shape[1])
+    return np.stack([predictor.step(whole[:, start - 1 + place]) for place in range(length)], axis=1)
+
+
+def _passed(predictor: ModelPredictor, network: torch.nn.Module, whole: np.ndarray, length: int) -> np.ndarray:
+    """(rows, length, vocabulary) the logits of given tokens in one pass."""
+    import torch
+
+    # all positions may not fit in memory
+    last = {"logits_to_keep": length + 1} if predictor.forward.last_only else {}
+    ids = torch.from_numpy(whole).to(predictor.forward.device)
+    with torch.inference_mode():
+        return network(input_ids=ids, **last).logits[:, -length - 1 : -1].double().cpu().numpy()

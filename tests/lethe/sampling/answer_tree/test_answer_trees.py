@@ -15,6 +15,7 @@ from toy_models import LETTERS, ToyPredictor, decode, every_answer, whole_questi
 
 from lethe.errors import BadValue
 from lethe.sampling.answer_tree import Effort, Law, Question, enumerate_answers, first_look, rate
+from lethe.sampling.answer_tree import predictor as answer_predictor
 from lethe.sampling.answer_tree.automaton import KeywordAutomaton, TokenLetters, WholeTexts
 from lethe.sampling.answer_tree.enumeration import grow
 from lethe.sampling.answer_tree.matcher import build_matcher
@@ -85,13 +86,23 @@ def test_memory_bounds_the_rows(real):
 
 
 def test_float_rounding_is_measured_and_covers_the_masses(real, tiny_model):
-    allowance = measured_allowance(real, np.array(PROMPT))
+    allowance = measured_allowance(real, [np.array(PROMPT)], 6)
     assert LEAST_ALLOWANCE <= allowance < 1e-3
     exact = exact_probabilities(tiny_model, PROMPT, 4)
     leak = sum(chance for answer, chance in exact.items() if "ab" in as_text(answer, "abcde"))
     masses = grow(real_question(real, "ab"), Law((5,), 4), real, Growth(theta=1e-12)).masses
     rounding = Rounding(allowance, 4)
     assert rounding.least(masses.leak_by_length) <= leak <= rounding.most(masses.leak_by_length)
+
+
+def test_the_allowance_covers_the_error_on_answers_that_it_did_not_see(real, monkeypatch):
+    monkeypatch.setattr(answer_predictor, "LEAST_ALLOWANCE", 0.0)
+    prompts = [np.array(PROMPT), np.array(PROMPT[:1])]
+    allowance = measured_allowance(real, prompts, 12)
+    monkeypatch.setattr(answer_predictor, "SAFETY", 1.0)
+    seen = [measured_allowance(real, prompts, 12, seed) for seed in range(20)]
+    assert allowance == 4 * seen[0] > 0
+    assert max(seen) <= allowance
 
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=40))
