@@ -20,7 +20,7 @@ def refused(change) -> str:
 
 
 def test_the_default_is_valid():
-    assert config.load().sample.n == 1024
+    assert config.load().sample.n == 4096
 
 
 @pytest.mark.parametrize(
