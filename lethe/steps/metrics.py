@@ -35,12 +35,9 @@ def run(
     numbers = table.Numbers([row for row in rows if row.scope == "model"])
     shown = {key: numbers.values[key] for key in quantities.headline(numbers.values)}
     write_json(root / "metrics" / f"{name}.json", {"schema": SCHEMA_VERSION, **shown})
-    for key, bound in numbers.bounds.items():
-        if key in SAID and key in numbers.bounds:
-            print(f"{name}: {bound.sentence(key, 'the forget questions')}")
-
-
-SAID = ("anytime_upper_worst", "m_mu_worst", "m_bin_worst", "labelled_worst")
+    for row in numbers.rows:
+        if row.names()[2] in quantities.worst_bounds() and (bound := row.upper_bound):
+            print(f"{name}: {bound.sentence(row.kind.label, 'the forget questions')}")
 
 
 def _rows(

@@ -237,11 +237,6 @@ def change_numbers(
     assert known == set(numbers), sorted(set(numbers) - known)
 
 
-def drop_quantities(root: Path, *quantities: str, name: str = "npo") -> None:
-    """Leave out all rows of these quantities."""
-    change_rows(root, lambda row: None if row.quantity in quantities else row, name)
-
-
 def change_answers(
     root: Path,
     name: str,
