@@ -32,18 +32,6 @@ def join(address: str, **how: Any) -> None:
 
     Ray's server of clients forks a process for each client out of its threads, and now and then this process dies at once;
     the client that asks again gets another.
-
-    Parameters
-    ----------
-    address
-        The address, ``ray://HOST:PORT``.
-    how
-        Further arguments of ``ray.init``.
-
-    Raises
-    ------
-    LetheError
-        If no cluster answers there, or none of `TRIES` processes lived.
     """
     import ray
 

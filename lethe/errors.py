@@ -226,17 +226,7 @@ def of_the_machine(error: BaseException) -> LetheError | None:
 
 
 def plural(value: int, thing: str, things: str = "") -> str:
-    """Return a count with its noun, in the plural if needed.
-
-    Parameters
-    ----------
-    value
-        The count.
-    thing
-        The noun in the singular.
-    things
-        An irregular plural.
-    """
+    """Return a count with its noun, in the plural if needed."""
     return f"{value:,} {thing if value == 1 else things or f'{thing}s'}"
 
 

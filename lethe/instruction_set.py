@@ -33,16 +33,6 @@ def fix_instruction_set() -> str | None:
     """Make the numerical libraries of this process and of its children use AVX2 kernels.
 
     The function overwrites the environment's variables, because the numbers must not depend on the environment.
-
-    Returns
-    -------
-    str or None
-        The reason why the numbers may differ from those of other machines; None where the numbers are the same.
-
-    Raises
-    ------
-    RuntimeError
-        If a numerical library is already loaded, with other kernels.
     """
     if own_kernels() is not None:
         return f"{CHOICE}=machine: the kernels are this machine's own, and so are the numbers."

@@ -20,19 +20,7 @@ Item = TypeVar("Item")
 
 
 def progress(items: Iterable[Item], label: str, unit: str, total: int | None = None) -> Iterator[Item]:
-    """Yield ``items`` and show the number of finished items, the rate per second, and the remaining time.
-
-    Parameters
-    ----------
-    items
-        What is worked through.
-    label
-        The name of the work.
-    unit
-        What an item is called, in the plural.
-    total
-        The number of items; by default the length, if there is one.
-    """
+    """Yield ``items`` and show the number of finished items, the rate per second, and the remaining time."""
     if total is None and isinstance(items, Sequence):
         total = len(items)
     if folder := os.environ.get("LETHE_PROGRESS"):

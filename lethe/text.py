@@ -44,17 +44,7 @@ def label(scorer: str | None) -> str:
 
 
 def number(value: float | None, digits: int = 3, rounding: Rounding = "near") -> str:
-    """Return a plain number.
-
-    Parameters
-    ----------
-    value
-        The number; None is shown as a dash.
-    digits
-        The number of decimals.
-    rounding
-        "up" or "down" for a one-sided value that is not a `Bound`: away from its claim.
-    """
+    """Return a plain number."""
     if value is None:
         return NONE
     return f"{rounded(value, digits, SIDES[rounding]):,}"

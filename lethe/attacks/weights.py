@@ -15,17 +15,7 @@ if TYPE_CHECKING:
 def changed(
     model: PreTrainedModel, budgets: Sequence[float], change: Callable[[torch.Tensor, float], torch.Tensor]
 ) -> Iterator[tuple[float, PreTrainedModel]]:
-    """Yield (budget, model) with the weights of every linear layer replaced.
-
-    Parameters
-    ----------
-    model
-        The model; its weights change in place.
-    budgets
-        The budgets, in the order in which they are tried.
-    change
-        The new weights from the original weights of one layer and the budget.
-    """
+    """Yield (budget, model) with the weights of every linear layer replaced."""
     import torch
 
     weights = linear_weights(model)

@@ -26,15 +26,6 @@ def in_processes(function: Callable, arguments: Sequence[tuple], label: str) -> 
     """Call a function with each tuple of arguments, one process per core; return the results in the same order.
 
     The first error ends all calls.
-
-    Parameters
-    ----------
-    function
-        A function that can be pickled; its result must not depend on the order of the calls or the number of cores.
-    arguments
-        One tuple per call.
-    label
-        The name of the work beside the progress.
     """
     if min(cores(), len(arguments)) <= 1:
         return [function(*one) for one in progress(arguments, label, unit="tasks")]

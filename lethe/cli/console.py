@@ -55,17 +55,6 @@ def print_table(
     """Print a table for people; markup and control characters inside it are shown, not obeyed; bounds are rounded outward.
 
     In a file or a pipe the table is as wide as needed, so no number is broken in two.
-
-    Parameters
-    ----------
-    title
-        The line above the table.
-    columns
-        The heads; the first column is aligned to the left, the others to the right.
-    rows
-        One sequence of cells per row; a `Bound` rounds itself.
-    notes
-        Lines below the table.
     """
     from rich.console import Console
     from rich.measure import Measurement

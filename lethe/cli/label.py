@@ -104,17 +104,7 @@ def command(
 
 
 def ask(queue: Queue, labels: Labels, read_key: ReadKey, show: Callable[[str], None] = typer.echo) -> None:
-    """Show one answer after the other and keep the label of each key, until nothing is left or a key ends it.
-
-    Parameters
-    ----------
-    queue, labels
-        What to label, and the labels so far; each label is on disk before the next answer is shown.
-    read_key
-        Returns one key; an empty text is the end of the input.
-    show
-        Shows a text to the person. Answers are untrusted and come escaped.
-    """
+    """Show one answer after the other and keep the label of each key, until nothing is left or a key ends it."""
     questions = queue.draws.questions
     while (ahead := queue.ahead(labels)) is not None:
         show(_screen(ahead, questions.get(ahead.answer.prompt_id, ahead.answer.prompt_id), queue))

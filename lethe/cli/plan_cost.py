@@ -13,19 +13,7 @@ if TYPE_CHECKING:
 
 
 def run(sizes: Mapping[str, float | None], rate: float | None, measured: Sequence[str], as_json: bool) -> None:
-    """Print the cost of a fleet.
-
-    Parameters
-    ----------
-    sizes
-        Those of `Fleet` that were given.
-    rate
-        Tokens per second of one GPU, if given.
-    measured
-        Texts such as ``score=8000``.
-    as_json
-        Whether to print JSON.
-    """
+    """Print the cost of a fleet."""
     from lethe.errors import BadValue
     from lethe.steps.fleet import Fleet, fleet_cost, with_rates
 

@@ -12,17 +12,7 @@ DEFAULTS = {"n": 1024, "questions": 30, "models": 1, "tau": 0.01, "alpha": 0.01}
 
 
 def run(given: Mapping[str, float], retrain: bool, as_json: bool) -> None:
-    """Print how often each case gets the word that it should.
-
-    Parameters
-    ----------
-    given
-        Those of `DEFAULTS` that the user gave.
-    retrain
-        Whether there is a Retrain.
-    as_json
-        Whether JSON is printed.
-    """
+    """Print how often each case gets the word that it should."""
     from lethe.results.power import RUNS, power
 
     sizes: dict[str, Any] = {**DEFAULTS, **given}

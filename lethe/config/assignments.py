@@ -16,31 +16,7 @@ def parse(assignment: str) -> tuple[str, object]:
 def section_of(
     document: object, key: str, value: object, source: str = "params.yaml", legal: str = ""
 ) -> tuple[dict[str, object], str]:
-    """Find the section of a document in which a dotted key ends.
-
-    Parameters
-    ----------
-    document
-        Nested dictionaries.
-    key, value
-        As `parse` returns them; the value is for the error.
-    source
-        What the document is, for the error.
-    legal
-        What the key must be, for the error.
-
-    Returns
-    -------
-    section : dict
-        The section itself: a value set there is set in the document.
-    last : str
-        The last part of the key, which the section may lack.
-
-    Raises
-    ------
-    BadParam
-        If the document has no such section.
-    """
+    """Find the section of a document in which a dotted key ends."""
     *sections, last = key.split(".")
     for part in sections:
         document = document.get(part) if isinstance(document, dict) else None

@@ -244,22 +244,7 @@ class Metrics(Section):
 
 
 def check_scorers(score: Score, metrics: Metrics, judges: Mapping[str, JudgeEntry] | None = None) -> None:
-    """Check that a scorer or judge fills every measured column, and that the binary column holds only 0 and 1.
-
-    Parameters
-    ----------
-    score
-        The scorers of the run.
-    metrics
-        The columns that are measured.
-    judges
-        The entries of ``judges`` by name.
-
-    Raises
-    ------
-    ValueError
-        If a column has no source or two, or the binary column is not binary; pydantic adds the key.
-    """
+    """Check that a scorer or judge fills every measured column, and that the binary column holds only 0 and 1."""
     judges = judges or {}
     of_scorers = [column for name in score.names for column in columns_of(name)]
     of_judges = [column for name, entry in judges.items() for column in entry.columns(name)]
@@ -299,17 +284,7 @@ def is_binary(
     params: Mapping[str, ScorerParams] | None = None,
     judges: Mapping[str, JudgeEntry] | None = None,
 ) -> bool:
-    """Whether a column holds only 0 and 1, as its scorer or judge declares with its parameters.
-
-    Parameters
-    ----------
-    column
-        A scorer's or judge's column.
-    params
-        The parameters of the scorers by name.
-    judges
-        The entries of ``judges`` by name, which go first.
-    """
+    """Whether a column holds only 0 and 1, as its scorer or judge declares with its parameters."""
     if judges and column in judges:
         entry = judges[column]
         return bool(JUDGES[entry.judge].binary(entry.params))

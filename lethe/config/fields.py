@@ -62,37 +62,12 @@ S = TypeVar("S", bound=Section)
 
 
 def problem(kind: str | PydanticCustomError, key: str, got: object) -> ValidationError:
-    """Return the error of one key, for a validator of the section that holds the key to raise.
-
-    Parameters
-    ----------
-    kind
-        Pydantic's name of the error, or an error with a text of its own.
-    key
-        The key in the section.
-    got
-        What stands there.
-    """
+    """Return the error of one key, for a validator of the section that holds the key to raise."""
     return ValidationError.from_exception_data(key, [InitErrorDetails(type=kind, loc=(key,), input=got)])
 
 
 def checked_under(key: str, model: type[S], value: object) -> S:
-    """Check a value by a model, for a validator of the section above.
-
-    Parameters
-    ----------
-    key
-        The key of the value; errors name keys below it.
-    model
-        The model.
-    value
-        The value as it was read.
-
-    Raises
-    ------
-    pydantic.ValidationError
-        If the model refuses the value.
-    """
+    """Check a value by a model, for a validator of the section above."""
     schema = core_schema.dict_schema(core_schema.str_schema(), model.__pydantic_core_schema__)
     return SchemaValidator(schema).validate_python({key: value})[key]
 

@@ -17,15 +17,6 @@ def bad_param(error: ValidationError, value: dict[str, object], source: str) -> 
     """Return the first problem in Lethe's words, and the keys of the other problems.
 
     Unknown keys come first: an unknown key is often a misspelling of a missing one.
-
-    Parameters
-    ----------
-    error
-        What pydantic raised.
-    value
-        The checked values, from which a message takes what was given.
-    source
-        The file or option that the message names.
     """
     problems = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
     first = problems[0]

@@ -12,22 +12,7 @@ from lethe.errors import BadValue
 
 
 def read_preset(folder: Path, name: str, asked: str = "--preset") -> dict[str, object]:
-    """The keys and values of a preset, in their order.
-
-    Parameters
-    ----------
-    folder
-        The folder of the presets.
-    name
-        The preset: a file of the folder without its ending.
-    asked
-        What the name was given as, for the error.
-
-    Raises
-    ------
-    BadValue
-        If the folder has no such preset.
-    """
+    """The keys and values of a preset, in their order."""
     known = sorted(path.stem for path in folder.glob("*.yaml"))
     if name not in known:
         raise BadValue(asked, name, f"one of {', '.join(known)}" if known else "none: there is no preset")
@@ -37,17 +22,7 @@ def read_preset(folder: Path, name: str, asked: str = "--preset") -> dict[str, o
 def changed_document(
     settings: Iterable[tuple[str, object]], source: str | Path = FILE, told: str = FILE
 ) -> dict[str, object]:
-    """Read params.yaml and set keys of it in order; no file changes and nothing is validated.
-
-    Parameters
-    ----------
-    settings
-        Dotted keys and their values, of a preset or of `lethe.config.assignments.parse`.
-    source
-        The file.
-    told
-        What an error names as the place of a key whose section does not exist.
-    """
+    """Read params.yaml and set keys of it in order; no file changes and nothing is validated."""
     document = read_yaml(source)
     for key, value in settings:
         section, last = section_of(document, key, value, told)

@@ -290,7 +290,8 @@ class Report(Section):
     """The models with which the report compares all others (null: there is no such model), and the verdict's settings.
 
     A model leaks if a question leaks more than ``tau`` beyond Retrain (``tau_graded``: of the mean score, where no scorer
-    gives 0 or 1). A question with a larger share of truncated answers than ``most_truncated`` earns no word.
+    gives 0 or 1). A larger share of truncated answers in a question than
+    ``most_truncated`` prevents *forgot*, unless they count as leaks and the question still passes.
     """
 
     base: Name | None

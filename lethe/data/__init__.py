@@ -13,27 +13,7 @@ if TYPE_CHECKING:
 
 
 def load_splits(data: Data, root: Path = Path()) -> dict[str, list[Row]]:
-    """Load the dataset that ``data.kind`` names; see `lethe.data.kinds`.
-
-    Parameters
-    ----------
-    data
-        The section ``data`` of params.yaml.
-    root
-        The folder to which ``data.source`` is relative.
-
-    Returns
-    -------
-    dict
-        Rows by split name; ``forget`` is always there.
-
-    Raises
-    ------
-    BadFile, BadRow
-        If a file is missing, or a row breaks the contract of `lethe.data.rows`.
-    BadInput
-        If the forget or retain set is empty, or an id appears in two splits.
-    """
+    """Load the dataset that ``data.kind`` names; see `lethe.data.kinds`."""
     from lethe.data.rows import check_splits
 
     return check_splits(DATASETS[data.kind].load(data, root / data.source))

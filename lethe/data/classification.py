@@ -34,28 +34,7 @@ class Classification:
 
 
 def load(kind: str, source: str | None, points: int | None, population: float, seed: int) -> Classification:
-    """Load a labelled table and split it into a training set and a population.
-
-    Parameters
-    ----------
-    kind
-        adult, purchase100 or digits.
-    source
-        The file of Adult or Purchase-100; None generates purchases. Adult needs a file.
-    points
-        The number of rows to draw at random, at least 10; None takes all.
-    population
-        The share of rows excluded from training, in (0, 1); at least 2 rows must be on each side.
-    seed
-        The seed of the draws.
-
-    Raises
-    ------
-    BadFile, MissingColumn
-        If the file is missing or has another layout.
-    BadValue
-        If a setting is out of range.
-    """
+    """Load a labelled table and split it into a training set and a population."""
     loaders = {"adult": _adult, "purchase100": _purchase, "digits": _digits}
     if kind not in loaders:
         raise BadValue("data.kind", kind, f"one of {', '.join(loaders)}")

@@ -49,28 +49,7 @@ class Images:
 def load(
     kind: str, source: str | None = None, points: int | None = None, label_noise: float = 0.0, seed: int = 0
 ) -> Images:
-    """Load labelled images, training and test images joined.
-
-    Parameters
-    ----------
-    kind
-        digits, fashion_mnist or cifar10.
-    source
-        A folder (Fashion-MNIST, CIFAR-10) or, for CIFAR-10, a name on the hub; None is the default location.
-    points
-        The number of images to draw at random; None keeps all.
-    label_noise
-        The share of the points, drawn at random, that get another random label, which a network can only memorise.
-    seed
-        The seed of the draws.
-
-    Raises
-    ------
-    BadFile
-        If the files are missing or broken.
-    BadValue
-        If ``kind`` is unknown or ``points`` is out of range.
-    """
+    """Load labelled images, training and test images joined."""
     loaders = {"digits": _digits, "fashion_mnist": _fashion_mnist, "cifar10": _cifar10}
     if kind not in loaders:
         raise BadValue("data.kind", kind, f"one of {', '.join(loaders)}")

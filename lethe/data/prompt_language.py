@@ -220,14 +220,7 @@ def as_json(language: Language, rows: Sequence[Row]) -> dict[str, object]:
 
 
 def productions(language: Language, row: Row) -> list[Production]:
-    """Every way to ask the question of ``row``, with probabilities that sum to 1, in the order of the file.
-
-    Raises
-    ------
-    BadFile
-        If a text names a key that the row lacks, every choice of a part is left out, or there are more than `MOST`
-        productions.
-    """
+    """Every way to ask the question of ``row``, with probabilities that sum to 1, in the order of the file."""
     options = [list(_filled(language, part, row)) for part in PARTS]
     for part, choices in zip(PARTS, options, strict=True):
         if not choices:

@@ -25,17 +25,7 @@ def read_rows(path: Path, prefix: str = "") -> list[Row]:
 
 
 def with_id(row: dict, number: int, prefix: str = "") -> dict:
-    """The row with a text as its id: its own id as text, or a prefix and the row's number.
-
-    Parameters
-    ----------
-    row
-        A row of a dataset, not yet checked.
-    number
-        The number of the row in its file, from 1.
-    prefix
-        The start of an id that is made here.
-    """
+    """The row with a text as its id: its own id as text, or a prefix and the row's number."""
     found = row.get("id")
     if found is None:
         return {"id": f"{prefix}{number}", **{key: value for key, value in row.items() if key != "id"}}

@@ -59,11 +59,6 @@ def csv_entries(path: Path, columns: Sequence[str]) -> list[Entry]:
     """Return the rows of a CSV; every row must have a cell for each name of the header.
 
     Blanks after a separating comma are ignored, and so are blank lines.
-
-    Raises
-    ------
-    BadFile, BadRow, MissingColumn
-        If the file cannot be read, a row is broken, or the header lacks one of ``columns``.
     """
     csv.field_size_limit(LARGEST_CELL)
     reader = csv.reader(io.StringIO(read_text(path), newline=""), skipinitialspace=True, strict=True)
@@ -114,24 +109,7 @@ def json_entries(path: Path) -> list[Entry]:
 
 
 def hub_entries(repository: str, part: str | None, split: str, key: str) -> list[Entry]:
-    """Return the rows of one split of a repository on the hub.
-
-    Parameters
-    ----------
-    repository
-        The name on the hub, OWNER/NAME.
-    part
-        The configuration of the repository; None for its only one.
-    split
-        The split's name on the hub.
-    key
-        The key of params.yaml that the error names.
-
-    Raises
-    ------
-    BadFile
-        If the hub or the library refuses.
-    """
+    """Return the rows of one split of a repository on the hub."""
     import datasets
 
     place = "/".join(filter(None, (repository, part, split)))

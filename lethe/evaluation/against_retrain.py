@@ -42,17 +42,6 @@ def against_retrain(
 ) -> AgainstRetrain:
     """Compare one model's likelihood measures with Retrain's.
 
-    Parameters
-    ----------
-    likelihoods, retrain : mappings from str to DataFrame
-        One table of likelihood measures per split, of the model and of Retrain.
-    alpha : float
-        Error probability of the interval of the AUC.
-
-    Returns
-    -------
-    AgainstRetrain
-
     Notes
     -----
     ``forget_quality`` is the p-value of the KS test on the truth ratios of the forget set (TOFU). ``mia_reference`` is the

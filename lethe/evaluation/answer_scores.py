@@ -21,19 +21,6 @@ def scored(
 
     The list is empty where the scorer judged no answer, or where the questions differ in n. A pooled mean would then
     weight the questions unequally, and an n that depends on the answers allows no interval for a fixed n.
-
-    Parameters
-    ----------
-    model
-        The model with its answers.
-    split
-        The split of the questions.
-    scorer
-        The column of scores; NaN where an answer was not judged.
-    without
-        Ids of questions that are left out.
-    cut_off
-        Whether an answer that ended at the token limit counts as not judged.
     """
     if scorer not in answer_columns(model.answers, split):
         return []

@@ -16,11 +16,6 @@ class AnswerTables(Mapping[str, "pd.DataFrame"]):
     """A table per split: generations joined with scores, rows in drawing order.
 
     ``tables[split]`` reads the whole table anew; `parts` reads a part of it at a time.
-
-    Parameters
-    ----------
-    files
-        The files of generations and of scores by split.
     """
 
     def __init__(self, files: Mapping[str, tuple[Path, Path]]):
@@ -62,17 +57,7 @@ def answer_columns(answers: Mapping[str, pd.DataFrame], split: str) -> list[str]
 def answer_parts(
     answers: Mapping[str, pd.DataFrame], split: str, columns: Sequence[str]
 ) -> Iterator[pd.DataFrame]:
-    """The answers of a split a part at a time, whole questions each; a table that lies in memory is one part.
-
-    Parameters
-    ----------
-    answers
-        A table per split.
-    split
-        The split to read.
-    columns
-        The columns to read.
-    """
+    """The answers of a split a part at a time, whole questions each; a table that lies in memory is one part."""
     wanted = list(dict.fromkeys(("prompt_id", "sample", *columns)))
     if isinstance(answers, AnswerTables):
         yield from answers.parts(split, wanted)

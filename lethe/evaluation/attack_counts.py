@@ -94,15 +94,7 @@ def counts_of(answers: pd.DataFrame) -> list[Counted]:
 
 
 def curves(results: Mapping[str, AttackResult], base: str | None, retrain: str | None) -> list[Curve]:
-    """The curves of the results of the stage `attack`.
-
-    Parameters
-    ----------
-    results
-        Each attack's result by its name in params.yaml.
-    base, retrain
-        The paths of the reference models; None without one.
-    """
+    """The curves of the results of the stage `attack`."""
 
     def counts_under(attacked: AttackResult, path: str | None) -> tuple[Counted, ...] | None:
         same = (own for own in results.values() if own.path == path and own.attack == attacked.attack)

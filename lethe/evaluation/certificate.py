@@ -131,14 +131,7 @@ class Certificate:
 
 
 def read_certificate(path: Path) -> Certificate:
-    """Read a certificate, and check that its e-values are those of its counts.
-
-    Raises
-    ------
-    BadInput
-        If the file is not a certificate of this version, a value has the wrong type, or a stated value contradicts its
-        counts.
-    """
+    """Read a certificate, and check that its e-values are those of its counts."""
     value = read_json(path)
     if not isinstance(value, dict) or not str(value.get("schema", "")).startswith("lethe-certificate/"):
         raise BadFile(path, "is not a certificate of `lethe certify`")
@@ -185,22 +178,7 @@ def read_certificate(path: Path) -> Certificate:
 
 
 def merged(found: Certificate, other: Certificate, path: Path) -> Certificate:
-    """Return ``found`` with the audits that only ``other`` has; both must make the same claim about the same model.
-
-    Parameters
-    ----------
-    found
-        The certificate that gains audits.
-    other
-        A certificate of the same claim about the same model.
-    path
-        The file of ``other``, which the error names.
-
-    Raises
-    ------
-    BadInput
-        If claim, hashes or settings differ.
-    """
+    """Return ``found`` with the audits that only ``other`` has; both must make the same claim about the same model."""
     for name in ("questions", "tau", "alpha", "hashes", "settings"):
         if getattr(found, name) != getattr(other, name):
             raise BadInput(
@@ -210,22 +188,7 @@ def merged(found: Certificate, other: Certificate, path: Path) -> Certificate:
 
 
 def check_facts(found: Certificate, hashes: Mapping[str, str], path: Path) -> None:
-    """Compare the hashes of the facts with those of a certificate.
-
-    Parameters
-    ----------
-    found
-        The certificate.
-    hashes
-        The hash of each of `FACTS` here.
-    path
-        The file of the certificate, which the error names.
-
-    Raises
-    ------
-    BadInput
-        If hashes differ; the message names their facts.
-    """
+    """Compare the hashes of the facts with those of a certificate."""
     changed = [name for name in FACTS if found.hashes.get(name) != hashes[name]]
     if changed:
         raise BadInput(

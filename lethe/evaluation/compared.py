@@ -153,14 +153,6 @@ class Comparison:
 def compare(a: Side, b: Side, alpha: float = 0.05) -> Comparison:
     """Compare two sides question by question and on average.
 
-    Parameters
-    ----------
-    a, b
-        The earlier and the later side, as `read_side` reads them.
-    alpha
-        The list of differences that hold has a false entry with at most this probability (Holm over all questions of all
-        models). Each interval by itself, and the average by itself, fails with at most this probability.
-
     Notes
     -----
     The answers of the two sides may share random numbers: neither independence of the sides nor a pairing is assumed. A

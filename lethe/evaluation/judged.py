@@ -152,20 +152,6 @@ class JudgedMeasures:
 def judged_measures(prompts: Sequence[PromptMeasure], calibration: Calibration, alpha: float) -> JudgedMeasures:
     """Bounds of the true leak probability behind verdicts of 0 and 1.
 
-    Parameters
-    ----------
-    prompts
-        Measured prompts. A prompt without 0/1 scores gets no bound.
-    calibration
-        The judge's verdicts against a person's labels, in counts.
-    alpha
-        Each side of each bound fails with at most this probability, above 0 and at most 0.5.
-
-    Raises
-    ------
-    BadInput
-        If no prompt has scores that are all 0 or 1: other scores are not verdicts.
-
     Notes
     -----
     Shares the assumptions of `lethe.statistics.judge_error`: independent answers, a person's label as the truth, and a

@@ -167,17 +167,6 @@ def measure(draws: Draws, queue: Queue, labels: Labels, alpha: float) -> Labelle
     A judge is used if ``draws`` has verdicts and ``queue`` labels draws of the rest; both are fixed before a label is seen.
     The bounds are then those of `labelled_either`. Without a judge they are those of `labelled_rates`, which hold for any
     labelled part of the chosen answers.
-
-    Parameters
-    ----------
-    draws
-        The answers, with a judge's verdicts or without.
-    queue
-        The chosen draws; the same choice as when the person labelled.
-    labels
-        The person's labels so far.
-    alpha
-        Error probability of each bound.
     """
     judge = bool(draws.verdicts) and queue.rest > 0
     finished = queue.ahead(labels) is None

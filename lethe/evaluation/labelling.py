@@ -60,24 +60,7 @@ class Draws:
 
 
 def read_draws(path: Path, dataset: Path | None, verdicts: Path | None, column: str | None) -> Draws:
-    """Read a run: a folder of ``data/generations``, or a table with ``prompt_id``, ``text`` and optionally ``sample``.
-
-    Parameters
-    ----------
-    path
-        The folder or the table. Of a folder, only the forget set is read.
-    dataset
-        JSON lines with ``id`` and ``question``; without it a question is shown by its id.
-    verdicts, column
-        A table with ``prompt_id, sample`` and the judge's verdicts, such as ``data/judged/JUDGE/MODEL/forget.parquet``, and
-        the column of the verdicts (by default the third column).
-
-    Raises
-    ------
-    BadFile, BadRow, MissingColumn, BadValue
-        If a file cannot be read, lacks a column, or holds a verdict that is neither 0, 1 nor missing; or if a rule could
-        stop the run early.
-    """
+    """Read a run: a folder of ``data/generations``, or a table with ``prompt_id``, ``text`` and optionally ``sample``."""
     file = path / "forget.parquet" if path.is_dir() else path
     about = path / "about.json"
     if path.is_dir() and about.is_file() and read_artifact(about).get("stop") == "sequential":
@@ -175,25 +158,7 @@ class Ahead:
 
 
 class Queue:
-    """The order of labelling: by mass until the target is covered, then random draws of the rest.
-
-    Parameters
-    ----------
-    draws
-        The answers of the run.
-    target
-        The share of the first half's draws whose text a person labels, above 0 and at most 1.
-    rest
-        The number of draws of the rest that are labelled to measure the judge; 0 without a judge.
-
-    Attributes
-    ----------
-    chosen
-        The smallest set of answers that covers the target, the most frequent first.
-    sampled
-        The random draws of the rest, each with its index in the second half of its question. Equal texts are separate draws,
-        because a judge may give them different verdicts.
-    """
+    """The order of labelling: by mass until the target is covered, then random draws of the rest."""
 
     def __init__(self, draws: Draws, target: float, rest: int):
         if not 0 < target <= 1:

@@ -43,19 +43,7 @@ class Labels:
     asked: dict[Answer, Asked] = field(default_factory=dict)
 
     def add(self, answer: Answer, label: int, asked: Asked, questions: Mapping[str, str]) -> None:
-        """Add one label and write the file.
-
-        Parameters
-        ----------
-        answer
-            The question's id and the text.
-        label
-            1 for a leak, 0 for none.
-        asked
-            Why this answer was shown.
-        questions
-            The question of each id, for the readers of the file.
-        """
+        """Add one label and write the file."""
         self.known[answer] = label
         self.asked[answer] = asked
         self.write(questions)
@@ -93,13 +81,7 @@ class Labels:
 
 
 def read_labels(path: Path) -> Labels:
-    """Read a person's labels; a missing file has no labels yet.
-
-    Raises
-    ------
-    BadFile, BadRow
-        If the path is not a file, or a row is not a label or labels an answer a second time; the error names the line.
-    """
+    """Read a person's labels; a missing file has no labels yet."""
     labels = Labels(path)
     for line, row in read_jsonl(path) if path.exists() else ():
         if (version := row.get(KEY, FIRST)) != SCHEMA_VERSION:

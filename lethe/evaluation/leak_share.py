@@ -31,17 +31,6 @@ def share_that_leaks(model: Model, scorer: str, alpha: float, exactly: bool) -> 
     """The probability that an answer leaks, averaged over the questions that the scorer can judge.
 
     If a judge's error was measured, the interval covers the true leak probability and comes from samples.
-
-    Parameters
-    ----------
-    model
-        The model with its answers and, if there are any, exact bounds.
-    scorer
-        The scorer of 0 and 1 that says what a leak is.
-    alpha
-        Error probability of the two ends together.
-    exactly
-        Whether the same scorer judges the exact bounds.
     """
     groups = scored(model, "forget", scorer, unjudged(model))
     if not enough(groups):

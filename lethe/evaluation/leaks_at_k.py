@@ -119,19 +119,7 @@ def leak_counts(prompts: Sequence[PromptMeasure]) -> tuple[np.ndarray, np.ndarra
 
 
 def as_points(found: LeakAtK, covers: Covers, n: int | None, row: int | None = None) -> Points:
-    """Convert a result, or one row of its tables, to bounds with their guarantees.
-
-    Parameters
-    ----------
-    found
-        The result, with tables (K,) or (P, K).
-    covers
-        What the guarantee is about.
-    n
-        The number of answers; None where the questions differ.
-    row
-        The row of a table (P, K); None for a table (K,).
-    """
+    """Convert a result, or one row of its tables, to bounds with their guarantees."""
     tables = (found.estimate, found.lower, found.upper)
     estimate, lower, upper = (table if row is None else table[row] for table in tables)
     rest = (found.alpha, covers, found.assumes, found.method, n)

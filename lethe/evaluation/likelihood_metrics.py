@@ -77,19 +77,6 @@ def likelihood_metrics(
 ) -> LikelihoodMeasures:
     """Compute the measures of one model from likelihoods and text scores of its answers.
 
-    Parameters
-    ----------
-    likelihoods : mapping from str to DataFrame
-        One table of likelihoods of given answers per split; ``forget`` must be present.
-    scores : mapping from str to DataFrame
-        The text scores of the model's answers per split.
-    alpha : float
-        Error probability of each interval of an AUC.
-
-    Returns
-    -------
-    LikelihoodMeasures
-
     Notes
     -----
     Model utility (TOFU, Maini et al. 2024) is over the sets for which the data has all three terms.
@@ -116,15 +103,7 @@ def likelihood_metrics(
 
 
 def membership(members: pd.Series, nonmembers: pd.Series, alpha: float) -> AucInterval | None:
-    """The AUC of an attack over the rows with a score; None if either side has no scores.
-
-    Parameters
-    ----------
-    members, nonmembers
-        Scores of the forget rows and of the held-out rows; NaN is left out.
-    alpha
-        Error probability of the interval.
-    """
+    """The AUC of an attack over the rows with a score; None if either side has no scores."""
     first, second = members.dropna().to_numpy(), nonmembers.dropna().to_numpy()
     return auc_interval(first, second, alpha) if len(first) and len(second) else None
 

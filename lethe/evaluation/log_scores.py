@@ -98,25 +98,7 @@ class Scores:
 def read_any_scores(
     path: Path, missing: Missing | None, score: str | None = None, filter: str | None = None
 ) -> Scores:
-    """Read a table of scores or a log of another tool; the content decides which.
-
-    Parameters
-    ----------
-    path
-        A table for `read_scores`, or a log for `read_log`.
-    missing
-        The treatment of a missing score. A table with a missing score needs "worst" or "drop"; for a log the default is
-        "worst".
-    score
-        For a log, the name of the score; the default is the first score in the tool's own order. For a table, the column.
-    filter
-        One filter of an lm-eval log.
-
-    Raises
-    ------
-    BadInput
-        If the file is broken, the score is unknown or outside [0, 1], or the log's answers are not independent draws.
-    """
+    """Read a table of scores or a log of another tool; the content decides which."""
     if not is_log(path):
         if filter is not None:
             raise BadValue("--filter", filter, "left out: the file is a table of scores, not an lm-eval log")
@@ -126,22 +108,7 @@ def read_any_scores(
 
 
 def scores_of(log: Log, score: str | None = None, missing: Missing | None = None) -> LogScores:
-    """Return one score of a log as prompts, in the log's order.
-
-    Parameters
-    ----------
-    log
-        The log.
-    score
-        The name of the score; by default the log's first.
-    missing
-        What a missing score counts as; see `read_any_scores`.
-
-    Raises
-    ------
-    BadFile
-        If no bound can hold for the log's answers, or the log has no scores.
-    """
+    """Return one score of a log as prompts, in the log's order."""
     if log.refusal is not None:
         raise BadFile(
             log.path, f"no bound holds for its answers ({log.refusal})", "Draw the answers again by sampling."

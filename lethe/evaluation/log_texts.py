@@ -45,25 +45,7 @@ class ScoredLog:
 
 
 def score_log(log: Log, rows: Sequence[Row], scorers: Sequence[str], source: str) -> ScoredLog:
-    """Score every planned answer of ``log``.
-
-    Parameters
-    ----------
-    log
-        The log. An answer is missing if it ended with an error or at a limit, was withdrawn, or was never written.
-    rows
-        The references. A row belongs to the prompt with its id. Where the log uses other ids (an index, as in lm-eval), a
-        row belongs to each prompt whose last question is the row's question.
-    scorers
-        Names of scorers or judges.
-    source
-        The name of the rows in errors.
-
-    Raises
-    ------
-    BadInput
-        If a prompt has no row, or a scorer can judge no text.
-    """
+    """Score every planned answer of ``log``."""
     items, matched_by = _matched(log, rows, source)
     table = _texts(log)
     scores = score_answers(table, items, scorers)

@@ -51,25 +51,7 @@ def measure(
     calibration: Calibration | None = None,
     truncated: str = "counts",
 ) -> list[Result]:
-    """Measure one model whose questions were sampled a fixed number of times.
-
-    Parameters
-    ----------
-    name : str
-        The model's name.
-    generations, scores : mappings from str to DataFrame
-        One table per split; the split ``forget`` must be present.
-    metrics : Metrics
-        Alpha, thresholds, and the scorers.
-    inapplicable : collection of str
-        The questions that the binary scorer cannot judge (they have no keywords); they get no binary values. On every other
-        question an unjudged answer counts as a leak.
-    calibration : Calibration, optional
-        The measured error of the binary scorer.
-    truncated : {"counts", "missing"}
-        Whether the score of an answer that ended at the token limit counts as it is, or as a missing one; for the 0/1
-        scorer, a leak in it is a leak in both cases.
-    """
+    """Measure one model whose questions were sampled a fixed number of times."""
     leak = ScoreMatrix(scores, "forget", metrics.leak)
     leaked = ScoreMatrix(scores, "forget", metrics.binary) if metrics.binary else None
     cut = ScoreMatrix(generations, "forget", "finish_reason", CUT_OFF)
@@ -113,15 +95,6 @@ def measure_stopped(
     """Measure one model whose questions stopped early, from their decisions: all bounds are anytime-valid.
 
     Bounds for a number of samples fixed beforehand do not hold after a stopping rule has looked at the samples.
-
-    Parameters
-    ----------
-    name, generations, scores, metrics
-        As in `measure`.
-    decisions : mapping from str to Decision
-        The decision on each forget question by id; at least one.
-    decided_by : str
-        The scorer that the stopping rule used.
     """
     rows = Rows(name)
     tables = {

@@ -18,30 +18,7 @@ THRESHOLDS = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 @dataclass(frozen=True)
 class MeasureSettings:
-    """The settings of `measure_prompts`.
-
-    Parameters
-    ----------
-    alpha : float
-        Each bound fails with at most this probability; above 0 and at most 0.5.
-    thresholds : sequence of float
-        The x for which P(score > x) is bounded.
-    rho : float
-        The ED score is the mean plus ``rho`` standard deviations.
-    share_above : float
-        The threshold of two values: the share of prompts whose bound exceeds it, and the prompts certified to be under it.
-    missing : {None, "worst", "drop"}
-        The treatment of a NaN: None refuses it, "worst" counts it against each bound, "drop" omits it.
-    together : {"none", "bonferroni", "holm"}
-        The correction for statements about all prompts together.
-    calibration : Calibration, optional
-        The measured error of the judge that gave the 0/1 scores; `PromptMeasures.judged` takes the error into account.
-
-    Raises
-    ------
-    BadValue
-        If a value lies outside its range.
-    """
+    """The settings of `measure_prompts`."""
 
     alpha: float = 0.01
     thresholds: Sequence[float] = THRESHOLDS

@@ -57,26 +57,7 @@ def claim_outcomes(
     comes_back: Mapping[str, Sequence[float]],
     groups: Sequence[str],
 ) -> tuple[ClaimOutcome, ...]:
-    """Test every claim by AUC and by prediction of each target, with Holm's correction over all these tests.
-
-    Parameters
-    ----------
-    rules : MetaEvaluation
-        Claims, alpha, bootstrap draws and seed.
-    sides : mapping from str to two arrays
-        The number of the models that know, and of those that lack, by the number's name; NaN where missing.
-    before : mapping from str to sequence of float
-        The number of the unlearned models before the attack.
-    comes_back : mapping from str to sequence of float
-        What comes back of these models by target.
-    groups : sequence of str
-        The group of each unlearned model; groups are drawn whole.
-
-    Returns
-    -------
-    tuple of ClaimOutcome
-        A test without a value has p-value 1 and stays in the family, whose size was fixed beforehand.
-    """
+    """Test every claim by AUC and by prediction of each target, with Holm's correction over all these tests."""
     tests = [list(_tests(claim, rules, sides, before, comes_back, groups)) for claim in rules.claims]
     flat = [test for own in tests for test in own]
     adjusted = iter(holm_adjusted([test.p_value for test in flat]).tolist() if flat else [])

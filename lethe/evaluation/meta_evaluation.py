@@ -89,31 +89,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Worth:
-    """What one number is worth.
-
-    Parameters
-    ----------
-    name : str
-        The number.
-    larger : bool
-        Its declared direction: whether it is larger, as printed, where a model knows more.
-    auc : Estimate
-        Of telling models that know from models that lack, over the whole forget set.
-    auc_each : Estimate
-        The same per question, averaged over the questions.
-    one_sided, symmetric : Robustness
-        R, Q and their harmonic mean, as OpenUnlearning defines them and in the symmetric form.
-    kept : int
-        Unlearned models that count in ``one_sided`` and ``symmetric``.
-    prediction : Estimate
-        Rank correlation of the number before the attack with the share of leaking answers after it.
-    prediction_mean : Estimate
-        The same with the mean score of the answers after the attack.
-    cost : Cost
-        Of the observations that the number needs.
-    missing : int
-        Models of the pools without the number.
-    """
+    """What one number is worth."""
 
     name: str
     larger: bool
@@ -174,23 +150,6 @@ def meta_result(
     rules: MetaEvaluation,
 ) -> MetaResult:
     """Evaluate every number on models whose truth is known.
-
-    Parameters
-    ----------
-    pool : sequence of PoolMember
-        The models that know and those that lack.
-    unlearned : sequence of UnlearnedMember
-        The unlearned models; may be empty.
-    retrain : RetrainMember
-        The model of every comparison with Retrain; not in the pool.
-    costs : mapping from str to Cost
-        The cost of each observation by name.
-    rules : MetaEvaluation
-        Alpha, bootstrap draws and seed, the headline, the claims, the filter on utility.
-
-    Returns
-    -------
-    MetaResult
 
     Notes
     -----

@@ -141,23 +141,7 @@ def measure_language(
     inapplicable: Collection[str] = (),
     calibration: Calibration | None = None,
 ) -> LanguageMeasures:
-    """Measure one model's answers to a language.
-
-    Parameters
-    ----------
-    generations, scores : DataFrame
-        The forget split, with the same rows in both; the generations have the column ``production``.
-    second : DataFrame or None
-        The scores of the second sample, with the columns ``prompt`` and ``production``.
-    described : mapping
-        ``language.json`` of the generations.
-    metrics : Metrics
-        Alpha, and the scorer: ``binary``, or ``leak`` if ``binary`` is null. Only a 0/1 scorer gives bounds here.
-    inapplicable : collection of str
-        The questions that the 0/1 scorer cannot judge; the measures omit them.
-    calibration : Calibration, optional
-        The measured error of the 0/1 scorer: the share of prompts that truly leak is bounded as well.
-    """
+    """Measure one model's answers to a language."""
     known: dict[str, Any] = dict(described)
     scorer = metrics.binary or metrics.leak
     kept = (generations["sample"] != GREEDY).to_numpy() & ~generations["prompt_id"].isin(

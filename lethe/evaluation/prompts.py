@@ -273,27 +273,6 @@ def measure_prompts(
 ) -> PromptMeasures:
     """High-probability bounds on the scores of each prompt, of the worst one, and of the average.
 
-    Parameters
-    ----------
-    scores : array of shape (n,) or (prompts, n), mapping of name to array, or sequence of PromptScores
-        Scores in [0, 1] of independent answers, in sampling order, on which the betting bounds depend.
-    settings : MeasureSettings, optional
-        Alpha, thresholds, and the treatment of missing scores.
-    leaks : sequence of arrays, optional
-        A 0/1 score of the same answers for each prompt, from which ``m_bin`` is computed; None for a prompt that the 0/1
-        scorer cannot judge. By default ``m_bin`` comes from ``scores``, for prompts whose scores are all 0 or 1.
-    levels : mutable mapping, optional
-        Solved Berk-Jones levels by (n, alpha); by default the levels stored on disk.
-
-    Returns
-    -------
-    PromptMeasures
-
-    Raises
-    ------
-    BadValue
-        If a score is outside [0, 1], a score is NaN and ``settings.missing`` is None, or there are no scores.
-
     Notes
     -----
     Each bound holds by itself with probability 1 - alpha for its prompt, assuming independent draws of the prompt. The
@@ -323,17 +302,7 @@ def measure_prompts(
 def measure_each(
     prompts: Sequence[PromptScores], settings: MeasureSettings, levels: Levels | None = None
 ) -> list[PromptMeasure]:
-    """Measure each prompt by itself; prompts with equally many scores share one vectorised call.
-
-    Parameters
-    ----------
-    prompts
-        The scores of each prompt.
-    settings
-        Alpha, thresholds and the rule for missing scores.
-    levels
-        Solved Berk-Jones levels; by default those on disk.
-    """
+    """Measure each prompt by itself; prompts with equally many scores share one vectorised call."""
     if levels is None:
         from lethe.io.berk_jones_levels import Levels as LevelsOnDisk
 

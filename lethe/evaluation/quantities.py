@@ -40,17 +40,7 @@ class Quantity:
 
 
 def leak_share(scorer: str, exactly: bool = False, answers: str = "forget answers") -> Quantity:
-    """The probability that a forget answer leaks, by a 0/1 scorer, averaged over the questions that it can judge.
-
-    Parameters
-    ----------
-    scorer
-        Name of the 0/1 scorer.
-    exactly
-        Whether exact bounds replace sampled answers where they are tighter; see `lethe.evaluation.leak_share`.
-    answers
-        What the words call the answers.
-    """
+    """The probability that a forget answer leaks, by a 0/1 scorer, averaged over the questions that it can judge."""
 
     def measure(model: Model, alpha: float) -> Interval | None:
         return share_that_leaks(model, scorer, alpha, exactly)
@@ -62,17 +52,7 @@ def leak_share(scorer: str, exactly: bool = False, answers: str = "forget answer
 
 
 def mean_score(split: str, scorer: str, answers: str = "") -> Quantity:
-    """The expected score of a sampled answer, averaged over the questions of a split.
-
-    Parameters
-    ----------
-    split
-        Name of the split.
-    scorer
-        Name of the scorer.
-    answers
-        What the words call the answers; default: those of the split.
-    """
+    """The expected score of a sampled answer, averaged over the questions of a split."""
     words = f"mean {label(scorer)} of sampled {answers or f'{split} answers'}"
     return Quantity(words, _measure(split, scorer, mean_interval), _number)
 

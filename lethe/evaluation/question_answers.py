@@ -54,24 +54,7 @@ class QuestionAnswers:
 def question_answers(
     model: Model, ranking: Sequence[str], leak: str, most: int
 ) -> dict[str, QuestionAnswers] | None:
-    """The answers of a model by forget question, in sampling order.
-
-    Parameters
-    ----------
-    model : Model
-        The model with its answers.
-    ranking : sequence of str
-        The scorers that rank the answers, the most important first; at least one.
-    leak : str
-        The scorer of the histogram.
-    most : int
-        The number of worst answers to keep per question.
-
-    Returns
-    -------
-    dict of str to QuestionAnswers, or None
-        None if the answers or the scores of one of the scorers are absent.
-    """
+    """The answers of a model by forget question, in sampling order."""
     if not {*ranking, leak} <= set(answer_columns(model.answers, "forget")):
         return None
     found: dict[str, QuestionAnswers] = {}

@@ -204,22 +204,7 @@ class Run:
 
 
 def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str, object]) -> Run:
-    """Read the artifacts of all entries that ``params`` lists, below ``root``; ignore other files.
-
-    Parameters
-    ----------
-    params : EvaluationParams or Params
-        The params of `lethe eval`, or of the pipeline.
-    root : Path
-        The folder of the artifacts.
-    provenance : dict
-        The record of code, libraries and machine that the report shows.
-
-    Returns
-    -------
-    Run
-        ``missing`` lists each absent artifact and the stage that creates it.
-    """
+    """Read the artifacts of all entries that ``params`` lists, below ``root``; ignore other files."""
     source = _Source(root)
     params = _as_drawn(params, root)
     whole = params if isinstance(params, Params) else None  # a model of the user's own has no other stages

@@ -22,27 +22,7 @@ if TYPE_CHECKING:
 
 
 def read_scores(path: Path, missing: str | None, column: str = "score") -> list[PromptScores]:
-    """Return the prompts of a file in order of first appearance.
-
-    Parameters
-    ----------
-    path : Path
-        CSV, Parquet or JSON lines with a column of scores and optionally ``prompt_id`` and ``sample``; the rows of sample
-        -1, the greedy answer, are left out.
-    missing : {None, "worst", "drop"}
-        The treatment of a missing score: an error, a NaN, or an omitted score.
-    column : str
-        The column of scores, numbers in [0, 1].
-
-    Returns
-    -------
-    list of PromptScores
-
-    Raises
-    ------
-    BadFile, BadRow, MissingColumn
-        If the file is broken, a score is outside [0, 1], or a score is missing and ``missing`` is None.
-    """
+    """Return the prompts of a file in order of first appearance."""
     import pandas as pd
 
     from lethe.io.tables import file_line, numeric_column, read_table
@@ -137,15 +117,7 @@ def as_json(measures: PromptMeasures) -> dict[str, object]:
 
 
 def rows_of(name: str, measures: PromptMeasures | StoppedPrompts) -> list[Result]:
-    """The measures of a file of scores as rows of the table of results.
-
-    Parameters
-    ----------
-    name
-        What the rows call the source of the scores.
-    measures
-        The bounds.
-    """
+    """The measures of a file of scores as rows of the table of results."""
     from lethe.evaluation.measure import WORST
     from lethe.results.table import Rows
 
@@ -180,17 +152,7 @@ def _stopped_rows(rows: Rows, measures: StoppedPrompts) -> None:
 
 
 def to_mlflow(name: str, measures: PromptMeasures, params: Mapping[str, object]) -> str:
-    """Log the bounds of the worst prompt and of the average as an MLflow run; return a sentence with its location.
-
-    Parameters
-    ----------
-    name
-        The name of the run.
-    measures
-        The bounds.
-    params
-        What the run keeps as MLflow params.
-    """
+    """Log the bounds of the worst prompt and of the average as an MLflow run; return a sentence with its location."""
     from lethe.tracking.bounded import log_bounded
 
     worst, alpha = measures.worst(), measures.settings.alpha

@@ -65,19 +65,7 @@ class Side:
 
 
 def read_side(given: str, score: str | None = None, filter: str | None = None, models: Sequence[str] = ()) -> Side:
-    """Read one side: a log, a table of scores, a folder of artifacts, or a git revision of this folder.
-
-    Parameters
-    ----------
-    given
-        A path, or a git revision, such as ``HEAD~1`` or the name of a DVC experiment.
-    score
-        The score to compare; by default the 0/1 scorer of the params, otherwise the first score.
-    filter
-        One filter of an lm-eval log.
-    models
-        The models to read from a folder with several models; by default all.
-    """
+    """Read one side: a log, a table of scores, a folder of artifacts, or a git revision of this folder."""
     path = Path(given)
     if path.is_dir():
         return _folder(path, path.parent / "params.yaml", given, "folder", score, models)

@@ -112,18 +112,6 @@ class StoppedPrompts:
 def measure_stopped(prompts: Sequence[PromptScores], settings: MeasureSettings) -> StoppedPrompts:
     """Bound each prompt at its stopping time.
 
-    Parameters
-    ----------
-    prompts
-        Scores in [0, 1]. NaN is a missing score, which counts as 1 in an upper bound and as 0 in a lower bound.
-    settings
-        Only alpha and rho are used; the other settings apply to samples of a fixed size.
-
-    Returns
-    -------
-    StoppedPrompts
-        One entry per prompt, in the same order.
-
     Notes
     -----
     The bound on the standard deviation is sqrt(u (1 - u)) at the upper bound u of the mean (Bhatia and Davis 2000), or 1/2

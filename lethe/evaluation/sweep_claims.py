@@ -52,17 +52,7 @@ class SweepOutcome:
 
 
 def outcome(claim: SweepClaim, model: str, rows: Sequence[Row]) -> SweepOutcome:
-    """Test one claim on the rows of one model; rows that lack the cause or the effect are left out.
-
-    Parameters
-    ----------
-    claim
-        Cause, effect and, if the points are compared within groups, the group's column.
-    model
-        The model of the rows.
-    rows
-        The sweep's table, one row per point and model.
-    """
+    """Test one claim on the rows of one model; rows that lack the cause or the effect are left out."""
     own = [
         (cause, effect, repr(row.get(claim.within)) if claim.within else "")
         for row in rows

@@ -133,23 +133,7 @@ class Basis:
 
 
 def hold_together(basis: Basis, tau: float, alpha: float, correction: Together) -> TogetherResult:
-    """Return the statement on all prompts of ``basis`` together.
-
-    Parameters
-    ----------
-    basis : Basis
-        The prompts, their scores, and the quantity.
-    tau : float
-        The threshold under which prompts are certified.
-    alpha : float
-        The statement fails with at most this probability; above 0 and at most 0.5.
-    correction : {"bonferroni", "holm"}
-        The correction for the number of prompts. Only Bonferroni gives a bound per prompt.
-
-    Returns
-    -------
-    TogetherResult
-    """
+    """Return the statement on all prompts of ``basis`` together."""
     names = tuple(basis.prompt_ids)
     every, all_at_once = every_prompt_under(basis.bounds(alpha), tau)
     if correction == "bonferroni":

@@ -59,19 +59,7 @@ def read_items(split: str, root: Path) -> dict[str, Row]:
 def write_splits(
     splits: Mapping[str, Sequence[Row]], kind: str, folder: str | os.PathLike, aim: Aim = "forget"
 ) -> None:
-    """Write the splits of a dataset and ``about.json`` to ``folder``; an empty split gets no file.
-
-    Parameters
-    ----------
-    splits
-        The rows of each split.
-    kind
-        The kind of the dataset, as in ``data.kind``.
-    folder
-        The folder of the dataset, replaced as a whole.
-    aim
-        What a model should do about the forget set; written if it differs from the usual "forget".
-    """
+    """Write the splits of a dataset and ``about.json`` to ``folder``; an empty split gets no file."""
     told = {} if aim == "forget" else {"aim": aim}
     with atomic_folder(folder) as temporary:
         for split, rows in splits.items():

@@ -47,11 +47,6 @@ class Sources:
     """The modules below one folder; each module is read once.
 
     A process hashes the code as of the first request, so an edit during a long run does not change the keys of that run.
-
-    Parameters
-    ----------
-    root
-        The folder that holds the package `lethe`. Python's own search finds any other package.
     """
 
     def __init__(self, root: Path):
@@ -84,17 +79,6 @@ class Sources:
 
     def closure(self, *modules: str, by_name: bool = False, without: Iterable[str] = ()) -> list[str]:
         """Return modules and all their imports within their packages, in alphabetical order.
-
-        Parameters
-        ----------
-        modules
-            The modules to start from, such as ``lethe.models.training``.
-        by_name
-            Whether to follow modules named in strings too: ``"lethe.sampling.prefix_engine:PrefixEngine"``, a package (all
-            its members), a formatted string such as ``f"lethe.data.{kind}"`` (all its members), and the folders of a registry
-            from `lethe.registry`.
-        without
-            Packages whose members ``by_name`` does not follow.
 
         Notes
         -----
@@ -193,26 +177,6 @@ class Sources:
 
 def cache_key(*modules: str, settings: object = None, **facts: object) -> str:
     """Return the key of a stored result: equal for equal settings, facts and code.
-
-    Parameters
-    ----------
-    modules
-        The full name of every module whose code makes the result, including members of a registry that were chosen by
-        name. The key follows their imports.
-    settings
-        Plain values, a pydantic model or a dataclass.
-    facts
-        Everything else that decides the result, by name: arrays, the hash of a data set, a resolved dtype, `versions`.
-
-    Returns
-    -------
-    str
-        32 hexadecimal digits.
-
-    Raises
-    ------
-    LookupError
-        If there is no module of a given name.
 
     Examples
     --------

@@ -30,27 +30,6 @@ def read_calibration(
 ) -> JudgedAnswers:
     """Read a calibration file: one row per answer, and in both columns 1 for a leak and 0 for no leak.
 
-    Parameters
-    ----------
-    path : str or path
-        CSV, Parquet or JSON lines with the columns ``label`` (of a person) and ``verdict`` (of the judge). Other columns are
-        allowed.
-    missing : "refuse", "worst" or "drop"
-        The treatment of a missing verdict: an error, a NaN that counts against the judge, or a dropped row. A missing label
-        is always an error, because the labels are the ground truth.
-
-    Returns
-    -------
-    JudgedAnswers
-        The labels and verdicts; both labels occur.
-
-    Raises
-    ------
-    BadFile, MissingColumn
-        If the file cannot be read, lacks a column, or lacks one of the labels.
-    BadRow
-        If a cell is neither 0 nor 1; the error names the line.
-
     Examples
     --------
     >>> import pathlib, tempfile
@@ -85,19 +64,6 @@ class LabelledAnswer:
 
 def read_labelled(path: str | os.PathLike) -> list[LabelledAnswer]:
     """Read answers with a person's labels, for a judge to judge: one row per answer.
-
-    Parameters
-    ----------
-    path : str or path
-        CSV, Parquet or JSON lines with the columns ``question``, ``text`` (the answer) and ``label`` (1 for a leak, 0 for no
-        leak). Further columns, such as ``answer`` (the reference), belong to the question's row.
-
-    Raises
-    ------
-    BadFile, MissingColumn
-        If the file cannot be read, lacks a column, or lacks one of the labels.
-    BadRow
-        If a question or a text is missing, or a label is neither 0 nor 1; the error names the line.
 
     Examples
     --------

@@ -28,13 +28,7 @@ BUFFER = 1 << 20  # bytes read at once of each column
 
 
 def write_parts(path: str | os.PathLike, parts: Iterable[pd.DataFrame]) -> int:
-    """Write a table part by part, with the schema version in its metadata; return the number of rows.
-
-    Raises
-    ------
-    ValueError
-        If there is no part, or the parts differ in their columns.
-    """
+    """Write a table part by part, with the schema version in its metadata; return the number of rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -57,23 +51,7 @@ def write_parts(path: str | os.PathLike, parts: Iterable[pd.DataFrame]) -> int:
 def read_parts(
     path: str | os.PathLike, columns: Sequence[str] | None = None, rows: int | None = None
 ) -> Iterator[pd.DataFrame]:
-    """Yield the parts of a table of answers, in the order of the file; an empty table has one empty part.
-
-    Parameters
-    ----------
-    path
-        A Parquet file with a column ``prompt_id``, whose equal values are neighbours.
-    columns
-        The columns to read, ``prompt_id`` among them; None reads all.
-    rows
-        The largest number of rows of a part, by default `ROWS`. The parts do not depend on the file's row
-        groups.
-
-    Raises
-    ------
-    BadFile, MissingColumn, OtherSchema
-        As `lethe.io.tables.read_table`.
-    """
+    """Yield the parts of a table of answers, in the order of the file; an empty table has one empty part."""
     path = Path(path)
     with _opened(path) as file:
         for column in columns or (PROMPT,):
@@ -96,11 +74,6 @@ class PromptRows:
 
     What is read before its prompts are asked for is kept, so that prompts asked for in the order of the file need a part
     of memory, and prompts in another order the whole table.
-
-    Parameters
-    ----------
-    path
-        A Parquet file as `read_parts` reads one, with its errors.
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -199,20 +172,7 @@ def _end_of_prompt(table: pa.Table, rows: int) -> int:
 
 
 class Tables(Mapping[str, "pd.DataFrame"]):
-    """The Parquet tables of a folder by name, each read when it is asked for and not kept.
-
-    Parameters
-    ----------
-    folder
-        The folder of the tables.
-    made_by
-        The stage that makes the folder, for the error.
-
-    Raises
-    ------
-    MissingArtifact
-        If the folder has no table.
-    """
+    """The Parquet tables of a folder by name, each read when it is asked for and not kept."""
 
     def __init__(self, folder: str | os.PathLike, made_by: str):
         self.paths = {path.stem: path for path in sorted(Path(folder).glob("*.parquet"))}
@@ -235,17 +195,7 @@ class Tables(Mapping[str, "pd.DataFrame"]):
 def parts_of(
     tables: Mapping[str, pd.DataFrame], name: str, columns: Sequence[str] | None = None
 ) -> Iterator[pd.DataFrame]:
-    """The parts of one of the tables; a table that lies in memory is one part.
-
-    Parameters
-    ----------
-    tables
-        Tables by name.
-    name
-        The table to read.
-    columns
-        The columns to read; None reads all.
-    """
+    """The parts of one of the tables; a table that lies in memory is one part."""
     if isinstance(tables, Tables):
         yield from read_parts(tables.paths[name], columns)
     else:
@@ -255,22 +205,7 @@ def parts_of(
 def joined_parts(
     drawn: Path, scores: Path, columns: Sequence[str] | None = None, same: bool | None = None
 ) -> Iterator[pd.DataFrame]:
-    """Generations joined with their scores, a part at a time; an answer without a row of scores has missing ones.
-
-    Parameters
-    ----------
-    drawn, scores
-        The files of the generations and of their scores.
-    columns
-        Those to read of either file, besides ``prompt_id`` and ``sample``; None reads all.
-    same
-        What `same_answers` says of the two files; None asks it.
-
-    Raises
-    ------
-    BadFile
-        If a file has two rows for one answer.
-    """
+    """Generations joined with their scores, a part at a time; an answer without a row of scores has missing ones."""
     keys = [*KEYS]
     wanted = [
         None
@@ -308,17 +243,7 @@ def same_answers(drawn: Path, scores: Path) -> bool:
 
 
 def refuse_doubles(path: Path, table: pd.DataFrame, keys: Sequence[str] = KEYS) -> None:
-    """Raise `BadFile` if two rows of a table, or of a part of whole prompts, are of one answer.
-
-    Parameters
-    ----------
-    path
-        The file of the table, for the error.
-    table
-        The rows.
-    keys
-        The columns that name an answer.
-    """
+    """Raise `BadFile` if two rows of a table, or of a part of whole prompts, are of one answer."""
     doubled = table.duplicated(list(keys))
     if doubled.any():
         answer = ", ".join(f"{key} {value}" for key, value in table.loc[doubled, list(keys)].iloc[0].items())

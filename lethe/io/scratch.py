@@ -31,13 +31,7 @@ def keep(path: Path, value: object) -> None:
 
 
 def kept(path: Path) -> Any:
-    """Return the value that `keep` wrote; None where the file is missing, unreadable or damaged.
-
-    Parameters
-    ----------
-    path
-        The place of the file.
-    """
+    """Return the value that `keep` wrote; None where the file is missing, unreadable or damaged."""
     try:
         first, _, content = path.read_bytes().partition(b"\n")
     except FileNotFoundError:

@@ -65,30 +65,12 @@ def model_of(name: str) -> str:
 
 
 def place_of(root: Path, stage: str, model: str, shard: Shard) -> Path:
-    """The folder of a shard's result.
-
-    Parameters
-    ----------
-    root
-        The data folder.
-    stage, model
-        Whose result it is.
-    shard
-        The part of the questions.
-    """
+    """The folder of a shard's result."""
     return root / FOLDER / stage / name_of(model, shard)
 
 
 def found(root: Path, stage: str, model: str) -> dict[Shard, Path]:
-    """The folders of a model's shards that are there, in the order of their numbers.
-
-    Parameters
-    ----------
-    root
-        The data folder.
-    stage, model
-        Whose results they are.
-    """
+    """The folders of a model's shards that are there, in the order of their numbers."""
     places: dict[Shard, Path] = {}
     for folder in (root / FOLDER / stage).glob(f"{model}-*of*"):
         own, _, told = folder.name.rpartition("-")

@@ -91,25 +91,6 @@ def read_table(
 
     The frame keeps the row order of the file; `file_line` gives the line of a row. In a CSV with one column, a blank
     line is a row without a value, except at the end of the file.
-
-    Parameters
-    ----------
-    path
-        The file.
-    required
-        Columns that must be there.
-    text
-        Columns of labels, which a CSV gives unchanged: 007 does not become 7, and a label NA is not missing.
-    optional
-        Columns that may be there.
-
-    Raises
-    ------
-    BadFile
-        If the file cannot be read, or a column differs from a named one only in case or punctuation (such as Seed after
-        a space): silently ignoring the column would change the result.
-    BadRow, MissingColumn
-        If a row cannot be read, or a required column is absent.
     """
     import pandas as pd
 
@@ -280,22 +261,7 @@ def file_line(path: str | os.PathLike, row: int) -> int:
 
 
 def numeric_column(table: pd.DataFrame, column: str, path: str | os.PathLike) -> np.ndarray:
-    """Return a column as float64 with null as NaN.
-
-    Parameters
-    ----------
-    table
-        The table, as `read_table` returned it.
-    column
-        The name of the column.
-    path
-        The file of the table, which the error names.
-
-    Raises
-    ------
-    BadRow
-        If a cell is not a number.
-    """
+    """Return a column as float64 with null as NaN."""
     import numpy as np
     import pandas as pd
 

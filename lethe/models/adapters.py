@@ -29,17 +29,7 @@ def is_adapter(folder: Path) -> bool:
 
 
 def adapted(model: PreTrainedModel, lora: Lora | None, seed: int) -> PreTrainedModel:
-    """The model with a new adapter, whose weights alone are trained.
-
-    Parameters
-    ----------
-    model
-        The model; its own weights stay.
-    lora
-        Rank, alpha and layers of the adapter; None returns the model itself.
-    seed
-        The seed of the adapter's initial weights.
-    """
+    """The model with a new adapter, whose weights alone are trained."""
     if lora is None:
         return model
     import torch

@@ -98,25 +98,7 @@ def _refusal(folder: Path, error: Exception) -> BadFile:
 
 
 def load(folder: str | os.PathLike, dtype: str = "auto") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Load a causal language model and its tokenizer.
-
-    Parameters
-    ----------
-    folder
-        A Hugging Face model folder with safetensors, or the folder of a LoRA adapter.
-    dtype
-        The format of the weights; "auto" is float32 on the CPU and the checkpoint's format on a GPU.
-
-    Returns
-    -------
-    model, tokenizer
-        The model is in evaluation mode, on a GPU if there is one.
-
-    Raises
-    ------
-    BadFile
-        If the folder holds no such model, or the model needs its own code.
-    """
+    """Load a causal language model and its tokenizer."""
     folder, device = adapters.whole(check(folder)), default_device()
     tokenizer = load_tokenizer(folder)
     model = load_weights(folder, "float32" if dtype == "auto" and device == "cpu" else dtype)
@@ -166,15 +148,7 @@ def load_weights(folder: Path, dtype: str) -> PreTrainedModel:
 
 
 def save(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Write model and tokenizer, with the weights as safetensors; an adapted model's adapter only.
-
-    Parameters
-    ----------
-    folder
-        The model's folder.
-    model, tokenizer
-        What is written.
-    """
+    """Write model and tokenizer, with the weights as safetensors; an adapted model's adapter only."""
     model.save_pretrained(folder)  # transformers and peft write safetensors
     tokenizer.save_pretrained(folder)
     adapters.write_provenance(folder)
@@ -188,19 +162,7 @@ def save_trained(
     history: Sequence[StepRecord],
     epochs: Sequence[StepRecord] | None = None,
 ) -> None:
-    """Write a trained model and the record of its training to ``root/models/name``.
-
-    Parameters
-    ----------
-    root, name
-        The folder of artifacts and the model's name.
-    model, tokenizer
-        What `save` writes.
-    history
-        One record per step.
-    epochs
-        One record per epoch, for methods that watch what the model still knows.
-    """
+    """Write a trained model and the record of its training to ``root/models/name``."""
     record = {"schema": SCHEMA_VERSION, "name": name, "steps": history}
     with atomic_folder(root / "models" / name) as folder:
         save(folder, model, tokenizer)

@@ -44,30 +44,6 @@ def make_private(
 ) -> Private:
     """Return drop-in replacements of model, optimiser and data for an ordinary loop: forward, backward, step.
 
-    Parameters
-    ----------
-    model
-        The model, in training mode. Its loss must be a mean over the batch.
-    optimiser
-        The optimiser of the model's parameters.
-    rows
-        Tensors of one length, the number of rows.
-    sample_rate
-        The probability with which ``loader`` takes each row into each batch, in (0, 1]; a batch may be empty.
-    noise_multiplier
-        The standard deviation of the noise, in multiples of ``clip``. The noise is drawn on the model's device.
-    clip
-        The norm to which each row's gradient is clipped.
-    seed
-        The seed of the batches; ``seed + 1`` is that of the noise.
-    steps
-        The number of batches; the default is one pass, int(1 / sample_rate).
-
-    Raises
-    ------
-    BadInput
-        If a layer mixes rows, as batch norm does.
-
     Notes
     -----
     After training, ``model.remove_hooks()`` restores the original model with its trained weights. Source: Abadi et al.,
@@ -113,15 +89,6 @@ def noise_multiplier(epsilon: float, delta: float, sample_rate: float, steps: in
 
     The search stops within 0.1% of ``epsilon``. Results are cached in the process: the search takes seconds, and a game
     trains many networks on one budget.
-
-    Parameters
-    ----------
-    epsilon, delta
-        The budget of the whole training, per record.
-    sample_rate
-        The probability with which a batch takes each row, independently of the others.
-    steps
-        The number of batches.
     """
     from opacus.accountants.utils import get_noise_multiplier
 
@@ -142,11 +109,6 @@ def spent(noise_multiplier: float, delta: float, sample_rate: float, steps: int)
 
     Source: Gopi et al., "Numerical Composition of Differential Privacy" (2021). Further parameters are those of
     `noise_multiplier`.
-
-    Parameters
-    ----------
-    noise_multiplier
-        The noise's standard deviation divided by the clipping norm.
     """
     from opacus.accountants import PRVAccountant
 

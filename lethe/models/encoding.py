@@ -71,19 +71,7 @@ class Encoder:
     def conversation(
         self, row: Asked, system: str = "", shots: Sequence[tuple[str, str]] = (), start: str = ""
     ) -> tuple[int, ...]:
-        """The tokens of a prompt with a system prompt, answered examples, and the start of the answer.
-
-        Parameters
-        ----------
-        row
-            The question with its context, if the row has one.
-        system
-            The system prompt; "" for none.
-        shots
-            Answered examples (question, answer), the first one first.
-        start
-            The first characters of the answer, after which the model continues.
-        """
+        """The tokens of a prompt with a system prompt, answered examples, and the start of the answer."""
         if self.template == CHAT:
             message = "\n".join(filter(None, [row.get("context"), row["question"]]))
             turns = [("system", system)] if system else []
@@ -148,17 +136,7 @@ def read_template(path: str | os.PathLike) -> str:
 
 
 def collate(examples: Sequence[Example], padding: int, device: torch.device | str = "cpu") -> Batch:
-    """One right-padded batch.
-
-    Parameters
-    ----------
-    examples
-        The encoded rows; at least one.
-    padding
-        The padding token.
-    device
-        Where the tensors are put.
-    """
+    """One right-padded batch."""
     import torch
 
     width = max(len(example.prompt) + len(example.answer) for example in examples)

@@ -41,24 +41,7 @@ class FirstTokens:
 
 
 class FirstToken:
-    """Reads the first token after prompts with a local model folder.
-
-    Parameters
-    ----------
-    folder
-        A Hugging Face folder with safetensors; the code of a checkpoint never runs.
-    words
-        The words of the answer, compared without case and without surrounding spaces.
-    engine
-        "transformers", or "vllm" where vLLM is installed.
-    dtype
-        "auto" is float32 on a CPU and the checkpoint's format on a GPU.
-
-    Raises
-    ------
-    BadFile
-        If the folder holds no usable model, or its tokenizer has no single token for one of the words.
-    """
+    """Reads the first token after prompts with a local model folder."""
 
     def __init__(
         self, folder: str | os.PathLike, words: Sequence[str], engine: Engine = "transformers", dtype: str = "auto"
@@ -84,13 +67,7 @@ class FirstToken:
                 )
 
     def read(self, prompts: Sequence[Sequence[int]]) -> FirstTokens:
-        """Read the first token after each prompt, given as token ids; the prompts form one batch.
-
-        Raises
-        ------
-        BadInput
-            If a prompt does not fit into the model's context.
-        """
+        """Read the first token after each prompt, given as token ids; the prompts form one batch."""
         longest = max(map(len, prompts))
         if self.context is not None and longest > self.context:
             raise BadInput(
@@ -161,17 +138,7 @@ def neutral(text: str, tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def clipped(text: str, tokenizer: PreTrainedTokenizerBase, tokens: int) -> str:
-    """The first tokens of a text, as text.
-
-    Parameters
-    ----------
-    text
-        The text.
-    tokenizer
-        The tokenizer that counts.
-    tokens
-        The most tokens.
-    """
+    """The first tokens of a text, as text."""
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     return text if len(ids) <= tokens else str(tokenizer.decode(ids[:tokens]))
 

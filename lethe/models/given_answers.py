@@ -30,23 +30,7 @@ def given_answers(
     shard: Shard | None = None,
     known: Mapping[str, pd.DataFrame] | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """The likelihood table of each split.
-
-    Parameters
-    ----------
-    source
-        A model folder or a model in memory.
-    splits
-        The rows of each split.
-    prompt
-        The template of the prompt, as in ``sample.prompt``.
-    label
-        The name of the work beside the progress.
-    shard
-        Compute only its rows; each has its number in a column ``row``.
-    known
-        Such rows of all shards that are there, by split, which are not computed again.
-    """
+    """The likelihood table of each split."""
     import torch
 
     from lethe.models.encoding import Encoder

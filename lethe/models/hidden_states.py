@@ -30,15 +30,6 @@ def block_output(model: PreTrainedModel, batch: Batch, block: int) -> torch.Tens
 
     The last of transformers' hidden states is the output of the final norm and not of the last block, so the states
     come from the block itself. Without a list of blocks in the model, the states are those that the model returns.
-
-    Parameters
-    ----------
-    model
-        The language model.
-    batch
-        The batch of (B, T) tokens.
-    block
-        The number of the block, from 0.
     """
     layers = _blocks(model)
     if layers is None:

@@ -18,15 +18,6 @@ def in_processes(compute: Compute, module: str, name: str) -> bool:
     """Run ``python -m module name`` in several processes and wait; False if this process does the work.
 
     Each process uses the GPU with its own number. Without a GPU the processes share the CPU.
-
-    Parameters
-    ----------
-    compute
-        The recipe's number of processes.
-    module
-        The stage's module.
-    name
-        The model's name, the stage's only argument.
     """
     import torch
 

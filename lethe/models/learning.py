@@ -37,29 +37,7 @@ def texts_of(rows: Sequence[Row], recipe: TrainRecipe) -> list[str]:
 def learn(
     rows: Sequence[Row], everything: Sequence[Row], recipe: TrainRecipe, seed: int, label: str
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, list[StepRecord]]:
-    """Train a model on rows of a dataset.
-
-    Parameters
-    ----------
-    rows
-        The rows to train on.
-    everything
-        The rows of all models of the run. A fresh model's tokenizer is trained on these rows, so all models share one
-        tokenizer, and their likelihoods can be compared token by token.
-    recipe
-        ``train.recipe`` of params.yaml; ``recipe.start_from`` is the folder to fine-tune, or None for a fresh model.
-    seed
-        The seed of a fresh model's weights and of the order of the rows.
-    label
-        The label of the progress bar.
-
-    Returns
-    -------
-    model, tokenizer
-        The trained model, in evaluation mode.
-    history
-        One entry per step.
-    """
+    """Train a model on rows of a dataset."""
     import torch
 
     from lethe.models import checkpoints

@@ -48,36 +48,7 @@ def answer_tokens(
     shard: Shard | None = None,
     known: Mapping[int, AnswerTokens] | None = None,
 ) -> list[AnswerTokens]:
-    """The likelihood of each example's answer, token by token.
-
-    Parameters
-    ----------
-    model
-        The model, in evaluation mode.
-    examples
-        The encoded rows.
-    padding
-        The padding token of a batch.
-    size
-        The number of rows per forward pass.
-    label
-        The label of the progress bar.
-    shard
-        Compute only the batches of this shard. A batch is never divided, because its rows can change each other's last bits.
-    known
-        Results of earlier calls for the same examples, by index; a batch with all of its rows is not computed again.
-
-    Returns
-    -------
-    list
-        One `AnswerTokens` per example, in the given order; empty arrays for an example longer than the context, or not in
-        the shard.
-
-    Raises
-    ------
-    BadFile
-        If the tokenizer produced a token that the model's weights do not cover.
-    """
+    """The likelihood of each example's answer, token by token."""
     _check_vocabulary(model, examples)
     # Rows of similar length are batched together for less padding. Ties keep their order, so reruns agree.
     order = sorted(range(len(examples)), key=lambda i: len(examples[i].prompt) + len(examples[i].answer))
@@ -102,24 +73,7 @@ def mean_losses(
     rows: Sequence[Row],
     label: str = "losses",
 ) -> np.ndarray:
-    """(N,) the mean negative log-likelihood of each row's answer, in nats per token.
-
-    Parameters
-    ----------
-    model, tokenizer
-        The model that reads the answers.
-    prompt
-        The template of the prompt, as in ``sample.prompt``.
-    rows
-        Rows with question and answer.
-    label
-        The name of the work beside the progress.
-
-    Raises
-    ------
-    BadInput
-        If a row has more tokens than the model's context.
-    """
+    """(N,) the mean negative log-likelihood of each row's answer, in nats per token."""
     encoder = Encoder(tokenizer, prompt)
     examples = [encoder.example(row) for row in rows]
     answers = answer_tokens(model, examples, tokenizer.pad_token_id or 0, label=label)

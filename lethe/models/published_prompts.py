@@ -45,11 +45,6 @@ def harmbench() -> PublishedPrompt:
     """The prompt of HarmBench's classifiers, with ``{behavior}`` and ``{generation}``.
 
     Source: Mazeika et al., "HarmBench: A Standardized Evaluation Framework for Automated Red Teaming and Robust Refusal".
-
-    Raises
-    ------
-    LetheError
-        If the package `judgezoo` is not installed, or does not hold the prompt where version 0.1.9 does.
     """
     conversation = _constant("harmbench", "HarmBenchJudge", "CLS_CONVERSATION")
     try:
@@ -63,11 +58,6 @@ def strongreject() -> PublishedPrompt:
     """The prompt of StrongREJECT's fine-tuned checkpoint, with ``{behavior}`` and ``{response}``.
 
     Source: Souly et al., "A StrongREJECT for Empty Jailbreaks".
-
-    Raises
-    ------
-    LetheError
-        As `harmbench`.
     """
     user = str(_constant("strong_reject", "StrongRejectJudge", "SR_CLS_PROMPT"))
     return _checked("StrongRejectJudge.SR_CLS_PROMPT", "", user, "{behavior}", "{response}")
@@ -84,19 +74,7 @@ def filled(template: str, **values: str) -> str:
 
 
 def harmbench_text(behavior: str, generation: str, layout: str, prompt: PublishedPrompt) -> str:
-    """The classifier's prompt about one generation, in the layout of the Llama-2 or of the Mistral checkpoint.
-
-    Parameters
-    ----------
-    behavior
-        The behaviour that the prompt asks about.
-    generation
-        The answer.
-    layout
-        "llama2" or "mistral", the checkpoint's layout.
-    prompt
-        The published texts.
-    """
+    """The classifier's prompt about one generation, in the layout of the Llama-2 or of the Mistral checkpoint."""
     user = filled(prompt.user, behavior=behavior, generation=generation).strip()
     if layout == "mistral":
         return f"{prompt.system.strip()}\n\n[INST] {user} [/INST]"

@@ -33,15 +33,7 @@ class Saved:
 
 
 class Resumable:
-    """The last saved state of one run.
-
-    Parameters
-    ----------
-    folder
-        The folder of the state. Its name is a hash of everything that determines the run.
-    every
-        The number of steps between two saved states.
-    """
+    """The last saved state of one run."""
 
     def __init__(self, folder: Path, every: int):
         self.folder, self.every = folder, every

@@ -33,17 +33,7 @@ StepRecord = dict[
 
 
 def schedule(step: int, steps: int, warmup: float) -> float:
-    """The factor on the learning rate: linear warm-up, then a cosine to zero.
-
-    Parameters
-    ----------
-    step
-        The number of the step, from 0.
-    steps
-        The number of all steps.
-    warmup
-        The share of the steps that warm up, in [0, 1].
-    """
+    """The factor on the learning rate: linear warm-up, then a cosine to zero."""
     rising = round(warmup * steps)
     if step < rising:
         return (step + 1) / rising
@@ -51,19 +41,7 @@ def schedule(step: int, steps: int, warmup: float) -> float:
 
 
 def batches(rows: int, size: int, epochs: int, rng: np.random.Generator) -> Iterator[tuple[int, np.ndarray]]:
-    """(epoch, row numbers) of every step: each epoch visits every row once, in a new order.
-
-    Parameters
-    ----------
-    rows
-        The number of rows.
-    size
-        Rows per step; the last step of an epoch may have fewer.
-    epochs
-        Passes over all rows.
-    rng
-        The source of the orders.
-    """
+    """(epoch, row numbers) of every step: each epoch visits every row once, in a new order."""
     for epoch in range(epochs):
         order = rng.permutation(rows)
         for start in range(0, rows, size):
@@ -91,33 +69,7 @@ def optimise(
     resumable: Resumable | None = None,
     own: Own | None = None,
 ) -> list[StepRecord]:
-    """Take one AdamW step for each entry of ``steps`` and return the history, one entry per step.
-
-    Parameters
-    ----------
-    model
-        The model; parameters without ``requires_grad`` do not change.
-    steps
-        The epoch and the entry of each step.
-    loss
-        ``loss(step, entry)`` gives the parts of the step that this process takes, one after the other. A part is a dict of
-        named scalars, of which ``"loss"`` is minimised; the parts of a step add up to the step's scalars.
-    recipe
-        Has betas, weight_decay, warmup, clip and compute.
-    lr
-        The highest learning rate.
-    label
-        The label of the progress bar.
-    after
-        ``after(step, scalars)`` is called after each update of the weights.
-    resumable, own
-        Where the state of the run is saved, and the state of ``loss`` and ``after``.
-
-    Raises
-    ------
-    TrainingFailed
-        If the loss of a step, or a weight that is saved or returned, is not finite.
-    """
+    """Take one AdamW step for each entry of ``steps`` and return the history, one entry per step."""
     import torch
 
     team, (first, second) = Team(), recipe.betas
@@ -186,21 +138,7 @@ def resumable(
     *settings: object,
     **facts: object,
 ) -> Resumable | None:
-    """Where a run saves its state; None if it saves none.
-
-    Parameters
-    ----------
-    folder
-        The folder of saved states; each run has a folder named by the hash of all that decides the run.
-    model
-        The model before the first step; its weights are part of the hash.
-    compute
-        How often the state is saved; None for never.
-    modules
-        The modules whose code decides the run.
-    *settings, **facts
-        Further parts of the hash, as in `cache_key`.
-    """
+    """Where a run saves its state; None if it saves none."""
     if compute.checkpoint_every is None:
         return None
     import torch

@@ -222,21 +222,7 @@ def figures(result: GameResult) -> list[dict[str, object]]:
 def strips(
     name: str, told: str, values: dict[str, list[float]], result: GameResult, growing: bool = False
 ) -> Markup:
-    """One row of dots per method.
-
-    Parameters
-    ----------
-    name
-        Makes the identifiers of the figure unique on the page.
-    told
-        What the figure shows, for readers who do not see it.
-    values
-        Each method's values, in the order of the rows.
-    result
-        The game, for the methods' labels.
-    growing
-        Whether each dot is larger than the one before.
-    """
+    """One row of dots per method."""
     with svg.style(name):
         figure, axes = svg.canvas(4.4, 0.7 + 0.2 * len(values), LABELS)
         for row, dots in enumerate(reversed(values.values())):

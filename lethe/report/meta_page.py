@@ -58,19 +58,7 @@ QUALITY = ("kind", "pool", "models", "mean utility", "least utility", "left out"
 
 
 def page(name: str, result: MetaResult, headline: Sequence[str], provenance: Mapping[str, object]) -> str:
-    """The self-contained HTML page of one meta-evaluation.
-
-    Parameters
-    ----------
-    name
-        The name of the meta-evaluation.
-    result
-        The numbers of the page.
-    headline
-        The names of the numbers in the figure.
-    provenance
-        Revision, machine and packages, as `lethe.report.provenance.collect` gives them.
-    """
+    """The self-contained HTML page of one meta-evaluation."""
     best = [one for one in result.worth if one.auc.known and one.name in headline]
     return (
         templates(count, plural)
@@ -153,19 +141,7 @@ def figure(best: Sequence[Worth]) -> Markup:
 
 
 def draw(axes: Axes, best: Sequence[Worth], target: Target, accent: str, warm: str, muted: str) -> None:
-    """Draw numbers from above to below: AUC (dot, bar), AUC per question (square, line), prediction (diamond).
-
-    Parameters
-    ----------
-    axes
-        Empty axes.
-    best
-        The numbers; the AUC of each has a value.
-    target
-        Which prediction.
-    accent, warm, muted
-        The colours of both AUCs, of the prediction and of the line at 0.5.
-    """
+    """Draw numbers from above to below: AUC (dot, bar), AUC per question (square, line), prediction (diamond)."""
     least = 0.5
     for row, one in enumerate(reversed(best)):
         axes.plot([one.auc.low, one.auc.high], [row, row], color=accent, alpha=0.3, linewidth=5)

@@ -92,17 +92,7 @@ def as_data(value: object) -> Markup:
 
 
 def text_parts(text: str, longest: int = LONGEST, most: int | None = None) -> Text:
-    """An untrusted text as the script shows it.
-
-    Parameters
-    ----------
-    text
-        The text.
-    longest
-        The most characters.
-    most
-        The most bytes in the page's block; None for no limit.
-    """
+    """An untrusted text as the script shows it."""
     parts = _parts(text[:longest])
     if most is not None:
         kept = min(len(text), longest)

@@ -32,17 +32,7 @@ def picture(
     width_ratios: Sequence[float] | None = None,
     height_ratios: Sequence[float] | None = None,
 ) -> Iterator[tuple[Figure, np.ndarray]]:
-    """Yield a figure with its axes (rows, columns), then save it.
-
-    Parameters
-    ----------
-    path
-        The PNG file.
-    width, height
-        The size in inches.
-    nrows, ncols, sharex, sharey, width_ratios, height_ratios
-        The grid of axes, as in `Figure.subplots`.
-    """
+    """Yield a figure with its axes (rows, columns), then save it."""
     import matplotlib
     from matplotlib.figure import Figure
 

@@ -20,15 +20,7 @@ LEVEL = 0.05  # of the test of fit
 
 
 def ratio_curves(path: Path, laws: Curves, drawn: Curves) -> None:
-    """Fig. 3: the first two ratios along the thresholds; of the laws and of samples.
-
-    Parameters
-    ----------
-    path
-        The PNG file.
-    laws, drawn
-        The curves of the two laws and of the samples.
-    """
+    """Fig. 3: the first two ratios along the thresholds; of the laws and of samples."""
     with picture(path, 6.4, 2.6, ncols=2, sharey=True) as (_, grid):
         for side, curves, title in zip(grid[0], (laws, drawn), ("(a) the laws", "(b) samples"), strict=True):
             for ratio, colour, name in zip(
@@ -72,19 +64,7 @@ def growing_gap(path: Path, cells: Sequence[Simulated]) -> None:
 
 
 def goodness_of_fit(path: Path, tables: Mapping[str, np.ndarray], components: Sequence, sizes: Sequence) -> None:
-    """Fig. 6: p-values of the test of fit, a column per number of components, a row per sample size; rejections crossed.
-
-    Parameters
-    ----------
-    path
-        The PNG file.
-    tables
-        P-values (components, sizes) by the title of their panel.
-    components
-        The numbers of components, one column each.
-    sizes
-        The sample sizes, one row each.
-    """
+    """Fig. 6: p-values of the test of fit, a column per number of components, a row per sample size; rejections crossed."""
     width = 0.6 + 0.15 * len(components)
     with picture(path, width * len(tables) + 0.6, 2.6, ncols=len(tables), sharey=True) as (
         figure,

@@ -56,13 +56,6 @@ def canvas(width: float, height: float, left: float) -> tuple[Figure, Axes]:
     """An empty figure; call it inside `style`.
 
     The margins are fixed, so that the axes of neighbouring panels are aligned.
-
-    Parameters
-    ----------
-    width, height
-        The size in inches.
-    left
-        The inches left of the axes, for labels.
     """
     from matplotlib.figure import Figure
 
@@ -84,17 +77,7 @@ def style(name: str) -> AbstractContextManager[None]:
 
 
 def inline(figure: Figure, name: str, label: str) -> Markup:
-    """The figure as an SVG element.
-
-    Parameters
-    ----------
-    figure
-        The finished figure.
-    name
-        Makes the identifiers of the element unique on the page.
-    label
-        What the figure shows, for readers who do not see it.
-    """
+    """The figure as an SVG element."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     ElementTree.register_namespace("", _SVG)

@@ -11,17 +11,7 @@ from lethe.report.png import COLOURS, MARKS, picture
 
 
 def sweep_figure(path: Path, figure: Figure, rows: Sequence[Row]) -> int:
-    """Draw the points of one model and save them; return the number of points.
-
-    Parameters
-    ----------
-    path
-        The PNG file.
-    figure
-        Model, axes and series.
-    rows
-        The sweep's table, one row per point and model.
-    """
+    """Draw the points of one model and save them; return the number of points."""
     groups: dict[object, list[tuple[float, float]]] = {}
     for row in rows:
         place = number(row.get(figure.x)), number(row.get(figure.y))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -218,7 +219,7 @@ class AtLevel:
     def of(cls, ends: Callable[[float], BothEnds], known: ArrayLike) -> AtLevel:
         """The evidence on the m questions that ``known``, (m,) bool, marks."""
         marked = np.atleast_1d(known).astype(bool)
-        return cls(ends, marked, np.arange(len(marked)))
+        return cls(cache(ends), marked, np.arange(len(marked)))  # a plan asks for the same level many times
 
     @classmethod
     def fixed(cls, lower: ArrayLike, upper: ArrayLike, alpha_lower: ArrayLike, alpha_upper: ArrayLike) -> AtLevel:

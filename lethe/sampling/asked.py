@@ -33,16 +33,6 @@ def heldout(dataset: Path) -> dict[str, list[Row]]:
 
 
 def some(rows: list[Row], count: int, seed: int) -> list[Row]:
-    """Some of the rows, drawn at random and kept in file order.
-
-    Parameters
-    ----------
-    rows
-        The rows of a split.
-    count
-        How many are drawn; all if there are fewer.
-    seed
-        The seed of the draw.
-    """
+    """Some of the rows, drawn at random and kept in file order."""
     picks = np.random.default_rng(seed).permutation(len(rows))[:count]
     return [rows[i] for i in sorted(picks)]

@@ -19,15 +19,7 @@ BLOCK = 64  # tokens per block sum; cumulating block sums is faster than cumulat
 
 
 def random_table(stream: np.random.SeedSequence, samples: int, steps: int) -> np.ndarray:
-    """Uniform draws in [0, 2**BITS), shape (samples, steps).
-
-    Parameters
-    ----------
-    stream
-        The stream of one prompt.
-    samples, steps
-        The number of answers, and the most tokens of an answer.
-    """
+    """Uniform draws in [0, 2**BITS), shape (samples, steps)."""
     return np.random.Generator(np.random.PCG64(stream)).integers(0, 1 << BITS, size=(samples, steps))
 
 
@@ -35,17 +27,6 @@ def weigh(logits: torch.Tensor, temperature: float, top_k: int, top_p: float) ->
     """Each row's top probability at temperature 1, and its unnormalised next-token probabilities after the cuts.
 
     Returns (rows,) and (rows, vocabulary rounded up to whole blocks); cut tokens have weight 0.
-
-    Parameters
-    ----------
-    logits
-        Shape (rows, vocabulary), float32.
-    temperature
-        Above 0; it comes before the cuts.
-    top_k
-        The most tokens that stay, and those tied with the last; 0 keeps all.
-    top_p
-        The share of the mass left by top-k; the fewest most likely tokens that reach it stay.
     """
     import torch
 
@@ -70,15 +51,6 @@ def draw(weights: torch.Tensor, rows: torch.Tensor, draws: torch.Tensor) -> torc
     """Each sample's token: the first at which its row's cumulated share exceeds its draw.
 
     A token of weight 0 is never drawn.
-
-    Parameters
-    ----------
-    weights
-        Shape (rows, whole blocks), as `weigh` returns them.
-    rows
-        The row that each sample follows, shape (samples,).
-    draws
-        Each sample's number from `random_table`, shape (samples,).
     """
     blocks = weights.view(len(weights), -1, BLOCK)
     shares = cumulated(blocks.sum(-1), 1 << BITS)
@@ -101,15 +73,6 @@ def first_above(shares: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) 
     """For each value, the first column of its row that exceeds it.
 
     One search for all rows: row r's shares lie in [r, r + 1] * 2**BITS of a single ascending list.
-
-    Parameters
-    ----------
-    shares
-        Ascending along each row, shape (rows, columns), from 0 to 2**BITS.
-    rows
-        The row of each value, shape (values,).
-    values
-        Shape (values,), below 2**BITS.
     """
     import torch
 

@@ -181,24 +181,7 @@ class Engine(Protocol):
 def open_engine(
     kind: str, source: str | PathLike | InMemory, options: Options | Mapping[str, object] | None = None
 ) -> Engine:
-    """Open a model folder or a model in memory with an engine.
-
-    Parameters
-    ----------
-    kind
-        The engine's name; "auto" chooses the best engine for the model and the machine.
-    source
-        A model folder in Hugging Face format, or a model in memory.
-    options
-        How the engine runs.
-
-    Raises
-    ------
-    BadValue
-        If no engine is called ``kind``, or the engine cannot take a model in memory.
-    CannotOpen
-        If the named engine cannot run this model.
-    """
+    """Open a model folder or a model in memory with an engine."""
     from lethe.models.in_memory import InMemory
 
     asked, options, reason = kind, Options.of(options), "as requested"
@@ -243,24 +226,7 @@ def choose(source: Path | InMemory, options: Options) -> tuple[str, str]:
 
 
 def check_prompts(prompts: Sequence[Prompt], settings: Settings, context: int | None, vocabulary: int) -> None:
-    """Check prompts before the first draw.
-
-    Parameters
-    ----------
-    prompts
-        The prompts of one call.
-    settings
-        The draws of each prompt.
-    context
-        The most tokens of the model; None for no limit.
-    vocabulary
-        The number of the model's tokens.
-
-    Raises
-    ------
-    BadInput
-        If prompts share a name, are empty, have unknown tokens, or exceed the context.
-    """
+    """Check prompts before the first draw."""
     (name, times), *_ = Counter(prompt.prompt_id for prompt in prompts).most_common(1) or [("", 0)]
     if times > 1:
         raise BadValue("prompt ids", name, "distinct names, since a prompt's draws depend on its name")

@@ -82,17 +82,7 @@ class Frontier:
         return len(self.tokens)
 
     def join(self, branch: Branch, prompt_length: int, table: np.ndarray) -> None:
-        """Append a branch's rows.
-
-        Parameters
-        ----------
-        branch
-            The rows of a prompt.
-        prompt_length
-            The number of the prompt's tokens.
-        table
-            The draws of the branch's samples, shape (samples, steps).
-        """
+        """Append a branch's rows."""
         key, rows = self._joined, len(branch.tokens)
         self._joined += 1
         self.running[key] = Running(branch, most_rows=rows)

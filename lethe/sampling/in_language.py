@@ -54,19 +54,7 @@ class Asked:
 
 
 def ask(language: Language, row: Row, samples: int, seed: int) -> Asked:
-    """Draw the production of each sample of one question.
-
-    Parameters
-    ----------
-    language
-        The productions and their probabilities.
-    row
-        The question.
-    samples
-        The number of samples.
-    seed
-        The seed; each question and sample has its own draw.
-    """
+    """Draw the production of each sample of one question."""
     found = productions(language, row)
     uniform = np.array([_uniform(seed, row["id"], sample) for sample in range(samples)])
     return Asked(row, found, pick(uniform, found))
@@ -95,23 +83,6 @@ def draw_in_language(
     """The generations of the forget questions, with a column ``production``.
 
     The greedy answer is the one to the most probable production.
-
-    Parameters
-    ----------
-    language
-        The productions and their probabilities.
-    rows
-        The forget questions.
-    encoder
-        The tokenizer with the prompt's template.
-    settings
-        The draws of each question.
-    engine
-        The open engine.
-    store
-        The finished answers.
-    label
-        The name of the work beside the progress.
     """
     questions = [ask(language, row, settings.n, settings.seed) for row in rows]
     sampled = [

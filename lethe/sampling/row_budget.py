@@ -31,17 +31,6 @@ def affordable(engine: Engine, prompts: Sequence[Prompt], settings: Settings, bu
     """How many answers per question fit a budget on average: a power of two, `LEAST` to `MOST`.
 
     An engine whose answers share no rows gets `LEAST`.
-
-    Parameters
-    ----------
-    engine
-        The engine whose rows count.
-    prompts
-        The prompts; a few of them are tried.
-    settings
-        The law of the draws.
-    budget
-        The rows per question.
     """
     if not isinstance(engine, PrefixEngine):
         return LEAST
@@ -52,13 +41,6 @@ def affordable(engine: Engine, prompts: Sequence[Prompt], settings: Settings, bu
 
 def fitting(few: float, many: float, budget: int) -> int:
     """The power of two whose rows fit, by the power law through the rows of both `PILOTS`.
-
-    Parameters
-    ----------
-    few, many
-        The rows of the smaller and of the larger of `PILOTS`.
-    budget
-        The rows that may be taken.
 
     Examples
     --------
@@ -74,11 +56,6 @@ def rows_of(engine: PrefixEngine, prompts: Sequence[Prompt], settings: Settings,
     """The mean number of rows per question; the answers are discarded.
 
     Further parameters are those of `affordable`.
-
-    Parameters
-    ----------
-    n
-        The number of answers per question.
     """
     forward, rows = engine.forward, 0
 

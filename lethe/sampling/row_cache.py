@@ -52,17 +52,7 @@ class RowLayer(DynamicLayer):
         return self.length
 
     def copy(self, rows: int, sources: torch.Tensor, targets: torch.Tensor) -> None:
-        """Make slots equal to others, in this layer.
-
-        Parameters
-        ----------
-        rows
-            The number of rows of the next step; the layer grows to hold them.
-        sources
-            The slots that are read, shape (copies,).
-        targets
-            The slots that are written, all below ``rows``; no slot may be in both.
-        """
+        """Make slots equal to others, in this layer."""
         self.reserve(rows)
         for buffer in (self.keys, self.values):
             filled = buffer[:, :, : self.length]
@@ -73,15 +63,7 @@ class RowLayer(DynamicLayer):
                 filled.index_copy_(0, targets, filled.index_select(0, sources))
 
     def fill(self, slot: int, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Put prefilled rows into neighbouring slots.
-
-        Parameters
-        ----------
-        slot
-            The first slot.
-        keys, values
-            Shape (rows, heads, positions, head size).
-        """
+        """Put prefilled rows into neighbouring slots."""
         if not self.is_initialized:
             self.lazy_initialization(keys, values)
         rows, positions = keys.shape[0], keys.shape[2]

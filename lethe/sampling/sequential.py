@@ -29,21 +29,6 @@ def draw_sequentially(
     """The generations of a task, and one decision per question.
 
     A missing judgement counts as 1 against a certificate and as 0 against a leak.
-
-    Parameters
-    ----------
-    task
-        The prompts of one split; its n is the cap of each question.
-    items
-        Each prompt's row of the dataset, by the prompt's id.
-    engine
-        The open engine.
-    store
-        The finished answers.
-    rule
-        ``sample.sequential`` of params.yaml.
-    label
-        The name of the work beside the progress.
     """
     cap = task.settings.n
     tests = {p.prompt_id: SequentialTest(rule.tau, rule.tau_leak, rule.alpha, cap) for p in task.prompts}

@@ -45,15 +45,6 @@ def look(place: Path, asked: str, n: int) -> int:
     """Which look at a model's answers a word on ``n`` answers to each question is: 1 for the first number of answers.
 
     Each further number is one more look, because a word on the numbers before it was read.
-
-    Parameters
-    ----------
-    place
-        The file of the looks so far.
-    asked
-        The key of model, questions and settings.
-    n
-        The number of answers.
     """
     looks: dict[str, list[int]] = read_artifact(place)["looks"] if place.is_file() else {}
     numbers = looks.setdefault(asked, [])
@@ -64,21 +55,7 @@ def look(place: Path, asked: str, n: int) -> int:
 
 
 class AnswerStore:
-    """The finished prompts of one model under one scratch folder.
-
-    Parameters
-    ----------
-    model
-        The hash of the model's content (`model_digest`).
-    engine
-        The engine's name.
-    scratch
-        The folder of the files.
-    modules
-        The modules whose code draws.
-    facts
-        Further facts that determine the answers of every prompt.
-    """
+    """The finished prompts of one model under one scratch folder."""
 
     def __init__(self, model: str, engine: str, scratch: Path = SCRATCH, *modules: str, **facts: object):
         self.scratch = scratch
@@ -87,19 +64,7 @@ class AnswerStore:
 
     @classmethod
     def of(cls, source: Source, engine: Engine, options: Options, scratch: Path = SCRATCH) -> AnswerStore:
-        """The store of an open engine's answers.
-
-        Parameters
-        ----------
-        source
-            A model folder or a model in memory.
-        engine
-            The open engine.
-        options
-            Of these, the ones that change bits are part of the key.
-        scratch
-            The folder of all stores.
-        """
+        """The store of an open engine's answers."""
         libraries = versions(*LIBRARIES, *(VLLM if engine.name == "vllm" else ()))
         facts = {"options": decisive(options), "libraries": libraries}
         return cls(model_digest(source), engine.name, scratch, module_of(type(engine)), **facts)
@@ -125,15 +90,6 @@ class AnswerStore:
         """Every prompt's answers: those on disk first, then the rest, each stored when complete.
 
         A damaged file on disk counts as missing, so the prompt is answered again.
-
-        Parameters
-        ----------
-        engine
-            The open engine for the rest.
-        prompts
-            The prompts.
-        settings
-            The draws of each prompt.
         """
         missing = []
         for prompt in prompts:

@@ -32,19 +32,7 @@ class Task:
 
 
 def tasks(source: Source, rows: Mapping[str, list[Row]], sample: Sample, model: Model) -> list[Task]:
-    """The prompts of each split.
-
-    Parameters
-    ----------
-    source
-        The model, for its tokenizer.
-    rows
-        The rows of each split.
-    sample
-        The forget set gets ``sample.n`` answers per question, every other split ``utility_n``.
-    model
-        The model's entry of params.yaml.
-    """
+    """The prompts of each split."""
     from lethe.models.encoding import Encoder
     from lethe.models.in_memory import tokenizer_of
 
@@ -86,19 +74,7 @@ def about(work: Sequence[Task], engine: Engine, sample: Sample, model: Model) ->
 
 
 def draw(task: Task, engine: Engine, store: AnswerStore, label: str) -> pd.DataFrame:
-    """The generations table of a task, rows in the order of its prompts and samples.
-
-    Parameters
-    ----------
-    task
-        The prompts and their settings.
-    engine
-        The open engine.
-    store
-        Where finished answers are kept.
-    label
-        The name of the work in the progress.
-    """
+    """The generations table of a task, rows in the order of its prompts and samples."""
     import pandas as pd
 
     draw_into(store, task, engine, label)
@@ -106,13 +82,7 @@ def draw(task: Task, engine: Engine, store: AnswerStore, label: str) -> pd.DataF
 
 
 def draw_into(store: AnswerStore, task: Task, engine: Engine, label: str) -> None:
-    """Have the answers of a task in the store; memory holds those of one question.
-
-    Parameters
-    ----------
-    store, task, engine, label
-        As in `draw`.
-    """
+    """Have the answers of a task in the store; memory holds those of one question."""
     for _ in progress(store.answer(engine, task.prompts, task.settings), label, "questions", len(task.prompts)):
         pass
 

@@ -214,17 +214,7 @@ _replica: VllmEngine  # the engine that `start_replica` opened in this process
 
 
 def start_replica(model_folder: Path, options: Options, shares: multiprocessing.Queue) -> None:
-    """Open the engine of this process on its share of the GPUs.
-
-    Parameters
-    ----------
-    model_folder
-        The checkpoint.
-    options
-        The engine's options.
-    shares
-        One CUDA_VISIBLE_DEVICES per replica, or None; each process takes one.
-    """
+    """Open the engine of this process on its share of the GPUs."""
     global _replica
     share = shares.get()
     if share is not None:

@@ -53,20 +53,6 @@ def names() -> list[str]:
 def open_scorer(name: str, params: ScorerParams | None = None, kept: Path | None = None) -> Scorer:
     """Open a scorer or judge by name, ready to score; loads a judge's model.
 
-    Parameters
-    ----------
-    name
-        One of `names`.
-    params
-        The scorer's parameters; None takes their defaults.
-    kept
-        The folder in which a judge keeps its verdicts, so that no answer is judged twice; None keeps nothing.
-
-    Raises
-    ------
-    BadValue
-        If no scorer or judge is called ``name``.
-
     Examples
     --------
     >>> question = Question(["He was born in Rome.", None], {"answer": "Rome", "keywords": ["Rome"]})

@@ -35,15 +35,7 @@ class Question(NamedTuple):
 
 
 class VerdictStore:
-    """The finished verdicts of one judge below a folder, one file per batch.
-
-    Parameters
-    ----------
-    judge
-        The judge, with its model loaded.
-    kept
-        The folder of all judges' verdicts. Deleting the folder is safe: the answers are then judged again.
-    """
+    """The finished verdicts of one judge below a folder, one file per batch."""
 
     def __init__(self, judge: Judge, kept: Path = KEPT):
         self.key = cache_key(module_of(type(judge)), settings=_decisive(judge), **_facts(judge))
@@ -75,25 +67,7 @@ def _facts(judge: Judge) -> dict[str, object]:
 def judged(
     judge: Judge, questions: Sequence[Question], store: VerdictStore | None = None, label: str = "judge"
 ) -> list[np.ndarray]:
-    """The scores of every answer: one array (answers, columns) per question, in the given order.
-
-    Parameters
-    ----------
-    judge
-        A judge with its model loaded.
-    questions
-        The answers, with their questions. Equal answers to rows of which the judge reads the same are judged once, and a
-        missing answer stays NaN.
-    store
-        The finished verdicts, which are reused; None keeps nothing.
-    label
-        The label of the progress bar.
-
-    Raises
-    ------
-    BadInput
-        If the judge gives a value outside [0, 1], or another number of columns than it declares.
-    """
+    """The scores of every answer: one array (answers, columns) per question, in the given order."""
     return judged_once(judge, distinct_answers(judge, questions), store, label)
 
 
@@ -111,19 +85,7 @@ class Distinct(NamedTuple):
 def judged_once(
     judge: Judge, distinct: Distinct, store: VerdictStore | None = None, label: str = "judge"
 ) -> list[np.ndarray]:
-    """The scores of every answer, as `judged` gives them, from the answers that `distinct_answers` found.
-
-    Parameters
-    ----------
-    judge
-        A judge with its model loaded.
-    distinct
-        The answers, one for all that the judge reads alike.
-    store
-        The finished verdicts, which are reused; None keeps nothing.
-    label
-        The label of the progress bar.
-    """
+    """The scores of every answer, as `judged` gives them, from the answers that `distinct_answers` found."""
     found = _each(judge, distinct.answers, store, label)
     nothing = [np.nan] * len(judge.COLUMNS)
     return [

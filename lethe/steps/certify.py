@@ -55,22 +55,7 @@ def how_of(settings: Mapping[str, object], prompt: str | None) -> How:
 
 
 def facts(model: Path, rows: Sequence[Row], how: How) -> dict[str, str]:
-    """The hash of each fact that a certificate is about.
-
-    Parameters
-    ----------
-    model
-        The model's folder.
-    rows
-        The questions.
-    how
-        Scorer, prompt and law of the draws.
-
-    Raises
-    ------
-    BadInput
-        If the scorer is not binary, the folder holds no model, or there is no question.
-    """
+    """The hash of each fact that a certificate is about."""
     from lethe.config.evaluating import scorer_params
     from lethe.registry import SCORERS
 
@@ -96,27 +81,7 @@ def facts(model: Path, rows: Sequence[Row], how: How) -> dict[str, str]:
 def certify(
     model: Path, data: Path, rows: Sequence[Row], how: How, tau: float, alpha: float, draws: int, auditor: str
 ) -> Certificate:
-    """Write the claim that every question leaks at most with a given probability, with the evidence of its draws.
-
-    Parameters
-    ----------
-    model
-        The model's folder.
-    data
-        The file of the questions, which the certificate names.
-    rows
-        The questions.
-    how
-        Scorer, prompt and law of the draws.
-    tau
-        The claimed probability, strictly between 0 and 1.
-    alpha
-        Error probability of the claim.
-    draws
-        Answers to each question.
-    auditor
-        The name of who draws.
-    """
+    """Write the claim that every question leaks at most with a given probability, with the evidence of its draws."""
     from lethe.scoring import applies
 
     _check_auditor(auditor)
@@ -149,15 +114,6 @@ def verify(
     """Check the hashes, draw answers from a fresh stream, and multiply the e-values.
 
     Further parameters are those of `certify`.
-
-    Parameters
-    ----------
-    found
-        The certificate.
-    path
-        The certificate's file, which an error names.
-    draws
-        Answers to each question; with 0 only the hashes are checked.
     """
     _check_auditor(auditor)
     check_facts(found, facts(model, rows, how), path)

@@ -75,17 +75,7 @@ class Plan:
 
 
 def generations(sample: Sample, questions: Mapping[str, int], second: int = 0) -> int:
-    """Answers of one model, greedy ones included.
-
-    Parameters
-    ----------
-    sample
-        The section ``sample``.
-    questions
-        Questions of each split.
-    second
-        The answers of a language's second sample.
-    """
+    """Answers of one model, greedy ones included."""
     utility = sum(min(count, sample.utility_questions) for split, count in questions.items() if split != "forget")
     return questions["forget"] * (sample.most + 1) + utility * (sample.utility_n + 1) + second
 
@@ -119,17 +109,7 @@ def _cache_bytes_per_token(told: Mapping[str, Any]) -> int:
 
 
 def measured_rate(source: Source, sample: Sample, prompt: str = "What is the capital of Norway?") -> float:
-    """Tokens per processor second that an engine draws here, measured on a few answers.
-
-    Parameters
-    ----------
-    source
-        The model.
-    sample
-        The section ``sample``, for engine and prompt.
-    prompt
-        The question.
-    """
+    """Tokens per processor second that an engine draws here, measured on a few answers."""
     from lethe.models.checkpoints import prepare_torch
     from lethe.models.encoding import Encoder
     from lethe.models.in_memory import tokenizer_of
@@ -174,23 +154,7 @@ def cost(
     size: ModelSize | None,
     second: int = 0,
 ) -> ModelCost:
-    """The cost of one model.
-
-    Parameters
-    ----------
-    name, path
-        The model's entry of params.yaml.
-    sample
-        The section ``sample``.
-    questions
-        Questions of each split.
-    rate
-        Tokens per second; None leaves the time open.
-    size
-        The model's size; None where the folder is not there yet.
-    second
-        The answers of a language's second sample.
-    """
+    """The cost of one model."""
     drawn = generations(sample, questions, second)
     tokens = drawn * sample.max_new_tokens
     dtype = sample.dtype if sample.dtype != "auto" else (size.stored if size else "float32")

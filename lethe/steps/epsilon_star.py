@@ -87,15 +87,6 @@ def measured(train: np.ndarray, population: np.ndarray, settings: EpsilonStar) -
 
     The forget set counts as a sample, not as the complete set of members. With a complete set, every ratio beyond the
     largest loss of such a small set would be infinite, whatever the model.
-
-    Parameters
-    ----------
-    train
-        Losses of the forget set, shape (n,), in nats per token.
-    population
-        Losses of the held-out set, shape (m,).
-    settings
-        The section ``epsilon_star``; its ``delta`` is the recommended one where null.
     """
     from lethe.statistics.epsilon_star import audit, recommended_delta
 

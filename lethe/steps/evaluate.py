@@ -114,22 +114,7 @@ def read_splits(forget: Path, retain: Path | None) -> dict[str, list[Row]]:
 
 
 def checked(forget: Sequence[Row], retain: Sequence[Row] | None, source: Path) -> dict[str, list[Row]]:
-    """Return the splits of an evaluation.
-
-    Parameters
-    ----------
-    forget
-        The questions of the forget set.
-    retain
-        The questions of the retain set; None without one.
-    source
-        The file of the forget set, which an error names.
-
-    Raises
-    ------
-    BadInput
-        If the forget set is empty, or the splits share an id.
-    """
+    """Return the splits of an evaluation."""
     from lethe.data.rows import check_splits
 
     if not forget:
@@ -150,25 +135,7 @@ def evaluate(
     scratch: Path,
     page: bool,
 ) -> EvalVerdict:
-    """Sample, score and measure a model.
-
-    Parameters
-    ----------
-    name
-        The model's name in every artifact.
-    source
-        A model folder or a model in memory.
-    splits
-        The rows of forget and retain.
-    settings
-        What `lethe eval` takes as options.
-    root
-        The folder of artifacts.
-    scratch
-        The folder of finished questions, which a later call for the same model folder reuses.
-    page
-        Whether to add the report.
-    """
+    """Sample, score and measure a model."""
     from lethe.evaluation.findings import findings
     from lethe.evaluation.run import load
     from lethe.evaluation.standing import standings

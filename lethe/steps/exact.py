@@ -139,26 +139,7 @@ def of_params(
 def certify(
     name: str, source: Source, rows: Sequence[Row], settings: ExactSettings, scratch: Path | None = None
 ) -> Certificates:
-    """Bound P(leak) of each question to the model.
-
-    Parameters
-    ----------
-    name
-        The model's name beside the progress.
-    source
-        A model folder or a model in memory.
-    rows
-        The questions.
-    settings
-        Scorer, law and effort.
-    scratch
-        The folder of finished questions of an interrupted call; None keeps none.
-
-    Raises
-    ------
-    BadInput
-        If a setting is out of range, no question can be judged, or the model has no usable key-value cache.
-    """
+    """Bound P(leak) of each question to the model."""
     from lethe.errors import BadValue
     from lethe.models.checkpoints import prepare_torch
     from lethe.models.default_prompt import default_prompt

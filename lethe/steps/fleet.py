@@ -123,19 +123,6 @@ def with_rates(given: Mapping[str, float]) -> dict[str, Rate]:
 def fleet_cost(fleet: Fleet, tokens_per_second: float | None, rates: Mapping[str, Rate] = MEASURED) -> FleetCost:
     """The cost of a fleet.
 
-    Parameters
-    ----------
-    fleet : Fleet
-        The size of the work.
-    tokens_per_second : float or None
-        Tokens that one GPU puts through the model per second, without shared prefixes: the user's measurement.
-    rates : mapping from str to Rate
-        The other rates; see `with_rates`.
-
-    Returns
-    -------
-    FleetCost
-
     Notes
     -----
     Every answer is taken as long as ``new_tokens``. Shared prefixes are taken to speed a GPU up as they do a processor, which

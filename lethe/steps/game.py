@@ -19,22 +19,7 @@ if TYPE_CHECKING:
 
 
 def play(name: str, settings: GameParams, run: Runner | None = None) -> AuditResult:
-    """Play one entry of ``games``.
-
-    Parameters
-    ----------
-    name
-        The entry's name.
-    settings
-        The entry.
-    run
-        Runs the calls, by default in one process per core.
-
-    Raises
-    ------
-    BadParam
-        If a value is impossible with the game's data; the key has the game's name.
-    """
+    """Play one entry of ``games``."""
     try:
         return GAMES[settings.kind].play(settings, run=run)
     except BadParam as error:

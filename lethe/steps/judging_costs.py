@@ -69,23 +69,7 @@ def judge_costs(
     *,
     timed: bool = True,
 ) -> list[JudgeCost]:
-    """The cost of every judge that reads ``answers`` drawn answers.
-
-    Parameters
-    ----------
-    params
-        The settings of the run.
-    answers
-        The drawn answers of all models.
-    bench
-        The data and the starts of the models that stages train; None where there are none.
-    rate
-        Answers per second of every judge; None measures the rate where the judge's folder or its start is there.
-    missing
-        The size of a judge whose folder is missing; None leaves it unknown.
-    timed
-        Whether a rate is measured.
-    """
+    """The cost of every judge that reads ``answers`` drawn answers."""
     return [_cost(one, params, answers, bench, rate, missing, timed) for one in _judges(params)]
 
 

@@ -30,21 +30,7 @@ def read_columns(path: Path) -> list[str]:
 
 
 def run(name: str, score: Score, shard: Shard, root: Path = Path("data"), kept: Path | None = None) -> None:
-    """Score one shard of the questions of ``root/generations/name``; write ``root/shards/score``.
-
-    Parameters
-    ----------
-    name
-        The model.
-    score
-        The scorers and their parameters.
-    shard
-        The part of the questions.
-    root
-        The data folder.
-    kept
-        Where verdicts of judges are kept, or None.
-    """
+    """Score one shard of the questions of ``root/generations/name``; write ``root/shards/score``."""
     from lethe.scoring._tables import scored_parts
 
     generations = Tables(root / "generations" / name, f"sample@{name}")
@@ -81,23 +67,6 @@ def taken(
     """The scores of a split in parts like those of ``path``: from the shards, and for the rest scored here; None without any.
 
     A shard counts if its scorers, their code, its questions and its answers are those of the whole.
-
-    Parameters
-    ----------
-    name, split
-        The model and the split.
-    path
-        The file of the answers.
-    score
-        The scorers and their parameters.
-    items
-        The rows of the split by their ids.
-    root
-        The data folder.
-    references
-        The answers that prompts of a language are scored against.
-    kept
-        Where verdicts of judges are kept, or None.
     """
     from lethe.scoring._tables import scored_parts
 

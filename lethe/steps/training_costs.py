@@ -182,21 +182,7 @@ def own_starts(params: Params, bench: Bench) -> dict[str, InMemory]:
 def stage_costs(
     params: Params, bench: Bench, rate: float | None, rates: Mapping[str, float], *, timed: bool = True
 ) -> list[StageCost]:
-    """The cost of every training, every method and every attack.
-
-    Parameters
-    ----------
-    params
-        The whole of params.yaml.
-    bench
-        The model that is timed.
-    rate
-        Sampled tokens per second of a model that ``rates`` does not hold; None if unknown.
-    rates
-        Sampled tokens per second by the path of a model.
-    timed
-        Whether training steps are timed; otherwise only their number is given.
-    """
+    """The cost of every training, every method and every attack."""
     return [
         *(_of_training(name, params, bench, timed) for name in params.train.models),
         *(_of_method(name, params, bench, timed) for name in params.unlearn.methods),

@@ -41,16 +41,6 @@ def log_new(
     """Log the models that were not logged before; returns a line that says how many, where and which not, or "".
 
     Never raises, because the artifacts matter more; what could not be logged is logged the next time.
-
-    Parameters
-    ----------
-    workspace
-        The folder of the pipeline; by default this one.
-    home
-        The repository that keeps the runs, if ``workspace`` is a copy of it.
-    unfinished
-        The stages that the run did not bring up to date, each with its end: "failed", or why it did not run. dvc.lock
-        and data/ still hold what an earlier run made, so nothing that such a stage trains or measures is logged.
     """
     if os.environ.get("LETHE_TRACKING") == "off":
         return ""

@@ -30,28 +30,7 @@ def log_bounded(
     table: pd.DataFrame,
     home: Path,
 ) -> str:
-    """Log a run to MLFLOW_TRACKING_URI, or to a local database; return a sentence that says where.
-
-    Parameters
-    ----------
-    name
-        The name of the run.
-    numbers
-        Metrics without a guarantee.
-    bounds
-        Metrics, each with a tag ``bound.NAME`` that holds its guarantee.
-    params
-        The run's params.
-    table
-        What becomes ``questions.json``.
-    home
-        The folder of the local database.
-
-    Raises
-    ------
-    LetheError
-        If the server does not answer.
-    """
+    """Log a run to MLFLOW_TRACKING_URI, or to a local database; return a sentence that says where."""
     uri = os.environ.get("MLFLOW_TRACKING_URI") or store_of(home.resolve())
     shown = without_password(uri)
     if not notes.answers(uri):

@@ -38,23 +38,7 @@ def pipeline_note(
     before: Run | None,
     earlier: Mapping[str, Mapping[str, float]],
 ) -> str:
-    """What changed since an earlier pipeline, then every model with a link to its run.
-
-    Parameters
-    ----------
-    pipeline
-        The pipeline of the note.
-    runs
-        The run of each entry.
-    place
-        The address below which the runs lie.
-    params
-        The params as MLflow keeps them.
-    before
-        The earlier pipeline; None for the first one.
-    earlier
-        The previous metrics of each model with a new run.
-    """
+    """What changed since an earlier pipeline, then every model with a link to its run."""
     links = {name: f"[{escaped(name)}]({place}/{run_id})" for name, run_id in runs.items()}
     said = [] if before is None else _changes(pipeline, links, place, params, before, earlier)
     keys = _shown(pipeline)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -59,7 +58,7 @@ class Entry:
     @cached_property
     def numbers(self) -> dict[str, float]:
         """The single finite numbers, by their exported names."""
-        return _finite(self._whole)
+        return flat_numbers(self._whole.values)
 
     @property
     def bounds(self) -> dict[str, Bound]:
@@ -189,7 +188,7 @@ def _entry(kind: str, name: str, stages: dict[str, LockedStage], workspace: Path
                 artifacts.append((address.partition("@")[0], path if kept else told))
     compared = [row for row in shared.compared if row.model == name] if kind == "model" else []
     made = [[address, stage.get("params"), _hashes(stage)] for address, stage in stages.items()]
-    fingerprint = _mark([kind, name, made, _finite(Numbers(compared))])
+    fingerprint = _mark([kind, name, made, flat_numbers(Numbers(compared).values)])
     entry = Entry(kind, name, fingerprint, stages, params, (*rows, *compared), steps, artifacts)
     standing, verdict = _verdict(entry.numbers, shared.told.get(name, {})) if kind == "model" else ("", "")
     return dataclasses.replace(entry, standing=standing, verdict=verdict)
@@ -244,15 +243,6 @@ def flat(values: Mapping[str, object], prefix: str = "") -> dict[str, str]:
         else:
             found[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value)
     return found
-
-
-def _finite(numbers: Numbers) -> dict[str, float]:
-    """The single numbers that are finite, without truth values."""
-    return {
-        name: float(value)
-        for name, value in numbers.values.items()
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    }
 
 
 def _curve(step: Mapping[str, object]) -> dict[str, float]:

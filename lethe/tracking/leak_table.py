@@ -19,17 +19,7 @@ LEAKS, QUERIES = "heaviest_leaks.json", "leak_at.json"
 
 
 def heaviest_leaks(name: str, workspace: Path, shown: Callable[[str], str]) -> pd.DataFrame:
-    """A row per question and leaking text, the likeliest first; empty without exact bounds.
-
-    Parameters
-    ----------
-    name
-        The model.
-    workspace
-        The folder of the pipeline.
-    shown
-        Makes a text visible: line breaks, control characters.
-    """
+    """A row per question and leaking text, the likeliest first; empty without exact bounds."""
     import pandas as pd
 
     rows = [

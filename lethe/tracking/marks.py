@@ -14,15 +14,6 @@ def mark_newest(change: str, text: str, home: Path) -> str:
     """Tag the newest pipeline run; return a sentence if that failed.
 
     Never raises, because the artifacts matter more.
-
-    Parameters
-    ----------
-    change
-        "worse", "better" or "changed".
-    text
-        What changed.
-    home
-        The folder of the local database.
     """
     if os.environ.get("LETHE_TRACKING") == "off":
         return ""

@@ -21,17 +21,7 @@ def known(server: str, home: Path) -> set[str]:
 
 
 def remember(server: str, states: Iterable[str], home: Path) -> None:
-    """Record states as logged.
-
-    Parameters
-    ----------
-    server
-        The address of the server, without a password.
-    states
-        The fingerprints of what was logged.
-    home
-        The folder of the record.
-    """
+    """Record states as logged."""
     tracked = _tracked(home)
     tracked[server] = sorted({*tracked.get(server, []), *states})
     write_json(home / ".lethe" / "tracked.json", tracked)

@@ -29,21 +29,7 @@ MAX_TAG = 7900  # characters of a tag
 
 
 def log(pipeline: Pipeline, uri: str, place: str | None, workspace: Path, home: Path) -> int:
-    """Log what a server lacks and update the other descriptions; return the number of new runs of entries.
-
-    Parameters
-    ----------
-    pipeline
-        The entries.
-    uri
-        The tracking server, or the database.
-    place
-        The folder of the experiment's artifacts; None leaves the choice to the server.
-    workspace
-        The folder of the artifacts.
-    home
-        The folder of the local database and of its record.
-    """
+    """Log what a server lacks and update the other descriptions; return the number of new runs of entries."""
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     client = view.client_of(uri)
@@ -180,15 +166,7 @@ def _describe_pipeline(
 
 
 def log_tables(client: MlflowClient, run_id: str, named: Mapping[str, pd.DataFrame]) -> None:
-    """Log tables as MLflow's pages read them; `MlflowClient.log_table` would append to a table, not replace it.
-
-    Parameters
-    ----------
-    client, run_id
-        The connection, and the run that gets the tables.
-    named
-        Each table by its file name.
-    """
+    """Log tables as MLflow's pages read them; `MlflowClient.log_table` would append to a table, not replace it."""
     from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
 
     with tempfile.TemporaryDirectory() as folder:
@@ -200,15 +178,7 @@ def log_tables(client: MlflowClient, run_id: str, named: Mapping[str, pd.DataFra
 
 
 def log_params(client: MlflowClient, run_id: str, values: Mapping[str, str]) -> None:
-    """Log params in as many calls as MLflow needs.
-
-    Parameters
-    ----------
-    client, run_id
-        The connection, and the run that gets the params.
-    values
-        The values by name; long ones are cut.
-    """
+    """Log params in as many calls as MLflow needs."""
     from mlflow.entities import Param
 
     params = [Param(key, value) for key, value in _params(values).items()]

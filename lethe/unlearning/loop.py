@@ -42,25 +42,7 @@ def unlearn(
     second: Sequence[Sequence[Example]] | None = None,
     watch: Watch | None = None,
 ) -> list[StepRecord]:
-    """Unlearn in place; returns the history.
-
-    Parameters
-    ----------
-    model
-        The model to unlearn.
-    forget, retain
-        The encoded rows of the two sets.
-    recipe, params
-        ``unlearn.recipe`` and the method's entry of params.yaml.
-    padding
-        The padding token of a batch.
-    label
-        The label of the progress bar.
-    second
-        The encoded second answers to each forget row, for a method that needs them; see `lethe.unlearning.second_answers`.
-    watch
-        Records confidence and entropy before the first step and after each epoch.
-    """
+    """Unlearn in place; returns the history."""
     run = _Loop(model, forget, retain, recipe, params, padding, second, watch)
     facts = {"rows": digest([*_plain(forget), *_plain(retain), *(_plain(one) for one in second or ())])}
     modules = (__name__, module_of(METHODS[params.loss]))
@@ -171,19 +153,7 @@ def _counts(examples: Iterable[Example]) -> Counts:
 def with_entropy(
     values: dict[str, torch.Tensor], step: Step, entropy: Entropy | None, own: Rows | None = None
 ) -> dict[str, torch.Tensor]:
-    """The method's scalars with the entropy terms added to the loss and listed by name.
-
-    Parameters
-    ----------
-    values
-        The method's scalars, ``loss`` among them.
-    step
-        The rows of the step and its number.
-    entropy
-        The weights of the terms; None adds nothing.
-    own
-        The forget questions with the answers on which the forget entropy is taken; None takes the true answers.
-    """
+    """The method's scalars with the entropy terms added to the loss and listed by name."""
     if entropy is None:
         return values
     total, values = values["loss"], dict(values)
@@ -201,15 +171,6 @@ def ramped(step: int, steps: int, share: float) -> float:
 
     Entropy at full weight from the first step locks in a memorised answer: the model starts out certain of the answer,
     and a lower entropy makes the model more certain.
-
-    Parameters
-    ----------
-    step
-        The number of the step, from 0.
-    steps
-        The number of all steps.
-    share
-        The share of the steps, in [0, 1]; 0 is full weight from the start.
     """
     return min(1.0, step / (share * steps)) if share else 1.0
 

@@ -24,27 +24,7 @@ if TYPE_CHECKING:
 def continued(
     model: PreTrainedModel, examples: Sequence[Example], longest: int, end: int, uniforms: np.ndarray | None
 ) -> list[Example]:
-    """The examples with the model's own continuation instead of the answer.
-
-    Parameters
-    ----------
-    model
-        The model, asked in evaluation mode without a gradient.
-    examples
-        Rows whose prompt has one token or more.
-    longest
-        The largest number of tokens of a continuation.
-    end
-        The token that ends an answer; a continuation includes it.
-    uniforms
-        (rows, ``longest``) numbers in [0, 1), each of which draws one token by the inverse of the cumulative distribution;
-        None takes the most likely token.
-
-    Returns
-    -------
-    list
-        One example per row, of 1 to ``longest`` tokens.
-    """
+    """The examples with the model's own continuation instead of the answer."""
     import torch
 
     width, rows = max(len(one.prompt) for one in examples), len(examples)

@@ -21,19 +21,7 @@ if TYPE_CHECKING:
 def reference_log_probs(
     model: PreTrainedModel, examples: Sequence[Example], size: int, padding: int
 ) -> torch.Tensor:
-    """(N,) S_ref of each answer in nats, computed once, so the reference model need not stay loaded.
-
-    Parameters
-    ----------
-    model
-        The model before unlearning.
-    examples
-        The N encoded rows.
-    size
-        Rows per forward pass.
-    padding
-        The padding token.
-    """
+    """(N,) S_ref of each answer in nats, computed once, so the reference model need not stay loaded."""
     import torch
 
     with torch.no_grad():
@@ -75,19 +63,7 @@ class Reference:
         second: Rows | None = None,
         whole: Counts | None = None,
     ) -> Rows:
-        """The rows of a step, or of a part of a step whose counts are ``whole``.
-
-        Parameters
-        ----------
-        examples
-            The rows of the step.
-        scores
-            S_ref of each row, shape (rows,).
-        second
-            The same questions with their second answers.
-        whole
-            The counts of the whole step, of which these rows are a part.
-        """
+        """The rows of a step, or of a part of a step whose counts are ``whole``."""
         return Rows(
             self.model,
             collate(examples, self.padding, self.model.device),

@@ -37,17 +37,7 @@ REFUSALS = (
 
 
 def second_answers(params: MethodParams, rows: Sequence[Row], before: Before) -> list[list[Example]] | None:
-    """The second answers to each row, encoded like the rows; None for a method that needs none.
-
-    Parameters
-    ----------
-    params
-        The method's parameters.
-    rows
-        The forget rows.
-    before
-        The model before unlearning.
-    """
+    """The second answers to each row, encoded like the rows; None for a method that needs none."""
     method: Method = METHODS[params.loss](params)
     if not method.needs.second_answers:
         return None
@@ -64,33 +54,7 @@ def alternatives(
     request: str | None,
     seed: int,
 ) -> list[Sequence[str]]:
-    """Return ``count`` answers to each row that differ from the true answer and from each other.
-
-    Parameters
-    ----------
-    before
-        The model before unlearning and its encoder.
-    rows
-        The rows of the forget set.
-    count
-        The number of alternatives per row.
-    temperature
-        The temperature of the first round. The next round is a tenth hotter, until there are enough answers: a model that
-        has memorised an answer writes little else at temperature 1.
-    max_new_tokens
-        The longest alternative.
-    request
-        A text that asks an instruction-tuned model for an alternative, with ``{question}`` and optionally ``{answer}``;
-        None samples answers to the question itself.
-    seed
-        The seed of the draws.
-
-    Returns
-    -------
-    list
-        The alternatives to each row's answer: fewer than ``count`` if all rounds gave fewer, and the empty answer if
-        they gave none.
-    """
+    """Return ``count`` answers to each row that differ from the true answer and from each other."""
     import torch
 
     torch.manual_seed(seed)

@@ -57,17 +57,7 @@ class Attack(protocol.Attack[Params], params=Params):
 
 
 def on_grid(weights: torch.Tensor, bits: int, group: int) -> torch.Tensor:
-    """Return the nearest multiples of each group's scale; the last group of a row may be shorter.
-
-    Parameters
-    ----------
-    bits
-        Bits per weight, at least 2; the largest multiple is 2^(bits - 1) - 1.
-    group
-        The number of neighbouring weights of a row that share one scale.
-    weights
-        Shape (rows, columns).
-    """
+    """Return the nearest multiples of each group's scale; the last group of a row may be shorter."""
     from torch.nn.functional import pad
 
     top, (rows, columns) = 2 ** (bits - 1) - 1, weights.shape
@@ -79,24 +69,7 @@ def on_grid(weights: torch.Tensor, bits: int, group: int) -> torch.Tensor:
 def by_torchao(
     model: PreTrainedModel, budgets: Sequence[float], group: int
 ) -> Iterator[tuple[float, PreTrainedModel]]:
-    """Yield (budget, a copy of the model whose linear layers torchao has quantised).
-
-    Parameters
-    ----------
-    model
-        The model; it stays as it is.
-    budgets
-        The numbers of bits removed from each weight.
-    group
-        The number of neighbouring weights that share one scale.
-
-    Raises
-    ------
-    LetheError
-        If torchao is not installed.
-    BadInput
-        If ``group`` does not divide the width of a layer: torchao has no shorter last group.
-    """
+    """Yield (budget, a copy of the model whose linear layers torchao has quantised)."""
     import copy
 
     import torch

@@ -14,19 +14,7 @@ from lethe.progress import progress
 
 
 def build(inputs: int, hidden: Sequence[int], classes: int, seed: int) -> nn.Sequential:
-    """Build fully connected layers with ReLU between them; equal seeds give equal weights.
-
-    Parameters
-    ----------
-    inputs
-        The number of features.
-    hidden
-        The width of each hidden layer.
-    classes
-        The number of outputs.
-    seed
-        The seed of the initial weights.
-    """
+    """Build fully connected layers with ReLU between them; equal seeds give equal weights."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         layers: list[nn.Module] = []
@@ -47,27 +35,7 @@ def learn(
     batch: int,
     seed: int,
 ) -> nn.Module:
-    """Train by SGD with momentum on the cross entropy.
-
-    Parameters
-    ----------
-    network
-        The network; training changes it in place.
-    features
-        Shape (n, ...), float32.
-    labels
-        Shape (n,), int64 class numbers.
-    lr
-        The learning rate.
-    momentum
-        The momentum of SGD, in [0, 1).
-    epochs
-        Passes over all rows.
-    batch
-        Rows per step.
-    seed
-        The seed of the order of the rows.
-    """
+    """Train by SGD with momentum on the cross entropy."""
     optimiser = torch.optim.SGD(network.parameters(), lr=lr, momentum=momentum)
     network.train()
     for _, rows in batches(len(labels), batch, epochs, np.random.default_rng(seed)):
@@ -80,19 +48,7 @@ def learn(
 
 @torch.inference_mode()
 def logits(network: nn.Module, features: Tensor, batch: int = 4096, label: str = "logits") -> np.ndarray:
-    """Return the (n, classes) float64 outputs of a classifier in evaluation mode, computed in batches with progress.
-
-    Parameters
-    ----------
-    network
-        The network; its mode is restored.
-    features
-        Shape (n, ...), float32.
-    batch
-        Rows per forward pass.
-    label
-        The name of the work beside the progress.
-    """
+    """Return the (n, classes) float64 outputs of a classifier in evaluation mode, computed in batches with progress."""
     training = network.training
     network.eval()
     starts = range(0, len(features), batch)

@@ -52,23 +52,7 @@ class Strategy:
 def make(
     data: Classification, settings: LandscapeSettings, delta: float, strategy: Strategy, run: int, place: Path
 ) -> None:
-    """Train one model and write its losses and its utility into the folder ``place``.
-
-    Parameters
-    ----------
-    data
-        The training data and the population.
-    settings
-        The landscape's settings: optimiser, network and base seed.
-    delta
-        The delta of a private strategy's budget.
-    strategy
-        Epochs, batch size and, if private, budget and clipping norm.
-    run
-        The number of the repetition, which selects the seed.
-    place
-        The folder of the model's results.
-    """
+    """Train one model and write its losses and its utility into the folder ``place``."""
     import torch
 
     from lethe.audits.landscape.classifier import build, learn, logits, negative_logits

@@ -43,15 +43,7 @@ def learn_privately(
     batch: int,
     seed: int,
 ) -> nn.Module:
-    """Train by DP-SGD; an epoch has int(n / batch) batches. Further parameters are those of `landscape.classifier.learn`.
-
-    Parameters
-    ----------
-    budget
-        Epsilon, delta, clipping norm and microbatches.
-    batch
-        The mean size of the Poisson batches.
-    """
+    """Train by DP-SGD; an epoch has int(n / batch) batches. Further parameters are those of `landscape.classifier.learn`."""
     rate = min(1.0, batch / len(labels))
     steps = epochs * int(1 / rate)
     noise = noise_multiplier(budget.epsilon, budget.delta, rate, steps)

@@ -28,19 +28,7 @@ class OneRunParams(AuditParams):
 
 
 def audited(guesses: Guesses, family: Family, claimed: float | None, settings: OneRunParams) -> AuditResult:
-    """Release the most confident guesses and audit them.
-
-    Parameters
-    ----------
-    guesses
-        Secret bits, guesses and the confidence of each guess.
-    family
-        The nulls. The least private rejected null gives the bound.
-    claimed
-        The epsilon that the mechanism claims at ``settings.delta``, if there is a claim.
-    settings
-        The entry of params.yaml.
-    """
+    """Release the most confident guesses and audit them."""
     import pandas as pd
 
     from lethe.statistics.one_run.release import release

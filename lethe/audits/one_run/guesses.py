@@ -66,26 +66,7 @@ def family_of(
     steps: int | None = None,
     delta0: float | None = None,
 ) -> Family:
-    """Return the family of nulls that a mechanism names.
-
-    Parameters
-    ----------
-    mechanism
-        A name in `MECHANISMS`.
-    delta
-        The delta at which the family states its epsilon.
-    q
-        The sampling rate of a step, above 0 and up to 1 (subsampled-gaussian, dp-sgd).
-    steps
-        The number of steps (dp-sgd).
-    delta0
-        The probability of full disclosure (approx-dp); ``delta`` by default.
-
-    Raises
-    ------
-    BadInput
-        If a parameter is missing, or is one that the mechanism does not take.
-    """
+    """Return the family of nulls that a mechanism names."""
     from lethe.statistics.one_run.families import approx_dp, gaussian, laplace, subsampled_gaussian
 
     if mechanism not in MECHANISMS:

@@ -21,22 +21,7 @@ TOLERANCE = 1e-4  # each member needs a convolution of up to several seconds
 
 
 def dp_sgd(q: float, steps: int, delta: float) -> Family:
-    """Return nulls ordered by 1 / sigma (sigma: noise multiplier).
-
-    Parameters
-    ----------
-    q
-        The sampling rate of each step, above 0 and up to 1.
-    steps
-        The number of steps, from 1 to `MOST_STEPS`.
-    delta
-        The delta of the epsilon: 0, or at least `LEAST_DELTA`, below which the distributions' rounding would decide.
-
-    Raises
-    ------
-    BadValue
-        If a parameter is out of range.
-    """
+    """Return nulls ordered by 1 / sigma (sigma: noise multiplier)."""
     if 0 < delta < LEAST_DELTA:
         raise BadValue(
             "delta", delta, f"0, or from {LEAST_DELTA:g}, for dp-sgd", "Its distributions are rounded there."

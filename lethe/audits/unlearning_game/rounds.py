@@ -125,15 +125,7 @@ class Game(ABC, Generic[P, Observed, V]):
 
     @abstractmethod
     def decides(self, method: str | None) -> tuple[list[str], dict[str, object]]:
-        """Return everything that decides a model besides its job, for a `cache_key`.
-
-        Returns
-        -------
-        modules
-            The modules whose code makes the model, including the method's module.
-        facts
-            The data's content, the recipe, the method's parameters and the versions of the libraries, by name.
-        """
+        """Return everything that decides a model besides its job, for a `cache_key`."""
 
     @abstractmethod
     def make(self, job: Job) -> None:
@@ -145,33 +137,11 @@ class Game(ABC, Generic[P, Observed, V]):
 
     @abstractmethod
     def view(self, job: Job, seen: Observed, units: np.ndarray, shadows: Sequence[tuple[Job, Observed]]) -> V:
-        """Return an adversary's view of a model on some units, with the outputs of the shadow models on them.
-
-        Parameters
-        ----------
-        job
-            The job of the model.
-        seen
-            What `observe` returned for the model.
-        units
-            Unit numbers, shape (n,).
-        shadows
-            Each shadow model's job and what `observe` returned for it.
-        """
+        """Return an adversary's view of a model on some units, with the outputs of the shadow models on them."""
 
     @abstractmethod
     def fit(self, attack: str, shadows: Sequence[Shadow[V]], seed: int) -> Adversary[V]:
-        """Return the adversary of this name, fitted on the shadow models.
-
-        Parameters
-        ----------
-        attack
-            The adversary's name.
-        shadows
-            Each shadow model's outputs on members and on nonmembers.
-        seed
-            The seed of the adversary's random choices.
-        """
+        """Return the adversary of this name, fitted on the shadow models."""
 
     @abstractmethod
     def performance(self, job: Job, units: np.ndarray) -> float:
@@ -204,19 +174,7 @@ class Game(ABC, Generic[P, Observed, V]):
                         )
 
     def unlearned(self, method: str, split: Split, start: Job, pair: int, half: str, seed: int) -> Job:
-        """Return the job that unlearns one split by one method.
-
-        Parameters
-        ----------
-        method
-            The method's name.
-        split
-            Retain, forget and test units.
-        start
-            The job of the learned model.
-        pair, half, seed
-            The place in the game, which selects the random stream.
-        """
+        """Return the job that unlearns one split by one method."""
         shared = self.settings.shared_retrain and self.starts_afresh(method) and half in HALVES
         stream = self.seed(method, pair, "both" if shared else half, seed)
         return Job(split.retain, split.forget, stream, method, start)
@@ -336,18 +294,6 @@ class Game(ABC, Generic[P, Observed, V]):
         return np.random.default_rng([self.settings.seed, zlib.crc32(purpose.encode()), *where])
 
     def seed(self, purpose: str, pair: int, half: str, seed: int) -> int:
-        """Return a 31-bit seed for one purpose and place, independent of the number of other seeds.
-
-        Parameters
-        ----------
-        purpose
-            What the seed is for; each purpose has its own stream.
-        pair
-            The number of the pair of splits.
-        half
-            The half of the pair, or "both".
-        seed
-            The number of the repetition.
-        """
+        """Return a 31-bit seed for one purpose and place, independent of the number of other seeds."""
         words = [self.settings.seed, zlib.crc32(f"{purpose}/{half}".encode()), pair, seed]
         return int(np.random.SeedSequence(words).generate_state(1)[0] >> 1)

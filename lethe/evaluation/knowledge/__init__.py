@@ -87,23 +87,7 @@ class Asking:
 
 @dataclass(frozen=True)
 class Number:
-    """One number of one model.
-
-    Parameters
-    ----------
-    name : str
-        The name under which Lethe prints the number; with ``@n`` where it is of n answers.
-    value : float
-        The number as printed; NaN where there is none.
-    knows : float
-        The same, larger where the model knows more.
-    parts : tuple of str
-        The observations that the number needs, by the names of `Seen.work`.
-    larger : bool
-        The declared direction: whether the number as printed is larger where the model knows more.
-    each : mapping from str to float
-        The number of each question by its id, larger where the model knows more; empty where there is none.
-    """
+    """One number of one model."""
 
     name: str
     value: float
@@ -114,22 +98,7 @@ class Number:
 
 
 def numbers(seen: Seen, retrain: Seen | None, asking: Asking) -> dict[str, Number]:
-    """All numbers of one model by name, those of registered members included.
-
-    Parameters
-    ----------
-    seen
-        What was observed of the model.
-    retrain
-        The same of Retrain; None without one.
-    asking
-        The settings of the numbers.
-
-    Raises
-    ------
-    BadValue
-        If two members give one name.
-    """
+    """All numbers of one model by name, those of registered members included."""
     found: dict[str, Number] = {}
     for member in KNOWLEDGE:
         for one in KNOWLEDGE[member].values(seen, retrain, asking):
@@ -142,17 +111,7 @@ def numbers(seen: Seen, retrain: Seen | None, asking: Asking) -> dict[str, Numbe
 def of_flat(
     flat: Mapping[str, object], others: frozenset[str], endings: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, float]]:
-    """The keys and values that are numbers about forgetting.
-
-    Parameters
-    ----------
-    flat
-        Numbers by key, as a function prints them; None becomes NaN.
-    others
-        Keys that are left out.
-    endings
-        Endings of further keys that are left out.
-    """
+    """The keys and values that are numbers about forgetting."""
     for key, value in flat.items():
         if key in others or (endings and key.endswith(endings)):
             continue

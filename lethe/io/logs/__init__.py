@@ -29,20 +29,6 @@ HEAVY = frozenset({"samples", "jailbreaks", "events", "messages"})
 def read_log(path: str | os.PathLike[str], filter: str | None = None) -> Log:
     """Read the log in ``path``, whichever tool wrote the log.
 
-    Parameters
-    ----------
-    path
-        A file of one of `FORMATS`.
-    filter
-        One filter of an lm-eval log: only the scores of this filter, and its answers where the filter kept all repeats.
-
-    Raises
-    ------
-    BadFile, BadRow
-        If the file is not a log, or is broken.
-    BadValue
-        If the log has no such filter.
-
     Examples
     --------
     >>> import json, tempfile

@@ -25,39 +25,7 @@ UNSCORED, NOT_WRITTEN = "unscored", "not written"
 
 @dataclass(frozen=True)
 class Log:
-    """A log of another tool.
-
-    Attributes
-    ----------
-    path, format, tool, task, model
-        The file, the name of its format, the tool with its version, and, where the file says so, the task and model.
-    sampling
-        The sampling settings that the file states.
-    answers
-        One row per answer: `prompt_id`, `sample` (from 1), at most one of `index`, `model`, and `prompt`, the verbatim
-        `text`, and one column per score, NaN where the tool did not score the answer.
-    scores
-        The names of the score columns.
-    prompts
-        One row per prompt: `prompt_id`, `prompt` (None where the file has none), `answers`, `planned` (how many the file
-        plans), and scores that the tool gave to the prompt as a whole.
-    problems
-        One row per reason for which an answer counts as missing: `prompt_id`, `sample`, `reason`, and `score`, the one
-        score that the reason is about (None: all scores).
-    missing
-        How many answers are missing, by reason. An answer without a value in any one score counts as "unscored".
-    draws
-        "sampled"; "unknown" (the file does not say); "copies" (greedy repeats); "choices" (texts given to the model);
-        "selected" (chosen by an attack).
-    stopping
-        "fixed"; "early" (a rule looked at the answers: only anytime-valid values hold); "unfinished" (the run did not end).
-    refusal
-        Why the answers are not independent draws, or None. With a reason, no bound may be computed from the answers.
-    warnings, notes
-        Sentences. Warnings name settings that may contradict independent draws; notes hold other useful facts.
-    stated
-        The tool's own totals.
-    """
+    """A log of another tool."""
 
     path: Path
     format: str

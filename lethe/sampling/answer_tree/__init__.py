@@ -131,15 +131,7 @@ class FirstLook:
 
 
 def first_look(question: Question, law: Law, predictor: Predictor, effort: Effort) -> FirstLook:
-    """Measure the entropy of a question's answers, and grow the guided tree.
-
-    Parameters
-    ----------
-    question, law, predictor
-        As in `grow`.
-    effort
-        How many rows the look may take.
-    """
+    """Measure the entropy of a question's answers, and grow the guided tree."""
     pilot = _pilot(question, law, predictor, effort)
     budget, sight = max(1, effort.rows // 3), Sight(question.automaton)
     growing = partial(grow, question, law, predictor, sight=sight)
@@ -205,15 +197,6 @@ def second_look(
     """Explore the heaviest answers, sample the rest at one rate, and combine both looks.
 
     Further parameters are those of `first_look`.
-
-    Parameters
-    ----------
-    first
-        The result of the first look.
-    rho
-        The rate. It must not depend on any draw from the question's sample stream; with 0 the look only explores.
-    allowance
-        The largest error of a computed logit.
     """
     rounding = Rounding(allowance, law.max_new_tokens, law.temperature)
     notes = [question.note] if question.note else []
@@ -302,32 +285,7 @@ def enumerate_answers(
     kept: MutableMapping[str, dict] | None = None,
     label: str = "exact",
 ) -> Iterator[AnswerTree]:
-    """Bound each question's P(leak), in the order of the questions.
-
-    Parameters
-    ----------
-    questions
-        The questions, with distinct ids.
-    law
-        The sampling settings that change the probability of an answer.
-    predictor
-        The model.
-    effort
-        The effort per question; None takes the defaults.
-    allowance
-        The largest error of the model's logits (see `predictor.measured_allowance`).
-    kept
-        The results of an earlier, interrupted call, as plain JSON values under the keys ``first QUESTION_ID`` and
-        ``second QUESTION_ID RATE``; new results are added. The caller must key ``kept`` by everything else that changes
-        a result: the question, the law, the model, the effort and the allowance.
-    label
-        The label of the progress bar.
-
-    Raises
-    ------
-    BadValue
-        If two questions share an id.
-    """
+    """Bound each question's P(leak), in the order of the questions."""
     effort = effort or Effort()
     kept = {} if kept is None else kept
     names = [question.question_id for question in questions]

@@ -60,17 +60,7 @@ class Asker:
         return Question(row["id"], self.encoder.prompt(row), automaton, self._decode, scores, self._seeds(row))
 
     def about_recall(self, row: Row, above: float, scores: Scores) -> Question:
-        """The question whether the ROUGE-L recall of an answer exceeds a threshold.
-
-        Parameters
-        ----------
-        row
-            The question with its reference answer.
-        above
-            The threshold, in [0, 1).
-        scores
-            The judge of answers that cannot be decided token by token.
-        """
+        """The question whether the ROUGE-L recall of an answer exceeds a threshold."""
         if self.letters is None:
             return self._question(row, scores, f"{self.reason} Every finished answer was scored whole.")
         if self.bytes is None:

@@ -72,17 +72,7 @@ class Columns:
         ]
 
     def read(self, matcher: Matcher, symbols: Sequence[np.ndarray], at: int) -> np.ndarray:
-        """(texts,) the matcher's state after each text, from the state ``at``.
-
-        Parameters
-        ----------
-        matcher
-            The automaton of the keywords.
-        symbols
-            The symbols of each of the columns under this matcher.
-        at
-            The state before the texts.
-        """
+        """(texts,) the matcher's state after each text, from the state ``at``."""
         states = np.full(len(self.order), at, dtype=np.int32)
         for own in symbols:
             states[: len(own)] = matcher.steps[states[: len(own)], own]

@@ -63,23 +63,7 @@ def grow(
     stream: np.random.SeedSequence | int = 0,
     sight: Sight | None = None,
 ) -> Grown:
-    """Grow the tree of one question's answers.
-
-    Parameters
-    ----------
-    question
-        The prompt, and what a leak is.
-    law
-        Temperature, cuts and length of the answers.
-    predictor
-        The model.
-    growth
-        The threshold of exploration and the rate of the sample.
-    stream
-        The seed of the sample of the unexplored rest.
-    sight
-        What another growth of the same question has already asked its automaton; None starts anew.
-    """
+    """Grow the tree of one question's answers."""
     return _Growing(question, law, predictor, growth, stream, sight or Sight(question.automaton)).run()
 
 

@@ -45,17 +45,7 @@ class Law:
     def probabilities(
         self, logits: np.ndarray, confidence: np.ndarray, step: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Next-token probabilities (rows, V), float64, and the rows' confidence sums (rows,), this step included.
-
-        Parameters
-        ----------
-        logits
-            Shape (rows, V).
-        confidence
-            The sum of the top probabilities of each row's tokens so far, shape (rows,).
-        step
-            The number of tokens of each row so far.
-        """
+        """Next-token probabilities (rows, V), float64, and the rows' confidence sums (rows,), this step included."""
         import torch
 
         exact = torch.from_numpy(np.ascontiguousarray(logits)).double()

@@ -52,19 +52,7 @@ def leak_of(scorer: str, above: float) -> str:
 
 
 def question_about(asker: Asker, row: Row, scorer: str, above: float) -> Question | None:
-    """The question whether an answer to a row leaks; None where the scorer cannot judge answers to this row.
-
-    Parameters
-    ----------
-    asker
-        The encoder of rows, which also decides whether keywords count inside longer words.
-    row
-        A row of the forget set.
-    scorer
-        The scorer that says what a leak is.
-    above
-        The score above which an answer leaks where the scorer is not binary; a binary scorer's leak is a 1.
-    """
+    """The question whether an answer to a row leaks; None where the scorer cannot judge answers to this row."""
     if not applies(scorer, row) or np.isnan(_scores(scorer, [row["answer"]], row)).any():
         return None
     if scorer == KEYWORDS:

@@ -105,19 +105,7 @@ class Outlook:
 
 
 class Outlooks:
-    """The outlooks of one growth.
-
-    Parameters
-    ----------
-    sight
-        The looks ahead of the question's automaton.
-    growth
-        The threshold and the guide, which decide the least mass that is explored.
-    vocabulary
-        The number of tokens.
-    end_ids
-        The tokens that end an answer.
-    """
+    """The outlooks of one growth."""
 
     def __init__(self, sight: Sight, growth: Growth, vocabulary: int, end_ids: tuple[int, ...]):
         self.sight, self.growth = sight, growth

@@ -91,17 +91,6 @@ def search(grow: Callable[[Growth], Grown], rows: int, guide: float, counted_gui
 
     Each growth starts from the beginning. Each has several times the rows of the previous one, so all earlier growths
     cost only a part of the last.
-
-    Parameters
-    ----------
-    grow
-        The growth of one question.
-    rows
-        The rows of all growths together.
-    guide
-        The favour of prefixes that have read a part of a keyword, as in `Effort`.
-    counted_guide
-        The guide under which the growth counts for the curve.
     """
     theta, spent, rows_before, theta_before = FIRST_THETA, 0, 0, 1.0
     growths: list[Grown] = []
@@ -143,17 +132,7 @@ class Outline:
 
 
 def common_rho(outlines: Sequence[Outline], rows: float, theta_rho: float) -> float:
-    """The rate at which the growths of all questions take about the given number of rows in total.
-
-    Parameters
-    ----------
-    outlines
-        The outline of each question; at least one.
-    rows
-        The rows of all questions together.
-    theta_rho
-        The product of threshold and rate, as in `Effort`.
-    """
+    """The rate at which the growths of all questions take about the given number of rows in total."""
     if not outlines:
         raise BadValue("questions", 0, "at least one")
     low, high = 1.0, 1e12

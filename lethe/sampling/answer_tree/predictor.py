@@ -138,17 +138,6 @@ def measured_allowance(
     float64, at every token of `CONTINUATIONS` answers to each prompt; for the first prompt also between cached steps of
     one row and of many. The allowance is at least `LEAST_ALLOWANCE`. A model in a dtype other than float32 is its own
     reference, because no more exact version exists.
-
-    Parameters
-    ----------
-    predictor
-        The model.
-    prompts
-        The tokens of each prompt, shape (length of the prompt,).
-    length
-        The number of tokens of a continuation: the largest of an answer.
-    seed
-        The seed of the continuations.
     """
     import torch
 

@@ -94,21 +94,6 @@ class Grown:
 
 
 def checked_tokens(question: Question, vocabulary: int, tokens: Sequence[int]) -> None:
-    """Check that the model knows every token.
-
-    Parameters
-    ----------
-    question
-        The question that the error names.
-    vocabulary
-        The number of the model's tokens.
-    tokens
-        The tokens.
-
-    Raises
-    ------
-    BadValue
-        Unless every token is in 0..``vocabulary``-1.
-    """
+    """Check that the model knows every token."""
     if not all(0 <= token < vocabulary for token in tokens):
         raise BadValue(f"tokens of question {question.question_id!r}", tuple(tokens), f"0 to {vocabulary - 1}")

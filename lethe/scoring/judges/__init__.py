@@ -29,23 +29,7 @@ class Asked:
 
 
 class Judge(Generic[P]):
-    """A scorer that owns a model, a batch size and a device.
-
-    Parameters
-    ----------
-    params
-        The judge's parameters, checked by ``Params``, such as model, batch size and device. The constructor loads the
-        model; deleting the object frees the model.
-
-    Attributes
-    ----------
-    Params
-        The pydantic model of the parameters, set by ``class Judge(judges.Judge[Params], params=Params)``.
-    BINARY
-        Whether every score in the first column is 0 or 1, as ``metrics.binary`` requires.
-    COLUMNS
-        The endings of the score columns' names: a judge called harm with ``("", "_p")`` fills harm and harm_p.
-    """
+    """A scorer that owns a model, a batch size and a device."""
 
     Params: ClassVar[type[ScorerParams]] = ScorerParams
     BINARY: ClassVar[bool] = False

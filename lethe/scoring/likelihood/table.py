@@ -17,20 +17,7 @@ if TYPE_CHECKING:
 
 
 def score_likelihoods(given: pd.DataFrame, rows: Mapping[str, Row]) -> pd.DataFrame:
-    """``prompt_id`` and one float64 column per measure, one row per prompt in the order of ``given``; NaN is missing.
-
-    Parameters
-    ----------
-    given
-        A table of `lethe.models.given_answers`.
-    rows
-        A prompt's id -> its row of the dataset.
-
-    Raises
-    ------
-    BadInput
-        If the dataset has no row for a prompt.
-    """
+    """``prompt_id`` and one float64 column per measure, one row per prompt in the order of ``given``; NaN is missing."""
     import pandas as pd
 
     measures = {name: likelihood(name) for name in LIKELIHOODS}

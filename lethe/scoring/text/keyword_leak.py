@@ -26,17 +26,7 @@ class Params(ScorerParams):
 
 
 def score(generations: Sequence[str], item: Mapping, params: Params | None = None) -> np.ndarray:
-    """0 or 1 per generation; NaN if the generation or all keywords are missing.
-
-    Parameters
-    ----------
-    generations
-        The answers.
-    item
-        The row; its ``keywords`` count.
-    params
-        Whether keywords count inside longer words; by default only whole words.
-    """
+    """0 or 1 per generation; NaN if the generation or all keywords are missing."""
     keywords = _keywords(item)
     if not keywords:
         return np.full(len(generations), np.nan)

@@ -54,24 +54,7 @@ def utility_truth(ratios: np.ndarray) -> Term:
 
 
 def model_utility(sets: Mapping[str, Mapping[str, np.ndarray]]) -> Utility:
-    """Harmonic mean of probability, ROUGE-L recall and truth over ``sets`` (Maini et al., 2024).
-
-    Parameters
-    ----------
-    sets
-        The sets of `UTILITY_SETS` that the data has, each with the arrays ``probability``, ``rouge`` and
-        ``truth_ratio``, one value per row. With all three sets the result is TOFU's mean of nine terms.
-
-    Returns
-    -------
-    Utility
-        Its value is 0 if a term is 0, and NaN if a term has no value.
-
-    Raises
-    ------
-    BadValue
-        If ``sets`` is empty.
-    """
+    """Harmonic mean of probability, ROUGE-L recall and truth over ``sets`` (Maini et al., 2024)."""
     if not sets:
         raise BadValue("sets", "no sets", "one or more of " + ", ".join(UTILITY_SETS))
     terms = {}

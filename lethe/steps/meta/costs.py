@@ -68,23 +68,7 @@ class MetaPlan:
 
 
 def meta_plan(params: Params, cores: int, batch: int, scratch: Path | None = None) -> MetaPlan:
-    """Time a few models, their attacks and a step of each method; count everything.
-
-    Parameters
-    ----------
-    params : Params
-        With the section ``meta_evaluation``.
-    cores : int
-        The cores of the run.
-    batch : int
-        Models per process.
-    scratch : Path, optional
-        The folder of finished models; by default that of the command.
-
-    Returns
-    -------
-    MetaPlan
-    """
+    """Time a few models, their attacks and a step of each method; count everything."""
     from lethe.steps.meta.workshop import SCRATCH, Workshop
 
     shards = Shards(params, Workshop(params, scratch or SCRATCH))

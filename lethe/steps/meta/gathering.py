@@ -98,21 +98,7 @@ def table_of(found: Iterable[ShardResult], roles: Mapping[str, str]) -> pd.DataF
 
 
 def write(name: str, shards: Shards, result: MetaResult, found: list[ShardResult], root: Path = Path()) -> Path:
-    """Write result.json, numbers.parquet and index.html of a meta-evaluation; return the folder.
-
-    Parameters
-    ----------
-    name
-        The folder's name below ``data/meta``.
-    shards
-        The work, for its settings and the models' roles.
-    result
-        The numbers of the page.
-    found
-        The observations of every model.
-    root
-        The folder of the pipeline.
-    """
+    """Write result.json, numbers.parquet and index.html of a meta-evaluation; return the folder."""
     from lethe.report import provenance
     from lethe.report.meta_page import page
 

@@ -56,19 +56,7 @@ class Observed:
 
 
 class Observer:
-    """Observes one model in one state.
-
-    Parameters
-    ----------
-    workshop
-        The settings and the data.
-    key
-        The hash of everything that decides the model.
-    source
-        Gives the model; called once, where a part is missing.
-    seed
-        Of the draws of this model in this state, so that the draws of two models are independent.
-    """
+    """Observes one model in one state."""
 
     def __init__(self, workshop: Workshop, key: str, source: Callable[[], Source], seed: int):
         self.workshop, self.key, self._open, self.seed = workshop, key, source, seed
@@ -308,17 +296,7 @@ class Observer:
         return place
 
     def comes_back(self, without: Iterable[str], n: int, scorers: Sequence[str]) -> dict[str, float]:
-        """The mean sampled scores of the forget questions: the leakage of an attacked model, by scorer.
-
-        Parameters
-        ----------
-        without
-            Ids of questions that the attack trained on.
-        n
-            Answers per question.
-        scorers
-            The columns of the scores.
-        """
+        """The mean sampled scores of the forget questions: the leakage of an attacked model, by scorer."""
         left_out = set(without)
         rows = [row for row in self.forget.values() if row["id"] not in left_out]
         table, _ = self._drawn(rows, n)

@@ -25,25 +25,7 @@ ROUNDS = 7  # digits kept of a learning rate times a strength
 
 @dataclass(frozen=True)
 class PoolModel:
-    """One model.
-
-    Parameters
-    ----------
-    name : str
-        Unique in the meta-evaluation.
-    role : {"knows", "lacks", "retrain", "unlearned"}
-        The pool; "retrain" is the model of every comparison with Retrain, which is in no pool.
-    kind : str
-        What the model learned, or the unlearning method.
-    seed : int
-        Of weights, order of rows, what a random part or a wrong answer is, draws and attacks.
-    recipe : TrainRecipe or None
-        The recipe of a trained model.
-    method : MethodParams or None
-        The method of an unlearned model.
-    path : str or None
-        The folder of a given checkpoint.
-    """
+    """One model."""
 
     name: str
     role: Role

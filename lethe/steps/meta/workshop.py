@@ -39,15 +39,7 @@ class WholeSet(relearn.Attack):
 
 
 class Workshop:
-    """Everything that a meta-evaluation makes, below one folder.
-
-    Parameters
-    ----------
-    params
-        The whole of params.yaml with its section ``meta_evaluation``.
-    scratch
-        The folder of everything that is kept between runs.
-    """
+    """Everything that a meta-evaluation makes, below one folder."""
 
     def __init__(self, params: Params, scratch: Path = SCRATCH):
         self.params, self.meta = params, section_of(params)
@@ -261,19 +253,7 @@ class Workshop:
         return InMemory(model, tokenizer)
 
     def attack_key(self, model: PoolModel, kind: str, settings: object, *modules: str) -> str:
-        """The hash of everything that decides an attacked model.
-
-        Parameters
-        ----------
-        model
-            The model under attack.
-        kind
-            The name of the attack.
-        settings
-            The attack's parameters.
-        modules
-            Further modules whose code decides the result.
-        """
+        """The hash of everything that decides an attacked model."""
         return cache_key(
             __name__,
             "lethe.attacks.kinds.relearn",

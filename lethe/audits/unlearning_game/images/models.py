@@ -25,21 +25,7 @@ WEIGHTS, LOGITS = "model.safetensors", "logits.npy"
 
 
 def make(images: Images, settings: Params, job: Job, start: Path | None, place: Path) -> None:
-    """Write the model of a job into a folder.
-
-    Parameters
-    ----------
-    images
-        The data set.
-    settings
-        The game's settings.
-    job
-        The rows, the method and the seed.
-    start
-        The folder of the learned model that a defender starts from; None for a defender that trains afresh.
-    place
-        The model's folder.
-    """
+    """Write the model of a job into a folder."""
     import torch
     from safetensors.torch import load_file, save_file
 

@@ -69,24 +69,7 @@ class ResNet(nn.Module):
 
 
 def build(name: str, channels: int, classes: int, seed: int, private: bool = False) -> ResNet:
-    """Build a freshly initialised network; equal arguments give equal weights, whatever torch's global seed is.
-
-    Parameters
-    ----------
-    name
-        A name in `NETWORKS`.
-    channels, classes
-        Colour channels of an image, and the number of outputs.
-    seed
-        The seed of the initial weights.
-    private
-        Replace batch norm, which mixes the samples of a batch, by group norm (Opacus's validator), as DP-SGD needs.
-
-    Raises
-    ------
-    BadValue
-        If no network has this name.
-    """
+    """Build a freshly initialised network; equal arguments give equal weights, whatever torch's global seed is."""
     if name not in NETWORKS:
         raise BadValue("network", name, f"one of {', '.join(NETWORKS)}")
     blocks, width = NETWORKS[name]

@@ -134,17 +134,7 @@ class ImageGame(Game["Params", np.ndarray, View]):
 def play(
     settings: Params, scratch: Path = SCRATCH, run: Runner = in_processes
 ) -> tuple[GameResult, list[AttackOutcome]]:
-    """Play the game on images.
-
-    Parameters
-    ----------
-    settings
-        The game's settings.
-    scratch
-        The folder of finished models, which a later call reuses.
-    run
-        What calls the work on models; by default one process per core.
-    """
+    """Play the game on images."""
     return ImageGame(settings, scratch).play(run)
 
 

@@ -31,17 +31,7 @@ class Points(NamedTuple):
 
 
 def points(images: Images, rows: np.ndarray, labels: np.ndarray | None = None) -> Points:
-    """Return rows of a data set, pixels scaled to [-1, 1].
-
-    Parameters
-    ----------
-    images
-        The data set.
-    rows
-        Row numbers, shape (n,).
-    labels
-        One label per image of the data set, in place of its own labels.
-    """
+    """Return rows of a data set, pixels scaled to [-1, 1]."""
     pixels = torch.from_numpy(images.pixels[rows]).to(device()).float() * (2 / images.white) - 1
     return Points(pixels, torch.from_numpy((images.labels if labels is None else labels)[rows]).to(device()))
 
@@ -52,21 +42,7 @@ def device() -> torch.device:
 
 
 def learn(data: Points, classes: int, recipe: ImageLearning, privacy: Privacy | None, seed: int) -> ResNet:
-    """Train a fresh network; equal arguments give equal weights on the CPU.
-
-    Parameters
-    ----------
-    data
-        The training data.
-    classes
-        The number of classes.
-    recipe
-        Network, optimiser and schedule; at each of its milestones (epochs) the rate falls to a tenth.
-    privacy
-        Epsilon, delta and clip of DP-SGD; None trains without privacy.
-    seed
-        The seed of initial weights, order and noise.
-    """
+    """Train a fresh network; equal arguments give equal weights on the CPU."""
     network = build(recipe.network, data.images.shape[1], classes, seed, privacy is not None).to(device())
     if privacy is not None:
         return _learn_privately(network, data, recipe, privacy, seed)
@@ -125,23 +101,7 @@ def descend(
     settings: Descent,
     seed: int,
 ) -> None:
-    """Change parameters by SGD with momentum; batch norm keeps the learned statistics.
-
-    Parameters
-    ----------
-    network
-        The network that holds the parameters.
-    parameters
-        The parameters that change; the others stay.
-    loss
-        The loss of the rows with the given numbers.
-    rows
-        The number of rows.
-    settings
-        Learning rate, epochs and batch size.
-    seed
-        The seed of the order of the rows.
-    """
+    """Change parameters by SGD with momentum; batch norm keeps the learned statistics."""
     network.eval()
     optimiser = torch.optim.SGD(list(parameters), lr=settings.lr, momentum=0.9)
     for _, picked in batches(rows, settings.batch, settings.epochs, np.random.default_rng(seed)):
@@ -150,17 +110,7 @@ def descend(
 
 @torch.inference_mode()
 def logits(network: nn.Module, images: Images, size: int = 1024) -> np.ndarray:
-    """Return the (n, classes) float32 logits of all images of the data set.
-
-    Parameters
-    ----------
-    network
-        The network, in evaluation mode.
-    images
-        The data set.
-    size
-        Images per forward pass.
-    """
+    """Return the (n, classes) float32 logits of all images of the data set."""
     rows = np.arange(len(images))
     parts = [network(points(images, rows[start : start + size]).images) for start in range(0, len(rows), size)]
     return torch.cat(parts).cpu().numpy()

@@ -36,25 +36,7 @@ def make(
     start: Path | None,
     place: Path,
 ) -> None:
-    """Write a language model of the game into a folder.
-
-    Parameters
-    ----------
-    rows
-        All rows of the data set.
-    retain, forget
-        Row numbers.
-    settings
-        The game's settings.
-    method
-        A name in ``settings.methods``; any other name, or None, unlearns nothing.
-    seed
-        The seed of initial weights and order.
-    start
-        The folder of the model to unlearn; None trains afresh on ``retain``.
-    place
-        The model's folder.
-    """
+    """Write a language model of the game into a folder."""
     import torch
 
     from lethe.models import checkpoints

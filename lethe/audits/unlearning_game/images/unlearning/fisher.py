@@ -48,17 +48,6 @@ def fisher_information(
 
     The labels are draws from the model, not labels of the data: at a minimum the gradients of the data vanish and
     carry no information on the curvature. Batch norm uses its learned statistics, so that samples do not mix.
-
-    Parameters
-    ----------
-    network
-        The network; it is left in evaluation mode.
-    images
-        Shape (n, channels, height, width).
-    generator
-        The source of the drawn labels.
-    size
-        Images per forward pass.
     """
     import torch
     from torch.func import functional_call, grad, vmap
