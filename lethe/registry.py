@@ -42,8 +42,8 @@ class Registry(Mapping[str, Member]):
         member. ``{name}`` and ``{Name}`` (in camel case) mean the name. Without an attribute the module is the member.
     order
         Names that come first, in this order; the other names follow alphabetically.
-    without
-        Modules of the folders that are not members.
+    tables
+        Modules that hold several members: the names in each, which are the keys of its ``MEMBERS``.
     dashed
         Whether names have a dash where modules have an underscore.
 
@@ -64,18 +64,18 @@ class Registry(Mapping[str, Member]):
         module: str = "{name}",
         attribute: str | None = None,
         order: tuple[str, ...] = (),
-        without: tuple[str, ...] = (),
+        tables: Mapping[str, tuple[str, ...]] | None = None,
         dashed: bool = False,
     ):
         self.noun, self.kind, self.folders = noun, kind, folders
         self.module, self.attribute, self.dashed = module, attribute, dashed
-        self.order, self.without = order, without
+        self.order, self.tables = order, tables or {}
         self.registered: dict[str, Member] = {}
 
     def names(self) -> list[str]:
         """Return every name without importing a member."""
-        found = {*self._built_in, *self._foreign, *self.registered}
-        return [*(name for name in self.order if name in found), *sorted(found.difference(self.order))]
+        names = {*self._built_in, *self._foreign, *self.registered}
+        return [*(name for name in self.order if name in names), *sorted(names.difference(self.order))]
 
     def register(self, name: str, member: Member) -> None:
         """Add a member for the rest of this process; refuse the name of a module or of another package's member."""
@@ -93,6 +93,8 @@ class Registry(Mapping[str, Member]):
             return self.registered[name]
         if name in self._built_in:
             module = importlib.import_module(self._built_in[name])
+            if module.__name__.rpartition(".")[2] in self.tables:
+                return module.MEMBERS[name]
             return getattr(module, self._spelt(self.attribute, name)) if self.attribute else module
         if name in self._foreign:
             return self._foreign[name].load()
@@ -111,13 +113,13 @@ class Registry(Mapping[str, Member]):
     def _built_in(self) -> dict[str, str]:
         """Map names to modules."""
         before, after = self.module.split("{name}")
-        found = {}
+        modules = {}
         for package in self.folders:
             for path in sorted(_folder(package).glob(f"{before}[!_]*{after}.py")):
-                name = path.stem.removeprefix(before).removesuffix(after)
-                if path.stem not in self.without:
-                    found[name.replace("_", "-") if self.dashed else name] = f"{package}.{path.stem}"
-        return found
+                own = path.stem.removeprefix(before).removesuffix(after)
+                for name in self.tables.get(path.stem, (own,)):
+                    modules[name.replace("_", "-") if self.dashed else name] = f"{package}.{path.stem}"
+        return modules
 
     @cached_property
     def _foreign(self) -> dict[str, EntryPoint]:
@@ -133,44 +135,33 @@ def _folder(package: str) -> Path:
 
 
 METHODS = Registry("unlearning method", "methods", ("lethe.unlearning.methods",), attribute="Method")
+ROUGE = ("rouge_l", "rouge_l_precision", "rouge_l_f", "rouge_1", "rouge_1_precision", "rouge_1_f")
 SCORERS = Registry(
     "scorer",
     "scorers",
     ("lethe.scoring.text",),
-    order=(
-        "rouge_l",
-        "rouge_l_precision",
-        "rouge_l_f",
-        "rouge_1",
-        "rouge_1_precision",
-        "rouge_1_f",
-        "keyword_leak",
-        "exact_match",
-    ),
+    order=(*ROUGE, "keyword_leak", "exact_match"),
+    tables={"rouge": ROUGE},
 )
 JUDGES = Registry("judge", "judges", ("lethe.scoring.judges",), attribute="Judge")
+MEMBERSHIP = ("mia_loss", "mia_zlib", "mia_min_k", "mia_min_k_plus_plus")
+OF_ANSWERS = ("probability", "choice_probability", "truth_ratio", "extraction_strength", "exact_memorisation")
 LIKELIHOODS = Registry(
     "likelihood",
     "likelihoods",
     ("lethe.scoring.likelihood",),
-    order=(
-        "probability",
-        "choice_probability",
-        "truth_ratio",
-        "extraction_strength",
-        "exact_memorisation",
-        "mia_loss",
-        "mia_zlib",
-        "mia_min_k",
-        "mia_min_k_plus_plus",
-    ),
-    without=("table",),
+    attribute="measure",
+    order=(*OF_ANSWERS, *MEMBERSHIP),
+    tables={"membership": MEMBERSHIP, "given_answers": OF_ANSWERS},
 )
+NGRAMS = ("self_bleu", "distinct_1", "distinct_2", "distinct")
 DIVERSITY = Registry(
     "diversity",
     "diversity",
     ("lethe.scoring.diversity",),
-    order=("self_bleu", "distinct_1", "distinct_2", "distinct"),
+    attribute="measure",
+    order=NGRAMS,
+    tables={"ngrams": NGRAMS},
 )
 DATASETS = Registry("dataset", "datasets", ("lethe.data.kinds",))
 ENGINES = Registry("engine", "engines", ("lethe.sampling",), module="{name}_engine", attribute="{Name}Engine")

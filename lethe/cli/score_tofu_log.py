@@ -27,8 +27,7 @@ def command(
 
     Example: `lethe score tofu-log phi_full.json --retain phi_retain90.json`
     """
-    from lethe.scoring.tofu import UTILITY_SETS, forget_quality, forget_truth, model_utility
-    from lethe.scoring.tofu.log import read_log
+    from lethe.scoring.tofu import UTILITY_SETS, forget_quality, forget_truth, model_utility, read_log
 
     log = read_log(file)
     utility = model_utility({name: vars(log[name]) for name in UTILITY_SETS})

@@ -18,8 +18,8 @@ from lethe.evaluation.prompt_scores import Plain, PromptScores, mean
 from lethe.evaluation.prompts import PromptMeasure, PromptMeasures, measure_prompts
 from lethe.io.artifacts import CUT_OFF, GREEDY
 from lethe.io.parts import parts_of
+from lethe.registry import DIVERSITY
 from lethe.results.table import Result, Rows
-from lethe.scoring.diversity import DIVERSITY, diversity
 from lethe.statistics.bound import Assumes, Bound, Covers
 from lethe.statistics.bounds import binary_upper, paper_bounds
 from lethe.statistics.judge_error import Calibration
@@ -346,7 +346,7 @@ def _kept(rows: Rows, generations: Tables, scores: Tables, scorer: str) -> None:
         for part in parts_of(generations, split, ["prompt_id", "sample", "text"]):
             texts = part[part["sample"] != GREEDY].groupby("prompt_id")["text"]
             for name, found in each.items():
-                found.append(texts.agg(diversity(name)))
+                found.append(texts.agg(DIVERSITY[name]))
         rows.add("model", "kept", "greedy", mean(values.greedy), split=split)
         rows.add("model", "kept", "sampled", mean(values.samples), split=split)
         for name, found in each.items():

@@ -286,7 +286,7 @@ def _fitting(
 def _warn(forget: Sequence[Mapping], params: EvaluationParams) -> None:
     """Warn, before hours of sampling, of forget questions that a scorer cannot judge."""
     from lethe.results.verdict import level_of
-    from lethe.scoring.text._rouge import has_words
+    from lethe.scoring.text.rouge import has_words
     from lethe.statistics.bounds import binary_upper
 
     unread = [row["id"] for row in forget if not has_words(row["answer"])]

@@ -35,7 +35,7 @@ def run(
     answers pass through memory in parts of `lethe.io.parts.ROWS`. The scores of shards that are there are taken.
     """
     from lethe.scoring._tables import score_answers
-    from lethe.scoring.likelihood.table import score_likelihoods
+    from lethe.scoring.likelihood import score_likelihoods
 
     generations = Tables(root / "generations" / name, f"sample@{name}")
     references = read_references(root / "generations" / name)

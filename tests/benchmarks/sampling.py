@@ -70,7 +70,7 @@ def measure(asked: argparse.Namespace, kind: str, model: str) -> dict:
 
     from lethe.models.encoding import Encoder
     from lethe.sampling.engine import Prompt, Settings, open_engine
-    from lethe.scoring.text import rouge_l
+    from lethe.scoring import scorer
 
     folder = Path(model) if Path(model).is_dir() else Path("data/models") / model
     rows = [json.loads(line) for line in asked.data.read_text().splitlines()][: asked.questions]
@@ -90,7 +90,9 @@ def measure(asked: argparse.Namespace, kind: str, model: str) -> dict:
         "tokens": sum(sum(one.tokens) for one in answers.values()),
         "memory": memory,
         "greedy": [answers[item["id"]].texts[0] for item in rows],
-        "scores": [np.nan_to_num(rouge_l.score(answers[item["id"]].texts[1:], item)).tolist() for item in rows],
+        "scores": [
+            np.nan_to_num(scorer("rouge_l")(answers[item["id"]].texts[1:], item)).tolist() for item in rows
+        ],
     }
 
 

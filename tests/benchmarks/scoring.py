@@ -17,10 +17,10 @@ from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from rouge_score.rouge_scorer import RougeScorer
 
 from lethe.io.artifacts import read_split, read_tables
+from lethe.registry import DIVERSITY
 from lethe.scoring import scorer
-from lethe.scoring.diversity import diversity
-from lethe.scoring.diversity._ngrams import tokenize
-from lethe.scoring.text import _rouge
+from lethe.scoring.diversity.ngrams import tokenize
+from lethe.scoring.text import rouge
 
 ROUNDS = 5  # of ours: the fastest counts; the references run once
 
@@ -40,13 +40,13 @@ def seconds(work: Callable) -> tuple[float, object]:
     return time.process_time() - start, result
 
 
-def rouge(asked: list[tuple[str, str, list[str]]]) -> None:
+def rouge_l(asked: list[tuple[str, str, list[str]]]) -> None:
     reference = RougeScorer(["rougeL"], use_stemmer=True)
     score = scorer("rouge_l")
     score(["warm up"], {"answer": "imports"})
 
     def ours() -> list[np.ndarray]:
-        _rouge._STEMS.clear()
+        rouge._STEMS.clear()
         return [score(texts, {"answer": answer}) for _, answer, texts in asked]
 
     def theirs() -> list[list[float]]:
@@ -67,7 +67,7 @@ def rouge(asked: list[tuple[str, str, list[str]]]) -> None:
 
 
 def self_bleu(asked: list[tuple[str, str, list[str]]]) -> None:
-    measure, smooth = diversity("self_bleu"), SmoothingFunction().method1
+    measure, smooth = DIVERSITY["self_bleu"], SmoothingFunction().method1
 
     def naive(texts: list[str]) -> float:
         tokens = [tokenize(text) for text in texts if text.strip()]
@@ -103,7 +103,7 @@ def main() -> None:
         parser.error(f"{options.root}/generations is empty: run `make run` first")
     warnings.filterwarnings("ignore", category=UserWarning)  # NLTK warns of every order without a match
     asked = list(questions(options.root, models, options.questions))
-    rouge(asked)
+    rouge_l(asked)
     self_bleu(asked)
 
 

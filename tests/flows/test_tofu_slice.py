@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from flows import settings
+from lethe.registry import LIKELIHOODS
 from lethe.results import table
-from lethe.scoring.likelihood import LIKELIHOODS
 from tests.small import ROOT, make_repository, work, write_params
 
 

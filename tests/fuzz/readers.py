@@ -116,8 +116,8 @@ def _others() -> list[Reader]:
     from lethe.evaluation.labels import read_labels
     from lethe.io.schema import read_artifact
     from lethe.models.encoding import read_template
-    from lethe.scoring.tofu.log import KEYS, SECTIONS
-    from lethe.scoring.tofu.log import read_log as read_tofu
+    from lethe.scoring.tofu import KEYS, SECTIONS
+    from lethe.scoring.tofu import read_log as read_tofu
 
     def language(path: Path) -> object:
         found = read_language(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from lethe import config
 from lethe.config.fields import Section
 from lethe.config.schema import AuditParams, GameParams, MethodParams
 from lethe.errors import BadInput, BadValue
+from lethe.io.cache import module_of
 from lethe.registry import (
     ATTACKS,
     AUDITS,
@@ -23,7 +25,6 @@ from lethe.registry import (
     ENGINES,
     GAMES,
     KINDS,
-    LIKELIHOODS,
     METHODS,
     ONE_RUN_METHODS,
     SCORERS,
@@ -39,8 +40,8 @@ CONTRACTS = {
     "methods": ("Params", "forget_loss", "loss", "after_step"),
     "scorers": ("score",),
     "judges": ("Params", "judge", "applies"),
-    "likelihoods": ("measure",),
-    "diversity": ("measure",),
+    "likelihoods": ("__call__",),
+    "diversity": ("__call__",),
     "datasets": ("load",),
     "engines": ("answer",),
     "audits": ("Params", "audit"),
@@ -74,8 +75,26 @@ def test_every_module_of_a_folder_is_a_member_and_no_helper_is():
     for registry, suffix in ((METHODS, ""), (SCORERS, ""), (AUDITS, ""), (GAMES, ""), (ENGINES, "_engine")):
         for folder in registry.folders:
             modules = (ROOT / folder.replace(".", "/")).glob(f"[!_]*{suffix}.py")
-            assert {path.stem.removesuffix(suffix) for path in modules} == set(registry)
-    assert LIKELIHOODS.source("table") is None
+            names = [registry.tables.get(path.stem, (path.stem.removesuffix(suffix),)) for path in modules]
+            assert {name for own in names for name in own} == set(registry)
+
+
+@pytest.mark.parametrize(
+    "registry", [registry for registry in KINDS.values() if registry.tables], ids=lambda one: one.noun
+)
+def test_a_module_of_several_members_holds_those_that_the_registry_lists(registry):
+    for folder in registry.folders:
+        for module, names in registry.tables.items():
+            members = importlib.import_module(f"{folder}.{module}").MEMBERS
+            assert set(members) == set(names)
+            assert all(
+                registry[name] is members[name] and registry.source(name) == f"{folder}.{module}" for name in names
+            )
+            assert module not in registry
+            assert {module_of(member) for member in members.values()} == {f"{folder}.{module}"}
+
+
+def test_the_folders_hold_what_users_name():
     assert set(ONE_RUN_METHODS) >= {"exact", "clopper-pearson"}
     assert set(DATASETS) >= {"authors", "jsonl", "tofu"}
 

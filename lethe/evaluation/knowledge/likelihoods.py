@@ -12,7 +12,7 @@ from lethe.evaluation.knowledge import ANSWER_PART, MEMBERSHIP_PARTS, OTHERS_PAR
 from lethe.evaluation.likelihood_metrics import membership
 from lethe.models.likelihood import AnswerTokens
 from lethe.registry import LIKELIHOODS
-from lethe.scoring.likelihood import Item, likelihood
+from lethe.scoring.likelihood import Item
 from lethe.scoring.tofu import forget_truth, mean_term
 
 MEMBERSHIP = "mia_"  # a measure of this name is a membership attack: forget rows against held-out rows
@@ -53,7 +53,7 @@ def parts_of(name: str) -> tuple[str, ...]:
     rng = np.random.default_rng(0)
     answer, changed, paraphrased, wrong = (_tokens(rng) for _ in range(4))
     row = Item("Ada was born in Turin.", answer, paraphrased, (wrong,))
-    measure = likelihood(name)
+    measure = LIKELIHOODS[name]
     whole = measure(row)
     reads_answer = measure(replace(row, answer=changed)) != whole
     others = (replace(row, paraphrased=changed), replace(row, perturbed=(changed,)))

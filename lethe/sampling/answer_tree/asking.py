@@ -15,8 +15,8 @@ from lethe.sampling.answer_tree.question import Question, Scores
 from lethe.sampling.answer_tree.recall import RecallAutomaton, TokenBytes
 from lethe.sampling.answer_tree.spelling import CannotSpell, spelling_of
 from lethe.sampling.loading import Checkpoint
-from lethe.scoring.text._keywords import Match, occurs
-from lethe.scoring.text._texts import is_text, normalise
+from lethe.scoring.text import is_text, normalise
+from lethe.scoring.text.keyword_leak import Match, occurs
 
 if TYPE_CHECKING:
     from lethe.io.artifacts import Row

@@ -14,7 +14,7 @@ from functools import cache
 
 import numpy as np
 
-from lethe.scoring.text._keywords import joins
+from lethe.scoring.text.keyword_leak import joins
 
 # No code point normalises to more than five ASCII characters; a test checks all code points.
 MOST_ASCII = 5

@@ -19,8 +19,8 @@ from lethe.sampling.answer_tree.characters import (
     letters_of,
     starts_segment,
 )
-from lethe.scoring.text._keywords import Match, joins
-from lethe.scoring.text._texts import normalise
+from lethe.scoring.text import normalise
+from lethe.scoring.text.keyword_leak import Match, joins
 
 LEAK, DIRTY = 0, 1  # the two absorbing states
 MOST_STATES = 20_000

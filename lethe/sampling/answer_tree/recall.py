@@ -23,7 +23,7 @@ import numpy as np
 from lethe.errors import BadValue
 from lethe.sampling.answer_tree.automaton import UNKNOWN_END
 from lethe.sampling.answer_tree.spelling import Spelling
-from lethe.scoring.text._rouge import blanked, stems
+from lethe.scoring.text.rouge import blanked, stems
 
 LEAK = 0
 UNKNOWN = -1  # an entry of the table that no text has asked for

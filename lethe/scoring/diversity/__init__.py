@@ -1,16 +1,6 @@
-"""Diversity of one question's samples: one module per measure, each with ``measure(texts) -> float``.
+"""Diversity of one question's samples: a measure is a function ``measure(texts) -> float``.
 
 ``texts`` are the samples of one question; missing ones (None, blank) are omitted, and the value is NaN if too
-few remain. Every measure depends on the number of samples: compare models only at equal n.
+few remain. Every measure depends on the number of samples: compare models only at equal n. A module is a measure, or holds
+several in ``MEMBERS``.
 """
-
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-
-from lethe.registry import DIVERSITY
-
-
-def diversity(name: str) -> Callable[[Sequence[str | None]], float]:
-    """The ``measure`` function of the diversity measure called ``name``."""
-    return DIVERSITY[name].measure

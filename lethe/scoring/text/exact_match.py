@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from lethe.scoring.text._texts import is_text, normalise, score_distinct
+from lethe.scoring.text import is_text, normalise, score_distinct
 
 BINARY = True
 

@@ -237,7 +237,7 @@ class Observer:
         from lethe.models.encoding import Encoder
         from lethe.models.given_answers import given_answers
         from lethe.models.in_memory import tokenizer_of
-        from lethe.scoring.likelihood.table import score_likelihoods
+        from lethe.scoring.likelihood import score_likelihoods
 
         source = self.source
         whole = processor_seconds()

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lethe.cli.app import app
-from lethe.scoring.tofu.log import SECTIONS
+from lethe.scoring.tofu import SECTIONS
 
 
 def score(*arguments):

@@ -25,7 +25,7 @@ RESULTS = {
     "trained": ("lethe.models.learning",),
     "verdicts": ("lethe.scoring.judges.nli",),
     "likelihoods of a shard": ("lethe.models.given_answers",),
-    "scores of a shard": ("lethe.scoring._tables", "lethe.scoring.text.rouge_l", "lethe.scoring.judges.llm"),
+    "scores of a shard": ("lethe.scoring._tables", "lethe.scoring.text.rouge", "lethe.scoring.judges.llm"),
     "answers of vLLM": ("lethe.sampling.vllm_engine",),
     "exact bounds": (
         "lethe.sampling.answer_tree",
@@ -65,7 +65,7 @@ def test_a_module_outside_leaves_the_key(module):
         ("levels", "lethe.statistics.checks"),
         ("trained", "lethe.models.training"),
         ("verdicts", "lethe.scoring.judges"),
-        ("scores of a shard", "lethe.scoring.text._rouge"),
+        ("scores of a shard", "lethe.scoring.text.rouge"),
         ("scores of a shard", "lethe.models.first_token"),
         ("answers of vLLM", "lethe.models.vllm_settings"),
         ("exact bounds", "lethe.sampling.answer_tree.enumeration"),

@@ -51,7 +51,7 @@ def test_the_models_content_decides(folder):
         ("lethe.sampling.draws", True),
         ("lethe.models.checkpoints", True),
         ("lethe.sampling.transformers_engine", False),
-        ("lethe.scoring.text.rouge_l", False),
+        ("lethe.scoring.text.rouge", False),
     ],
 )
 def test_the_engines_code_decides(folder, monkeypatch, module, moves):

@@ -89,7 +89,7 @@ def test_each_answer_is_scored_against_what_its_wording_asks_for(root):
 
 
 def test_the_stage_reads_the_references(root, monkeypatch):
-    monkeypatch.setattr("lethe.scoring.likelihood.table.score_likelihoods", lambda given, items: given)
+    monkeypatch.setattr("lethe.scoring.likelihood.score_likelihoods", lambda given, items: given)
     params = config.validate(small_params())
     score.run("m", params.score, root)
     assert pd.read_parquet(root / "scores/m/forget.parquet")["keyword_leak"].tolist() == LEAKS

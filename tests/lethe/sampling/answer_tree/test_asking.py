@@ -16,9 +16,8 @@ from lethe.sampling.answer_tree.automaton import KeywordAutomaton, WholeTexts
 from lethe.sampling.answer_tree.recall import RecallAutomaton
 from lethe.sampling.loading import Checkpoint
 from lethe.scoring import Question, open_scorer, scorer
-from lethe.scoring.text import keyword_leak
-from lethe.scoring.text._keywords import occurs
-from lethe.scoring.text._texts import normalise
+from lethe.scoring.text import keyword_leak, normalise
+from lethe.scoring.text.keyword_leak import occurs
 
 ROW = {
     "id": "q",

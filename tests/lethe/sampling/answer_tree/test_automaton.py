@@ -26,8 +26,8 @@ from lethe.sampling.answer_tree.characters import (
 )
 from lethe.sampling.answer_tree.matcher import LEAK, build_matcher, spellable
 from lethe.sampling.answer_tree.spelling import CannotSpell, comparable, spelling_of
-from lethe.scoring.text._keywords import joins, occurs
-from lethe.scoring.text._texts import normalise
+from lethe.scoring.text import normalise
+from lethe.scoring.text.keyword_leak import joins, occurs
 
 KEYWORDS = [
     ("ron",),

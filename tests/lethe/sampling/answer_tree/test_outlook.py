@@ -16,7 +16,7 @@ from lethe.sampling.answer_tree.matcher import DIRTY, build_matcher
 from lethe.sampling.answer_tree.outlook import Outlooks, Sight
 from lethe.sampling.answer_tree.question import Growth
 from lethe.sampling.answer_tree.spelling import Spelling, spelling_of
-from lethe.scoring.text._keywords import occurs
+from lethe.scoring.text.keyword_leak import occurs
 
 END = len(LETTERS)
 

@@ -18,7 +18,7 @@ from lethe.sampling.answer_tree.law import Law
 from lethe.sampling.answer_tree.question import Growth
 from lethe.sampling.answer_tree.recall import GUIDED, LEAK, RecallAutomaton, TokenBytes
 from lethe.sampling.answer_tree.spelling import Spelling, spelling_of
-from lethe.scoring.text._rouge import rouge_l, stems
+from lethe.scoring.text.rouge import rouge_l, stems
 
 END, LENGTH = len(LETTERS), 4
 TOKENS = TokenBytes(Spelling((*LETTERS, None), "runs"))

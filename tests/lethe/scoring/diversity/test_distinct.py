@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.errors import BadValue
-from lethe.scoring.diversity import DIVERSITY, diversity
-from lethe.scoring.diversity._ngrams import tokenize
+from lethe.registry import DIVERSITY
+from lethe.scoring.diversity.ngrams import tokenize
 
 
 @given(st.lists(st.text("ab .", max_size=12), min_size=1, max_size=6), st.sampled_from([1, 2]))
@@ -18,7 +18,7 @@ def test_distinct_n_equals_counting(texts, n):
     for text in texts:
         tokens = tokenize(text)
         grams.update(tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
-    got = diversity(f"distinct_{n}")(texts)
+    got = DIVERSITY[f"distinct_{n}"](texts)
     if grams:
         assert got == pytest.approx(len(grams) / grams.total(), abs=1e-15)
     else:
@@ -26,7 +26,7 @@ def test_distinct_n_equals_counting(texts, n):
 
 
 def test_distinct_share():
-    measure = diversity("distinct")
+    measure = DIVERSITY["distinct"]
     assert measure(["a", "a", "b", "c"]) == 0.75
     assert measure(["a", None, "", "a"]) == 0.5
     assert np.isnan(measure([None, ""]))
@@ -34,7 +34,7 @@ def test_distinct_share():
 
 @pytest.mark.parametrize("name", DIVERSITY)
 def test_every_measure_is_a_number_in_the_unit_interval_and_nan_without_texts(name):
-    measure = diversity(name)
+    measure = DIVERSITY[name]
     assert 0 <= measure(["one two three", "one two four"]) <= 1
     assert np.isnan(measure([]))
     assert np.isnan(measure([None, "\n"]))
@@ -42,4 +42,4 @@ def test_every_measure_is_a_number_in_the_unit_interval_and_nan_without_texts(na
 
 def test_an_unknown_measure_is_refused():
     with pytest.raises(BadValue, match="self_bleu, distinct_1"):
-        diversity("entropy")
+        DIVERSITY["entropy"]

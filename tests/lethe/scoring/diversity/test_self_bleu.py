@@ -11,12 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 
-from lethe.scoring.diversity import diversity
-from lethe.scoring.diversity._ngrams import Tokens, tokenize
-from lethe.scoring.diversity.self_bleu import _each
+from lethe.registry import DIVERSITY
+from lethe.scoring.diversity.ngrams import Tokens, _each, tokenize
 from tests.growth import growth
 
-measure = diversity("self_bleu")
+measure = DIVERSITY["self_bleu"]
 
 
 def naive(texts: list[str]) -> list[float]:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from lethe.errors import BadValue
 from lethe.models.likelihood import AnswerTokens
-from lethe.scoring.likelihood import LIKELIHOODS, Item, likelihood
+from lethe.registry import LIKELIHOODS
+from lethe.scoring.likelihood import Item
 
 
 def tokens(*log_probs: float, greedy=None, expected=-2.0, spread=1.0) -> AnswerTokens:
@@ -26,7 +27,7 @@ def tokens(*log_probs: float, greedy=None, expected=-2.0, spread=1.0) -> AnswerT
 
 
 def measure(name: str, *args, **kwargs) -> float:
-    return likelihood(name)(Item("the text", *args, **kwargs))
+    return LIKELIHOODS[name](Item("the text", *args, **kwargs))
 
 
 HALF, TENTH, FIFTH = math.log(0.5), math.log(0.1), math.log(0.2)
@@ -73,7 +74,7 @@ def test_exact_memorisation():
 def test_mia_loss_and_zlib():
     assert measure("mia_loss", tokens(-1.0, -3.0)) == -2
     assert measure("mia_zlib", tokens(-1.0, -3.0)) == -2 / len(zlib.compress(b"the text"))
-    assert np.isfinite(likelihood("mia_zlib")(Item("\ud800\x00", tokens(-1.0))))
+    assert np.isfinite(LIKELIHOODS["mia_zlib"](Item("\ud800\x00", tokens(-1.0))))
 
 
 def test_min_k_takes_the_lowest_fifth_and_at_least_one():
@@ -97,4 +98,4 @@ def test_what_is_missing_is_nan(name):
 
 def test_an_unknown_measure_is_refused():
     with pytest.raises(BadValue, match="truth_ratio"):
-        likelihood("perplexity")
+        LIKELIHOODS["perplexity"]

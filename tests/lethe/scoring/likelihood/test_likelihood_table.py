@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 from lethe.errors import BadInput
-from lethe.scoring.likelihood import LIKELIHOODS
-from lethe.scoring.likelihood.table import score_likelihoods
+from lethe.scoring.likelihood import LIKELIHOODS, score_likelihoods
 
 
 def answer(prompt_id, kind, number, *log_probs):

@@ -12,11 +12,11 @@ from nltk.stem.porter import PorterStemmer
 from rouge_score.rouge_scorer import RougeScorer
 
 from lethe.scoring import scorer
-from lethe.scoring.text import _rouge
+from lethe.scoring.text import rouge
 from tests.growth import growth
 
 REFERENCE = RougeScorer(["rouge1", "rougeL"], use_stemmer=True)
-OURS = {"rouge1": _rouge.rouge_1, "rougeL": _rouge.rouge_l}
+OURS = {"rouge1": rouge.rouge_1, "rougeL": rouge.rouge_l}
 
 # Few words in many forms, so that stems collide, between anything at all.
 FORMS = [
@@ -63,8 +63,8 @@ def test_equals_rouge_score_on_real_logs(shared):
 def test_a_reference_of_more_words_than_the_basic_plane_has_characters():
     """The codes then pass through the surrogates and beyond 0xFFFF."""
     reference = " ".join(f"{number}x" for number in range(70_000))
-    assert _rouge.rouge_l([reference, reference + " more"], reference).recall.tolist() == [1.0, 1.0]
-    assert _rouge.rouge_1([reference], reference).fmeasure.tolist() == [1.0]
+    assert rouge.rouge_l([reference, reference + " more"], reference).recall.tolist() == [1.0, 1.0]
+    assert rouge.rouge_1([reference], reference).fmeasure.tolist() == [1.0]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_lines_of_100_000_characters_do_not_stall(part, scored_as):
     def judge(size):
         line = part * (size // len(part))
         generations, reference = ([line] * 3, line if scored_as == "both" else "the cat sat on a mat")
-        recall = _rouge.rouge_l(generations, reference).recall
+        recall = rouge.rouge_l(generations, reference).recall
         assert np.isin(recall, [0, 1 / 3, 1 / 6, 1 / 2, 2 / 6, 1]).all()
 
     assert (
@@ -115,10 +115,10 @@ def test_stemming_never_changes_the_first_letter(word):
 
 
 def test_stems_kept_are_bounded(monkeypatch):
-    monkeypatch.setattr(_rouge, "_STEMS", {})
-    monkeypatch.setattr(_rouge, "_STEMS_KEPT", 10)
-    recall = _rouge.rouge_l([f"word{number} authors" for number in range(100)], "author").recall
+    monkeypatch.setattr(rouge, "_STEMS", {})
+    monkeypatch.setattr(rouge, "_STEMS_KEPT", 10)
+    recall = rouge.rouge_l([f"word{number} authors" for number in range(100)], "author").recall
     assert recall.tolist() == [1.0] * 100
-    assert len(_rouge._STEMS) <= 10
-    _rouge.rouge_l(["a" * 1000], "author")
-    assert b"a" * 1000 not in _rouge._STEMS
+    assert len(rouge._STEMS) <= 10
+    rouge.rouge_l(["a" * 1000], "author")
+    assert b"a" * 1000 not in rouge._STEMS

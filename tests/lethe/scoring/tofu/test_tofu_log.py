@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import BadFile, BadInput
-from lethe.scoring.tofu.log import SECTIONS, read_log
+from lethe.scoring.tofu import SECTIONS, read_log
 
 
 def section(**changes) -> dict:

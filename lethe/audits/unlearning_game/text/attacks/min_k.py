@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lethe.audits.unlearning_game.text.attacks import TextView
-from lethe.scoring.likelihood.mia_min_k import measure
+from lethe.scoring.likelihood.membership import mia_min_k as measure
 
 
 def score(view: TextView) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lethe.audits.unlearning_game.text.attacks import TextView
-from lethe.scoring.likelihood.mia_zlib import measure
+from lethe.scoring.likelihood.membership import mia_zlib as measure
 
 
 def score(view: TextView) -> np.ndarray:

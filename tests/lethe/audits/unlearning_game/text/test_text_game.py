@@ -104,7 +104,7 @@ def test_finished_models_are_taken_up(played):
         ("lethe.models.likelihood", {"retrain", "npo", "none"}),
         ("lethe.unlearning.methods.npo", {"npo"}),
         ("lethe.audits.unlearning_game.text.attacks.loss", set()),
-        ("lethe.scoring.text.rouge_l", set()),
+        ("lethe.scoring.text.rouge", set()),
     ],
 )
 def test_edited_code_makes_the_models_anew_that_it_made(tmp_path, monkeypatch, module, moved):

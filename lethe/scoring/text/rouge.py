@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lethe.scoring.text._texts import score_distinct
+from lethe.scoring.text import score_distinct
 
 if TYPE_CHECKING:
     from nltk.stem.porter import PorterStemmer
@@ -58,14 +58,6 @@ def rouge_l(generations: Sequence[str], reference: str) -> Rouge:
         return _rouge(np.zeros(0), encoded, target)
     common = cdist([target], encoded, scorer=LCSseq.similarity, dtype=np.int64)[0]
     return _rouge(common.astype(np.float64), encoded, target)
-
-
-def part(rouge: Callable[..., Rouge], name: str, generations: Sequence[str], item: Mapping) -> np.ndarray:
-    """One part of `Rouge` as a scorer: NaN if the generation is missing or the answer has no word."""
-    reference = item.get("answer")
-    if not isinstance(reference, str) or not _words(reference):
-        return np.full(len(generations), np.nan)
-    return score_distinct(generations, lambda texts: getattr(rouge(texts, reference), name))
 
 
 def has_words(text: str) -> bool:
@@ -156,3 +148,27 @@ def _stemmer() -> PorterStemmer:
     from nltk.stem.porter import PorterStemmer
 
     return PorterStemmer()
+
+
+class Part(NamedTuple):
+    """A scorer: one part of `Rouge` of each generation against the row's answer."""
+
+    rouge: Callable[[Sequence[str], str], Rouge]
+    part: str
+
+    def score(self, generations: Sequence[str], item: Mapping) -> np.ndarray:
+        """NaN if the generation is missing or the answer has no word."""
+        reference = item.get("answer")
+        if not isinstance(reference, str) or not has_words(reference):
+            return np.full(len(generations), np.nan)
+        return score_distinct(generations, lambda texts: getattr(self.rouge(texts, reference), self.part))
+
+
+MEMBERS = {
+    "rouge_l": Part(rouge_l, "recall"),  # TOFU's measure of a generated answer
+    "rouge_l_precision": Part(rouge_l, "precision"),
+    "rouge_l_f": Part(rouge_l, "fmeasure"),
+    "rouge_1": Part(rouge_1, "recall"),
+    "rouge_1_precision": Part(rouge_1, "precision"),
+    "rouge_1_f": Part(rouge_1, "fmeasure"),
+}

@@ -1,0 +1,146 @@
+"""Distinct texts and n-grams among one question's samples, and self-BLEU: the counts of n-grams of all samples at once.
+
+Distinct-n (Li et al., 2016) is the number of distinct n-grams over the number of all n-grams; higher is more diverse.
+
+Self-BLEU is the mean BLEU-4 of each sample against all others, from 0 (nothing shared) to 1 (all alike), equal to NLTK's
+sentence_bleu with smoothing method 1 on the same tokens. NLTK compares each sample with all n - 1 others, which takes time
+quadratic in n. Here the clipped count of an n-gram is the smaller of its count and the largest count among the others; the
+two largest counts of each n-gram over all samples suffice for that. Source: Zhu et al., "Texygen" (2018); Papineni et al.
+(2002); smoothing: Chen and Cherry (2014), method 1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lethe.scoring.text import is_text
+
+ORDER = 4  # of BLEU
+EPSILON = 0.1  # matches counted for an order without a match: NLTK's default
+tokenize = re.compile(r"\w+|[^\w\s]").findall  # words, and every other visible character as one token; case kept
+
+
+@dataclass(frozen=True)
+class Ngrams:
+    """The n-grams of one order: entry k means that text ``text[k]`` has n-gram ``gram[k]`` ``count[k]`` times.
+
+    Entries are sorted by text, then n-gram; n-grams are numbered from 0.
+    """
+
+    text: np.ndarray
+    gram: np.ndarray
+    count: np.ndarray
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Distinct token sequences, concatenated: (N,) ids and their texts, (texts,) lengths and copies."""
+
+    ids: np.ndarray
+    text: np.ndarray
+    length: np.ndarray
+    copies: np.ndarray
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Tokens:
+        """Tokenize ``texts``: equal sequences are kept once with their number of copies; missing texts are omitted."""
+        copies = Counter(tuple(tokenize(text)) for text in texts if is_text(text))
+        number: dict[str, int] = {}
+        ids = [number.setdefault(token, len(number)) for tokens in copies for token in tokens]
+        length = np.array([len(tokens) for tokens in copies], dtype=np.int64)
+        return cls(
+            np.array(ids, dtype=np.int64),
+            np.repeat(np.arange(len(length)), length),
+            length,
+            np.array(list(copies.values()), dtype=np.int64),
+        )
+
+    def ngrams(self, highest: int) -> Iterator[Ngrams]:
+        """The n-grams of each order from 1 to ``highest``."""
+        vocabulary = int(self.ids.max(initial=-1)) + 1
+        gram = np.zeros(len(self.ids), dtype=np.int64)  # number of the n-gram that starts at each position
+        for n in range(1, highest + 1):
+            starts = len(self.ids) - n + 1
+            inside = self.text[: max(starts, 0)] == self.text[n - 1 :]
+            key = (gram[: len(inside)] * vocabulary + self.ids[n - 1 :])[inside]
+            distinct, number = np.unique(key, return_inverse=True)
+            gram = np.zeros(len(inside), dtype=np.int64)
+            gram[inside] = number
+            pairs, count = np.unique(self.text[: len(inside)][inside] * len(distinct) + number, return_counts=True)
+            yield Ngrams(pairs // max(len(distinct), 1), pairs % max(len(distinct), 1), count)
+
+
+def distinct(texts: Sequence[str]) -> float:
+    """The share of distinct texts, in (0, 1]; NaN without samples."""
+    present = [text for text in texts if is_text(text)]
+    return len(set(present)) / len(present) if present else float("nan")
+
+
+def distinct_1(texts: Sequence[str]) -> float:
+    return _distinct_ngrams(texts, 1)
+
+
+def distinct_2(texts: Sequence[str]) -> float:
+    return _distinct_ngrams(texts, 2)
+
+
+def _distinct_ngrams(texts: Sequence[str], n: int) -> float:
+    """Distinct n-grams over all n-grams of the texts together, in (0, 1]; NaN without n-grams."""
+    tokens = Tokens.of(texts)
+    *_, grams = tokens.ngrams(n)
+    total = int((grams.count * tokens.copies[grams.text]).sum())
+    return (int(grams.gram.max()) + 1) / total if total else float("nan")
+
+
+def self_bleu(texts: Sequence[str]) -> float:
+    """Mean over the samples; NaN for fewer than two samples. Lower is more diverse."""
+    tokens = Tokens.of(texts)
+    if tokens.copies.sum() < 2:
+        return float("nan")
+    return float(np.average(_each(tokens), weights=tokens.copies))
+
+
+def _each(tokens: Tokens) -> np.ndarray:
+    """BLEU of each distinct text against all other samples, its own copies included."""
+    log_precision = np.zeros(len(tokens.length))
+    for n, grams in enumerate(tokens.ngrams(ORDER), start=1):
+        clipped = np.minimum(grams.count, _second_largest(grams, tokens.copies)[grams.gram])
+        matches = np.bincount(grams.text, weights=clipped, minlength=len(tokens.length))
+        if n == 1:
+            nothing_shared = matches == 0
+        possible = np.maximum(tokens.length - n + 1, 1)
+        log_precision += np.log(np.where(matches == 0, EPSILON, matches) / possible) / ORDER
+    return np.where(nothing_shared, 0.0, _brevity(tokens) * np.exp(log_precision))
+
+
+def _second_largest(grams: Ngrams, copies: np.ndarray) -> np.ndarray:
+    """For each n-gram, its second largest count over all samples, copies counted; 0 if only one sample has the n-gram.
+
+    The largest count itself is not needed. For the sample with the largest count, the others reach the second largest;
+    any other sample's own count is at most the second largest.
+    """
+    order = np.argsort(grams.gram * (grams.count.max(initial=0) + 1) - grams.count)
+    gram, count, several = grams.gram[order], grams.count[order], copies[grams.text[order]] > 1
+    first = np.flatnonzero(np.diff(gram, prepend=-1))
+    follower = np.minimum(first + 1, len(gram) - 1)
+    followed = (follower > first) & (gram[follower] == gram[first])
+    return np.where(several[first], count[first], np.where(followed, count[follower], 0))
+
+
+def _brevity(tokens: Tokens) -> np.ndarray:
+    """Brevity penalty of each distinct text against the other sample nearest in length; the shorter one on a tie."""
+    length, copies = np.unique(np.repeat(tokens.length, tokens.copies), return_counts=True)
+    shorter = np.concatenate([[-np.inf], length[:-1]])
+    longer = np.concatenate([length[1:], [np.inf]])
+    nearest = np.where(length - shorter <= longer - length, shorter, longer)
+    reference = np.where(copies > 1, length, nearest)
+    penalty = np.where(reference < length, 1.0, np.exp(1 - reference / length))
+    return penalty[np.searchsorted(length, tokens.length)]
+
+
+MEMBERS = {one.__name__: one for one in (self_bleu, distinct_1, distinct_2, distinct)}
