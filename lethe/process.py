@@ -20,8 +20,6 @@ PR_SET_PDEATHSIG = 1
 PARAMS = "LETHE_PARAMS"  # names the copy of params.yaml that `lethe run` made when it began
 SHELLS = ("sh", "bash", "dash", "zsh", "fish", "ksh", "busybox")
 
-owned = False  # whether this process is a stage or command of Lethe's own
-
 # These switch off the usage statistics of every library. MLflow and Prefect both read DO_NOT_TRACK, with only this value.
 NO_TELEMETRY = {
     "DO_NOT_TRACK": "true",
@@ -92,12 +90,7 @@ def _value(values: Any, parts: list[str]) -> Any:
 
 
 def same_numbers() -> None:
-    """Fix the instruction set before a numerical library loads; print a notice where the numbers will differ.
-
-    A process that calls this is one of Lethe's own.
-    """
-    global owned
-    owned = True
+    """Fix the instruction set before a numerical library loads; print a notice where the numbers will differ."""
     if warning := fix_instruction_set():
         print(warning, file=sys.stderr)
 

@@ -11,7 +11,7 @@ from lethe.process import run_stage
 
 def run(settings: Params, root: Path, name: str) -> None:
     """Train one entry of ``train.models`` on ``root/dataset``; write ``root/models/name``."""
-    from lethe.models.launching import in_processes
+    from lethe.models.team import in_processes
     from lethe.steps import train as step
 
     recipe = settings.train.recipe_of(name)

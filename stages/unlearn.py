@@ -11,7 +11,7 @@ from lethe.process import run_stage
 
 def run(settings: Params, root: Path, name: str) -> None:
     """Unlearn ``unlearn.recipe.start_from`` by one entry of ``unlearn.methods``; write ``root/models/name``."""
-    from lethe.models.launching import in_processes
+    from lethe.models.team import in_processes
     from lethe.steps import unlearn as step
 
     if not in_processes(settings.unlearn.recipe.compute, "stages.unlearn", name):

@@ -6,7 +6,7 @@ model, and the stage queries this model with the forget questions. The stage nev
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
@@ -81,3 +81,18 @@ def linear_weights(model: PreTrainedModel) -> list[torch.Tensor]:
     return [
         module.weight for module in model.modules() if isinstance(module, torch.nn.Linear) and module is not last
     ]
+
+
+def changed(
+    model: PreTrainedModel, budgets: Sequence[float], change: Callable[[torch.Tensor, float], torch.Tensor]
+) -> Iterator[tuple[float, PreTrainedModel]]:
+    """Yield (budget, model) with the weights of every linear layer replaced; each budget starts from the same weights."""
+    import torch
+
+    weights = linear_weights(model)
+    before = [one.detach().clone() for one in weights]
+    for budget in budgets:
+        with torch.no_grad():
+            for one, old in zip(weights, before, strict=True):
+                one.copy_(change(old, budget))
+        yield budget, model.eval()

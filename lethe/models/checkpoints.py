@@ -12,8 +12,6 @@ from lethe.errors import BadFile
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
 from lethe.models import adapters
-from lethe.models.device import default_device
-from lethe.models.quick_import import import_models
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -31,6 +29,17 @@ TOKENIZER_FILES = (
     "spiece.model",
 )
 PAD, END = "<pad>", "<eos>"
+
+
+def default_device() -> str:
+    """The type of the device that models are loaded on: "cuda" where there is a GPU, else "cpu".
+
+    The keys of kept results contain the type, because the same model gives other bits on a GPU, and its dtype ``auto`` is
+    another one there.
+    """
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def prepare_torch() -> None:
@@ -129,7 +138,6 @@ def load_tokenizer(folder: str | os.PathLike) -> PreTrainedTokenizerBase:
 
 def load_weights(folder: Path, dtype: str) -> PreTrainedModel:
     """The causal language model, in evaluation mode on the CPU, with every weight from the folder."""
-    import_models()
     from transformers import AutoModelForCausalLM
 
     # With output_loading_info the function returns a pair, which the library's annotation omits.
@@ -174,7 +182,6 @@ def fresh(recipe: TrainRecipe, texts: list[str]) -> tuple[PreTrainedModel, PreTr
 
     Seed torch first: the weights come from its global generator.
     """
-    import_models()
     from transformers import LlamaConfig, LlamaForCausalLM
 
     tokenizer = _tokenizer(recipe.vocabulary, texts)

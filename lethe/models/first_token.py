@@ -19,7 +19,6 @@ import numpy as np
 from lethe.errors import BadFile, BadInput, LetheError
 from lethe.models import checkpoints
 from lethe.models.encoding import context_of
-from lethe.models.vllm_settings import ENVIRONMENT, LONGEST_ON_CPU
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -29,6 +28,13 @@ Engine = Literal["transformers", "vllm"]
 # What begins or ends a part of a chat in the formats of known classifiers. A generation that holds such a mark could
 # speak for the classifier.
 MARKS = ("[INST]", "[/INST]", "<<SYS>>", "<</SYS>>", "<s>", "</s>")
+# What every use of vLLM shares: its environment and its context on the CPU.
+ENVIRONMENT = {
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_CPU_KVCACHE_SPACE": "2",  # GiB
+}
+LONGEST_ON_CPU = 4096  # tokens of prompt and answer
 VLLM_TOKENS = 64  # vLLM returns this many of the most likely tokens; the others count as impossible
 
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lethe.models import checkpoints
+from lethe.errors import BadFile
+from lethe.io.json_files import read_json
+from lethe.models import adapters, checkpoints
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -26,6 +28,7 @@ class InMemory:
 
 
 Source = Path | InMemory  # the origin of a model
+QA_PROMPT = Path(__file__).parent / "prompts/qa.txt"
 
 
 def tokenizer_of(source: Source) -> PreTrainedTokenizerBase:
@@ -38,6 +41,18 @@ def opened(source: Source) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     if isinstance(source, InMemory):
         return source.model.eval(), source.tokenizer
     return checkpoints.load(source)
+
+
+def default_prompt(source: Source) -> str:
+    """Return "chat" where the tokenizer has a chat template, else the template of a plain question and answer."""
+    if not isinstance(source, Path):
+        return "chat" if source.tokenizer.chat_template else str(QA_PROMPT)
+    source = adapters.whole(source)
+    place = source / "tokenizer_config.json"
+    config = read_json(place) if place.is_file() else {}
+    if not isinstance(config, dict):
+        raise BadFile(place, f"holds {type(config).__name__}, expected an object")
+    return "chat" if (source / "chat_template.jinja").is_file() or config.get("chat_template") else str(QA_PROMPT)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import numpy as np
 
 from lethe.io.cache import cache_key, versions
-from lethe.models.device import default_device
+from lethe.models.checkpoints import default_device
 from lethe.models.divergence import Losses, Taken
 from lethe.models.resuming import Resumable, Saved, generator_states, restore_generators
 from lethe.models.team import Team

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lethe.errors import BadValue, LetheError
-from lethe.models.vllm_settings import ENVIRONMENT, LONGEST_ON_CPU
+from lethe.models.first_token import ENVIRONMENT, LONGEST_ON_CPU
 from lethe.sampling.engine import Answers, Options, Prompt, Settings, check_prompts
 from lethe.sampling.loading import checkpoint, resolve_device
 

@@ -17,7 +17,7 @@ import numpy as np
 from lethe.errors import BadInput
 from lethe.io import scratch
 from lethe.io.cache import cache_key, content_digest, digest, module_of, versions
-from lethe.models.device import default_device
+from lethe.models.checkpoints import default_device
 from lethe.progress import progress
 
 if TYPE_CHECKING:

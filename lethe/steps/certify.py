@@ -197,13 +197,13 @@ def _template(prompt: str) -> str:
 
 def _place(prompt: str) -> str:
     """The template for the encoder: the package's own file has a name that is the same on every machine."""
-    from lethe.models.default_prompt import QA_PROMPT
+    from lethe.models.in_memory import QA_PROMPT
 
     return str(QA_PROMPT) if prompt == PLAIN else prompt
 
 
 def default_template(model: Path) -> str:
     """Return "chat" where the tokenizer has a chat template, else "qa"."""
-    from lethe.models.default_prompt import default_prompt
+    from lethe.models.in_memory import default_prompt
 
     return "chat" if default_prompt(model) == "chat" else PLAIN

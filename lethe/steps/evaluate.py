@@ -139,7 +139,7 @@ def evaluate(
     from lethe.evaluation.findings import findings
     from lethe.evaluation.run import load
     from lethe.evaluation.standing import standings
-    from lethe.models.default_prompt import default_prompt
+    from lethe.models.in_memory import default_prompt
     from lethe.steps import likelihood, metrics, report, sample, score
 
     params = _params(name, settings, splits["forget"], settings.prompt or default_prompt(source), str(source))

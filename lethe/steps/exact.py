@@ -142,7 +142,7 @@ def certify(
     """Bound P(leak) of each question to the model."""
     from lethe.errors import BadValue
     from lethe.models.checkpoints import prepare_torch
-    from lethe.models.default_prompt import default_prompt
+    from lethe.models.in_memory import default_prompt
     from lethe.sampling.answer_tree import enumerate_answers
     from lethe.sampling.answer_tree.asking import Asker
     from lethe.sampling.answer_tree.leaks import check_scorer, question_about

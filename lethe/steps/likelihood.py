@@ -64,7 +64,7 @@ def run(
 def _key(source: Path, rows: Mapping[str, Sequence[Row]], prompt: str) -> str:
     """The key of everything that determines the likelihoods."""
     from lethe.models.adapters import whole
-    from lethe.models.device import default_device
+    from lethe.models.checkpoints import default_device
 
     template = Path(prompt)
     return cache_key(

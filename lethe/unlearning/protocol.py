@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from lethe.config.fields import Place, Positive, Weight
 from lethe.config.schema import MethodParams
-from lethe.unlearning.losses import answered, token_mean
+from lethe.models.encoding import IGNORED
 
 if TYPE_CHECKING:
     import numpy as np
@@ -183,8 +183,6 @@ class Rows:
     @property
     def on_answer(self) -> torch.Tensor:
         """(B, T) whether a token belongs to the answer; `Forward.labels` are shifted by one position."""
-        from lethe.models.encoding import IGNORED
-
         return self.batch.labels != IGNORED
 
     def _states(self, model: PreTrainedModel, block: int) -> torch.Tensor:
@@ -335,3 +333,43 @@ def kl_from_reference(rows: Rows) -> torch.Tensor:
     current, reference = (one.logits.float().log_softmax(-1) for one in (rows.forward, rows.reference))
     divergence = (reference.exp() * (reference - current)).sum(-1)
     return token_mean(divergence, answered(rows.forward))
+
+
+# The parts that several losses share. A token mean is one sum over the answer tokens of the batch, divided by their number,
+# so a long answer weighs more; a preference loss takes one number per row and then the mean over rows.
+
+
+def answered(forward: Forward) -> torch.Tensor:
+    """(B, T-1) whether a position predicts an answer token; prompt and padding are excluded."""
+    return forward.labels != IGNORED
+
+
+def token_mean(values: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
+    """The mean of ``values`` (B, T-1) over the positions ``counted``; 0 with a gradient of 0 where no position counts.
+
+    Other positions may hold any number, even infinity: they are never multiplied.
+    """
+    picked = values[counted]
+    return picked.sum() / max(1, picked.numel())
+
+
+def cross_entropy(target: torch.Tensor, forward: Forward) -> torch.Tensor:
+    """(B, T-1) -sum_v q_v log softmax(z)_v of each position, for target logits whose softmax is q, without a gradient."""
+    return -(target.detach().softmax(-1) * forward.logits.float().log_softmax(-1)).sum(-1)
+
+
+def preference(margins: torch.Tensor, beta: float) -> torch.Tensor:
+    """-(2/beta) log sigmoid(beta m), the mean over rows, for one margin m per row.
+
+    The factor 2/beta is that of the NPO authors (Zhang et al., "Negative Preference Optimization", 2024); plain DPO has
+    none. The logarithm comes from a stable routine, because the naive log sigmoid(x) of an x of minus some hundreds is
+    minus infinity in float32.
+    """
+    from torch.nn.functional import logsigmoid
+
+    return -(2 / beta) * logsigmoid(beta * margins).mean()
+
+
+def weighted_ascent(weights: torch.Tensor, forward: Forward) -> torch.Tensor:
+    """Minus the token mean of w NLL; the weights (B, T-1) carry no gradient."""
+    return token_mean(weights.detach() * forward.token_log_probs, answered(forward))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lethe.models.encoding import Example, collate
 from lethe.models.forward import forward
-from lethe.unlearning.losses import answered
+from lethe.unlearning.protocol import answered
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from lethe.attacks import protocol
-from lethe.attacks.protocol import AttackParams, Known
-from lethe.attacks.weights import changed
+from lethe.attacks.protocol import AttackParams, Known, changed
 from lethe.config.fields import Positive
 
 if TYPE_CHECKING:

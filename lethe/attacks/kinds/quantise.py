@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from lethe.attacks import protocol
-from lethe.attacks.protocol import AttackParams, Known, linear_weights
-from lethe.attacks.weights import changed
+from lethe.attacks.protocol import AttackParams, Known, changed, linear_weights
 from lethe.config.fields import Count
 from lethe.errors import BadInput, LetheError
 

@@ -15,7 +15,7 @@ import numpy as np
 from lethe.config.evaluating import ScorerParams
 from lethe.config.fields import Count, Place
 from lethe.errors import BadFile
-from lethe.models.device import default_device
+from lethe.models.checkpoints import default_device
 from lethe.scoring import judges
 from lethe.scoring.judges import Asked
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from lethe.config.fields import Count
 from lethe.unlearning import protocol
-from lethe.unlearning.losses import preference
-from lethe.unlearning.protocol import Before, MethodParams, Needs, Place, Positive, Rows, Weight
+from lethe.unlearning.protocol import Before, MethodParams, Needs, Place, Positive, Rows, Weight, preference
 from lethe.unlearning.second_answers import alternatives
 
 if TYPE_CHECKING:

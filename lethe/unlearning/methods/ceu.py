@@ -13,8 +13,7 @@ from pydantic import Field
 
 from lethe.config.fields import Integer
 from lethe.unlearning import protocol
-from lethe.unlearning.losses import answered, cross_entropy, token_mean
-from lethe.unlearning.protocol import MethodParams, Rows
+from lethe.unlearning.protocol import MethodParams, Rows, answered, cross_entropy, token_mean
 
 if TYPE_CHECKING:
     import torch

@@ -14,8 +14,7 @@ from pydantic import Field
 
 from lethe.config.fields import Place
 from lethe.unlearning import protocol
-from lethe.unlearning.losses import preference
-from lethe.unlearning.protocol import MethodParams, Needs, Positive, Rows, Weight
+from lethe.unlearning.protocol import MethodParams, Needs, Positive, Rows, Weight, preference
 from lethe.unlearning.second_answers import REFUSALS
 
 if TYPE_CHECKING:

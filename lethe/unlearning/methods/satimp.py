@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lethe.unlearning import protocol
-from lethe.unlearning.losses import weighted_ascent
-from lethe.unlearning.protocol import MethodParams, Rows, Weight
+from lethe.unlearning.protocol import MethodParams, Rows, Weight, weighted_ascent
 
 if TYPE_CHECKING:
     import torch

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from lethe.config.fields import Real
 from lethe.unlearning import protocol
-from lethe.unlearning.losses import preference
-from lethe.unlearning.protocol import MethodParams, Positive, Rows, Weight
+from lethe.unlearning.protocol import MethodParams, Positive, Rows, Weight, preference
 
 if TYPE_CHECKING:
     import torch

@@ -10,8 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lethe.unlearning import protocol
-from lethe.unlearning.losses import answered, cross_entropy, token_mean
-from lethe.unlearning.protocol import MethodParams, Needs, Positive, Rows, Weight
+from lethe.unlearning.protocol import (
+    MethodParams,
+    Needs,
+    Positive,
+    Rows,
+    Weight,
+    answered,
+    cross_entropy,
+    token_mean,
+)
 
 if TYPE_CHECKING:
     import torch

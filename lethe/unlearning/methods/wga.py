@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lethe.unlearning import protocol
-from lethe.unlearning.losses import weighted_ascent
-from lethe.unlearning.protocol import MethodParams, Positive, Rows, Weight
+from lethe.unlearning.protocol import MethodParams, Positive, Rows, Weight, weighted_ascent
 
 if TYPE_CHECKING:
     import torch

@@ -67,7 +67,7 @@ def test_a_module_outside_leaves_the_key(module):
         ("verdicts", "lethe.scoring.judges"),
         ("scores of a shard", "lethe.scoring.text.rouge"),
         ("scores of a shard", "lethe.models.first_token"),
-        ("answers of vLLM", "lethe.models.vllm_settings"),
+        ("answers of vLLM", "lethe.models.first_token"),
         ("exact bounds", "lethe.sampling.answer_tree.enumeration"),
         ("exact bounds", "lethe.models.checkpoints"),
     ],

@@ -8,7 +8,7 @@ import torch
 
 from lethe.config.computing import Compute
 from lethe.models import training
-from lethe.models.device import default_device
+from lethe.models.checkpoints import default_device
 from lethe.scoring.verdicts import VerdictStore
 from lethe.steps.likelihood import _key
 from tests.lethe.scoring.judges.test_verdicts import Counting

@@ -13,7 +13,7 @@ from lethe.config.schema import Entropy
 from lethe.errors import BadInput
 from lethe.models.encoding import Encoder, Example, collate
 from lethe.models.forward import forward
-from lethe.unlearning.own_prefixes import chosen, continued
+from lethe.unlearning.loop import chosen, continued
 from tests.lethe.unlearning.test_real_training import ROWS as LONGER
 from tests.lethe.unlearning.test_real_training import far, unlearned
 

@@ -1,6 +1,6 @@
 """A real language model without a hub: a package's GGUF file, converted to a Hugging Face folder.
 
-``python -m lethe.models.gguf_checkpoint FOLDER`` builds SmolLM2-135M-Instruct; see `docs/real-model.md`.
+``python -m tests.benchmarks.real_model FOLDER`` builds SmolLM2-135M-Instruct; see `docs/real-model.md`.
 The package only supplies one file; no code of the package runs.
 """
 
@@ -218,7 +218,7 @@ def _hashes(folder: Path) -> dict[str, str]:
 def main(arguments: list[str] | None = None) -> int:
     """Build the model in the folder named on the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m lethe.models.gguf_checkpoint", description=f"Build {SMOLLM2.model}."
+        prog="python -m tests.benchmarks.real_model", description=f"Build {SMOLLM2.model}."
     )
     parser.add_argument("folder", type=Path, help="the folder to write the model to")
     folder = parser.parse_args(arguments).folder

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from lethe.errors import BadFile, LetheError
-from lethe.models import checkpoints, gguf_checkpoint
-from lethe.models.gguf_checkpoint import PROVENANCE, SMOLLM2, PackagedModel, build, is_built, sha256
+from lethe.models import checkpoints
+from tests.benchmarks import real_model
+from tests.benchmarks.real_model import PROVENANCE, SMOLLM2, PackagedModel, build, is_built, sha256
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[1]
 HEADS, KV_HEADS, WIDTH = 2, 1, 64
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 TEMPLATE = "{% for message in messages %}<|im_start|>{{ message['content'] }}<|im_end|>{% endfor %}"
@@ -141,11 +142,11 @@ def test_another_hash_and_a_lost_file_are_refused(tmp_path, monkeypatch):
     (tmp_path / "file.gguf").write_bytes(b"GGUF of somebody else")
     source = _install(tmp_path / "file.gguf", tmp_path / "site", monkeypatch)
     with pytest.raises(BadFile, match=f"SHA-256 is {source.sha256}, but that of .* is {SMOLLM2.sha256}"):
-        gguf_checkpoint.find(dataclasses.replace(source, sha256=SMOLLM2.sha256))
-    assert gguf_checkpoint.find(source).read_bytes() == b"GGUF of somebody else"
+        real_model.find(dataclasses.replace(source, sha256=SMOLLM2.sha256))
+    assert real_model.find(source).read_bytes() == b"GGUF of somebody else"
     shutil.rmtree(tmp_path / "site" / "tiny_gguf")
     with pytest.raises(BadFile, match="no such file"):
-        gguf_checkpoint.find(source)
+        real_model.find(source)
 
 
 def test_a_folder_of_the_users_own_is_left_alone(tmp_path):
@@ -177,10 +178,10 @@ def test_a_broken_file_and_an_unknown_rule_of_splitting_are_refused(original, tm
     pytest.importorskip("gguf")
     (tmp_path / "broken.gguf").write_bytes(b"no model at all")
     with pytest.raises(BadFile, match="GGUF magic"):
-        gguf_checkpoint.convert(tmp_path / "broken.gguf")
+        real_model.convert(tmp_path / "broken.gguf")
     other = _write_gguf(tmp_path / "other.gguf", original, split="tekken")
     with pytest.raises(BadFile, match=r"'tekken'.*smollm"):
-        gguf_checkpoint.convert(other)
+        real_model.convert(other)
 
 
 def test_a_missing_reader_is_named_with_the_remedy(tmp_path, monkeypatch):
@@ -192,13 +193,13 @@ def test_a_missing_reader_is_named_with_the_remedy(tmp_path, monkeypatch):
 
 
 def test_the_command_says_what_it_did(packaged, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(gguf_checkpoint, "SMOLLM2", packaged)
+    monkeypatch.setattr(real_model, "SMOLLM2", packaged)
     folder = str(tmp_path / "tiny")
-    assert gguf_checkpoint.main([folder]) == 0
+    assert real_model.main([folder]) == 0
     assert f"{folder}: built" in capsys.readouterr().out
-    assert gguf_checkpoint.main([folder]) == 0
+    assert real_model.main([folder]) == 0
     assert "nothing to do" in capsys.readouterr().out
-    assert gguf_checkpoint.main([str(tmp_path / "site")]) == 2
+    assert real_model.main([str(tmp_path / "site")]) == 2
     assert "not built here" in capsys.readouterr().err
 
 
