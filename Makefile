@@ -1,4 +1,4 @@
-# Two commands do everything on a fresh machine: `make run` (the main job) and `make test` (the tests).
+# Two commands do everything on a fresh machine: `make run` (the main job) and `make test` (the tests before a commit).
 # Each target sets up .venv from the frozen list and reinstalls nothing that is already there.
 PYTHON ?= python3
 REQUIREMENTS ?= requirements/cpu.txt
@@ -10,19 +10,27 @@ export OMP_NUM_THREADS ?= 1
 # Byte-compile at installation and at first import; otherwise every start of a stage is slow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test quick lint deps setup bench-bounds bench-start bench-scoring bench-judge bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult clean game-digits game-fashion-mnist game-authors game-tables golden demonstration-seeds other-processors fuzz chaos check-faults audit-packages coverage audit-calibration audit-dp-sgd bench-audit check-inspect check-lm-eval check-s3 check-workers check-ray check-servers check-torchao audit-figures bench-page bench-load bench-dvc-graph bench-idle screenshots stranger axe bench-sampling bench-gpu bench-methods bench-exact exact-acceptance exact-real real-model tofu-real entropy-prefixes
+.PHONY: run test test-slow quick lint deps setup bench-bounds bench-start bench-scoring bench-judge bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult clean game-digits game-fashion-mnist game-authors game-tables golden demonstration-seeds other-processors fuzz chaos check-faults audit-packages coverage audit-calibration audit-dp-sgd bench-audit check-inspect check-lm-eval check-s3 check-workers check-ray check-servers check-torchao audit-figures bench-page bench-load bench-dvc-graph bench-idle screenshots stranger axe bench-sampling bench-gpu bench-methods bench-exact exact-acceptance exact-real real-model tofu-real entropy-prefixes
 
 run: setup
 	$(BIN)/lethe run
 
-# The checks of `make lint` take one core for a minute and run beside the tests; what they say comes at the end.
+PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# At most ten minutes on two cores. The checks of `make lint` take one core for a minute and run beside the tests; what they
+# print comes at the end.
 test: setup
 	$(MAKE) --no-print-directory lint > .venv/lint.log 2>&1 & lint=$$!; \
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder; tests=$$?; \
+	$(PYTEST) -m "not slow"; tests=$$?; \
 	wait $$lint; checks=$$?; cat .venv/lint.log; exit $$((tests > checks ? tests : checks))
 
+# The rest, at most twenty minutes: whole flows with their processes, workers, presets, studies, vLLM, Chromium.
+test-slow: setup
+	$(PYTEST) -m slow
+
+# The library alone, while one works on it.
 quick: setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
+	$(PYTEST) -m "not slow" tests/lethe
 
 lint: setup
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""What all tests share: the location of the optional real data and oracles."""
+"""What all tests share: a guard of the checkout, a fresh copy of the project, the optional real data and oracles."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
+import hypothesis.configuration
 import pytest
 
-# A test's time is that of the machine it runs on: no test fails because another process is busy.
-hypothesis.settings.register_profile("lethe", deadline=None)
+from tests.guard import guarded
+
+# A test's time is that of the machine it runs on: no test fails because another process is busy. A failure prints how to
+# repeat it and leaves no file in the checkout.
+hypothesis.settings.register_profile("lethe", deadline=None, database=None, print_blob=True)
 hypothesis.settings.load_profile("lethe")
 # One thread per process: two spinning OpenMP threads on a busy two-core machine are slower than one.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -19,10 +23,30 @@ os.environ.setdefault("DO_NOT_TRACK", "true")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 
+# A Prefect server with the processes of its flows, and Chromium.
+SLOW_FIXTURES = {"prefect", "tab"}
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests first, whole pipelines next: otherwise one worker runs the longest file alone at the end."""
+    """What needs a slow fixture is slow, unless it is marked quick.
+
+    Files with slow tests come first, whole pipelines next: otherwise one worker runs the longest file alone at the end.
+    """
+    for item in items:
+        if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())) and not item.get_closest_marker("quick"):
+            item.add_marker("slow")
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: (item.path not in slow, "flows" not in item.path.parts))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests work in an empty folder, and one that touches a run in the checkout fails (`tests.guard`)."""
+    empty = tmp_path_factory.mktemp("empty")
+    hypothesis.configuration.set_hypothesis_home_dir(empty)
+    with guarded(empty):
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -36,6 +60,14 @@ def no_cache_at_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LETHE_CACHE", str(shared / "lethe-cache"))
         yield
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project as a fresh clone has it, for tests that only read it."""
+    from tests.small import fresh_copy
+
+    return fresh_copy(tmp_path_factory.mktemp("project") / "lethe")
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,16 @@ from lethe.io.cache import library  # a test replaces the module's own
 
 ROOT = Path(__file__).parent.parent
 COPIED = (
-    *("lethe", "stages", "flows", "dvc.yaml", "params.yaml", ".dvcignore", "pyproject.toml", "data/source"),
+    *(
+        "lethe",
+        "stages",
+        "flows",
+        "dvc.yaml",
+        "params.yaml",
+        ".dvcignore",
+        "pyproject.toml",
+        "data/source/README.md",
+    ),
     *("None", "chat"),  # what DVC finds where params.yaml has a word for a path
 )
 MAY_BE_EMPTY = (
@@ -66,6 +75,11 @@ def make_repository(folder: Path, params: dict[str, Any], git: bool = True) -> P
         for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "copy"]):
             subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", *command], cwd=folder, check=True)
     return folder
+
+
+def fresh_copy(folder: Path) -> Path:
+    """The project as a fresh clone has it, without git."""
+    return make_repository(folder, yaml.safe_load((ROOT / "params.yaml").read_text()), git=False)
 
 
 def write_params(folder: Path, params: dict[str, Any]) -> None:

@@ -28,8 +28,6 @@ from tests.flows.test_ui import answer
 from tests.lethe.report import chromium
 from tests.small import environment, make_repository, run, small_params, write_params
 
-pytestmark = pytest.mark.slow
-
 SECRET = "s3cr3t-0f-the-env1r0nment"
 SECRETS = {
     **dict.fromkeys(("AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "OPENAI_API_KEY", "PGPASSWORD", "MY_TOKEN"), SECRET),
@@ -80,6 +78,7 @@ def test_the_run_ends_with_a_report_and_numbers_that_make_sense(repository):
     assert results.model("base").values["mean"] > results.model("npo_entropy_at").values["mean"]
 
 
+@pytest.mark.slow
 def test_dvc_shows_few_numbers_per_model_in_120_columns(repository):
     shown = run(repository, "dvc", "metrics", "show").stdout.splitlines()
     assert len(shown) == 1 + len(small_params()["models"])
@@ -95,6 +94,7 @@ def test_every_machine_makes_the_same_values(repository):
     assert golden.differences(golden.hashes(repository / "data"), golden.committed("small")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the golden values are those of x86-64")
 def test_the_environment_may_ask_for_other_kernels(repository, tmp_path):
     """Training again by DVC alone, while every variable asks for kernels that would give other bytes."""
@@ -108,6 +108,7 @@ def test_the_environment_may_ask_for_other_kernels(repository, tmp_path):
     assert golden.hashes(other / "data") == {name: golden.committed("small")[name]}
 
 
+@pytest.mark.slow
 def test_after_the_run_nothing_is_stale_and_nothing_runs_again(repository):
     assert "up to date" in run(repository, "dvc", "status").stdout
     before = lock(repository)
@@ -119,6 +120,7 @@ def test_after_the_run_nothing_is_stale_and_nothing_runs_again(repository):
     assert lock(repository) == before
 
 
+@pytest.mark.slow
 def test_what_changed_is_what_runs_again(repository):
     """Another temperature draws answers anew, and reads no likelihood again; the check above can fail."""
     write_params(repository, small_params() | {"sample": small_params()["sample"] | {"temperature": 0.9}})
@@ -141,6 +143,7 @@ def changed(repository):
     return before, after
 
 
+@pytest.mark.slow
 def test_one_changed_method_runs_its_branch_only(changed):
     before, after = changed
     assert {name for name in after if after[name] != before[name]} == {
@@ -154,6 +157,7 @@ def test_one_changed_method_runs_its_branch_only(changed):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)  # two pipelines, MLflow's server and a browser
 @pytest.mark.skipif("LETHE_PICTURES" not in os.environ, reason="minutes of a browser: `make stranger`")
 def test_a_stranger_finds_three_answers_by_clicks(repository, changed):
@@ -227,6 +231,7 @@ def served(repository: Path) -> Iterator[list[str]]:
         process.communicate(timeout=60)
 
 
+@pytest.mark.slow
 def test_a_wrong_param_is_refused_before_anything_runs(repository):
     params = copy.deepcopy(small_params())
     params["metrics"]["alpha"] = 0.7
@@ -260,6 +265,7 @@ def test_a_killed_sampling_resumes_to_the_same_answers(repository, tmp_path):
     assert not list(scratch.rglob("*.json"))
 
 
+@pytest.mark.slow
 def test_a_killed_training_leaves_nothing_and_runs_again(repository, tmp_path):
     """kill -9 in the middle of training: no model is left, no process keeps writing, and the rerun makes the same model."""
     other = make_repository(tmp_path / "lethe", small_params())

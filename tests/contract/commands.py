@@ -17,8 +17,9 @@ import pandas as pd
 from click.testing import Result
 from typer.testing import CliRunner
 
+from tests.small import fresh_copy
+
 HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
 INPUTS, RECORDED = HERE / "inputs", HERE / "recorded.json"
 LETTERS = "letters"  # the folder of the tiny model
 
@@ -35,7 +36,7 @@ class Case:
     """One call of `lethe` in a folder with a copy of the inputs.
 
     ``before`` are calls that make what the case reads, and ``wrote`` are files whose content belongs to the contract.
-    ``in_repository`` runs the call in the repository, whose presets it reads.
+    ``in_repository`` runs the call in a copy of the repository, whose presets it reads.
     """
 
     name: str
@@ -250,7 +251,7 @@ def make_model(folder: Path) -> Path:
 def result_of(case: Case, folder: Path, model: Path) -> dict[str, Any]:
     """Run a case in ``folder``, an empty one, and return its exit status, its JSON and the files it wrote, normalised."""
     lay_out(folder, model)
-    with contextlib.chdir(ROOT if case.in_repository else folder):
+    with contextlib.chdir(fresh_copy(folder / "copy") if case.in_repository else folder):
         for call in case.before:
             made = called(call)
             assert made.exit_code == 0, made.output

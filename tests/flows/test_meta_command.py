@@ -16,7 +16,7 @@ from lethe.steps.meta.gathering import gather, write
 from lethe.steps.meta.shards import Shards
 from lethe.steps.meta.workshop import Workshop
 from tests.flows.test_presets import CHAT, tiny, with_preset
-from tests.small import ROOT, make_repository, run
+from tests.small import make_repository, run
 from tests.small_meta import small_document, small_params
 
 SMALLEST = {  # one method, so that the whole takes seconds
@@ -147,8 +147,8 @@ def test_the_public_checkpoints_with_a_tiny_stand_in(tmp_path, monkeypatch):
     assert result.unlearned == {"given": 1}
 
 
-def test_the_command_refuses_what_is_no_meta_evaluation(monkeypatch):
-    monkeypatch.chdir(ROOT)
+def test_the_command_refuses_what_is_no_meta_evaluation(monkeypatch, project):
+    monkeypatch.chdir(project)
     for arguments, told in (
         ([], "no section meta_evaluation"),
         (["--preset", "nobody"], "--preset"),

@@ -47,7 +47,7 @@ def drive(tmp_path, prefect):
     def run(*rest: str) -> subprocess.CompletedProcess:
         command = [sys.executable, "-c", DRIVER, str(tmp_path), *rest]
         return subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
         )
 
     return run

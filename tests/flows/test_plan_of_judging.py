@@ -16,7 +16,7 @@ from lethe.steps.costs import size_of
 from lethe.steps.training_costs import bench_of, own_starts, stage_costs
 from tests.flows.test_alignment import small_preset
 from tests.lethe.scoring.judges.tiny import classifier
-from tests.small import ROOT, small_params
+from tests.small import small_params
 
 PROMPT = harmbench_text("Where was she born?", "{generation}", "llama2", harmbench())
 
@@ -77,8 +77,8 @@ def test_a_judge_that_will_be_trained_is_timed_on_its_start():
     assert costs["judge"].tokens > 2 * rows * len(start.tokenizer(PROMPT)["input_ids"]) // 2
 
 
-def test_published_settings_are_counted_without_the_judge(monkeypatch):
-    monkeypatch.chdir(ROOT)
+def test_published_settings_are_counted_without_the_judge(monkeypatch, project):
+    monkeypatch.chdir(project)
     given = ("--rate", "1000", "--judge-rate", "50", "--judge-parameters", "13e9")
     (found,) = plan("--preset", "jailbreakbench-vicuna", *given)["judges"]
     answers = 100 * 1025 + 60 * 33
@@ -101,8 +101,8 @@ def test_published_settings_are_counted_without_the_judge(monkeypatch):
         (["--tau", "0.1", "--judge-rate", "5"], "--judge-rate"),
     ],
 )
-def test_a_wrong_rate_is_a_sentence(monkeypatch, arguments, told):
-    monkeypatch.chdir(ROOT)
+def test_a_wrong_rate_is_a_sentence(monkeypatch, project, arguments, told):
+    monkeypatch.chdir(project)
     result = CliRunner().invoke(app, ["plan", *arguments])
     assert result.exit_code == 2
     assert told in " ".join(result.stderr.split())

@@ -202,8 +202,8 @@ def test_a_plan_counts_what_the_sample_stage_draws(inside):
     assert found["seconds_at_most"] == pytest.approx(640 / model["tokens_per_second"])
 
 
-def test_a_plan_needs_neither_model_nor_data_for_published_settings(monkeypatch):
-    monkeypatch.chdir(ROOT)
+def test_a_plan_needs_neither_model_nor_data_for_published_settings(monkeypatch, project):
+    monkeypatch.chdir(project)
     found = plan("--preset", "jailbreakbench-vicuna", "--rate", "1000")
     assert found["generations"] == 100 * 1025 + 60 * 33
     assert found["seconds_at_most"] == found["tokens_at_most"] / 1000
@@ -220,9 +220,9 @@ def test_a_plan_needs_neither_model_nor_data_for_published_settings(monkeypatch)
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_a_plan_of_every_published_setting_is_whole(monkeypatch, name):
+def test_a_plan_of_every_published_setting_is_whole(monkeypatch, project, name):
     """Generations, tokens, memory and time of every model and judge, from given sizes and rates."""
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(project)
     sizes = ["--parameters", "7e9", "--judge-parameters", "13e9"]
     found = plan("--preset", name, "--rate", "2000", "--judge-rate", "40", "--questions", "10", *sizes)
     for one in (*found["models"], *found["judges"]):
@@ -240,8 +240,8 @@ def test_a_plan_of_every_published_setting_is_whole(monkeypatch, name):
         (["--preset", "harry-potter-llama2"], "--questions"),
     ],
 )
-def test_a_plan_that_cannot_be_made_is_a_sentence(monkeypatch, arguments, told):
-    monkeypatch.chdir(ROOT)
+def test_a_plan_that_cannot_be_made_is_a_sentence(monkeypatch, project, arguments, told):
+    monkeypatch.chdir(project)
     result = CliRunner().invoke(app, ["plan", *arguments])
     assert result.exit_code == 2
     assert told in " ".join(result.stderr.split())

@@ -95,7 +95,7 @@ def test_failure_takes_its_branch_only_and_the_rerun_mends_it(repository):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("victim", ["stage", "dvc", "flow"])
+@pytest.mark.parametrize("victim", ["stage", "dvc", pytest.param("flow", marks=pytest.mark.quick)])
 def test_kill_leaves_no_orphan_and_the_rerun_is_right(small, victim):
     if victim == "flow":
         small.use_its_own_server()

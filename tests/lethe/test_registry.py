@@ -99,13 +99,15 @@ def test_the_folders_hold_what_users_name():
     assert set(DATASETS) >= {"authors", "jsonl", "tofu"}
 
 
-def test_names_are_listed_and_params_checked_without_a_heavy_import():
+def test_names_are_listed_and_params_checked_without_a_heavy_import(project):
     code = (
         "import sys; from lethe import config, registry; config.load(); "
         "[len(one.names()) for one in registry.KINDS.values()]; "
         "print([name for name in ('torch', 'pandas', 'transformers', 'vllm', 'sklearn') if name in sys.modules])"
     )
-    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment(), capture_output=True, text=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=project, env=environment(), capture_output=True, text=True
+    )
     assert ran.stdout.strip() == "[]", ran.stderr
 
 

@@ -182,13 +182,13 @@ def test_the_stage_as_dvc_runs_it(guesses, tmp_path):
     assert "Traceback" not in unknown.stderr
 
 
-def test_the_benchmark_runs_every_entry_of_the_preset(monkeypatch):
+def test_the_benchmark_runs_every_entry_of_the_preset(monkeypatch, project):
     """`make audit-dp-sgd` calls the stage as DVC does."""
     seen = []
     monkeypatch.setattr(
         audit, "step", SimpleNamespace(run=lambda *told: seen.append(told) or SimpleNamespace(sentences=()))
     )
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(project)
     audit_dp_sgd.main()
     assert [name for name, *_ in seen] == list(PRESET)
     assert {root for *_, root in seen} == {Path("data")}

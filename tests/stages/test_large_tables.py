@@ -20,6 +20,7 @@ from lethe.io.json_files import write_jsonl
 from lethe.io.parts import write_parts
 from lethe.io.tables import write_parquet
 from lethe.steps import metrics, report, score
+from tests.small import ROOT
 
 ANSWERS, WORDS = (
     32,
@@ -34,7 +35,7 @@ def small_parts(monkeypatch):
 
 def make(root: Path, questions: int, longer: int = 1) -> config.Params:
     """A run of one model up to its generations: texts of 120 characters, times ``longer``."""
-    value = yaml.safe_load(Path("params.yaml").read_text())
+    value = yaml.safe_load((ROOT / "params.yaml").read_text())
     value |= {"models": {"m": {"path": "/models/m"}}, "exact": None, "report": {"base": None, "retrain": None}}
     value["sample"]["n"] = ANSWERS
     value["train"]["models"], value["unlearn"]["methods"] = {}, {}

@@ -19,7 +19,7 @@ from tests.small import ROOT
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("stage")
-    models = config.read_yaml("params.yaml")["models"]
+    models = config.read_yaml(ROOT / "params.yaml")["models"]
     write_run(root, questions=3, n=32, models={name: models[name] for name in ("base", "retrain", "npo")})
     return root
 

@@ -7,6 +7,7 @@ import inspect
 import subprocess
 import sys
 from operator import attrgetter
+from pathlib import Path
 
 import pytest
 
@@ -41,25 +42,26 @@ def own_registry(monkeypatch):
     monkeypatch.setattr(SCORERS, "registered", {})
 
 
-def run_python(code: str) -> str:
+def run_python(code: str, folder: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code], cwd=folder, env=environment(), capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_import_lethe_loads_no_library():
-    loaded = run_python("import sys, lethe; dir(lethe); lethe.__version__; print(*sys.modules)").split()
+def test_import_lethe_loads_no_library(tmp_path):
+    code = "import sys, lethe; dir(lethe); lethe.__version__; print(*sys.modules)"
+    loaded = run_python(code, tmp_path).split()
     assert "lethe" in loaded
     assert not HEAVY & set(loaded)
     assert [name for name in loaded if name.startswith("lethe.")] == []
 
 
-def test_help_loads_no_library():
+def test_help_loads_no_library(project):
     """The pipeline folder's commands are listed too: the modules of flows must import as little."""
     code = "import sys; from lethe.cli.app import app; print(*sys.modules)"
-    loaded = set(run_python(code).split())
+    loaded = set(run_python(code, project).split())
     assert "flows.commands.run" in loaded
     assert not (HEAVY - {"typer"}) & loaded
 

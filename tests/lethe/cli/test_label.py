@@ -26,7 +26,7 @@ from lethe.statistics.bounds import binary_upper
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.judge_labelled import labelled_either
 from tests.lethe.statistics.misses import tolerated
-from tests.small import ROOT, environment
+from tests.small import environment
 
 FRAME = {"a": ["no", "no", "no", "4711", "no", "no"] * 20, "b": ["no", "never", "code 9", "never"] * 30}
 
@@ -318,7 +318,9 @@ def test_a_person_at_a_terminal(table, tmp_path):
     master, slave = pty.openpty()
     labels = tmp_path / "labels.jsonl"
     command = [sys.executable, "-m", "lethe", "label", str(table), "--labels", str(labels), "--mass", "1"]
-    done = subprocess.Popen(command, stdin=slave, stdout=subprocess.PIPE, cwd=ROOT, env=environment(), text=True)
+    done = subprocess.Popen(
+        command, stdin=slave, stdout=subprocess.PIPE, cwd=tmp_path, env=environment(), text=True
+    )
     for key in (b"n", b"y", b"q"):
         for line in done.stdout:  # until the screen of the next answer is there
             if "q stop" in line:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -11,6 +10,7 @@ from typer.testing import CliRunner
 from lethe.cli.app import app
 from lethe.statistics.planning import expected_sequential
 from lethe.steps.fleet import MEASURED
+from tests.small import ROOT
 
 
 def call(*arguments):
@@ -48,7 +48,7 @@ def test_early_stopping_takes_the_expected_number_of_answers():
 
 
 def test_every_rate_is_measured_by_a_target_and_can_be_given():
-    targets = Path("Makefile").read_text()
+    targets = (ROOT / "Makefile").read_text()
     for name, rate in MEASURED.items():
         assert f"\n{rate.measured_by.removeprefix('make ')}:" in targets
         before, after = told("--rate", 9), told("--rate", 9, "--measured", f"{name}={rate.value * 2}")

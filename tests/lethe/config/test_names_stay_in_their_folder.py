@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 import lethe
 from lethe import config
 from lethe.errors import BadInput
+from tests.small import ROOT
 
-GOOD = config.read_yaml("params.yaml")
+GOOD = config.read_yaml(ROOT / "params.yaml")
 ENTRIES = {
     "models": {"path": "x"},
     "attacks": {"path": "x", "after": "relearn"},

@@ -6,8 +6,9 @@ import pytest
 
 from lethe import config
 from lethe.errors import BadFile, BadInput
+from tests.small import ROOT
 
-GOOD = config.read_yaml("params.yaml")
+GOOD = config.read_yaml(ROOT / "params.yaml")
 
 
 def refused(change) -> str:
@@ -20,7 +21,7 @@ def refused(change) -> str:
 
 
 def test_the_default_is_valid():
-    assert config.load().sample.n == 4096
+    assert config.load(ROOT / "params.yaml").sample.n == 4096
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_keys_that_do_not_fit_together_are_refused():
     assert "must be two models" in refused(lambda p: p["report"].update(base="npo", retrain="npo"))
     never = {"stop": "sequential", "n": 16}
     assert "no question could stop early; chunk must be at most n" in refused(lambda p: p["sample"].update(never))
-    without = config.read_yaml("params.yaml")
+    without = config.read_yaml(ROOT / "params.yaml")
     without["models"] = {"mine": {"path": "my-model"}}
     without["report"] = {"base": None, "retrain": None}
     assert config.validate(without).report.retrain is None

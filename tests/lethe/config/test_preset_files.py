@@ -32,6 +32,6 @@ def test_keys_are_set_in_order_and_the_file_stays(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["harry-potter", "meta-authors"])
-def test_the_plan_and_the_command_change_the_params_alike(name, monkeypatch):
-    monkeypatch.chdir(ROOT)
+def test_the_plan_and_the_command_change_the_params_alike(name, monkeypatch, project):
+    monkeypatch.chdir(project)
     assert _params(name) == config.validate(changed_document(read_preset(ROOT / PRESETS, name).items()))

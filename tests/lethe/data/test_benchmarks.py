@@ -30,6 +30,7 @@ from tests.lethe.data.benchmark_files import (
 )
 from tests.small import ROOT
 
+PARAMS = config.read_yaml(ROOT / "params.yaml")
 # A CSV keeps these characters in a quoted cell; the blanks at the ends of a cell do not count.
 cells = (
     st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1).map(str.strip).filter(bool)
@@ -272,9 +273,7 @@ def test_a_missing_file_is_named(kind, folder):
 @pytest.mark.parametrize("kind", MODULES)
 def test_a_kind_needs_its_section(kind):
     with pytest.raises(BadInput, match=rf"data\.{kind}"):
-        config.validate(
-            {**config.read_yaml("params.yaml"), "data": {**config.read_yaml("params.yaml")["data"], "kind": kind}}
-        )
+        config.validate(PARAMS | {"data": PARAMS["data"] | {"kind": kind}})
 
 
 @given(
@@ -353,7 +352,7 @@ def test_a_dataset_without_retain_can_be_prepared_but_not_learned(folder, tmp_pa
     from stages import prepare
 
     root = folder("harry_potter")
-    params = config.load("params.yaml")
+    params = config.load(ROOT / "params.yaml")
     data = settings("harry_potter").model_copy(update={"source": str(root)})
     assert set(load_splits(data)) == {"forget"}
     with pytest.raises(BadInput, match=r"no retain set.*train\.models"):

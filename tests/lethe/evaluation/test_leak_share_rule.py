@@ -16,6 +16,7 @@ from lethe.statistics.leak_share import METHOD, mean_leak_interval
 from tests.lethe.evaluation.trees import certified
 from tests.lethe.report.conftest import load
 from tests.lethe.report.synthetic import write_run
+from tests.small import ROOT
 
 ALPHA = 0.01
 SAMPLES = "Clopper-Pearson, pooled"
@@ -23,7 +24,7 @@ SAMPLES = "Clopper-Pearson, pooled"
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    root, models = tmp_path_factory.mktemp("run"), config.read_yaml("params.yaml")["models"]
+    root, models = tmp_path_factory.mktemp("run"), config.read_yaml(ROOT / "params.yaml")["models"]
     write_run(root, 3, 64, models={name: models[name] for name in ("base", "retrain", "npo")})
     return load(root)
 

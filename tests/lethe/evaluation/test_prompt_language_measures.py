@@ -18,6 +18,7 @@ from lethe.sampling.in_language import draw_in_language, draw_prompts
 from lethe.statistics.bounds import binary_lower, binary_upper
 from tests.lethe.evaluation.of_rows import made, of_model
 from tests.lethe.evaluation.toy_language import LANGUAGE, ROWS, SHARE_ABOVE, ToyEngine, leak, leak_of_question
+from tests.small import ROOT
 
 ALPHA, RUNS = 0.05, 150
 
@@ -35,7 +36,7 @@ class NoStore:
 
 @pytest.fixture(scope="module")
 def metrics():
-    whole = config.load("params.yaml").metrics
+    whole = config.load(ROOT / "params.yaml").metrics
     return whole.model_copy(update={"alpha": ALPHA, "leak": "keyword_leak"})
 
 

@@ -31,6 +31,7 @@ from tests.lethe.evaluation.deciding import (
     words,
 )
 from tests.no_contradiction import contradictions
+from tests.small import ROOT
 
 
 def retrain(*parts, name="retrain"):
@@ -349,7 +350,7 @@ def run_with_exact_bounds(tmp_path_factory):
     from tests.lethe.report.synthetic import write_exact, write_run
 
     root = tmp_path_factory.mktemp("run")
-    models = config.read_yaml("params.yaml")["models"]
+    models = config.read_yaml(ROOT / "params.yaml")["models"]
     write_run(
         root,
         3,

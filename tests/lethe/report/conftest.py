@@ -14,6 +14,7 @@ from lethe.report import figures
 from lethe.report.page import Page, render
 from tests.lethe.report import chromium
 from tests.lethe.report.synthetic import write_run
+from tests.small import ROOT
 
 MODELS = ("base", "retrain", "grad_ascent", "npo", "npo_at", "npo_matched", "npo_entropy")
 PROVENANCE = {
@@ -32,7 +33,7 @@ def load(root: Path) -> Run:
 def artifacts(tmp_path_factory) -> Path:
     """Read only: a run of `MODELS` with a hostile, an invisible and a very long generation in npo."""
     root = tmp_path_factory.mktemp("run")
-    models = config.read_yaml("params.yaml")["models"]
+    models = config.read_yaml(ROOT / "params.yaml")["models"]
     write_run(root, models={name: models[name] for name in MODELS})
     return root
 
@@ -41,7 +42,7 @@ def artifacts(tmp_path_factory) -> Path:
 def small_artifacts(tmp_path_factory) -> Path:
     """Read only: few models, fast to render."""
     root = tmp_path_factory.mktemp("small")
-    models = config.read_yaml("params.yaml")["models"]
+    models = config.read_yaml(ROOT / "params.yaml")["models"]
     write_run(root, 3, 64, models={name: models[name] for name in ("base", "retrain", "npo", "npo_at")})
     return root
 

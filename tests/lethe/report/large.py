@@ -9,6 +9,7 @@ import pandas as pd
 
 from lethe import config
 from tests.lethe.report.synthetic import KINDS, draw_answers, write_run
+from tests.small import ROOT
 
 MODELS, QUESTIONS, SAMPLES = 12, 400, 1024
 WORDS = (
@@ -22,7 +23,7 @@ def write_large(
 ) -> config.Params:
     """Write the run below ``root``; the answers are of 20 to 45 words, most of them drawn once."""
     names = [*KINDS, *(f"own_{place}" for place in range(models))][:models]
-    known = config.read_yaml("params.yaml")["models"]
+    known = config.read_yaml(ROOT / "params.yaml")["models"]
     entries = {name: known.get(name, {"path": f"/models/{name}"}) for name in names}
     return write_run(root, questions, samples, draw=_draw, models=entries)
 

@@ -26,6 +26,7 @@ from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_certificates import Certificates
 from lethe.statistics.sequential import SequentialTest
 from lethe.steps import epsilon_star
+from tests.small import ROOT
 
 HOSTILE = "<script>document.title='owned'; fetch('http://127.0.0.1:9/x')</script><img src=x onerror=alert(1)>"
 INVISIBLE = "born in\x00 \u202egnol\u202c ago\u200b\x1b[31m\nHuddersfield"
@@ -55,7 +56,7 @@ def write_run(
     """Write params.yaml and the artifacts of its models below ``root``; ``changes`` replace top-level sections."""
     import yaml
 
-    value = config.read_yaml("params.yaml") | changes
+    value = config.read_yaml(ROOT / "params.yaml") | changes
     value["sample"] = value["sample"] | {"n": n, "utility_n": 16, "utility_questions": 5, "max_new_tokens": 40}
     root.mkdir(parents=True, exist_ok=True)
     (root / "params.yaml").write_text(yaml.safe_dump(value, sort_keys=False), encoding="utf-8")

@@ -18,6 +18,7 @@ from lethe.registry import DATASETS
 from lethe.report.page import render
 from tests.lethe.report.conftest import load
 from tests.lethe.report.synthetic import write_run
+from tests.small import ROOT
 
 ROW = {"id": "a", "question": "q", "answer": "a"}
 WRONG = re.compile(r"(?i)\bforg[eo]t|unlearn|\bstill knows?\b|\bleaked\b|answers leak")
@@ -33,7 +34,7 @@ def refusing(tmp_path_factory):
     """The page of one model that should refuse; its kind of dataset says so."""
     root = tmp_path_factory.mktemp("refusing")
     models = {"refuser": {"path": "data/models/refuser"}}
-    params = config.read_yaml("params.yaml")
+    params = config.read_yaml(ROOT / "params.yaml")
     alone = {"train": params["train"] | {"models": {}}, "unlearn": params["unlearn"] | {"methods": {}}}
     write_run(root, 3, 64, models=models, report=params["report"] | {"base": None, "retrain": None}, **alone)
     about = root / "data/dataset/about.json"

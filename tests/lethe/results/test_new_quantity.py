@@ -17,6 +17,7 @@ from lethe.tracking import tables
 from lethe.tracking.entries import read_entries
 from tests.lethe.report.conftest import load
 from tests.lethe.report.synthetic import write_run
+from tests.small import ROOT
 
 NAME, BOUND = "blank_share", "blank_worst"
 OF_MODEL = Quantity(
@@ -42,7 +43,7 @@ def blank(root, name) -> list[table.Result]:
 def written(tmp_path_factory):
     """A run whose models were measured with the new quantity, and a lock that lists the measuring."""
     root = tmp_path_factory.mktemp("run")
-    models = config.read_yaml("params.yaml")["models"]
+    models = config.read_yaml(ROOT / "params.yaml")["models"]
     with pytest.MonkeyPatch.context() as patch:
         for name, row in (("MODEL", OF_MODEL), ("QUESTION", EACH)):
             patch.setattr(quantities, name, (*getattr(quantities, name), row))

@@ -16,6 +16,7 @@ from lethe.models.forward import forward
 from lethe.unlearning.loop import chosen, continued
 from tests.lethe.unlearning.test_real_training import ROWS as LONGER
 from tests.lethe.unlearning.test_real_training import far, unlearned
+from tests.small import ROOT
 
 ROWS = [
     {"question": "Who is Ada, the painter of ships?", "answer": "a painter of the sea"},
@@ -134,7 +135,7 @@ def test_the_gradient_is_that_of_the_entropy_given_the_tokens(tiny, examples, pr
 def test_the_word_true_is_the_default():
     assert Entropy.model_validate({**TERMS, "prefix": True}) == Entropy.model_validate(TERMS)
     assert Entropy.model_validate(TERMS).prefix == "true"
-    value = config.read_yaml("params.yaml")
+    value = config.read_yaml(ROOT / "params.yaml")
     value["unlearn"]["methods"]["npo_entropy"]["entropy"]["prefix"] = "nearest"
     with pytest.raises(BadInput, match=r"entropy\.prefix"):
         config.validate(value)

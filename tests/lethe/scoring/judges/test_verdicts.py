@@ -144,7 +144,8 @@ judged(judge, questions, VerdictStore(judge, Path(sys.argv[1])))
 def test_a_run_under_sigkill_judges_no_finished_answer_again(tmp_path):
     """A process is killed in the middle of its work; the next one asks only for what was not finished."""
     command = [sys.executable, "-c", WORK, str(tmp_path / "kept"), str(tmp_path / "log")]
-    first = subprocess.Popen([*command, "0.2"], cwd=ROOT, env=environment())
+    there = {"cwd": tmp_path, "env": environment() | {"PYTHONPATH": str(ROOT)}}
+    first = subprocess.Popen([*command, "0.2"], **there)
     deadline = time.monotonic() + 300
     while (
         len(list((tmp_path / "kept").rglob("*.json"))) < 3 and first.poll() is None and time.monotonic() < deadline
@@ -154,7 +155,7 @@ def test_a_run_under_sigkill_judges_no_finished_answer_again(tmp_path):
     first.wait()
     kept = len(list((tmp_path / "kept").rglob("*.json")))
     before = (tmp_path / "log").read_text().splitlines()
-    subprocess.run([*command, "0"], cwd=ROOT, env=environment(), check=True)
+    subprocess.run([*command, "0"], **there, check=True)
     after = (tmp_path / "log").read_text().splitlines()[len(before) :]
     every = {f"q{n} {'x' * (i % 5)}{i % 9}" for n in range(6) for i in range(40)}
     assert kept >= 3
