@@ -17,7 +17,7 @@ from inspect_ai.scorer import Metric, SampleScore, metric
 from inspect_ai.util import EarlyStop
 
 from lethe.errors import BadValue
-from lethe.io.logs._inspect_sample import score_value
+from lethe.io.logs.inspect_ai import score_value
 from lethe.statistics.betting import mean_lower, mean_upper
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.checks import check_alpha

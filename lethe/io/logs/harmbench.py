@@ -10,8 +10,7 @@ from typing import Any
 
 from lethe.errors import BadFile, plural
 from lethe.io.logs._json import document
-from lethe.io.logs._log import Log, Table, number
-from lethe.io.logs._sampling import SAME_TEXTS
+from lethe.io.logs._log import SAME_TEXTS, Log, Table, number
 
 NAME = "harmbench"
 HOLDS = "HarmBench completions or results (.json)"

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lethe.errors import BadFile
-from lethe.io.logs import _inspect_settings as settings
+from lethe.errors import BadFile, shortened
 from lethe.io.logs._archive import Archive
-from lethe.io.logs._inspect_sample import Sample, sample
 from lethe.io.logs._json import document
-from lethe.io.logs._log import Log, Table
-from lethe.io.logs._sampling import SAME_TEXTS, copies
+from lethe.io.logs._log import SAME_TEXTS, Log, Table, as_object, as_text, chosen, copies, greedy, number
 
 NAME = "inspect"
 HOLDS = "Inspect logs (.eval or .json)"
@@ -25,6 +24,22 @@ CHUNKED = re.compile(r"samples/.+_epoch_\d+/sample\.json", re.DOTALL)
 HEAVY = frozenset({"events", "messages", "message_refs"})
 KEPT = frozenset({"id", "epoch", "input", "output", "scores", "error", "error_retries", "limit", "invalidation"})
 UNFINISHED = ("started", "cancelled", "error")
+SETTINGS = (
+    *("temperature", "top_p", "top_k", "max_tokens", "seed", "stop_seqs", "frequency_penalty", "presence_penalty"),
+    *(
+        "repetition_penalty",
+        "logit_bias",
+        "num_choices",
+        "best_of",
+        "reasoning_effort",
+        "reasoning_tokens",
+        "cache",
+    ),
+)
+SEEDED_ONCE = ("hf", "transformer_lens", "nnterp")  # providers that set the seed when they load the model
+LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
+WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+ERRORED, LIMITED, WITHDRAWN = "error", "limit", "withdrawn"
 
 
 def recognises(first: Mapping[str, object]) -> bool:
@@ -79,7 +94,7 @@ def _samples(archive: Archive) -> Iterator[Sample]:
 
 
 def _log(path: Path, header: Mapping[str, Any], samples: Iterable[Sample]) -> Log:
-    run = settings.Run(path, header)
+    run = Run(path, header)
     kept = list(samples)
     names = _names(run, kept)
     table = Table(path)
@@ -95,7 +110,7 @@ def _log(path: Path, header: Mapping[str, Any], samples: Iterable[Sample]) -> Lo
             table.problem(names[one.id], one.epoch, reason)
         table.answer(names[one.id], one.epoch, one.text, one.scores)
     found = table.finish(_columns(run, kept))
-    greedy = run.greedy() if table.most() > 1 else None
+    copied = run.greedy() if table.most() > 1 else None
     status = header.get("status")
     unfinished = status in UNFINISHED
     return Log(
@@ -105,17 +120,17 @@ def _log(path: Path, header: Mapping[str, Any], samples: Iterable[Sample]) -> Lo
         task=run.task,
         model=run.model,
         sampling=run.sampling,
-        draws="copies" if greedy else "sampled" if "temperature" in run.sampling else "unknown",
+        draws="copies" if copied else "sampled" if "temperature" in run.sampling else "unknown",
         stopping="early" if run.early_manager is not None else "unfinished" if unfinished else "fixed",
-        refusal=copies(greedy, table.most()) if greedy else None,
-        warnings=tuple(run.warnings() + ([SAME_TEXTS] if table.equal_texts() and not greedy else [])),
+        refusal=copies(copied, table.most()) if copied else None,
+        warnings=tuple(run.warnings() + ([SAME_TEXTS] if table.equal_texts() and not copied else [])),
         notes=tuple(_notes(run, status, kept, names)),
         stated=run.stated,
         **found,
     )
 
 
-def _names(run: settings.Run, samples: Iterable[Sample]) -> dict[str | int, str]:
+def _names(run: Run, samples: Iterable[Sample]) -> dict[str | int, str]:
     """Map id to `prompt_id`, in the data set's order; where both the number 909 and the text "909" occur, quote the text."""
     ids = dict.fromkeys([*run.sample_ids, *(one.id for one in samples)])
     numbers = {str(identity) for identity in ids if isinstance(identity, int)}
@@ -125,7 +140,7 @@ def _names(run: settings.Run, samples: Iterable[Sample]) -> dict[str | int, str]
     }
 
 
-def _columns(run: settings.Run, samples: Iterable[Sample]) -> list[str]:
+def _columns(run: Run, samples: Iterable[Sample]) -> list[str]:
     """Return the score columns in the order of the run's scorers; a column of only NaN is dropped if others exist."""
     seen: dict[str, dict[str, None]] = {}
     for one in samples:
@@ -140,7 +155,7 @@ def _columns(run: settings.Run, samples: Iterable[Sample]) -> list[str]:
     return [column for scorer in dict.fromkeys([*order, *seen]) for column in seen[scorer]]
 
 
-def _notes(run: settings.Run, status: Any, samples: list[Sample], names: Mapping[str | int, str]) -> list[str]:
+def _notes(run: Run, status: Any, samples: list[Sample], names: Mapping[str | int, str]) -> list[str]:
     notes = run.notes()
     if status in UNFINISHED:
         notes.append(
@@ -160,3 +175,239 @@ def _notes(run: settings.Run, status: Any, samples: list[Sample], names: Mapping
     if any(isinstance(identity, str) and identity != name for identity, name in names.items()):
         notes.append("ids occur as a number and as a text: the text is quoted")
     return notes
+
+
+class Run:
+    """The header of a log; each part may be missing or have a wrong type."""
+
+    def __init__(self, path: Path, header: Mapping[str, Any]):
+        self.path = path
+        spec = header.get("eval")
+        if not isinstance(spec, dict):
+            raise BadFile(path, "has no object `eval`, so the file is not a log of Inspect")
+        self.spec = spec
+        self.plan = as_object(header.get("plan"))
+        self.results = as_object(header.get("results"))
+        self.task, self.model = as_text(spec.get("task")), as_text(spec.get("model"))
+        version = as_object(spec.get("packages")).get("inspect_ai")
+        self.tool = f"inspect_ai {version}" if isinstance(version, str) else "inspect_ai"
+        self.epochs = self._epochs()
+        ids = as_object(spec.get("dataset")).get("sample_ids")
+        self.sample_ids = [one for one in ids if _is_id(one)] if isinstance(ids, list) else []
+        scorers = spec.get("scorers")
+        named = [as_object(one).get("name") for one in scorers] if isinstance(scorers, list) else []
+        self.scorers = [name for name in named if isinstance(name, str)]
+        self.sampling = self._sampling()
+        stopping = self.results.get("early_stopping")
+        self.early_manager = str(as_object(stopping).get("manager"))[:80] if stopping else None
+
+    def _epochs(self) -> int:
+        epochs = as_object(self.spec.get("config")).get("epochs", 1)
+        if epochs is None:
+            return 1
+        if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
+            raise BadFile(
+                self.path, f"`eval.config.epochs` must be an integer of at least 1, got {shortened(epochs, 40)}"
+            )
+        return epochs
+
+    def _sampling(self) -> dict[str, Any]:
+        """Merge the settings of the model, the plan and the generating step; later settings win."""
+        found: dict[str, Any] = {}
+        for source in (self.spec.get("model_generate_config"), self.plan.get("config"), *self._steps()):
+            for name in SETTINGS:
+                if as_object(source).get(name) is not None:
+                    found[name] = as_object(source)[name]
+        return found
+
+    def _steps(self) -> Iterator[Any]:
+        steps = self.plan.get("steps")
+        for step in steps if isinstance(steps, list) else []:
+            if as_object(step).get("solver") == "generate":
+                yield step.get("params")
+
+    @property
+    def stated(self) -> dict[str, object]:
+        """Return the totals of the run and the metrics of each scorer and reducer, over questions, not epochs."""
+        found: dict[str, Any] = {
+            name: self.results[name] for name in ("total_samples", "completed_samples") if name in self.results
+        }
+        scores = self.results.get("scores")
+        for score in scores if isinstance(scores, list) else []:
+            metrics = as_object(as_object(score).get("metrics"))
+            name = f"{as_object(score).get('name')}/{as_object(score).get('reducer')}"
+            found[name] = {key: as_object(metric).get("value") for key, metric in metrics.items()}
+        return found
+
+    def greedy(self) -> str | None:
+        """Return the setting that makes the decoding greedy, or None."""
+        return greedy(self.sampling)
+
+    def early_stops(self) -> list[tuple[str | int, int]]:
+        """Return (id, epoch) of every answer that the early-stopping manager skipped."""
+        stopping = as_object(self.results.get("early_stopping"))
+        stops = stopping.get("early_stops") or stopping.get("stopped_samples")
+        found: list[tuple[str | int, int]] = []
+        for stop in stops if isinstance(stops, list) else []:
+            identity, epoch = as_object(stop).get("id"), as_object(stop).get("epoch")
+            if isinstance(identity, (int, str)) and isinstance(epoch, int):
+                found.append((identity, epoch))
+        return found
+
+    def warnings(self) -> list[str]:
+        """Return the settings, by name, under which epochs may be dependent draws."""
+        found = chosen(self.sampling)
+        provider = (self.model or "").split("/")[0]
+        if "seed" in self.sampling and self.epochs > 1 and provider not in SEEDED_ONCE:
+            found.append(
+                f"seed {self.sampling['seed']}: each request carries the seed, so a server that obeys the seed gives "
+                "every epoch the same answer"
+            )
+        cache = self.sampling.get("cache")
+        if isinstance(cache, dict) and cache.get("per_epoch") is False:
+            found.append("cache per_epoch false: later epochs may be copies from the cache")
+        if provider == "mockllm":
+            found.append("model mockllm: its answers come from a script, not from a model")
+        return found
+
+    def notes(self) -> list[str]:
+        """Return other useful facts about the run."""
+        found = []
+        if "temperature" not in self.sampling:
+            found.append("temperature is not stated: the provider's default applied")
+        if self.early_manager is not None:
+            left = len(self.early_stops())
+            found.append(
+                f"early stopping by {self.early_manager}, which left out {left} epochs: only values that hold at any "
+                "time are valid"
+            )
+        return found
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, (int, str)) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sample. ``columns`` maps each score column to its scorer; ``unread`` lists scores without a numeric value."""
+
+    id: str | int
+    epoch: int
+    prompt: str | None
+    text: str
+    scores: dict[str, float]
+    columns: dict[str, str]
+    unread: tuple[str, ...]
+    problems: tuple[str, ...]
+    retried: bool
+    cut: bool
+    edited: bool
+
+
+def sample(path: Path, where: str, value: object) -> Sample:
+    """Read a sample; errors name ``where``. Id and epoch come from the sample, never from the name of an entry."""
+    if not isinstance(value, dict):
+        raise BadFile(path, f"{where} is {type(value).__name__}, expected an object")
+    identity, epoch = value.get("id"), value.get("epoch")
+    if isinstance(identity, bool) or not isinstance(identity, (int, str)):
+        raise BadFile(path, f"{where}: `id` is {type(identity).__name__}, expected a text or an integer")
+    if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 1:
+        raise BadFile(path, f"{where}: `epoch` must be an integer of at least 1, got {shortened(epoch, 40)}")
+    output = value.get("output") or {}
+    if not isinstance(output, dict):
+        raise BadFile(path, f"{where}: `output` is {type(output).__name__}, expected an object")
+    given = value.get("scores") or {}
+    if not isinstance(given, dict):
+        raise BadFile(path, f"{where}: `scores` is {type(given).__name__}, expected an object")
+    scores, columns, unread = _scores(given)
+    reasons = ((ERRORED, "error"), (LIMITED, "limit"), (WITHDRAWN, "invalidation"))
+    return Sample(
+        identity,
+        epoch,
+        _prompt(value.get("input")),
+        _completion(path, where, output),
+        scores,
+        columns,
+        unread,
+        tuple(reason for reason, key in reasons if value.get(key)),
+        bool(value.get("error_retries")),
+        _choice(output).get("stop_reason") == "max_tokens",
+        any(isinstance(score, dict) and bool(score.get("history")) for score in given.values()),
+    )
+
+
+def _choice(output: Mapping[str, Any]) -> dict[str, Any]:
+    choices = output.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return first if isinstance(first, dict) else {}
+
+
+def _completion(path: Path, where: str, output: Mapping[str, Any]) -> str:
+    """Return the completion; versions without the field have the text in the message of the first choice."""
+    text = output.get("completion")
+    if text is None:
+        message = _choice(output).get("message")
+        text = _content(message.get("content")) if isinstance(message, dict) else ""
+    if not isinstance(text, str):
+        raise BadFile(path, f"{where}: `output.completion` is {type(text).__name__}, expected a text")
+    return text
+
+
+def _content(content: Any) -> Any:
+    """Join the texts of a list of parts as Inspect does; reasoning is not part of the answer."""
+    if not isinstance(content, list):
+        return "" if content is None else content
+    texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _prompt(given: Any) -> str | None:
+    """Return the question: a text unchanged; several messages as JSON of their roles and texts."""
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, list):
+        return None
+    messages = [
+        {"role": message.get("role"), "content": _content(message.get("content"))}
+        for message in given
+        if isinstance(message, dict)
+    ]
+    if len(messages) == 1 and isinstance(messages[0]["content"], str):
+        return messages[0]["content"]
+    return json.dumps(messages, ensure_ascii=False)
+
+
+def _scores(given: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, str], tuple[str, ...]]:
+    """Return one column per scorer, or one column `scorer.key` per key of a dictionary and per place of a list."""
+    scores: dict[str, float] = {}
+    columns: dict[str, str] = {}
+    unread = []
+    for scorer, score in given.items():
+        value = score.get("value") if isinstance(score, dict) else None
+        if isinstance(value, dict):
+            parts = {f"{scorer}.{key}": part for key, part in value.items()}
+        elif isinstance(value, list):
+            parts = {f"{scorer}.{place}": part for place, part in enumerate(value)}
+        else:
+            parts = {scorer: value}
+        for column, part in parts.items():
+            scores[column] = score_value(part)
+            columns[column] = scorer
+            if math.isnan(scores[column]) and not isinstance(part, (int, float, type(None))):
+                unread.append(column)
+    return scores, columns, tuple(unread)
+
+
+def score_value(value: object) -> float:
+    """Convert a score as Inspect's reducers do: letters, words, and numbers written as text; NaN for anything else."""
+    if not isinstance(value, str):
+        return number(value)
+    if value in LETTERS:
+        return LETTERS[value]
+    if value.lower() in WORDS:
+        return WORDS[value.lower()]
+    try:
+        return number(float(value)) if "_" not in value else math.nan
+    except ValueError:
+        return math.nan

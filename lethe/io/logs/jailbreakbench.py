@@ -8,7 +8,7 @@ from typing import Any
 
 from lethe.errors import BadFile, plural
 from lethe.io.logs._json import document
-from lethe.io.logs._log import Log, Table, number
+from lethe.io.logs._log import Log, Table, as_text, number
 
 NAME = "jailbreakbench"
 HOLDS = "JailbreakBench artifacts, evaluation.json or submission.json"
@@ -51,7 +51,7 @@ def _artifact(path: Path, content: Mapping[str, Any]) -> Log:
         _judged(table, row["behavior"], row, index=str(index) if isinstance(index, (int, str)) else None)
     parameters = content.get("parameters")
     stated = parameters if isinstance(parameters, dict) else {}
-    return _log(path, table, "artifact", _text(stated.get("model")), stated)
+    return _log(path, table, "artifact", as_text(stated.get("model")), stated)
 
 
 def _evaluation(path: Path, content: Mapping[str, Any]) -> Log:
@@ -154,7 +154,3 @@ def _object(path: Path, name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise BadFile(path, f"{name[:80]!r} is {type(value).__name__}, expected an object")
     return value
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None

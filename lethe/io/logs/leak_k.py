@@ -9,8 +9,7 @@ from typing import Any
 
 from lethe.errors import BadRow
 from lethe.io.logs._json import lines
-from lethe.io.logs._log import Log, Table, number
-from lethe.io.logs._sampling import SAME_TEXTS, copies, greedy
+from lethe.io.logs._log import SAME_TEXTS, Log, Table, copies, greedy, number
 
 NAME = "leak-k"
 HOLDS = "Leak-k generations (.json of JSON lines, also _evaluated and _llm_judge)"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from lethe.errors import BadFile, BadRow, BadValue, plural
-from lethe.io.logs import _lm_eval_results as results
-from lethe.io.logs._json import lines
-from lethe.io.logs._lm_eval_line import Line, line_of
-from lethe.io.logs._log import NOT_WRITTEN, Log, Table, number
-from lethe.io.logs._sampling import SAME_TEXTS, chosen, copies
+from lethe.io.logs._json import document, lines
+from lethe.io.logs._log import NOT_WRITTEN, SAME_TEXTS, Log, Table, as_object, chosen, copies, greedy, number
 
 NAME = "lm-eval"
 HOLDS = "lm-eval samples (samples_*.jsonl, with the results_*.json beside it)"
@@ -20,6 +19,224 @@ CHOICES = (
     "nothing to bound"
 )
 NOTHING = "None"  # lm-eval converts every answer to text, also a missing answer
+DEFAULT_FILTER = "none"
+OWN_KEYS = frozenset(
+    "doc_id doc target arguments resps filtered_resps filter metrics doc_hash prompt_hash target_hash".split()
+)
+# Filters that treat each answer separately and keep the order. A vote or an unknown filter creates a new answer.
+AN_ANSWER_EACH = frozenset(
+    "take_first take_first_k regex regex_pos multi_choice_regex remove_whitespace lowercase uppercase map format_span".split()
+)
+# Backends that send one seed with every request, so that the repeats of a prompt are identical requests.
+SEND_A_SEED = ("local-completions", "local-chat-completions", "openai-completions", "openai-chat-completions")
+DEFAULT_SEED = 1234
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line. ``texts`` are the answers, or the choices where ``choices`` (log-likelihood, whether greedy) is set.
+
+    ``kept`` are the texts that the filter passed to the metrics, where the filter kept a list.
+    """
+
+    place: int
+    document: str
+    filter: str
+    prompt: str | None
+    settings: dict[str, Any]
+    texts: tuple[str, ...]
+    choices: tuple[dict[str, float], ...]
+    kept: tuple[str, ...] | None
+    metrics: dict[str, Any]
+
+
+def line_of(path: Path, place: int, row: dict[str, object]) -> Line:
+    """Read one line; errors name the line ``place``."""
+    document, name = row.get("doc_id"), row.get("filter", DEFAULT_FILTER)
+    if isinstance(document, bool) or not isinstance(document, (int, str)):
+        raise BadRow(path, place, f"`doc_id` is {type(document).__name__}, expected an integer")
+    if not isinstance(name, str):
+        raise BadRow(path, place, f"`filter` is {type(name).__name__}, expected a text")
+    requests = _requests(path, place, row.get("arguments"))
+    resps = row.get("resps")
+    if not isinstance(resps, list) or not resps or not all(isinstance(one, list) and one for one in resps):
+        raise BadRow(path, place, "`resps` must be a list of lists of answers")
+    prompt = requests[0][0] if requests and requests[0] and isinstance(requests[0][0], str) else None
+    settings: dict[str, Any] = {}
+    choices: tuple[dict[str, float], ...] = ()
+    if all(isinstance(one[0], list) for one in resps):
+        texts = _choices(path, place, requests, len(resps))
+        choices = tuple(_likelihood(path, place, one[0]) for one in resps)
+    else:
+        if len(resps) != 1 or not all(isinstance(text, str) for text in resps[0]):
+            raise BadRow(
+                path, place, "`resps` must hold one list of texts, or pairs of a log-likelihood and a flag"
+            )
+        if len(requests[0]) < 2 or not isinstance(requests[0][1], dict):
+            raise BadFile(path, "holds log-likelihoods of whole texts, but no drawn answers")
+        texts, settings = tuple(resps[0]), requests[0][1]
+    filtered = row.get("filtered_resps")
+    kept = filtered[0] if isinstance(filtered, list) and filtered and isinstance(filtered[0], list) else None
+    if kept is not None and not all(isinstance(text, str) for text in kept):
+        kept = None
+    named = row.get("metrics")
+    metrics = named if isinstance(named, list) else [key for key in row if key not in OWN_KEYS]
+    return Line(
+        place,
+        str(document),
+        name,
+        prompt,
+        settings,
+        texts,
+        choices,
+        None if kept is None or choices else tuple(kept),
+        {metric: row.get(metric) for metric in metrics if isinstance(metric, str)},
+    )
+
+
+def _requests(path: Path, place: int, arguments: Any) -> list[list[Any]]:
+    """Return the requests of a document in order, {gen_args_0: {arg_0, arg_1}}; older versions wrote nested lists."""
+    if isinstance(arguments, dict):
+        found: Any = [arguments.get(f"gen_args_{number}") for number in range(len(arguments))]
+        found = [
+            [one.get(f"arg_{number}") for number in range(len(one))] if isinstance(one, dict) else one
+            for one in found
+        ]
+    else:
+        found = arguments
+    if not isinstance(found, list) or not found or not all(isinstance(one, list) for one in found):
+        raise BadRow(path, place, "`arguments` must hold the requests of the document")
+    return found
+
+
+def _choices(path: Path, place: int, requests: list[list[Any]], count: int) -> tuple[str, ...]:
+    texts = tuple(one[1] for one in requests if len(one) > 1 and isinstance(one[1], str))
+    if len(texts) != count:
+        raise BadRow(path, place, f"{count} log-likelihoods, but {len(texts)} choices in `arguments`")
+    return texts
+
+
+def _likelihood(path: Path, place: int, pair: list[Any]) -> dict[str, float]:
+    """Parse a log-likelihood and a flag, both written as text: "-0.08" and "True"."""
+    try:
+        likelihood, flag = pair
+        if isinstance(flag, str):
+            flag = {"True": True, "False": False}[flag]
+        return {"loglikelihood": number(float(likelihood)), "is_greedy": number(flag)}
+    except (ValueError, TypeError, KeyError, OverflowError):
+        raise BadRow(path, place, f"got {str(pair)[:60]}, expected a log-likelihood and True or False") from None
+
+
+@dataclass(frozen=True)
+class Run:
+    """The content of the results file of a run; without such a file only the lines are known."""
+
+    tool: str = "lm_eval"
+    task: str | None = None
+    model: str | None = None
+    repeats: int | None = None
+    documents: int | None = None
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    filters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    stated: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def takes_first(self, name: str) -> bool:
+        """Whether the score of this filter belongs to answer 1; the default filter takes the first answer."""
+        steps = self.filters.get(name, ("take_first",) if name == DEFAULT_FILTER else ())
+        return "take_first" in steps and set(steps) <= AN_ANSWER_EACH
+
+    def greedy(self, sampling: Mapping[str, object]) -> str | None:
+        """Return why decoding was greedy, or None: lm-eval is greedy unless the settings name a temperature or sampling."""
+        if "temperature" not in sampling and sampling.get("do_sample") is not True:
+            return "temperature not set, so 0"
+        return greedy(sampling)
+
+    def warnings(self, sampling: Mapping[str, object]) -> list[str]:
+        """Return the settings under which repeats may be dependent draws."""
+        backend, found = self.config.get("model"), []
+        seed = sampling.get("seed")
+        if seed is None and backend in SEND_A_SEED:
+            arguments = self.config.get("model_args")
+            seed = arguments.get("seed", DEFAULT_SEED) if isinstance(arguments, dict) else DEFAULT_SEED
+        if seed is not None:
+            found.append(
+                f"seed {str(seed)[:20]}: each request has the seed, so a server that obeys the seed gives every repeat the "
+                "same answer"
+            )
+        if self.config.get("use_cache") and sampling.get("do_sample") is not True:
+            found.append("use_cache: a rerun gives every repeat the one cached answer unless do_sample is true")
+        return found
+
+
+def _run_of(samples: Path) -> Run:
+    """Find the run that wrote ``samples``: the results file in its folder with the same time, or the only results file.
+
+    The name of the task may contain underscores, so the search uses the file's name without the time.
+    """
+    try:
+        beside = sorted(samples.absolute().parent.glob("results_*.json"))
+    except OSError:
+        beside = []
+    for path in beside:
+        time = path.stem.removeprefix("results_")
+        if samples.stem.endswith(f"_{time}"):
+            return _run(path, samples.stem.removeprefix("samples_").removesuffix(f"_{time}"))
+    if len(beside) == 1:
+        return _run(beside[0], None)
+    reason = "no results_*.json" if not beside else "several results_*.json, none with the same time,"
+    return Run(notes=(f"{reason} beside it: task, model and filters are not known",))
+
+
+def _run(path: Path, task: str | None) -> Run:
+    if not path.is_file():
+        return Run(notes=(f"{path.name} is not a file: task, model and filters are not known",))
+    content = document(path).value()
+    configs = content.get("configs") if isinstance(content, dict) else None
+    if not isinstance(configs, dict):
+        raise BadFile(
+            path, "is not a results file of lm-eval (no object `configs`)", "Move the file away from the samples."
+        )
+    if task is None and len(configs) == 1:
+        task = next(iter(configs))
+    if task is None or task not in configs:
+        return Run(notes=(f"{path.name} has no task of that name: task, model and filters are not known",))
+    config = as_object(configs[task])
+    run = as_object(content.get("config"))
+    arguments = as_object(run.get("model_args"))
+    model = content.get("model_name") or arguments.get("pretrained") or arguments.get("model")
+    version = content.get("lm_eval_version")
+    return Run(
+        tool=f"lm_eval {version}" if isinstance(version, str) else "lm_eval",
+        task=task,
+        model=model if isinstance(model, str) else None,
+        repeats=_count(config.get("repeats")),
+        documents=_count(as_object(as_object(content.get("n-samples")).get(task)).get("effective")),
+        sampling=as_object(config.get("generation_kwargs")),
+        filters=_filters(config.get("filter_list")),
+        config=run,
+        stated={
+            name: value
+            for name, value in as_object(as_object(content.get("results")).get(task)).items()
+            if name not in ("name", "alias")
+        },
+    )
+
+
+def _filters(given: Any) -> dict[str, tuple[str, ...]]:
+    """Return the functions of each named filter, in order."""
+    found = {}
+    for one in given if isinstance(given, list) else []:
+        steps = as_object(one).get("filter")
+        name = as_object(one).get("name")
+        if isinstance(name, str) and isinstance(steps, list):
+            found[name] = tuple(str(as_object(step).get("function")) for step in steps)
+    return found
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def recognises(first: Mapping[str, object]) -> bool:
@@ -33,7 +250,7 @@ def read(path: Path, filter: str | None = None) -> Log:
     A line holds one value per metric. The value is the score of answer 1 where the filter took the first answer, one score
     per answer where the value is a list as long as the kept answers, and otherwise a score of the whole document.
     """
-    run = results.find(path)
+    run = _run_of(path)
     table = Table(path)
     first: dict[str, Line] = {}
     filters: dict[str, None] = {}
@@ -59,7 +276,7 @@ def read(path: Path, filter: str | None = None) -> Log:
     return _log(path, run, table, list(first.values()), filters)
 
 
-def _add(table: Table, run: results.Run, line: Line, filtered: bool) -> None:
+def _add(table: Table, run: Run, line: Line, filtered: bool) -> None:
     """Add the scores of a line, and the answers that the table lacks."""
     document = line.document
     of_answers, of_document = _scores(run, line)
@@ -76,7 +293,7 @@ def _add(table: Table, run: results.Run, line: Line, filtered: bool) -> None:
     table.prompt(document, line.prompt, None if line.choices else run.repeats, of_document)
 
 
-def _scores(run: results.Run, line: Line) -> tuple[dict[str, list[float]], dict[str, float]]:
+def _scores(run: Run, line: Line) -> tuple[dict[str, list[float]], dict[str, float]]:
     """Return values per answer (NaN where the metric scores no answer), and values of the document."""
     of_answers: dict[str, list[float]] = {}
     of_document: dict[str, float] = {}
@@ -93,7 +310,7 @@ def _scores(run: results.Run, line: Line) -> tuple[dict[str, list[float]], dict[
     return of_answers, of_document
 
 
-def _log(path: Path, run: results.Run, table: Table, documents: list[Line], filters: Mapping[str, None]) -> Log:
+def _log(path: Path, run: Run, table: Table, documents: list[Line], filters: Mapping[str, None]) -> Log:
     if not documents:
         raise BadFile(path, "holds no answers")
     choices = any(line.choices for line in documents)
@@ -127,7 +344,7 @@ def _log(path: Path, run: results.Run, table: Table, documents: list[Line], filt
 
 
 def _notes(
-    run: results.Run,
+    run: Run,
     documents: list[Line],
     filters: Mapping[str, None],
     scores: tuple[str, ...],
