@@ -79,7 +79,7 @@ bench-epsilon-star: setup
 
 # Figures 3 to 6 of the Epsilon* paper and the table of its simulation: about two minutes.
 epsilon-star-simulation: setup
-	$(BIN)/lethe simulate-epsilon-star
+	$(BIN)/lethe study epsilon-star-simulation
 
 # How often each lower bound of Epsilon* exceeds the truth: five settings, 1,000 runs each.
 epsilon-star-coverage: setup
@@ -87,11 +87,11 @@ epsilon-star-coverage: setup
 
 # Epsilon* against utility for training without privacy and by DP-SGD: minutes per landscape on two cores, resumable.
 landscape-digits landscape-purchase100: landscape-%: setup
-	$(BIN)/lethe landscape $*
+	$(BIN)/lethe study landscape $*
 
 ADULT ?= data/source/adult.csv
 landscape-adult: setup
-	$(BIN)/lethe landscape adult -S data.source=$(ADULT)
+	$(BIN)/lethe study landscape adult -S data.source=$(ADULT)
 
 clean:
 	rm -rf .venv build *.egg-info
@@ -99,16 +99,16 @@ clean:
 # The unlearning sample inference game: digits in about five minutes, Fashion-MNIST in about ten, the paper's tables in
 # about twenty.
 game-digits: setup
-	$(BIN)/lethe game digits --preset game-digits
+	$(BIN)/lethe study game digits --preset game-digits
 
 game-fashion-mnist: setup
-	$(BIN)/lethe game fashion-mnist --preset game-fashion-mnist
+	$(BIN)/lethe study game fashion-mnist --preset game-fashion-mnist
 
 game-authors: setup
-	$(BIN)/lethe game authors --preset game-authors
+	$(BIN)/lethe study game authors --preset game-authors
 
 game-tables: setup
-	$(BIN)/lethe game digits-tables --preset game-tables
+	$(BIN)/lethe study game digits-tables --preset game-tables
 
 # Whether this machine's demonstration in data/ has the committed bytes; exit status 1 names what differs.
 golden: setup
@@ -118,7 +118,7 @@ golden: setup
 # per seed on two cores. The tables are of sampled answers, so no seed spends time on exact bounds. A second call continues an
 # interrupted one.
 demonstration-seeds: setup
-	$(BIN)/lethe seeds --count 5 -S exact=null -S sample.n=1024 -S sample.max_new_tokens=40
+	$(BIN)/lethe study seeds --count 5 -S exact=null -S sample.n=1024 -S sample.max_new_tokens=40
 
 # The first stages of the small pipeline on emulated processors (needs QEMU's user mode; minutes per processor).
 other-processors: setup

@@ -130,8 +130,8 @@ class Registry(Mapping[str, Member]):
 
 
 def _folder(package: str) -> Path:
-    """Return the folder of a package of this library without importing the package."""
-    return Path(__file__).parent.joinpath(*package.split(".")[1:])
+    """Return the folder of a package of this library, or of a package beside it, without importing the package."""
+    return Path(__file__).parents[1].joinpath(*package.split("."))
 
 
 METHODS = Registry("unlearning method", "methods", ("lethe.unlearning.methods",), attribute="Method")
@@ -166,14 +166,7 @@ DIVERSITY = Registry(
 DATASETS = Registry("dataset", "datasets", ("lethe.data.kinds",))
 ENGINES = Registry("engine", "engines", ("lethe.sampling",), module="{name}_engine", attribute="{Name}Engine")
 AUDITS = Registry("audit", "audits", ("lethe.audits.kinds",), order=("guesses", "dp_sgd"))
-GAMES = Registry(
-    "game",
-    "games",
-    ("lethe.audits.unlearning_game.kinds",),
-    order=("images", "image_tables", "text"),
-)
-DEFENDERS = Registry("defender", "defenders", ("lethe.audits.unlearning_game.images.unlearning",))
-ATTACKS = Registry("attack", "attacks", ("lethe.audits.unlearning_game.images.attacks",))
+GAMES = Registry("game", "games", ("lethe.audits.unlearning_game.kinds",))
 TEXT_ATTACKS = Registry("text attack", "text_attacks", ("lethe.audits.unlearning_game.text.attacks",))
 MODEL_ATTACKS = Registry("model attack", "model_attacks", ("lethe.attacks.kinds",), attribute="Attack")
 ONE_RUN_METHODS = Registry(
@@ -183,7 +176,6 @@ ONE_RUN_METHODS = Registry(
     order=("exact", "chernoff", "steinke", "mahloujifar", "independent", "clopper-pearson"),
     dashed=True,
 )
-KNOWLEDGE = Registry("knowledge number", "knowledge", ("lethe.evaluation.knowledge",))
 # The name of a kind, for `register`; the group of entry points is "lethe." plus this name.
 KINDS = {
     registry.kind: registry
@@ -197,12 +189,9 @@ KINDS = {
         ENGINES,
         AUDITS,
         GAMES,
-        DEFENDERS,
-        ATTACKS,
         TEXT_ATTACKS,
         MODEL_ATTACKS,
         ONE_RUN_METHODS,
-        KNOWLEDGE,
     )
 }
 
@@ -213,7 +202,7 @@ def register(kind: str, name: str, member: Member) -> None:
     Parameters
     ----------
     kind
-        One of ``KINDS``: "methods", "scorers", "judges", "datasets", "engines", "audits", "games", "attacks", ...
+        One of ``KINDS``: "methods", "scorers", "judges", "datasets", "engines", "audits", "games", ...
     name
         The name of the member in params.yaml.
     member

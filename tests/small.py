@@ -23,6 +23,7 @@ COPIED = (
         "lethe",
         "stages",
         "flows",
+        "studies",
         "dvc.yaml",
         "params.yaml",
         ".dvcignore",

@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 
 from tests.small import ROOT
 
-OWN = {"lethe", "flows", "stages", "tests"}
+OWN = {"lethe", "flows", "stages", "studies", "tests"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 REQUIRED = [Requirement(line) for line in PROJECT["dependencies"]]
 EXTRAS = {name: [Requirement(line) for line in lines] for name, lines in PROJECT["optional-dependencies"].items()}
@@ -25,9 +25,7 @@ NOT_IMPORTED = {"fastapi", "sqlalchemy"}
 def imported() -> dict[str, str]:
     """Third-party package to a file that imports it."""
     found = {}
-    for path in [
-        path for folder in ("lethe", "flows", "stages") for path in sorted((ROOT / folder).rglob("*.py"))
-    ]:
+    for path in [path for folder in sorted(OWN - {"tests"}) for path in sorted((ROOT / folder).rglob("*.py"))]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]

@@ -6,12 +6,12 @@ import shutil
 
 import pytest
 
-from flows.seeds import FOLDER
 from flows.settings import read_preset
 from lethe.errors import MissingArtifact
 from lethe.io.json_files import write_json
 from lethe.results import table as results
 from lethe.statistics.bound import Assumes, Bound, Covers
+from studies.seeds.runs import FOLDER
 from tests.benchmarks.entropy_prefixes import CONTROL, PRESET, chosen_points, guarantee, main, read, table
 from tests.small import ROOT
 

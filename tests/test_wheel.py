@@ -102,7 +102,7 @@ def test_a_model_is_evaluated_in_an_empty_folder(run, tmp_path):
     assert "Who is Ada?" in (tmp_path / result["report"]).read_text()
 
 
-@pytest.mark.parametrize("command", ["run", "serve", "sweep", "game"])
+@pytest.mark.parametrize("command", ["run", "serve", "sweep", "study"])
 def test_a_command_of_a_pipeline_says_where_it_works(run, tmp_path, command):
     done = run("-m", "lethe", command, "--preset", "x")
     assert done.returncode == 2

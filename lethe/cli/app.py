@@ -32,19 +32,17 @@ COMMANDS: dict[str, str] = {
     "log": "log",
     "plan": "plan",
     "ui": "ui",
-    "landscape": "landscape",
-    "simulate-epsilon-star": "simulate_epsilon_star",
 }
 # Commands of a pipeline folder: its own flows/cli.py brings them.
-PIPELINE = ("run", "serve", "sweep", "seeds", "game", "meta-evaluation")
+PIPELINE = ("run", "serve", "sweep", "study")
 AUDITS: dict[str, str] = {
-    "one-run": "audit_one_run",
-    "epsilon-star": "audit_epsilon_star",
-    "swap": "audit_swap",
+    "one-run": "lethe.cli.audit_one_run",
+    "epsilon-star": "lethe.cli.audit_epsilon_star",
+    "swap": "lethe.cli.audit_swap",
 }
 SCORES: dict[str, str] = {
-    "log": "score_log",
-    "tofu-log": "score_tofu_log",
+    "log": "lethe.cli.score_log",
+    "tofu-log": "lethe.cli.score_tofu_log",
 }
 
 
@@ -100,7 +98,7 @@ def _drop_output() -> None:
 def _group(help: str, commands: dict[str, str], cls: type[LetheGroup] = LetheGroup) -> typer.Typer:
     group = typer.Typer(cls=cls, help=help, no_args_is_help=True, rich_markup_mode="markdown")
     for name, module in commands.items():
-        function = importlib.import_module(f"lethe.cli.{module}").command
+        function = importlib.import_module(module).command
         group.command(name, cls=LetheCommand)(function)
     return group
 
@@ -115,7 +113,7 @@ app = typer.Typer(
 )
 
 
-def _pipeline_commands() -> dict[str, Callable[..., None]]:
+def _pipeline_commands() -> dict[str, Callable[..., None] | dict[str, str]]:
     """Return the commands of the current folder if it is a pipeline folder, else commands that say where they work."""
     here = Path.cwd()
     if not all((here / name).is_file() for name in ("dvc.yaml", "params.yaml", "flows/cli.py")):
@@ -139,6 +137,9 @@ def _elsewhere(name: str) -> Callable[..., None]:
 LENIENT = {"ignore_unknown_options": True, "allow_extra_args": True}
 _pipeline = _pipeline_commands()
 for _name, _function in _pipeline.items():
+    if isinstance(_function, dict):
+        app.add_typer(_group("Reproduce a study of the documents.", _function), name=_name)
+        continue
     _settings = LENIENT if _function.__module__ == __name__ else None
     app.command(_name, cls=LetheCommand, context_settings=_settings)(_function)
 for _name, _module in COMMANDS.items():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lethe.cli.console import JsonFlag, print_json, print_table
-from lethe.cli.plan_tables import print_costs, print_meta
+from lethe.cli.plan_tables import print_costs
 from lethe.statistics.bound import Assumes, joint_level, level
 
 if TYPE_CHECKING:
@@ -159,10 +159,6 @@ def command(
     if preset is not None:
         _left_out(statement | certificate, "with --preset, whose params.yaml has the settings")
         params = _params(preset)
-        if params.meta_evaluation is not None:
-            _left_out({"--rate": rate, "--parameters": parameters, "--questions": questions}, f"with {preset}")
-            print_meta(preset, params, as_json)
-            return
         bench = _bench(params)
         costs, stages = _costs(params, bench, rate, parameters, questions)
         judges = _judging(params, costs, bench, judge_rate, judge_parameters)

@@ -8,12 +8,10 @@ from lethe.cli.console import print_json, print_table
 from lethe.instruction_set import own_kernels
 
 if TYPE_CHECKING:
-    from lethe.config import Params
     from lethe.steps.costs import Plan
     from lethe.steps.judging_costs import JudgeCost
     from lethe.steps.training_costs import StageCost
 
-META_BATCH = 5  # models per process of `lethe meta-evaluation`
 LONG = 1800  # processor seconds
 FASTER = (
     "On a processor the kernels are those that give every x86-64 machine the same bytes. LETHE_KERNELS=machine takes this "
@@ -85,36 +83,6 @@ def _judge_table(judges: list[JudgeCost]) -> tuple[list[str], list[list[object]]
             f"No rate for {', '.join(unknown)}: give --judge-rate, or put the judge's model in its folder."
         )
     return ["judge", "answers at most", "tokens at most", "weights", "answers/s", "time at most"], rows, notes
-
-
-def print_meta(preset: str, params: Params, as_json: bool) -> None:
-    """What a meta-evaluation takes."""
-    from dataclasses import asdict
-
-    from lethe.process import cores
-    from lethe.steps.meta.costs import meta_plan
-
-    found = meta_plan(params, cores(), META_BATCH)
-    if as_json:
-        told = {name: getattr(found, name) for name in ("seconds", "wall_seconds", "stage_seconds")}
-        print_json({"preset": preset, **asdict(found), **told})
-        return
-    rows: list[list[object]] = [
-        [one.work, one.times, round(one.seconds_each, 2), _duration(one.seconds)] for one in found.costs
-    ]
-    print_table(
-        f"Cost of {preset}",
-        ["work", "times", "seconds each", "processor time"],
-        rows,
-        [
-            f"Processor time in all: {_duration(found.seconds)}; on {found.cores} cores {_duration(found.wall_seconds)}.",
-            "Two models of the pools and two unlearned ones were made, observed and timed, scoring included; they are kept "
-            "for the run. All unlearned models count as attacked, also those of too small a utility: an upper estimate.",
-            f"Numbers per model: {found.numbers}. A DVC stage per model and number would start "
-            f"{found.models * found.numbers:,} processes: {_duration(found.stage_seconds)} of processor time for their "
-            "starts alone.",
-        ],
-    )
 
 
 def _stage_table(stages: list[StageCost]) -> tuple[list[str], list[list[object]], list[str]]:

@@ -7,13 +7,16 @@ the value and the legal values.
 from __future__ import annotations
 
 import os
+from typing import TypeVar, overload
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from lethe.config.messages import bad_param
 from lethe.config.schema import FILE, EvaluationParams, Params
 from lethe.config.yaml import read_yaml
 from lethe.process import PARAMS
+
+M = TypeVar("M", bound=BaseModel)
 
 
 def load(path: str | os.PathLike = FILE) -> Params:
@@ -24,12 +27,16 @@ def load(path: str | os.PathLike = FILE) -> Params:
     return validate(read_yaml(os.environ.get(PARAMS, path) if path == FILE else path), str(path))
 
 
-def validate(value: dict[str, object], source: str = FILE) -> Params:
-    """Return ``value`` as checked params; errors name ``source``."""
+@overload
+def validate(value: dict[str, object], source: str = FILE) -> Params: ...
+@overload
+def validate(value: dict[str, object], source: str, model: type[M]) -> M: ...
+def validate(value: dict[str, object], source: str = FILE, model: type[BaseModel] = Params) -> BaseModel:
+    """Return ``value`` as checked params of the model; errors name ``source``."""
     try:
-        return Params.model_validate(value)
+        return model.model_validate(value)
     except ValidationError as error:
-        raise bad_param(error, value, source) from None
+        raise bad_param(error, value, source, model) from None
 
 
 def evaluation_params(**sections: object) -> EvaluationParams:

@@ -13,7 +13,9 @@ from lethe.config.schema import Data, Params
 from lethe.errors import BadInput, BadParam, ParamsClash
 
 
-def bad_param(error: ValidationError, value: dict[str, object], source: str) -> BadInput:
+def bad_param(
+    error: ValidationError, value: dict[str, object], source: str, model: type[BaseModel] = Params
+) -> BadInput:
     """Return the first problem in Lethe's words, and the keys of the other problems.
 
     Unknown keys come first: an unknown key is often a misspelling of a missing one.
@@ -26,7 +28,7 @@ def bad_param(error: ValidationError, value: dict[str, object], source: str) -> 
     if first["type"] == "value_error" and isinstance(first["input"], dict):
         return ParamsClash(key, str(first["ctx"]["error"]) + also, source)
     got = _Words("nothing: the key is missing") if first["type"] == "missing" else first["input"]
-    return BadParam(key, got, _legal(first, _Walk(location, value)), source, also)
+    return BadParam(key, got, _legal(first, _Walk(location, value, model)), source, also)
 
 
 def _location(problem: ErrorDetails) -> list[str]:
@@ -108,10 +110,9 @@ class _Walk:
     The model of a registry's member checks the entry that names the member.
     """
 
-    def __init__(self, location: list[str], value: Any):
+    def __init__(self, location: list[str], value: Any, section: Any):
         self.range: dict[str, Any] = {}
-        self.keys, self.keys_above = _keys(Params), []
-        section: Any = Params
+        self.keys, self.keys_above = _keys(section), []
         member: MemberOf | None = None
         for part in location:
             self.keys_above, value = self.keys, _part(value, part)

@@ -42,7 +42,6 @@ from lethe.config.fields import (
     checked_under,
     problem,
 )
-from lethe.config.meta_evaluation import MetaEvaluation
 from lethe.registry import AUDITS, DATASETS, GAMES, METHODS, MODEL_ATTACKS
 
 FILE = "params.yaml"
@@ -343,7 +342,6 @@ class Params(Section):
     # These do not change artifacts, so they are optional in params.yaml.
     notify: Notify | None = None
     shards: dict[Name, ShardEntry] = Field(default_factory=dict)
-    meta_evaluation: MetaEvaluation | None = None  # of `lethe meta-evaluation`; no stage reads the section
 
     @model_validator(mode="after")
     def _names_meet(self) -> Params:

@@ -1,6 +1,6 @@
 """Entropy optimisation given the true tokens, and the model's own greedy and sampled tokens: what each does over seeds.
 
-``make entropy-prefixes`` runs the preset of that name with five seeds, fixed beforehand as in `lethe seeds`, and prints a
+``make entropy-prefixes`` runs the preset of that name with five seeds, as fixed in `lethe study seeds`, and prints a
 Markdown table: median and range of mean leakage, worst question and standard deviation, and in how many seeds each is lower
 than that of the matched control. A second call continues an interrupted one; ``--summary`` runs nothing. With ``--write
 docs/methods.md`` the table replaces what stands between ``<!-- prefixes -->`` and ``<!-- end prefixes -->``.
@@ -17,12 +17,12 @@ from typing import cast
 
 from flows import workspace
 from flows.grid import Point
-from flows.seeds import FOLDER, points, run_seeds
 from flows.settings import read_preset
 from lethe.errors import MissingArtifact
 from lethe.io.json_files import read_json
 from lethe.results import table as results
 from lethe.text import number
+from studies.seeds.runs import FOLDER, points, run_seeds
 from tests.benchmarks import marks
 
 PRESET = "entropy-prefixes"

@@ -17,9 +17,12 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from lethe.errors import BadInput
-from lethe.evaluation.meta_evaluation import MetaResult, Worth
 from lethe.io.schema import read_artifact
-from lethe.report.meta_page import (
+from lethe.report.png import picture
+from lethe.report.svg import LIGHT
+from lethe.text import NONE, number
+from studies.meta_evaluation.auc import Estimate
+from studies.meta_evaluation.page import (
     COLUMNS,
     KEPT,
     WHAT,
@@ -30,10 +33,7 @@ from lethe.report.meta_page import (
     shown,
     target_of,
 )
-from lethe.report.png import picture
-from lethe.report.svg import LIGHT
-from lethe.statistics.meta_evaluation.auc import Estimate
-from lethe.text import NONE, number
+from studies.meta_evaluation.worth import MetaResult, Worth
 from tests.benchmarks import marks
 from tests.benchmarks.study_tables import markdown
 

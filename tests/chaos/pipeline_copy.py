@@ -227,6 +227,7 @@ def source_of_the_copy() -> str:
         "lethe",
         "stages",
         "flows",
+        "studies",
         "dvc.yaml",
         "tests/chaos",
         "tests/small.py",

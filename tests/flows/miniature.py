@@ -159,7 +159,8 @@ def make(folder: Path, prefect: dict[str, str], methods: Sequence[str] = ("grad_
     """A miniature repository without git, like an export: some methods, with one model each."""
     folder.mkdir()
     (folder / "step.py").write_text(STEP)
-    (folder / "flows").symlink_to(ROOT / "flows")
+    for name in ("flows", "studies"):
+        (folder / name).symlink_to(ROOT / name)
     (folder / "dvc.yaml").write_text(DVC_YAML)
     (folder / ".gitignore").write_text(".lethe/\nmlflow.db*\nmlruns/\n")
     shutil.copy(ROOT / ".dvcignore", folder)

@@ -114,7 +114,8 @@ class Project:
         for name in COPIED:
             (folder / name).parent.mkdir(exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
-        shutil.copytree(ROOT / "flows", folder / "flows", ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("flows", "studies"):
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         self.run(folder, f"git init -q --bare {self.origin} && git init -q && git remote add origin {self.origin}")
         self.run(folder, f"dvc remote add -q -d store {self.root / 'store'}")
         self.run(

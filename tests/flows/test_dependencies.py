@@ -68,7 +68,7 @@ def test_every_module_that_a_stage_can_load_is_listed(sources, stage):
         ("likelihood", "lethe/sampling/prefix_engine.py", False),
         ("unlearn", "lethe/unlearning/methods/${item.loss}.py", True),
         ("unlearn", "lethe/unlearning/methods/npo.py", False),
-        ("game", "lethe/audits/unlearning_game/images", True),  # attacks and defenders, by name
+        ("game", "lethe/audits/unlearning_game/text", True),  # attacks, by name
         ("game", "lethe/audits/unlearning_game/swap.py", False),
         ("audit", "lethe/models/dp_sgd.py", True),  # behind an observer, by name
     ],
@@ -80,13 +80,13 @@ def test_what_is_loaded_by_name_is_listed(stage, path, there):
 def test_a_new_import_is_written_between_the_markers_alone(copy):
     before = (copy / "dvc.yaml").read_text()
     with (copy / "stages/prepare.py").open("a") as file:
-        file.write("\ndef later():\n    from lethe.statistics import pareto\n")
+        file.write("\ndef later():\n    from lethe.statistics import dispersion\n")
     assert dependencies.main(copy, check=True) == 1
     assert (copy / "dvc.yaml").read_text() == before
     assert dependencies.main(copy, check=False) == 0
     after = (copy / "dvc.yaml").read_text()
-    assert "lethe/statistics/pareto.py" in listed("prepare", copy)
-    assert [line for line in after.splitlines() if "pareto" not in line] == before.splitlines()
+    assert "lethe/statistics/dispersion.py" in listed("prepare", copy)
+    assert [line for line in after.splitlines() if "dispersion" not in line] == before.splitlines()
 
 
 def test_a_folder_stands_for_its_modules_only_while_all_are_read(copy):
@@ -99,7 +99,7 @@ def test_a_folder_stands_for_its_modules_only_while_all_are_read(copy):
 
 def test_a_method_reads_only_what_every_unlearning_depends_on(copy):
     with (copy / "lethe/unlearning/methods/npo.py").open("a") as file:
-        file.write("\nimport lethe.statistics.pareto\n")
+        file.write("\nimport lethe.statistics.dispersion\n")
     with pytest.raises(OutsideOfCommon, match=r"npo imports lethe\.statistics"):
         dependencies.main(copy, check=True)
 

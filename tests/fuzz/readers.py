@@ -186,7 +186,7 @@ def _sources(folder: Path) -> list[Reader]:
 
     from lethe.config.assignments import parse
     from lethe.data import images
-    from lethe.data.classification import _adult
+    from studies.landscape.classification import _adult
     from tests.lethe.data import benchmark_files as benchmarks
     from tests.lethe.io.logs.small_logs import lm_eval_results
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.small import ROOT
 
-FOLDERS = ("lethe", "flows", "stages")
+FOLDERS = ("lethe", "flows", "stages", "studies")
 # What every member of a registry says of itself, in the words of its protocol.
 OF_MEMBERS = {
     *(

@@ -17,10 +17,8 @@ from lethe.config.schema import AuditParams, GameParams, MethodParams
 from lethe.errors import BadInput, BadValue
 from lethe.io.cache import module_of
 from lethe.registry import (
-    ATTACKS,
     AUDITS,
     DATASETS,
-    DEFENDERS,
     DIVERSITY,
     ENGINES,
     GAMES,
@@ -46,12 +44,9 @@ CONTRACTS = {
     "engines": ("answer",),
     "audits": ("Params", "audit"),
     "games": ("Params", "play"),
-    "defenders": ("Params", "unlearn", "NEEDS_LEARNED"),
-    "attacks": ("fit",),
     "text_attacks": ("score",),
     "model_attacks": ("Params", "attacked", "learned", "budget"),
     "one_run_methods": ("ASSUMES", "NOTE", "FAMILY_FREE", "log_p_value"),
-    "knowledge": ("values",),
 }
 MEMBERS = [
     (kind, name) for kind, registry in KINDS.items() for name in registry if (kind, name) != ("engines", "vllm")
@@ -231,9 +226,7 @@ def test_every_dataset_gives_a_forget_set_and_most_a_retain_set(name, tmp_path, 
 def test_the_kinds_with_tests_of_their_own_run_over_the_whole_registry():
     """Their files take their names from the registry, so that a new module is exercised by being there."""
     tests = {
-        "test_attacks.py": "ATTACKS.names()",
         "test_text_game.py": "TEXT_ATTACKS.names()",
-        "test_image_unlearning.py": "DEFENDERS.names()",
         "test_scorers.py": '"name", SCORERS',
         "test_distinct.py": '"name", DIVERSITY',
         "test_likelihood_measures.py": '"name", LIKELIHOODS',
@@ -242,4 +235,4 @@ def test_the_kinds_with_tests_of_their_own_run_over_the_whole_registry():
     }
     files = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
     assert [name for name, part in tests.items() if part not in files[name]] == []
-    assert all(len(registry) for registry in (ATTACKS, TEXT_ATTACKS, DEFENDERS, DIVERSITY))
+    assert all(len(registry) for registry in (TEXT_ATTACKS, DIVERSITY))

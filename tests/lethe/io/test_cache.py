@@ -14,11 +14,11 @@ from tests.small import ROOT, touched
 
 RESULTS = {
     "answers": ("lethe.sampling.prefix_engine",),
-    "landscape": ("lethe.audits.landscape.models",),
+    "landscape": ("studies.landscape.models",),
     "levels": ("lethe.statistics.bands",),
     "image models": (
-        "lethe.audits.unlearning_game.images.models",
-        "lethe.audits.unlearning_game.images.unlearning.retr_final",
+        "studies.image_game.models",
+        "studies.image_game.unlearning.retr_final",
     ),
     "text models": ("lethe.audits.unlearning_game.text.models", "lethe.unlearning.methods.npo"),
     "unlearned": ("lethe.unlearning.loop", "lethe.unlearning.methods.npo"),
@@ -57,7 +57,7 @@ def test_a_module_outside_leaves_the_key(module):
     ("result", "helper"),
     [
         ("image models", "lethe.models.dp_sgd"),
-        ("image models", "lethe.audits.unlearning_game.images.unlearning.ft_final"),
+        ("image models", "studies.image_game.unlearning.ft_final"),
         ("text models", "lethe.models.likelihood"),
         ("text models", "lethe.models.encoding"),
         ("landscape", "lethe.models.dp_sgd"),

@@ -17,12 +17,13 @@ import pytest
 from lethe.audits.unlearning_game import swap
 from lethe.config import read_yaml
 from lethe.config.assignments import parse_value
-from lethe.data import classification, images
+from lethe.data import images
 from lethe.errors import LONGEST, BadFile, BadParam, BadRow, MissingColumn, shortened, visible
 from lethe.evaluation.labelling import read_draws
 from lethe.io.logs import read_log
 from lethe.io.parts import read_parts
 from lethe.io.tables import read_table
+from studies.landscape import classification
 from tests.fuzz import __main__ as fuzz
 from tests.fuzz.mutations import BOMB, mutated
 from tests.fuzz.readers import readers

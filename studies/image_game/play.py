@@ -1,0 +1,151 @@
+"""The unlearning game on images, and interclass confusion for comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lethe.audits.finished_models import SCRATCH, Runner, in_processes
+from lethe.audits.unlearning_game.adversaries import Adversary, Shadow
+from lethe.audits.unlearning_game.result import AttackOutcome, Confusion, GameResult
+from lethe.audits.unlearning_game.rounds import NOTHING, Game, Job, Played
+from lethe.data import images as image_data
+from lethe.data.images import Images
+from lethe.errors import BadParam
+from lethe.io.cache import digest, module_of, versions
+from lethe.statistics.certified_removal import group_bound
+from lethe.statistics.unlearning_game import Split
+from studies.image_game.attacks import View, attack
+from studies.image_game.unlearning import defender
+
+if TYPE_CHECKING:
+    from studies.image_game.kinds.images import Params
+
+
+class ImageGame(Game["Params", np.ndarray, View]):
+    """A unit is an image. The game observes a model's logits on the whole data set."""
+
+    unit, performs = "images", "accuracy"
+
+    def load(self) -> None:
+        self.images = _images(self.settings.data.model_dump_json())
+        self.units = len(self.images)
+        pair, classes = self.settings.confused_classes, self.images.classes
+        if pair is not None and (pair[0] == pair[1] or max(pair) >= classes):
+            raise BadParam("confused_classes", pair, f"two different classes of 0 to {classes - 1}, or null")
+
+    def methods(self) -> dict[str, str]:
+        return {name: entry.method for name, entry in self.settings.methods.items()}
+
+    def starts_afresh(self, method: str) -> bool:
+        return not defender(self.methods()[method]).NEEDS_LEARNED
+
+    def decides(self, method: str | None) -> tuple[list[str], dict[str, object]]:
+        settings = self.settings
+        modules = ["studies.image_game.models"]
+        facts: dict[str, object] = {
+            "data": _content(settings.data.model_dump_json()),
+            "learning": settings.learning,
+            "privacy": settings.privacy,
+            "libraries": versions("numpy", "torch", *(("opacus", "dp-accounting") if settings.privacy else ())),
+        }
+        if method is not None:
+            entry = settings.methods[method]
+            modules.append(module_of(defender(entry.method)))
+            facts["method"] = entry
+        return modules, facts
+
+    def make(self, job: Job) -> None:
+        from studies.image_game.models import make
+
+        make(self.images, self.settings, job, self.beginning(job), self.place(job))
+
+    def observe(self, job: Job) -> np.ndarray:
+        """Return the (images, classes) float32 logits."""
+        return np.load(self.place(job) / "logits.npy")
+
+    def view(
+        self, job: Job, seen: np.ndarray, units: np.ndarray, shadows: Sequence[tuple[Job, np.ndarray]]
+    ) -> View:
+        reference = np.stack([logits[units] for _, logits in shadows])
+        for logits, (shadow, _) in zip(reference, shadows, strict=True):
+            logits[np.isin(units, shadow.retain)] = np.nan
+        return View(seen[units], self.images.labels[units], reference, self.place(job))
+
+    def fit(self, name: str, shadows: Sequence[Shadow[View]], seed: int) -> Adversary[View]:
+        return attack(name).fit(shadows, seed)
+
+    def performance(self, job: Job, units: np.ndarray) -> float:
+        return float((self.observe(job)[units].argmax(axis=1) == self.images.labels[units]).mean())
+
+    def jobs(self) -> list[Job]:
+        return [*super().jobs(), *(one.job for one in self.confused())]
+
+    def confused(self) -> Iterator[Played]:
+        """Yield the models of interclass confusion: half of two classes learned with swapped labels, then unlearned."""
+        settings = self.settings
+        if settings.confused_classes is None:
+            return
+        a, b = settings.confused_classes
+        for pair in range(settings.pairs):
+            split, rng = self.split(pair, "original"), self.generator("confusion", pair)
+            chosen = []
+            for label in (a, b):
+                images = split.learned[self.images.labels[split.learned] == label]
+                chosen.append(rng.permutation(images)[: len(images) // 2])
+            forget = np.sort(np.concatenate(chosen))
+            labels = self.images.labels.copy()
+            labels[forget] = a + b - labels[forget]
+            retain = np.setdiff1d(split.learned, forget)
+            for seed in range(settings.seeds):
+                start = Job(split.learned, NOTHING, self.seed("confusion", pair, "", seed), labels=labels)
+                for method in settings.methods:
+                    job = Job(retain, forget, self.seed(method, pair, "confusion", seed), method, start, labels)
+                    yield Played(method, pair, "confusion", seed, job, split)
+
+    def memorisation(self, job: Job) -> float:
+        """Return the share of confused images that the model still assigns to the other class of the two."""
+        labels = self.images.labels if job.labels is None else job.labels
+        predicted = self.observe(job)[job.forget].argmax(axis=1)
+        return float((predicted == labels[job.forget]).mean())
+
+    def result(self, outcomes: Sequence[AttackOutcome], split: Split) -> GameResult:
+        result = super().result(outcomes, split)
+        methods = {}
+        for name, method in result.methods.items():
+            mine = [one for one in self.confused() if one.method == name]
+            confusion = None
+            if mine:
+                confusion = Confusion(
+                    score=1 - float(np.mean([self.memorisation(one.job) for one in mine])),
+                    accuracy=float(np.mean([self.performance(one.job, one.split.test) for one in mine])),
+                )
+            methods[name] = replace(method, confusion=confusion)
+        budget = self.settings.privacy
+        bound = group_bound(budget.epsilon, budget.delta, result.sizes["forget"]) if budget else None
+        return replace(result, methods=methods, privacy=bound)
+
+
+def play(
+    settings: Params, scratch: Path = SCRATCH, run: Runner = in_processes
+) -> tuple[GameResult, list[AttackOutcome]]:
+    """Play the game on images."""
+    return ImageGame(settings, scratch).play(run)
+
+
+@lru_cache(maxsize=1)
+def _images(data: str) -> Images:
+    import json
+
+    return image_data.load(**json.loads(data))
+
+
+@lru_cache(maxsize=1)
+def _content(data: str) -> str:
+    images = _images(data)
+    return digest(images.pixels, images.labels, images.classes, images.white)

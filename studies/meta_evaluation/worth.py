@@ -1,0 +1,327 @@
+"""What every number about forgetting is worth: how well it tells models apart, survives attacks, predicts, and costs.
+
+Sources: Dorna et al., "OpenUnlearning" (2025), section 4 (pools, faithfulness as AUC, R and Q); Lee, Kim and Jo (2026) for
+the symmetric forms, and their public code for the filters on unlearned models. Intervals, Holm's correction and
+prediction are this project's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from studies.meta_evaluation import robustness as attacks
+from studies.meta_evaluation.auc import (
+    Estimate,
+    PairTest,
+    auc_estimate,
+    compare_aucs,
+    mean_auc_over_questions,
+    nothing,
+)
+from studies.meta_evaluation.claims import ClaimOutcome, claim_outcomes
+from studies.meta_evaluation.prediction import rank_correlation
+from studies.meta_evaluation.robustness import Robustness
+
+if TYPE_CHECKING:
+    from studies.meta_evaluation.knowledge import Number
+    from studies.meta_evaluation.settings import MetaEvaluation
+
+Target = Literal["leaks", "mean"]  # what comes back: the share of answers that leak, the mean score
+TARGETS: tuple[Target, ...] = ("leaks", "mean")
+
+
+@dataclass(frozen=True)
+class PoolMember:
+    """One model with known knowledge: the questions that it learned (none for a model that lacks), and its numbers.
+
+    ``utility`` is the mean greedy score on retain questions.
+    """
+
+    name: str
+    kind: str
+    learned: frozenset[str]
+    utility: float
+    numbers: Mapping[str, Number]
+
+    @property
+    def knows(self) -> bool:
+        """Whether the model learned an answer to any forget question."""
+        return bool(self.learned)
+
+
+@dataclass(frozen=True)
+class UnlearnedMember:
+    """One unlearned model before and after both attacks, and the leakage that a short relearning brings back by target.
+
+    ``relearned`` and ``quantised`` are empty where the utility is too small to count in R and Q.
+    """
+
+    name: str
+    method: str
+    utility: float
+    before: Mapping[str, Number]
+    relearned: Mapping[str, Number]
+    quantised: Mapping[str, Number]
+    comes_back: Mapping[Target, float]
+
+
+@dataclass(frozen=True)
+class RetrainMember:
+    """Retrain before and after relearning; ``utility`` is that of the model before unlearning."""
+
+    before: Mapping[str, Number]
+    relearned: Mapping[str, Number]
+    utility: float
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Processor seconds and rows (tokens put through the model) per model, means over the pools; NaN if unknown."""
+
+    seconds: float
+    rows: float
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What one number is worth."""
+
+    name: str
+    larger: bool
+    auc: Estimate
+    auc_each: Estimate
+    one_sided: Robustness
+    symmetric: Robustness
+    kept: int
+    prediction: Estimate
+    prediction_mean: Estimate
+    cost: Cost
+    missing: int
+
+
+@dataclass(frozen=True)
+class Quality:
+    """The utility of one kind of pool models, and how many are left out because theirs is too small."""
+
+    kind: str
+    knows: bool
+    models: int
+    left_out: int
+    least: float
+    mean: float
+
+
+@dataclass(frozen=True)
+class MetaResult:
+    """A whole meta-evaluation, the numbers sorted by AUC, equal ones by AUC per question.
+
+    ``quality`` has the utility of the pools, ``utility_auc`` the AUC of utility alone on the models that count: an interval
+    without 0.5 means that the pools differ by more than the forget set.
+    """
+
+    alpha: float
+    knows: Mapping[str, int]
+    lacks: Mapping[str, int]
+    unlearned: Mapping[str, int]
+    useful: int
+    quality: tuple[Quality, ...]
+    utility_auc: Estimate
+    questions: int
+    worth: tuple[Worth, ...]
+    pairs: tuple[PairTest, ...]
+    claims: tuple[ClaimOutcome, ...]
+    unpaired: tuple[str, ...]
+
+    def as_json(self) -> dict[str, object]:
+        """Plain values; `lethe.io.json_files.write_json` writes what is not finite as null."""
+        return asdict(self)
+
+
+def meta_result(
+    pool: Sequence[PoolMember],
+    unlearned: Sequence[UnlearnedMember],
+    retrain: RetrainMember,
+    costs: Mapping[str, Cost],
+    rules: MetaEvaluation,
+) -> MetaResult:
+    """Evaluate every number on models whose truth is known.
+
+    Notes
+    -----
+    A number of one model takes part for all: where a model lacks the number, it is missing and counted. Intervals of the AUC
+    assume that the models of a pool are independent draws; they hold for the questions and the data of this run. Intervals
+    over unlearned models draw whole methods.
+    """
+    names = list(dict.fromkeys(name for member in pool for name in member.numbers))
+    everyone, least = pool, rules.pool.utility * retrain.utility
+    pool = [one for one in everyone if one.utility >= least]
+    useful = [one for one in unlearned if one.utility >= rules.unlearned.utility * retrain.utility]
+    worth = [_worth(name, pool, unlearned, useful, retrain, costs, rules) for name in names]
+    ordered = sorted(
+        worth,
+        key=lambda one: (*(-auc.value if auc.known else math.inf for auc in (one.auc, one.auc_each)), one.name),
+    )
+    pairs, unpaired = _pairs(pool, rules)
+    return MetaResult(
+        alpha=rules.alpha,
+        knows=_counts([one.kind for one in pool if one.knows]),
+        lacks=_counts([one.kind for one in pool if not one.knows]),
+        unlearned=_counts([one.method for one in unlearned]),
+        useful=len(useful),
+        quality=tuple(_quality(everyone, least)),
+        utility_auc=_auc([(one.knows, one.utility) for one in pool], rules.alpha),
+        questions=len({key for one in pool for key in one.learned}),
+        worth=tuple(ordered),
+        pairs=pairs,
+        claims=_claims(pool, unlearned, rules),
+        unpaired=unpaired,
+    )
+
+
+def _counts(kinds: Sequence[str]) -> dict[str, int]:
+    return {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
+
+
+def _value(numbers: Mapping[str, Number], name: str) -> float:
+    return numbers[name].knows if name in numbers else math.nan
+
+
+def _quality(pool: Sequence[PoolMember], least: float) -> Iterator[Quality]:
+    kinds = dict.fromkeys((one.knows, one.kind) for one in pool)
+    for knows, kind in kinds:
+        own = np.array([one.utility for one in pool if (one.knows, one.kind) == (knows, kind)])
+        left_out = len(own) - int((own >= least).sum())
+        yield Quality(kind, knows, len(own), left_out, float(own.min()), float(own.mean()))
+
+
+def _auc(values: Sequence[tuple[bool, float]], alpha: float) -> Estimate:
+    own, other = (np.array([value for knows, value in values if knows == side]) for side in (True, False))
+    return auc_estimate(own, other, alpha) if len(own) and len(other) else nothing(alpha)
+
+
+def _sides(pool: Sequence[PoolMember], name: str) -> tuple[np.ndarray, np.ndarray]:
+    values = [(member.knows, _value(member.numbers, name)) for member in pool]
+    return (
+        np.array([value for knows, value in values if knows], dtype=np.float64),
+        np.array([value for knows, value in values if not knows], dtype=np.float64),
+    )
+
+
+def _worth(
+    name: str,
+    pool: Sequence[PoolMember],
+    unlearned: Sequence[UnlearnedMember],
+    useful: Sequence[UnlearnedMember],
+    retrain: RetrainMember,
+    costs: Mapping[str, Cost],
+    rules: MetaEvaluation,
+) -> Worth:
+    own, other = _sides(pool, name)
+    missing = int(np.isnan(own).sum() + np.isnan(other).sum())
+    own, other = own[~np.isnan(own)], other[~np.isnan(other)]
+    auc = auc_estimate(own, other, rules.alpha) if len(own) and len(other) else nothing(rules.alpha)
+    threshold = attacks.best_threshold(own, other) if auc.known else math.nan
+    # OpenUnlearning averages over the models that the number calls unlearned.
+    kept = [one for one in useful if _value(one.before, name) < threshold]
+    before, relearned, quantised = (
+        np.array([_value(numbers, name) for numbers in states], dtype=np.float64)
+        for states in (
+            [one.before for one in kept],
+            [one.relearned for one in kept],
+            [one.quantised for one in kept],
+        )
+    )
+    first, last = _value(retrain.before, name), _value(retrain.relearned, name)
+    draws = (rules.alpha, rules.bootstrap, rules.seed)
+    groups = _clusters(kept)
+    one_sided = attacks.robustness(
+        attacks.relearning(before, relearned, first, last), attacks.quantisation(before, quantised), *draws, groups
+    )
+    with np.errstate(invalid="ignore"):
+        changes = attacks.symmetric(relearned - before, np.full(len(kept), last - first))
+    both = attacks.robustness(changes, attacks.symmetric(before, quantised), *draws, groups)
+    predictions = {target: _prediction(name, target, unlearned, rules) for target in TARGETS}
+    return Worth(
+        name=name,
+        larger=next(member.numbers[name].larger for member in pool if name in member.numbers),
+        auc=auc,
+        auc_each=_per_question(name, pool, rules),
+        one_sided=one_sided,
+        symmetric=both,
+        kept=len(kept),
+        prediction=predictions["leaks"],
+        prediction_mean=predictions["mean"],
+        cost=_cost(name, pool, costs),
+        missing=missing,
+    )
+
+
+def _clusters(models: Sequence[UnlearnedMember]) -> list[str]:
+    """The models of one method are alike: strengths and seeds of one method are drawn together."""
+    alone = len({one.method for one in models}) < 2  # given checkpoints have no method
+    return [one.name if alone else one.method for one in models]
+
+
+def _per_question(name: str, pool: Sequence[PoolMember], rules: MetaEvaluation) -> Estimate:
+    each = [member.numbers[name].each if name in member.numbers else {} for member in pool]
+    asked = list(dict.fromkeys(key for own in each for key in own))
+    if not asked:
+        return nothing(rules.alpha)
+    values = np.array([[own.get(key, math.nan) for key in asked] for own in each], dtype=np.float64)
+    learned = np.array([[key in member.learned for key in asked] for member in pool])
+    groups = ["knows" if member.knows else "lacks" for member in pool]
+    return mean_auc_over_questions(values, learned, groups, rules.alpha, rules.bootstrap, rules.seed)
+
+
+def _cost(name: str, pool: Sequence[PoolMember], costs: Mapping[str, Cost]) -> Cost:
+    parts = next(member.numbers[name].parts for member in pool if name in member.numbers)
+    found = [costs[part] for part in parts if part in costs]
+    if len(found) < len(parts) or not found:
+        return Cost(math.nan, math.nan)
+    return Cost(sum(one.seconds for one in found), sum(one.rows for one in found))
+
+
+def _pairs(pool: Sequence[PoolMember], rules: MetaEvaluation) -> tuple[tuple[PairTest, ...], tuple[str, ...]]:
+    """The tests of the headline's pairs, and the names of the headline that some model lacks."""
+    sides = {name: _sides(pool, name) for name in rules.headline}
+    whole = [name for name, (own, other) in sides.items() if not (np.isnan(own).any() or np.isnan(other).any())]
+    unpaired = tuple(name for name in rules.headline if name not in whole)
+    if len(whole) < 2:
+        return (), unpaired
+    own, other = (np.array([sides[name][side] for name in whole]) for side in (0, 1))
+    return compare_aucs(whole, own, other, rules.alpha), unpaired
+
+
+def _back(unlearned: Sequence[UnlearnedMember], target: Target) -> list[float]:
+    return [one.comes_back.get(target, math.nan) for one in unlearned]
+
+
+def _prediction(
+    name: str, target: Target, unlearned: Sequence[UnlearnedMember], rules: MetaEvaluation
+) -> Estimate:
+    return rank_correlation(
+        [_value(one.before, name) for one in unlearned],
+        _back(unlearned, target),
+        rules.alpha,
+        _clusters(unlearned),
+        rules.bootstrap,
+        rules.seed,
+    )
+
+
+def _claims(
+    pool: Sequence[PoolMember], unlearned: Sequence[UnlearnedMember], rules: MetaEvaluation
+) -> tuple[ClaimOutcome, ...]:
+    named = dict.fromkeys(name for claim in rules.claims for name in (claim.better, claim.than))
+    return claim_outcomes(
+        rules,
+        {name: _sides(pool, name) for name in named},
+        {name: [_value(one.before, name) for one in unlearned] for name in named},
+        {target: _back(unlearned, target) for target in TARGETS},
+        _clusters(unlearned),
+    )

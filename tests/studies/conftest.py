@@ -1,0 +1,17 @@
+"""Fixtures that the tests of the studies share with those of the library and the flows."""
+
+import pytest
+
+from lethe.registry import GAMES
+from studies.image_game.command import register
+from tests.flows.conftest import prefect, repository, small
+from tests.lethe.conftest import prompt, tiny
+
+__all__ = ["prefect", "prompt", "repository", "small", "tiny"]
+
+
+@pytest.fixture(autouse=True)
+def image_games(monkeypatch):
+    """The games on images are kinds of games, as in `lethe study game`."""
+    monkeypatch.setattr(GAMES, "registered", {})
+    register()

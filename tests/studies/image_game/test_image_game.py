@@ -1,0 +1,283 @@
+"""The image game on a hundred digits: splits, grounding, resuming, comparisons."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from lethe.errors import BadParam
+from lethe.io import cache
+from lethe.statistics.membership import fit_threshold
+from lethe.statistics.unlearning_game import signed_advantage, swap_advantage
+from lethe.steps import game as step
+from studies.image_game.kinds.images import Params as Settings
+from studies.image_game.play import ImageGame, play
+from tests.small import ROOT, one_after_another, touched
+
+SMALL = {
+    "kind": "images",
+    "data": {"kind": "digits", "source": None, "points": 120, "label_noise": 0.3, "seed": 0},
+    "portion": 0.2,
+    "pairs": 2,
+    "seeds": 2,
+    "seed": 0,
+    "alpha": 0.05,
+    "learning": {
+        "network": "resnet8",
+        "optimiser": "sgd",
+        "lr": 0.05,
+        "momentum": 0.9,
+        "weight_decay": 0.0005,
+        "epochs": 6,
+        "batch": 20,
+        "milestones": [5],
+    },
+    "privacy": None,
+    "shadow_models": 4,
+    "shared_retrain": True,
+    "random_splits": True,
+    "confused_classes": [3, 8],
+    "methods": {"retrain": {"method": "retrain"}, "none": {"method": "none"}},
+    "attacks": ["correctness", "confidence", "likelihood_ratio"],
+}
+
+
+def settings(**changes):
+    return Settings.model_validate({**SMALL, **changes})
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory):
+    return tmp_path_factory.mktemp("scratch")
+
+
+@pytest.fixture(scope="module")
+def played(scratch):
+    return play(settings(), scratch, one_after_another)
+
+
+def test_shadow_half_and_data_set_are_disjoint_and_splits_stay_inside(tmp_path):
+    game = ImageGame(settings(), tmp_path)
+    assert not set(game.target) & set(game.shadow)
+    assert len(game.target) == len(game.shadow) == 60
+    original, swapped = game.split(0, "original"), game.split(0, "swapped")
+    assert (original.forget == swapped.test).all()
+    assert (original.test == swapped.forget).all()
+    assert (original.retain == swapped.retain).all()
+    assert set(np.concatenate([original.learned, original.test])) == set(game.target)
+    assert len(original.forget) == 10
+    others = [game.split(1, "original"), game.split(0, "random")]
+    assert all(set(other.forget) != set(original.forget) for other in others)
+
+
+def test_every_shadow_point_is_learned_by_half_of_the_shadow_models(tmp_path):
+    game = ImageGame(settings(shadow_models=6), tmp_path)
+    learned = np.concatenate([job.retain for job in game.shadows()])
+    assert np.unique(learned, return_counts=True)[1].tolist() == [3] * 60
+    assert set(learned) == set(game.shadow)
+
+
+def test_no_shadow_model_is_a_reference_for_what_it_learned_or_for_itself(tmp_path, monkeypatch):
+    game = ImageGame(settings(), tmp_path)
+    real, seen = game.view, []
+
+    def view(job, own, units, shadows):
+        shown = real(job, own, units, shadows)
+        seen.append((job, units, [shadow for shadow, _ in shadows], shown.reference))
+        return shown
+
+    monkeypatch.setattr(game, "view", view)
+    monkeypatch.setattr(game, "observe", lambda job: np.zeros((len(game.images), 10), np.float32))
+    monkeypatch.setattr(game, "fit", lambda name, shadows, seed: None)
+    game.adversaries()
+    assert len(seen) == 2 * 4  # members and others of each shadow model
+    for job, units, shadows, reference in seen:
+        assert len(shadows) == 3
+        assert all(shadow.seed != job.seed for shadow in shadows)
+        learned = np.stack([np.isin(units, shadow.retain) for shadow in shadows])
+        assert (np.isnan(reference).all(axis=2) == learned).all()
+        assert np.isnan(reference).any(axis=2).sum() == learned.sum()
+
+
+def test_a_retrained_model_that_serves_both_halves_has_quality_exactly_one(played):
+    result, _ = played
+    assert result.methods["retrain"].quality.value == 1
+    assert result.methods["retrain"].by_pair == [1, 1]
+
+
+def test_what_was_not_unlearned_is_found(played):
+    result, _ = played
+    none = result.methods["none"]
+    assert none.quality.value < 0.9
+    assert none.performance["forget"] > none.performance["test"]
+
+
+def test_the_compared_metrics_are_not_grounded(played):
+    """The same shared retrained model: random splits and the AUC do not call it perfect."""
+    retrain = played[0].methods["retrain"]
+    assert retrain.random_splits.quality < 1
+    assert retrain.mia_score != pytest.approx(0.5, abs=1e-9)
+
+
+def test_interclass_confusion_is_memorised_unless_retrained(played):
+    methods = played[0].methods
+    assert methods["none"].confusion.score < methods["retrain"].confusion.score
+    assert all(0 <= value <= 1 for value in vars(methods["none"].confusion).values())
+
+
+def test_refitting_per_split_breaks_the_grounding_of_a_real_retrained_model(played, scratch):
+    game = ImageGame(settings(), scratch)
+    labels = game.images.labels
+    gaps = []
+    for pair in range(2):
+        split = game.split(pair, "original")
+        job = next(
+            p.job for p in game.played() if (p.method, p.pair, p.half, p.seed) == ("retrain", pair, "original", 0)
+        )
+        logits = game.observe(job)
+        scores = logits[np.arange(len(labels)), labels] - logits.max(axis=1)
+        signed = []
+        for half in (split, split.swapped()):
+            threshold = fit_threshold(scores[half.forget], scores[half.test]).value
+            signed.append(signed_advantage(scores[half.forget] >= threshold, scores[half.test] >= threshold))
+        gaps.append(swap_advantage(signed[:1], signed[1:]).value)
+    assert max(gaps) > 0
+
+
+def test_swapped_halves_and_seeds_are_learned_afresh(tmp_path):
+    game = ImageGame(settings(shared_retrain=False), tmp_path)
+    places = [game.place(one.job) for one in game.played()]
+    assert len(set(places)) == len(places)
+    learned = {game.place(one.job.start) for one in game.played()}
+    assert len(learned) == 2 * 3 * 2  # pairs, halves with the random split, seeds
+    shared = ImageGame(settings(), tmp_path)
+    retrained = [shared.place(one.job) for one in shared.played() if one.method == "retrain"]
+    # Two pairs of two seeds: one model for both halves of each, one for the random split.
+    assert len(set(retrained)) == 8
+    assert len(retrained) == 12
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seed": 1},
+        {"data": {**SMALL["data"], "label_noise": 0.1}},
+        {"learning": {**SMALL["learning"], "lr": 0.06}},
+        {"privacy": {"epsilon": 1.0, "delta": 1e-3, "clip": 1.0}},
+        {"portion": 0.3},
+    ],
+)
+def test_a_changed_parameter_means_other_models(tmp_path, changes):
+    one, other = ImageGame(settings(), tmp_path), ImageGame(settings(**changes), tmp_path)
+    assert not {one.place(p.job) for p in one.played()} & {other.place(p.job) for p in other.played()}
+
+
+def test_a_changed_method_leaves_the_others_finished(tmp_path):
+    methods = {"retrain": {"method": "retrain"}, "fisher": {"method": "fisher", "noise": 0.01}}
+    louder = {**methods, "fisher": {"method": "fisher", "noise": 0.02}}
+    one, other = (ImageGame(settings(methods=m), tmp_path) for m in (methods, louder))
+    places = [{p.method: g.place(p.job) for p in g.played()} for g in (one, other)]
+    assert places[0]["retrain"] == places[1]["retrain"]
+    assert places[0]["fisher"] != places[1]["fisher"]
+
+
+@pytest.mark.parametrize(
+    ("module", "moved"),
+    [
+        ("lethe.models.dp_sgd", {"retrain", "fisher", "learned"}),
+        ("studies.image_game.networks", {"retrain", "fisher", "learned"}),
+        ("studies.image_game.unlearning.fisher", {"fisher"}),
+        ("studies.image_game.attacks.shadow", set()),
+        ("lethe.audits.unlearning_game.rounds", set()),
+    ],
+)
+def test_edited_code_makes_the_models_anew_that_it_made(tmp_path, monkeypatch, module, moved):
+    methods = {"retrain": {"method": "retrain"}, "fisher": {"method": "fisher", "noise": 0.01}}
+    game = ImageGame(settings(methods=methods), tmp_path)
+
+    def places():
+        return {one.method: game.place(one.job) for one in game.played()} | {
+            "learned": game.place(game.shadows()[0])
+        }
+
+    before = places()
+    monkeypatch.setattr(cache, "library", lambda edited=touched(module): edited)
+    after = places()
+    assert {name for name in before if before[name] != after[name]} == moved
+
+
+def test_finished_models_are_not_made_again(scratch, played):
+    made = []
+
+    def count(function, arguments, label):
+        if label in ("learn", "unlearn"):
+            made.extend(arguments)
+        return one_after_another(function, arguments, label)
+
+    again, _ = play(settings(), scratch, count)
+    assert made == []
+    assert again == played[0]
+
+
+def test_a_kill_in_the_middle_resumes_without_repeating(tmp_path):
+    """A real SIGKILL of a real process; what stands then is whole, is kept, and ends in the same result."""
+    script = tmp_path / "game.py"
+    script.write_text(
+        f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests/studies/image_game')!r}]\n"
+        "from pathlib import Path\n"
+        "from test_image_game import one_after_another, settings\n"
+        "from studies.image_game.play import play\n"
+        f"play(settings(pairs=1, seeds=1), Path({str(tmp_path / 'scratch')!r}), one_after_another)\n"
+    )
+    process = subprocess.Popen([sys.executable, str(script)], env={**os.environ, "OMP_NUM_THREADS": "1"})
+    deadline = time.monotonic() + 60
+    while len(list((tmp_path / "scratch").glob("[0-9a-f]*"))) < 3:
+        assert process.poll() is None, "the game ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    stood = {path: path.stat().st_mtime_ns for path in (tmp_path / "scratch").glob("[0-9a-f]*/logits.npy")}
+    assert len(stood) >= 3
+
+    resumed, _ = play(settings(pairs=1, seeds=1), tmp_path / "scratch", one_after_another)
+    assert {path: path.stat().st_mtime_ns for path in stood} == stood
+    untouched, _ = play(settings(pairs=1, seeds=1), tmp_path / "other", one_after_another)
+    assert resumed == untouched
+
+
+def test_the_order_of_the_work_does_not_matter(tmp_path):
+    for folder, order in (("a", (0, 1)), ("b", (1, 0))):
+        game = ImageGame(settings(pairs=1, seeds=1), tmp_path / folder)
+        for i in order:
+            game.make(game.shadows()[i])
+    for path in (tmp_path / "a").glob("*/logits.npy"):
+        assert (np.load(path) == np.load(tmp_path / "b" / path.parent.name / "logits.npy")).all()
+
+
+def test_a_private_game_states_its_group_privacy(tmp_path):
+    private = settings(
+        pairs=1,
+        seeds=1,
+        random_splits=False,
+        confused_classes=None,
+        methods={"retrain": {"method": "retrain"}},
+        learning={**SMALL["learning"], "epochs": 1},
+        privacy={"epsilon": 8.0, "delta": 1e-3, "clip": 1.0},
+    )
+    result, _ = play(private, tmp_path, one_after_another)
+    assert result.privacy.vacuous
+    assert "group privacy" in result.privacy.assumes
+    assert result.methods["retrain"].quality.value == 1
+
+
+def test_impossible_games_are_refused_before_anything_runs():
+    for classes in ([3, 3], [3, 10]):
+        with pytest.raises(BadParam, match=r"games.mine.confused_classes: got .* two different classes of 0 to 9"):
+            step.play("mine", settings(confused_classes=classes))

@@ -1,0 +1,158 @@
+"""Every defender is exercised; what each must and must not touch."""
+
+from __future__ import annotations
+
+import copy
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from lethe.data.images import load
+from studies.image_game.training import learn, points
+from studies.image_game.unlearning import Task, defender
+from studies.image_game.unlearning.fisher import fisher_information
+from studies.registry import DEFENDERS
+
+METHODS = DEFENDERS.names()
+SETTINGS = SimpleNamespace(lr=0.01, epochs=2, batch=16, noise=3e-3, retain_weight=1.0)
+RECIPE = SimpleNamespace(
+    network="resnet8", optimiser="sgd", lr=0.05, momentum=0.9, weight_decay=5e-4, epochs=5, batch=25, milestones=[]
+)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load("digits", points=150)
+
+
+@pytest.fixture(scope="module")
+def learned(digits):
+    return learn(points(digits, np.arange(120)), 10, RECIPE, None, seed=1)
+
+
+def unlearn(method, digits, learned, settings=SETTINGS, forget=range(100, 120)):
+    def afresh(data):
+        return learn(data, 10, RECIPE, None, seed=9)
+
+    forgotten = points(digits, np.array(list(forget)))
+    task = Task(copy.deepcopy(learned), points(digits, np.arange(100)), forgotten, afresh, settings, seed=4)
+    return defender(method).unlearn(task)
+
+
+def changed(before, after):
+    return {
+        name for name, weight in before.state_dict().items() if not torch.equal(weight, after.state_dict()[name])
+    }
+
+
+def forget_loss(network, digits):
+    data = points(digits, np.arange(100, 120))
+    with torch.no_grad():
+        return float(cross_entropy(network.eval()(data.images), data.labels))
+
+
+def test_the_papers_six_are_there():
+    assert set(METHODS) >= {"fisher", "ft_final", "neg_grad", "none", "retr_final", "retrain"}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_defender_declares_itself_and_repeats_to_the_bit(method, digits, learned):
+    module = defender(method)
+    assert all(hasattr(SETTINGS, field) for field in set(module.Params.model_fields) - {"method"})
+    assert (method != "retrain") == module.NEEDS_LEARNED
+    once, again = (unlearn(method, digits, learned) for _ in range(2))
+    assert not changed(once, again)
+    assert all(torch.isfinite(weight).all() for weight in once.state_dict().values())
+
+
+@pytest.fixture(scope="module")
+def large(digits):
+    recipe = SimpleNamespace(**{**vars(RECIPE), "network": "resnet18", "epochs": 1, "batch": 2})
+    return lambda data: learn(data, 10, recipe, None, seed=2), learn(
+        points(digits, np.arange(6)), 10, recipe, None, 2
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_defender_unlearns_the_papers_large_network(method, digits, large):
+    afresh, learned = large
+    settings = SimpleNamespace(**{**vars(SETTINGS), "epochs": 1, "batch": 2})
+    task = Task(
+        copy.deepcopy(learned),
+        points(digits, np.arange(4)),
+        points(digits, np.arange(4, 6)),
+        afresh,
+        settings,
+        seed=4,
+    )
+    unlearned = defender(method).unlearn(task)
+    assert all(torch.isfinite(weight).all() for weight in unlearned.state_dict().values())
+    assert bool(changed(learned, unlearned)) == (method != "none")
+
+
+def test_none_changes_nothing(digits, learned):
+    assert not changed(learned, unlearn("none", digits, learned))
+
+
+def test_retrain_never_sees_the_forget_set(digits, learned):
+    assert not changed(
+        unlearn("retrain", digits, None), unlearn("retrain", digits, learned, forget=range(120, 140))
+    )
+
+
+@pytest.mark.parametrize("method", ["ft_final", "retr_final"])
+def test_the_final_methods_change_the_last_layer_alone(method, digits, learned):
+    assert changed(learned, unlearn(method, digits, learned)) == {"final.weight", "final.bias"}
+
+
+def test_retrained_layers_start_anew(digits, learned):
+    still = SimpleNamespace(**{**vars(SETTINGS), "lr": 1e-12})
+    tuned, redrawn = (
+        unlearn(method, digits, learned, still).final.weight for method in ("ft_final", "retr_final")
+    )
+    assert torch.allclose(tuned, learned.final.weight)
+    assert not torch.allclose(redrawn, learned.final.weight, atol=1e-2)
+
+
+@pytest.mark.parametrize("retain_weight", [0.0, 1.0])
+def test_neg_grad_raises_the_forget_loss(digits, learned, retain_weight):
+    settings = SimpleNamespace(**{**vars(SETTINGS), "retain_weight": retain_weight})
+    assert forget_loss(unlearn("neg_grad", digits, learned, settings), digits) > 1.5 * forget_loss(learned, digits)
+
+
+def test_batch_norm_keeps_its_statistics(digits, learned):
+    names = changed(learned, unlearn("neg_grad", digits, learned))
+    assert not [name for name in names if "running" in name or "num_batches" in name]
+
+
+def test_fisher_information_against_its_naive_twin(digits, learned):
+    network, images = copy.deepcopy(learned).eval(), points(digits, np.arange(12)).images
+    fast = fisher_information(network, images, torch.Generator().manual_seed(0), size=12)
+    labels = torch.multinomial(network(images).softmax(1), 1, generator=torch.Generator().manual_seed(0))[:, 0]
+    naive = {name: torch.zeros_like(weight) for name, weight in network.named_parameters()}
+    for image, label in zip(images, labels, strict=True):
+        network.zero_grad()
+        cross_entropy(network(image[None]), label[None]).backward()
+        for name, weight in network.named_parameters():
+            naive[name] += weight.grad**2 / 12
+    for name, value in naive.items():
+        assert torch.allclose(fast[name], value, rtol=1e-3, atol=1e-9), name
+
+
+def test_fisher_noise_grows_with_its_setting_and_spares_the_informed_weights(digits, learned):
+    moved = []
+    for noise in (1e-3, 2e-3):
+        after = unlearn("fisher", digits, learned, SimpleNamespace(noise=noise))
+        moved.append(
+            torch.cat([(a - b).flatten() for a, b in zip(after.parameters(), learned.parameters(), strict=True)])
+        )
+    assert torch.allclose(moved[1], 2 * moved[0], atol=1e-5)
+    information = fisher_information(
+        copy.deepcopy(learned), points(digits, np.arange(100)).images, torch.Generator().manual_seed(4)
+    )
+    flat = torch.cat([value.flatten() for value in information.values()])
+    informed = flat > flat.median()
+    assert moved[0][informed].abs().mean() < moved[0][~informed].abs().mean()

@@ -1,0 +1,122 @@
+"""The privacy-utility landscape: strategies of the grid, resumed runs, an overfitted network above a private one."""
+
+import numpy as np
+import pytest
+
+from lethe.errors import BadParam, BadValue
+from lethe.io import cache
+from studies.landscape.draw import FILES, read
+from studies.landscape.study import Landscape
+from tests.small import one_after_another, touched
+
+SMALL = [
+    "data.points=600",
+    "network.hidden=[32]",
+    "baseline.epochs=[1,120]",
+    "private.epochs=2",
+    "private.epsilons=[1]",
+    "private.clips=[1]",
+    "private.microbatches=[null,4]",
+    "runs=2",
+    "goodness_of_fit=null",
+]
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory):
+    return tmp_path_factory.mktemp("scratch")
+
+
+@pytest.fixture(scope="module")
+def result(scratch):
+    return Landscape(read("digits", SMALL), scratch).result(one_after_another)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in FILES.glob("*.yaml")))
+def test_every_file_of_settings_is_whole(name):
+    settings = read(name, [])
+    assert settings.runs == 5
+    assert settings.private.epsilons == [1, 3, 10, 100]
+
+
+@pytest.mark.parametrize(("name", "strategies"), [("adult-paper", 52), ("purchase100-paper", 51)])
+def test_the_papers_grid_has_the_papers_size(name, strategies):
+    assert len(Landscape(read(name, [])).strategies()) == strategies
+
+
+def test_every_strategy_is_measured(result):
+    assert [one.name for one in result.strategies] == [
+        "1 epoch",
+        "120 epochs",
+        "ε 1, clip 1, batch 64, single records",
+        "ε 1, clip 1, batch 64, 4 microbatches",
+    ]
+    assert result.utility == "accuracy"
+    assert result.trained == 8
+    for one in result.strategies:
+        for key in ("utility_population", "epsilon_star", "epsilon_star_cut", "epsilon_lower"):
+            assert getattr(one, key).min <= getattr(one, key).mean <= getattr(one, key).max
+        assert len(one.runs) == 2
+        assert one.mechanism.lower is None  # the same training set each time: nothing is claimed
+        assert one.epsilon_star_cut.mean <= one.epsilon_star.mean + 1e-9
+
+
+def test_learning_by_heart_costs_more_than_dp(result):
+    once, long, private, _ = result.strategies
+    assert long.epsilon_star.mean > max(once.epsilon_star.mean, private.epsilon_star.mean)
+    assert long.utility_population.mean > private.utility_population.mean
+    assert 1 in result.frontier
+
+
+def test_finished_runs_are_not_repeated_and_a_lost_one_is(result, scratch, monkeypatch):
+    study = Landscape(read("digits", SMALL), scratch)
+    again = study.result(one_after_another)
+    assert again.trained == 0
+    assert again.strategies == result.strategies
+    strategy = study.strategies()[2]
+    before = study.losses(strategy, 1)
+    lost = study.place(strategy, 1)
+    lost.rename(lost.with_name("away"))
+    once_more = study.result(one_after_another)
+    assert once_more.trained == 1
+    assert np.array_equal(study.losses(strategy, 1)["train"], before["train"])
+    assert once_more.strategies == result.strategies
+
+
+def test_what_decides_a_run_names_it(scratch):
+    study = Landscape(read("digits", SMALL), scratch)
+    names = {study.place(strategy, 0).name for strategy in study.strategies()}
+    changes = [
+        "seed=1",
+        "data.seed=1",
+        "optimiser.lr=0.02",
+        "network.hidden=[17]",
+        "delta=0.001",
+        "data.points=601",
+    ]
+    for change in changes:
+        other = Landscape(read("digits", [*SMALL, change]), scratch)
+        names |= {other.place(strategy, 0).name for strategy in other.strategies()}
+    assert len(names) == 4 * (1 + len(changes))
+    # More runs or another alpha leave what is finished as it is.
+    more = Landscape(read("digits", [*SMALL, "runs=3", "alpha=0.1"]), scratch)
+    assert {more.place(strategy, 0).name for strategy in more.strategies()} <= names
+
+
+@pytest.mark.parametrize(
+    ("module", "moves"),
+    [("lethe.models.dp_sgd", True), ("lethe.statistics.membership", True), ("studies.landscape.pareto", False)],
+)
+def test_edited_code_makes_the_runs_anew_that_it_made(tmp_path, monkeypatch, module, moves):
+    study = Landscape(read("digits", SMALL), tmp_path)
+    before = study.place(study.strategies()[0], 0)
+    monkeypatch.setattr(cache, "library", lambda: touched(module))
+    assert (study.place(study.strategies()[0], 0) != before) == moves
+
+
+def test_mistakes_are_told_by_key():
+    with pytest.raises(BadValue, match="one of adult"):
+        read("nothing", [])
+    for change, key in (("data.kind=mnist", "data.kind"), ("runs=0", "runs"), ("runz=1", "runz")):
+        with pytest.raises(BadParam, match=key):
+            read("digits", [change])

@@ -1,0 +1,211 @@
+"""The registry of numbers: all keys take part, new members by themselves, larger where a model knows more."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import ks_2samp
+
+from lethe import config
+from lethe.errors import BadValue
+from lethe.evaluation.likelihood_metrics import likelihood_metrics
+from lethe.evaluation.measure import measure
+from lethe.registry import KNOWLEDGE, LIKELIHOODS, register
+from studies.meta_evaluation.knowledge import (
+    ANSWER_PART,
+    GREEDY_PART,
+    MEMBERSHIP_PARTS,
+    OTHERS_PART,
+    Asking,
+    Number,
+    Seen,
+    answers_part,
+    numbers,
+    of_flat,
+)
+from studies.meta_evaluation.knowledge.answers import OTHERS
+from studies.meta_evaluation.knowledge.game_quality import advantage
+from tests.lethe.evaluation.of_rows import made, of_model
+from tests.small import ROOT
+
+PARAMS = config.load(ROOT / "params.yaml")
+ASKING = Asking((4, 16), (1, 4, 16, 99), PARAMS.metrics, PARAMS.epsilon_star)
+QUESTIONS = 5
+
+
+def seen(name: str, leak: float, seed: int, likelihood: float) -> Seen:
+    """A model that leaks each answer with probability ``leak``, and whose true answers have the given log-likelihood."""
+    rng = np.random.default_rng(seed)
+    rows = {
+        f"q{i}": {"id": f"q{i}", "question": f"Who is {i}?", "answer": f"Ada {i}", "keywords": [f"Ada {i}"]}
+        for i in range(QUESTIONS)
+    }
+    drawn = []
+    for key in rows:
+        for sample in range(-1, 16):
+            keyword = float(rng.random() < leak)
+            drawn.append(
+                {"prompt_id": key, "sample": sample, "rouge_l": keyword * 0.6 + 0.3, "keyword_leak": keyword}
+            )
+    tables = {}
+    for split, shift, count in (("forget", likelihood, QUESTIONS), ("heldout", -3.0, 12)):
+        log = shift + 0.3 * rng.normal(size=count)
+        table = {name: np.exp(log) for name in LIKELIHOODS if not name.startswith("mia_")}
+        table |= {name: log for name in LIKELIHOODS if name.startswith("mia_")}
+        table |= {"prompt_id": [f"{'q' if split == 'forget' else 'h'}{i}" for i in range(count)]}
+        table["truth_ratio"] = np.exp(-log - 2)
+        tables[split] = pd.DataFrame(table)
+    table = pd.DataFrame(drawn)
+    return Seen(name, rows, table.assign(text="x", finish_reason="stop"), table, tables)
+
+
+@pytest.fixture(scope="module")
+def base() -> Seen:
+    return seen("base", 0.9, 1, -0.2)
+
+
+@pytest.fixture(scope="module")
+def retrain() -> Seen:
+    return seen("retrain", 0.05, 2, -3.0)
+
+
+@pytest.fixture(scope="module")
+def found(base, retrain):
+    return {"base": numbers(base, retrain, ASKING), "retrain": numbers(retrain, retrain, ASKING)}
+
+
+def test_every_key_of_the_metrics_takes_part(base, found):
+    """What `dvc metrics` and the report show of the forget set: a new key appears here by itself."""
+    printed = of_model(measure("base", {"forget": base.generations}, {"forget": base.scores}, PARAMS.metrics))
+    keys = {key for key, _ in of_flat(printed.values, OTHERS)}
+    taking_part = {name.partition("@")[0] for name in found["base"]}
+    assert keys <= taking_part
+    assert {"mean", "sd", "ed_score", "m_mu_worst", "m_bin_pooled", "binary_any", "leak_at_1000_worst"} <= keys
+    given = of_model(made(likelihood_metrics(base.likelihoods, {"forget": base.scores}, 0.05).to_rows)).values
+    forgetting = {
+        key
+        for key in given
+        if key.startswith(("forget_", "mia_")) and not key.endswith(("_missing", "_low", "_high"))
+    }
+    assert forgetting <= taking_part
+
+
+def test_the_numbers_of_the_issue_are_there(found):
+    issue = {
+        *(
+            "greedy_mean",
+            "binary_greedy",
+            "forget_probability",
+            "forget_truth_ratio",
+            "forget_extraction_strength",
+        ),
+        *("forget_exact_memorisation", "forget_quality", "privleak", "epsilon_star", "epsilon_lower"),
+        *("mia_loss_auc", "mia_zlib_auc", "mia_min_k_auc", "mia_min_k_plus_plus_auc", "game_quality_one_split"),
+        *(f"{name}@{n}" for name in ("mean", "sd", "m_bin_pooled", "m_mu_mean", "ed_score") for n in (4, 16)),
+        *("leak_at_1", "leak_at_4", "leak_at_16"),
+    }
+    assert issue - set(found["base"]) == set()
+    assert "leak_at_99" not in found["base"], "16 answers cannot say it"
+
+
+def test_numbers_are_larger_where_the_model_knows_more(found):
+    known, unknown = found["base"], found["retrain"]
+    for name in (
+        "greedy_mean",
+        "mean@4",
+        "mean@16",
+        "leak_at_4",
+        "forget_probability",
+        "forget_quality",
+        "privleak",
+    ):
+        assert known[name].knows > unknown[name].knows, name
+    assert known["forget_quality"].value < unknown["forget_quality"].value, "as printed, a p-value"
+    assert known["privleak"].value < unknown["privleak"].value
+    assert known["game_quality_one_split"].value < unknown["game_quality_one_split"].value
+    assert known["forget_truth_ratio"].each["q0"] > unknown["forget_truth_ratio"].each["q0"]
+
+
+def test_any_leak_is_one_quantity_per_question_under_both_names(found):
+    for model in found.values():
+        assert model["binary_any@16"].each == pytest.approx(model["leak_at_16"].each)
+    assert 0 < model["binary_mean@16"].value < model["binary_any@16"].value < 1
+
+
+def test_a_smaller_n_is_the_first_draws(base, found):
+    first = base.scores[base.scores["sample"].between(0, 3)]
+    assert found["base"]["mean@4"].value == pytest.approx(first.groupby("prompt_id")["rouge_l"].mean().mean())
+    own = first[first["prompt_id"] == "q2"]["rouge_l"]
+    assert found["base"]["mean@4"].each["q2"] == pytest.approx(own.mean())
+    assert found["base"]["mean@4"].parts == (answers_part(4),)
+    assert found["base"]["greedy_mean"].parts == (GREEDY_PART,)
+
+
+def test_each_number_pays_for_the_answers_that_it_reads(found):
+    parts = {name: number.parts for name, number in found["base"].items()}
+    assert parts["mia_loss_auc"] == parts["privleak"] == parts["epsilon_star"] == MEMBERSHIP_PARTS
+    assert parts["forget_probability"] == parts["forget_extraction_strength"] == (ANSWER_PART,)
+    assert parts["forget_truth_ratio"] == parts["forget_quality"] == (OTHERS_PART,)
+    assert parts["forget_choice_probability"] == (ANSWER_PART, OTHERS_PART)
+
+
+def test_the_direction_of_each_number_is_the_declared_one(found):
+    smaller = {name for name, number in found["base"].items() if not number.larger}
+    assert smaller == {"forget_truth_ratio", "forget_quality", "privleak", "game_quality_one_split"}
+    for number in found["base"].values():
+        if number.larger:
+            assert number.knows == pytest.approx(number.value, nan_ok=True), number.name
+    assert found["base"]["sd@16"].larger, "spread counts as in the ED score"
+
+
+def test_leak_at_k_equals_the_naive_count_of_subsets(base, found):
+    own = base.scores[(base.scores["prompt_id"] == "q1") & (base.scores["sample"] >= 0)]["keyword_leak"]
+    clean = int((own == 0).sum())
+    expected = 1 - math.comb(clean, 4) / math.comb(16, 4)
+    assert found["base"]["leak_at_4"].each["q1"] == pytest.approx(expected)
+
+
+def test_a_new_likelihood_a_new_number_and_a_new_scorer_take_part(base, retrain):
+    register("likelihoods", "tokens", SimpleNamespace(measure=lambda item: 1.0))
+    register("knowledge", "mine", SimpleNamespace(values=lambda one, *_: [Number("mine", 1.0, 1.0, ())]))
+    try:
+        wider = {split: table.assign(tokens=0.5) for split, table in base.likelihoods.items()}
+        more = Seen("base", base.rows, base.generations, base.scores.assign(rouge_1=0.25), wider)
+        found = numbers(more, retrain, ASKING)
+    finally:
+        del LIKELIHOODS.registered["tokens"], KNOWLEDGE.registered["mine"]
+    assert found["forget_tokens"].value == 0.5
+    assert found["mine"].value == 1.0
+    assert found["rouge_1_greedy"].value == found["rouge_1_mean@4"].value == 0.25
+
+
+def test_two_members_cannot_give_one_name(base, retrain):
+    register("knowledge", "again", SimpleNamespace(values=lambda *_: [Number("greedy_mean", 1.0, 1.0, ())]))
+    try:
+        with pytest.raises(BadValue, match="greedy_mean"):
+            numbers(base, retrain, ASKING)
+    finally:
+        del KNOWLEDGE.registered["again"]
+
+
+def test_without_heldout_rows_and_retrain_only_their_numbers_are_missing(base, found):
+    alone = Seen("base", base.rows, base.generations, base.scores, {"forget": base.likelihoods["forget"]})
+    left = numbers(alone, None, ASKING)
+    gone = {name for name in found["base"] if name not in left or math.isnan(left[name].value)}
+    assert gone == {
+        *("forget_quality", "forget_ks", "privleak", "mia_reference_auc", "epsilon_star", "epsilon_lower"),
+        *(f"mia_{name}_auc" for name in ("loss", "zlib", "min_k", "min_k_plus_plus")),
+        "game_quality_one_split",
+    }
+
+
+def test_the_advantage_is_the_largest_gap_of_the_distribution_functions():
+    rng = np.random.default_rng(0)
+    for size in (3, 10, 40):
+        own, other = rng.integers(0, 6, size).astype(float), rng.integers(0, 6, 2 * size).astype(float)
+        assert advantage(own, other) == pytest.approx(ks_2samp(own, other).statistic)
+    assert math.isnan(advantage(np.array([np.nan]), np.array([1.0])))

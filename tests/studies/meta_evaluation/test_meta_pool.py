@@ -1,0 +1,185 @@
+"""The models of a meta-evaluation: what each learns, its seed, and the mistakes of params.yaml as sentences."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from lethe import config
+from lethe.errors import BadInput
+from lethe.registry import METHODS
+from studies.meta_evaluation.knowledge import Number
+from studies.meta_evaluation.observing import Observer, distinct_prefixes
+from studies.meta_evaluation.pool import pool_of, section_of, seed_of
+from studies.meta_evaluation.question_forms import other_question
+from studies.meta_evaluation.shards import Shards, read_numbers, write_numbers
+from studies.meta_evaluation.workshop import Workshop, seed_for
+from tests.small import ROOT
+from tests.studies.small_meta import small_document, small_params
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    return Workshop(small_params(), tmp_path_factory.mktemp("meta"))
+
+
+def full_preset():
+    from tests.flows.test_presets import with_preset
+
+    return config.validate(with_preset("meta-authors"))
+
+
+def test_the_preset_has_the_pools_of_the_issue():
+    models = pool_of(full_preset())
+    roles = [model.role for model in models]
+    assert (roles.count("knows"), roles.count("lacks"), roles.count("retrain")) == (30, 30, 1)
+    assert len({model.name for model in models}) == len(models)
+    assert len({model.seed for model in models}) == len(models)
+    unlearned = [model for model in models if model.role == "unlearned"]
+    assert {model.method.loss for model in unlearned} == set(METHODS), "every method"
+    of_npo = [model.method for model in unlearned if model.kind == "npo"]
+    assert sorted({method.lr for method in of_npo}) == [2.5e-4, 5e-4, 1e-3]
+    assert len(of_npo) == 6
+    assert len({(model.recipe.epochs, model.recipe.lr) for model in models if model.recipe}) == 5
+
+
+def test_a_fresh_seed_changes_every_model_and_the_data():
+    first, second = small_params(), small_params(seed=1)
+    assert not {one.seed for one in pool_of(first)} & {one.seed for one in pool_of(second)}
+    assert Workshop(first).splits["forget"] != Workshop(second).splits["forget"]
+    drawn = [{seed_for(one, draw) for one in pool_of(params) for draw in (0, 1)} for params in (first, second)]
+    assert len(drawn[0]) == 2 * len(pool_of(first))  # of answers, trees and attacks: own ones for each model
+    assert not drawn[0] & drawn[1]
+    assert seed_of(0, "a") != seed_of(0, "b")
+
+
+def test_what_each_kind_learns(shop):
+    forget = {row["id"]: row for row in shop.splits["forget"]}
+    models = {(model.role, model.kind): model for model in shop.models.values() if model.recipe}
+
+    def learned(role, kind):
+        return {row["id"]: row for row in shop.rows(models[role, kind]) if row["id"] in forget}
+
+    assert learned("knows", "all") == forget
+    assert learned("retrain", "retain") == learned("lacks", "retain") == {}
+    part = learned("knows", "part")
+    assert 1 <= len(part) == max(1, round(len(forget) * shop.meta.pool.part)) < len(forget)
+    assert shop.knows(models["knows", "part"]) == set(part)
+    assert shop.knows(models["knows", "all"]) == set(forget)
+    assert shop.knows(models["lacks", "wrong"]) == frozenset()
+    for key, row in forget.items():
+        paraphrased, other = learned("knows", "paraphrased")[key], learned("knows", "other_form")[key]
+        wrong = learned("lacks", "wrong")[key]
+        assert (paraphrased["question"], paraphrased["answer"]) == (row["question"], row["paraphrased_answer"])
+        assert other["answer"] == row["answer"]
+        assert other["question"] != row["question"]
+        assert row["keywords"][0] not in wrong["answer"]
+        assert wrong["question"] == row["question"]
+    retain = {row["id"] for row in shop.splits["retain"]}
+    assert all(retain <= {row["id"] for row in shop.rows(model)} for model in models.values())
+
+
+def test_keys_differ_where_anything_that_decides_a_model_differs(shop):
+    keys = {name: shop.key(model) for name, model in shop.models.items()}
+    assert len(set(keys.values())) == len(keys)
+    again = Workshop(small_params(), shop.scratch)
+    assert {name: again.key(model) for name, model in again.models.items()} == keys
+    model = shop.models["npo-1-0"]
+    attacked = {shop.attack_key(model, kind, own) for kind, own in (("a", 1), ("a", 2), ("b", 1))}
+    assert len(attacked) == 3
+
+
+def test_only_unlearned_models_that_count_in_r_and_q_are_attacked(shop, monkeypatch):
+    """Their utility is at least the filter's share of that of the model before unlearning."""
+    unlearned = small_document()["meta_evaluation"]["unlearned"] | {"utility": 0.8}
+    shards = Shards(small_params(unlearned=unlearned), Workshop(small_params(unlearned=unlearned), shop.scratch))
+    utility = {"npo-1-0": 0.8 * 0.9, "npo-4-0": 0.79 * 0.9, "knows-00-all": 0.9, "retrain": 0.1}
+    monkeypatch.setattr(shards, "observe", lambda model, state: SimpleNamespace(utility=utility[model.name]))
+    monkeypatch.setattr(shards, "_numbers", lambda model, state: SimpleNamespace(utility=utility[model.name]))
+    monkeypatch.setattr(shards, "_comes_back", lambda model: {})
+    attacked = {name: len(shards.work(name).states) for name in utility}
+    assert attacked == {"npo-1-0": 3, "npo-4-0": 1, "knows-00-all": 1, "retrain": 3}
+
+
+def test_draws_and_relearned_rows_differ_between_models_states_and_runs(shop):
+    """No two models share draws, and no model's result rests on one choice of relearned rows."""
+    shards, fresh = Shards(small_params(), shop), Shards(small_params(seed=1))
+    models = [shop.models[name] for name in ("npo-1-0", "npo-4-0")]
+    seeds = [shards.seed(model, state) for model in models for state in ("plain", "few 0", "few 1")]
+    seeds += [fresh.seed(fresh.workshop.models["npo-1-0"], "plain")]
+    assert len(set(seeds)) == len(seeds)
+    relearned = [seed_for(model, draw) for model in models for draw in range(2)]
+    assert len(set(relearned)) == 4
+
+
+def test_the_text_of_the_prompt_decides_an_observation(shop, tmp_path):
+    prompt = tmp_path / "prompt.txt"
+    places = []
+    for text in ("Q: {question}", "Question: {question}"):
+        prompt.write_text(text)
+        params = small_params()
+        params = params.model_copy(update={"sample": params.sample.model_copy(update={"prompt": str(prompt)})})
+        observer = Observer(Workshop(params, shop.scratch), "key", lambda: None, 0)
+        places.append(repr(observer._sampling()))
+    assert places[0] != places[1]
+
+
+def test_other_questions(shop):
+    row = dict(shop.splits["forget"][0])
+    assert other_question(row | {"paraphrased_question": "Whence?"}) == "Whence?"
+    assert other_question(row | {"question": "Who?"}) is None
+    with pytest.raises(BadInput, match="other_form"):
+        own = Workshop(small_params(), shop.scratch)
+        own.splits["forget"][0] = row | {"question": "Who?"}
+        own.rows(next(model for model in own.models.values() if model.kind == "other_form"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"pool": {"knows": {"all": 2}, "recipes": [{"epochs": 1, "lr": 1.0}]}}, "either lacks or lacks_paths"),
+        ({"answers": [16, 4]}, "must increase"),
+        ({"headline": ["a", "a"], "claims": []}, "twice"),
+        ({"claims": [{"text": "t", "better": "nobody", "than": "mean@16"}]}, "does not list"),
+        ({"pool": {"knows_paths": ["a", "b"], "lacks": {"wrong": 2}, "recipes": []}}, "recipes is empty"),
+        ({"unlearned": {"methods": {"npo": {"loss": "npo"}}, "paths": ["a"]}}, "either trained here or given"),
+    ],
+)
+def test_a_mistake_in_the_section_is_a_sentence(changes, told):
+    with pytest.raises(BadInput, match=told):
+        config.validate(small_document(**changes))
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"), [({"loss": "nobody"}, "one of altpo"), ({"loss": "npo", "lr": 1e-3, "epochs": 0}, "epochs")]
+)
+def test_a_mistake_in_a_method_names_its_key(entry, told):
+    unlearned = small_document()["meta_evaluation"]["unlearned"] | {"methods": {"mine": entry}}
+    with pytest.raises(BadInput, match=told) as raised:
+        pool_of(small_params(unlearned=unlearned))
+    assert "meta_evaluation.unlearned.methods.mine" in str(raised.value)
+
+
+def test_without_the_section_the_error_names_a_preset():
+    with pytest.raises(BadInput, match="meta-authors"):
+        section_of(config.load(ROOT / "params.yaml"))
+
+
+def test_numbers_survive_their_file(tmp_path):
+    written = {
+        "a": Number("a", 1.5, -1.5, ("greedy",), {"q": float("inf"), "r": float("nan")}),
+        "b": Number("b", float("-inf"), float("inf"), ()),
+    }
+    write_numbers(tmp_path / "n.json", written)
+    found = read_numbers(tmp_path / "n.json")
+    assert found["b"] == written["b"]
+    assert (found["a"].value, found["a"].knows, found["a"].parts) == (1.5, -1.5, ("greedy",))
+    assert found["a"].each["q"] == float("inf")
+    assert found["a"].each["r"] != found["a"].each["r"]
+
+
+def test_distinct_prefixes_equal_a_set_of_them():
+    sequences = [(1, 2, 3), (1, 2), (2,), (), (1, 2, 3), (1, 3, 3)]
+    naive = {one[: end + 1] for one in sequences for end in range(len(one))}
+    assert distinct_prefixes(sequences) == len(naive)

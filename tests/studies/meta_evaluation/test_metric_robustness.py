@@ -1,0 +1,91 @@
+"""R, Q and their harmonic mean: definitions by hand, coverage by simulation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lethe.errors import BadValue
+from studies.meta_evaluation.robustness import (
+    best_threshold,
+    harmonic_mean,
+    quantisation,
+    relearning,
+    robustness,
+    symmetric,
+)
+
+INF, NAN = math.inf, math.nan
+finite = st.floats(-1e3, 1e3)
+
+
+def test_relearning_by_hand():
+    # Retrain rises by 0.2; models rise by 0.4, 0.1, 0, fall by 0.1, and one value is missing.
+    found = relearning([0.1, 0.1, 0.3, 0.3, NAN], [0.5, 0.2, 0.3, 0.2, 0.5], 0.0, 0.2)
+    assert found == pytest.approx([0.5, 1.0, 1.0, 1.0, NAN], nan_ok=True)
+    assert relearning([0.3, 0.3], [0.3, 0.4], 0.2, 0.1).tolist() == [1.0, 0.0]  # Retrain falls
+    assert np.isnan(relearning([0.3], [INF], 0.0, 0.1)).all()
+    assert np.isnan(relearning([0.3], [0.4], 0.0, NAN)).all()
+
+
+def test_quantisation_by_hand():
+    found = quantisation([0.1, 0.2, 0.0, 0.0, 0.1, -0.1, NAN, 1.0], [0.2, 0.1, 0.0, 0.3, 0.0, 0.1, 0.1, INF])
+    assert found == pytest.approx([0.5, 1.0, 1.0, 0.0, 1.0, NAN, NAN, NAN], nan_ok=True)
+
+
+@given(finite, finite)
+@settings(max_examples=100)
+def test_the_symmetric_form_does_not_know_before_from_after(x, y):
+    assert symmetric([x], [y]) == pytest.approx(symmetric([y], [x]))
+    assert 0 <= symmetric([x], [y])[0] <= 1
+    assert symmetric([x], [x])[0] == pytest.approx(1.0)
+
+
+def test_harmonic_mean():
+    assert harmonic_mean(0.5, 1.0) == pytest.approx(2 / 3)
+    assert harmonic_mean(0.0, 0.0) == 0.0
+    assert math.isnan(harmonic_mean(NAN, 1.0))
+
+
+def test_robustness_is_the_harmonic_mean_of_means_and_its_draws_are_of_whole_models():
+    r, q = np.array([1.0, 0.5, NAN, 0.0]), np.array([1.0, 0.8, 0.6, NAN])
+    found = robustness(r, q, draws=200, seed=4)
+    assert found.relearning.value == pytest.approx(0.5)
+    assert found.quantisation.value == pytest.approx(0.8)
+    assert found.both.value == pytest.approx(2 / (1 / 0.5 + 1 / 0.8))
+    picks, means = np.random.default_rng(4).integers(4, size=(200, 4)), []
+    for pick in picks:
+        with np.errstate(invalid="ignore"):
+            own = [np.nan if np.isnan(v[pick]).all() else np.nanmean(v[pick]) for v in (r, q)]
+        means.append(harmonic_mean(*own))
+    expected = np.nanquantile(means, [0.025, 0.975])
+    assert (found.both.low, found.both.high) == pytest.approx(
+        (min(expected[0], found.both.value), max(expected[1], found.both.value))
+    )
+    assert (found.relearning.n, found.quantisation.n, found.both.n) == (3, 3, 3)
+
+
+def test_robustness_without_values():
+    found = robustness([], [])
+    assert not any(one.known for one in (found.relearning, found.quantisation, found.both))
+    assert not robustness([NAN, NAN], [1.0, 1.0]).both.known
+    with pytest.raises(BadValue):
+        robustness([1.0], [1.0, 0.5])
+
+
+def test_coverage_of_the_mean_of_r():
+    rng, runs, inside = np.random.default_rng(2), 300, 0
+    for run in range(runs):
+        found = robustness(rng.beta(2, 2, 40), rng.beta(4, 2, 40), draws=300, seed=run)
+        inside += found.both.low <= harmonic_mean(0.5, 2 / 3) <= found.both.high
+    assert inside / runs > 0.91
+
+
+def test_the_best_threshold_separates_and_stays_between_its_values():
+    assert best_threshold([4, 5, 6], [1, 2, 3]) == 3.5
+    assert best_threshold([INF, 2], [1, 1]) == 1.5
+    assert best_threshold([1, 1], [1, 1]) == 1

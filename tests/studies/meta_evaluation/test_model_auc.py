@@ -1,0 +1,189 @@
+"""The AUC over models: against naive twins, on null data, by Monte-Carlo coverage."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from lethe.errors import BadValue
+from lethe.statistics.bound import Covers
+from lethe.statistics.many_prompts import holm
+from studies.meta_evaluation.auc import (
+    DELONG,
+    auc_covariance,
+    auc_estimate,
+    compare_aucs,
+    holm_adjusted,
+    mean_auc_over_questions,
+    nothing,
+)
+
+numbers = st.lists(st.integers(0, 6), min_size=2, max_size=9)
+
+
+def naive_auc(positives, negatives) -> float:
+    won = [1.0 if p > n else 0.5 if p == n else 0.0 for p in positives for n in negatives]
+    return sum(won) / len(won)
+
+
+def naive_covariance(positives, negatives) -> np.ndarray:
+    """DeLong's formula with loops over models and numbers."""
+    k, m, n = len(positives), len(positives[0]), len(negatives[0])
+    aucs = [naive_auc(positives[a], negatives[a]) for a in range(k)]
+    rows = [[naive_auc([x], negatives[a]) - aucs[a] for x in positives[a]] for a in range(k)]
+    columns = [[naive_auc(positives[a], [y]) - aucs[a] for y in negatives[a]] for a in range(k)]
+    found = np.zeros((k, k))
+    for a in range(k):
+        for b in range(k):
+            first = sum(rows[a][i] * rows[b][i] for i in range(m)) / (m - 1)
+            second = sum(columns[a][j] * columns[b][j] for j in range(n)) / (n - 1)
+            found[a, b] = first / m + second / n
+    return found
+
+
+@given(numbers, numbers)
+@settings(max_examples=80)
+def test_auc_and_covariance_equal_the_naive_twin(first, second):
+    rng = np.random.default_rng(len(first) * 10 + len(second))
+    positives = np.array([first, rng.integers(0, 5, len(first))], float)
+    negatives = np.array([second, rng.integers(0, 5, len(second))], float)
+    aucs, covariance = auc_covariance(positives, negatives)
+    assert aucs == pytest.approx([naive_auc(p, n) for p, n in zip(positives, negatives, strict=True)])
+    assert covariance == pytest.approx(naive_covariance(positives, negatives), abs=1e-12)
+    found = auc_estimate(first, second)
+    assert found.low <= found.value <= found.high
+
+
+def test_the_truth_has_auc_1_and_its_opposite_0():
+    truth = auc_estimate(np.ones(30), np.zeros(30))
+    assert (truth.value, truth.high) == (1.0, 1.0)
+    assert 0.8 < truth.low < 0.95, "30 models of each kind do not prove 1"
+    assert auc_estimate(np.zeros(30), np.ones(30)).value == 0.0
+
+
+def test_infinite_values_are_ordered():
+    assert auc_estimate([math.inf, math.inf], [1.0, 2.0]).value == 1.0
+    assert auc_estimate([math.inf, 0.0], [math.inf, 0.0]).value == 0.5
+
+
+@pytest.mark.parametrize("bad", [([], [1.0]), ([1.0], []), ([math.nan], [1.0])])
+def test_an_empty_group_or_nan_is_refused(bad):
+    with pytest.raises(BadValue):
+        auc_estimate(*bad)
+
+
+def test_bounds_name_their_side_and_scope():
+    low, high = auc_estimate([1, 2, 3, 5], [0, 2, 4, 1], alpha=0.1).bounds()
+    assert (low.side, high.side, low.alpha, low.covers) == ("lower", "upper", 0.05, Covers.MODELS)
+    assert not nothing(0.05).known
+
+
+@pytest.mark.parametrize("auc", [0.5, 0.8, 0.95])
+def test_coverage_of_delongs_interval_with_thirty_models_of_each_kind(auc):
+    """Two Gaussians; the interval is an approximation, so coverage may fall short of 0.95 by little."""
+    shift, rng, inside, runs = math.sqrt(2) * norm.ppf(auc), np.random.default_rng(7), 0, 1500
+    for _ in range(runs):
+        found = auc_estimate(rng.normal(shift, 1, 30), rng.normal(size=30))
+        inside += found.low <= auc <= found.high
+    assert inside / runs > 0.935
+
+
+def test_noise_is_at_one_half_within_its_interval():
+    rng, runs = np.random.default_rng(8), 600
+    found = [auc_estimate(*rng.normal(size=(2, 30))) for _ in range(runs)]
+    assert np.mean([one.low <= 0.5 <= one.high for one in found]) > 0.93
+    assert all(one.method == DELONG for one in found)
+
+
+def test_pairs_of_equal_numbers_are_told_apart_seldom():
+    """Four numbers of the same quality, correlated through the model: some pair is told apart in at most 5% of runs."""
+    rng, runs, alpha, false = np.random.default_rng(9), 600, 0.05, 0
+    for _ in range(runs):
+        common = rng.normal(size=60)
+        values = 0.7 * common + rng.normal(size=(4, 60))
+        values[:, :30] += 1.0
+        false += any(pair.holds for pair in compare_aucs("abcd", values[:, :30], values[:, 30:], alpha))
+    assert false / runs < alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs)
+
+
+def test_a_good_number_and_noise_are_told_apart():
+    rng = np.random.default_rng(10)
+    good, noise = np.concatenate([rng.normal(2, 1, 30), rng.normal(size=30)]), rng.normal(size=60)
+    values = np.array([good, noise])
+    (pair,) = compare_aucs(["good", "noise"], values[:, :30], values[:, 30:], 0.05)
+    assert pair.holds
+    assert pair.difference > 0.3
+    same = compare_aucs(["good", "copy"], values[[0, 0], :30], values[[0, 0], 30:], 0.05)
+    assert (same[0].p_value, same[0].holds) == (1.0, False)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.sampled_from([0.01, 0.05, 0.3]))
+@settings(max_examples=150)
+def test_adjusted_p_values_reject_what_holm_rejects(p_values, alpha):
+    adjusted = holm_adjusted(p_values)
+    assert (adjusted <= alpha).tolist() == holm(p_values, 0.5, alpha)[0].tolist() or np.isclose(
+        adjusted, alpha
+    ).any()
+    assert (adjusted >= np.asarray(p_values)).all()
+
+
+def naive_mean_auc(values, knows) -> float:
+    found = []
+    for question in range(values.shape[1]):
+        column, label = values[:, question], knows[:, question]
+        left, right = column[label], column[~label]
+        left, right = left[~np.isnan(left)], right[~np.isnan(right)]
+        if len(left) and len(right):
+            found.append(naive_auc(left, right))
+    return float(np.mean(found)) if found else math.nan
+
+
+def test_the_mean_over_questions_equals_the_naive_twin_in_value_and_in_every_draw():
+    rng = np.random.default_rng(3)
+    values = rng.integers(0, 5, (9, 4)).astype(float)
+    values[0, 0] = values[8, 3] = np.nan
+    knows = np.zeros((9, 4), bool)
+    knows[:5] = True
+    knows[4, :2] = False  # learned half of the questions
+    groups = ["P"] * 5 + ["N"] * 4
+    found = mean_auc_over_questions(values, knows, groups, draws=40, seed=5)
+    assert found.value == pytest.approx(naive_mean_auc(values, knows))
+    draws, again = np.random.default_rng(5), []
+    weights = np.zeros((40, 9))
+    for places in (np.arange(5, 9), np.arange(5)):  # np.unique: N before P
+        weights[:, places] = draws.multinomial(len(places), np.full(len(places), 1 / len(places)), size=40)
+    for row in weights.astype(int):
+        picked = np.repeat(np.arange(9), row)
+        again.append(naive_mean_auc(values[picked], knows[picked]))
+    assert (found.low, found.high) == pytest.approx(np.nanquantile(again, [0.025, 0.975]))
+
+
+def test_separated_questions_prove_no_more_than_one_question_with_as_many_models():
+    knows = np.repeat([True, False], 10)[:, None] & np.ones((20, 3), bool)
+    found = mean_auc_over_questions(knows.astype(float), knows, ["P"] * 10 + ["N"] * 10)
+    single = auc_estimate(np.ones(10), np.zeros(10))
+    assert (found.value, found.low, found.high) == (1.0, single.low, 1.0)
+    assert mean_auc_over_questions(-knows.astype(float), knows, ["P"] * 10 + ["N"] * 10).high < 0.5
+
+
+def test_questions_without_both_kinds_give_nothing():
+    assert not mean_auc_over_questions(np.ones((3, 2)), np.ones((3, 2), bool), ["P"] * 3).known
+
+
+def test_coverage_of_the_bootstrap_over_models():
+    """Four questions, each Gaussian given the model; the models vary together over the questions."""
+    truth, rng, inside, runs = 0.8, np.random.default_rng(11), 0, 250
+    shift = math.sqrt(2) * norm.ppf(truth)
+    knows = np.repeat([True, False], 25)[:, None] & np.ones((50, 4), bool)
+    groups = ["P"] * 25 + ["N"] * 25
+    for run in range(runs):
+        common, own = rng.normal(size=(50, 1)), rng.normal(size=(50, 4))
+        values = math.sqrt(0.5) * (common + own) + shift * knows
+        found = mean_auc_over_questions(values, knows, groups, alpha=0.1, draws=300, seed=run)
+        inside += found.low <= truth <= found.high
+    assert inside / runs > 0.82

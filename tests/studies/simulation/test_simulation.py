@@ -1,0 +1,81 @@
+"""The simulation of the paper's appendix B: the truth, the specification's table, the test of fit."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from lethe.errors import BadValue
+from studies.simulation.simulation import fit_p_values, gamma_epsilon_star, ratio_curves, simulate
+
+# gap: truth, truth with the cut, parametric with the cut and empirical with the cut at n = 1e5
+TABLE = {
+    0: (0, 0, 0.05, 0.18),
+    1: (5.55, 4.32, 5.00, 2.76),
+    2: (11.92, 6.62, 7.45, 4.24),
+    3: (18.64, 8.04, 8.87, 5.14),
+}
+
+
+def naive_truth(gap, delta, cut=None):
+    x = np.concatenate([np.geomspace(1e-6, 1, 4000), np.linspace(1, 300, 40_000)])
+    f, g = stats.gamma(2, scale=5), stats.gamma(2 + gap, scale=5)
+    if cut is not None:
+        x = x[(g.cdf(x) > cut) & (g.cdf(x) < 1 - cut) & (f.sf(x) > cut) & (f.sf(x) < 1 - cut)]
+    pairs = ((f.cdf(x), g.cdf(x)), (g.sf(x), f.sf(x)), (f.sf(x), g.sf(x)), (g.cdf(x), f.cdf(x)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return max(0.0, *(np.nanmax(np.where(a > delta, np.log((a - delta) / b), -np.inf)) for a, b in pairs))
+
+
+@pytest.mark.parametrize("gap", TABLE)
+def test_the_truth_is_the_specifications_and_the_naive_twins(gap):
+    for cut, expected in ((None, TABLE[gap][0]), (1e-5, TABLE[gap][1])):
+        value = gamma_epsilon_star(gap, 1e-5, cut)
+        assert value == pytest.approx(expected, abs=0.006)
+        assert value == pytest.approx(naive_truth(gap, 1e-5, cut), abs=0.02)
+
+
+@pytest.mark.parametrize("gap", TABLE)
+def test_the_specifications_table(gap):
+    """At 1e5 losses per side, within two standard deviations over the ten runs of `make epsilon-star-simulation`."""
+    cell = simulate(gap, 100_000, 1e-5, runs=10)
+    for name, expected in zip(("parametric, cut delta", "empirical, cut .001"), TABLE[gap][2:], strict=True):
+        assert abs(cell.mean(name) - expected) <= 2 * cell.sd(name) + 0.005, name  # the table has two decimals
+    assert cell.values["split lower bound"].max() <= cell.truth
+    assert np.isinf(cell.values["empirical"]).any()
+    assert math.isnan(cell.sd("empirical"))
+
+
+def test_runs_are_their_own_and_repeat():
+    two, three = simulate(1, 100, 1e-3, 2), simulate(1, 100, 1e-3, 3)
+    assert np.array_equal(two.values["parametric"], three.values["parametric"][:2])
+    assert len(set(three.values["parametric"])) == 3
+
+
+def test_the_curves_of_figure_three():
+    laws, drawn = ratio_curves(1e-5, n=20_000)
+    peak = np.nanmax(laws.ratios, axis=1)
+    # Rates below 1e-9 are left out, so the curve ends before the supremum of 16.675 (the specification's check value).
+    assert peak[0] == pytest.approx(peak[1], rel=0.05)
+    assert 13 < math.log(peak[0]) < 16.6754944
+    assert np.nanmax(drawn.ratios[np.isfinite(drawn.ratios)]) < peak[0]
+    assert np.all((drawn.x >= 0) & (drawn.x <= 1))
+
+
+def test_fit_p_values_reject_what_is_no_gaussian_and_no_more():
+    rng = np.random.default_rng(0)
+    skewed = fit_p_values(rng.exponential(size=3000), [1, 8], [100, 1000])
+    assert skewed.shape == (2, 2)
+    assert skewed[0, 1] < 0.01 < skewed[1, 1]
+    normal = [fit_p_values(rng.normal(size=300), [1], [50, 100], seed) for seed in range(200)]
+    assert np.mean(np.array(normal) < 0.05) < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 400)
+
+
+def test_what_is_refused():
+    with pytest.raises(BadValue, match="delta"):
+        gamma_epsilon_star(1, 0.0)
+    with pytest.raises(BadValue, match="runs"):
+        simulate(1, 100, 1e-3, 0)
+    with pytest.raises(BadValue, match="losses"):
+        fit_p_values(np.arange(100.0), [1, 2], [99])
