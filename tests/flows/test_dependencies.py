@@ -80,13 +80,13 @@ def test_what_is_loaded_by_name_is_listed(stage, path, there):
 def test_a_new_import_is_written_between_the_markers_alone(copy):
     before = (copy / "dvc.yaml").read_text()
     with (copy / "stages/prepare.py").open("a") as file:
-        file.write("\ndef later():\n    from lethe.statistics import dispersion\n")
+        file.write("\ndef later():\n    from lethe.statistics import trend\n")
     assert dependencies.main(copy, check=True) == 1
     assert (copy / "dvc.yaml").read_text() == before
     assert dependencies.main(copy, check=False) == 0
     after = (copy / "dvc.yaml").read_text()
-    assert "lethe/statistics/dispersion.py" in listed("prepare", copy)
-    assert [line for line in after.splitlines() if "dispersion" not in line] == before.splitlines()
+    assert "lethe/statistics/trend.py" in listed("prepare", copy)
+    assert [line for line in after.splitlines() if "statistics/trend.py" not in line] == before.splitlines()
 
 
 def test_a_folder_stands_for_its_modules_only_while_all_are_read(copy):
@@ -99,7 +99,7 @@ def test_a_folder_stands_for_its_modules_only_while_all_are_read(copy):
 
 def test_a_method_reads_only_what_every_unlearning_depends_on(copy):
     with (copy / "lethe/unlearning/methods/npo.py").open("a") as file:
-        file.write("\nimport lethe.statistics.dispersion\n")
+        file.write("\nimport lethe.statistics.trend\n")
     with pytest.raises(OutsideOfCommon, match=r"npo imports lethe\.statistics"):
         dependencies.main(copy, check=True)
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from lethe import config
+from lethe.config.presets import changed_document, read_preset
+from studies.meta_evaluation.command import PRESETS
 from studies.meta_evaluation.settings import MetaParams, validate
 from tests.small import ROOT
 
 
+def with_preset(name: str) -> dict[str, Any]:
+    """The committed params as a preset of the studies changes them."""
+    return changed_document(read_preset(PRESETS, name).items(), ROOT / "params.yaml")
+
+
 def small_document(**changes: object) -> dict[str, Any]:
     """The committed params with the preset meta-authors in tiny sizes; ``changes`` are keys of its section."""
-    document: dict[str, Any] = config.read_yaml(ROOT / "params.yaml")
-    for key, value in config.read_yaml(ROOT / "studies/presets/meta-authors.yaml").items():
-        section = document
-        *above, last = key.split(".")
-        for part in above:
-            section = section[part]
-        section[last] = value
+    document: dict[str, Any] = with_preset("meta-authors")
     document["data"] |= {"authors": {"count": 20, "heldout": 2, "world_facts": 3}, "forget": "forget05"}
     document["train"]["recipe"] |= {"vocabulary": 400, "hidden": 32, "layers": 1, "feed_forward": 64, "lr": 1e-2}
     document["sample"] |= {"max_new_tokens": 12}

@@ -14,7 +14,7 @@ from lethe import config
 from lethe.errors import BadValue
 from lethe.evaluation.likelihood_metrics import likelihood_metrics
 from lethe.evaluation.measure import measure
-from lethe.registry import KNOWLEDGE, LIKELIHOODS, register
+from lethe.registry import LIKELIHOODS, register
 from studies.meta_evaluation.knowledge import (
     ANSWER_PART,
     GREEDY_PART,
@@ -29,6 +29,7 @@ from studies.meta_evaluation.knowledge import (
 )
 from studies.meta_evaluation.knowledge.answers import OTHERS
 from studies.meta_evaluation.knowledge.game_quality import advantage
+from studies.registry import KNOWLEDGE
 from tests.lethe.evaluation.of_rows import made, of_model
 from tests.small import ROOT
 
@@ -171,7 +172,7 @@ def test_leak_at_k_equals_the_naive_count_of_subsets(base, found):
 
 def test_a_new_likelihood_a_new_number_and_a_new_scorer_take_part(base, retrain):
     register("likelihoods", "tokens", SimpleNamespace(measure=lambda item: 1.0))
-    register("knowledge", "mine", SimpleNamespace(values=lambda one, *_: [Number("mine", 1.0, 1.0, ())]))
+    KNOWLEDGE.register("mine", SimpleNamespace(values=lambda one, *_: [Number("mine", 1.0, 1.0, ())]))
     try:
         wider = {split: table.assign(tokens=0.5) for split, table in base.likelihoods.items()}
         more = Seen("base", base.rows, base.generations, base.scores.assign(rouge_1=0.25), wider)
@@ -184,7 +185,7 @@ def test_a_new_likelihood_a_new_number_and_a_new_scorer_take_part(base, retrain)
 
 
 def test_two_members_cannot_give_one_name(base, retrain):
-    register("knowledge", "again", SimpleNamespace(values=lambda *_: [Number("greedy_mean", 1.0, 1.0, ())]))
+    KNOWLEDGE.register("again", SimpleNamespace(values=lambda *_: [Number("greedy_mean", 1.0, 1.0, ())]))
     try:
         with pytest.raises(BadValue, match="greedy_mean"):
             numbers(base, retrain, ASKING)

@@ -14,9 +14,9 @@ from studies.meta_evaluation.gathering import gather, write
 from studies.meta_evaluation.settings import validate
 from studies.meta_evaluation.shards import Shards
 from studies.meta_evaluation.workshop import Workshop
-from tests.flows.test_presets import CHAT, tiny, with_preset
+from tests.flows.test_presets import CHAT, tiny
 from tests.small import make_repository, run
-from tests.studies.small_meta import small_document, small_params
+from tests.studies.small_meta import small_document, small_params, with_preset
 
 SMALLEST = {  # one method, so that the whole takes seconds
     "unlearned": {

@@ -11,6 +11,7 @@ import pytest
 from lethe import config
 from studies.meta_evaluation.flow import batches, write_params
 from studies.meta_evaluation.pool import pool_of
+from studies.meta_evaluation.settings import validate
 from tests.small import ROOT
 from tests.studies.small_meta import small_document
 
@@ -69,6 +70,6 @@ def test_batches_are_in_order_and_complete():
 def test_the_params_of_a_run_are_read_as_they_were_written(tmp_path):
     document = small_document()
     place = write_params(tmp_path, "tiny", document)
-    read, given = config.load(tmp_path / place), config.validate(document)
+    read, given = validate(config.read_yaml(tmp_path / place), "p"), validate(document, "p")
     assert read == given
     assert [model.name for model in pool_of(read)] == [model.name for model in pool_of(given)]

@@ -11,12 +11,13 @@ from lethe.errors import BadInput
 from lethe.registry import METHODS
 from studies.meta_evaluation.knowledge import Number
 from studies.meta_evaluation.observing import Observer, distinct_prefixes
-from studies.meta_evaluation.pool import pool_of, section_of, seed_of
+from studies.meta_evaluation.pool import pool_of, seed_of
 from studies.meta_evaluation.question_forms import other_question
+from studies.meta_evaluation.settings import validate
 from studies.meta_evaluation.shards import Shards, read_numbers, write_numbers
 from studies.meta_evaluation.workshop import Workshop, seed_for
 from tests.small import ROOT
-from tests.studies.small_meta import small_document, small_params
+from tests.studies.small_meta import small_document, small_params, with_preset
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +26,8 @@ def shop(tmp_path_factory):
 
 
 def full_preset():
-    from tests.flows.test_presets import with_preset
 
-    return config.validate(with_preset("meta-authors"))
+    return validate(with_preset("meta-authors"), "params.yaml")
 
 
 def test_the_preset_has_the_pools_of_the_issue():
@@ -148,7 +148,7 @@ def test_other_questions(shop):
 )
 def test_a_mistake_in_the_section_is_a_sentence(changes, told):
     with pytest.raises(BadInput, match=told):
-        config.validate(small_document(**changes))
+        validate(small_document(**changes), "params.yaml")
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_mistake_in_a_method_names_its_key(entry, told):
 
 def test_without_the_section_the_error_names_a_preset():
     with pytest.raises(BadInput, match="meta-authors"):
-        section_of(config.load(ROOT / "params.yaml"))
+        validate(config.read_yaml(ROOT / "params.yaml"), "params.yaml")
 
 
 def test_numbers_survive_their_file(tmp_path):
