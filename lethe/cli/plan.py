@@ -202,8 +202,12 @@ def command(
         print_json(result)
         return
     notes = [f"Each statement holds {level(found.alpha_each)} for its own prompt, assuming {Assumes.DRAWS}."]
-    if prompts > 1:
+    if found.correction:
         notes.append(f"Bonferroni: all {prompts} hold together {joint_level(alpha)}.")
+    if found.certificate and prompts > 1:
+        notes.append(
+            f"If all {prompts} prompts are certified, all certificates hold {level(alpha)}, without a correction."
+        )
     columns = ["statement", "samples"] + ([*VERDICTS] if tau is not None else [])
     rows = [row + [None] * (len(columns) - len(row)) for row in rows]
     print_table("Samples per prompt", columns, rows, notes)

@@ -1,9 +1,16 @@
 """Bounds of a mean and of a standard deviation by betting (Waudby-Smith and Ramdas 2024, section 4).
 
 A bet against the claim "the mean is at least m" can refute the claim. With stakes lambda_t fixed before X_t is seen, the
-capital prod (1 + lambda_t (m - X_t)) is a non-negative supermartingale if the mean is at least m. By Ville's inequality
-the capital ever reaches 1 / alpha with probability at most alpha. The bound is the smallest refuted m. The bound depends
-on the order of the draws, which must be the order of sampling.
+capital prod (1 + lambda_t (m - X_t)) is a non-negative supermartingale if the mean is at least m, and so is the average of
+two capitals. By Ville's inequality such a capital ever reaches 1 / alpha with probability at most alpha. The bound is the
+smallest refuted m. The bound depends on the order of the draws, which must be the order of sampling.
+
+The two capitals differ in the largest stake (`CAPS`). Their stakes follow from what is still missing and what is still to
+come (Voráček and Orabona 2025): sqrt(2 (ln(2 / alpha) - log capital) / (draws left * variance)), where the capital is that
+at the start of a block of draws. The claims refuted in this way are all m from a point on. For let F(c) be the log capital at
+the end of a block that starts with log capital c below G = ln(2 / alpha). As u / (1 + u) <= ln(1 + u), the derivative of F is
+at least 1 - (F - c) / (2 (G - c)), hence not negative while F <= 2 G - c, so F cannot fall below G once it is there. Every
+factor grows with m, so by induction a larger m has more capital at the end of each block, until it is refuted.
 """
 
 from __future__ import annotations
@@ -15,12 +22,16 @@ import numpy as np
 
 from lethe.statistics.checks import check_alpha, check_scores
 
-CAP = 0.5  # the largest stake, as a share of the largest stake that cannot lose all capital; fixed beforehand
+# The largest stakes, as shares of the largest stake that cannot lose all capital; fixed beforehand.
+CAPS = (0.5, 0.95)
 PRIOR_MEAN, PRIOR_VARIANCE = 0.5, 0.25
-TOLERANCE = 1e-13
+LEAST_MISSING = 0.3  # log capital: a bet that has almost reached its goal goes on with stakes of this size
+BLOCKS = 64  # of equally many draws, but none longer than LONGEST, with which no product of factors overflows
+LONGEST = 64
+TOLERANCE = 1e-10
 
 
-def mean_upper(scores: np.ndarray, alpha: float, horizon: int | None = None) -> np.ndarray:
+def mean_upper(scores: np.ndarray, alpha: float, recomputed: bool = True) -> np.ndarray:
     """Upper bound of each row's mean, with probability 1 - alpha for that row.
 
     Parameters
@@ -29,9 +40,8 @@ def mean_upper(scores: np.ndarray, alpha: float, horizon: int | None = None) -> 
         Independent draws in [0, 1], in sampling order.
     alpha : float
         Error probability of each bound, above 0 and up to 0.5.
-    horizon : int, optional
-        The number of draws for which the stakes are sized (default n). If the horizon was fixed beforehand, the bound holds
-        at any stopping time.
+    recomputed : bool
+        Whether the stakes follow the capital; otherwise the bound inverts `p_value`.
 
     Returns
     -------
@@ -40,7 +50,8 @@ def mean_upper(scores: np.ndarray, alpha: float, horizon: int | None = None) -> 
 
     Notes
     -----
-    Assumes nothing about the distribution of the draws. Source: Waudby-Smith and Ramdas (2024), section 4.
+    Assumes nothing about the distribution of the draws. Source: Waudby-Smith and Ramdas (2024), section 4;
+    Voráček and Orabona (2025), "STaR-Bets".
 
     Examples
     --------
@@ -49,20 +60,18 @@ def mean_upper(scores: np.ndarray, alpha: float, horizon: int | None = None) -> 
     """
     scores = check_scores(scores)
     check_alpha(alpha)
-    return _smallest_refuted(scores, alpha, horizon or scores.shape[1])
+    return _smallest_refuted(scores, alpha, recomputed)
 
 
-def mean_lower(scores: np.ndarray, alpha: float, horizon: int | None = None) -> np.ndarray:
+def mean_lower(scores: np.ndarray, alpha: float, recomputed: bool = True) -> np.ndarray:
     """(P,) lower bound of each row's mean, with probability 1 - alpha: 1 minus the upper bound of the mean of 1 - X.
 
     The parameters are those of `mean_upper`.
     """
-    return 1.0 - mean_upper(1.0 - check_scores(scores), alpha, horizon)
+    return 1.0 - mean_upper(1.0 - check_scores(scores), alpha, recomputed)
 
 
-def sd_upper(
-    scores: np.ndarray, alpha: float, horizon: int | None = None, missing: Literal["refuse", "worst"] = "refuse"
-) -> np.ndarray:
+def sd_upper(scores: np.ndarray, alpha: float, missing: Literal["refuse", "worst"] = "refuse") -> np.ndarray:
     """(P,) upper bound of each row's standard deviation, with probability 1 - alpha; not capped at the trivial 1/2.
 
     Bets on `predictable_squares`, whose mean given the past is at least the variance. Further parameters are those of
@@ -75,7 +84,7 @@ def sd_upper(
     """
     squares = predictable_squares(check_scores(scores, missing))
     check_alpha(alpha)
-    return np.sqrt(_smallest_refuted(squares, alpha, horizon or scores.shape[-1]))
+    return np.sqrt(_smallest_refuted(squares, alpha))
 
 
 def predictable_squares(scores: np.ndarray) -> np.ndarray:
@@ -90,22 +99,21 @@ def predictable_squares(scores: np.ndarray) -> np.ndarray:
     return np.square(np.where(judged, scores - centres, np.maximum(centres, 1 - centres)))
 
 
-def _smallest_refuted(values: np.ndarray, alpha: float, horizon: int) -> np.ndarray:
-    """The root of the best log capital minus ln(1 / alpha), approached from the refuted side.
+def _smallest_refuted(values: np.ndarray, alpha: float, recomputed: bool = True) -> np.ndarray:
+    """The smallest mean at which the log capital reaches ln(1 / alpha), approached from the refuted side.
 
-    Every factor grows with m, so there is only one root. Chandrupatla's method takes about ten evaluations per row, and
-    bisection about fifty.
+    Chandrupatla's method takes about ten evaluations per row, and bisection about fifty.
     """
-    stakes, goal = _stakes(values, alpha, horizon), math.log(1 / alpha)
-    bounds, rows = np.ones(len(values)), np.arange(len(values))
-    refutable = np.flatnonzero(_best_log_capital(np.ones(len(values)), values, stakes) > goal)
+    sizes, goal = _sizes(values, recomputed), math.log(1 / alpha)
+    bounds = np.ones(len(values))
+    refutable = np.flatnonzero(_log_capital(np.ones(len(values)), values, sizes, goal, recomputed) >= goal)
     if refutable.size:
         from scipy.optimize.elementwise import find_root  # a quarter of a second to import
 
         found = find_root(
-            lambda mean, row: _best_log_capital(mean, values[row], stakes[row]) - goal,
+            lambda mean, row: _log_capital(mean, values[row], sizes[row], goal, recomputed) - goal,
             (np.zeros(refutable.size), np.ones(refutable.size)),
-            args=(rows[refutable],),
+            args=(refutable,),
             tolerances={"xatol": TOLERANCE, "xrtol": 0},
         )
         (left, right), (below, _) = found.bracket, found.f_bracket
@@ -124,27 +132,54 @@ def p_value(scores: np.ndarray, mean: float | np.ndarray, alpha: float) -> np.nd
         One number, or one per row, in [0, 1].
     alpha
         The level for which the stakes are sized; the p-value is valid at any level.
+
+    Notes
+    -----
+    The stakes do not follow the capital, so that the p-value falls with the mean at every level.
     """
     scores = check_scores(scores)
     check_alpha(alpha)
-    stakes = _stakes(scores, alpha, scores.shape[1])
-    return np.minimum(1.0, np.exp(-_best_log_capital(np.full(len(scores), mean), scores, stakes)))
+    sizes, goal = _sizes(scores, recomputed=False), math.log(1 / alpha)
+    return np.minimum(
+        1.0, np.exp(-_log_capital(np.full(len(scores), mean), scores, sizes, goal, recomputed=False))
+    )
 
 
-def _best_log_capital(mean: np.ndarray, values: np.ndarray, stakes: np.ndarray) -> np.ndarray:
-    """(P,) the largest log capital that the bets against each row's ``mean`` reach at any time."""
-    mean = mean[:, None]
+def _log_capital(
+    mean: np.ndarray, values: np.ndarray, sizes: np.ndarray, goal: float, recomputed: bool
+) -> np.ndarray:
+    """(P,) the largest log capital at the end of a block that the bets against each row's ``mean`` reach.
+
+    A bet against m = 1 that wins every draw has stakes without a cap, and a bet against m = 0 never gains.
+    """
+    mean, step = mean[:, None], _block(values)
+    gaps, wagers = mean - values, np.empty((len(values), step))
     with np.errstate(divide="ignore"):
-        wagers = np.minimum(stakes, CAP / (1 - mean))
-    wagers *= mean - values
-    np.log1p(wagers, out=wagers)
-    return np.cumsum(wagers, axis=1, out=wagers).max(axis=1)
+        caps = [cap / (1 - mean) for cap in CAPS]
+    logs, best = np.zeros((len(CAPS), len(values))), np.zeros(len(values))
+    target = goal + math.log(len(CAPS))
+    for start in range(0, values.shape[1], step):
+        own = wagers[:, : min(step, values.shape[1] - start)]
+        for log, cap in zip(logs, caps, strict=True):
+            missing = np.maximum(target - log, LEAST_MISSING) if recomputed else np.full(len(log), goal)
+            np.multiply(sizes[:, start : start + step], np.sqrt(missing)[:, None], out=own)
+            np.minimum(own, cap, out=own)
+            own *= gaps[:, start : start + step]
+            own += 1
+            log += np.log(own.prod(axis=1))
+        np.maximum(best, np.logaddexp.reduce(logs, axis=0) - math.log(len(CAPS)), out=best)
+    return best
 
 
-def _stakes(values: np.ndarray, alpha: float, horizon: int) -> np.ndarray:
-    """lambda_t before the cap: sqrt(2 ln(1/alpha) / (horizon s2_{t-1})), where s2_{t-1} uses only the values before t."""
-    counts = np.arange(2, values.shape[1] + 2)
+def _sizes(values: np.ndarray, recomputed: bool) -> np.ndarray:
+    """sqrt(2 / (draws left * s2_{t-1})), a stake by the root of the missing log capital."""
+    n, counts = values.shape[1], np.arange(2, values.shape[1] + 2)
     means = (PRIOR_MEAN + np.cumsum(values, axis=1)) / counts
     variances = (PRIOR_VARIANCE + np.cumsum(np.square(values - means), axis=1)) / counts
     before = np.concatenate([np.full((len(values), 1), PRIOR_VARIANCE), variances[:, :-1]], axis=1)
-    return np.sqrt(2 * math.log(1 / alpha) / (horizon * before))
+    left = n - np.arange(n) // _block(values) * _block(values) if recomputed else n
+    return np.sqrt(2 / (left * before))
+
+
+def _block(values: np.ndarray) -> int:
+    return min(max(values.shape[1] // BLOCKS, 1), LONGEST)

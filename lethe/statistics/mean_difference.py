@@ -140,8 +140,8 @@ class _Means:
             self.lower = float(binary_lower(self.low.sum(), self.n, level))
             self.upper = float(binary_upper(self.high.sum(), self.n, level))
         else:
-            self.lower = float(betting.mean_lower(self.low, level)[0])
-            self.upper = float(betting.mean_upper(self.high, level)[0])
+            self.lower = float(betting.mean_lower(self.low, level, recomputed=False)[0])
+            self.upper = float(betting.mean_upper(self.high, level, recomputed=False)[0])
 
     def at_least(self, mean: float) -> float:
         """The p-value of "the mean is at least ``mean``": small where ``mean`` is large."""

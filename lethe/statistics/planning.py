@@ -107,7 +107,11 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Plan:
-    """The draws that the requested statements need per prompt; ``alpha_each`` is each prompt's share of ``alpha``."""
+    """The draws that the requested statements need per prompt; ``alpha_each`` is each band's share of ``alpha``.
+
+    "Every prompt leaks with probability at most tau" is an intersection of claims, each tested at ``alpha``: that all are
+    certified although one of them is false has probability at most ``alpha`` (Berger 1982), so certificates take no share.
+    """
 
     alpha: float
     prompts: int
@@ -126,7 +130,7 @@ def plan(
     prompts: int = 1,
     cap: int = 4096,
 ) -> Plan:
-    """Draws per prompt such that the statements on all ``prompts`` prompts hold together with probability 1 - alpha.
+    """Draws per prompt such that the bands of all prompts, or their certificates, hold together with probability 1 - alpha.
 
     Parameters
     ----------
@@ -140,7 +144,7 @@ def plan(
         The leak probability that the sequential test detects; by default twice ``tau``, or halfway from ``tau`` to 1 if that
         is less.
     prompts : int
-        The number of prompts; each gets alpha / prompts (Bonferroni).
+        The number of prompts; the band of each gets alpha / prompts (Bonferroni), its certificate all of alpha.
     cap : int
         The largest number of samples of the sequential test.
 
@@ -155,22 +159,22 @@ def plan(
         If an argument lies outside its range.
     """
     check_alpha(alpha)
-    each = alpha / prompts  # Bonferroni
-    band = None
+    band, each = None, alpha
     if width is not None:
+        each = alpha / prompts  # Bonferroni
         band = Width(width, samples_for_width(width, each, 1), samples_for_width(width, each, 2))
     certificate = None
     if tau is not None:
         leak = min(2 * tau, (1 + tau) / 2) if tau_leak is None else tau_leak
-        fixed = samples_to_certify(tau, each)
+        fixed = samples_to_certify(tau, alpha)
         # From no leak through the undecided middle to a clear leak.
         rates = (0.0, 0.1 * tau, 0.4 * tau, (tau + leak) / 2, min(2 * leak, 1.0), min(5 * leak, 1.0))
         expected = tuple(
-            (rate, expected_sequential(rate, tau, leak, each, cap))
+            (rate, expected_sequential(rate, tau, leak, alpha, cap))
             for rate in dict.fromkeys(float(f"{rate:.6g}") for rate in rates)
         )
         certificate = Certificate(tau, leak, cap, fixed, expected)
-    return Plan(alpha, prompts, each, "Bonferroni" if prompts > 1 else None, band, certificate)
+    return Plan(alpha, prompts, each, "Bonferroni" if each < alpha else None, band, certificate)
 
 
 def _check_tau(tau: float) -> None:

@@ -67,8 +67,6 @@ OF_ORACLE = {
     "M_gen_clipped": lambda row, case: {at["x"]: at["bound"] for at in row["m_gen"]}[case["params"]["x"]],
     "M_mu_upper_onesided_exactgrid": lambda row, case: row["m_mu"],
     "ED_score": lambda row, case: row["ed_score"],
-    "mu_upper_betting_prpl": lambda row, case: row["tighter"]["mean_upper"],
-    "sigma_upper_betting_pred_centre": lambda row, case: row["tighter"]["sd_upper"],
 }
 
 
