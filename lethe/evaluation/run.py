@@ -136,18 +136,6 @@ class Model:
         row = self.numbers.row("sensitivity", "judged")
         return Calibration(**row.evidence) if row and row.evidence else None
 
-    @property
-    def certificate(self) -> Bound | None:
-        """What holds of the questions that are certified together, where a correction was asked."""
-        row = self.numbers.row("together")
-        return row.upper_bound if row else None
-
-    @property
-    def certified_metric(self) -> str:
-        """What the certificate bounds."""
-        row = self.numbers.row("together")
-        return str(row.evidence["metric"]) if row and row.evidence else "m_bin"
-
 
 @dataclass(frozen=True)
 class Run:

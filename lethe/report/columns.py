@@ -1,285 +1,119 @@
-"""The columns of the tables of models: what each number is and what it covers, in this run's words."""
+"""The columns of the tables of models and of questions: the quantities of the vocabulary that have a value in this run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
-from typing import Generic, TypeVar
+from itertools import groupby
 
-from markupsafe import Markup
-
-from lethe.evaluation.run import Model, Run
-from lethe.evaluation.together import QUANTITY
-from lethe.statistics.bound import Bound, level
+from lethe.evaluation.run import Run
+from lethe.results import quantities
+from lethe.results.quantities import Quantity, Scope, Unit
+from lethe.results.table import Numbers, Result
+from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.dispersion import possible
 from lethe.text import NONE, count, label, number, percent
 
-T = TypeVar("T")
+NEARLY = 0.999  # a larger probability is not distinguished from certainty
+SHOWN: dict[Unit, Callable[[float], str]] = {
+    "probability": percent,
+    "score": number,
+    "deviation": number,
+    "count": count,
+    "number": lambda value: f"{value:.3g}",
+    "0 or 1": lambda value: "yes" if value else "no",
+    "yes or no": lambda value: "yes" if value else "no",
+}
 
 
 @dataclass(frozen=True)
-class _Shown(Generic[T]):
-    """``show`` formats the value of ``key``; ``told`` says what the value is and what it covers."""
+class Column:
+    """An estimate, or both ends of an interval, by exported name; ``told`` says what it is and what it covers."""
 
-    key: str
+    quantity: Quantity
+    names: tuple[str, ...]  # of the estimate, or of the lower and the upper end
+    group: str
     head: str
-    show: Callable[[T], str]
     told: str
 
-    def sort(self, model: Model) -> str:
+    @property
+    def key(self) -> str:
+        """The exported name: of an interval that of its upper end, if it has one."""
+        return self.names[-1] or self.names[0]
+
+    def cell(self, numbers: Numbers) -> str:
+        """The value as text, an end rounded outward; an end without a guarantee is not shown."""
+        if len(self.names) == 1:
+            value = numbers.values.get(self.key)
+            return NONE if value is None else value if isinstance(value, str) else SHOWN[self.quantity.unit](value)
+        lower, upper = (numbers.bounds.get(name) for name in self.names)
+        return between(lower, upper, self.quantity.unit)
+
+    def sort(self, numbers: Numbers) -> str:
         """The number by which the column sorts; empty where there is none."""
-        value = model.value(self.key)
+        value = numbers.value(self.key)
         return "" if value is None else f"{value:.6g}"
 
 
-class Column(_Shown[float | None]):
-    """A number."""
-
-    def cell(self, model: Model) -> str:
-        return self.show(model.value(self.key))
-
-
-class BoundColumn(_Shown[Bound]):
-    """A bound, which rounds itself; a bound without a guarantee is not shown."""
-
-    def cell(self, model: Model) -> str:
-        bound = model.bounds.get(self.key)
-        return self.show(bound) if bound else NONE
+def between(lower: Bound | None, upper: Bound | None, unit: Unit) -> str:
+    """Both ends, or the one that says something; never a promise of certainty."""
+    certain = NEARLY if unit == "probability" else float("inf")
+    if lower is not None and lower.value > certain:
+        return f"> {100 * NEARLY:g}%"
+    low = "" if lower is None or not lower.value else end(lower, unit)
+    high = "" if upper is None or (upper.value > certain and low) else end(upper, unit)
+    return f"{low}–{high}" if low and high else f"≥ {low}" if low else f"≤ {high}" if high else NONE
 
 
-class AucColumn(Column):
-    """An area under the curve with the two bounds that are its confidence interval."""
-
-    def cell(self, model: Model) -> str:
-        value, bounds = model.value(self.key), model.bounds
-        low, high = (bounds.get(self.key + end) for end in ("_low", "_high"))
-        if value is None or low is None or high is None:
-            return NONE
-        return Markup("{}<small>{}–{}</small>").format(number(value, 2), low.number(2), high.number(2))
+def end(bound: Bound, unit: Unit) -> str:
+    """One end, rounded outward."""
+    if unit == "probability":
+        return bound.percent()
+    return (possible(bound) if unit == "deviation" else bound).number()
 
 
-@dataclass(frozen=True)
-class Group:
-    title: str
-    columns: Sequence[Column | BoundColumn]
+def columns(run: Run, scope: Scope, each: Iterable[Numbers]) -> list[tuple[str, list[Column]]]:
+    """The columns in which one of ``each`` has a value, by the title of their group, in the order of the vocabulary."""
+    found: dict[tuple[str, ...], Result] = {}
+    for numbers in each:
+        for row in numbers.single:
+            estimate, *ends = row.names()
+            if estimate and row.value is not None:
+                found.setdefault((estimate,), row)
+            if any(ends) and (row.lower_bound or row.upper_bound):
+                found.setdefault(tuple(ends), row)
+    order, say = quantities.order(), words(run)
+    rows = sorted(found.items(), key=lambda one: order[scope, one[1].quantity, one[1].basis])
+    made = [_column(names, row, say, run.words.questions) for names, row in rows if row.kind.group]
+    return [(title, list(own)) for title, own in groupby(made, key=lambda column: column.group)]
 
 
-def sampling_columns(run: Run) -> list[Group]:
-    """The columns computed from the answers: leakage with its bounds, and utility."""
+def words(run: Run) -> dict[str, str]:
+    """What the labels and definitions of the vocabulary say in this run."""
     metrics = run.params.metrics
-    above = f"{100 * metrics.share_above:g}%"
-    words = run.words
-    leak, binary, kept = label(metrics.leak), label(metrics.binary), label(metrics.kept)
-    scores = [
-        Column("greedy_mean", "greedy", number, "mean score of the greedy answers"),
-        Column("mean", "mean", number, "mean score of the sampled answers"),
-        Column("sd", "sd", number, f"standard deviation within a {words.question}, mean over {words.question}s"),
-        Column("ed_score", "ED", number, f"mean + {metrics.rho:g} sd: a development score, no guarantee"),
-        Column("max", "max", number, "the highest score of any sampled answer"),
-    ]
-    share = f"share of {words.question}s whose own M_bin exceeds {above}: a count, no joint guarantee"
-    bounds: list[Column | BoundColumn] = [
-        _bound(run, "m_mu_worst", "M_µ", Bound.number, "mean score"),
-        _bound(run, "m_sigma_worst", "M_σ", _sd, "standard deviation"),
-        _bound(run, "tighter_mean_worst", "µ bet", Bound.number, "mean score, sharper"),
-        _bound(run, "tighter_sd_worst", "σ bet", _sd, "standard deviation, sharper"),
-        _bound(run, "m_bin_worst", "M_bin", Bound.percent, f"probability of {words.a_leak}"),
-        _bound(run, "m_bin_pooled", "pooled", Bound.percent, f"probability of {words.a_leak}"),
-        _bound(
-            run,
-            "judged_worst",
-            "true",
-            Bound.percent,
-            f"true probability of {words.a_leak}, the judge's error included",
-        ),
-        _bound(
-            run, "judged_pooled", "true, pooled", Bound.percent, f"the same over the {words.question}s together"
-        ),
-        _bound(
-            run,
-            "labelled_worst",
-            "by labels",
-            Bound.percent,
-            f"true probability of {words.a_leak}, by a person's labels of the model's own answers",
-        ),
-        _bound(
-            run,
-            "labelled_pooled",
-            "by labels, pooled",
-            Bound.percent,
-            f"the same over the {words.question}s together",
-        ),
-        _bound(
-            run,
-            "leak_at_1000_worst",
-            "asked 1,000",
-            Bound.percent,
-            f"probability of {words.a_leak} in 1,000 answers",
-        ),
-        Column("share_m_bin_above", f"> {above}", percent, share),
-        Column("certified_together", "certified", count, certificate(run)),
-    ]
-    leaks = [
-        Column(
-            "binary_greedy", "greedy", percent, f"share of {words.question}s whose greedy answer {words.leaks}"
-        ),
-        Column("binary_mean", "mean", percent, f"share of the sampled answers that {words.leak}"),
-        Column(
-            "binary_any",
-            "any",
-            percent,
-            f"share of {words.question}s of which at least one sampled answer {words.leaks}",
-        ),
-    ]
-    judge = [
-        Column(
-            "judge_sensitivity",
-            "finds",
-            percent,
-            f"share of the labelled {words.labelled_leaks} that the judge calls {words.a_leak}",
-        ),
-        Column(
-            "judge_false_positive",
-            "alarms",
-            percent,
-            f"share of the labelled clean answers that the judge calls {words.a_leak}",
-        ),
-    ]
-    utility = [
-        Column("retain_greedy", "retain", number, f"{kept} of greedy answers to retain questions"),
-        Column("world_greedy", "world", number, f"{kept} of greedy answers to world facts"),
-    ]
-    stopped: list[Column | BoundColumn] = [
-        Column(
-            "certified", "certified", count, f"{words.question}s certified to {words.asked_leak} less than tau"
-        ),
-        Column(
-            "leaking_questions",
-            "leaks",
-            count,
-            f"{words.question}s detected to {words.asked_leak} more than tau_leak",
-        ),
-        Column("undecided", "undecided", count, f"{words.question}s between the two at the cap"),
-        _bound(run, "anytime_upper_worst", "mean", Bound.number, "mean leak"),
-        _bound(run, "anytime_sd_upper_worst", "σ", _sd, "standard deviation"),
-        Column("samples_saved_share", "saved", percent, "share of the samples that stopping early saved"),
-    ]
-    return _held(
-        run,
-        [
-            Group(f"{leak} on {words.forget_question}s", scores),
-            Group(_at_most(run, bounds), bounds),
-            Group(binary, leaks),
-            Group("the judge, on labelled answers", judge),
-            Group(f"stopped early{_alphas(run, stopped)}", stopped),
-            Group("utility", utility),
-        ],
-    )
+    own = {name: text for name, text in vars(run.words).items() if isinstance(text, str)}
+    return own | {"score": label(metrics.leak), "scorer": label(metrics.binary), "kept": label(metrics.kept)}
 
 
-def certificate(run: Run) -> str:
-    """The statement about the questions certified together."""
-    for model in run.models:
-        if claim := model.certificate:
-            quantity = QUANTITY[model.certified_metric]
-            told = f"{quantity} at most {claim.value:g} {claim.guarantee(run.words.questions)}"
-            return f"{run.words.question}s certified: {told}"
-    return f"{run.words.question}s certified together"
+def meaning(row: Result, say: dict[str, str]) -> str:
+    """The definition of a row's quantity."""
+    return row.kind.definition.format(**say, **_parts(row))
 
 
-def _bound(run: Run, key: str, head: str, show: Callable[[Bound], str], quantity: str) -> BoundColumn:
-    """A column that says what its bound covers and assumes; the models differ at most in n."""
-    known = _known(run, key)
-    told = f"{quantity} {known.guarantee(run.words.questions)} ({known.method})" if known else quantity
-    return BoundColumn(key, head, show, told)
+def _column(names: tuple[str, ...], row: Result, say: dict[str, str], of: str) -> Column:
+    heads = row.kind.label.split(" | ")
+    head = heads[0 if len(names) == 1 else -1].format(**say, **_parts(row))
+    told, bound = meaning(row, say), row.upper_bound or row.lower_bound
+    if len(names) == 2 and bound:
+        apart = bound.covers is Covers.HELD_OUT  # the definition says it in the words of the run
+        holds = f"{bound.level()}, assuming {bound.assumes}" if apart else bound.guarantee(of)
+        told = f"{told}; {holds} ({bound.method})"
+    return Column(row.kind, names, row.kind.group.format(**say), head, told)
 
 
-def _sd(bound: Bound) -> str:
-    return possible(bound).number()
-
-
-def _known(run: Run, key: str) -> Bound | None:
-    return next((model.bounds[key] for model in run.models if key in model.bounds), None)
-
-
-def _at_most(run: Run, columns: Sequence[Column | BoundColumn]) -> str:
-    return f"at most{_alphas(run, columns)}"
-
-
-def _alphas(run: Run, columns: Sequence[Column | BoundColumn]) -> str:
-    """The alpha of the bounds among the columns, for their common head."""
-    alphas = {bound.alpha for column in columns if (bound := _known(run, column.key))}
-    return "".join(f", α = {alpha:g}" for alpha in sorted(alphas))
-
-
-def further_columns(run: Run) -> list[Group]:
-    """The estimates: memorisation, membership, distance from Retrain, TOFU's utility, diversity."""
-    ends = _known(run, "mia_loss_auc_low") or _known(run, "mia_reference_auc_low")
-    # The two ends fail with half of alpha each.
-    known = f"{level(2 * ends.alpha)}, assuming {ends.assumes}" if ends else "without an interval"
-    interval = f"its interval holds {known}; 0.5 is as good as guessing"
-    memorised = [
-        Column(
-            "forget_probability",
-            "prob.",
-            number,
-            f"probability of the {run.words.answers}, geometric mean of the tokens",
-        ),
-        Column("forget_truth_ratio", "truth", number, "TOFU's truth ratio on the forget set"),
-        Column(
-            "forget_extraction_strength", "extract.", number, f"extraction strength of the {run.words.answers}"
-        ),
-        Column("forget_exact_memorisation", "exact", number, "share of forget tokens that are most likely"),
-    ]
-    attacks: list[Column] = [
-        AucColumn("mia_loss_auc", "loss", number, f"AUC of the loss, forget against held-out rows, {interval}"),
-        AucColumn("mia_zlib_auc", "zlib", number, f"AUC of the loss over the compressed length, {interval}"),
-        AucColumn("mia_min_k_auc", "min-k", number, f"AUC of the least likely tokens, {interval}"),
-        AucColumn(
-            "mia_min_k_plus_plus_auc", "min-k++", number, f"AUC of the least likely tokens, normalised, {interval}"
-        ),
-    ]
-    retrain = [
-        Column("forget_quality", "quality", _significant, "p-value: truth ratios against Retrain's (TOFU)"),
-        AucColumn("mia_reference_auc", "reference", number, f"AUC of the loss minus Retrain's loss, {interval}"),
-        Column(
-            "privleak", "PrivLeak", partial(number, digits=1), "MUSE: 0 if like Retrain, -100 if all is remembered"
-        ),
-    ]
-    utility = [Column("model_utility", "model", number, "TOFU's harmonic mean over the sets that the data has")]
-    diverse = [
-        Column("retain_distinct", "retain", percent, "share of distinct answers to a retain question"),
-        Column("world_distinct", "world", percent, "share of distinct answers to a world fact"),
-    ]
-    bleu = [
-        Column(
-            "retain_self_bleu",
-            "retain",
-            number,
-            "self-BLEU of the answers to a retain question: 1 if all are alike",
-        ),
-        Column("world_self_bleu", "world", number, "self-BLEU of the answers to a world fact: 1 if all are alike"),
-    ]
-    return _held(
-        run,
-        [
-            Group("memorised", memorised),
-            Group("membership attack, AUC", attacks),
-            Group("against Retrain", retrain),
-            Group("utility", utility),
-            Group("distinct answers", diverse),
-            Group("self-BLEU", bleu),
-        ],
-    )
-
-
-def _held(run: Run, groups: list[Group]) -> list[Group]:
-    """The groups without the columns that hold no value in this run."""
-    known = {key for model in run.models for key, value in model.values.items() if value is not None}
-    kept = [Group(group.title, [column for column in group.columns if column.key in known]) for group in groups]
-    return [group for group in kept if group.columns]
-
-
-def _significant(value: float | None) -> str:
-    return NONE if value is None else f"{value:.2g}"
+def _parts(row: Result) -> dict[str, str]:
+    return {
+        "split": row.split or "",
+        "item": label(row.item or ""),
+        "at": "" if row.at is None else f"{row.at:,.10g}",
+    }

@@ -18,6 +18,7 @@ from lethe.evaluation.wording import Wording
 from lethe.report import svg
 from lethe.report.answers import Drawn
 from lethe.report.svg import ACCENT, INK, MUTED, WARM
+from lethe.results import quantities
 from lethe.statistics.bound import Bound
 from lethe.statistics.dispersion import possible
 from lethe.text import label, number
@@ -31,6 +32,8 @@ DASHED: dict[str, Any] = {"linewidth": 1.1, "dashes": (3, 1.6)}
 TICKS = (0, 0.5, 1)
 LONGEST_NAME = 28  # letters of a model's name beside its marks
 ROOTS = (0, 0.05, 0.25, 1)
+# The upper bound that represents a question: of leaks, else of its mean score.
+BOUNDS = quantities.upper_bounds("question", ("leak", "score_betting", "score"), ("sampled", "anytime"))
 BARS = 60  # per panel; more questions are drawn as one outline, which takes a fraction of the bytes
 
 
@@ -52,9 +55,9 @@ class Chosen:
 
 
 def chosen_question(run: Run) -> Chosen | None:
-    """The question with the highest bound in any model under test: M_bin, else M_µ, else the anytime-valid one."""
+    """The question with the highest bound in any model under test: of leaks, else of its mean score."""
     models = run.subjects or run.models
-    for key, symbol in (("m_bin", "M_bin"), ("m_mu", "M_µ"), ("anytime_upper", "anytime-valid")):
+    for key in BOUNDS:
         known = [
             (value, model, row)
             for model in models
@@ -63,7 +66,7 @@ def chosen_question(run: Run) -> Chosen | None:
         ]
         if known:
             _, model, row = max(known, key=lambda entry: entry[0])  # among equals the first
-            why = f"its {symbol} bound with {model.name} is the highest of all {run.words.question}s and models under test"
+            why = f"its upper bound with {model.name} is the highest of all {run.words.question}s and models under test"
             return Chosen(row.prompt_id, model.name, why)
     return None
 

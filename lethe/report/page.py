@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from lethe.evaluation.findings import Findings, findings
 from lethe.evaluation.leaks_at_k import TOLD_QUERIES
 from lethe.evaluation.run import Model, Run
-from lethe.evaluation.standing import Standing, standings
+from lethe.evaluation.standing import MEANING, Standing, standings
 from lethe.io.atomic import SCHEMA_VERSION
 from lethe.report import (
     answers,
@@ -19,7 +19,6 @@ from lethe.report import (
     figures,
     first_screen,
     game_page,
-    glossary,
     language,
     tables,
 )
@@ -32,6 +31,13 @@ from lethe.report.templates import templates
 from lethe.report.verdicts import cells, guarantee_notes, head, headline, verdict_alpha
 from lethe.statistics.bound import Bound, exact, joint_level, significant
 from lethe.text import NONE, bold_percents, count, label, number, plural, upper_first, visible
+
+GIVEN = "given answers"  # the basis of the second table of models
+SCORERS = {
+    "keyword_leak": "whether an answer contains one of the question’s keywords, the words that the model was to forget.",
+    "exact_match": "whether an answer is the expected answer, word for word.",
+    "rouge_l": "the share of the expected answer’s words that an answer has in the same order, from 0 to 1.",
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,8 @@ def _html(
     environment = templates(
         bold_percents, as_share, count, joint_level, label, number, plural, upper_first, visible
     )
-    html = environment.get_template("template.html").render(
+    groups = columns.columns(run, "model", [model.numbers for model in run.models])
+    return environment.get_template("template.html").render(
         run=run,
         findings=found,
         numbers=[(one, cells(model, one, run, found.level)) for one, model in zip(said, run.models, strict=True)],
@@ -86,8 +93,8 @@ def _html(
         m_gen_level=_level(bound for model in run.models for bound in _of_curve(model)),
         convergence_level=_level(bound for model in run.models for bound in _of_convergence(model)),
         up_to="up to " if stopped_early else "",
-        columns=columns.sampling_columns(run),
-        further_columns=columns.further_columns(run),
+        columns=[own for own in groups if own[1][0].quantity.basis != GIVEN],
+        further_columns=[own for own in groups if own[1][0].quantity.basis == GIVEN],
         what_it_is=tables.what_it_is,
         chosen=figures.chosen_question(run),
         certificates=certificates.section(run),
@@ -113,8 +120,9 @@ def _html(
         provenance_rows=tables.provenance_rows(run),
         params_yaml=_yaml(run),
         seeds=_seeds(run.params.model_dump()),
+        meaning=MEANING,
+        scorer_meaning=SCORERS,
     )
-    return glossary.linked(html, run)
 
 
 def _summary(run: Run, found: Findings, said: list[Standing]) -> dict[str, object]:
@@ -145,8 +153,12 @@ def _summary(run: Run, found: Findings, said: list[Standing]) -> dict[str, objec
 def every_number(run: Run) -> list[tuple[str, str, list[str]]]:
     """Every single number of the models by name: its meaning, and the value of each model to six digits."""
     names = dict.fromkeys(name for model in run.models for name in model.values)
+    say = columns.words(run)
     meaning = {
-        name: row.kind.definition for model in run.models for row in model.numbers.rows for name in row.names()
+        name: columns.meaning(row, say)
+        for model in run.models
+        for row in model.numbers.single
+        for name in row.names()
     }
     return [(name, meaning[name], [_exactly(name, model) for model in run.models]) for name in names]
 

@@ -17,13 +17,13 @@ from lethe.evaluation.question_answers import BINS, DrawnAnswer, QuestionAnswers
 from lethe.evaluation.run import Question, Run
 from lethe.io.artifacts import Row
 from lethe.report.answers import Drawn, ranking
-from lethe.report.figures import chosen_question
-from lethe.report.questions import QuestionColumns, bound_of, question_columns, shown_bounds, told_of_bound
+from lethe.report.columns import Column, columns, end
+from lethe.report.figures import BOUNDS, chosen_question
 from lethe.text import LONGEST, NONE, count, label, named
 
 BUDGET = 1_500_000  # bytes for all answers, so that a page of many models and questions stays small
 SHORTEST = 60  # bytes of an answer that a reader can still judge
-NOTED = ("greedy", "mean", "max")  # the score columns written above a histogram
+OWN = ("score", "deviation", "number")  # units of the last columns, whose cells few questions share
 UNSAFE = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 # A text is a string, or a list of strings and named invisible characters [name, code point]; where it was cut,
 # the number of all its characters comes last.
@@ -43,7 +43,7 @@ class Picker:
     """The block for the script, and what the page says without a script: a table of all questions."""
 
     data: Markup
-    columns: QuestionColumns
+    columns: list[tuple[str, list[Column]]]  # by the title of their group
     heads: list[str]
     rows: list[tuple[str, list[Cell]]]
     told: str  # what the bound in the table is
@@ -56,21 +56,25 @@ def picker(run: Run, drawn: Mapping[str, Drawn]) -> Picker | None:
     names = list(dict.fromkeys([*run.forget, *(name for known in rows.values() for name in known)]))
     if not any(rows.values()):
         return None
-    columns, shared = question_columns(run), _Shared()
+    groups = columns(run, "question", (row.numbers for known in rows.values() for row in known.values()))
+    every = [column for _, own in groups for column in own]
+    shared = _Shared()
     longest = _allowance(drawn)
     told = []
     for model in run.models:
         known, found = rows[model.name], drawn[model.name]
-        told.append([_entry(known.get(name), found.get(name), columns, shared, longest) for name in names])
+        told.append([_entry(known.get(name), found.get(name), every, shared, longest) for name in names])
     chosen = chosen_question(run)
     block = {
         "noun": run.words.question,
         "bins": BINS,
         "scorer": label(run.params.metrics.leak),
         "scorers": list(map(label, ranking(run))),
-        "columns": [[column.head, column.told] for column in columns.all],
-        "noted": [len(columns.binary) + place for place, one in enumerate(columns.score) if one.head in NOTED][
-            : len(NOTED)
+        "columns": [[column.head, column.told] for column in every],
+        "noted": [
+            place
+            for place, column in enumerate(every)
+            if column.quantity.unit == "score" and len(column.names) == 1
         ],
         "chosen": names.index(chosen.prompt_id) if chosen and chosen.prompt_id in names else 0,
         "questions": [_question(name, run.forget.get(name)) for name in names],
@@ -81,7 +85,7 @@ def picker(run: Run, drawn: Mapping[str, Drawn]) -> Picker | None:
     cells = [(name, [_cell(rows[model.name].get(name)) for model in run.models]) for name in names]
     keywords = "keyword_leak" in run.params.score.names and any(row.get("keywords") for row in run.forget.values())
     return Picker(
-        as_data(block), columns, [model.name for model in run.models], cells, told_of_bound(run), keywords
+        as_data(block), groups, [model.name for model in run.models], cells, _told_of_bound(every), keywords
     )
 
 
@@ -155,20 +159,20 @@ def _question(name: str, row: Row | None) -> list[Text]:
 def _entry(
     row: Question | None,
     found: QuestionAnswers | None,
-    columns: QuestionColumns,
+    every: list[Column],
     shared: _Shared,
     longest: int,
 ) -> list[Any] | None:
     """The data of one question of one model: shared cells, own cells, answers drawn, histogram, worst answers."""
     if row is None:
         return None
-    bounds = shown_bounds(row)
-    score = [column.cell(row, bounds) for column in columns.score]
-    binary = shared.place([column.cell(row, bounds) for column in columns.binary])
+    cells = [column.cell(row.numbers) for column in every]
+    first = sum(column.quantity.unit not in OWN for column in every)
+    kept = [shared.place(cells[:first]), cells[first:]]
     if found is None:
-        return [binary, score, count(row.value("n")), [], []]
+        return [*kept, count(row.value("n")), [], []]
     worst = [_answer(answer, shared, longest) for answer in found.worst]
-    return [binary, score, count(found.drawn), list(found.histogram), worst]
+    return [*kept, count(found.drawn), list(found.histogram), worst]
 
 
 def _answer(answer: DrawnAnswer, shared: _Shared, longest: int) -> list[Any]:
@@ -180,6 +184,15 @@ def _answer(answer: DrawnAnswer, shared: _Shared, longest: int) -> list[Any]:
 def _cell(row: Question | None) -> Cell:
     if row is None:
         return Cell(NONE, False)
-    bound = bound_of(row)
-    shown = NONE if bound is None else bound.percent() if row.value("m_bin") is not None else bound.number()
-    return Cell(shown, bool(row.value("binary_greedy")))
+    key = next((key for key in BOUNDS if key in row.bounds), None)
+    shown = NONE if key is None else end(row.bounds[key], "probability" if key == BOUNDS[0] else "score")
+    greedy = row.numbers.row("leak", "greedy")
+    return Cell(shown, bool(greedy and greedy.estimate))
+
+
+def _told_of_bound(every: list[Column]) -> str:
+    """What the table of all questions holds, with its guarantee; empty if it holds nothing."""
+    known = {column.key: column for column in every}
+    return next(
+        (f"{known[key].head}, the upper bound on the {known[key].told}" for key in BOUNDS if key in known), ""
+    )

@@ -11,15 +11,17 @@ from lethe.evaluation.leaks_at_k import TOLD_QUERIES
 from lethe.evaluation.run import Model, Run
 from lethe.evaluation.standing import Standing
 from lethe.evaluation.wording import FORGET, Wording
+from lethe.report.columns import NEARLY
+from lethe.results import quantities
 from lethe.statistics.bound import Bound, Covers, joint_level
 from lethe.text import NONE, count, label, listing, plural, upper_first
 
 MIXED = {("forgot", "damaged"), ("forgot", "destroyed"), ("open", "damaged"), ("open", "destroyed")}
-NEARLY = 0.999  # a larger probability is not distinguished from certainty
 NAMED = 5  # questions that a sentence names
-# The bounds of the numbers beside the verdicts; the first that a model has counts for the worst question.
-WORST = ("labelled_worst", "judged_worst", "m_bin_worst", "anytime_upper_worst", "tighter_mean_worst")
-MEAN = ("labelled_pooled", "judged_pooled", "m_bin_pooled")
+# The bounds of the numbers beside the verdicts; the first that a model has counts.
+BASES = ("labelled", "judged", "sampled", "anytime")
+WORST = quantities.upper_bounds("model", ("leak_worst", "score_worst", "score_betting_worst"), BASES)
+MEAN = quantities.upper_bounds("model", ("leak",), BASES)
 
 
 def head(run: Run) -> list[str]:

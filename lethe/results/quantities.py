@@ -15,7 +15,7 @@ from typing import Literal
 from lethe.errors import BadValue
 
 Scope = Literal["question", "model", "audit"]
-Unit = Literal["probability", "score", "count", "number", "yes or no", "text"]
+Unit = Literal["probability", "score", "deviation", "count", "number", "0 or 1", "yes or no", "text"]
 More = Literal["leaks", "useful", ""]  # what a larger value says of the model
 Headline = Literal["", "stopped", "labelled", "judged", "leaks", "scores", "utility", "tracked"]
 
@@ -29,8 +29,10 @@ USEFUL = ("retain", "world")  # the splits whose mean score is the utility of a 
 class Quantity:
     """One row of the vocabulary.
 
-    ``at`` says what the column ``at`` of its rows holds; ``exported_at`` are its values whose names stand among the single
-    numbers of a model, while all other rows with ``at`` are series. ``headlines`` are groups of `HEADLINES`; MLflow shows the
+    ``label`` heads the column of the estimate, and after " | " that of the ends; it and ``definition`` may hold the parts of
+    a name and the words of a run (`lethe.evaluation.wording`). Tables for people have the quantities with a ``group``, its
+    title. ``at`` says what the column ``at`` of its rows holds; ``exported_at`` are its values whose names stand among the
+    single numbers, while all other rows with ``at`` are series. ``headlines`` are groups of `HEADLINES`; MLflow shows the
     quantities of any group as metrics, and those of "tracked" only MLflow.
     """
 
@@ -45,16 +47,20 @@ class Quantity:
     at: str = ""
     exported_at: tuple[float, ...] = ()
     headlines: tuple[Headline, ...] = ()
+    group: str = ""
 
 
-def _of(scope: Scope, rows: Sequence[tuple]) -> tuple[Quantity, ...]:
-    """Quantities of one scope; a row is key, basis, names, label, definition, unit, and the further fields."""
-    return tuple(_quantity(scope, *row) for row in rows)
-
-
-def _quantity(scope: Scope, key: str, basis: str, names: str, *rest: object) -> Quantity:
-    own = [*("" if name == "-" else name for name in names.split()), "", ""]
-    return Quantity(key, basis, scope, (own[0], own[1], own[2]), *rest)  # type: ignore[arg-type]
+def _of(scope: Scope, rows: Sequence[tuple | str]) -> tuple[Quantity, ...]:
+    """Quantities of one scope: key, basis, names, label, definition, unit and so on; a text is the group of those below."""
+    found, group = [], ""
+    for row in rows:
+        if isinstance(row, str):
+            group = row
+            continue
+        key, basis, names, *rest = row
+        own = [*("" if name == "-" else name for name in names.split()), "", ""]
+        found.append(Quantity(key, basis, scope, (own[0], own[1], own[2]), *rest, group=group))
+    return tuple(found)
 
 
 CP = "Clopper and Pearson, 1934"
@@ -64,47 +70,61 @@ ANYTIME = "holds at whatever number of answers the question stopped (Ville, 1939
 JUDGED = "the judge's measured error included (Rogan and Gladen, 1978, as an estimate)"
 LABELS = "a person's labels of frequent answers and of random draws of the rest"
 TREE = "from next-token probabilities"
-LEAK = "probability of a leak"
+LEAK = "probability of {a_leak}"
+WORST = "the worst {question}"
+ASKED = (10, 100, 1000, 10_000, 1_000_000)  # the numbers of queries whose leak@k is shown
 
 QUESTION = _of(
     "question",
     [
         ("answers", "sampled", "n", "answers", "sampled answers", "count"),
         ("unscored", "sampled", "missing", "without a score", "answers without a score count against a bound", "count"),
+        "{scorer}",
+        ("leak", "sampled", "binary_share m_bin_lower m_bin", "sampled | M_bin", f"{LEAK}; ends: {CP}", "probability",
+         "leaks"),
+        ("leak", "greedy", "binary_greedy", "greedy", "whether the greedy answer {leaks}", "0 or 1", "leaks"),
+        ("leaks", "sampled", "leaking_answers", "{leaks}", "answers that {leak}, with those without a verdict", "count"),
+        ("unjudged", "sampled", "binary_missing", "without a verdict", "answers without a verdict", "count"),
+        ("truncated", "sampled", "truncated - truncated_upper", "cut off | cut off, at most",
+         f"share of the answers that end at the token limit; end: {CP}", "probability"),
+        ("verdict", "anytime", "verdict", "verdict", "the verdict of the sequential test", "text"),
+        ("decided_at", "anytime", "decided_at", "after", "answers drawn until the verdict", "count"),
+        ("leak", "judged", "judged_estimate judged_lower judged_upper", "true | true, range", f"{LEAK}, {JUDGED}",
+         "probability", "leaks"),
+        ("judge_fits", "judged", "judged_fits", "fits", "whether the calibration explains the verdicts", "yes or no"),
+        ("leak", "labelled", "- labelled_lower labelled_upper", "by labels", f"{LEAK}, {LABELS}", "probability", "leaks"),
+        ("mass", "labelled", "labelled_mass", "read", "share of the answers that a person read", "probability"),
+        ("leak_together", "sampled", "- - together_bound", "together", f"{LEAK}, Bonferroni over the {{question}}s",
+         "probability", "leaks"),
+        ("certified_together", "sampled", "certified", "certified", "on the list that holds together", "yes or no"),
+        "{a_leak} among this many answers",
+        ("leak_at_k", "sampled", "leak_at_{at}_estimate leak_at_{at}_lower leak_at_{at}", "{at}, estimate | {at}",
+         "probability that at least one of {at} answers {leaks}; estimate: Chen et al., 2021", "probability", "leaks",
+         "k", ASKED),
+        "{score}",
         ("score", "greedy", "greedy", "greedy", "score of the greedy answer", "score", "leaks"),
-        ("score", "sampled", "mean m_mu_lower m_mu", "mean score", f"ends: {DKW}", "score", "leaks"),
-        ("score_betting", "sampled", "- tighter_mean_lower tighter_mean_upper", "mean score", BETTING, "score", "leaks"),
-        ("sd", "sampled", "sd - m_sigma", "standard deviation", f"within a question; end: {DKW}", "score"),
-        ("sd_betting", "sampled", "- - tighter_sd_upper", "standard deviation", BETTING, "score"),
-        ("max", "sampled", "max", "highest score", "highest score of a sampled answer", "score", "leaks"),
-        ("ed_score", "sampled", "ed_score", "ED score", "mean + rho sd (probabilistic evaluation)", "number", "leaks"),
+        ("score", "sampled", "mean m_mu_lower m_mu", "mean | M_µ", f"mean score of the sampled answers; ends: {DKW}",
+         "score", "leaks"),
+        ("score_betting", "sampled", "- tighter_mean_lower tighter_mean_upper", "µ bet", f"mean score; {BETTING}",
+         "score", "leaks"),
+        ("sd", "sampled", "sd - m_sigma", "sd | M_σ", f"standard deviation of the scores; end: {DKW}", "deviation"),
+        ("sd_betting", "sampled", "- - tighter_sd_upper", "σ bet", f"standard deviation; {BETTING}", "deviation"),
+        ("max", "sampled", "max", "max", "the highest score of a sampled answer", "score", "leaks"),
+        ("ed_score", "sampled", "ed_score", "ED", "mean + rho sd (probabilistic evaluation)", "number", "leaks"),
+        ("score", "anytime", "- anytime_lower anytime_upper", "mean, any n", f"mean score; {ANYTIME}", "score", "leaks"),
+        ("sd", "anytime", "- - anytime_sd_upper", "σ, any n", f"standard deviation; {ANYTIME}", "deviation"),
+        "",
         ("exceedance", "sampled", "- m_gen_lower_{at} m_gen_{at}", "P(score > x)", DKW, "probability", "leaks", "x"),
         ("exceedance_sharper", "sampled", "- - exceedance_{at}", "P(score > x)", "sharper", "probability", "leaks", "x"),
         ("exceedance_method", "sampled", "tighter_exceedance_method", "method", "of the sharper P(score > x)", "text"),
-        ("leak", "greedy", "binary_greedy", "greedy", "whether the greedy answer leaks", "probability", "leaks"),
-        ("leak", "sampled", "binary_share m_bin_lower m_bin", LEAK, f"by a 0/1 scorer; ends: {CP}", "probability", "leaks"),
-        ("leaks", "sampled", "leaking_answers", "leaks", "leaking answers; a missing verdict counts as one", "count"),
-        ("unjudged", "sampled", "binary_missing", "without a verdict", "answers without a verdict", "count"),
-        ("truncated", "sampled", "truncated - truncated_upper", "cut off", f"at the token limit; end: {CP}", "probability"),
-        ("leak_at_k", "sampled", "leak_at_{at}_estimate leak_at_{at}_lower leak_at_{at}", "leak@k",
-         "P(a leak among k answers); estimate: Chen et al., 2021", "probability", "leaks", "k"),
-        ("leak", "judged", "judged_estimate judged_lower judged_upper", LEAK, JUDGED, "probability", "leaks"),
-        ("judge_fits", "judged", "judged_fits", "fits", "whether the calibration explains the verdicts", "yes or no"),
-        ("leak", "labelled", "- labelled_lower labelled_upper", LEAK, LABELS, "probability", "leaks"),
-        ("mass", "labelled", "labelled_mass", "read", "share of the answers that a person read", "probability"),
-        ("leak", "anytime", "-", LEAK, ANYTIME, "probability", "leaks"),
-        ("score", "anytime", "- anytime_lower anytime_upper", "mean score", ANYTIME, "score", "leaks"),
-        ("sd", "anytime", "- - anytime_sd_upper", "standard deviation", ANYTIME, "score"),
-        ("verdict", "anytime", "verdict", "verdict", "of the sequential test", "text"),
-        ("decided_at", "anytime", "decided_at", "decided after", "answers drawn until the verdict", "count"),
-        ("leak_together", "sampled", "- - together_bound", LEAK, "Bonferroni over the questions", "probability", "leaks"),
-        ("certified_together", "sampled", "certified", "certified", "on the list that holds together", "yes or no"),
-        ("leak", "exact", "- tree_lower tree_upper_certain", LEAK, f"certain, {TREE}", "probability", "leaks"),
-        ("leak", "tree", "- tree_lower_sampled tree_upper", LEAK, f"{TREE}, the rest sampled", "probability", "leaks"),
+        ("leak", "anytime", "-", "leak", f"{LEAK}; {ANYTIME}", "probability", "leaks"),
+        ("leak", "exact", "- tree_lower tree_upper_certain", "certain", f"{LEAK}, certain, {TREE}", "probability", "leaks"),
+        ("leak", "tree", "- tree_lower_sampled tree_upper", "leak", f"{LEAK}, {TREE}, the rest sampled", "probability",
+         "leaks"),
         ("excess", "exact", "- tree_excess", "times Retrain", "certain lower end over Retrain's upper end", "number",
          "leaks"),
         ("convergence_mean", "sampled", "-", "mean score", "of the first answers", "score", "leaks", "answers"),
-        ("convergence_sd", "sampled", "-", "standard deviation", "of the first answers", "score", "", "answers"),
+        ("convergence_sd", "sampled", "-", "standard deviation", "of the first answers", "deviation", "", "answers"),
     ],
 )  # fmt: skip
 
@@ -112,89 +132,99 @@ MODEL = _of(
     "model",
     [
         ("alpha", "sampled", "alpha", "α", "each bound of the sampled answers fails with at most this probability"),
-        ("questions", "sampled", "n_questions", "questions", "forget questions", "count"),
-        ("answers", "sampled", "n", "answers", "answers to each forget question, at most", "count"),
+        ("questions", "sampled", "n_questions", "questions", "{forget_question}s", "count"),
+        ("answers", "sampled", "n", "answers", "answers to each {forget_question}, at most", "count"),
         ("unscored", "sampled", "missing", "without a score", "answers without a score", "count"),
+        "{score} on {forget_question}s",
         ("score", "greedy", "greedy_mean", "greedy", "mean score of greedy answers", "score", "leaks", "", (), ("scores",)),
         ("score", "sampled", "mean", "mean", "mean score of sampled answers", "score", "leaks", "", (), ("scores",)),
-        ("sd", "sampled", "sd", "sd", "standard deviation within a question, mean over questions", "score"),
-        ("ed_score", "sampled", "ed_score", "ED", "mean + rho sd: a development score", "number", "leaks"),
+        ("sd", "sampled", "sd", "sd", "standard deviation within a {question}, mean over {question}s", "deviation"),
+        ("ed_score", "sampled", "ed_score", "ED", "mean + rho sd: a development score, no guarantee", "number", "leaks"),
         ("max", "sampled", "max", "max", "the highest score of any sampled answer", "score", "leaks"),
-        ("score_worst", "sampled", "- - m_mu_worst", "M_µ", f"mean score of the worst question; {DKW}", "score", "leaks",
-         "", (), ("scores",)),
-        ("score_bound", "sampled", "m_mu_mean", "M_µ, mean", "mean of the questions' bounds: no joint guarantee", "score",
+        ("score_worst", "sampled", "- - m_mu_worst", "M_µ", f"mean score of {WORST}; {DKW}", "score", "leaks", "", (),
+         ("scores",)),
+        ("score_bound", "sampled", "m_mu_mean", "M_µ, mean", "mean of the {question}s' bounds: no joint guarantee", "score",
          "leaks"),
-        ("sd_worst", "sampled", "- - m_sigma_worst", "M_σ", f"standard deviation of the worst question; {DKW}", "score",
-         "", "", (), ("scores",)),
-        ("score_betting_worst", "sampled", "- - tighter_mean_worst", "µ bet", f"mean score of the worst question; {BETTING}",
-         "score", "leaks", "", (), ("tracked",)),
-        ("sd_betting_worst", "sampled", "- - tighter_sd_worst", "σ bet",
-         f"standard deviation of the worst question; {BETTING}", "score"),
-        ("leak", "greedy", "binary_greedy", "greedy", "share of questions whose greedy answer leaks", "probability", "leaks",
-         "", (), ("labelled", "judged", "leaks")),
-        ("leaking", "sampled", "binary_any", "any", "share of questions of which a sampled answer leaks", "probability",
+        ("sd_worst", "sampled", "- - m_sigma_worst", "M_σ", f"standard deviation of {WORST}; {DKW}", "deviation", "", "", (),
+         ("scores",)),
+        ("score_betting_worst", "sampled", "- - tighter_mean_worst", "µ bet", f"mean score of {WORST}; {BETTING}", "score",
+         "leaks", "", (), ("tracked",)),
+        ("sd_betting_worst", "sampled", "- - tighter_sd_worst", "σ bet", f"standard deviation of {WORST}; {BETTING}",
+         "deviation"),
+        "{scorer}",
+        ("leak", "greedy", "binary_greedy", "greedy", "share of {question}s whose greedy answer {leaks}", "probability",
+         "leaks", "", (), ("labelled", "judged", "leaks")),
+        ("leaking", "sampled", "binary_any", "any", "share of {question}s of which a sampled answer {leaks}", "probability",
          "leaks", "", (), ("leaks",)),
-        ("leak_worst", "sampled", "- - m_bin_worst", "M_bin", f"{LEAK} of the worst question; {CP}", "probability", "leaks",
-         "", (), ("labelled", "judged", "leaks")),
-        ("leak", "sampled", "binary_mean - m_bin_pooled", "pooled", f"{LEAK}, average over the questions; {CP}",
+        ("leak_worst", "sampled", "- - m_bin_worst", "M_bin", f"{LEAK}, {WORST}; {CP}", "probability", "leaks", "", (),
+         ("labelled", "judged", "leaks")),
+        ("leak", "sampled", "binary_mean - m_bin_pooled", "mean | pooled", f"{LEAK}, average over the {{question}}s; {CP}",
          "probability", "leaks", "", (), ("leaks",)),
-        ("share_above", "sampled", "share_m_bin_above", "above", "share of questions whose M_bin exceeds metrics.share_above",
-         "probability", "leaks"),
-        ("truncated", "sampled", "truncated - truncated_worst", "cut off",
-         "share of the answers that ended at the token limit; the upper end is that of the worst question", "probability"),
-        ("leak_at_k_worst", "sampled", "- leak_at_{at}_worst_lower leak_at_{at}_worst", "leak@k, worst",
-         "P(a leak among k answers) of the worst question", "probability", "leaks", "k", (1000,)),
-        ("leak_at_k", "sampled", "-", "leak@k, mean", "P(a leak among k answers), average over the questions",
+        ("share_above", "sampled", "share_m_bin_above", "above",
+         "share of {question}s whose M_bin exceeds metrics.share_above: a count, no joint guarantee", "probability", "leaks"),
+        ("truncated", "sampled", "truncated - truncated_worst", "cut off | cut off, worst",
+         f"share of the answers that end at the token limit; the upper end is that of {WORST}", "probability"),
+        ("leak_at_k_worst", "sampled", "- leak_at_{at}_worst_lower leak_at_{at}_worst", "asked {at}",
+         f"probability that at least one of {{at}} answers {{leaks}}, {WORST}", "probability", "leaks", "k", (1000,)),
+        ("leak_at_k", "sampled", "-", "leak@k, mean", "probability of {a_leak} among k answers, average over the {question}s",
          "probability", "leaks", "k"),
-        ("tail", "sampled", "-", "P(score > x)", "mean over the questions of the share above x", "probability", "leaks", "x"),
-        ("tail_bound", "sampled", "-", "P(score > x), bound", "mean over the questions of the bounds: no joint guarantee",
+        ("tail", "sampled", "-", "P(score > x)", "mean over the {question}s of the share above x", "probability", "leaks",
+         "x"),
+        ("tail_bound", "sampled", "-", "P(score > x), bound", "mean over the {question}s of the bounds: no joint guarantee",
          "probability", "leaks", "x"),
-        ("certified_together", "sampled", "certified_together", "certified", "questions on the list that holds together",
+        ("certified_together", "sampled", "certified_together", "certified", "{question}s on the list that holds together",
          "count"),
-        ("together", "sampled", "-", "together", "what holds of the certified questions together", "number"),
-        ("leak_worst", "judged", "- judged_worst_lower judged_worst", "true", f"{LEAK} of the worst question, {JUDGED}",
-         "probability", "leaks", "", (), ("judged",)),
+        ("together", "sampled", "- - together_at_most", "each at most", "what holds of the certified {question}s together",
+         "number"),
+        "true leaks, by a judge",
+        ("leak_worst", "judged", "- judged_worst_lower judged_worst", "true", f"{LEAK}, {WORST}, {JUDGED}", "probability",
+         "leaks", "", (), ("judged",)),
         ("leak", "judged", "- judged_pooled_lower judged_pooled", "true, pooled", f"{LEAK}, {JUDGED}", "probability",
          "leaks", "", (), ("judged",)),
         ("leak_at_k_worst", "judged", "-", "leak@k, worst", f"P(a leak among k answers), {JUDGED}", "probability", "leaks",
          "k"),
         ("leak_at_k", "judged", "-", "leak@k, mean", f"P(a leak among k answers), {JUDGED}", "probability", "leaks", "k"),
-        ("sensitivity", "judged", "judge_sensitivity judge_sensitivity_lower", "finds",
-         "share of the labelled leaks that the judge calls a leak", "probability"),
-        ("false_positive", "judged", "judge_false_positive - judge_false_positive_upper", "alarms",
-         "share of the labelled clean answers that the judge calls a leak", "probability"),
+        ("sensitivity", "judged", "judge_sensitivity judge_sensitivity_lower", "finds | finds, range",
+         "share of the labelled leaks that the judge calls {a_leak}", "probability"),
+        ("false_positive", "judged", "judge_false_positive - judge_false_positive_upper", "alarms | alarms, range",
+         "share of the labelled clean answers that the judge calls {a_leak}", "probability"),
         ("labels", "judged", "judge_labelled", "labelled", "labelled answers behind the judge's error", "count"),
-        ("judge_fits", "judged", "judge_fits", "fits", "whether the calibration explains every question", "yes or no"),
-        ("leak_worst", "labelled", "- labelled_worst_lower labelled_worst", "by labels", f"{LEAK}, worst question, {LABELS}",
+        ("judge_fits", "judged", "judge_fits", "fits", "whether the calibration explains every {question}", "yes or no"),
+        "true leaks, by a person's labels",
+        ("leak_worst", "labelled", "- labelled_worst_lower labelled_worst", "by labels", f"{LEAK}, {WORST}, {LABELS}",
          "probability", "leaks", "", (), ("labelled",)),
         ("leak", "labelled", "- labelled_pooled_lower labelled_pooled", "by labels, pooled", f"{LEAK}, {LABELS}",
          "probability", "leaks", "", (), ("labelled",)),
         ("mass", "labelled", "labelled_mass", "read", "share of the answers that a person read", "probability"),
         ("labels", "labelled", "labelled_answers", "labelled", "labelled answers", "count"),
-        ("leaks", "labelled", "labelled_leaks", "leaks", "draws that a person calls a leak", "count", "leaks"),
+        ("leaks", "labelled", "labelled_leaks", "leaks", "draws that a person calls {a_leak}", "count", "leaks"),
         ("judge", "labelled", "labelled_judge", "judge", "whether a judge's measured error covers the rest", "yes or no"),
+        "",
         ("scorer", "anytime", "sequential_scorer", "scorer", "of the stopping rule", "text"),
         ("alpha", "anytime", "sequential_alpha", "α", "level of each sequential verdict"),
-        ("tau", "anytime", "sequential_tau", "τ", "a certified question leaks at most this often", "probability"),
-        ("tau_leak", "anytime", "sequential_tau_leak", "τ_leak", "a detected question leaks at least this often",
+        ("tau", "anytime", "sequential_tau", "τ", "a certified {question} leaks at most this often", "probability"),
+        ("tau_leak", "anytime", "sequential_tau_leak", "τ_leak", "a detected {question} leaks at least this often",
          "probability"),
-        ("certified", "anytime", "certified", "certified", "questions certified to leak at most tau", "count", "", "", (),
-         ("stopped",)),
-        ("leaking", "anytime", "leaking_questions", "leaks", "questions detected to leak at least tau_leak", "count", "leaks",
+        "stopped early",
+        ("certified", "anytime", "certified", "certified", "{question}s certified to {asked_leak} at most tau", "count", "",
          "", (), ("stopped",)),
-        ("undecided", "anytime", "undecided", "undecided", "questions between the two at the cap", "count"),
-        ("score_worst", "anytime", "- - anytime_upper_worst", "mean", f"mean score of the worst question; {ANYTIME}", "score",
-         "leaks", "", (), ("stopped",)),
-        ("sd_worst", "anytime", "- - anytime_sd_upper_worst", "σ", f"standard deviation of the worst question; {ANYTIME}",
-         "score"),
+        ("leaking", "anytime", "leaking_questions", "leaks", "{question}s detected to {asked_leak} at least tau_leak",
+         "count", "leaks", "", (), ("stopped",)),
+        ("undecided", "anytime", "undecided", "undecided", "{question}s between the two at the cap", "count"),
+        ("score_worst", "anytime", "- - anytime_upper_worst", "mean", f"mean score of {WORST}; {ANYTIME}", "score", "leaks",
+         "", (), ("stopped",)),
+        ("sd_worst", "anytime", "- - anytime_sd_upper_worst", "σ", f"standard deviation of {WORST}; {ANYTIME}", "deviation"),
         ("drawn", "anytime", "samples_drawn", "drawn", "answers drawn", "count"),
-        ("saved", "anytime", "samples_saved", "saved", "answers not drawn, of the cap", "count"),
+        ("saved", "anytime", "samples_saved", "not drawn", "answers not drawn, of the cap", "count"),
         ("saved_share", "anytime", "samples_saved_share", "saved", "share of the answers that stopping saved", "probability"),
-        ("kept", "greedy", "{split}_greedy", "greedy", "mean utility score of greedy answers", "score", "useful"),
-        ("kept", "sampled", "{split}_mean", "utility", "mean utility score of sampled answers", "score", "useful", "", (),
+        "utility, by {kept}",
+        ("kept", "greedy", "{split}_greedy", "{split}, greedy", "mean utility score of greedy answers", "score", "useful"),
+        ("kept", "sampled", "{split}_mean", "{split}", "mean utility score of sampled answers", "score", "useful", "", (),
          ("utility",)),
-        ("diversity", "sampled", "{split}_{item}", "diversity", "how different the answers to a question are",
+        "diversity",
+        ("diversity", "sampled", "{split}_{item}", "{split}, {item}", "how different the answers to a {split} question are",
          "score"),
+        "",
         ("kept_unscored", "sampled", "{split}_missing", "without a score", "answers without a score", "count"),
         ("worst_production", "language", "language_worst_found", "worst", "production with the largest mean found", "text"),
         ("worst_production_mean", "language", "language_worst_found_mean", "worst mean", "its mean: no guarantee", "score",
@@ -218,25 +248,30 @@ MODEL = _of(
          "number", "leaks"),
         ("above_retrain", "exact", "tree_above_retrain", "above Retrain", "questions on Holm's list of the ratio", "count",
          "leaks"),
-        ("probability", "given answers", "{split}_probability", "probability", "of the true answers", "probability"),
-        ("rouge", "given answers", "{split}_rouge", "ROUGE", "ROUGE-L recall of greedy answers", "score"),
-        ("truth_ratio", "given answers", "{split}_truth_ratio", "truth ratio", "of the forget set (TOFU)"),
-        ("truth", "given answers", "{split}_truth", "truth", "term of TOFU's model utility", "score", "useful"),
-        ("extraction_strength", "given answers", "{split}_extraction_strength", "extraction strength",
-         "Carlini et al., 2021", "score", "leaks"),
-        ("exact_memorisation", "given answers", "{split}_exact_memorisation", "memorised",
+        "given answers",
+        ("probability", "given answers", "{split}_probability", "{split}, probability",
+         "probability of the true answers, geometric mean of the tokens", "score"),
+        ("rouge", "given answers", "{split}_rouge", "{split}, ROUGE", "ROUGE-L recall of greedy answers", "score"),
+        ("truth_ratio", "given answers", "{split}_truth_ratio", "{split}, truth ratio", "truth ratio (TOFU)"),
+        ("truth", "given answers", "{split}_truth", "{split}, truth", "term of TOFU's model utility", "score", "useful"),
+        ("extraction_strength", "given answers", "{split}_extraction_strength", "{split}, extraction",
+         "extraction strength (Carlini et al., 2021)", "score", "leaks"),
+        ("exact_memorisation", "given answers", "{split}_exact_memorisation", "{split}, memorised",
          "share of tokens that are the likeliest", "probability", "leaks"),
-        ("without", "given answers", "{item}_missing", "without a value", "rows without a value", "count"),
         ("model_utility", "given answers", "model_utility", "utility", "harmonic mean of its terms (TOFU)", "score",
          "useful", "", (), ("tracked",)),
         ("model_utility_terms", "given answers", "model_utility_terms", "terms", "of model utility", "count"),
-        ("membership", "given answers", "{item}_auc {item}_auc_low {item}_auc_high", "AUC",
-         "forget against held-out rows; 0.5 is guessing", "probability"),
-        ("forget_quality", "given answers", "forget_quality", "forget quality", "p-value of a KS test (TOFU)", "number", "",
+        "membership attack, AUC",
+        ("membership", "given answers", "{item}_auc {item}_auc_low {item}_auc_high", "{item} | {item}, range",
+         "the {answers} against held-out rows; 0.5 is as good as guessing", "score"),
+        "against Retrain",
+        ("forget_quality", "given answers", "forget_quality", "quality", "p-value of a KS test (TOFU)", "number", "",
          "", (), ("tracked",)),
         ("forget_ks", "given answers", "forget_ks", "KS", "distance of the truth ratios from Retrain's"),
         ("forget_quality_missing", "given answers", "forget_quality_missing", "without a value", "truth ratios", "count"),
-        ("privleak", "given answers", "privleak", "PrivLeak", "MUSE: 0 like Retrain, -100 all remembered"),
+        ("privleak", "given answers", "privleak", "PrivLeak", "MUSE: 0 if like Retrain, -100 if all is remembered"),
+        "",
+        ("without", "given answers", "{item}_missing", "without a value", "rows without a value", "count"),
         ("epsilon_star", "given answers", "epsilon_star epsilon_lower", "Epsilon*",
          "how much better than chance a test tells members (Epsilon*)", "number", "leaks", "", (), ("tracked",)),
         ("epsilon_star_audit", "given answers", "-", "Epsilon*", "delta, cut, law and fit of Epsilon*"),
@@ -286,6 +321,12 @@ def headline(values: Mapping[str, object]) -> list[str]:
     shown = [_shown(row) for row in MODEL if group and group in row.headlines]
     utility = [name for name in (f"{split}_mean" for split in USEFUL) if name in known]
     return [name for name in shown if name in known][: MOST - 1] + utility[:1]
+
+
+def upper_bounds(scope: Scope, keys: Sequence[str], bases: Sequence[str]) -> list[str]:
+    """The names of the upper ends of these quantities in this order: each key on the first basis, then on the next."""
+    rows = [_by_key().get((scope, key, basis)) for key in keys for basis in bases]
+    return [row.names[2] for row in rows if row and row.names[2]]
 
 
 def worst_bounds() -> list[str]:

@@ -116,7 +116,7 @@ class Result:
 
     def names(self) -> tuple[str, str, str]:
         """The names of estimate, lower and upper end in exports; empty for one that is not exported."""
-        parts = {"split": self.split, "item": self.item, "at": "" if self.at is None else f"{self.at:g}"}
+        parts = {"split": self.split, "item": self.item, "at": "" if self.at is None else f"{self.at:.10g}"}
         first, second, third = (name.format(**parts) for name in self.kind.names)
         return first, second, third
 
@@ -231,7 +231,7 @@ class Numbers:
     def values(self) -> dict[str, Value]:
         """Every single number and word by its name, in the order of the vocabulary; None where it is missing."""
         found: dict[str, Value] = {}
-        for row in self._single:
+        for row in self.single:
             for name, value in zip(row.names(), (row.value, row.lower, row.upper), strict=True):
                 if name and (value is not None or name not in found):
                     found[name] = value
@@ -241,7 +241,7 @@ class Numbers:
     def bounds(self) -> dict[str, Bound]:
         """The ends with a guarantee by their names."""
         found: dict[str, Bound] = {}
-        for row in self._single:
+        for row in self.single:
             _, lower, upper = row.names()
             found |= {
                 name: end for name, end in ((lower, row.lower_bound), (upper, row.upper_bound)) if name and end
@@ -249,7 +249,8 @@ class Numbers:
         return found
 
     @cached_property
-    def _single(self) -> list[Result]:
+    def single(self) -> list[Result]:
+        """The rows that are exported as single numbers, in the order of the vocabulary."""
         order = quantities.order()
         single = [row for row in self.rows if row.at is None or row.at in row.kind.exported_at]
         return sorted(single, key=lambda row: order[row.scope, row.quantity, row.basis])

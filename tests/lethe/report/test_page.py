@@ -173,14 +173,19 @@ def shown(root, name="npo") -> dict[str, str]:
     """The cells of a model in the tables of models, by key."""
     run = load(root)
     model = next(model for model in run.models if model.name == name)
-    groups = [*columns.sampling_columns(run), *columns.further_columns(run)]
-    return {column.key: column.cell(model) for group in groups for column in group.columns}
+    return {key: column.cell(model.numbers) for key, column in columns_of(run).items()}
+
+
+def columns_of(run) -> dict[str, columns.Column]:
+    """The columns of the tables of models, by key."""
+    groups = columns.columns(run, "model", [model.numbers for model in run.models])
+    return {column.key: column for _, own in groups for column in own}
 
 
 def test_bounds_are_rounded_away_from_the_estimate(own_small):
     change_numbers(own_small, m_bin_worst=0.12301, m_mu_worst=0.50001, mean=0.50001)
     cells = shown(own_small)
-    assert (cells["m_bin_worst"], cells["m_mu_worst"], cells["mean"]) == ("12.4%", "0.501", "0.500")
+    assert (cells["m_bin_worst"], cells["m_mu_worst"], cells["mean"]) == ("≤ 12.4%", "≤ 0.501", "0.500")
 
 
 def test_one_checkpoint_without_references_or_keywords(own_small, without_figures):
@@ -227,7 +232,7 @@ def test_after_an_early_stop_only_anytime_valid_ends_are_shown(own_small):
     assert re.search('<td class="n">forget [0-9]+ × up to ', page.html)
     assert re.search("<dt>each bound[^/]*</dt><dd>at most 2%", unlinked(page.html))
     assert joint_level(0.02, 0.02) in page.html
-    known = {column.key: column for group in columns.sampling_columns(run) for column in group.columns}
+    known = columns_of(run)
     assert {"certified", "leaking_questions", "undecided", "samples_saved_share"} <= set(known)
     # The verdicts' own alpha, not that of the bounds for a fixed number.
     for key in ("anytime_upper_worst", "anytime_sd_upper_worst"):
@@ -283,15 +288,13 @@ def test_any_result_file_becomes_values_and_tables():
 
 
 def test_columns_without_a_value_are_left_out_and_intervals_stand_beside_their_auc(page, run):
-    rows = page.html.split("Likelihoods, membership and diversity")[1].split("</table>")[0]
+    rows = page.html.split("Likelihoods and membership")[1].split("</table>")[0]
     heads = re.findall(r'title="[^"]*">([^<]*)</th>', rows)
-    assert heads == ["loss", "quality", "model", "retain", "world", "retain", "world"]
+    assert heads == ["utility", "mia loss", "mia loss, range", "quality"]
     npo = rows.split('<th scope="row">npo<small>')[1].split("</tr>")[0]
     values = next(model for model in run.models if model.name == "npo").values
     cells = re.findall(r"<td[^>]*>(.*?)</td>", npo)
-    assert cells[:3] == ["0.80<small>0.60–0.90</small>", f"{values['forget_quality']:.2g}", "0.700"]
-    assert cells[3:5] == [f"{100 * values[f'{split}_distinct']:.1f}%" for split in ("retain", "world")]
-    assert cells[5:] == [f"{values[f'{split}_self_bleu']:.3f}" for split in ("retain", "world")]
+    assert cells == ["0.700", "0.800", "0.600–0.900", f"{values['forget_quality']:.3g}"]
 
 
 def test_the_question_shown_is_chosen_by_the_rule(run, page):
@@ -319,11 +322,10 @@ def test_a_bound_without_its_guarantee_is_not_shown(own_small):
     run = load(own_small)
     npo = next(model for model in run.models if model.name == "npo")
     assert set(npo.bounds) == {"epsilon_lower"}
-    for group in columns.sampling_columns(run):
-        for column in group.columns:
-            if isinstance(column, columns.BoundColumn):
-                assert column.cell(npo) == "–"
-                assert column.cell(run.role("base")) != "–"
+    for column in columns_of(run).values():
+        if len(column.names) == 2:
+            assert column.cell(npo.numbers) == "–"
+            assert column.cell(run.role("base").numbers) != "–"
 
 
 def test_a_model_without_any_end_has_no_word(own_small, without_figures):
@@ -339,11 +341,11 @@ def test_what_is_certified_together_has_its_column(own_small):
     change_params(own_small, lambda value: value["metrics"].update(together="holm", share_above=0.9))
     measure_again(own_small)
     run = load(own_small)
-    known = {column.key: column for group in columns.sampling_columns(run) for column in group.columns}
     npo = next(model for model in run.models if model.name == "npo")
-    assert npo.certificate.alpha == 0.01
-    assert known["certified_together"].cell(npo) == "3"
-    assert npo.certificate.guarantee(run.words.questions) in known["certified_together"].told
+    claim = npo.bounds["together_at_most"]
+    assert (claim.value, claim.alpha) == (0.9, 0.01)
+    assert columns_of(run)["certified_together"].cell(npo.numbers) == "3"
+    assert claim.guarantee(run.words.questions) in columns_of(run)["together_at_most"].told
 
 
 def test_the_small_print_names_all_that_cuts_the_draws(own_small, without_figures):
