@@ -40,6 +40,7 @@ class Quantity:
     basis: str
     scope: Scope
     names: tuple[str, str, str]
+    group: str
     label: str
     definition: str
     unit: Unit = "number"
@@ -47,7 +48,6 @@ class Quantity:
     at: str = ""
     exported_at: tuple[float, ...] = ()
     headlines: tuple[Headline, ...] = ()
-    group: str = ""
 
 
 def _of(scope: Scope, rows: Sequence[tuple | str]) -> tuple[Quantity, ...]:
@@ -59,7 +59,7 @@ def _of(scope: Scope, rows: Sequence[tuple | str]) -> tuple[Quantity, ...]:
             continue
         key, basis, names, *rest = row
         own = [*("" if name == "-" else name for name in names.split()), "", ""]
-        found.append(Quantity(key, basis, scope, (own[0], own[1], own[2]), *rest, group=group))
+        found.append(Quantity(key, basis, scope, (own[0], own[1], own[2]), group, *rest))
     return tuple(found)
 
 
