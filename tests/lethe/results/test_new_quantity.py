@@ -21,10 +21,21 @@ from tests.small import ROOT
 
 NAME, BOUND = "blank_share", "blank_worst"
 OF_MODEL = Quantity(
-    *("blank", "sampled", "model", (NAME, "", BOUND), "{scorer}", "blank", "share of answers without a word", "probability"),
+    *(
+        "blank",
+        "sampled",
+        "model",
+        (NAME, "", BOUND),
+        "{scorer}",
+        "blank",
+        "share of answers without a word",
+        "probability",
+    ),
     headlines=("leaks",),
 )
-EACH = Quantity("blank", "sampled", "question", ("blank_here", "", ""), "{scorer}", "blank", "answers without a word", "count")
+EACH = Quantity(
+    "blank", "sampled", "question", ("blank_here", "", ""), "{scorer}", "blank", "answers without a word", "count"
+)
 GUARANTEE = ("upper", 0.01, Covers.WORST_PROMPT, Assumes.DRAWS, "Clopper-Pearson", 16)
 
 
@@ -95,7 +106,9 @@ def test_in_the_summary_and_on_the_page(written):
     for name in (NAME, BOUND):
         assert f"<code>{name}</code>" in page.html
     assert OF_MODEL.definition in page.html
-    assert page.html.count(f"<dt>keyword leak: {OF_MODEL.label}</dt>") == 3, "two columns of models, one of questions"
+    assert page.html.count(f"<dt>keyword leak: {OF_MODEL.label}</dt>") == 3, (
+        "two columns of models, one of questions"
+    )
 
 
 def test_in_mlflow(written):
