@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Byte-compile at installation and at first import; otherwise every start of a stage is slow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-slow quick lint deps setup bench-bounds bench-start bench-scoring bench-judge bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult clean game-digits game-fashion-mnist game-authors game-tables golden demonstration-seeds other-processors fuzz chaos check-faults audit-packages coverage audit-calibration audit-dp-sgd bench-audit check-inspect check-lm-eval check-s3 check-workers check-ray check-servers check-torchao audit-figures bench-page bench-load bench-dvc-graph bench-idle screenshots stranger axe bench-sampling bench-gpu bench-methods bench-exact exact-acceptance exact-real real-model tofu-real entropy-prefixes
+.PHONY: run test test-slow quick lint setup bench-bounds bench-start bench-scoring bench-judge bench-epsilon-star epsilon-star-simulation epsilon-star-coverage landscape-digits landscape-purchase100 landscape-adult clean game-digits game-fashion-mnist game-authors game-tables golden demonstration-seeds other-processors fuzz chaos check-faults audit-packages coverage audit-calibration audit-dp-sgd bench-audit check-inspect check-lm-eval check-s3 check-workers check-ray check-servers check-torchao audit-figures bench-page bench-load bench-dvc-graph bench-idle screenshots stranger axe bench-sampling bench-gpu bench-methods bench-exact exact-acceptance exact-real real-model tofu-real entropy-prefixes
 
 run: setup
 	$(BIN)/lethe run
@@ -37,10 +37,6 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
-
-# Write the source dependencies in dvc.yaml from the imports of each stage; a test fails when they are out of date.
-deps: setup
-	$(BIN)/python -m flows.dependencies
 
 setup: $(STAMP)
 

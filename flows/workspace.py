@@ -215,9 +215,7 @@ def read_graph(root: Path) -> Graph:
                 "Take the last good one (`git checkout dvc.lock`), or delete the file: DVC then runs every stage again.",
             ) from error
         raise BadFile(root / "dvc.yaml", f"DVC cannot use it: {told}") from error
-    from flows.shards import with_shards
-
-    return with_shards(Graph(in_order(upstream), stale))
+    return Graph(in_order(upstream), stale)
 
 
 def in_order(upstream: dict[str, list[str]]) -> dict[str, list[str]]:

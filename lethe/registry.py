@@ -87,6 +87,11 @@ class Registry(Mapping[str, Member]):
         """Return the module of a member in this library without an import; None for any other member."""
         return self._built_in.get(name)
 
+    def version(self, name: str) -> str:
+        """Return the project and version of another package's member; empty for a member of this process."""
+        project = self._foreign[name].dist if name in self._foreign else None
+        return f"{project.name} {project.version}" if project else ""
+
     def __getitem__(self, name: str) -> Member:
         """Return the member of this name; raise `BadValue` with the legal names."""
         if name in self.registered:

@@ -6,19 +6,18 @@ from pathlib import Path
 
 from lethe import config
 from lethe.config import Params
-from lethe.io.shards import Shard
 from lethe.process import run_stage
 from lethe.steps import sample as step
 
 
-def run(settings: Params, root: Path, name: str, shard: str | None = None) -> None:
+def run(settings: Params, root: Path, name: str) -> None:
     """Draw answers of one entry of ``models``; write ``root/generations/name``."""
-    step.run(name, settings.sample, settings.models[name], root, shard=Shard.parse(shard) if shard else None)
+    step.run(name, settings.sample, settings.models[name], root)
 
 
-def main(name: str, shard: str | None = None) -> None:
-    """Run the stage with params.yaml, as DVC does; ``shard``: one of its shards, such as 2of8."""
-    run(config.load(), Path("data"), name, shard)
+def main(name: str) -> None:
+    """Run the stage with params.yaml, as DVC does."""
+    run(config.load(), Path("data"), name)
 
 
 if __name__ == "__main__":

@@ -6,25 +6,20 @@ from pathlib import Path
 
 from lethe import config
 from lethe.config import Params
-from lethe.io.shards import Shard
 from lethe.process import run_stage
 from lethe.steps import score as step
-from lethe.steps import score_shards
 
 
-def run(settings: Params, root: Path, name: str, shard: str | None = None) -> None:
+def run(settings: Params, root: Path, name: str) -> None:
     """Score ``root/generations/name`` and ``root/likelihood/name``; write ``root/scores/name``."""
     from lethe.scoring.verdicts import KEPT
 
-    if shard is not None:
-        score_shards.run(name, settings.score, Shard.parse(shard), root, KEPT)
-        return
     step.run(name, settings.score, root, settings.judges, KEPT)
 
 
-def main(name: str, shard: str | None = None) -> None:
-    """Run the stage with params.yaml, as DVC does; ``shard``: one of its shards, such as 2of8."""
-    run(config.load(), Path("data"), name, shard)
+def main(name: str) -> None:
+    """Run the stage with params.yaml, as DVC does."""
+    run(config.load(), Path("data"), name)
 
 
 if __name__ == "__main__":

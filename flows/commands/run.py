@@ -43,13 +43,6 @@ def command(
             help="worse: exit status 1 where a model is proved to leak more than before, or newly leaks."
         ),
     ] = None,
-    shards: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Parts of every model's questions, each drawn and scored as a stage of its own; 1: undivided.",
-        ),
-    ] = None,
     pull: PullFlag = False,
     push: PushFlag = False,
     scheduler: Scheduler = None,
@@ -70,10 +63,9 @@ def command(
     from flows import inputs, record, remote, settings, workspace
     from flows.overview import standard
     from flows.server import require, temporary_server
-    from flows.shards import section, written
     from lethe import config
     from lethe.config.assignments import parse
-    from lethe.errors import BadInput, BadValue, plural, visible
+    from lethe.errors import BadInput, BadValue, visible
     from lethe.process import watch
 
     root = Path.cwd()
@@ -92,28 +84,16 @@ def command(
     moved = settings.holds_attacks_among_models(root / config.FILE)
     # The lock comes before the change of params.yaml: otherwise another run could copy the file in between.
     with workspace.only_run(root):
-        count = shards or written(root / config.FILE)
-        # the section of shards, written anew because the changes may add and remove models
-        ahead: list[tuple[str, object]] = []
-        after: list[tuple[str, object]] = []
-        if count:
-            ahead = [("shards", {})]
-            text = settings.changed(root / config.FILE, [*ahead, *changes])[1]
-            models = config.validate(config.parse_yaml(text, root / config.FILE)).models
-            after = [("shards", section(models, count))]
         if stages:
-            text = settings.changed(root / config.FILE, [*ahead, *changes, *after])[1]
-            workspace.check_stages(root, stages, text)
-        if (changes or moved or shards) and not workspace.in_git(root):
-            workspace.keep_original(root)
-        if changes or moved or count:  # one write: a refused change leaves the file as it was
-            said = settings.change(root / config.FILE, [*ahead, *changes, *after])
-            said = [line for line in said if not line.startswith("shards: ")]
-            if changes or moved:
-                for line in said or ["nothing, the values are there already"]:
-                    screen.print(f"params.yaml changes: {line}")
-        if count:
-            screen.print(f"params.yaml: every model's questions in {plural(count, 'shard')}")
+            workspace.check_stages(root, stages, settings.changed(root / config.FILE, changes)[1])
+        if changes or moved:
+            if not workspace.in_git(root):
+                workspace.keep_original(root)
+            changed = settings.change(root / config.FILE, changes)
+            if not changed:
+                screen.print("params.yaml unchanged")
+            for line in changed:
+                screen.print(f"params.yaml changes: {line}")
         inputs.check(config.load(), root)
         workspace.keep_params(root)
         with temporary_server(root):

@@ -314,14 +314,6 @@ class Notify(Section):
     command: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
 
 
-class ShardEntry(Section):
-    """A part of the questions of one entry of ``models``, such as shard ``2of8``; ``path`` is that of the model."""
-
-    model: Name
-    path: Place
-    shard: Annotated[str, Field(pattern=r"^[1-9][0-9]*of[1-9][0-9]*$")]
-
-
 class Params(Section):
     """The whole of params.yaml."""
 
@@ -341,7 +333,6 @@ class Params(Section):
     report: Report
     # These do not change artifacts, so they are optional in params.yaml.
     notify: Notify | None = None
-    shards: dict[Name, ShardEntry] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _names_meet(self) -> Params:
@@ -371,12 +362,6 @@ class Params(Section):
                 f"sample.sequential.chunk is {rule.chunk} and sample.n {self.sample.n}: no question could stop early; "
                 "chunk must be at most n"
             )
-        for name, entry in self.shards.items():
-            known = self.models.get(entry.model)
-            if name != f"{entry.model}-{entry.shard}" or known is None or known.path != entry.path:
-                raise ValueError(
-                    f"shards.{name} is no shard of an entry of models: `lethe run --shards COUNT` writes the section anew"
-                )
         doubled = set(self.train.models) & set(self.unlearn.methods)
         if doubled:
             raise ValueError(

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from lethe.io.shards import Shard
 from lethe.models.in_memory import Source, opened
 from lethe.models.likelihood import AnswerTokens, answer_tokens
 
@@ -27,8 +26,6 @@ def given_answers(
     splits: Mapping[str, Sequence[Row]],
     prompt: str,
     label: str,
-    shard: Shard | None = None,
-    known: Mapping[str, pd.DataFrame] | None = None,
 ) -> dict[str, pd.DataFrame]:
     """The likelihood table of each split."""
     import torch
@@ -41,28 +38,12 @@ def given_answers(
     for split, rows in splits.items():
         given = [(row, *answer) for row in rows for answer in _answers(row)]
         examples = [encoder.example(row, text) for row, _, _, text in given]
-        tokens = answer_tokens(
-            model,
-            examples,
-            tokenizer.pad_token_id or 0,
-            label=f"{label} {split}",
-            shard=shard,
-            known=_by_row((known or {}).get(split)),
-        )
+        tokens = answer_tokens(model, examples, tokenizer.pad_token_id or 0, label=f"{label} {split}")
         tables[split] = _table(given, tokens)
-        if shard is not None:
-            computed = [row for row, own in enumerate(tokens) if len(own.log_probs)]
-            tables[split] = tables[split].assign(row=range(len(tokens))).iloc[computed].reset_index(drop=True)
     del model
     if torch.cuda.is_available():
         torch.cuda.empty_cache()  # free the memory for the sampling that follows
     return tables
-
-
-def _by_row(table: pd.DataFrame | None) -> dict[int, AnswerTokens]:
-    if table is None:
-        return {}
-    return {int(row.row): AnswerTokens(*(getattr(row, name) for name in TOKENS)) for row in table.itertuples()}
 
 
 def _answers(row: Row) -> Iterator[tuple[str, int, str]]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lethe.errors import BadFile, BadInput
-from lethe.io.shards import Shard
 from lethe.models.encoding import IGNORED, Encoder, Example, collate, context_of
 from lethe.progress import progress
 
@@ -45,8 +44,6 @@ def answer_tokens(
     padding: int,
     size: int = 32,
     label: str = "likelihood",
-    shard: Shard | None = None,
-    known: Mapping[int, AnswerTokens] | None = None,
 ) -> list[AnswerTokens]:
     """The likelihood of each example's answer, token by token."""
     _check_vocabulary(model, examples)
@@ -56,11 +53,7 @@ def answer_tokens(
     context = context_of(model.config)
     order = [i for i in order if context is None or len(examples[i].prompt) + len(examples[i].answer) <= context]
     groups = [order[start : start + size] for start in range(0, len(order), size)]
-    for group in progress(shard.part(groups) if shard else groups, label, unit="batches"):
-        if known and all(index in known for index in group):
-            for index in group:
-                results[index] = known[index]
-            continue
+    for group in progress(groups, label, unit="batches"):
         for index, tokens in zip(group, _batch(model, [examples[i] for i in group], padding), strict=True):
             results[index] = tokens
     return results

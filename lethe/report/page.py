@@ -197,10 +197,10 @@ def _level(bounds: Iterable[Bound]) -> str:
 
 
 def _yaml(run: Run) -> str:
-    """All params, without the division into shards, which changes no result: a divided run has the undivided one's page."""
+    """All params as YAML."""
     import yaml
 
-    params = run.params.model_dump() | {"shards": {}}
+    params = run.params.model_dump()
     return yaml.safe_dump(params, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
 
 

@@ -8,14 +8,13 @@ libraries below it. Any change gives another key, so one table never mixes two w
 from __future__ import annotations
 
 import dataclasses
-import json
 import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.errors import BadFile
-from lethe.io.atomic import SCHEMA_VERSION, atomic_file
+from lethe.io.atomic import SCHEMA_VERSION
 from lethe.io.cache import cache_key, content_digest, digest, module_of, versions
 from lethe.io.json_files import write_json
 from lethe.io.schema import read_artifact
@@ -103,34 +102,6 @@ class AnswerStore:
             for answers in engine.answer(missing, settings):
                 keep(self.place(by_id[answers.prompt_id], settings), dataclasses.asdict(answers))
                 yield answers
-
-    def hand_over(self, path: Path) -> int:
-        """Write the finished answers of this store's prompts to one file; return the number of entries."""
-        count = 0
-        with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-            for place in self.places:
-                if (found := kept(place)) is not None:
-                    entry = {"key": place.stem, "digest": digest(place.stem, found), "answers": found}
-                    file.write(json.dumps(entry) + "\n")
-                    count += 1
-        return count
-
-    def take(self, path: Path) -> None:
-        """Take the answers of a file of `hand_over`; only prompts with the same keys will find them.
-
-        A missing file and a damaged line count as missing answers.
-        """
-        if not path.is_file():
-            return
-        with path.open(encoding="utf-8", errors="replace") as file:
-            for line in file:
-                try:
-                    entry = json.loads(line)
-                    key, answers, told = entry["key"], entry["answers"], entry["digest"]
-                except (ValueError, KeyError, TypeError):
-                    continue
-                if told == digest(key, answers) and kept(place := self._of(key)) is None:
-                    keep(place, answers)
 
     def clear(self) -> None:
         """Remove the files that this store read or wrote; call it after the artifact is written."""

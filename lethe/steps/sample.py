@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lethe.errors import plural
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
 from lethe.io.parts import write_parts
-from lethe.io.shards import Shard, found, place_of
 from lethe.io.tables import write_parquet
 
 if TYPE_CHECKING:
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
     from lethe.models.in_memory import Source
     from lethe.sampling.engine import Engine
 
-ANSWERS = "answers.jsonl"  # of a shard: one entry of the store a line
-
 
 def run(
     name: str,
@@ -30,7 +26,6 @@ def run(
     root: Path = Path("data"),
     scratch: Path | None = None,
     source: Source | None = None,
-    shard: Shard | None = None,
 ) -> None:
     """Draw the answers of every split; write ``root/generations/name``.
 
@@ -38,8 +33,7 @@ def run(
     column ``production``, ``language.json`` describes the language, and ``prompts/forget.parquet`` has the second sample.
 
     A temporary folder keeps finished prompts during the work; ``scratch`` names a permanent folder instead. ``source`` is
-    a model that replaces the folder ``model.path``. With ``shard``, only that shard's questions are asked, and their answers
-    go to ``root/shards/sample``. Without it, the answers of the shards that are there are taken; the rest is drawn.
+    a model that replaces the folder ``model.path``.
     """
     from lethe.data.prompt_language import as_json, read_language
     from lethe.models.checkpoints import prepare_torch
@@ -64,11 +58,6 @@ def run(
     store = AnswerStore.of(source, engine, options, scratch or SCRATCH / name)
     if sample.n == "auto":
         sample = sample.model_copy(update={"n": _affordable(name, source, sample, model, rows["forget"], engine)})
-    if shard is not None:
-        rows = {split: own for split, asked in rows.items() if (own := shard.part(asked))}
-    else:
-        for folder in found(root, "sample", name).values():
-            store.take(folder / ANSWERS)
     work = tasks(source, rows, sample, model)
     tables: dict[str, pd.DataFrame] = {}  # those that are not read back from the store
     counts: dict[str, int] = {}
@@ -85,19 +74,12 @@ def run(
             elif language is not None and task.split == "forget":
                 asking = (language, rows["forget"], encoder, task.settings, engine, store)
                 tables["forget"] = draw_in_language(*asking, label)
-                if language.share is not None and shard is None:  # its prompts are drawn over all questions
+                if language.share is not None:  # its prompts are drawn over all questions
                     prompts = draw_prompts(*asking, f"{label}, random prompts")
             else:
                 draw_into(store, task, engine, label)
     except Diverged:
         raise Diverged(name) from None
-    if shard is not None:
-        with atomic_folder(place_of(root, "sample", name, shard)) as out:
-            count = store.hand_over(out / ANSWERS)
-            write_json(out / "about.json", {"schema": SCHEMA_VERSION, "entries": count})
-        store.clear()
-        print(f"{name}: shard {shard.number} of {shard.of}: answers of {plural(count, 'prompt')}")
-        return
     with atomic_folder(root / "generations" / name) as out:
         for task in work:
             parts = [tables[task.split]] if task.split in tables else drawn_parts(store, task)

@@ -11,15 +11,26 @@ from lethe.errors import MissingArtifact
 from lethe.io.artifacts import SECOND, read_items, read_tables
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
-from lethe.io.parts import KEYS, ROWS, PromptRows, Tables, read_parts, refuse_doubles, rows_of, write_parts
+from lethe.io.parts import (
+    KEYS,
+    ROWS,
+    PromptRows,
+    Tables,
+    columns_of,
+    read_parts,
+    refuse_doubles,
+    rows_of,
+    write_parts,
+)
 from lethe.io.references import References, read_references
 from lethe.io.tables import read_table, write_parquet
-from lethe.steps import score_shards
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from lethe.config.evaluating import JudgeEntry, Score
+
+READ = ("prompt_id", "sample", "text", "production")  # the columns of the answers that scores depend on, if there
 
 
 def run(
@@ -32,7 +43,7 @@ def run(
     """Score ``root/generations/name`` and ``root/likelihood/name``; write ``root/scores/name``.
 
     The columns of ``judges`` are those of ``root/judged``. A judge among the scorers keeps its verdicts below ``kept``. The
-    answers pass through memory in parts of `lethe.io.parts.ROWS`. The scores of shards that are there are taken.
+    answers pass through memory in parts of `lethe.io.parts.ROWS`.
     """
     from lethe.scoring._tables import score_answers
     from lethe.scoring.likelihood import score_likelihoods
@@ -83,10 +94,8 @@ def _scored(
     from lethe.scoring._tables import scored_parts
 
     total, items = -(-rows_of(path) // ROWS), read_items(split, root)
-    columns = score_shards.read_columns(path)
-    parts = score_shards.taken(name, split, path, score, items, root, references, kept) or scored_parts(
-        lambda: read_parts(path, columns), items, score.names, score.params, kept, references
-    )
+    columns = [column for column in columns_of(path) if column in READ]
+    parts = scored_parts(lambda: read_parts(path, columns), items, score.names, score.params, kept, references)
     places = {judge: _there(root / "judged" / judge / name / f"{split}.parquet", judge) for judge in judges}
     verdicts = {judge: PromptRows(place) for judge, place in places.items()}
     for part in progress(parts, f"score {name} {split}", f"parts of {ROWS:,} answers", total):

@@ -25,7 +25,7 @@ from lethe.errors import BadFile, BadInput, LetheError
 from tests.flows.miniature import Repository, command_of, processes_of, wait_until
 from tests.small import ROOT
 
-NOT_ON_GPU = ("prepare", "score", "score_shard", "metrics", "compare", "audit", "game", "report")
+NOT_ON_GPU = ("prepare", "score", "metrics", "compare", "audit", "game", "report")
 
 
 def ends(result: subprocess.CompletedProcess) -> dict[str, str]:

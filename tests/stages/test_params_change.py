@@ -355,4 +355,4 @@ def listed(stage: str) -> list[str]:
     """The params of a stage in dvc.yaml."""
     name, _, instance = stage.partition("@")
     entry = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"][name]
-    return [param.replace("${key}", instance) for param in entry.get("do", entry)["params"]]
+    return [each.replace("${key}", instance) for each in entry.get("do", entry)["params"] if isinstance(each, str)]

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from flows.shards import section
 from lethe import config
 from lethe.evaluation.findings import findings
 from lethe.evaluation.run import load as load_run
@@ -384,9 +383,3 @@ def test_epsilon_star_that_was_not_computed_has_its_reason(own_small):
     run = load(own_small)
     assert [note.rstrip(".") for note in epsilon_star_notes(run)] == [_untold(5, 0)["note"]]
     assert {name: cells[:2] for name, *cells in epsilon_star_rows(run)}["npo"] == ["–", "–"]
-
-
-def test_a_run_in_shards_has_the_page_of_an_undivided_one(own_small, small_page):
-    parts = section(config.load(own_small / "params.yaml").models, 2)
-    change_params(own_small, lambda value: value.update(shards=parts))
-    assert render(load(own_small)).html == small_page.html
