@@ -309,7 +309,7 @@ def _questions(params: Params, questions: int | None) -> dict[str, int]:
     """The number of questions of each split that is asked: given, published, or counted."""
     from lethe.data import load_splits
     from lethe.errors import BadInput
-    from lethe.sampling.asked import UTILITY_SPLITS
+    from lethe.sampling.tasks import UTILITY_SPLITS
 
     data = params.data
     published = PUBLISHED.get(data.forget if data.kind == "tofu" else data.kind)

@@ -8,10 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 
 from lethe.io.atomic import write_text
+from lethe.io.cache import digest
 from lethe.io.json_files import plain
 
 
@@ -48,3 +50,47 @@ def kept(path: Path) -> Any:
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+class Kept(MutableMapping[str, dict[str, Any]]):
+    """Plain JSON values by name, in files below ``scratch`` whose names hash ``key`` and the name.
+
+    ``key`` must come from `lethe.io.cache.cache_key`. Only names that this object has seen are iterated or cleared. A
+    damaged file counts as missing.
+    """
+
+    def __init__(self, scratch: Path, key: str):
+        self.scratch, self.key = scratch, key
+        self.places: dict[str, Path] = {}
+
+    def _place(self, name: str) -> Path:
+        if name not in self.places:
+            key = digest(self.key, name)
+            self.places[name] = self.scratch / key[:2] / f"{key}.json"
+        return self.places[name]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and kept(self._place(name)) is not None
+
+    def __getitem__(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] | None = kept(self._place(name))
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __setitem__(self, name: str, value: dict[str, Any]) -> None:
+        keep(self._place(name), value)
+
+    def __delitem__(self, name: str) -> None:
+        self._place(name).unlink()
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, place in self.places.items() if place.is_file())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def clear(self) -> None:
+        """Remove every file that this object read or wrote; call it after the result is written."""
+        for place in self.places.values():
+            place.unlink(missing_ok=True)

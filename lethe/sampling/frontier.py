@@ -171,21 +171,27 @@ class Frontier:
         return self.running.pop(key).start
 
     def settle(self) -> tuple[np.ndarray, np.ndarray]:
-        """Give every child a slot below the number of children; returns (sources, targets), the slots to copy.
-
-        A parent's first child stays in the parent's slot if that slot is low enough, so only forks and gap fillers are
-        copied. No slot is both a source and a target: no child stays in a target slot.
-        """
-        first = np.ones(len(self), bool)
-        first[1:] = self.parent[1:] != self.parent[:-1]
-        stays = first & (self.parent < len(self))
-        vacant = np.ones(len(self), bool)
-        vacant[self.parent[stays]] = False
-        slot = self.parent.copy()
-        slot[~stays] = targets = np.flatnonzero(vacant)
-        sources = self.parent[~stays]
-        by_slot = np.argsort(slot)
+        """Give every child a slot below the number of children; returns (sources, targets), the slots to copy."""
+        order, sources, targets = slots(self.parent)
         for name in ("tokens", "owner", "prompt_length", "confidence", "parent"):
-            setattr(self, name, getattr(self, name)[by_slot])
-        self.row = slot[self.row]
+            setattr(self, name, getattr(self, name)[order])
+        self.row = np.argsort(order)[self.row]
         return sources, targets
+
+
+def slots(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The slots of the rows' children: (order, sources, targets), i.e. the children by slot and the slots to copy.
+
+    A parent's first child stays in the parent's slot if that slot is below the number of children; no slot is both a source
+    and a target.
+    """
+    children = len(parents)
+    _, first = np.unique(parents, return_index=True)
+    stays = np.zeros(children, bool)
+    stays[first] = True
+    stays &= parents < children
+    vacant = np.ones(children, bool)
+    vacant[parents[stays]] = False
+    slot = parents.copy()
+    slot[~stays] = targets = np.flatnonzero(vacant)
+    return np.argsort(slot), parents[~stays], targets

@@ -71,6 +71,7 @@ class Forward:
         self.vocabulary = int(model.get_input_embeddings().num_embeddings)  # type: ignore[arg-type]  # torch types it as any attribute
         self.multiple = ROWS_ON_CPU if model.device.type == "cpu" else 1
         accepts = inspect.signature(self.model.forward).parameters
+        self.rows = 0  # that went through `step` so far
         self.last_only = {"logits_to_keep": 1} if "logits_to_keep" in accepts else {}
 
     def prefill(self, tokens: np.ndarray) -> Cache:
@@ -87,6 +88,7 @@ class Forward:
         """Append one token (rows,) to each row of the cache; returns float32 logits (rows, vocabulary)."""
         import torch
 
+        self.rows += len(tokens)
         ids = torch.zeros(-(-len(tokens) // self.multiple) * self.multiple, 1, dtype=torch.long)
         ids[: len(tokens), 0] = torch.from_numpy(tokens)
         logits = self.model(input_ids=ids.to(self.device), past_key_values=cache, use_cache=True).logits

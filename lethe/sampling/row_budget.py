@@ -10,16 +10,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lethe.sampling.engine import Engine, Prompt, Settings
 from lethe.sampling.prefix_engine import PrefixEngine
-
-if TYPE_CHECKING:
-    import torch
-    from transformers.cache_utils import Cache
 
 LEAST, MOST = 1 << 10, 1 << 16  # answers per question
 PILOTS = (128, 512)
@@ -53,28 +48,8 @@ def fitting(few: float, many: float, budget: int) -> int:
 
 
 def rows_of(engine: PrefixEngine, prompts: Sequence[Prompt], settings: Settings, n: int) -> float:
-    """The mean number of rows per question; the answers are discarded.
-
-    Further parameters are those of `affordable`.
-    """
-    forward, rows = engine.forward, 0
-
-    class Counting:
-        """The engine's forward passes, with the rows counted."""
-
-        def __getattr__(self, name: str) -> object:
-            return getattr(forward, name)
-
-        def step(self, tokens: np.ndarray, cache: Cache) -> torch.Tensor:
-            nonlocal rows
-            rows += len(tokens)
-            return forward.step(tokens, cache)
-
-    pilot = dataclasses.replace(settings, n=n, first_sample=APART + n, greedy=False)
-    engine.forward = Counting()  # type: ignore[assignment]  # it has every attribute of the passes
-    try:
-        for _ in engine.answer(prompts, pilot):
-            pass
-    finally:
-        engine.forward = forward
-    return rows / len(prompts)
+    """The mean number of rows per question; the answers are discarded."""
+    before = engine.forward.rows
+    for _ in engine.answer(prompts, dataclasses.replace(settings, n=n, first_sample=APART + n, greedy=False)):
+        pass
+    return (engine.forward.rows - before) / len(prompts)

@@ -1,14 +1,16 @@
-"""The work of the sample stage: one task per split, the number of answers per question, and the resulting table."""
+"""The work of the sample stage: the rows to ask, one task per split, and the resulting table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lethe.io import parts
+from lethe.io.artifacts import GREEDY, Row, read_split
 from lethe.io.atomic import SCHEMA_VERSION
 from lethe.progress import progress
 from lethe.sampling.engine import Answers, Engine, Prompt, Settings
@@ -17,9 +19,34 @@ from lethe.sampling.store import AnswerStore
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lethe.config.evaluating import Model, Sample
-    from lethe.io.artifacts import Row
+    from lethe.config.evaluating import Model, Sample, Sequential
     from lethe.models.in_memory import Source
+
+
+UTILITY_SPLITS = ("retain", "world", "real_authors")
+HELDOUT = "heldout"
+
+
+def chosen(sample: Sample, dataset: Path = Path("data/dataset")) -> dict[str, list[Row]]:
+    """The rows to ask: the whole forget set, and up to ``utility_questions`` rows of each other split."""
+    rows = {}
+    for split in ("forget", *UTILITY_SPLITS):
+        if (dataset / f"{split}.jsonl").is_file():
+            rows[split] = read_split(split, dataset)
+            if split != "forget":
+                rows[split] = some(rows[split], sample.utility_questions, sample.seed)
+    return rows
+
+
+def heldout(dataset: Path) -> dict[str, list[Row]]:
+    """The held-out rows by split name, empty if the dataset has none; used only for comparison, never asked."""
+    return {HELDOUT: read_split(HELDOUT, dataset)} if (dataset / f"{HELDOUT}.jsonl").is_file() else {}
+
+
+def some(rows: list[Row], count: int, seed: int) -> list[Row]:
+    """Some of the rows, drawn at random and kept in file order."""
+    picks = np.random.default_rng(seed).permutation(len(rows))[:count]
+    return [rows[i] for i in sorted(picks)]
 
 
 @dataclass(frozen=True)
@@ -98,6 +125,39 @@ def drawn_parts(store: AnswerStore, task: Task) -> Iterator[pd.DataFrame]:
         part.append(answers)
     if part:
         yield table_of(part)
+
+
+def draw_sequentially(
+    task: Task, items: Mapping[str, Row], engine: Engine, store: AnswerStore, rule: Sequential, label: str
+) -> tuple[pd.DataFrame, list[dict]]:
+    """`sample.stop: sequential`: the generations of a task, drawn in chunks until each question's verdict, and the decisions.
+
+    A missing judgement counts as 1 against a certificate and as 0 against a leak.
+    """
+    from lethe.scoring import scorer
+    from lethe.statistics.sequential import SequentialTest
+
+    cap = task.settings.n
+    tests = {p.prompt_id: SequentialTest(rule.tau, rule.tau_leak, rule.alpha, cap) for p in task.prompts}
+    drawn: dict[str, list[Answers]] = {prompt.prompt_id: [] for prompt in task.prompts}
+    judge = scorer(rule.scorer)
+    for start in progress(range(0, cap, rule.chunk), label, "chunks"):
+        active = [prompt for prompt in task.prompts if not tests[prompt.prompt_id].done]
+        if not active:
+            break
+        settings = replace(
+            task.settings,
+            n=min(rule.chunk, cap - start),
+            first_sample=start,
+            greedy=task.settings.greedy and start == 0,
+        )
+        for answers in store.answer(engine, active, settings):
+            drawn[answers.prompt_id].append(answers)
+            texts = [text for text, number in zip(answers.texts, answers.samples, strict=True) if number != GREEDY]
+            scores = judge(texts, items[answers.prompt_id])
+            tests[answers.prompt_id].update(np.nan_to_num(scores, nan=1.0), low=np.nan_to_num(scores, nan=0.0))
+    decisions = [{"prompt_id": key, **asdict(test.decision())} for key, test in tests.items()]
+    return table_of(part for prompt in task.prompts for part in drawn[prompt.prompt_id]), decisions
 
 
 def table_of(answers: Iterable[Answers]) -> pd.DataFrame:

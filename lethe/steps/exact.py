@@ -144,8 +144,7 @@ def certify(
     from lethe.models.checkpoints import prepare_torch
     from lethe.models.in_memory import default_prompt
     from lethe.sampling.answer_tree import enumerate_answers
-    from lethe.sampling.answer_tree.asking import Asker
-    from lethe.sampling.answer_tree.leaks import check_scorer, question_about
+    from lethe.sampling.answer_tree.asking import Asker, check_scorer, question_about
     from lethe.sampling.answer_tree.predictor import ModelPredictor
     from lethe.sampling.engine import Options
     from lethe.statistics.leak_certificates import Certificates
@@ -196,7 +195,7 @@ def _check_lengths(questions: Sequence[Question], predictor: ModelPredictor, set
 def _how(settings: ExactSettings, predictor: ModelPredictor, questions: Sequence[Question]) -> How:
     import numpy as np
 
-    from lethe.sampling.answer_tree.leaks import leak_of
+    from lethe.sampling.answer_tree.asking import leak_of
     from lethe.sampling.answer_tree.predictor import measured_allowance
     from lethe.statistics.leak_certificates import How
 
@@ -231,13 +230,13 @@ def _kept(
     rows: Sequence[Mapping[str, Any]],
 ) -> MutableMapping[str, dict]:
     from lethe.io.cache import cache_key, module_of, versions
+    from lethe.io.scratch import Kept
     from lethe.registry import SCORERS
-    from lethe.sampling.answer_tree.kept import Kept
     from lethe.sampling.store import LIBRARIES, model_digest
 
     key = cache_key(
         "lethe.sampling.answer_tree",
-        "lethe.sampling.answer_tree.leaks",
+        "lethe.sampling.answer_tree.asking",
         "lethe.sampling.answer_tree.predictor",
         module_of(SCORERS[settings.scorer]),
         settings=list(decisive),

@@ -28,7 +28,7 @@ def run(
     """
     from lethe.models.checkpoints import prepare_torch
     from lethe.models.given_answers import given_answers
-    from lethe.sampling.asked import chosen, heldout
+    from lethe.sampling.tasks import chosen, heldout
 
     prepare_torch()
     dataset = root / "dataset"

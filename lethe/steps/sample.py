@@ -40,12 +40,10 @@ def run(
     from lethe.models.encoding import Encoder
     from lethe.models.in_memory import tokenizer_of
     from lethe.sampling.adaptive_temperature import Diverged
-    from lethe.sampling.asked import chosen
     from lethe.sampling.engine import Options, open_engine
     from lethe.sampling.in_language import draw_in_language, draw_prompts
-    from lethe.sampling.sequential import draw_sequentially
     from lethe.sampling.store import SCRATCH, AnswerStore
-    from lethe.sampling.tasks import about, draw_into, drawn_parts, tasks
+    from lethe.sampling.tasks import about, chosen, draw_into, draw_sequentially, drawn_parts, tasks
 
     source = source or Path(model.path)
     prepare_torch()

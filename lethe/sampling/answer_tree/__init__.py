@@ -41,9 +41,8 @@ __all__ = [
 ]
 
 PILOT, SAMPLE, TRIAL = 0, 1, 2  # the purposes of a question's random streams
-TRIED = (
-    0.1  # share of a question's rows with which a trial of the second look measures the cost of a sampled answer
-)
+# The share of a question's rows with which a trial of the second look measures the cost of a sampled answer.
+TRIED = 0.1
 # The pilot and the trial must take only a part of a question's rows, also where these are few.
 LEAST_PILOT = 16  # answers
 ROWS_A_PILOT_ANSWER = 32  # rows of the question for each answer of its pilot

@@ -13,15 +13,22 @@ from typing import Protocol
 
 import numpy as np
 
-from lethe.sampling.answer_tree.characters import MOST_ASCII, Letters, letters_of
-from lethe.sampling.answer_tree.matcher import BLANK, BLANK_MORE, DIRTY, FIRST_OWN, LEAK, MARK, Matcher
+from lethe.sampling.answer_tree.matcher import (
+    BLANK,
+    BLANK_MORE,
+    DIRTY,
+    FIRST_OWN,
+    LEAK,
+    MARK,
+    MOST_ASCII,
+    Letters,
+    Matcher,
+    letters_of,
+)
 from lethe.sampling.answer_tree.spelling import Spelling
 
-CLEAN_END, LEAK_END, UNKNOWN_END = (
-    0,
-    1,
-    2,
-)  # the verdict on an answer that ends in a state; unknown: ask the scorer
+# The verdict on an answer that ends in a state; unknown: ask the scorer.
+CLEAN_END, LEAK_END, UNKNOWN_END = 0, 1, 2
 
 
 class Automaton(Protocol):

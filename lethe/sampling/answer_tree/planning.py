@@ -18,10 +18,8 @@ from lethe.sampling.answer_tree.question import Grown, Growth
 FIRST_THETA = 0.05
 ENOUGH = 0.6  # a growth that uses this share of its rows is the last
 MOST_GROWTHS = 8
-AIMED_AT, ASTRAY = (
-    0.6,
-    1.5,
-)  # shares of the remaining rows: the planned size of a growth, and the size that stops it
+# Shares of the remaining rows: the planned size of a growth, and the size that stops it.
+AIMED_AT, ASTRAY = 0.6, 1.5
 WIDEST_STEP = 12.0  # largest ratio of rows to the previous growth: the power law fails beyond
 FLATTEST, STEEPEST = 0.15, 1.0  # of the power: a level has at most 1 / theta prefixes of mass theta
 STEEPEST_GUIDED = 3.0  # a guide lifts prefixes above their mass

@@ -11,6 +11,7 @@ import numpy as np
 from lethe.errors import BadFile
 from lethe.models.in_memory import Source
 from lethe.sampling.engine import Options
+from lethe.sampling.frontier import slots
 from lethe.sampling.loading import Checkpoint, checkpoint, load
 from lethe.sampling.prefix_engine import PREFILL_ROWS, Forward, to_device
 
@@ -109,24 +110,6 @@ class ModelPredictor:
                 _, heads, _, size = layer.keys.shape  # of the buffers' positions only these rows' own count
                 needed += 2 * heads * self.positions * size * layer.keys.element_size()
         return max(1, min(self.limit, self.memory // needed))
-
-
-def slots(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The slots of the rows' children: (order, sources, targets), i.e. the children by slot and the slots to copy.
-
-    A parent's first child stays in the parent's slot if that slot is below the number of children; no slot is both a source
-    and a target.
-    """
-    children = len(parents)
-    _, first = np.unique(parents, return_index=True)
-    stays = np.zeros(children, bool)
-    stays[first] = True
-    stays &= parents < children
-    vacant = np.ones(children, bool)
-    vacant[parents[stays]] = False
-    slot = parents.copy()
-    slot[~stays] = targets = np.flatnonzero(vacant)
-    return np.argsort(slot), parents[~stays], targets
 
 
 def measured_allowance(

@@ -34,9 +34,8 @@ MOST_ROWS = 256  # next states of a whole vocabulary that are kept
 # for rare keywords, would lift most of the tree above the threshold.
 GUIDED = 0.15
 
-State = tuple[
-    tuple[int, ...], int
-]  # the lengths of common subsequences with each beginning of the reference; a node
+# The lengths of common subsequences with each beginning of the reference; a node.
+State = tuple[tuple[int, ...], int]
 
 
 class TokenBytes:

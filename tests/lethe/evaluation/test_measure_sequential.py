@@ -6,9 +6,8 @@ import pytest
 from lethe.config.evaluating import Metrics
 from lethe.evaluation.measure import measure_stopped
 from lethe.sampling.engine import Prompt, Settings
-from lethe.sampling.sequential import draw_sequentially
 from lethe.sampling.store import AnswerStore
-from lethe.sampling.tasks import Task
+from lethe.sampling.tasks import Task, draw_sequentially
 from lethe.scoring import scorer
 from lethe.statistics.sequential import Decision
 from tests.lethe.evaluation.of_rows import of_model, of_questions

@@ -28,7 +28,7 @@ RESULTS = {
     "answers of vLLM": ("lethe.sampling.vllm_engine",),
     "exact bounds": (
         "lethe.sampling.answer_tree",
-        "lethe.sampling.answer_tree.leaks",
+        "lethe.sampling.answer_tree.asking",
         "lethe.sampling.answer_tree.predictor",
         "lethe.scoring.text.keyword_leak",
     ),

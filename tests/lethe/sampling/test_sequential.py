@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from lethe.sampling.engine import Answers, Prompt, Settings
-from lethe.sampling.sequential import draw_sequentially
 from lethe.sampling.store import AnswerStore
-from lethe.sampling.tasks import Task
+from lethe.sampling.tasks import Task, draw_sequentially
 
 RULE = types.SimpleNamespace(scorer="keyword_leak", chunk=32, tau=0.05, tau_leak=0.1, alpha=0.01)
 ITEMS = {

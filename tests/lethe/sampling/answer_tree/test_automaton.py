@@ -19,12 +19,14 @@ from lethe.sampling.answer_tree.automaton import (
     TokenLetters,
     read,
 )
-from lethe.sampling.answer_tree.characters import (
+from lethe.sampling.answer_tree.matcher import (
+    LEAK,
     MOST_ASCII,
+    build_matcher,
     normal_form,
+    spellable,
     starts_segment,
 )
-from lethe.sampling.answer_tree.matcher import LEAK, build_matcher, spellable
 from lethe.sampling.answer_tree.spelling import CannotSpell, comparable, spelling_of
 from lethe.scoring.text import normalise
 from lethe.scoring.text.keyword_leak import joins, occurs
