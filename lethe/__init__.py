@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lethe.api import audit
     from lethe.api.bounding import bounds
+    from lethe.api.certificates import certify, verify
+    from lethe.api.comparing import compare
     from lethe.api.evaluating import evaluate
     from lethe.api.exact_bounds import exact
+    from lethe.api.labelling import label
+    from lethe.api.logs import read_log
     from lethe.api.runs import load_run
     from lethe.api.sampling import sample
     from lethe.api.scoring import score
@@ -20,19 +24,39 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "audit", "bounds", "evaluate", "exact", "load_run", "register", "sample", "score"]
-
 # name -> "module" or "module:attribute"
 _PUBLIC = {
     "audit": "lethe.api.audit",
     "bounds": "lethe.api.bounding:bounds",
+    "certify": "lethe.api.certificates:certify",
+    "compare": "lethe.api.comparing:compare",
     "evaluate": "lethe.api.evaluating:evaluate",
     "exact": "lethe.api.exact_bounds:exact",
+    "label": "lethe.api.labelling:label",
     "load_run": "lethe.api.runs:load_run",
+    "read_log": "lethe.api.logs:read_log",
     "register": "lethe.registry:register",
     "sample": "lethe.api.sampling:sample",
     "score": "lethe.api.scoring:score",
+    "verify": "lethe.api.certificates:verify",
 }
+
+__all__ = [
+    "__version__",
+    "audit",
+    "bounds",
+    "certify",
+    "compare",
+    "evaluate",
+    "exact",
+    "label",
+    "load_run",
+    "read_log",
+    "register",
+    "sample",
+    "score",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:

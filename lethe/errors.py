@@ -54,6 +54,14 @@ class BadValue(BadInput, ValueError):
         super().__init__(f"{name}: got {shortened(got)}; must be {legal}." + (f" {remedy}" if remedy else ""))
 
 
+class BadArguments(BadInput):
+    """Arguments do not go together, or one of them is missing; the command line renders their names as options."""
+
+    def __init__(self, names: tuple[str, ...], problem: str):
+        self.names, self.problem = names, problem
+        super().__init__(f"{', '.join(names)}: {problem}")
+
+
 class BadFile(BadInput):
     """A file is missing or cannot be used as a whole."""
 

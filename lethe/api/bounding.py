@@ -4,73 +4,139 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from lethe.api.result import Measurement
-from lethe.errors import BadInput
+from lethe.api.result import Measurement, View
+from lethe.errors import BadInput, BadValue, plural
 from lethe.evaluation.measure_settings import SHARE_ABOVE, THRESHOLDS, MeasureSettings
 from lethe.evaluation.prompt_scores import Missing, Scores
 from lethe.evaluation.prompts import PromptMeasures, measure_prompts
+from lethe.evaluation.stopped_prompts import StoppedPrompts
 from lethe.statistics.judge_error import Calibration
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from lethe.evaluation.log_scores import LogScores
     from lethe.evaluation.prompt_scores import PromptScores
     from lethe.results.table import Result
-    from lethe.statistics.many_prompts import Together
 
 
-@dataclass(frozen=True, repr=False)
-class Bounds(PromptMeasures, Measurement):
-    """The result of `bounds`: the measures of each prompt and of all prompts."""
+class _OfScores(Measurement):
+    """What a file of scores and a log have in common: a source, and the log that was read."""
 
-    __repr__, __str__ = Measurement.__repr__, Measurement.__str__
+    source: str
+    log: LogScores | None
 
     def rows(self) -> list[Result]:
         """Return the rows of each prompt, of the worst prompt and of the average."""
         from lethe.evaluation.score_files import rows_of
 
-        return rows_of("scores", self)
+        return rows_of(Path(self.source).stem, self)  # type: ignore[arg-type]  # of one of the two classes below
+
+    def _log_json(self) -> dict[str, object]:
+        return {"log": self.log.as_json()} if self.log else {}
+
+    def _view(self, table: tuple[list[str], list], prompts: int, notes: list[str]) -> list[View]:
+        columns, rows = table
+        more = [f"{plural(prompts - len(rows), 'more prompt')}: see --json."] if prompts > len(rows) else []
+        return [View(self.source, columns, rows, [*(self.log.sentences() if self.log else []), *notes, *more])]
+
+
+@dataclass(frozen=True, repr=False)
+class Bounds(PromptMeasures, _OfScores):
+    """The result of `bounds`: the measures of each prompt and of all prompts, and the ``log`` that they are read from."""
+
+    source: str = "scores"
+    log: LogScores | None = None
+
+    __repr__, __str__ = Measurement.__repr__, Measurement.__str__
+
+    def as_json(self) -> dict[str, object]:
+        """The keys of `lethe bounds --json`."""
+        from lethe.evaluation.score_files import as_json
+
+        return as_json(self) | self._log_json()
+
+    def views(self) -> list[View]:
+        """The first prompts, and the statements on all of them."""
+        notes = self.sentences()
+        if absent := sum(prompt.missing for prompt in self.prompts):
+            worst = self.settings.missing == "worst"
+            rule = "each counts against each bound" if worst else "left out, as if missing at random"
+            notes.append(f"{plural(absent, 'missing score')}: {rule}; plain statistics are over the judged ones.")
+        return self._view(self.table(), len(self.prompts), notes)
+
+
+@dataclass(frozen=True, repr=False)
+class StoppedBounds(StoppedPrompts, _OfScores):
+    """The result of `bounds` for a run that a rule could stop early: only anytime-valid values."""
+
+    source: str = "scores"
+    log: LogScores | None = None
+
+    __repr__, __str__ = Measurement.__repr__, Measurement.__str__
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per prompt."""
+        import pandas as pd
+
+        return pd.DataFrame([prompt.row() for prompt in self.prompts]).drop(columns=["leak_at_k", "fixed_bounds"])
+
+    def as_json(self) -> dict[str, object]:
+        """The keys of `lethe bounds --json`."""
+        return super().as_json() | self._log_json()
+
+    def views(self) -> list[View]:
+        """The first prompts, and the statements on all of them."""
+        return self._view(self.table(), len(self.prompts), self.sentences())
 
 
 def bounds(
     scores: Scores | pd.DataFrame | str | os.PathLike[str],
     alpha: float = 0.01,
     *,
-    thresholds: Sequence[float] = THRESHOLDS,
-    missing: Missing | None = None,
-    together: Together = "none",
+    threshold: float | Sequence[float] = THRESHOLDS,
+    missing: Literal["worst", "drop"] | None = None,
+    score: str | None = None,
+    filter: str | None = None,
+    together: Literal["none", "bonferroni", "holm"] = "none",
     share_above: float = SHARE_ABOVE,
     calibration: Calibration | str | os.PathLike[str] | None = None,
-) -> Bounds:
+) -> Bounds | StoppedBounds:
     """Bound the leakage of each prompt, of the worst prompt and of the average, from the scores of sampled answers.
 
     Parameters
     ----------
     scores : array, list, dict, pandas.DataFrame or path
-        Scores in [0, 1] of independent answers, in sampling order: n of one prompt, an array (prompts, n), the scores
-        by prompt, a table with the column ``score`` and optionally ``prompt_id`` and ``sample`` (sample -1, the greedy
-        answer, is left out), or a file with such a table.
+        Scores in [0, 1] of independent answers, in sampling order. A file: CSV, Parquet or JSON lines with `score`,
+        optionally `prompt_id` and `sample` (sample -1, the greedy answer, is left out), or a log of another tool, found by
+        its content (see `lethe log`). In memory: n scores of one prompt, an array (prompts, n), the scores by prompt, or
+        such a table.
     alpha : float
         The probability with which each bound may fail, above 0 and at most 0.5.
-    thresholds : list of float
-        Each x at which the share of answers with a score above x is bounded.
-    missing : {None, "worst", "drop"}
-        The treatment of a missing score (NaN): refused, counted against each bound, or left out.
+    threshold : float or list of float
+        Bound the share of answers with a score above this; repeatable. [default: .1 .25 .5 .75 .9]
+    missing : {"worst", "drop"}, optional
+        worst: a missing score counts against each bound; drop: leave it out. [default: an error; of a log: worst]
+    score : str, optional
+        The score of a log [default: its first], or the column of a table.
+    filter : str, optional
+        One filter of an lm-eval log.
     together : {"none", "bonferroni", "holm"}
-        The correction for statements about all prompts together.
+        bonferroni: bounds that hold for all prompts together; holm: the list of prompts certified under ``share_above``;
+        with probability 1 - alpha none of them is wrong. JSON: the key `together`.
     share_above : float
         The threshold: prompts whose bound exceeds it are counted, and ``together`` certifies prompts under it.
     calibration : Calibration or path, optional
-        The error of the judge that gave the scores: counts, or a file with the columns ``label`` (of a person) and
-        ``verdict`` (of the judge). The attribute ``judged`` of the result then bounds the true leak probability.
+        The error of the judge whose verdicts the scores are: a file of answers with `label` (a person's) and `verdict` (the
+        judge's), both 0 or 1, or counts. Adds bounds of the true leak probability, `judged`.
 
     Returns
     -------
-    Bounds
+    Bounds or StoppedBounds
         ``worst()``, ``pooled`` and ``prompts`` hold `Bound` objects; ``to_frame()`` has one row per prompt,
         ``to_results()`` one row per quantity, and ``sentences()`` the guarantees in words.
 
@@ -83,6 +149,19 @@ def bounds(
     -----
     Each bound of a prompt holds by itself with probability 1 - alpha, assuming independent draws for the prompt.
     The bounds assume nothing about the distribution. The largest bound covers the worst prompt without a correction.
+    The sharper bounds (`tighter`) bet on one answer after the other, so the order of the rows counts.
+
+    Leak@k, for scores that are all 0 or 1, is the probability that at least one of k answers leaks. Each side of its band
+    holds at alpha for all k at once. The estimate has no guarantee and nears 1 as k nears n.
+
+    The JSON keys m_sigma and m_mu_lower keep their published forms: m_sigma may exceed .5, which no sd of such scores
+    does, and m_mu_lower is 0 for scores of 0 and 1. `tighter` has the sharper bounds.
+
+    With a calibration, the judge's sensitivity, its false positive rate and the share of verdicts share alpha in thirds.
+    With ``missing`` worst, the values over the judged scores alone are the JSON key `judged_alone`.
+
+    A log adds the key `log`. Answers that are copies are refused. A run that a rule could stop early gets only
+    anytime-valid values: the others are null, with the reason.
 
     Examples
     --------
@@ -101,19 +180,38 @@ def bounds(
     """
     settings = MeasureSettings(
         alpha=alpha,
-        thresholds=thresholds,
+        thresholds=(threshold,) if isinstance(threshold, (int, float)) else tuple(threshold),
         missing=missing,
         together=together,
         share_above=share_above,
         calibration=calibration_of(calibration, missing),
     )
     if isinstance(scores, (str, os.PathLike)):
-        from lethe.evaluation.score_files import measure_file, read_scores
-
-        found = measure_file(read_scores(Path(scores), missing), settings)
-    else:
-        found = measure_prompts(_of_table(scores, missing) if hasattr(scores, "columns") else scores, settings)
+        return _of_file(Path(scores), settings, score, filter)
+    if hasattr(scores, "columns"):
+        scores = _of_table(scores, missing, score or "score")
+    found = measure_prompts(scores, settings)
     return Bounds(found.settings, found.prompts, found.together)
+
+
+def _of_file(
+    path: Path, settings: MeasureSettings, score: str | None, filter: str | None
+) -> Bounds | StoppedBounds:
+    from lethe.evaluation.log_scores import read_any_scores
+    from lethe.evaluation.score_files import measure_file
+    from lethe.evaluation.stopped_prompts import measure_stopped
+
+    read = read_any_scores(path, settings.missing, score, filter)
+    settings = replace(settings, missing=read.missing)
+    if read.log and read.log.stopped_early:
+        if settings.together != "none":
+            raise BadValue("together", settings.together, "none for a run that stopped early")
+        if settings.calibration is not None:
+            raise BadValue("calibration", "a file", "left out for a run that stopped early")
+        stopped = measure_stopped(read.prompts, settings)
+        return StoppedBounds(stopped.settings, stopped.prompts, source=str(path), log=read.log)
+    found = measure_file(read.prompts, settings)
+    return Bounds(found.settings, found.prompts, found.together, source=str(path), log=read.log)
 
 
 def calibration_of(
@@ -128,18 +226,18 @@ def calibration_of(
     return Calibration.of(answers.labels, answers.verdicts)
 
 
-def _of_table(table: pd.DataFrame, missing: Missing | None) -> Sequence[PromptScores]:
+def _of_table(table: pd.DataFrame, missing: Missing | None, score: str) -> Sequence[PromptScores]:
     """Return the prompts in the order of their first rows, and the scores of each in the order of the rows."""
     from lethe.evaluation.prompt_scores import ALL, as_prompts
     from lethe.sampling.engine import GREEDY
 
-    if "score" not in table:
+    if score not in table:
         columns = ", ".join(map(str, table.columns)) or "none"
         raise BadInput(
-            f"scores: the table has no column 'score'; its columns are {columns}. Rename the column of scores."
+            f"scores: the table has no column {score!r}; its columns are {columns}. Rename the column of scores."
         )
     drawn = table[table["sample"] != GREEDY] if "sample" in table else table
     if "prompt_id" not in drawn:
-        return as_prompts({ALL: drawn["score"].to_numpy()}, missing)
-    groups = drawn.groupby("prompt_id", sort=False, dropna=False)["score"]
+        return as_prompts({ALL: drawn[score].to_numpy()}, missing)
+    groups = drawn.groupby("prompt_id", sort=False, dropna=False)[score]
     return as_prompts({str(name): own.to_numpy() for name, own in groups}, missing)

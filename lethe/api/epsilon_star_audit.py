@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from lethe.api.result import Measurement, Place
+from lethe.api.result import Measurement, Place, View
 from lethe.statistics.epsilon_star import summary
 
 if TYPE_CHECKING:
@@ -69,6 +69,27 @@ class EpsilonStarAudit(Measurement, summary.EpsilonStarAudit):
         ]
         return lines + ([f"Note: {self.note}."] if self.note else [])
 
+    def views(self) -> list[View]:
+        """The lower bound, the estimate, and the settings."""
+        from lethe.statistics.epsilon_star.parametric import rejected_fit
+
+        fit = self.fit.ks_p_values if self.fit else None
+        estimate = rejected_fit(self.epsilon_star, fit) or ("infinite" if self.infinite else self.epsilon_star)
+        rows: list[list[object]] = [
+            [f"Epsilon* at least, {self.bound.level()}; {self.bound.method}", self.bound],
+            [f"Epsilon* ({self.method}, an estimate)", estimate],
+            ["delta", self.delta],
+            ["cut", "none" if self.cut is None else self.cut],
+            ["losses: training, population", f"{self.n_train}, {self.n_population}"],
+            ["threshold of the estimate", self.threshold],
+            ["threshold of the lower bound", self.lower_threshold],
+        ]
+        if fit:
+            shown = ", ".join(f"{p:.3g}" for p in fit.values())
+            rows.append(["p-values of the fit (KS): training, population", shown])
+        notes = [f"Assumes: {self.bound.assumes}.", *([f"Note: {self.note}."] if self.note else [])]
+        return [View("Epsilon*", ["", "value"], rows, notes)]
+
     def rows(self) -> list[Result]:
         """Return the row of Epsilon*, with every setting and the fit as evidence."""
         from lethe.results.table import interval
@@ -101,17 +122,18 @@ def epsilon_star(
 
     Parameters
     ----------
-    train, population : array or path
-        The losses on the training set, and the losses on data that the model never saw. A file has one loss per line, or
-        a column ``loss``.
+    train : array or path
+        The losses on the training set. A file has one loss per line, or a column `loss`.
+    population : array or path
+        The losses on data that the model never saw, in the same form.
     delta : float
         The delta of Epsilon*, well under 1/n for a training set of n records, for example 1/(n ln n).
     method : {"parametric", "empirical"}
         The method of the estimate.
     cut : float, optional
-        Restricts FPR and FNR to (cut, 1 - cut), for comparison with published values.
+        Restricts FPR and FNR to (cut, 1 - cut), for comparison with published values. [default: no cut]
     components : int
-        The number of Gaussians that the parametric method fits to each of the two sets of losses.
+        The number of Gaussians that the parametric method fits to each of the two sets of losses; the paper uses 1.
     alpha : float
         The probability with which the lower bound may fail.
     lower : {"split", "band"}
@@ -130,8 +152,10 @@ def epsilon_star(
 
     Notes
     -----
-    The estimate is that of Negoescu et al. (2024). The lower bound assumes no distribution of the losses: "split" chooses
-    threshold and ratio on one half of the losses and certifies both on the other half; "band" holds at all thresholds.
+    A point is called a member when its loss is at most a threshold. The estimate is that of Negoescu et al. (2024):
+    "parametric" fits a Gaussian to the transformed losses of either side and takes the exact supremum; "empirical" takes
+    the observed shares. The lower bound assumes no distribution of the losses: "split" chooses threshold and ratio on one
+    half of the losses and certifies both on the other half; "band" holds at all thresholds.
 
     Examples
     --------

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lethe.api.result import View
 from lethe.api.runs import Run, load_run
+from lethe.api.sources import Rows
 from lethe.steps.evaluate import DEFAULTS, EvalSettings
 
 if TYPE_CHECKING:
     import pandas as pd
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from lethe.api.sources import Rows
+    from lethe.results.table import Numbers, Result, Value
     from lethe.statistics.bound import Bound
 
 NAME = "model"  # the name of a model in memory
+MOST = 12  # numbers that a terminal shows
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,12 +38,19 @@ class Evaluation(Run):
         The word on utility.
     report : pathlib.Path or None
         The HTML report, if a folder was named.
+    tau : float
+        The tolerance of the verdict.
+    skipped : tuple of str
+        The questions that were left out as too long.
     """
 
     verdict: str
     forgetting: str
     utility: str
     report: Path | None
+    tau: float
+    skipped: tuple[str, ...]
+    numbers: Numbers
 
     def sentences(self) -> list[str]:
         """Return the verdict as a list of one sentence."""
@@ -54,13 +64,83 @@ class Evaluation(Run):
         """The bound among the metrics: the table has one row per metric."""
         return self.bounds[column].get(row)
 
+    def as_json(self) -> dict[str, object]:
+        """The keys of `lethe eval --json`: null for a number that any model may have and this one lacks."""
+        from lethe.io.atomic import SCHEMA_VERSION
+        from lethe.results.quantities import MODEL
+
+        answers = (row.names for row in MODEL if row.basis in ("greedy", "sampled"))
+        lacking: dict[str, object] = {
+            name: None for names in answers for name in names if name and "{" not in name
+        }
+        return {
+            "schema": SCHEMA_VERSION,
+            "model": self.models[0],
+            **lacking,
+            **self.numbers.values,
+            "forgetting": self.forgetting,
+            "utility": self.utility,
+            "tau": self.tau,
+            "verdict": self.verdict,
+            "report": str(self.report) if self.report else None,
+            "bounds": {key: bound.guarantee_dict() for key, bound in self.numbers.bounds.items()},
+            "skipped": self.skipped,
+        }
+
+    def views(self) -> list[View]:
+        """The verdict, and at most `MOST` numbers below it."""
+        from lethe.statistics.bound import level
+
+        alpha = max(bound.alpha for bound in self.numbers.bounds.values())
+        notes = [
+            f"Each end holds by itself {level(alpha)} or more; a number without ends is an estimate.",
+            f"All {len(self.numbers.values)} numbers and what their ends assume: --json.",
+            *([f"report: {self.report}"] if self.report else []),
+        ]
+        columns = ["number", "estimate", "at least", "at most", "the ends cover"]
+        return [View("", notes=[self.verdict]), View(self.models[0], columns, _shown(self.numbers), notes)]
+
+
+def _shown(numbers: Numbers) -> list[list[Value | Bound]]:
+    """The headlines, then the intervals with both ends: name, estimate, ends, and what the ends cover."""
+    from lethe.results.quantities import headline
+
+    first = headline(numbers.values)
+    same: dict[tuple[object, ...], list[Result]] = {}  # two ends with two guarantees are two rows
+    for row in numbers.rows:
+        if row.at is None or row.at in row.kind.exported_at:
+            same.setdefault((row.quantity, row.basis, row.item, row.split, row.at), []).append(row)
+    lines = []
+    for rows in same.values():
+        names = [name for name in rows[0].names() if name]
+        places = [first.index(name) for name in names if name in first]
+        line = _line(names, rows)
+        if places or None not in line[2:4]:
+            lines.append((min(places, default=len(first)), line))
+    return [line for _, line in sorted(lines, key=lambda one: one[0])][:MOST]
+
+
+def _line(names: list[str], rows: list[Result]) -> list[Value | Bound]:
+    from lethe.evaluation.leaks_at_k import BELOW_1
+    from lethe.statistics.dispersion import possible
+
+    estimate = next((row.value for row in rows if row.value is not None), None)
+    lower = next((row.lower_bound for row in rows if row.lower_bound), None)
+    upper = next((row.upper_bound for row in rows if row.upper_bound), None)
+    if upper and rows[0].quantity.startswith("sd"):  # the JSON keeps the published end, which can be impossible
+        upper = possible(upper)
+    if lower and rows[0].kind.unit == "probability" and not lower.certain:
+        lower = replace(lower, value=min(lower.value, BELOW_1))  # 1 is a rounding
+    end = upper or lower
+    return [names[-1] if estimate is None else names[0], estimate, lower, upper, str(end.covers) if end else ""]
+
 
 def evaluate(
     model: str | os.PathLike[str] | PreTrainedModel,
-    forget_rows: Rows,
+    data: Rows,
     *,
     tokenizer: PreTrainedTokenizerBase | None = None,
-    retain_rows: Rows | None = None,
+    retain: Rows | None = None,
     n: int = DEFAULTS.n,
     alpha: float = DEFAULTS.alpha,
     temperature: float = DEFAULTS.temperature,
@@ -69,23 +149,27 @@ def evaluate(
     engine: str = DEFAULTS.engine,
     tau: float | None = DEFAULTS.tau,
     seed: int = DEFAULTS.seed,
+    skip_too_long: bool = DEFAULTS.skip_too_long,
+    language: str | os.PathLike[str] | None = DEFAULTS.language,
+    calibration: str | os.PathLike[str] | None = DEFAULTS.calibration,
+    labels: str | os.PathLike[str] | None = DEFAULTS.labels,
     name: str | None = None,
     folder: str | os.PathLike[str] | None = None,
 ) -> Evaluation:
-    """Sample answers to a forget set, score them, and bound how much the model still reveals.
+    """Measure what your model still knows about a forget set: sampled answers, scores, bounds, one verdict, one report.
 
-    This is `lethe eval` without files: the function writes files only if ``folder`` is given.
+    The command keeps finished questions under data/eval/NAME, so an interrupted run resumes.
 
     Parameters
     ----------
     model : str, path or transformers.PreTrainedModel
-        A Hugging Face model folder with safetensors, or a causal language model in memory, whose modes and
-        generation settings are restored afterwards.
-    forget_rows : str, path, list of dict or pandas.DataFrame
-        The forget set: ``id``, ``question`` and ``answer``, optionally ``keywords``; a JSON lines file or rows in memory.
+        A Hugging Face model folder (safetensors), ORG/NAME@REVISION of the hub, or a causal language model in memory, whose
+        modes and generation settings are restored afterwards.
+    data : str, path, list of dict or pandas.DataFrame
+        The forget set: JSON lines with id, question, answer, and optional keywords, or such rows in memory.
     tokenizer : transformers.PreTrainedTokenizerBase, optional
         The tokenizer of a model in memory. A folder contains its own tokenizer.
-    retain_rows : like ``forget_rows``, optional
+    retain : like ``data``, optional
         Questions whose answers should not change.
     n : int
         The number of sampled answers to each forget question.
@@ -96,17 +180,27 @@ def evaluate(
     max_new_tokens : int
         The number of tokens after which an answer is cut.
     prompt : str or path, optional
-        A template file with ``{question}``, or "chat". The default is the tokenizer's chat template where there is one,
-        else a plain question and answer.
+        A template file with {question}, or 'chat' (the tokenizer's chat template). [default: chat where the tokenizer has
+        such a template, else a plain question and answer]
     engine : {"auto", "prefix", "transformers", "vllm"}
-        The engine that draws. vLLM needs a model folder.
+        The engine that draws: auto, prefix, transformers or vllm. vLLM needs a model folder.
     tau : float, optional
-        The tolerance of the verdict: a question that leaks with at most this probability has not leaked. The default is
-        0.01, or 0.1 of the mean score if no question has keywords.
+        The tolerance of the verdict: a question that leaks with at most this probability has not leaked. [default: 0.01,
+        or 0.1 of the mean score if no question has keywords]
     seed : int
         The seed of the draws.
+    skip_too_long : bool
+        Leave out questions that the model's context cannot hold.
+    language : path, optional
+        A language of prompts (YAML): each draw is a random prompt and its answer together.
+    calibration : path, optional
+        Answers with `label` (a person's, 1 for a leak) and `verdict` (keyword leak's): the bounds of true leaks include the
+        keyword's error.
+    labels : path, optional
+        A folder of labels of this model's answers, such as data/labels, with a file NAME.jsonl of `lethe label`: bounds
+        that rest on them.
     name : str, optional
-        The name of the model in the tables. The default is the name of the model folder, or "model".
+        The name of the model; the command writes results to data/eval/NAME. [default: the name of the model folder]
     folder : str or path, optional
         The folder of the artifacts and the report. For a model folder, a later call there reuses finished questions.
 
@@ -142,21 +236,27 @@ def evaluate(
     from lethe.models.in_memory import lent
     from lethe.steps import evaluate as step
 
-    source = source_of(model, tokenizer)
-    forget = rows_of(forget_rows, "forget_rows")
-    retain = None if retain_rows is None else rows_of(retain_rows, "retain_rows", "retain-")
-    splits = step.checked(forget, retain, Path("forget_rows"))
-    name = name or (source.resolve().name if isinstance(source, Path) else NAME)
     settings = EvalSettings(
         n=n,
         alpha=alpha,
         temperature=temperature,
         max_new_tokens=max_new_tokens,
-        prompt=None if prompt is None else str(prompt),
+        prompt=_text(prompt),
         engine=engine,
         tau=tau,
         seed=seed,
+        skip_too_long=skip_too_long,
+        language=_text(language),
+        calibration=_text(calibration),
+        labels=_text(labels),
     )
+    step.check(settings)
+    forget = rows_of(data, "data")
+    kept = None if retain is None else rows_of(retain, "retain", "retain-")
+    splits = step.checked(forget, kept, Path(data) if isinstance(data, (str, os.PathLike)) else Path("data"))
+    source = source_of(model, tokenizer)
+    if name is None:
+        name = source.resolve().name if isinstance(source, Path) else NAME
     with tempfile.TemporaryDirectory(prefix="lethe-") as temporary, lent(source):
         root = Path(temporary) if folder is None else Path(folder)
         scratch = root / "answers" if isinstance(source, Path) else Path(temporary) / "answers"
@@ -170,6 +270,13 @@ def evaluate(
         forgetting=said.forgetting,
         utility=said.utility,
         report=None if folder is None else root / "report" / "index.html",
+        tau=said.tau,
+        skipped=said.skipped,
+        numbers=said.numbers,
     )
     found.__dict__["answers"] = answers  # what `Run.answers` would read from the folder
     return found
+
+
+def _text(path: str | os.PathLike[str] | None) -> str | None:
+    return None if path is None else str(path)

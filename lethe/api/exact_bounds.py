@@ -7,19 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lethe.api.result import Measurement
+from lethe.api.result import Measurement, View
+from lethe.api.sources import Rows
+from lethe.errors import BadFile, BadValue
 from lethe.steps.exact import DEFAULTS, ExactSettings
+from lethe.text import queries
 
 if TYPE_CHECKING:
     import pandas as pd
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from lethe.api.sources import Rows
     from lethe.results.table import Result
     from lethe.statistics.bound import Bound
     from lethe.statistics.leak_certificates import Certificates
 
 NAME = "model"  # the name of a model in memory
+SHOWN = 60  # characters of a leaking text in a terminal
 COLUMNS = ("id", "lower", "upper", "upper_certain", "lower_sampled", "rows", "sampled", "sampled_leaks")
 
 
@@ -62,6 +65,34 @@ class ExactBounds(Measurement):
         """Return the guarantees on the worst question and on the mean, and the counts of proved leaks."""
         return self.certificates.sentences()
 
+    def as_json(self) -> dict[str, object]:
+        """The keys of `lethe exact --json`."""
+        return self.certificates.as_json(whole=False)
+
+    def views(self) -> list[View]:
+        """Each question's ends and its likeliest leak."""
+        words = self.certificates.verdicts
+        rows = [
+            [
+                tree.id,
+                tree.bounds["lower"],
+                tree.bounds["upper"],
+                words[tree.id],
+                queries(tree.queries_until_half),
+                _short(tree.heaviest_leaks[0].text) if tree.heaviest_leaks else None,
+            ]
+            for tree in self.certificates.trees
+        ]
+        head = [
+            "question",
+            "P(leak) >=",
+            "P(leak) <=",
+            "verdict",
+            "queries until an even chance",
+            "likeliest leak",
+        ]
+        return [View(f"{self.certificates.name}: {self.certificates.how.leak}", head, rows, self.sentences())]
+
     def rows(self) -> list[Result]:
         """Return the ends of each question, with the answer tree as evidence, and those of the model."""
         from lethe.results.exact_bounds import rows_of
@@ -69,9 +100,14 @@ class ExactBounds(Measurement):
         return rows_of(self.certificates)
 
 
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+
+
 def exact(
     model: str | os.PathLike[str] | PreTrainedModel,
-    forget_rows: Rows,
+    data: Rows,
     *,
     tokenizer: PreTrainedTokenizerBase | None = None,
     rows: int = DEFAULTS.rows,
@@ -88,17 +124,20 @@ def exact(
     above: float = DEFAULTS.above,
     tau: float = DEFAULTS.tau,
     seed: int = DEFAULTS.seed,
+    dtype: str = DEFAULTS.dtype,
+    memory: int = DEFAULTS.memory,
+    scratch: str | os.PathLike[str] | None = None,
 ) -> ExactBounds:
     """Bound how likely each question is to make the model leak, from its next-token probabilities.
 
-    This is `lethe exact` without files.
+    A guided tree of answers proves leaks down to 1e-12 from below; the remainder is sampled and bounded from above.
 
     Parameters
     ----------
     model : str, path or transformers.PreTrainedModel
-        A Hugging Face model folder with safetensors, or a causal language model in memory with a key-value cache.
-    forget_rows : str, path, list of dict or pandas.DataFrame
-        The forget set: ``id``, ``question`` and ``answer``, and ``keywords`` for `keyword_leak`.
+        A Hugging Face model folder (safetensors), or a causal language model in memory with a key-value cache.
+    data : str, path, list of dict or pandas.DataFrame
+        The forget set: JSON lines with id, question, answer, and keywords for keyword_leak, or such rows in memory.
     tokenizer : transformers.PreTrainedTokenizerBase, optional
         The tokenizer of a model in memory.
     rows : int
@@ -109,10 +148,19 @@ def exact(
         Sample until a question without a sampled leak is bounded by this probability, regardless of ``rows``.
     exact_only : bool
         Draw no sample: both ends are certain, and the upper one is wide.
-    temperature, top_k, top_p, adaptive_threshold, max_new_tokens
-        The settings under which the model answers.
+    temperature : float
+        The sampling temperature.
+    top_k : int
+        Keep the K most likely tokens; 0 keeps all.
+    top_p : float
+        Keep the most likely tokens of this mass.
+    adaptive_threshold : float, optional
+        Adaptive temperature: greedy while the mean confidence exceeds this.
+    max_new_tokens : int
+        The number of tokens after which an answer is cut.
     prompt : str or path, optional
-        A template file with ``{question}``, or "chat"; the default is that of `evaluate`.
+        A template file with {question}, or 'chat' (the tokenizer's chat template). [default: chat where the tokenizer has
+        such a template, else a plain question and answer]
     scorer : str
         The definition of a leak: "keyword_leak", "exact_match", or another text scorer with ``above``.
     above : float
@@ -121,6 +169,12 @@ def exact(
         The probability per query at which a question is proved to leak, or bounded.
     seed : int
         The seed of the sample of the unexplored mass.
+    dtype : str
+        auto, float32, bfloat16 or float16.
+    memory : int
+        MiB for the rows in flight.
+    scratch : path, optional
+        A folder in which finished questions are kept: an interrupted call resumes there. The command keeps them.
 
     Returns
     -------
@@ -154,7 +208,11 @@ def exact(
     from lethe.steps.exact import certify
 
     source = source_of(model, tokenizer)
-    asked = rows_of(forget_rows, "forget_rows")
+    if exact_only and target is not None:
+        raise BadValue("target", target, "left out with exact_only, which draws no sample")
+    asked = rows_of(data, "data")
+    if not asked:
+        raise BadFile(str(data) if isinstance(data, (str, os.PathLike)) else "data", "holds no question")
     settings = ExactSettings(
         rows=rows,
         alpha=alpha,
@@ -170,8 +228,9 @@ def exact(
         above=above,
         tau=tau,
         seed=seed,
+        dtype=dtype,
+        memory=memory,
     )
+    name = source.resolve().name if isinstance(source, Path) else NAME
     with lent(source):
-        return ExactBounds(
-            certify(source.resolve().name if isinstance(source, Path) else NAME, source, asked, settings)
-        )
+        return ExactBounds(certify(name, source, asked, settings, Path(scratch) if scratch else None))

@@ -6,11 +6,11 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from lethe.api.result import Measurement, Place
-from lethe.audits.one_run.mechanisms import TRADEOFF
-from lethe.errors import BadInput, BadValue, plural
+from lethe.api.result import Measurement, Place, View
+from lethe.audits.one_run.mechanisms import TRADEOFF, Mechanism
+from lethe.errors import BadArguments, BadValue, plural
 from lethe.statistics.one_run import summary
 from lethe.statistics.one_run.summary import MethodBound as OneRunResult
 
@@ -60,6 +60,20 @@ class OneRunAudit(Measurement, summary.OneRunAudit):
             for one in self.results
         ]
         return pd.DataFrame(rows).set_index("method")
+
+    def views(self) -> list[View]:
+        """Each method with its assumptions, and the p-values over a range of epsilons."""
+        title, level, *others = self.sentences()
+        notes = [level, *(f"{one.method}: {one.note}." for one in self.results), *others]
+        rows = [
+            [one.method, self.bound(one) or "family rejected", one.p_value, ", ".join(one.assumes)]
+            for one in self.results
+        ]
+        views = [View(title, ["method", "epsilon at least", "p-value", "assumes"], rows, notes)]
+        if self.curve:
+            points = [list(row.values()) for row in self.curve]
+            views.append(View("p-values by epsilon", list(self.curve[0]), points))
+        return views
 
     def rows(self) -> list[Result]:
         """Return each method's lower bound and p-values, and the counts and settings, as rows of the table of results."""
@@ -113,10 +127,10 @@ class OneRunAudit(Measurement, summary.OneRunAudit):
 def one_run(
     *,
     n: int | None = None,
-    r: int | Sequence[int],
+    r: int | Sequence[int] = (),
     errors: int | None = None,
     guesses: Place | pd.DataFrame | None = None,
-    mechanism: str = "gaussian",
+    mechanism: Literal[Mechanism, "tradeoff"] = "gaussian",
     q: float | None = None,
     steps: int | None = None,
     delta0: float | None = None,
@@ -133,22 +147,25 @@ def one_run(
 
     Parameters
     ----------
-    n, errors : int, optional
-        The number of secret bits, and of wrong released guesses; only without ``guesses``.
+    n : int, optional
+        The number of secret bits; only without ``guesses``.
     r : int or list of int
-        The number of released guesses, fixed before anyone saw the guesses. Several numbers share alpha.
+        Guesses to release; choose it in advance. If repeated, alpha is divided among them.
+    errors : int, optional
+        The number of wrong guesses among the released; only without ``guesses``.
     guesses : path or pandas.DataFrame, optional
-        ``bit``, ``guess`` (0 or 1) and ``score``, one row per secret bit; replaces ``n`` and ``errors``.
+        A table with `bit`, `guess` (0 or 1) and `score`, one row per secret bit; replaces ``n`` and ``errors``.
     mechanism : {"gaussian", "laplace", "approx-dp", "subsampled-gaussian", "dp-sgd", "tradeoff"}
         The family of nulls.
     q : float, optional
         The sampling rate (subsampled-gaussian, dp-sgd).
     steps : int, optional
-        The number of steps (dp-sgd).
+        The number of steps (dp-sgd), up to 1,000,000.
     delta0 : float, optional
         The delta of the null (approx-dp); by default ``delta``.
     tradeoff : path or pair of arrays, optional
-        A single null for the mechanism "tradeoff": points ``alpha`` and ``beta`` of a trade-off function.
+        A single null for the mechanism "tradeoff": a table with the points `alpha` and `beta` of a trade-off function.
+        Between its points the worst convex curve counts, so give a fine grid (hundreds of points, finer towards both ends).
     delta : float
         The delta of epsilon.
     alpha : float
@@ -192,20 +209,23 @@ def one_run(
     from lethe.statistics.one_run.audit import check_levels
 
     check_levels(delta, alpha)
+    if seed < 0:
+        raise BadValue("seed", seed, "a whole number of at least 0")
     runs = _runs(n, [r] if isinstance(r, int) else list(r), errors, guesses, seed)
     nulls: Family | Channel
     if tradeoff is None:
         if mechanism == TRADEOFF:
-            raise BadInput("tradeoff: got none; the mechanism tradeoff needs a trade-off function.")
+            raise BadArguments(("tradeoff",), "got none; the mechanism tradeoff needs a trade-off function.")
         nulls = family_of(mechanism, q=q, steps=steps, delta0=delta0, delta=delta)
     else:
         if mechanism != TRADEOFF:
-            raise BadInput(
-                f"tradeoff: the mechanism {mechanism} takes no trade-off function; leave the argument out."
+            raise BadArguments(
+                ("tradeoff",), f"the mechanism {mechanism} takes no trade-off function; leave the argument out."
             )
         if null is not None or curve or any(value is not None for value in (q, steps, delta0)):
-            raise BadInput(
-                "null, curve, q, steps, delta0: a trade-off function is a single null; leave these arguments out."
+            raise BadArguments(
+                ("null", "curve", "q", "steps", "delta0"),
+                "a trade-off function is a single null; leave these arguments out.",
             )
         nulls = read_tradeoff(tradeoff if isinstance(tradeoff, tuple) else Path(tradeoff))
     found = summary.audit_runs(
@@ -223,14 +243,17 @@ def _runs(
     from lethe.statistics.one_run.release import release
 
     if not r:
-        raise BadInput("r: got none; choose r before looking at the guesses.")
+        needed = ("r",) if guesses is not None else ("n", "r", "errors")
+        raise BadArguments(
+            needed, "give r with guesses, or n, r and errors; choose r before looking at the guesses."
+        )
     if guesses is None:
         if n is None or errors is None:
-            raise BadInput("n, errors: give both, or give guesses.")
+            raise BadArguments(("n", "errors"), "give both, or give guesses.")
         if len(r) > 1:
             raise BadValue("r", r, "one number with errors", "Several numbers need the guesses.")
         return [Counts(n, r[0], errors)]
     if n is not None or errors is not None:
-        raise BadInput("n, errors: the guesses already contain both; leave these arguments out.")
+        raise BadArguments(("n", "errors"), "the guesses already contain both; leave these arguments out.")
     read = read_guesses(Path(guesses) if isinstance(guesses, (str, os.PathLike)) else guesses)
     return [release(read.bits, read.guesses, read.scores, one, seed) for one in dict.fromkeys(r)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -19,8 +21,33 @@ Place: TypeAlias = "str | os.PathLike[str]"
 SHOWN = 20  # rows of a table in a notebook; `to_frame` has all rows
 
 
+@dataclass(frozen=True)
+class View:
+    """A table for people, with the sentences below it; without columns it is text."""
+
+    title: str
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[object]] = ()
+    notes: Sequence[str] = ()
+
+
 class TableWithSentences(ABC):
     """A table with sentences that explain its numbers."""
+
+    def views(self) -> list[View]:
+        """Return what a terminal shows: by default the whole table."""
+        table = self.to_frame()
+        rows = [
+            [
+                name,
+                *(
+                    self.bound_at(str(name), str(column)) or value
+                    for column, value in zip(table, row, strict=True)
+                ),
+            ]
+            for name, row in zip(table.index, table.itertuples(index=False), strict=True)
+        ]
+        return [View("", [str(table.index.name or ""), *map(str, table.columns)], rows, self.sentences())]
 
     @abstractmethod
     def to_frame(self) -> pd.DataFrame:

@@ -28,12 +28,22 @@ def source_of(
     if isinstance(model, (str, os.PathLike)):
         if tokenizer is not None:
             raise BadInput("tokenizer: a model folder contains its own tokenizer; leave the argument out.")
-        return Path(model)
+        return folder_of(model)
     if not hasattr(model, "generate"):
         raise BadValue("model", type(model).__name__, "a model folder, or a causal language model of transformers")
     if tokenizer is None:
         raise BadInput("tokenizer: got none; a model in memory needs its tokenizer.")
     return InMemory(model, tokenizer)
+
+
+def folder_of(model: str | os.PathLike[str]) -> Path:
+    """Return the folder of a model; a model of the hub is fetched into one."""
+    path = Path(model)
+    if not path.exists():
+        from lethe.models import hub
+
+        return hub.fill(name) if (name := hub.hub_name(path)) else path
+    return path
 
 
 def rows_of(rows: Rows, name: str, prefix: str = "") -> list[Row]:

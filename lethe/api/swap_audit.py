@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lethe.api.result import Measurement, Place
+from lethe.api.result import Measurement, Place, View
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,6 +62,33 @@ class SwapAudit(Measurement):
         """The ends of an attack's interval."""
         return self.quality.by_attack[row].ends().get(column)
 
+    def views(self) -> list[View]:
+        """Each attack with its interval."""
+        whole = self.quality
+        rows = [
+            [name, one.a_original, one.a_swapped, one.value, *(one.bounds() or (None, None))]
+            for name, one in whole.by_attack.items()
+        ]
+        title = f"Unlearning quality {whole.value:.4f} (strongest attack: {whole.attack})"
+        return [
+            View(title, ["attack", *self.to_frame().columns], rows, [*self._intervals(), self.sentences()[-1]])
+        ]
+
+    def _intervals(self) -> list[str]:
+        """Return notes on the intervals; with different seeds per attack, some attacks have an interval and some do not."""
+        attacks = self.quality.by_attack
+        covered = [one for one in attacks.values() if one.ci_low is not None]
+        without = [name for name, one in attacks.items() if one.ci_low is None]
+        notes = []
+        if covered:
+            seeds = " or ".join(str(count) for count in sorted({one.n_seeds for one in covered}))
+            one = covered[0]
+            notes.append(f"Intervals: {one.method} at {one.coverage} over {seeds} seeds; assumes {one.assumes}.")
+        if without:
+            which = f" for {', '.join(without)}" if covered else ""
+            notes.append(f"No intervals{which}: an interval needs several seeds, and a half has a single one.")
+        return notes
+
     def sentences(self) -> list[str]:
         """Return the quality, the coverage of the intervals, and the limit of the quality."""
         one = self.quality
@@ -78,14 +105,14 @@ class SwapAudit(Measurement):
 
 
 def swap(predictions: Place | pd.DataFrame, *, alpha: float = 0.05) -> SwapAudit:
-    """Unlearning quality: 1 minus the largest advantage of any attack, by the SWAP test.
+    """Measure unlearning quality by the SWAP test: 1 minus the largest advantage of any attack.
 
     Parameters
     ----------
     predictions : path or pandas.DataFrame
-        One attack's answer on one point per row: ``split`` (original or swapped), ``member`` (forget or test: the role of
-        the point in that split), ``attack``, ``accept`` (the probability in [0, 1] that the attack answers "forget"),
-        optionally ``weight`` and ``seed``.
+        CSV, Parquet or JSON lines with one attack's answer on one point per row: `split` (original or swapped), `member`
+        (forget or test: the role of the point in that split), `attack` (a name), `accept` (the probability in [0, 1] that
+        the attack answers "forget"), optionally `weight` (sensitivity of the point) and `seed` (one label per model).
     alpha : float
         The interval of each attack covers the advantage with probability 1 - alpha.
 

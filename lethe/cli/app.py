@@ -1,7 +1,6 @@
-"""The `lethe` command: a module of `lethe.cli` per command.
+"""The `lethe` command: its groups, and its errors.
 
-Exit status: 0 done, 1 the work failed, 2 wrong use or bad input. A command imports what it needs inside its
-function, so that `lethe --help` pays for none of it.
+Exit status: 0 done, 1 the work failed, 2 wrong use or bad input.
 """
 
 from __future__ import annotations
@@ -10,44 +9,41 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
-from lethe.errors import BadInput, BadValue, LetheError, of_the_machine, visible
+from lethe.cli.commands import COMMANDS, GROUPS, MODEL, NUMBERS, PIPELINE, STUDIES
+from lethe.cli.generate import Command, LazyCommand, LetheCommand
+from lethe.errors import BadInput, LetheError, of_the_machine, visible
 from lethe.process import same_numbers
 
-# name on the command line -> module of lethe.cli whose function `command` it is
-COMMANDS: dict[str, str] = {
-    "eval": "eval",
-    "exact": "exact",
-    "bounds": "bounds",
-    "compare": "compare",
-    "certify": "certify",
-    "verify": "verify",
-    "label": "label",
-    "log": "log",
-    "plan": "plan",
-    "ui": "ui",
+# Commands with a module of `lethe.cli` each, by the panel of `lethe --help` that lists them.
+OWN = {
+    "plan": ("plan", NUMBERS),
+    "ui": ("ui", PIPELINE),
 }
 # Commands of a pipeline folder: its own flows/cli.py brings them.
-PIPELINE = ("run", "serve", "sweep", "study")
-AUDITS: dict[str, str] = {
-    "one-run": "lethe.cli.audit_one_run",
-    "epsilon-star": "lethe.cli.audit_epsilon_star",
-    "swap": "lethe.cli.audit_swap",
-}
-SCORES: dict[str, str] = {
-    "log": "lethe.cli.score_log",
-    "tofu-log": "lethe.cli.score_tofu_log",
-}
+IN_A_PIPELINE = {**dict.fromkeys(("run", "serve", "sweep"), PIPELINE), "study": STUDIES}
+
+NAMES = {*OWN, *IN_A_PIPELINE, *GROUPS, *(name for commands in COMMANDS.values() for name in commands)}
 
 
 class LetheGroup(TyperGroup):
-    """Turns a `LetheError` into its one sentence on standard error and its exit status."""
+    """Adds the commands of the table, and turns a `LetheError` into its one sentence and its exit status."""
+
+    def __init__(self, **attrs: Any):
+        super().__init__(**attrs)
+        for panel, commands in self.rows().items():
+            for name, command in commands.items():
+                self.add_command(LazyCommand(name, command, panel))
+
+    def rows(self) -> Mapping[str | None, Mapping[str, Command]]:
+        """The commands of the table that belong to this group, by panel."""
+        return {None: GROUPS[self.name][1]} if self.name in GROUPS else {}
 
     def invoke(self, ctx: Any) -> Any:  # typer keeps the context's class to itself
         try:
@@ -67,18 +63,14 @@ class LetheGroup(TyperGroup):
             raise typer.Exit(sentence.exit_status) from None
 
 
-class LetheCommand(TyperCommand):
-    """Names an option as it is typed where the library refuses the value: the library knows it as an argument."""
+class TopGroup(LetheGroup):
+    def rows(self) -> Mapping[str | None, Mapping[str, Command]]:
+        return dict(COMMANDS.items())
 
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except BadValue as error:
-            name = error.name.replace(" ", "_")
-            given = [one for one in self.params if one.name == name and one.param_type_name == "option"]
-            if not given or ctx.params.get(name) is None:
-                raise
-            raise BadValue(given[0].opts[0], error.got, error.legal, error.remedy) from None
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The commands in the order of the panels."""
+        panels = [MODEL, NUMBERS, PIPELINE, STUDIES]
+        return sorted(self.commands, key=lambda name: panels.index(self.commands[name].rich_help_panel))  # type: ignore[attr-defined]
 
 
 class ScoreGroup(LetheGroup):
@@ -95,17 +87,9 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def _group(help: str, commands: dict[str, str], cls: type[LetheGroup] = LetheGroup) -> typer.Typer:
-    group = typer.Typer(cls=cls, help=help, no_args_is_help=True, rich_markup_mode="markdown")
-    for name, module in commands.items():
-        function = importlib.import_module(module).command
-        group.command(name, cls=LetheCommand)(function)
-    return group
-
-
 app = typer.Typer(
-    cls=LetheGroup,
-    help="Lethe: what a language model still knows of what it should have forgotten, with guarantees.",
+    cls=TopGroup,
+    help="Lethe: measure what a language model still knows of what it should have forgotten, with guarantees.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -117,7 +101,7 @@ def _pipeline_commands() -> dict[str, Callable[..., None] | dict[str, str]]:
     """Return the commands of the current folder if it is a pipeline folder, else commands that say where they work."""
     here = Path.cwd()
     if not all((here / name).is_file() for name in ("dvc.yaml", "params.yaml", "flows/cli.py")):
-        return {name: _elsewhere(name) for name in PIPELINE}
+        return {name: _elsewhere(name) for name in IN_A_PIPELINE}
     if str(here) not in sys.path:
         sys.path.insert(0, str(here))
     return importlib.import_module("flows.cli").commands()
@@ -130,22 +114,36 @@ def _elsewhere(name: str) -> Callable[..., None]:
             f"{Path.cwd()} is not one. Change into a clone of Lethe's repository."
         )
 
-    command.__doc__ = f"Works in a pipeline folder only (a clone of the repository): `lethe {name}`."
+    command.__doc__ = f"Work in a pipeline folder only (a clone of the repository): `lethe {name}`."
     return command
 
 
+GROUP: dict[str, Any] = {"cls": LetheGroup, "no_args_is_help": True, "rich_markup_mode": "markdown"}
 LENIENT = {"ignore_unknown_options": True, "allow_extra_args": True}
-_pipeline = _pipeline_commands()
-for _name, _function in _pipeline.items():
-    if isinstance(_function, dict):
-        app.add_typer(_group("Reproduce a study of the documents.", _function), name=_name)
-        continue
-    _settings = LENIENT if _function.__module__ == __name__ else None
-    app.command(_name, cls=LetheCommand, context_settings=_settings)(_function)
-for _name, _module in COMMANDS.items():
-    app.command(_name, cls=LetheCommand)(importlib.import_module(f"lethe.cli.{_module}").command)
-app.add_typer(_group("Privacy audits on files you already have.", AUDITS), name="audit")
-app.add_typer(_group("Scores of logs and generations you already have.", SCORES, ScoreGroup), name="score")
+
+
+def _add_own() -> None:
+    """Add the commands that are not in the table."""
+    for name, function in _pipeline_commands().items():
+        if isinstance(function, dict):
+            studies = typer.Typer(help="Reproduce a study of the documents.", **GROUP)
+            for study, module in function.items():
+                studies.command(study, cls=LetheCommand)(importlib.import_module(module).command)
+            app.add_typer(studies, name=name, rich_help_panel=STUDIES)
+            continue
+        settings = LENIENT if function.__module__ == __name__ else None
+        panel = IN_A_PIPELINE.get(name, PIPELINE)
+        app.command(name, cls=LetheCommand, context_settings=settings, rich_help_panel=panel)(function)
+    for name, (module, panel) in OWN.items():
+        function = importlib.import_module(f"lethe.cli.{module}").command
+        app.command(name, cls=LetheCommand, rich_help_panel=panel)(function)
+    for name, (help, _) in GROUPS.items():
+        group = GROUP | ({"cls": ScoreGroup} if name == "score" else {})
+        empty = typer.Typer(help=help, callback=lambda: None, **group)
+        app.add_typer(empty, name=name, rich_help_panel=NUMBERS)
+
+
+_add_own()
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from lethe.io.json_files import plain
 from lethe.statistics.bound import Bound
 
 if TYPE_CHECKING:
+    from lethe.api.result import View
     from lethe.results.table import Result
 
 
@@ -73,6 +74,15 @@ def print_table(
     console.print(table)
     for note in notes:
         console.print(Text(visible(note)))
+
+
+def print_view(view: View, notes: Sequence[str] = ()) -> None:
+    """Print a part of a result; a part without columns is text."""
+    if view.columns:
+        print_table(view.title, view.columns, view.rows, [*view.notes, *notes])
+        return
+    for text in filter(None, (view.title, *view.notes, *notes)):
+        print_text(text)
 
 
 def print_text(text: str) -> None:

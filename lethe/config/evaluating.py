@@ -61,7 +61,19 @@ class Sequential(Section):
         return self
 
 
-class Sample(Section):
+class Drawing(Section):
+    """What changes the probability of an answer, with its defaults; engines, the answer tree and certificates take it too."""
+
+    temperature: Positive = 1.0
+    top_p: Annotated[Real, Field(gt=0, le=1)] = 1.0  # 1 cuts nothing
+    top_k: Annotated[Integer, Field(ge=0)] = 0  # 0 cuts nothing
+    max_new_tokens: Count = 64
+
+
+DRAWING = Drawing()
+
+
+class Sample(Drawing):
     """The settings of sampling."""
 
     engine: EngineName

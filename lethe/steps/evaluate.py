@@ -191,6 +191,18 @@ class AlreadyEvaluating(LetheError):
         )
 
 
+class Interrupted(LetheError):
+    """Ctrl-C: finished questions are kept."""
+
+    exit_status = 130  # 128 and the number of SIGINT
+
+    def __init__(self, answers: Path):
+        finished = len(list(answers.rglob("*.json")))
+        super().__init__(
+            f"Stopped; {plural(finished, 'finished question')} kept. The same command draws the others."
+        )
+
+
 @contextlib.contextmanager
 def _place(root: Path, scratch: Path) -> Iterator[None]:
     """Hold the folder ``root``; refused input leaves no new folder behind."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.audits.one_run.mechanisms import MECHANISMS, misfit
-from lethe.errors import BadFile, BadInput, BadRow, BadValue, MissingColumn
+from lethe.errors import BadArguments, BadFile, BadRow, BadValue, MissingColumn
 from lethe.io.tables import file_line, numeric_column, read_table
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def family_of(
     if mechanism not in MECHANISMS:
         raise BadValue("mechanism", mechanism, f"one of {', '.join(MECHANISMS)}")
     if wrong := misfit(mechanism, q=q, steps=steps, delta0=delta0):
-        raise BadInput(str(wrong))
+        raise BadArguments((wrong.name,), wrong.problem)
     if mechanism == "dp-sgd" and q is not None and steps is not None:
         from lethe.audits.one_run.privacy_loss import dp_sgd
 

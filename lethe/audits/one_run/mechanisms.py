@@ -20,8 +20,12 @@ class Misfit:
     lacking: bool
     mechanism: str
 
+    @property
+    def problem(self) -> str:
+        return f"the mechanism {self.mechanism} {'needs it' if self.lacking else 'takes none'}."
+
     def __str__(self) -> str:
-        return f"{self.name}: the mechanism {self.mechanism} {'needs it' if self.lacking else 'takes none'}."
+        return f"{self.name}: {self.problem}"
 
 
 def misfit(mechanism: str, **given: float | None) -> Misfit | None:

@@ -137,7 +137,7 @@ def test_swap_is_the_command(tmp_path):
     ("arguments", "words"),
     [
         ({"r": 5}, "n, errors: give both"),
-        ({"r": [], "n": 10, "errors": 1}, "r: got none"),
+        ({"r": [], "n": 10, "errors": 1}, "n, r, errors: "),
         ({"r": [2, 3], "n": 10, "errors": 1}, r"r: got \[2, 3\]"),
         ({"r": 5, "n": 10, "errors": 1, "guesses": "g.csv"}, "n, errors: the guesses"),
         ({"r": 5, "n": 10, "errors": 1, "mechanism": "tradeoff"}, "tradeoff: got none"),

@@ -83,7 +83,7 @@ def test_a_table_of_rows_and_a_retain_set_are_taken(here):
 
     retain = [{"id": "r", "question": "Who is Cy?", "answer": "Cy is a baker."}]
     rows = pd.DataFrame(ROWS)
-    found = lethe.evaluate("my-model", rows, retain_rows=retain, n=4, max_new_tokens=2)
+    found = lethe.evaluate("my-model", rows, retain=retain, n=4, max_new_tokens=2)
     assert set(found.answers["split"]) == {"forget", "retain"}
     assert np.isfinite(found.metrics.loc["my-model", "retain_greedy"])
 
@@ -101,11 +101,11 @@ def test_a_table_of_rows_and_a_retain_set_are_taken(here):
         (lambda model, tok: lethe.sample(model, tok, ["a"], 2, engine="gpt"), "engine: got 'gpt'"),
         (lambda model, tok: lethe.sample(model, tok, ["a"], 2).texts("b"), "prompt_id: got 'b'"),
         (lambda model, tok: lethe.evaluate(model, [], tokenizer=tok), "holds no question"),
-        (lambda model, tok: lethe.evaluate(model, [{"id": "a"}], tokenizer=tok), "forget_rows, line 1"),
+        (lambda model, tok: lethe.evaluate(model, [{"id": "a"}], tokenizer=tok), "data, line 1"),
         (lambda model, tok: lethe.evaluate(model, [*ROWS, ROWS[0]], tokenizer=tok), "line 3: id 'a'"),
         (lambda model, tok: lethe.evaluate(model, ROWS, tokenizer=tok, alpha=0.7), "alpha: got 0.7"),
         (lambda model, tok: lethe.evaluate(model, ROWS, tokenizer=tok, max_new_tokens=0), "max_new_tokens: got 0"),
-        (lambda model, tok: lethe.evaluate(model, ROWS, tokenizer=tok, retain_rows=ROWS), "the splits forget and"),
+        (lambda model, tok: lethe.evaluate(model, ROWS, tokenizer=tok, retain=ROWS), "the splits forget and"),
     ],
 )
 def test_a_mistake_is_a_sentence(held, call, words):

@@ -205,7 +205,7 @@ def test_the_rows_are_the_json(tmp_path):
         assert (tail.at, tail.lower, tail.upper) == tuple(row["m_gen"][0][key] for key in ("x", "lower", "bound"))
     worst = results.model("s").bounds["m_mu_worst"]
     assert (worst.value, worst.alpha) == (got["worst_prompt"]["bound"], 0.05)
-    found = lethe.bounds(path, alpha=0.05, thresholds=[0.25]).to_results()
+    found = lethe.bounds(path, alpha=0.05, threshold=[0.25]).to_results()
     assert found.drop(columns="model").equals(read_table(tmp_path / "t.parquet").drop(columns="model"))
 
 

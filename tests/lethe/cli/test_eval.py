@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from lethe.cli import eval as eval_command
+from lethe.api import evaluating
 from lethe.cli.app import app
 from lethe.evaluation.sides import read_side
 from lethe.io.json_files import plain, write_jsonl
@@ -106,7 +106,7 @@ def test_no_lower_end_promises_certainty():
         Bound(1.0, "upper", *rest),
         at=1000.0,
     )
-    ((name, _, lower, upper, _),) = eval_command._rows(Numbers(rows.rows))
+    ((name, _, lower, upper, _),) = evaluating._shown(Numbers(rows.rows))
     assert (name, lower.significant(), upper.significant()) == ("leak_at_1000_worst", "0.9999", "1.0")
 
 
@@ -264,7 +264,6 @@ def test_a_mistake_is_a_sentence_and_status_2_before_any_work(checkpoint, place,
 def test_a_model_of_the_hub_is_fetched_after_the_settings_are_checked(checkpoint, place, monkeypatch):
     from lethe.models import hub
 
-    monkeypatch.setattr(hub, "hub_name", lambda name: str(name))
     monkeypatch.setattr(hub, "fill", None)  # never called
     for more in (["--n", "0"], ["--data", "empty.jsonl"]):
         result = call("some/model@main", *more)

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import lethe
-from lethe.cli import exact as command
+from lethe.cli import hooks
 from lethe.cli.app import app
 from lethe.io.tables import read_table
 from lethe.results.table import Results, read_rows
@@ -194,7 +194,7 @@ def test_an_interrupted_run_resumes_to_the_same_result(model, place, monkeypatch
     import lethe.sampling.answer_tree as trees
 
     whole = told(model)
-    assert list(command.SCRATCH.rglob("*.json")) == []
+    assert list(hooks.SCRATCH.rglob("*.json")) == []
     looks, done = trees.second_look, []
 
     def failing(*arguments, **more):
@@ -205,13 +205,13 @@ def test_an_interrupted_run_resumes_to_the_same_result(model, place, monkeypatch
 
     monkeypatch.setattr(trees, "second_look", failing)
     call(model, "--json")
-    assert len(list(command.SCRATCH.rglob("*.json"))) == 3  # two first looks, one second
+    assert len(list(hooks.SCRATCH.rglob("*.json"))) == 3  # two first looks, one second
     asked = []
     monkeypatch.setattr(trees, "second_look", lambda *given: asked.append(given[0].question_id) or looks(*given))
     monkeypatch.setattr(trees, "first_look", None)  # never called
     assert told(model) == whole
     assert asked == ["two"]
-    assert list(command.SCRATCH.rglob("*.json")) == []
+    assert list(hooks.SCRATCH.rglob("*.json")) == []
 
 
 def test_what_a_stage_writes_is_read_again(model, place):

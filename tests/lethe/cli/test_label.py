@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from lethe.cli.app import app
-from lethe.cli.label import ask
+from lethe.cli.keys import ask
 from lethe.errors import BadRow
 from lethe.evaluation.labelled import measure
 from lethe.evaluation.labelling import Draws, Queue, read_draws

@@ -6,20 +6,11 @@ import csv
 import json
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from lethe.cli.app import LetheGroup
-from lethe.cli.log import command
+from tests.lethe.cli.calls import Command
 from tests.lethe.io.logs.small_logs import KINDS, eval_log, header, lm_eval_line, sample, small, write_lines
 
-app = typer.Typer(cls=LetheGroup)
-app.command("log")(command)
-app.callback()(lambda: None)  # a single command would swallow its own name
-
-
-def call(*arguments):
-    return CliRunner().invoke(app, ["log", *map(str, arguments)])
+call = Command("log").call
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,192 @@
+"""`lethe.certify` and `lethe.verify`: a claim about a model, with evidence to which other auditors can add."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lethe.api.result import TableWithSentences, View
+from lethe.config.evaluating import DRAWING
+from lethe.errors import BadFile, BadValue
+from lethe.evaluation import certificate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DRAWS = 200
+
+
+@dataclass(frozen=True, repr=False)
+class Certificate(certificate.Certificate, TableWithSentences):
+    """The result of `certify` and `verify`; ``write`` writes the file that `verify` reads."""
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per question: its answers, the leaks among them, and the logarithm of its e-value."""
+        import pandas as pd
+
+        leaks, n = self.counts()
+        return pd.DataFrame({"id": self.questions, "n": n, "leaks": leaks, "log_e_value": self.log_e_values()})
+
+    def sentences(self) -> list[str]:
+        """Return the verdict with its guarantee."""
+        return [self.sentence()]
+
+    def as_json(self) -> dict[str, object]:
+        """The content of the file."""
+        return self.as_dict()
+
+    def views(self) -> list[View]:
+        """The verdict."""
+        return [View("", notes=self.sentences())]
+
+
+def certify(
+    model: str | os.PathLike[str],
+    data: str | os.PathLike[str],
+    *,
+    tau: float = 0.05,
+    alpha: float = 0.01,
+    draws: int = DRAWS,
+    auditor: str = "author",
+    scorer: str = "keyword_leak",
+    prompt: str | os.PathLike[str] | None = None,
+    engine: str = "auto",
+    temperature: float = DRAWING.temperature,
+    top_p: float = DRAWING.top_p,
+    top_k: int = DRAWING.top_k,
+    max_new_tokens: int = DRAWING.max_new_tokens,
+) -> Certificate:
+    """Write a certificate: the claim, hashes of what it is about, and the e-value of the answers drawn now.
+
+    Parameters
+    ----------
+    model : path
+        A Hugging Face model folder (safetensors).
+    data : path
+        The questions: JSON lines with id, question, answer, keywords.
+    tau : float
+        The claim: each question's answer leaks at most this often.
+    alpha : float
+        A false certificate has at most this probability.
+    draws : int
+        The number of answers to each question, drawn now.
+    auditor : str
+        The name of the person or machine that draws.
+    scorer : str
+        A scorer of 0 and 1: keyword_leak or exact_match.
+    prompt : path, optional
+        A template file with {question}, 'chat', or 'qa'. [default: chat where the tokenizer has such a template, else qa]
+    engine : str
+        auto, prefix, transformers or vllm.
+    temperature : float
+        The sampling temperature.
+    top_p : float
+        Keep the most likely tokens of this mass; 1 cuts nothing.
+    top_k : int
+        Keep the K most likely tokens; 0 keeps all.
+    max_new_tokens : int
+        The number of tokens after which an answer is cut.
+
+    Returns
+    -------
+    Certificate
+
+    Raises
+    ------
+    BadInput
+        If a value is out of range, or the scorer cannot judge a question.
+
+    Notes
+    -----
+    Others add to the evidence with `lethe verify`, on any machine and at any time, without a penalty for looking. Every
+    draw must be kept: an auditor who discards unfavourable draws makes the certificate false.
+
+    Examples
+    --------
+    >>> import lethe
+    >>> found = lethe.certify("my-model", "forget.jsonl", tau=0.2, draws=4, max_new_tokens=4)
+    >>> len(found.audits), found.tau
+    (1, 0.2)
+    """
+    from lethe.data.rows import read_rows
+    from lethe.steps import certify as step
+
+    template = step.default_template(Path(model)) if prompt is None else str(prompt)
+    how = step.How(template, scorer, engine, temperature, top_p, top_k, max_new_tokens)
+    rows = read_rows(Path(data))
+    return Certificate(**vars(step.certify(Path(model), Path(data), rows, how, tau, alpha, draws, auditor)))
+
+
+def verify(
+    file: str | os.PathLike[str],
+    draws: int = DRAWS,
+    *,
+    model: str | os.PathLike[str] | None = None,
+    data: str | os.PathLike[str] | None = None,
+    prompt: str | os.PathLike[str] | None = None,
+    auditor: str = "verifier",
+    add: Sequence[str | os.PathLike[str]] = (),
+) -> Certificate:
+    """Check that a certificate's model, tokenizer, prompts, scorer and engine are these, draw, and multiply the evidence.
+
+    Parameters
+    ----------
+    file : path
+        A certificate of `lethe certify`.
+    draws : int
+        The number of further answers to each question; 0 checks the hashes alone.
+    model : path, optional
+        The model folder on this machine. [default: as the certificate says]
+    data : path, optional
+        The questions. [default: as the certificate says]
+    prompt : path, optional
+        The template file. [default: as the certificate says]
+    auditor : str
+        The name of the person or machine that draws.
+    add : list of path
+        Add the audits of another copy of this certificate; repeatable.
+
+    Returns
+    -------
+    Certificate
+        The grown certificate; the file is unchanged until ``write``.
+
+    Raises
+    ------
+    BadInput
+        If a fact differs from the certificate's.
+
+    Notes
+    -----
+    The draws come from a fresh stream. The e-values of all auditors multiply; the verdict holds at any stopping time. A
+    fact that differs is refused by name, with exit status 2.
+
+    Examples
+    --------
+    >>> import lethe
+    >>> lethe.certify("my-model", "forget.jsonl", draws=4, max_new_tokens=4).write("certificate.json")
+    >>> grown = lethe.verify("certificate.json", draws=4)
+    >>> [audit.auditor for audit in grown.audits]
+    ['author', 'verifier']
+    """
+    from lethe.data.rows import read_rows
+    from lethe.steps import certify as step
+
+    if draws < 0:
+        raise BadValue("draws", draws, "a whole number of at least 0 (0: check the hashes alone)")
+    found = certificate.read_certificate(Path(file))
+    for other in add:
+        found = certificate.merged(found, certificate.read_certificate(Path(other)), Path(other))
+    places = {
+        "model": Path(model or found.sources.get("model", "")),
+        "data": Path(data or found.sources.get("data", "")),
+    }
+    for name, place in places.items():
+        if not place.exists() or place == Path():
+            raise BadFile(place, "no such file or folder", f"Name the {name} on this machine with --{name}.")
+    how = step.how_of(found.settings, None if prompt is None else str(prompt))
+    rows = read_rows(places["data"])
+    return Certificate(**vars(step.verify(found, Path(file), places["model"], rows, how, draws, auditor)))

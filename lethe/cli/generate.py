@@ -1,0 +1,251 @@
+"""A command from a public function: options from its signature, help from its docstring.
+
+The function is imported when its command is called, so that `lethe --help` pays for none.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import typer
+from typer.core import TyperCommand
+
+from lethe.cli.console import print_json, print_view, write_table
+from lethe.errors import BadArguments, BadValue, LetheError
+
+SECTION = re.compile(r"\n(?=\w[\w ]*\n-{3,}\n)")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A row of the table of commands: a function of `lethe.api`, and what only the command line has.
+
+    ``arguments`` are typed without a name; ``python`` are parameters that no command line can give. ``hook`` is a function
+    of `lethe.cli.hooks`, whose further parameters become options: it calls the public function and returns an `Answer`.
+    ``table``: whether the result has rows for `--table`. ``names`` are other names of an option.
+    """
+
+    target: str
+    examples: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
+    python: tuple[str, ...] = ()
+    hook: str = ""
+    table: bool = False
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def summary(self) -> str:
+        """The first line of the docstring, read from the source: no library is loaded for `lethe --help`."""
+        module, name = self.target.split(":")
+        spec = importlib.util.find_spec(module)
+        if spec is None or spec.origin is None:
+            raise ImportError(module)
+        for node in ast.parse(Path(spec.origin).read_bytes()).body:
+            if isinstance(node, ast.FunctionDef) and node.name == name:
+                return (ast.get_docstring(node) or "").partition("\n")[0]
+        raise ImportError(self.target)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A result with what a command adds: keys of `--json`, sentences for people, and how the command ends once shown."""
+
+    result: Any
+    json: Mapping[str, object] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    status: int = 0
+    error: LetheError | None = None
+
+
+class LetheCommand(TyperCommand):
+    """Names an option as it is typed where the library refuses the value: the library knows it as an argument."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BadValue as error:
+            given = [one for one in self.params if one.name == error.name.replace(" ", "_")]
+            if not given or given[0].param_type_name != "option" or ctx.params.get(given[0].name) is None:
+                raise
+            raise BadValue(given[0].opts[0], error.got, error.legal, error.remedy) from None
+        except BadArguments as error:
+            options = {one.name: one.opts[0] for one in self.params if one.param_type_name == "option"}
+            raise BadArguments(tuple(options.get(name, name) for name in error.names), error.problem) from None
+
+
+class LazyCommand(TyperCommand):
+    """A command of the table: its name and summary now, its options once it is called."""
+
+    def __init__(self, name: str, command: Command, panel: str | None = None):
+        super().__init__(name, help=command.summary, rich_help_panel=panel, params=[], rich_markup_mode="markdown")
+        self.command = command
+
+    def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
+        return built(self.name or "", self.command).make_context(info_name, args, parent, **extra)
+
+
+def built(name: str, command: Command) -> TyperCommand:
+    """The command with all its options."""
+    alone = typer.Typer(rich_markup_mode="markdown", add_completion=False)
+    alone.command(name, cls=LetheCommand)(callback_of(command))
+    made: Any = typer.main.get_command(alone)
+    return made
+
+
+def callback_of(command: Command) -> Callable[..., None]:
+    """The function that Typer calls: it has the options of the public function, of the hook, and `--json`."""
+    function = _loaded(command.target)
+    own = _parameters(function, command, skip=command.python)
+    hook = _loaded(f"lethe.cli.hooks:{command.hook}") if command.hook else None
+    added = _parameters(hook, command, skip=("call", "given", "as_json")) if hook else {}
+
+    def call(as_json: bool, **given: Any) -> None:
+        table = given.pop("table", None) if command.table else None
+        given = {name: value for name, value in given.items() if value not in (None, [])}
+        to_hook = {name: given.pop(name) for name in added if name in given}
+        answer = hook(function, given, as_json, **to_hook) if hook else Answer(function(**given))
+        if table:
+            write_table(table, answer.result.rows())
+        if as_json:
+            print_json({**answer.result.as_json(), **answer.json})
+        else:
+            *first, last = answer.result.views()
+            for view in first:
+                print_view(view)
+            print_view(last, answer.notes)
+        if answer.error:
+            raise answer.error
+        if answer.status:
+            raise typer.Exit(answer.status)
+
+    parameters = {**own, **{name: one for name, one in added.items() if name not in own}, **_shared(command)}
+    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        sorted(parameters.values(), key=lambda one: one.default is not inspect.Parameter.empty)
+    )
+    call.__annotations__ = {name: one.annotation for name, one in parameters.items()}
+    call.__doc__ = _help(function, command)
+    return call
+
+
+def _loaded(target: str) -> Callable[..., Any]:
+    module, name = target.split(":")
+    function: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return function
+
+
+def _shared(command: Command) -> dict[str, inspect.Parameter]:
+    from lethe.cli.console import JsonFlag, TableOption
+
+    shared = {"table": (TableOption, None)} if command.table else {}
+    return {
+        name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (kind, default) in [*shared.items(), ("as_json", (JsonFlag, False))]
+    }
+
+
+def _parameters(
+    function: Callable[..., Any], command: Command, skip: Sequence[str]
+) -> dict[str, inspect.Parameter]:
+    texts = texts_of(function)
+    return {
+        name: _parameter(one, typed(one.annotation, function), texts.get(name, ""), command)
+        for name, one in inspect.signature(function).parameters.items()
+        if name not in skip
+    }
+
+
+def _parameter(one: inspect.Parameter, kind: Any, text: str, command: Command) -> inspect.Parameter:
+    """A parameter as Typer reads it."""
+    default = one.default
+    if default is not inspect.Parameter.empty and get_origin(kind) is list:
+        default = None  # the function's own default holds where the option is not given
+    if default is None:
+        kind = kind | None
+    if one.name in command.arguments:
+        info: Any = typer.Argument(metavar=one.name.upper(), help=text)
+    else:
+        dashed = f"--{one.name.replace('_', '-')}"
+        flag = (dashed,) if kind is bool and one.default is False else ()
+        info = typer.Option(*(command.names.get(one.name) or flag), help=text)
+    return one.replace(annotation=Annotated[kind, info], default=default, kind=inspect.Parameter.KEYWORD_ONLY)
+
+
+PLAIN: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, "Path": Path, "PathLike": Path}
+
+
+def typed(annotation: str, function: Callable[..., Any]) -> Any:
+    """The type of an option: a path where a file may be given, else a list where several values may.
+
+    The annotation is read, not run: its other types, such as a table or a model in memory, are for Python alone.
+    """
+    kinds = _kinds(_parsed(annotation), function.__globals__)
+    lists = [one for one in kinds if get_origin(one) is list]
+    return Path if Path in kinds else (lists or kinds)[0]
+
+
+def _parsed(annotation: str) -> ast.expr:
+    return ast.parse(" ".join(annotation.split()), mode="eval").body
+
+
+def _kinds(node: ast.expr, names: Mapping[str, Any]) -> list[Any]:
+    """The types of an annotation that a command line can give."""
+    match node:
+        case ast.BinOp(left=left, right=right):
+            return _kinds(left, names) + _kinds(right, names)
+        case ast.Subscript(value=ast.Name(id="Literal"), slice=words):
+            return [Literal[tuple(_words(words, names))]]
+        case ast.Subscript(value=ast.Name(id="Sequence"), slice=item):
+            return [list[kind] for kind in _kinds(item, names)]  # type: ignore[valid-type]
+        case ast.Subscript(value=value):
+            return _kinds(value, names)
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            alias = names.get(name)
+            return (
+                [PLAIN[name]] if name in PLAIN else _kinds(_parsed(alias), names) if isinstance(alias, str) else []
+            )
+    return []
+
+
+def _words(node: ast.expr, names: Mapping[str, Any]) -> list[object]:
+    """The words of ``Literal[...]``; a name in it stands for the words of another."""
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    return [
+        word
+        for part in parts
+        for word in ([part.value] if isinstance(part, ast.Constant) else get_args(names[part.id]))  # type: ignore[attr-defined]
+    ]
+
+
+def texts_of(function: Callable[..., Any]) -> dict[str, str]:
+    """The text of each parameter in the section Parameters."""
+    texts: dict[str, str] = {}
+    names: list[str] = []
+    for line in _sections(function).get("Parameters", "").splitlines():
+        if line and not line.startswith(" "):
+            names = [name.strip() for name in line.partition(" : ")[0].split(",")]
+        else:
+            texts |= {name: f"{texts.get(name, '')} {line.strip()}".strip() for name in names}
+    return texts
+
+
+def _sections(function: Callable[..., Any]) -> dict[str, str]:
+    """The parts of a docstring by their titles; what stands before the first title has the title ""."""
+    first, *rest = SECTION.split(inspect.getdoc(function) or "")
+    titled = (part.split("\n", 2) for part in rest)
+    return {"": first, **{title: text for title, _, text in titled}}
+
+
+def _help(function: Callable[..., Any], command: Command) -> str:
+    sections = _sections(function)
+    parts = [sections[""].strip(), sections.get("Notes", "").strip()]
+    parts += [f"Example: `lethe {example}`" for example in command.examples]
+    return "\n\n".join(filter(None, parts)).replace("``", "`")

@@ -1,0 +1,247 @@
+"""Options that only a command line has, and what they do: each function calls the public function and adds to its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import typer
+
+from lethe.cli.generate import Answer
+from lethe.errors import BadFile, BadInput, BadValue
+
+SCRATCH = Path(".lethe/scratch")  # finished questions of `lethe exact`
+SLOW_STEPS = 100_000
+
+Given = dict[str, Any]
+Call = Callable[..., Any]
+
+
+def fresh(name: str, path: Path, endings: tuple[str, ...], *inputs: Path) -> Path:
+    """Return the path of a file to write: it has one of the endings, and it is none of the inputs."""
+    if path.suffix.lower() not in endings or path.is_dir():
+        raise BadValue(name, str(path), f"a file that ends in {' or '.join(endings)}")
+    for one in inputs:
+        if path.exists() and one.exists() and path.samefile(one):
+            raise BadValue(name, str(path), f"another file than {one}")
+    return path
+
+
+def bounds(
+    call: Call,
+    given: Given,
+    as_json: bool,
+    to: Literal["inspect", "mlflow"] | None = None,
+    out: Path | None = None,
+) -> Answer:
+    """Write bounds for another tool.
+
+    Parameters
+    ----------
+    to : {"inspect", "mlflow"}
+        inspect: write each prompt's bound as a record for its precomputed_scores to --out; mlflow: log a run in MLflow.
+    out : path
+        The .json file of --to inspect. [default: SCORES.bounds.json]
+    """
+    source = given["scores"]
+    if to != "inspect" and out is not None:
+        raise BadValue("out", str(out), "left out unless --to is inspect")
+    found = call(**given)
+    if to is not None and found.log and found.log.stopped_early:
+        raise BadValue("to", to, "left out for a run that stopped early")
+    written: dict[str, str] = {}
+    if to == "inspect":
+        from lethe.evaluation.records import bound_records
+        from lethe.io.json_files import write_json
+
+        place = fresh("out", out or Path(f"{source.name}.bounds.json"), (".json",), source)
+        write_json(place, bound_records(found))
+        written = {"inspect": str(place)}
+    elif to == "mlflow":
+        from lethe.evaluation.score_files import to_mlflow
+
+        written = {"mlflow": to_mlflow(source.name, found, parameters_of(found.log.log if found.log else None))}
+    return Answer(found, written, list(written.values()))
+
+
+def parameters_of(log: Any) -> dict[str, object]:
+    """What MLflow lists of a log."""
+    return {"tool": log.tool, "task": log.task, "model": log.model, **log.sampling} if log else {}
+
+
+def compare(
+    call: Call, given: Given, as_json: bool, fail_on: Literal["worse"] | None = None, page: Path | None = None
+) -> Answer:
+    """Gate on a comparison, and write a page of it.
+
+    Parameters
+    ----------
+    fail_on : {"worse"}
+        worse: exit with status 1 where B is worse and the difference holds.
+    page : path
+        Also write a page to this .html file.
+    """
+    if page is not None:
+        fresh("page", page, (".html", ".htm"))
+    found = call(**given)
+    if page is not None:
+        from lethe.io.atomic import write_text
+        from lethe.report.compare_page import render
+
+        write_text(page, render(found))
+    error = None
+    if fail_on and not found.per_question:
+        reasons = "; ".join(dict.fromkeys(one.reason for one in found.not_compared))
+        error = BadInput(f"--fail-on worse: no question could be compared ({reasons}).")
+    json, notes = ({"page": str(page)}, [f"The page is {page}."]) if page else ({}, [])
+    return Answer(found, json, notes, int(fail_on == "worse" and found.worse), error)
+
+
+def certify(call: Call, given: Given, as_json: bool, out: Path = Path("certificate.json")) -> Answer:
+    """Write the certificate.
+
+    Parameters
+    ----------
+    out : path
+        The certificate.
+    """
+    if fresh("out", out, (".json",)).exists():
+        raise BadValue("out", str(out), "a new file", "`lethe verify` adds to a certificate.")
+    found = call(**given)
+    found.write(out)
+    note = f"The certificate is {out}; lethe verify {out} --draws 200 adds to it."
+    return Answer(found, {"file": str(out)}, [note])
+
+
+def verify(call: Call, given: Given, as_json: bool, out: Path | None = None) -> Answer:
+    """Write the grown certificate.
+
+    Parameters
+    ----------
+    out : path
+        Write here instead of to FILE.
+    """
+    file = given["file"]
+    if out is not None and fresh("out", out, (".json",)).exists() and not (file.exists() and out.samefile(file)):
+        raise BadValue("out", str(out), "a new file", "Join two certificates with --add.")
+    found = call(**given)
+    found.write(out or file)
+    notes = [f"The hashes agree: {', '.join(found.hashes)}.", f"The certificate is {out or file}."]
+    return Answer(found, {"file": str(out or file)}, notes)
+
+
+def evaluate(call: Call, given: Given, as_json: bool) -> Answer:
+    """Keep the results in data/eval/NAME, so that an interrupted call resumes there."""
+    from lethe.models import hub
+    from lethe.steps.evaluate import Interrupted, evaluated_model
+
+    model: Path = given["model"]
+    if not model.exists() and (named := hub.hub_name(model)):
+        model = named.folder  # to which the public function fetches it, once all else is checked
+    name = given["name"] if "name" in given else model.resolve().name.replace("@", "-")
+    folder = Path("data/eval", name)
+    if "name" not in given and (other := evaluated_model(folder)) not in (None, str(model.resolve())):
+        raise BadInput(
+            f"{folder} holds the evaluation of {other}. Give this one a name of its own: --name, for example "
+            f"{model.resolve().parent.name}-{name}."
+        )
+    try:
+        return Answer(call(**{**given, "name": name}, folder=folder))
+    except KeyboardInterrupt:
+        raise Interrupted(folder / "answers") from None
+
+
+def exact(call: Call, given: Given, as_json: bool) -> Answer:
+    """Keep finished questions, so that an interrupted call resumes."""
+    return Answer(call(**given, scratch=SCRATCH))
+
+
+def one_run(call: Call, given: Given, as_json: bool) -> Answer:
+    """Say beforehand that an audit takes long."""
+    if given.get("steps", 0) >= SLOW_STEPS:
+        typer.echo(f"dp-sgd over {given['steps']:,} steps takes up to a minute.", err=True)
+    return Answer(call(**given))
+
+
+def label(call: Call, given: Given, as_json: bool) -> Answer:
+    """Ask a person at the terminal, unless JSON is wanted."""
+    labels = given.get("labels")
+    if as_json and labels is not None and not labels.is_file():
+        raise BadFile(labels, "is no file", "Label first (without --json), or name the file of labels.")
+    if as_json:
+        return Answer(call(**given))
+    from lethe.cli.keys import label_at_terminal
+
+    return Answer(call(**given, ask=label_at_terminal))
+
+
+def log(call: Call, given: Given, as_json: bool, table: Path | None = None) -> Answer:
+    """Write the answers of a log.
+
+    Parameters
+    ----------
+    table : path
+        Write the answers with their scores to this .csv file: `prompt_id, sample, text` and one column per score. An
+        unscored answer has an empty cell. A text that a spreadsheet would compute (`=1+2`) begins with an apostrophe, and a
+        control character becomes an escape.
+    """
+    from lethe.io.tables import write_csv
+
+    if table is None:
+        return Answer(call(**given))
+    fresh("table", table, (".csv",), given["file"])
+    found = call(**given)
+    write_csv(table, found.answers)
+    return Answer(found, notes=[f"The answers are in {table}."])
+
+
+def score_log(
+    call: Call,
+    given: Given,
+    as_json: bool,
+    table: Path | None = None,
+    to: Literal["table", "inspect", "mlflow"] = "table",
+) -> Answer:
+    """Write the scores of a log.
+
+    Parameters
+    ----------
+    table : path
+        A .csv or .parquet file; a .json file with --to inspect. [default: LOG.scores.parquet or .json, here]
+    to : {"table", "inspect", "mlflow"}
+        table; inspect: records for its precomputed_scores; mlflow: the table, and a run in MLflow with the means.
+    """
+    endings = (".json",) if to == "inspect" else (".parquet", ".csv")
+    out = table or Path(f"{given['log'].name}.scores{endings[0]}")
+    fresh("table", out, endings, given["log"], given["data"])
+    found = call(**given)
+    _write_scores(found, out)
+    run = _logged(found) if to == "mlflow" else None
+    place = (
+        f"The records are in {out}: inspect score {given['log']} --scorer precomputed_scores -S scores={out}"
+        if to == "inspect"
+        else f"The scores are in {out}: lethe bounds {out} --score {found.scorers[0]} --missing worst"
+    )
+    return Answer(found, {"table": str(out), "mlflow": run}, [place, *([run] if run else [])])
+
+
+def _write_scores(found: Any, out: Path) -> None:
+    from lethe.evaluation.records import score_records
+    from lethe.io.json_files import write_json
+    from lethe.io.tables import write_csv, write_parquet
+
+    if out.suffix.lower() == ".json":
+        write_json(out, score_records(found))
+    else:
+        (write_csv if out.suffix.lower() == ".csv" else write_parquet)(out, found.table)
+
+
+def _logged(found: Any) -> str:
+    from lethe.tracking.bounded import log_bounded
+
+    numbers: dict[str, float] = {}
+    for name, scored, missing, mean in found.rows():
+        numbers |= {f"{name}_scored": scored, f"{name}_missing": missing}
+        numbers |= {} if mean is None else {f"{name}_mean": mean}
+    return log_bounded(found.log.path.name, numbers, {}, parameters_of(found.log), found.table, Path.cwd())
