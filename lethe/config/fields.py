@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -23,8 +23,6 @@ from pydantic_core import (
     SchemaValidator,
     core_schema,
 )
-
-from lethe.registry import Registry
 
 
 def _no_truth(value: object) -> object:
@@ -92,7 +90,7 @@ class NameIn:
     ``quoted``: whether an error lists the legal names in quotes, as for a fixed choice.
     """
 
-    registries: tuple[Registry, ...]
+    registries: tuple[Mapping[str, Any], ...]
     also: tuple[str, ...] = ()
     quoted: bool = False
 
@@ -121,7 +119,7 @@ class MemberOf:
     sentence about the whole section lists the missing keys beyond those of the base.
     """
 
-    registry: Registry
+    registry: Mapping[str, Any]
     tag: str
     base: type[Section]
     needs: bool = False

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +13,8 @@ from lethe.cli.console import JsonFlag, print_json, print_table
 from lethe.errors import BadValue
 
 if TYPE_CHECKING:
+    from lethe.audits.protocol import AuditResult
+    from lethe.config.schema import GameParams
     from lethe.statistics.unlearning_game import Quality
 
 PRESETS = Path(__file__).parents[1] / "presets"
@@ -18,11 +22,20 @@ PRESETS = Path(__file__).parents[1] / "presets"
 
 def register() -> None:
     """Add the games on images to the kinds that an entry of ``games`` may have."""
+    from lethe.audits.finished_models import SCRATCH, Runner, in_processes
+    from lethe.audits.unlearning_game.result import played
     from lethe.registry import GAMES
-    from studies.image_game.kinds import image_tables, images
+    from studies.image_game.play import play, play_tables
+    from studies.image_game.settings import ImageGameParams, ImageTablesParams
 
-    GAMES.register("images", images)
-    GAMES.register("image_tables", image_tables)
+    def kind(model: type[GameParams], function: Callable[..., tuple]) -> SimpleNamespace:
+        def whole(settings: GameParams, scratch: Path | None = None, run: Runner | None = None) -> AuditResult:
+            return played(*function(settings, scratch or SCRATCH, run or in_processes))
+
+        return SimpleNamespace(Params=model, play=whole)
+
+    GAMES.register("images", kind(ImageGameParams, play))
+    GAMES.register("image_tables", kind(ImageTablesParams, play_tables))
 
 
 def command(

@@ -1,8 +1,14 @@
-"""The unlearning game on images, and interclass confusion for comparison."""
+"""The unlearning game on images with interclass confusion for comparison, and the tables and figure of its paper.
+
+The paper is "Towards Reliable Empirical Machine Unlearning Evaluation: A Game-Theoretic View" (Tu et al. 2024). Tables 1, 3
+and 4: quality, interclass confusion and attack AUC by privacy budget. Table 2: the standard deviation of the quality over
+repetitions, swapped pairs against two random splits. Figure 2: quality by data set size (A) and by repetition (B). The
+tables play one game varied in four ways, and the variants share their common models.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -12,22 +18,33 @@ import numpy as np
 
 from lethe.audits.finished_models import SCRATCH, Runner, in_processes
 from lethe.audits.unlearning_game.adversaries import Adversary, Shadow
-from lethe.audits.unlearning_game.result import AttackOutcome, Confusion, GameResult
+from lethe.audits.unlearning_game.result import (
+    AttackOutcome,
+    Confusion,
+    Figure,
+    GameResult,
+    PlayedMethod,
+    Table,
+    Tables,
+)
 from lethe.audits.unlearning_game.rounds import NOTHING, Game, Job, Played
 from lethe.data import images as image_data
 from lethe.data.images import Images
 from lethe.errors import BadParam
-from lethe.io.cache import digest, module_of, versions
+from lethe.io.cache import digest, versions
 from lethe.statistics.certified_removal import group_bound
 from lethe.statistics.unlearning_game import Split
-from studies.image_game.attacks import View, attack
-from studies.image_game.unlearning import defender
+from studies.image_game.attacks import ATTACKS, View
+from studies.image_game.unlearning import DEFENDERS, LOGITS, make
 
 if TYPE_CHECKING:
-    from studies.image_game.kinds.images import Params
+    from studies.image_game.settings import ImageGameParams, ImageTablesParams
+
+NO_PRIVACY = "inf"  # the column of learning without differential privacy
+Measure = Callable[[PlayedMethod], float | None]
 
 
-class ImageGame(Game["Params", np.ndarray, View]):
+class ImageGame(Game["ImageGameParams", np.ndarray, View]):
     """A unit is an image. The game observes a model's logits on the whole data set."""
 
     unit, performs = "images", "accuracy"
@@ -43,11 +60,11 @@ class ImageGame(Game["Params", np.ndarray, View]):
         return {name: entry.method for name, entry in self.settings.methods.items()}
 
     def starts_afresh(self, method: str) -> bool:
-        return not defender(self.methods()[method]).NEEDS_LEARNED
+        return DEFENDERS[self.methods()[method]].afresh
 
     def decides(self, method: str | None) -> tuple[list[str], dict[str, object]]:
         settings = self.settings
-        modules = ["studies.image_game.models"]
+        modules = ["studies.image_game.unlearning"]
         facts: dict[str, object] = {
             "data": _content(settings.data.model_dump_json()),
             "learning": settings.learning,
@@ -55,19 +72,15 @@ class ImageGame(Game["Params", np.ndarray, View]):
             "libraries": versions("numpy", "torch", *(("opacus", "dp-accounting") if settings.privacy else ())),
         }
         if method is not None:
-            entry = settings.methods[method]
-            modules.append(module_of(defender(entry.method)))
-            facts["method"] = entry
+            facts["method"] = settings.methods[method]
         return modules, facts
 
     def make(self, job: Job) -> None:
-        from studies.image_game.models import make
-
         make(self.images, self.settings, job, self.beginning(job), self.place(job))
 
     def observe(self, job: Job) -> np.ndarray:
         """Return the (images, classes) float32 logits."""
-        return np.load(self.place(job) / "logits.npy")
+        return np.load(self.place(job) / LOGITS)
 
     def view(
         self, job: Job, seen: np.ndarray, units: np.ndarray, shadows: Sequence[tuple[Job, np.ndarray]]
@@ -78,7 +91,7 @@ class ImageGame(Game["Params", np.ndarray, View]):
         return View(seen[units], self.images.labels[units], reference, self.place(job))
 
     def fit(self, name: str, shadows: Sequence[Shadow[View]], seed: int) -> Adversary[View]:
-        return attack(name).fit(shadows, seed)
+        return ATTACKS[name](shadows, seed)
 
     def performance(self, job: Job, units: np.ndarray) -> float:
         return float((self.observe(job)[units].argmax(axis=1) == self.images.labels[units]).mean())
@@ -132,10 +145,81 @@ class ImageGame(Game["Params", np.ndarray, View]):
 
 
 def play(
-    settings: Params, scratch: Path = SCRATCH, run: Runner = in_processes
+    settings: ImageGameParams, scratch: Path = SCRATCH, run: Runner = in_processes
 ) -> tuple[GameResult, list[AttackOutcome]]:
-    """Play the game on images."""
+    """Play the game on images: make all unfinished models and attack every model."""
     return ImageGame(settings, scratch).play(run)
+
+
+def play_tables(
+    settings: ImageTablesParams, scratch: Path = SCRATCH, run: Runner = in_processes
+) -> tuple[GameResult, list[AttackOutcome]]:
+    """Play every variant; the result holds the game without privacy, ``tables`` and ``figure``."""
+    base = settings.game
+
+    def variant(**changes: object) -> GameResult:
+        return play(base.model_copy(update=changes), scratch, run)[0]
+
+    plain, outcomes = play(base, scratch, run)
+    budgets = {
+        f"{privacy.epsilon:g}": variant(privacy=privacy, learning=settings.private_learning, random_splits=False)
+        for privacy in settings.budgets
+    }
+    repeated = variant(pairs=settings.repeats, random_splits=True, confused_classes=None)
+    by_points = {
+        points: variant(
+            data=base.data.model_copy(update={"points": points}), random_splits=False, confused_classes=None
+        )
+        for points in settings.points
+    }
+    result = replace(
+        plain,
+        kind="image_tables",
+        tables=tables({**budgets, NO_PRIVACY: plain}, repeated),
+        figure=Figure(
+            points={
+                points: {method: _quality(values) for method, values in game.methods.items()}
+                for points, game in by_points.items()
+            },
+            repetitions=settings.repeats,
+            repeats={method: values.by_pair for method, values in repeated.methods.items()},
+        ),
+        bounds={epsilon: game.privacy for epsilon, game in budgets.items()},
+    )
+    return result, outcomes
+
+
+def tables(budgets: dict[str, GameResult], repeated: GameResult) -> Tables:
+    """Compute Tables 1, 3 and 4 from the games by budget, and Table 2 from the game of many pairs."""
+
+    def table(measure: Measure, accuracy: Measure) -> Table:
+        return Table(
+            values={epsilon: _column(game, measure) for epsilon, game in budgets.items()},
+            accuracy={epsilon: _column(game, accuracy) for epsilon, game in budgets.items()},
+        )
+
+    return Tables(
+        quality=table(_quality, _accuracy),
+        confusion=table(_confusion, lambda method: method.confusion.accuracy if method.confusion else None),
+        mia=table(lambda method: method.mia_score, _accuracy),
+        deviation={method: values.deviation for method, values in repeated.methods.items()},
+    )
+
+
+def _column(game: GameResult, measure: Measure) -> dict[str, float | None]:
+    return {method: measure(values) for method, values in game.methods.items()}
+
+
+def _quality(method: PlayedMethod) -> float:
+    return method.quality.value
+
+
+def _accuracy(method: PlayedMethod) -> float:
+    return method.performance["test"]
+
+
+def _confusion(method: PlayedMethod) -> float | None:
+    return method.confusion.score if method.confusion else None
 
 
 @lru_cache(maxsize=1)

@@ -16,8 +16,8 @@ from lethe.io import cache
 from lethe.statistics.membership import fit_threshold
 from lethe.statistics.unlearning_game import signed_advantage, swap_advantage
 from lethe.steps import game as step
-from studies.image_game.kinds.images import Params as Settings
 from studies.image_game.play import ImageGame, play
+from studies.image_game.settings import ImageGameParams as Settings
 from tests.small import ROOT, one_after_another, touched
 
 SMALL = {
@@ -191,9 +191,8 @@ def test_a_changed_method_leaves_the_others_finished(tmp_path):
     ("module", "moved"),
     [
         ("lethe.models.dp_sgd", {"retrain", "fisher", "learned"}),
-        ("studies.image_game.networks", {"retrain", "fisher", "learned"}),
-        ("studies.image_game.unlearning.fisher", {"fisher"}),
-        ("studies.image_game.attacks.shadow", set()),
+        ("studies.image_game.training", {"retrain", "fisher", "learned"}),
+        ("studies.image_game.attacks", set()),
         ("lethe.audits.unlearning_game.rounds", set()),
     ],
 )

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lethe.errors import BadValue
-from studies.image_game.networks import NETWORKS, build
+from studies.image_game.training import NETWORKS, build
 
 
 @pytest.mark.parametrize("name", NETWORKS)

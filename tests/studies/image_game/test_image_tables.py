@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from lethe.audits.unlearning_game.result import AttackOutcome, Confusion, GameResult, results_by_method
-from studies.image_game import tables
-from studies.image_game.kinds import image_tables, images
-from studies.image_game.settings import ImageData, Privacy
+from studies.image_game import play as tables
+from studies.image_game.settings import ImageData, ImageGameParams, ImageTablesParams, Privacy
 
 
 def game(gap, confusion=None, pairs=1):
@@ -45,15 +44,15 @@ def test_each_table_has_its_own_games(monkeypatch):
         confusion = Confusion(score=gap, accuracy=0.7) if settings.confused_classes else None
         return game(gap, confusion, settings.pairs), []
 
-    monkeypatch.setattr(tables, "play_images", play)
+    monkeypatch.setattr(tables, "play", play)
     privacy = Privacy(epsilon=1.0, delta=1e-5, clip=1.0)
-    base = images.Params.model_construct(
+    base = ImageGameParams.model_construct(
         privacy=None, pairs=1, confused_classes=[0, 1], data=ImageData.model_construct()
     )
-    settings = image_tables.Params.model_construct(
+    settings = ImageTablesParams.model_construct(
         game=base, private_learning=None, budgets=[privacy], points=[100, 200], repeats=3
     )
-    result, _ = tables.play(settings)
+    result, _ = tables.play_tables(settings)
     assert [one.pairs for one in played] == [1, 1, 3, 1, 1]
     assert result.kind == "image_tables"
     assert result.tables.quality.values == {

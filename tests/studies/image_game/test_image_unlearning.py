@@ -12,11 +12,9 @@ from torch.nn.functional import cross_entropy
 
 from lethe.data.images import load
 from studies.image_game.training import learn, points
-from studies.image_game.unlearning import Task, defender
-from studies.image_game.unlearning.fisher import fisher_information
-from studies.registry import DEFENDERS
+from studies.image_game.unlearning import DEFENDERS, Task, fisher_information
 
-METHODS = DEFENDERS.names()
+METHODS = sorted(DEFENDERS)
 SETTINGS = SimpleNamespace(lr=0.01, epochs=2, batch=16, noise=3e-3, retain_weight=1.0)
 RECIPE = SimpleNamespace(
     network="resnet8", optimiser="sgd", lr=0.05, momentum=0.9, weight_decay=5e-4, epochs=5, batch=25, milestones=[]
@@ -39,7 +37,7 @@ def unlearn(method, digits, learned, settings=SETTINGS, forget=range(100, 120)):
 
     forgotten = points(digits, np.array(list(forget)))
     task = Task(copy.deepcopy(learned), points(digits, np.arange(100)), forgotten, afresh, settings, seed=4)
-    return defender(method).unlearn(task)
+    return DEFENDERS[method].unlearn(task)
 
 
 def changed(before, after):
@@ -60,9 +58,9 @@ def test_the_papers_six_are_there():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_defender_declares_itself_and_repeats_to_the_bit(method, digits, learned):
-    module = defender(method)
+    module = DEFENDERS[method]
     assert all(hasattr(SETTINGS, field) for field in set(module.Params.model_fields) - {"method"})
-    assert (method != "retrain") == module.NEEDS_LEARNED
+    assert (method == "retrain") == module.afresh
     once, again = (unlearn(method, digits, learned) for _ in range(2))
     assert not changed(once, again)
     assert all(torch.isfinite(weight).all() for weight in once.state_dict().values())
@@ -88,7 +86,7 @@ def test_every_defender_unlearns_the_papers_large_network(method, digits, large)
         settings,
         seed=4,
     )
-    unlearned = defender(method).unlearn(task)
+    unlearned = DEFENDERS[method].unlearn(task)
     assert all(torch.isfinite(weight).all() for weight in unlearned.state_dict().values())
     assert bool(changed(learned, unlearned)) == (method != "none")
 
