@@ -14,6 +14,8 @@ from lethe.config.schema import Params
 from lethe.io.artifacts import measured
 from lethe.io.json_files import plain
 from lethe.results import table
+from lethe.results.changes import judged_anew, proved_changes
+from lethe.results.table import Results
 
 PATIENCE = 60  # seconds for the command of params
 WORSE, BETTER = ("leaks",), ("forgot", "intact")  # the words that make a change worse or better
@@ -28,7 +30,17 @@ def alarms(root: Path, stages: Mapping[str, StageEnd], params: Params) -> list[A
     last = read(root)
     if last is None or last.metrics_of is None:
         return []
-    return [*_verdicts(last.verdicts, read_verdicts(root, stages)), *_proved(root, params)]
+    words = _verdicts(last.verdicts, read_verdicts(root, stages))
+    if _same_tables(root):
+        return words
+    models = [name for name in measured(root / DATA) if name in params.models and name != params.report.base]
+    # the tables of `COMPARED` lie below .lethe/last_results/results as below data/results
+    old, new = (table.read(folder, models) for folder in (root / LAST_RESULTS, root / DATA))
+    anew = judged_anew(old, new, models)
+    # The words of a model that another scorer judged are about other events: neither is worse.
+    words = [dataclasses.replace(one, worse=False, better=False) if one.model in anew else one for one in words]
+    scorers = [Alarm(name, "scorer", "scorer", *both, False, False) for name, both in anew.items()]
+    return [*scorers, *words, *_proved(old, new, models, params)]
 
 
 def _verdicts(before: Mapping[str, Words], after: Mapping[str, Words]) -> list[Alarm]:
@@ -42,15 +54,9 @@ def _verdicts(before: Mapping[str, Words], after: Mapping[str, Words]) -> list[A
     return sorted(found, key=lambda one: not one.worse)
 
 
-def _proved(root: Path, params: Params) -> list[Alarm]:
+def _proved(old: Results, new: Results, models: Sequence[str], params: Params) -> list[Alarm]:
     from lethe.evaluation.leak_share import judged_exactly
-    from lethe.results.changes import proved_changes
 
-    if _same_tables(root):
-        return []
-    models = [name for name in measured(root / DATA) if name in params.models and name != params.report.base]
-    # the tables of `COMPARED` lie below .lethe/last_results/results as below data/results
-    old, new = (table.read(folder, models) for folder in (root / LAST_RESULTS, root / DATA))
     alpha, retrains = params.metrics.alpha, params.report.retrains
     found = []
     for one in proved_changes(old, new, models, alpha, judged_exactly(params)):

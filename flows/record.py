@@ -51,9 +51,10 @@ class Words:
 class Alarm:
     """A change of a model that matters.
 
-    Kind "verdict": the word on ``metric`` ("forgetting" or "utility") was ``before`` and is ``after``. Kind "bound": it is
-    proved that ``questions`` questions, or where ``question`` is None the average over all, leak more or less; ``before`` and
-    ``after`` are the ends that prove it, of ``question``. ``worse`` closes the gate; both may be false.
+    Kind "scorer": another scorer judged the model, so that nothing else of it is compared. Kind "verdict": the word on
+    ``metric`` ("forgetting" or "utility") was ``before`` and is ``after``. Kind "bound": it is proved that
+    ``questions`` questions, or where ``question`` is None the average over all, leak more or less; ``before`` and ``after``
+    are the ends that prove it, of ``question``. ``worse`` closes the gate; both may be false.
     """
 
     model: str

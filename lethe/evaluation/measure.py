@@ -206,7 +206,7 @@ def _truncated_bound(ended: int, n: int, alpha: float, covers: Covers) -> Bound:
 def _of_the_model(rows: Rows, measures: PromptMeasures, leak: ScoreMatrix, metrics: Metrics) -> None:
     """The forget set as a whole; the quantity of each row states its claim."""
     each = measures.prompts
-    _constants(rows, metrics.alpha, len(each), leak.samples.shape[1], sum(own.missing for own in each))
+    _constants(rows, metrics, len(each), leak.samples.shape[1], sum(own.missing for own in each))
     rows.add("model", "score", "sampled", mean([own.mean for own in each]), split="forget")
     rows.add("model", "sd", "sampled", mean([own.sd for own in each]), split="forget")
     rows.add("model", "ed_score", "sampled", mean([own.ed_score for own in each]), split="forget")
@@ -225,10 +225,13 @@ def _of_the_model(rows: Rows, measures: PromptMeasures, leak: ScoreMatrix, metri
         rows.add("model", "tail_bound", "sampled", float(bound), at=float(x), split="forget")
 
 
-def _constants(rows: Rows, alpha: float, questions: int, n: int, missing: int) -> None:
-    rows.add("model", "alpha", "sampled", alpha)
-    for quantity, count in (("questions", questions), ("answers", n), ("unscored", missing)):
-        rows.add("model", quantity, "sampled", count, split="forget")
+def _constants(rows: Rows, metrics: Metrics, questions: int, n: int, missing: int) -> None:
+    """The level, the sizes, and with the answers the scorers that judged them."""
+    rows.add("model", "alpha", "sampled", metrics.alpha)
+    judged_by = {"score": metrics.leak, "leak": metrics.binary}
+    rows.add("model", "questions", "sampled", questions, split="forget")
+    rows.add("model", "answers", "sampled", n, split="forget", evidence=judged_by)
+    rows.add("model", "unscored", "sampled", missing, split="forget")
 
 
 def _share(own: PromptMeasure) -> float:
@@ -294,7 +297,7 @@ def _plain_summary(rows: Rows, plain: Sequence[Mapping[str, float]], metrics: Me
     def over(key: str) -> float:
         return mean([own.get(key, math.nan) for own in plain])
 
-    _constants(rows, metrics.alpha, len(plain), cap, int(sum(own["missing"] for own in plain)))
+    _constants(rows, metrics, len(plain), cap, int(sum(own["missing"] for own in plain)))
     rows.add("model", "score", "greedy", over("greedy"), split="forget")
     for quantity, key in (("score", "mean"), ("sd", "sd"), ("ed_score", "ed_score")):
         rows.add("model", quantity, "sampled", over(key), split="forget")

@@ -8,7 +8,7 @@ the ends assume, and nothing about dependence between runs, models or questions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -60,12 +60,36 @@ def proved_changes(
 
     Notes
     -----
-    Where no scorer gives 0 or 1, mean scores take the place of leak probabilities.
+    Where no scorer gives 0 or 1, mean scores take the place of leak probabilities. A model that another scorer judged than
+    before is left out: `judged_anew` names it.
     """
-    named = [(name, old.rows(name), new.rows(name)) for name in models]
+    anew = judged_anew(old, new, models)
+    named = [(name, old.rows(name), new.rows(name)) for name in models if name not in anew]
     pairs = [pair for name, before, after in named if (pair := _pair(name, before, after, exactly))]
     level = alpha / ENDS / max(1, sum(len(pair.items) + 1 for pair in pairs))
     return [change for pair in pairs for change in pair.changes(level)]
+
+
+def judged_anew(old: Results, new: Results, models: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """The scorers before and after, by model, of the models that another scorer judged in the earlier run.
+
+    Their words and numbers are about other events, so no difference between them says that a model changed.
+
+    Parameters
+    ----------
+    old, new, models
+        As of `proved_changes`.
+    """
+    both = {name: (old.scorers(name), new.scorers(name)) for name in models}
+    return {
+        name: (_scorers(before), _scorers(after))
+        for name, (before, after) in both.items()
+        if before and after != before
+    }
+
+
+def _scorers(judged_by: Mapping[str, str | None]) -> str:
+    return " and ".join(dict.fromkeys(scorer for scorer in judged_by.values() if scorer)) or "no scorer"
 
 
 @dataclass(frozen=True, eq=False)

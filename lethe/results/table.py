@@ -292,6 +292,11 @@ class Results:
                 found.setdefault(str(row.item), []).append(row)
         return {item: Numbers(rows) for item, rows in found.items()}
 
+    def scorers(self, name: str) -> dict[str, str | None]:
+        """The scorers that judged the answers of a model: of mean scores, and of leaks; empty where the rows do not say."""
+        answers = self.model(name).row("answers")
+        return dict(answers.evidence or {}) if answers else {}
+
     def audit(self, name: str) -> Numbers:
         """The rows of the scope "audit"."""
         return Numbers([row for row in self.rows(name) if row.scope == "audit"])

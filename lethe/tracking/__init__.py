@@ -49,7 +49,7 @@ def log_new(
     home = Path(home or os.environ.get("DVC_ROOT") or workspace).resolve()
     try:
         with notes.in_turn(home):
-            pipeline, left = _finished(read_pipeline(workspace), unfinished or {})
+            pipeline, left = _finished(read_pipeline(workspace, unfinished or {}), unfinished or {})
             sentence = _log_new(pipeline, workspace, home)
             return f"{sentence or 'MLflow: no new run.'} Not logged: {', '.join(left)}." if left else sentence
     except Exception as error:  # whatever MLflow raises, the pipeline's work is done

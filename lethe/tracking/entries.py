@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
@@ -104,23 +104,29 @@ class Pipeline:
         return [own, *(entry.state for entry in self.entries)]
 
 
-def read_pipeline(workspace: Path) -> Pipeline:
-    """The workspace as a pipeline, with the report's content: the report logs before DVC writes its entry."""
+def read_pipeline(workspace: Path, unfinished: Collection[str] = ()) -> Pipeline:
+    """The workspace as a pipeline, with the report's content: the report logs before DVC writes its entry.
+
+    Parameters are those of `read_entries`.
+    """
     path, report = workspace / "params.yaml", workspace / "data" / "report"
     params = flat(load_yaml(path.read_text(encoding="utf-8")) or {}) if path.exists() else {}
     files = sorted(path for path in report.rglob("*") if path.is_file()) if report.is_dir() else []
     parts = [f"{path.relative_to(report)} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in files]
-    return Pipeline(read_entries(workspace), params, report if files else None, _mark(parts))
+    return Pipeline(read_entries(workspace, unfinished), params, report if files else None, _mark(parts))
 
 
-def read_entries(workspace: Path) -> list[Entry]:
-    """The entries of dvc.lock whose outputs exist; a model is an entry once its metrics exist."""
+def read_entries(workspace: Path, unfinished: Collection[str] = ()) -> list[Entry]:
+    """The entries of dvc.lock whose outputs exist; a model is an entry once its metrics exist.
+
+    ``unfinished`` stages failed or did not run: a comparison with Retrain that they left behind is an earlier run's.
+    """
     lock = workspace / "dvc.lock"
     stages = (load_yaml(lock.read_text(encoding="utf-8")) or {}).get("stages", {}) if lock.exists() else {}
     made = {
         name: entry for name, entry in stages.items() if all(path.exists() for path in _outs(entry, workspace))
     }
-    shared, found = _Shared.read(workspace), _Stages(made)
+    shared, found = _Shared.read(workspace, unfinished), _Stages(made)
     entries = []
     for name in made:
         stage, _, subject = name.partition("@")
@@ -139,11 +145,12 @@ class _Shared:
     told: dict[str, dict[str, Any]]
 
     @classmethod
-    def read(cls, workspace: Path) -> _Shared:
+    def read(cls, workspace: Path, unfinished: Collection[str]) -> _Shared:
         compared = table.place(workspace / "data", "compare", "models")
         report = workspace / "data" / "report" / "summary.json"
         told = read_artifact(report).get("models", {}) if report.is_file() else {}
-        return cls(table.read_rows(compared) if compared.is_file() else [], told)
+        there = compared.is_file() and "compare" not in unfinished
+        return cls(table.read_rows(compared) if there else [], told)
 
 
 class _Stages:

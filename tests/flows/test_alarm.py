@@ -69,6 +69,18 @@ def test_a_changed_word_is_an_alarm_and_only_leaks_is_worse(tmp_path, before, af
     assert run(tmp_path, {"npo": said(after), "base": said("reference")}, {}) == []
 
 
+def test_a_word_that_another_scorer_gave_is_neither_better_nor_worse(tmp_path):
+    for scorer, word in (("keyword_leak", "forgot"), ("exact_match", "leaks")):
+        judged_by = {"score": "rouge_l", "leak": scorer}
+        row = table.Result("npo", "model", "answers", "sampled", estimate=8.0, evidence=judged_by)
+        write_json(tmp_path / "data/report/summary.json", {"models": {"npo": said(word)}})
+        table.write(table.place(tmp_path / "data", "metrics", "npo"), [row])
+        found = alarms(tmp_path, RAN, PARAMS)
+        record.write(tmp_path, RAN, complete=True, alarms=found)
+    assert [(one.kind, one.worse) for one in found] == [("scorer", False), ("verdict", False)]
+    assert "rouge_l and exact_match" in found[0].sentence()
+
+
 def test_a_word_on_utility_is_reported_and_a_new_model_has_no_earlier_word(tmp_path):
     run(tmp_path, {"npo": said("open")}, {})
     (found,) = run(tmp_path, {"npo": said("open", "destroyed"), "ours": said("leaks")}, {})

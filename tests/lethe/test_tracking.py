@@ -331,6 +331,12 @@ def test_what_a_run_did_not_measure_is_not_logged_with_the_results_of_the_run_be
     assert runs(folder) == ["npo", "other"], "each once, by the run that measures them"
 
 
+def test_an_old_comparison_with_retrain_is_not_kept_with_models_measured_anew(folder):
+    (npo,) = (one for one in tracking.read_entries(folder, {"compare": "blocked"}) if one.name == "npo")
+    assert "mean" in npo.numbers
+    assert "forget_quality" not in npo.numbers
+
+
 def test_an_old_report_is_not_kept_with_a_run_that_made_none(folder):
     write_summary(folder)
     tracking.log_new(folder, unfinished={"metrics@npo": "failed", "report": "blocked"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lethe.results.changes import proved_changes
+from lethe.results.changes import judged_anew, proved_changes
 from lethe.results.table import Result, Results
 
 N = 1024
@@ -65,6 +65,18 @@ def test_the_average_is_proved_where_no_question_is():
     assert found.before < 4 / N
     assert found.after < 4 / N
     assert changes(rows([0] * 200), rows([4] * 199 + [3], n=N + 1)) != [], "the runs may have other sizes"
+
+
+def test_what_another_scorer_judged_is_not_compared():
+    def by(scorer):
+        return Result("npo", "model", "answers", "sampled", evidence={"score": "rouge_l", "leak": scorer})
+
+    old, new = (*rows([0]), by("keyword_leak")), (*rows([900]), by("exact_match"))
+    assert changes(old, (*rows([900]), by("keyword_leak"))) != []
+    assert changes(old, new) == []
+    before, after = Results({"npo": old}), Results({"npo": new})
+    assert judged_anew(before, after, ["npo"]) == {"npo": ("rouge_l and keyword_leak", "rouge_l and exact_match")}
+    assert judged_anew(before, before, ["npo"]) == {}
 
 
 def test_questions_of_unequal_sizes_have_no_pooled_average():
