@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,6 +69,24 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.small import fresh_copy
 
     return fresh_copy(tmp_path_factory.mktemp("project") / "lethe")
+
+
+@pytest.fixture(scope="session")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, set[str]]]:
+    """The folder of a tiny pipeline that ran whole in this process, for tests that only read it, and what its stages read.
+
+    The keys of params.yaml by stage; a test that changes files copies the folder.
+    """
+    from tests.recorded import recorded
+    from tests.small import make_repository, stages_of, tiny_params, work
+
+    folder = make_repository(tmp_path_factory.mktemp("pipeline") / "lethe", tiny_params(), git=False)
+    read = {}
+    with contextlib.chdir(folder):
+        for stage in stages_of(tiny_params()):
+            with recorded() as read[stage]:
+                work(stage)
+    return folder, read
 
 
 @pytest.fixture(scope="session")

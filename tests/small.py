@@ -55,6 +55,29 @@ def small_params() -> dict[str, Any]:
     return params
 
 
+def tiny_params() -> dict[str, Any]:
+    """`small_params`, small enough for every stage to take less than a second."""
+    params = small_params()
+    params["data"]["authors"] = {"count": 20, "heldout": 4, "world_facts": 4}
+    params["train"]["recipe"]["epochs"] = 3
+    params["unlearn"]["methods"]["npo_entropy"]["epochs"] = 2
+    params["sample"] |= {"n": 32, "utility_n": 3, "utility_questions": 3, "max_new_tokens": 8}
+    params["sample"]["sequential"]["chunk"] = 32  # at most n
+    return params
+
+
+def stages_of(params: dict[str, Any]) -> list[str]:
+    """The stages of a pipeline without judges, attacks, audits and games, in an order in which they can run."""
+    of_a_model = ("sample", "likelihood", "score", "exact", "metrics", "epsilon_star")
+    return [
+        "prepare",
+        *(f"train@{name}" for name in params["train"]["models"]),
+        *(f"unlearn@{name}" for name in params["unlearn"]["methods"]),
+        *(f"{stage}@{name}" for name in params["models"] for stage in of_a_model),
+        *("compare", "report"),
+    ]
+
+
 def make_repository(folder: Path, params: dict[str, Any], git: bool = True) -> Path:
     """A copy of the project's sources with these params, under git and DVC as a clone would be."""
     folder.mkdir(parents=True, exist_ok=True)
