@@ -21,7 +21,7 @@ from lethe.io.logs.inspect_ai import score_value
 from lethe.statistics.betting import mean_lower, mean_upper
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.checks import check_alpha
-from lethe.statistics.many_prompts import LARGEST_POOLED_ALPHA
+from lethe.statistics.many_prompts import LARGEST_POOLED_ALPHA, pooled_average
 from lethe.statistics.sequential import UNDECIDED, SequentialTest, stopped_upper
 
 if TYPE_CHECKING:
@@ -211,8 +211,7 @@ def bounds_of(
         values["worst_upper"] = max(uppers)
         values["some_lower"] = max(float(binary_lower(one.sum(), len(one), alpha / m)) for one in low)
         if len({len(one) for one in high}) == 1 and alpha <= LARGEST_POOLED_ALPHA:
-            total = float(sum(one.sum() for one in high))
-            values["average_upper"] = float(binary_upper(total, m * len(high[0]), alpha))
+            values["average_upper"] = pooled_average([one.sum() for one in high], len(high[0]), alpha).value
     if names:
         values[f"{WORST} {names[int(np.argmax(uppers))][:LONGEST_NAME]}"] = max(uppers)
     return values

@@ -30,7 +30,7 @@ from lethe.scoring.verdicts import Question
 from lethe.statistics.betting import mean_upper
 from lethe.statistics.bounds import binary_upper
 from lethe.statistics.checks import check_alpha
-from lethe.statistics.many_prompts import LARGEST_POOLED_ALPHA
+from lethe.statistics.many_prompts import LARGEST_POOLED_ALPHA, pooled_average
 
 Document = Mapping[str, Any]
 Score = Callable[[Sequence[str], Document], Sequence[float]]
@@ -119,7 +119,7 @@ def average_upper(uppers: Sequence[DocumentUpper]) -> float:
     sizes, alpha = {one.answers for one in uppers}, uppers[0].alpha
     if len(sizes) != 1 or alpha > LARGEST_POOLED_ALPHA:
         return math.nan
-    return float(binary_upper(sum(one.leaks for one in uppers), sizes.pop() * len(uppers), alpha))
+    return pooled_average([one.leaks for one in uppers], sizes.pop(), alpha).value
 
 
 def bounded(

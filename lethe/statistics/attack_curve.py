@@ -1,7 +1,7 @@
 """Leakage by attack budget: a band over the whole curve, the half-life, and the excess over a reference.
 
 A point of the curve is the mean score of N independent answers, n per question and model. The answers of a point are
-not identically distributed, so for 0/1 scores Clopper-Pearson bounds the pooled share, and for other scores in [0, 1]
+not identically distributed, so for 0/1 scores `pooled_upper` bounds the pooled share, and for other scores in [0, 1]
 Hoeffding's inequality bounds the mean. In a band over K points each side takes alpha / (2 K), so all points hold together.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from lethe.errors import BadValue
 from lethe.statistics.bound import Assumes, Bound, Covers, Side
-from lethe.statistics.bounds import binary_lower, binary_upper
+from lethe.statistics.bounds import pooled_lower, pooled_upper
 from lethe.statistics.checks import check_alpha
 
 
@@ -125,7 +125,7 @@ def excess(counts: Sequence[Counted], reference: Sequence[Counted], alpha: float
 
 def _point(one: Counted, share: float, alpha: float) -> Point:
     if one.binary:
-        low, high = float(binary_lower(one.total, one.n, share)), float(binary_upper(one.most, one.n, share))
+        low, high = pooled_lower(one.total, one.n, share), pooled_upper(one.most, one.n, share)
         method = "Clopper-Pearson, all budgets at once"
     else:
         width = math.sqrt(math.log(1 / share) / (2 * one.n))

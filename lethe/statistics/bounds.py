@@ -214,6 +214,25 @@ def binary_lower(successes: ArrayLike, n: ArrayLike, alpha: float) -> np.ndarray
         )
 
 
+def pooled_upper(leaks: float, n: int, alpha: float) -> float:
+    """Upper bound of the average probability over questions, from their ``leaks`` among ``n`` answers, equally many to each.
+
+    Clopper-Pearson on the pooled count holds for unequal probabilities at alpha <= 1/4, except at n - 1 leaks (Hoeffding,
+    Annals of Mathematical Statistics 27, 1956, Theorem 4). There Markov's inequality on the one clean answer is exact.
+
+    Examples
+    --------
+    >>> round(pooled_upper(3, 100, 0.05), 4), pooled_upper(99, 100, 0.05)
+    (0.0757, 0.9995)
+    """
+    return 1 - alpha / n if leaks == n - 1 else float(binary_upper(leaks, n, alpha))
+
+
+def pooled_lower(leaks: float, n: int, alpha: float) -> float:
+    """Lower bound of the average probability over questions: as `pooled_upper`, with Markov's inequality at one leak."""
+    return alpha / n if leaks == 1 else float(binary_lower(leaks, n, alpha))
+
+
 def leak_bounds(counts: ArrayLike, sizes: ArrayLike, alpha: float) -> list[Bound]:
     """M_bin of each prompt with its guarantee.
 

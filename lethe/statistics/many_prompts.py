@@ -15,10 +15,10 @@ from scipy.special import betainc
 
 from lethe.errors import BadValue
 from lethe.statistics.bound import Assumes, Bound, Covers, Side
-from lethe.statistics.bounds import binary_lower, binary_upper
+from lethe.statistics.bounds import binary_lower, binary_upper, pooled_lower, pooled_upper
 from lethe.statistics.checks import check_alpha
 
-# Up to this alpha, Clopper-Pearson is valid for an average of unequal probabilities (Hoeffding 1956).
+# Up to this alpha, `bounds.pooled_upper` is valid for an average of unequal probabilities (Hoeffding 1956).
 LARGEST_POOLED_ALPHA = 0.25
 POOLED = "Clopper-Pearson on the pooled count"
 Together = Literal["none", "bonferroni", "holm"]
@@ -51,7 +51,7 @@ def every_prompt_under(bounds: Sequence[Bound | None], tau: float) -> tuple[bool
 
 
 def pooled_average(successes: ArrayLike, n: int, alpha: float, side: Side = "upper") -> Bound:
-    """Bound the average leak probability over prompts: Clopper-Pearson on the pooled count.
+    """Bound the average leak probability over prompts by the pooled count: `bounds.pooled_upper` and `bounds.pooled_lower`.
 
     Parameters
     ----------
@@ -71,15 +71,16 @@ def pooled_average(successes: ArrayLike, n: int, alpha: float, side: Side = "upp
 
     Notes
     -----
-    The bound is valid for unequal probabilities at equal n and alpha <= 1/4 (Hoeffding 1956), and far tighter than the mean
-    of the prompts' bounds.
+    The bound is valid for unequal probabilities at equal n and alpha <= 1/4, and far tighter than the mean of the prompts'
+    bounds. A single prompt has its own Clopper-Pearson bound.
     """
     check_alpha(alpha)
     if alpha > LARGEST_POOLED_ALPHA:
         raise BadValue("alpha", alpha, f"at most {LARGEST_POOLED_ALPHA} for a pooled bound")
     successes = np.asarray(successes, dtype=np.float64)
     total = len(successes) * n
-    value = float((binary_upper if side == "upper" else binary_lower)(successes.sum(), total, alpha))
+    pool = {"upper": (binary_upper, pooled_upper), "lower": (binary_lower, pooled_lower)}[side][len(successes) > 1]
+    value = float(pool(successes.sum(), total, alpha))
     return Bound(value, side, alpha, Covers.AVERAGE, Assumes.DRAWS_WITHIN_AND_BETWEEN, POOLED, total)
 
 

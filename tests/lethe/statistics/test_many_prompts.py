@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from lethe.errors import BadValue
 from lethe.statistics import betting
 from lethe.statistics.bound import Assumes, Bound, Covers
-from lethe.statistics.bounds import binary_lower, binary_upper, leak_bounds
+from lethe.statistics.bounds import binary_lower, binary_upper, leak_bounds, pooled_lower, pooled_upper
 from lethe.statistics.many_prompts import (
     binary_p_value,
     bonferroni,
@@ -40,6 +41,35 @@ def test_the_pool_is_clopper_pearson_on_the_sum():
     assert (below.value, below.side) == (pytest.approx(float(binary_lower(3, 30, 0.05))), "lower")
     with pytest.raises(BadValue, match="alpha"):
         pooled_average(np.array([0, 2]), 10, 0.3)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.25])  # Clopper-Pearson misses in 0.0513 and 0.2876 of the draws
+@pytest.mark.parametrize(("questions", "n"), [(400, 1), (10, 2), (30, 1024)])
+def test_one_leaking_question_misses_at_its_level(questions, n, alpha):
+    lower = pooled_average(np.eye(questions)[0], n, alpha, "lower").value
+    upper = pooled_average(n - np.eye(questions)[0], n, alpha, "upper").value
+    for share in (lower, 1 - upper):  # all of it on one question, just below the bound: a miss is one leak or more
+        assert 1 - (1 - min(1.0, share * questions)) ** n <= alpha * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.25])
+def test_no_unequal_probabilities_miss_more_often(alpha):
+    total = 10
+    counts = np.arange(total + 1)
+    lower = np.array([pooled_lower(count, total, alpha) for count in counts])
+    for certain, open_ in [
+        (a, b) for a in range(total) for b in range(1, total - a + 1)
+    ]:  # Hoeffding's extreme points
+        for p in (lower[1:] * total - certain) / open_ * (1 - 1e-12):
+            if 0 < p < 1:
+                chances = binom.pmf(counts - certain, open_, p)
+                assert chances[lower > (certain + open_ * p) / total].sum() <= alpha * (1 + 1e-9)
+    upper = [pooled_upper(count, total, alpha) for count in counts]
+    assert upper == pytest.approx(1 - lower[::-1])
+
+
+def test_a_single_question_keeps_its_own_bound():
+    assert pooled_average([1], 40, 0.05, "lower").value == binary_lower(1, 40, 0.05)
 
 
 def test_nothing_is_pooled_where_the_pooled_rule_does_not_hold():
