@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
 from lethe.io.shards import STAGES
+
 from tests.chaos.pipeline_copy import smallest_params
 from tests.flows.miniature import wait_until
 from tests.side.s3_checks import BUCKET, KEYS
