@@ -17,8 +17,7 @@ from flows.workspace import SCRATCH
 from lethe.errors import LetheError, OtherSchema, plural, visible
 from lethe.io.artifacts import measured
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
-from lethe.io.json_files import write_json
-from lethe.io.schema import read_artifact
+from lethe.io.json_files import read_artifact, write_json
 from lethe.results import table
 from lethe.statistics.bound import Side, as_percent, exact, significant
 

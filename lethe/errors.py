@@ -10,7 +10,7 @@ import errno
 import os
 import signal
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from os import PathLike
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -180,17 +180,23 @@ def behind(error: BaseException) -> BaseException | None:
     return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield ``error`` and the errors that led to it."""
+    while error is not None:
+        yield error
+        error = behind(error)
+
+
 def disk_full(error: BaseException | None) -> LetheError | None:
     """Return the error about a full disk, if a full disk caused ``error``; otherwise None."""
-    while error is not None:
-        full = isinstance(error, OSError) and error.errno in DISK
-        if full or any(sentence in str(error) for sentence in DISK_SENTENCES):
-            place = getattr(error, "filename", None)
+    for cause in causes(error):
+        full = isinstance(cause, OSError) and cause.errno in DISK
+        if full or any(sentence in str(cause) for sentence in DISK_SENTENCES):
+            place = getattr(cause, "filename", None)
             return LetheError(
                 f"The disk is full, or the file size is limited{f' ({place})' if place else ''}: no incomplete file was "
                 "kept. Free some space and run the command again."
             )
-        error = behind(error)
     return None
 
 
@@ -199,32 +205,30 @@ def unwritable(error: BaseException | None) -> LetheError | None:
 
     A file that cannot be read is bad input (exit status 2); a place that takes no result is work that failed (1).
     """
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in READ_ONLY and error.filename is not None:
-            name, reason = os.fsdecode(error.filename), error.strerror
+    for cause in causes(error):
+        if isinstance(cause, OSError) and cause.errno in READ_ONLY and cause.filename is not None:
+            name, reason = os.fsdecode(cause.filename), cause.strerror
             if os.path.isfile(name) and not os.access(name, os.R_OK):
                 return BadFile(name, f"cannot be read ({reason})", "Allow this user to read the file.")
             return LetheError(
                 f"{one_line(name)}: cannot be used ({reason}). Allow this user to read and write the place, or work in a "
                 "copy elsewhere."
             )
-        error = behind(error)
     return None
 
 
 def out_of_memory(error: BaseException | None) -> LetheError | None:
     """Return the error about memory that the system refused, if that caused ``error``; otherwise None."""
-    while error is not None:
-        named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-        refused = isinstance(error, (RuntimeError, OSError))
-        if named or (refused and any(sentence in str(error) for sentence in MEMORY_SENTENCES)):
-            said = one_line(" ".join(str(error).split()))[:200]
+    for cause in causes(error):
+        named = isinstance(cause, MemoryError) or type(cause).__name__ == "OutOfMemoryError"
+        refused = isinstance(cause, (RuntimeError, OSError))
+        if named or (refused and any(sentence in str(cause) for sentence in MEMORY_SENTENCES)):
+            said = one_line(" ".join(str(cause).split()))[:200]
             return LetheError(
                 f"Out of memory{f' ({said})' if said else ''}: no incomplete file was kept. Compute fewer rows at once "
                 "(a smaller sample.max_rows, or batch of training), run fewer stages at once (`lethe run --jobs 1`), or "
                 "free some memory, and run the command again."
             )
-        error = behind(error)
     return None
 
 

@@ -27,8 +27,7 @@ from typing import Any
 
 from lethe.config.yaml import read_yaml
 from lethe.errors import BadFile, shortened
-from lethe.io.artifacts import Row
-from lethe.io.references import Reference
+from lethe.io.artifacts import Reference, Row
 
 PARTS = ("system", "shots", "wording", "prefix")
 PLAIN = {"system": "", "shots": "", "wording": "{question}", "prefix": ""}

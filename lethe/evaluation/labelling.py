@@ -20,10 +20,8 @@ import numpy as np
 
 from lethe.errors import BadFile, BadRow, BadValue
 from lethe.evaluation.labels import Answer, Asked, Labels
-from lethe.io.artifacts import GREEDY
-from lethe.io.json_files import read_jsonl
-from lethe.io.references import read_references
-from lethe.io.schema import read_artifact
+from lethe.io.artifacts import GREEDY, read_references
+from lethe.io.json_files import read_artifact, read_jsonl
 from lethe.io.tables import file_line, numeric_column, read_table
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from lethe.errors import BadRow, shortened
 from lethe.io.atomic import SCHEMA_VERSION
-from lethe.io.json_files import read_jsonl, write_jsonl
-from lethe.io.schema import FIRST, KEY
+from lethe.io.json_files import FIRST, KEY, read_jsonl, write_jsonl
 
 Part = Literal["mass", "rest"]
 

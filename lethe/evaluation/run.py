@@ -29,11 +29,9 @@ from lethe.evaluation.recorded import (
     tails,
 )
 from lethe.evaluation.wording import WORDINGS, Wording
-from lethe.io.artifacts import Aim, Row
-from lethe.io.json_files import read_jsonl
+from lethe.io.artifacts import Aim, References, Row, expected, read_references
+from lethe.io.json_files import read_artifact, read_jsonl
 from lethe.io.parts import rows_of
-from lethe.io.references import References, expected, read_references
-from lethe.io.schema import read_artifact
 from lethe.results import table
 from lethe.results.exact_bounds import Excess, certificates_of
 from lethe.results.table import Numbers, Results

@@ -16,8 +16,8 @@ from lethe.errors import BadFile, BadInput, BadValue
 from lethe.evaluation.log_scores import EARLY, scores_of
 from lethe.evaluation.score_files import read_scores
 from lethe.io.artifacts import GREEDY, read_split
+from lethe.io.json_files import read_artifact
 from lethe.io.logs import is_log, read_log
-from lethe.io.schema import read_artifact
 from lethe.io.tables import read_table
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict, cast
 
 from lethe.errors import MissingArtifact
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
-from lethe.io.json_files import read_jsonl, write_json, write_jsonl
-from lethe.io.schema import read_artifact
+from lethe.io.json_files import read_artifact, read_jsonl, write_json, write_jsonl
 from lethe.io.tables import read_table
 
 if TYPE_CHECKING:
@@ -83,3 +83,41 @@ def read_tables(folder: str | os.PathLike, made_by: str) -> dict[str, pd.DataFra
 def measured(root: Path) -> list[str]:
     """Return the models whose results were measured below ``root``, in alphabetical order."""
     return sorted(path.stem for path in (root / "results" / "metrics").glob("*.parquet"))
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What one production of a language of prompts asks for, in place of the row's answer.
+
+    A reverse query asks for the person and not for the fact: its answers are scored against the person's name. The file
+    ``language.json`` beside the generations holds the references.
+    """
+
+    wording: str
+    question: str
+    answer: str
+
+    def of(self, row: Row) -> Row:
+        """The row that the answers of this production are scored against; the answer is the only keyword."""
+        kept = {key: value for key, value in row.items() if key not in ("paraphrased_answer", "perturbed_answer")}
+        asked = {"question": self.question, "answer": self.answer, "keywords": [self.answer]}
+        return cast("Row", kept | asked)
+
+
+References = Mapping[str, Mapping[str, Reference]]  # by the question's id, by the production's name
+
+
+def read_references(folder: str | os.PathLike) -> References:
+    """The references of a folder of generations; empty where every wording asks for the answer of its row."""
+    path = Path(folder, "language.json")
+    if not path.is_file():
+        return {}
+    known = read_artifact(path).get("references", {})
+    return {name: {key: Reference(**own) for key, own in found.items()} for name, found in known.items()}
+
+
+def expected(row: Mapping[str, object], references: References) -> str:
+    """The row's answer for a reader, with the answers that single wordings ask for instead."""
+    asked = references.get(str(row["id"]), {}).values()
+    others = dict.fromkeys(f"{own.wording}: {own.answer}" for own in asked)
+    return f"{row['answer']} ({'; '.join(others)})" if others else str(row["answer"])

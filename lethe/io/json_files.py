@@ -1,4 +1,9 @@
-"""Text, JSON and JSON lines, read with errors that name the file and the line."""
+"""Text, JSON and JSON lines, read with errors that name the file and the line; the schema version of artifacts.
+
+A JSON object carries the version under ``schema``, a Parquet file in its metadata under ``lethe_schema``. A folder whose
+files cannot carry one (JSON lines, and the JSON lists that DVC plots) has a JSON object or a Parquet file beside them. Kept
+answers, verdicts and levels carry none, because the key of each contains the source of the code that reads them.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +16,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lethe.errors import BadFile, BadRow
-from lethe.io.atomic import atomic_file, write_text
+from lethe.errors import BadFile, BadRow, OtherSchema
+from lethe.io.atomic import SCHEMA_VERSION, atomic_file, write_text
 
+KEY, METADATA = "schema", b"lethe_schema"
+FIRST = 1  # the version of an artifact that names none
 PIECES = 10_000  # of JSON, joined for one write
 
 
@@ -44,7 +51,7 @@ def read_jsonl(path: str | os.PathLike) -> list[tuple[int, dict]]:
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if not line.strip():
             continue
-        row = _parsed(path, number, line, object_pairs_hook=_object)
+        row = _parsed(path, number, line, object_pairs_hook=without_doubles)
         if not isinstance(row, dict):
             raise BadRow(path, number, f"got {type(row).__name__}, expected a JSON object")
         rows.append((number, row))
@@ -70,14 +77,15 @@ def _parsed(path: str | os.PathLike, line: int, text: str, **how: Any) -> Any:
         raise BadRow(path, line, str(error).split(";")[0]) from None
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError(f"duplicate key {_doubled(key for key, _ in pairs)!r}")
-    return found
+def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these pairs; raises `ValueError` where a key appears twice, whose later value would hide the earlier."""
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError(f"duplicate key {str(doubled(key for key, _ in pairs))[:60]!r}")
+    return members
 
 
-def _doubled(names: Iterable[Any]) -> Any:
+def doubled(names: Iterable[Any]) -> Any:
     """Return the first name that appears twice, or None."""
     seen = set()
     for name in names:
@@ -129,3 +137,33 @@ def flat_numbers(values: Mapping[str, object], prefix: str = "") -> dict[str, fl
         elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
             found[prefix + key] = float(value)
     return found
+
+
+def check_version(path: str | os.PathLike, found: object) -> None:
+    """Raise `OtherSchema` unless ``found`` is the version that this release reads."""
+    if type(found) is not int or found != SCHEMA_VERSION:
+        raise OtherSchema(path, found, SCHEMA_VERSION)
+
+
+def check_metadata(path: str | os.PathLike, metadata: dict[bytes, bytes] | None) -> None:
+    """Check the version in the metadata of a Parquet file; a table of a user has none."""
+    told = (metadata or {}).get(METADATA)
+    if told is not None:
+        check_version(path, int(told) if told.isdigit() and len(told) < 10 else told.decode("utf-8", "replace"))
+
+
+def read_artifact(path: str | os.PathLike) -> Any:
+    """Read a JSON artifact; raise `OtherSchema` where another release of Lethe wrote an object of another version.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "about.json")
+    >>> _ = path.write_text('{"schema": 1, "kind": "authors"}')
+    >>> read_artifact(path)["kind"]
+    'authors'
+    """
+    value = read_json(path)
+    if isinstance(value, dict):
+        check_version(path, value.get(KEY, FIRST))
+    return value

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from lethe.errors import BadFile, MissingArtifact, MissingColumn
 from lethe.io.atomic import SCHEMA_VERSION, atomic_file
-from lethe.io.schema import METADATA, check_metadata
+from lethe.io.json_files import METADATA, check_metadata
 from lethe.io.tables import broken_parquet, read_table
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lethe.errors import BadFile, BadRow, MissingColumn, shortened
 from lethe.io.atomic import SCHEMA_VERSION, atomic_file
-from lethe.io.json_files import _doubled, read_jsonl, read_text
-from lethe.io.schema import METADATA, check_metadata
+from lethe.io.json_files import METADATA, check_metadata, doubled, read_jsonl, read_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -209,7 +208,7 @@ def _read_csv(path: Path, required: Sequence[str], text: Sequence[str]) -> pd.Da
     header = next((names for _, names in _records(content)), None)
     if header is None:
         raise BadFile(path, "is empty, expected a header and rows")
-    if (name := _doubled(name for name in header if name)) is not None:
+    if (name := doubled(name for name in header if name)) is not None:
         raise BadFile(path, f"two columns are called {name!r}", "Rename or remove one.")
     if len(header) == 1 and header[0] not in required and any(mark in header[0] for mark in ";\t|"):
         raise BadFile(

@@ -16,7 +16,7 @@ from lethe.io.json_files import read_json, write_json
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from lethe.config.computing import Lora
+    from lethe.config.schema import Lora
 
 CONFIG, WEIGHTS, PROVENANCE = "adapter_config.json", "adapter_model.safetensors", "base.json"
 PLACES = ("base_model_name_or_path", "revision")  # keys of CONFIG that locate the base model

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
     from accelerate import Accelerator
 
-    from lethe.config.computing import Compute
+    from lethe.config.schema import Compute
 
 T = TypeVar("T")
 

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
-    from lethe.config.computing import Compute
-    from lethe.config.schema import TrainRecipe, UnlearnRecipe
+    from lethe.config.schema import Compute, TrainRecipe, UnlearnRecipe
 
 
 Entry = TypeVar("Entry")  # what a step is computed from

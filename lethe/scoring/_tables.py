@@ -16,8 +16,7 @@ from lethe.scoring import Question, Scorer, open_scorer
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lethe.io.artifacts import Row
-    from lethe.io.references import Reference, References
+    from lethe.io.artifacts import Reference, References, Row
 
 
 def score_answers(

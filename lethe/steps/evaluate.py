@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from lethe.errors import BadFile, BadInput, BadParam, BadValue, LetheError, plural, visible
 from lethe.io.artifacts import Row, write_splits
 from lethe.io.atomic import SCHEMA_VERSION, alone
-from lethe.io.json_files import write_json
-from lethe.io.schema import read_artifact
+from lethe.io.json_files import read_artifact, write_json
 
 if TYPE_CHECKING:
     from lethe.config.evaluating import Sample

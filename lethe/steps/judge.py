@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.errors import plural
-from lethe.io.artifacts import SECOND, read_items, read_tables
+from lethe.io.artifacts import SECOND, read_items, read_references, read_tables
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
-from lethe.io.references import read_references
 from lethe.io.tables import read_table, write_parquet
 from lethe.scoring.verdicts import KEPT, Question, VerdictStore, distinct_answers, judged, judged_once
 

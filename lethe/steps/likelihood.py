@@ -27,7 +27,7 @@ def run(
     settings change no likelihood. ``source`` is a model that replaces the folder ``model.path``.
     """
     from lethe.models.checkpoints import prepare_torch
-    from lethe.models.given_answers import given_answers
+    from lethe.models.likelihood import given_answers
     from lethe.sampling.tasks import chosen, heldout
 
     prepare_torch()

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from lethe.config.evaluating import JudgeEntry, Metrics
 from lethe.io.artifacts import GREEDY, SECOND, read_split, read_tables
 from lethe.io.atomic import SCHEMA_VERSION
-from lethe.io.json_files import write_json
+from lethe.io.json_files import read_artifact, write_json
 from lethe.io.parts import Tables
-from lethe.io.schema import read_artifact
 from lethe.io.tables import read_table
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.errors import MissingArtifact
-from lethe.io.artifacts import SECOND, read_items, read_tables
+from lethe.io.artifacts import SECOND, References, read_items, read_references, read_tables
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
 from lethe.io.parts import (
@@ -22,7 +22,6 @@ from lethe.io.parts import (
     rows_of,
     write_parts,
 )
-from lethe.io.references import References, read_references
 from lethe.io.tables import read_table, write_parquet
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from lethe.config.yaml import load_yaml
-from lethe.io.json_files import flat_numbers
-from lethe.io.schema import read_artifact
+from lethe.io.json_files import flat_numbers, read_artifact
 from lethe.results import table
 from lethe.results.table import Numbers, Result
 from lethe.statistics.bound import Bound

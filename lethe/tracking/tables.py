@@ -10,10 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lethe.io.artifacts import GREEDY
+from lethe.io.artifacts import GREEDY, expected, read_references
 from lethe.io.json_files import read_jsonl
 from lethe.io.parts import columns_of, joined_parts
-from lethe.io.references import expected, read_references
 from lethe.results.ends import SAME_DRAWS
 from lethe.results.quantities import QUESTION
 from lethe.results.table import Results

@@ -15,8 +15,7 @@ import numpy as np
 
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.cache import cache_key, module_of, versions
-from lethe.io.json_files import write_json
-from lethe.io.schema import read_artifact
+from lethe.io.json_files import read_artifact, write_json
 from lethe.io.tables import read_table, write_parquet
 from lethe.registry import JUDGES, LIKELIHOODS, SCORERS
 from lethe.sampling.store import LIBRARIES
@@ -230,13 +229,13 @@ class Observer:
         measures = [module_of(LIKELIHOODS[name]) for name in LIKELIHOODS if name not in LIKELIHOODS.registered]
         prompt = self.workshop.text_of(self.workshop.sample.prompt)
         settings = [prompt, list(LIKELIHOODS), sorted(self.workshop.splits)]
-        place = self._place("likelihood", DRAWN, "lethe.models.given_answers", *measures, settings=settings)
+        place = self._place("likelihood", DRAWN, "lethe.models.likelihood", *measures, settings=settings)
         if place.is_dir() and not LIKELIHOODS.registered:
             return place
         from lethe.models.checkpoints import prepare_torch
         from lethe.models.encoding import Encoder
-        from lethe.models.given_answers import given_answers
         from lethe.models.in_memory import tokenizer_of
+        from lethe.models.likelihood import given_answers
         from lethe.scoring.likelihood import score_likelihoods
 
         source = self.source

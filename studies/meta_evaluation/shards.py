@@ -18,8 +18,7 @@ import numpy as np
 
 from lethe.io.atomic import SCHEMA_VERSION
 from lethe.io.cache import cache_key, digest, module_of
-from lethe.io.json_files import write_json
-from lethe.io.schema import read_artifact
+from lethe.io.json_files import read_artifact, write_json
 from lethe.registry import JUDGES, LIKELIHOODS, SCORERS
 from lethe.steps.costs import processor_seconds
 from studies.meta_evaluation.knowledge import Asking, Number, Seen, numbers

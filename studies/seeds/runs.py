@@ -20,7 +20,7 @@ from flows.overview import standard
 from flows.sweep import Changes, make_folder
 from lethe import config, tracking
 from lethe.errors import MissingArtifact
-from lethe.io.schema import read_artifact
+from lethe.io.json_files import read_artifact
 
 if TYPE_CHECKING:
     from studies.seeds.summary import SeedSummary

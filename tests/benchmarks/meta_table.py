@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from lethe.errors import BadInput
-from lethe.io.schema import read_artifact
+from lethe.io.json_files import read_artifact
 from lethe.report.png import picture
 from lethe.report.svg import LIGHT
 from lethe.text import NONE, number

@@ -114,7 +114,7 @@ def _others() -> list[Reader]:
     from lethe.data.sources import csv_entries, json_entries
     from lethe.evaluation.certificate import FACTS, Audit, Certificate, read_certificate
     from lethe.evaluation.labels import read_labels
-    from lethe.io.schema import read_artifact
+    from lethe.io.json_files import read_artifact
     from lethe.models.encoding import read_template
     from lethe.scoring.tofu import KEYS, SECTIONS
     from lethe.scoring.tofu import read_log as read_tofu

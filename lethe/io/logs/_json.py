@@ -13,21 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from lethe.errors import BadFile, BadRow
+from lethe.io.json_files import without_doubles
 
 LARGEST = 512 << 20  # bytes of one JSON document: a file, a line, or an entry of an archive
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"duplicate key {twice[:60]!r}")
-    return found
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_pairs)
+_DECODER = json.JSONDecoder(object_pairs_hook=without_doubles)
 
 
 class Document:

@@ -14,7 +14,7 @@ import pytest
 
 from lethe.errors import BadRow, OtherSchema
 from lethe.evaluation.labels import Answer, Asked, Labels, read_labels
-from lethe.io import schema
+from lethe.io import json_files as schema
 from lethe.io.artifacts import read_split, read_tables, write_splits
 from lethe.io.atomic import SCHEMA_VERSION
 from lethe.io.json_files import read_json, write_json

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import torch
 
-from lethe.config.computing import Compute
+from lethe.config.schema import Compute
 from lethe.models import training
 from lethe.models.checkpoints import default_device
 from lethe.scoring.verdicts import VerdictStore
-from lethe.steps.likelihood import _key
 from tests.lethe.scoring.judges.test_verdicts import Counting
 
 
@@ -30,7 +29,6 @@ def keys(folder: Path) -> dict[str, str]:
     return {
         "verdicts": VerdictStore(judge, folder).key,
         "training": kept.folder.name,
-        "likelihoods": _key(folder, {"forget": []}, "{question}"),
     }
 
 

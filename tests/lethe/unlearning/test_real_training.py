@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from lethe import config
-from lethe.config.computing import Compute
+from lethe.config.schema import Compute
 from lethe.io.json_files import read_json, write_json
 from lethe.models import adapters, checkpoints, training
 from lethe.models.encoding import Encoder

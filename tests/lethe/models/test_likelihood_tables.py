@@ -8,7 +8,7 @@ import torch
 
 from lethe.models import checkpoints
 from lethe.models.encoding import Encoder
-from lethe.models.given_answers import TOKENS, given_answers
+from lethe.models.likelihood import TOKENS, given_answers
 
 ROWS = [
     {
