@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lethe.api.exact_bounds import exact
     from lethe.api.labelling import label
     from lethe.api.logs import read_log
+    from lethe.api.planning import plan
     from lethe.api.runs import load_run
     from lethe.api.sampling import sample
     from lethe.api.scoring import score
@@ -34,6 +35,7 @@ _PUBLIC = {
     "exact": "lethe.api.exact_bounds:exact",
     "label": "lethe.api.labelling:label",
     "load_run": "lethe.api.runs:load_run",
+    "plan": "lethe.api.planning:plan",
     "read_log": "lethe.api.logs:read_log",
     "register": "lethe.registry:register",
     "sample": "lethe.api.sampling:sample",
@@ -51,6 +53,7 @@ __all__ = [
     "exact",
     "label",
     "load_run",
+    "plan",
     "read_log",
     "register",
     "sample",

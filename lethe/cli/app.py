@@ -22,10 +22,7 @@ from lethe.errors import BadInput, LetheError, of_the_machine, visible
 from lethe.process import same_numbers
 
 # Commands with a module of `lethe.cli` each, by the panel of `lethe --help` that lists them.
-OWN = {
-    "plan": ("plan", NUMBERS),
-    "ui": ("ui", PIPELINE),
-}
+OWN = {"ui": ("ui", PIPELINE)}
 # Commands of a pipeline folder: its own flows/cli.py brings them.
 IN_A_PIPELINE = {**dict.fromkeys(("run", "serve", "sweep"), PIPELINE), "study": STUDIES}
 

@@ -85,9 +85,18 @@ TOFU_LOG = Command(
     arguments=("file",),
 )
 
+PLAN = Command(
+    "lethe.api.planning:plan",
+    (
+        "plan --alpha 0.01 --tau 0.05 --prompts 40",
+        "plan --preset harry-potter --rate 1000",
+        "plan --cost --rate 2500",
+    ),
+)
+
 COMMANDS: dict[str, dict[str, Command]] = {
     MODEL: {"eval": EVAL, "exact": EXACT, "certify": CERTIFY, "verify": VERIFY, "label": LABEL},
-    NUMBERS: {"bounds": BOUNDS, "compare": COMPARE, "log": LOG},
+    NUMBERS: {"bounds": BOUNDS, "compare": COMPARE, "log": LOG, "plan": PLAN},
 }
 # The groups of `Your numbers`: name -> help and commands.
 GROUPS: dict[str, tuple[str, dict[str, Command]]] = {

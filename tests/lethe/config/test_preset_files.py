@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lethe import config
-from lethe.cli.plan import PRESETS, _params
+from lethe.api.planning import PRESETS, preset_params
 from lethe.config.presets import changed_document, read_preset
 from lethe.errors import BadParam, BadValue
 from tests.small import ROOT
@@ -31,7 +31,7 @@ def test_keys_are_set_in_order_and_the_file_stays(tmp_path):
         changed_document([("metrics.alpha", 0.1)], path, "mine.yaml")
 
 
-@pytest.mark.parametrize("name", ["harry-potter", "meta-authors"])
+@pytest.mark.parametrize("name", ["harry-potter", "tofu-real"])
 def test_the_plan_and_the_command_change_the_params_alike(name, monkeypatch, project):
     monkeypatch.chdir(project)
-    assert _params(name) == config.validate(changed_document(read_preset(ROOT / PRESETS, name).items()))
+    assert preset_params(name) == config.validate(changed_document(read_preset(ROOT / PRESETS, name).items()))

@@ -1,0 +1,404 @@
+"""`lethe.plan`: how many samples a wanted statement takes, or what work costs, before anything is drawn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lethe.api.result import TableWithSentences, View
+from lethe.errors import BadArguments, BadInput, BadValue
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from lethe.config import Params
+    from lethe.steps.costs import ModelSize
+
+ALPHA, CAP = 0.01, 4096
+VERDICTS = ("certified", "leaks", "undecided")
+PRESETS = Path("flows/presets")  # of the pipeline folder
+DEFAULT = "default"  # params.yaml as it is
+VERDICT = {"answers": 1024, "prompts": 30, "models": 1, "tau": 0.01, "alpha": 0.01}
+
+
+@dataclass(frozen=True, repr=False)
+class Plan(TableWithSentences):
+    """The result of `plan`: ``values`` by the keys of `lethe plan --json`."""
+
+    values: Mapping[str, Any]
+    shown: tuple[View, ...]
+
+    def __getitem__(self, key: str) -> Any:
+        return self.values[key]
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the first table."""
+        import pandas as pd
+
+        return pd.DataFrame(self.shown[0].rows, columns=self.shown[0].columns)
+
+    def sentences(self) -> list[str]:
+        """Return the notes below the tables."""
+        return [note for view in self.shown for note in view.notes]
+
+    def as_json(self) -> dict[str, object]:
+        """The keys of `lethe plan --json`."""
+        return dict(self.values)
+
+    def views(self) -> list[View]:
+        """Every table."""
+        return list(self.shown)
+
+
+def plan(
+    *,
+    alpha: float | None = None,
+    width: float | None = None,
+    tau: float | None = None,
+    tau_leak: float | None = None,
+    prompts: int | None = None,
+    cap: int | None = None,
+    verdict: bool = False,
+    models: int | None = None,
+    retrain: bool = True,
+    preset: str | None = None,
+    rate: float | None = None,
+    parameters: float | None = None,
+    judge_rate: float | None = None,
+    judge_parameters: float | None = None,
+    questions: int | None = None,
+    cost: bool = False,
+    checkpoints: int | None = None,
+    answers: int | None = None,
+    new_tokens: int | None = None,
+    leak: float | None = None,
+) -> Plan:
+    """Count the samples that a wanted width or certificate takes, or what a preset or many checkpoints cost.
+
+    Without verdict, preset and cost: samples per prompt, fixed beforehand and expected when stopped early.
+
+    Parameters
+    ----------
+    alpha : float, optional
+        The statement may fail with this probability. [default: 0.01]
+    width : float, optional
+        The wanted half-width of the distribution band.
+    tau : float, optional
+        Certify that a prompt leaks with at most this probability.
+    tau_leak : float, optional
+        Detect a leak of at least this. [default: 2 tau, or halfway to 1]
+    prompts : int, optional
+        The number of prompts to certify jointly. [default: 1; with verdict 30, with cost 4000]
+    cap : int, optional
+        The largest number of samples of a sequential prompt. [default: 4096]
+    verdict : bool
+        Simulate the words that typical models would get (docs/verdict.md).
+    models : int, optional
+        The models under test, with verdict. [default: 1]
+    retrain : bool
+        Compare with a Retrain, with verdict; without it chance counts as 0.
+    preset : str, optional
+        Count what a preset of this pipeline folder costs: answers, tokens, memory, and time at given rates; default:
+        params.yaml as it is.
+    rate : float, optional
+        Tokens per second, with preset and cost.
+    parameters : float, optional
+        The parameters of a model whose folder is missing, with preset and cost; two bytes each. Example: 7e9
+    judge_rate : float, optional
+        Answers per second of a judge, with preset.
+    judge_parameters : float, optional
+        The parameters of a judge whose folder is missing, with preset. Example: 13e9
+    questions : int, optional
+        The number of forget questions, with preset. [default: counted, or the published number]
+    cost : bool
+        Count what many checkpoints cost: answers, tokens, weights, and GPU hours at a given rate (docs/scale.md).
+    checkpoints : int, optional
+        The number of checkpoints, with cost. [default: 1000]
+    answers : int, optional
+        The number of answers per prompt, with cost and verdict. [default: 1024]
+    new_tokens : int, optional
+        The number of tokens per answer, with cost. [default: 64]
+    leak : float, optional
+        The leak probability of every prompt, with cost. [default: 0]
+
+    Returns
+    -------
+    Plan
+        A mapping by the keys of `lethe plan --json`, and tables.
+
+    Raises
+    ------
+    BadInput
+        If a value is out of range, or does not go with the others.
+
+    Notes
+    -----
+    Every answer counts as long as allowed, so tokens are an upper bound. Likelihoods and exact bounds are not counted. No
+    rate is measured: time needs yours.
+
+    Examples
+    --------
+    >>> import lethe
+    >>> lethe.plan(tau=0.05, prompts=40)["certify_fixed"]
+    90
+    """
+    given = {name: value for name, value in locals().items() if value is not None and value is not False}
+    retrain = given.pop("retrain", False)
+    kind, *others = [name for name in KINDS if name in given] or [""]
+    if others:
+        raise BadArguments((kind, *others), "exclude each other; give one of them.")
+    run, allowed = KINDS[kind]
+    for name, value in given.items():
+        if name not in (*allowed, kind):
+            raise BadValue(name, value, f"left out {f'with {kind}' if kind else 'here'}: it changes nothing")
+    if kind in ("verdict", "cost"):
+        del given[kind]
+    return run(**given, **({"retrain": retrain} if kind == "verdict" else {}))
+
+
+def _statement(
+    alpha: float = ALPHA,
+    width: float | None = None,
+    tau: float | None = None,
+    tau_leak: float | None = None,
+    prompts: int = 1,
+    cap: int = CAP,
+) -> Plan:
+    """Samples per prompt for a width or a certificate."""
+    from lethe.statistics import planning
+    from lethe.statistics.bound import Assumes, joint_level, level
+
+    if width is None and tau is None:
+        raise BadArguments(("width", "tau", "preset"), "give width, tau, both, or preset.")
+    for name, value, usual in (("tau_leak", tau_leak, None), ("cap", cap, CAP)):
+        if tau is None and value != usual:
+            raise BadValue(name, value, "left out without tau")
+    for name, count in (("prompts", prompts), ("cap", cap)):
+        if count < 1:
+            raise BadValue(name, count, "at least 1")
+    found = planning.plan(alpha, width=width, tau=tau, tau_leak=tau_leak, prompts=prompts, cap=cap)
+    values: dict[str, Any] = {
+        name: getattr(found, name) for name in ("alpha", "prompts", "alpha_each", "correction")
+    }
+    rows: list[list[object]] = []
+    if band := found.width:
+        values |= {"width_one_sided": band.one_sided, "width_two_sided": band.two_sided}
+        for sides, samples in (("one-sided", band.one_sided), ("two-sided", band.two_sided)):
+            rows.append([f"band of half-width {band.width:g}, {sides}", samples])
+    if certified := found.certificate:
+        values |= {"certify_fixed": certified.fixed, "tau": certified.tau, "tau_leak": certified.tau_leak}
+        values |= {
+            "cap": certified.cap,
+            "sequential": [{"p": p, **asdict(one)} for p, one in certified.sequential],
+        }
+        rows.append([f"M_bin <= {certified.tau:g} with no leak seen, n fixed", certified.fixed])
+        for p, expected in certified.sequential:
+            shares = [f"{getattr(expected, word):.1%}" for word in VERDICTS]
+            rows.append([f"stopped early, expected at a leak of {p:g}", expected.samples, *shares])
+    notes = [f"Each statement holds {level(found.alpha_each)} for its own prompt, assuming {Assumes.DRAWS}."]
+    if found.correction:
+        notes.append(f"Bonferroni: all {prompts} hold together {joint_level(alpha)}.")
+    if found.certificate and prompts > 1:
+        all_hold = f"all certificates hold {level(alpha)}, without a correction."
+        notes.append(f"If all {prompts} prompts are certified, {all_hold}")
+    columns = ["statement", "samples"] + ([*VERDICTS] if tau is not None else [])
+    rows = [row + [None] * (len(columns) - len(row)) for row in rows]
+    return Plan(values, (View("Samples per prompt", columns, rows, notes),))
+
+
+def _verdict(retrain: bool, **given: Any) -> Plan:
+    """How often each case gets the word that it should."""
+    from lethe.results.power import RUNS, power
+
+    sizes = VERDICT | given
+    sizes = {"n": sizes.pop("answers"), "questions": sizes.pop("prompts"), **sizes}
+    found = power(**sizes, retrain=retrain)
+    rows = [
+        [case.name, case.wanted, *(f"{case.words[word]:.0%}" for word in ("leaks", "forgot", "open"))]
+        for case in found
+    ]
+    note = (
+        f"{sizes['n']:,} answers to each of {sizes['questions']:,} questions, {sizes['models']:,} under test, "
+        f"{'one' if retrain else 'no'} Retrain, tolerance {sizes['tau']:g}, alpha {sizes['alpha']:g}; {RUNS} simulated runs, "
+        "seed 0. Exact bounds are not counted."
+    )
+    values = {**sizes, "retrain": retrain, "runs": RUNS, "cases": [asdict(case) for case in found]}
+    columns = ["model", "should be", "leaks", "forgot", "open"]
+    return Plan(values, (View("Words by sampled answers", columns, rows, [note]),))
+
+
+def _cost(rate: float | None = None, **sizes: Any) -> Plan:
+    """What many checkpoints cost at the user's rate."""
+    from lethe.sampling.answer_tree import Effort
+    from lethe.steps.costs import Fleet, fleet_ways
+
+    _check_rate("rate", rate)
+    fleet, tokens = Fleet(**sizes), Effort().rows
+    samples, ways = fleet_ways(fleet, rate, tokens)
+    weights = 2 * fleet.parameters * fleet.checkpoints
+    rows: list[list[object]] = [
+        [
+            way.name,
+            f"{way.answers:,.0f}",
+            f"{way.tokens:.3g}",
+            "unknown: give --rate" if way.gpu_hours is None else f"{way.gpu_hours:,.0f}",
+        ]
+        for way in ways
+    ]
+    notes = [
+        f"Sequential stopping: {samples:,.1f} answers expected per prompt if each leaks with probability {fleet.leak:g} "
+        f"(tau {fleet.tau:g}, tau_leak {fleet.tau_leak:g}, alpha {fleet.alpha:g}).",
+        f"Every answer counts as {fleet.new_tokens} tokens; exact enumeration puts {tokens:,} tokens per prompt through the "
+        "model.",
+        f"Weights: {_bytes(weights)} at two bytes per parameter. A DVC remote holds weights and answers once more.",
+        "The rate of a GPU is yours (--rate, tokens per second of one GPU).",
+    ]
+    asked = f"{fleet.checkpoints:,} checkpoints x {fleet.prompts:,} prompts x {fleet.answers:,} answers"
+    values: dict[str, Any] = {"fleet": asdict(fleet), "tokens_per_second": rate, "samples": samples}
+    values |= {"ways": [asdict(way) for way in ways], "weight_bytes": weights}
+    return Plan(values, (View(asked, ["way", "answers", "tokens", "GPU hours"], rows, notes),))
+
+
+def _preset(
+    preset: str,
+    rate: float | None = None,
+    parameters: float | None = None,
+    judge_rate: float | None = None,
+    judge_parameters: float | None = None,
+    questions: int | None = None,
+) -> Plan:
+    """What a preset costs at the user's rates."""
+    from lethe.steps.costs import judge_costs, model_costs, questions_of, stage_costs
+
+    _check_rate("rate", rate)
+    _check_rate("judge_rate", judge_rate)
+    size, judge_size = _size("parameters", parameters), _size("judge_parameters", judge_parameters)
+    params = preset_params(preset)
+    counts = questions_of(params, questions)
+    models = model_costs(params, counts, rate, size)
+    answers = sum(one.generations for one in models)
+    judges, stages = judge_costs(params, answers, judge_rate, judge_size), stage_costs(params, rate)
+    seconds = [one.seconds_at_most for one in models if one.seconds_at_most is not None]
+    values: dict[str, Any] = {
+        "preset": preset,
+        "questions": counts,
+        "generations": answers,
+        "tokens_at_most": sum(one.tokens_at_most for one in models),
+        "seconds_at_most": math.fsum(seconds) if seconds else None,
+        "rate_from": "given" if rate else "unknown: give --rate",
+        "models": [asdict(one) for one in models],
+        "stages": [asdict(one) for one in stages],
+        "judges": [asdict(one) for one in judges],
+    }
+    return Plan(values, tuple(_preset_views(values)))
+
+
+def _preset_views(values: Mapping[str, Any]) -> list[View]:
+    asked = ", ".join(f"{split} {count:,}" for split, count in values["questions"].items())
+    preset = values["preset"]
+    notes = [
+        f"Questions: {asked}. In all {values['generations']:,} answers, at most {values['tokens_at_most']:,} tokens.",
+        f"Tokens per second: {values['rate_from']}. Time, one model after the other: "
+        f"{_duration(values['seconds_at_most']) or 'unknown'} at most.",
+    ]
+    shown = {"answers": "generations", "tokens at most": "tokens_at_most", "weights": "weight_bytes"}
+    shown |= {"cache at most": "cache_bytes_at_most", "time at most": "seconds_at_most"}
+    views = [_table(f"Cost of {preset}", {"model": "model", **shown}, values["models"], notes)]
+    if values["judges"]:
+        shown = {"judge": "name", "answers at most": "answers_at_most", "tokens at most": "tokens_at_most"}
+        shown |= {"weights": "weight_bytes", "time at most": "seconds_at_most"}
+        note = "Equal answers are judged once, so a run judges fewer. Time needs --judge-rate."
+        views.append(_table(f"Judging of {preset}", shown, values["judges"], [note]))
+    if values["stages"]:
+        none = {"needs": None, "frozen_bytes": None, "cached_bytes": None, "chosen": None}
+        stages = [
+            {**one, **(one["reference"] or none), "name": f"{one['stage']}@{one['name']}"}
+            for one in values["stages"]
+        ]
+        shown = {"stage": "name", "trained tokens": "tokens", "answers": "answers", "time at most": "seconds"}
+        shown |= {"reference": "needs", "frozen": "frozen_bytes", "cached": "cached_bytes", "set to": "chosen"}
+        note = (
+            "Reference: what unlearn.recipe.reference keeps of the model before unlearning, whole (frozen) or as values on "
+            "the answers (cached)."
+        )
+        views.append(_table(f"Training, unlearning and attacks of {preset}", shown, stages, [note]))
+    return views
+
+
+def _table(title: str, shown: Mapping[str, str], entries: list[dict[str, Any]], notes: list[str]) -> View:
+    def cell(key: str, value: Any) -> object:
+        if "seconds" in key:
+            return _duration(value)
+        return _bytes(value) if "bytes" in key and value is not None else value
+
+    rows = [[cell(key, one[key]) for key in shown.values()] for one in entries]
+    return View(title, list(shown), rows, notes)
+
+
+def preset_params(preset: str) -> Params:
+    """The params of this folder as the preset changes them."""
+    from lethe import config
+    from lethe.config.presets import changed_document, read_preset
+
+    if not PRESETS.is_dir():
+        raise BadInput(
+            "lethe plan --preset works in a pipeline folder, which holds flows/presets; this one does not."
+        )
+    if preset == DEFAULT:
+        return config.load()
+    document = changed_document(read_preset(PRESETS, preset).items(), told=f"{preset}.yaml")
+    return config.validate(document, f"{config.FILE} with {preset}")
+
+
+def _check_rate(name: str, rate: float | None) -> None:
+    if rate is not None and not 0 < rate < math.inf:
+        raise BadValue(name, rate, "a number above 0")
+
+
+def _size(name: str, parameters: float | None) -> ModelSize | None:
+    """The size that the user gave for a missing folder, if any."""
+    from lethe.steps.costs import ModelSize
+
+    if parameters is not None and not 1 <= parameters < math.inf:
+        raise BadValue(name, parameters, "a number of at least 1")
+    return None if parameters is None else ModelSize(int(parameters), 0, "bfloat16")
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:,.1f} TB"
+
+
+def _duration(seconds: float | None) -> str | None:
+    if seconds is None:
+        return None
+    return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{seconds / 60:.1f} min"
+
+
+# The kinds of a plan: what makes it, and the arguments that change it.
+KINDS: dict[str, tuple[Callable[..., Plan], tuple[str, ...]]] = {
+    "": (_statement, ("alpha", "width", "tau", "tau_leak", "prompts", "cap")),
+    "verdict": (_verdict, ("alpha", "tau", "prompts", "answers", "models")),
+    "preset": (_preset, ("rate", "parameters", "judge_rate", "judge_parameters", "questions")),
+    "cost": (
+        _cost,
+        (
+            "alpha",
+            "tau",
+            "tau_leak",
+            "prompts",
+            "rate",
+            "parameters",
+            "checkpoints",
+            "answers",
+            "new_tokens",
+            "leak",
+        ),
+    ),
+}
