@@ -10,7 +10,7 @@ import errno
 import os
 import signal
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from os import PathLike
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -29,6 +29,16 @@ class LetheError(Exception):
     """The work failed for a reason that one sentence can state."""
 
     exit_status = 1
+
+    def __reduce__(self) -> tuple[Callable[..., LetheError], tuple[object, ...]]:
+        """Pickle the sentence and the fields, whatever the class takes, so that an error crosses processes."""
+        return _unpickled, (type(self), self.args, self.__dict__)
+
+
+def _unpickled(kind: type[LetheError], arguments: tuple[object, ...], fields: dict[str, object]) -> LetheError:
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(fields)
+    return error
 
 
 class BadInput(LetheError):

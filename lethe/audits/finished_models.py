@@ -22,16 +22,16 @@ SCRATCH = Path(".lethe/scratch/game")
 Runner = Callable[[Callable, Sequence[tuple], str], list]  # function, one tuple of arguments per call, label
 
 
-def in_processes(function: Callable, arguments: Sequence[tuple], label: str) -> list:
-    """Call a function with each tuple of arguments, one process per core; return the results in the same order.
+def in_processes(function: Callable, arguments: Sequence[tuple], label: str, at_once: int | None = None) -> list:
+    """Call a function with each tuple of arguments; return the results in the same order.
 
-    The first error ends all calls.
+    ``at_once`` processes (None: one per core) share the calls. The first error ends all of them.
     """
-    if min(cores(), len(arguments)) <= 1:
+    if min(at_once or cores(), len(arguments)) <= 1:
         return [function(*one) for one in progress(arguments, label, unit="tasks")]
     from concurrent.futures import as_completed
 
-    with workers() as pool:
+    with workers(at_once) as pool:
         futures = [pool.submit(function, *one) for one in arguments]
         for future in progress(as_completed(futures), label, unit="tasks", total=len(futures)):
             future.result()
@@ -39,17 +39,18 @@ def in_processes(function: Callable, arguments: Sequence[tuple], label: str) -> 
 
 
 @contextlib.contextmanager
-def workers() -> Iterator[ProcessPoolExecutor]:
-    """Yield a pool of one process per core, which ends with this process. An error cancels the calls that have not started.
+def workers(count: int | None = None) -> Iterator[ProcessPoolExecutor]:
+    """Yield a pool of ``count`` processes (None: one per core), which ends with this process.
 
-    Submit from the thread that opens the pool: a worker ends with the thread that started it.
+    An error cancels the calls that have not started. Submit from the thread that opens the pool: a worker ends with the
+    thread that started it.
     """
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
     # Spawned, not forked: a forked child of a process that has used torch's threads can hang.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(cores(), mp_context=context, initializer=die_with_parent) as pool:
+    with ProcessPoolExecutor(count or cores(), mp_context=context, initializer=die_with_parent) as pool:
         try:
             yield pool
         except BaseException:

@@ -20,7 +20,7 @@ from lethe.io.tables import read_table, write_parquet
 from lethe.registry import JUDGES, LIKELIHOODS, SCORERS
 from lethe.sampling.store import LIBRARIES
 from lethe.steps.costs import processor_seconds
-from studies.meta_evaluation.knowledge import (
+from studies.meta_evaluation.numbers import (
     ANSWER_PART,
     GREEDY_PART,
     HELDOUT_PART,

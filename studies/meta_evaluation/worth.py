@@ -28,7 +28,7 @@ from studies.meta_evaluation.prediction import rank_correlation
 from studies.meta_evaluation.robustness import Robustness
 
 if TYPE_CHECKING:
-    from studies.meta_evaluation.knowledge import Number
+    from studies.meta_evaluation.numbers import Number
     from studies.meta_evaluation.settings import MetaEvaluation
 
 Target = Literal["leaks", "mean"]  # what comes back: the share of answers that leak, the mean score

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -31,8 +32,9 @@ def folder(tmp_path_factory) -> Path:
     value["games"] = {"tiny": game}
     folder = tmp_path_factory.mktemp("root")
     (folder / "params.yaml").write_text(yaml.safe_dump(value))
-    for name in ("flows", "studies", "dvc.yaml"):  # what makes it a pipeline folder
-        (folder / name).symlink_to(ROOT / name)
+    shutil.copy(ROOT / "dvc.yaml", folder)
+    for name in ("flows", "studies"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     return folder
 
 

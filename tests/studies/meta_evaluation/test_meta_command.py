@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from lethe.cli.app import app
-from studies.meta_evaluation.gathering import gather, write
+from lethe.io.json_files import plain
 from studies.meta_evaluation.settings import validate
-from studies.meta_evaluation.shards import Shards
+from studies.meta_evaluation.work import Work, gather
 from studies.meta_evaluation.workshop import Workshop
+from tests.flows.miniature import wait_until
 from tests.flows.test_presets import CHAT, tiny
-from tests.small import make_repository, run
+from tests.small import environment, make_repository, run
 from tests.studies.small_meta import small_document, small_params, with_preset
 
 SMALLEST = {  # one method, so that the whole takes seconds
@@ -26,36 +29,6 @@ SMALLEST = {  # one method, so that the whole takes seconds
         "utility": 0.0,
     }
 }
-
-
-@pytest.fixture(scope="module")
-def scratch(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("meta")
-
-
-@pytest.mark.slow
-def test_the_whole_and_a_second_call_that_repeats_nothing(scratch, tmp_path, monkeypatch):
-    params = small_params(**SMALLEST)
-    first, found = gather(Shards(params, Workshop(params, scratch)))
-    expected = {"mean@16", "greedy_mean", "forget_probability", "privleak"}
-    assert expected | {"tree_lower_mean", "tree_share_proved", "excess_over_retrain"} <= {
-        one.name for one in first.worth
-    }
-    assert (sum(first.knows.values()), sum(first.lacks.values())) == (4, 2)
-    (unlearned,) = [one for one in found if one.model.startswith("grad_diff")]
-    assert set(unlearned.states) == {"plain", "relearned", "quantised"}
-    assert set(unlearned.comes_back) == {"leaks", "mean"}
-    assert all(0 <= value <= 1 for value in unlearned.comes_back.values())
-    values = {state: numbers.numbers["forget_probability"].value for state, numbers in unlearned.states.items()}
-    assert len(set(values.values())) == 3, "both attacks change the model"
-    rows = {name: cost.cost.rows for name, cost in ((one.name, one) for one in first.worth)}
-    assert 0 < rows["mean@4"] < rows["mean@16"]
-    monkeypatch.setattr(Workshop, "_train", None)  # a second training would fail
-    monkeypatch.setattr("studies.meta_evaluation.observing.Observer._drawn", None)
-    again, more = gather(Shards(params, Workshop(params, scratch)))
-    assert again == first or json.dumps(again.as_json(), default=str) == json.dumps(first.as_json(), default=str)
-    folder = write("tiny", Shards(params, Workshop(params, scratch)), again, more, tmp_path)
-    assert {path.name for path in folder.iterdir()} == {"result.json", "numbers.parquet", "index.html"}
 
 
 @pytest.fixture
@@ -69,21 +42,37 @@ def repository(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command_runs_whole_and_continues(repository, scratch):
-    """On Dask, in processes of their own; the models that the test above has finished are only read."""
-    (repository / ".lethe/scratch").mkdir(parents=True, exist_ok=True)
-    (repository / ".lethe/scratch/meta").symlink_to(scratch)
-    before = (repository / "params.yaml").read_text()
-    done = run(repository, "lethe", "study", "meta-evaluation", "--name", "tiny", "--json")
+def test_a_killed_call_is_continued_and_a_finished_one_repeats_nothing(repository, monkeypatch):
+    command = ("study", "meta-evaluation", "--name", "tiny", "--at-once", "2", "--json")
+    process = subprocess.Popen([sys.executable, "-m", "lethe", *command], env=environment(), cwd=repository)
+    scratch = repository / ".lethe/scratch/meta"
+    wait_until(lambda: len(list(scratch.glob("*/models/*/config.json"))) >= 3, seconds=180)
+    process.kill()
+    process.communicate()
+    stood = {path: path.stat().st_mtime_ns for path in scratch.glob("*/models/*/config.json")}
+    done = run(repository, "lethe", *command)
+    assert {path: path.stat().st_mtime_ns for path in stood} == stood
     result = json.loads(done.stdout.splitlines()[-1])
-    assert (result["name"], sum(result["unlearned"].values())) == ("tiny", 1)
-    assert (repository / "data/meta/tiny/index.html").is_file()
-    assert (repository / "params.yaml").read_text() == before
-    assert "batches" in done.stderr
-    shown = run(repository, "lethe", "study", "meta-evaluation", "--name", "tiny")
-    said = " ".join(shown.stdout.split())
-    assert "Each interval holds with probability about 0.95 by itself" in said
-    assert "The highest AUC of telling the models apart" in said
+    assert {path.name for path in (repository / "data/meta/tiny").iterdir()} == {
+        *("result.json", "numbers.parquet", "index.html"),
+    }
+
+    monkeypatch.setattr(Workshop, "_train", None)  # a second training would fail
+    monkeypatch.setattr("studies.meta_evaluation.observing.Observer._drawn", None)
+    whole, models = gather(Work(Workshop(small_params(**SMALLEST), scratch)))
+    again = json.loads(json.dumps(plain(whole.as_json())))
+    assert again == {key: value for key, value in result.items() if key != "name"}
+    expected = {"mean@16", "greedy_mean", "forget_probability", "privleak"}
+    assert expected | {"tree_lower_mean", "tree_share_proved", "excess_over_retrain"} <= {
+        one.name for one in whole.worth
+    }
+    assert (sum(whole.knows.values()), sum(whole.lacks.values())) == (4, 2)
+    (unlearned,) = [one for one in models if one.model.startswith("grad_diff")]
+    assert set(unlearned.comes_back) == {"leaks", "mean"}
+    values = {state: numbers.numbers["forget_probability"].value for state, numbers in unlearned.states.items()}
+    assert len(set(values.values())) == len(values) == 3, "both attacks change the model"
+    rows = {one.name: one.cost.rows for one in whole.worth}
+    assert 0 < rows["mean@4"] < rows["mean@16"]
 
 
 @pytest.mark.slow
@@ -118,7 +107,7 @@ def test_the_public_checkpoints_with_a_tiny_stand_in(tmp_path, monkeypatch):
         tiny(tmp_path / path, [row["answer"] for row in pairs[: 20 + number]], CHAT)
         (tmp_path / path / "source.json").write_text("{}")
     params = validate(value, "params.yaml")
-    result, _ = gather(Shards(params, Workshop(params, tmp_path / "scratch")))
+    result, _ = gather(Work(Workshop(params, tmp_path / "scratch")))
     names = {one.name for one in result.worth}
     assert {"greedy_mean", "mean@4", "forget_probability", "forget_quality"} <= names
     assert not {"tree_lower_mean", "leak_at_1", "game_quality_one_split", "epsilon_star"} & names

@@ -1,4 +1,4 @@
-"""From shards to a result: utility, directions, what comes back, and models that were not attacked."""
+"""From the numbers of models to a result: utility, directions, what comes back, and models that were not attacked."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from lethe.errors import BadInput
 from lethe.instruction_set import in_use
 from lethe.io.tables import read_table
 from studies.meta_evaluation.auc import Estimate, nothing
-from studies.meta_evaluation.gathering import evaluate, write
-from studies.meta_evaluation.knowledge import Number
+from studies.meta_evaluation.numbers import Number
 from studies.meta_evaluation.page import sentences, shown
-from studies.meta_evaluation.pool import PoolModel
-from studies.meta_evaluation.shards import ATTACKED, ModelNumbers, ShardResult, Shards, State
+from studies.meta_evaluation.work import ATTACKED, ModelNumbers, ModelResult, State, evaluate, write
 from studies.meta_evaluation.workshop import Workshop
 from tests.benchmarks.meta_table import main, read, side
 from tests.studies.small_meta import small_document, small_params
@@ -24,39 +22,39 @@ CLAIMS = [{"text": "The truth tells more", "better": "a", "than": "b"}]
 
 
 @pytest.fixture(scope="module")
-def shards(tmp_path_factory):
+def shop(tmp_path_factory):
     section = small_document()["meta_evaluation"]
     pool = section["pool"] | {"knows": {"all": 4}, "lacks": {"retain": 5}, "utility": 0.5}
     unlearned = section["unlearned"] | {"utility": 0.5, "strengths": [1.0, 2.0, 4.0]}
     params = small_params(pool=pool, unlearned=unlearned, headline=["a", "b"], claims=CLAIMS)
-    return Shards(params, Workshop(params, tmp_path_factory.mktemp("meta")))
+    return Workshop(params, tmp_path_factory.mktemp("meta"))
 
 
-def numbers(model: PoolModel, state: State, value: float, utility: float) -> ModelNumbers:
+def numbers(value: float, utility: float) -> ModelNumbers:
     found = {
         "a": Number("a", value, value, ("greedy",)),
         "b": Number("b", value, -value, ("greedy",), larger=False),
     }
-    return ModelNumbers(model.name, state, utility, found, {"greedy": 2.0}, {"greedy": 10.0})
+    return ModelNumbers(utility, found, {"greedy": 2.0}, {"greedy": 10.0})
 
 
 @pytest.fixture(scope="module")
-def found(shards):
+def found(shop):
     """The truth as number a; the last model that lacks, and one unlearned model, have lost their utility."""
     results = []
-    for place, model in enumerate(shards.workshop.models.values()):
+    for place, model in enumerate(shop.models.values()):
         weak = model.name in ("lacks-03-retain", "npo-4-0")
         value = 1.0 if model.role == "knows" else 0.01 * place
-        states: dict[State, ModelNumbers] = {"plain": numbers(model, "plain", value, 0.1 if weak else 1.0)}
+        states: dict[State, ModelNumbers] = {"plain": numbers(value, 0.1 if weak else 1.0)}
         if model.role in ("retrain", "unlearned") and not weak:
-            states |= {state: numbers(model, state, value + 0.1, 1.0) for state in ATTACKED}
+            states |= {state: numbers(value + 0.1, 1.0) for state in ATTACKED}
         back = {"leaks": value, "mean": -value} if model.role == "unlearned" else {}
-        results.append(ShardResult(model.name, states, back))
+        results.append(ModelResult(model.name, states, back))
     return results
 
 
-def test_the_result_of_finished_shards(shards, found):
-    result = evaluate(shards, found)
+def test_the_result_of_finished_models(shop, found):
+    result = evaluate(shop, found)
     worth = {one.name: one for one in result.worth}
     assert (worth["a"].auc.value, worth["b"].auc.value) == (1.0, 0.0), "the sign is the declared one"
     assert (worth["a"].larger, worth["b"].larger) == (True, False)
@@ -67,12 +65,12 @@ def test_the_result_of_finished_shards(shards, found):
     left_out = {(one.knows, one.kind): one.left_out for one in result.quality}
     assert left_out == {
         (True, "all"): 0,
-        (False, "retain"): 1 if "lacks-03-retain" in shards.workshop.models else 0,
+        (False, "retain"): 1 if "lacks-03-retain" in shop.models else 0,
     }
 
 
-def test_the_files_of_a_result(shards, found, tmp_path):
-    folder = write("tiny", shards, evaluate(shards, found), found, tmp_path)
+def test_the_files_of_a_result(shop, found, tmp_path):
+    folder = write("tiny", shop, evaluate(shop, found), found, tmp_path)
     result = json.loads((folder / "result.json").read_text())
     assert result["settings"]["pool"]["utility"] == 0.5
     assert result["provenance"]["machine"] == in_use()
@@ -82,10 +80,10 @@ def test_the_files_of_a_result(shards, found, tmp_path):
     assert "mean utility" in (folder / "index.html").read_text()
 
 
-def test_two_results_stand_side_by_side(shards, found, tmp_path, capsys):
-    result = evaluate(shards, found)
+def test_two_results_stand_side_by_side(shop, found, tmp_path, capsys):
+    result = evaluate(shop, found)
     for name in ("tiny", "tiny-1"):
-        write(name, shards, result, found, tmp_path)
+        write(name, shop, result, found, tmp_path)
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- runs -->\nold\n<!-- end runs -->\nafter\n")
     main(["tiny", "tiny-1", "--folder", str(tmp_path), "--write", str(page)])
@@ -111,12 +109,12 @@ def test_two_results_stand_side_by_side(shards, found, tmp_path, capsys):
     assert repr(read(tmp_path / "data/meta/tiny")[0]) == repr(result)
 
 
-def test_runs_of_other_rules_are_not_set_side_by_side(shards, found, tmp_path, monkeypatch):
-    result = evaluate(shards, found)
-    write("tiny", shards, result, found, tmp_path)
-    other = shards.workshop.meta.model_copy(update={"alpha": 0.2})
-    monkeypatch.setitem(shards.workshop.__dict__, "meta", other)
-    write("other", shards, result, found, tmp_path)
+def test_runs_of_other_rules_are_not_set_side_by_side(shop, found, tmp_path, monkeypatch):
+    result = evaluate(shop, found)
+    write("tiny", shop, result, found, tmp_path)
+    other = shop.meta.model_copy(update={"alpha": 0.2})
+    monkeypatch.setitem(shop.__dict__, "meta", other)
+    write("other", shop, result, found, tmp_path)
     with pytest.raises(BadInput, match="tiny, other"):
         main(["tiny", "other", "--folder", str(tmp_path)])
 

@@ -9,12 +9,12 @@ import pytest
 from lethe import config
 from lethe.errors import BadInput
 from lethe.registry import METHODS
-from studies.meta_evaluation.knowledge import Number
+from studies.meta_evaluation.numbers import Number
 from studies.meta_evaluation.observing import Observer, distinct_prefixes
 from studies.meta_evaluation.pool import pool_of, seed_of
 from studies.meta_evaluation.question_forms import other_question
 from studies.meta_evaluation.settings import validate
-from studies.meta_evaluation.shards import Shards, read_numbers, write_numbers
+from studies.meta_evaluation.work import Work, read_numbers, write_numbers
 from studies.meta_evaluation.workshop import Workshop, seed_for
 from tests.small import ROOT
 from tests.studies.small_meta import small_document, small_params, with_preset
@@ -93,20 +93,20 @@ def test_keys_differ_where_anything_that_decides_a_model_differs(shop):
 def test_only_unlearned_models_that_count_in_r_and_q_are_attacked(shop, monkeypatch):
     """Their utility is at least the filter's share of that of the model before unlearning."""
     unlearned = small_document()["meta_evaluation"]["unlearned"] | {"utility": 0.8}
-    shards = Shards(small_params(unlearned=unlearned), Workshop(small_params(unlearned=unlearned), shop.scratch))
+    work = Work(Workshop(small_params(unlearned=unlearned), shop.scratch))
     utility = {"npo-1-0": 0.8 * 0.9, "npo-4-0": 0.79 * 0.9, "knows-00-all": 0.9, "retrain": 0.1}
-    monkeypatch.setattr(shards, "observe", lambda model, state: SimpleNamespace(utility=utility[model.name]))
-    monkeypatch.setattr(shards, "_numbers", lambda model, state: SimpleNamespace(utility=utility[model.name]))
-    monkeypatch.setattr(shards, "_comes_back", lambda model: {})
-    attacked = {name: len(shards.work(name).states) for name in utility}
+    monkeypatch.setattr(work, "observe", lambda model, state: SimpleNamespace(utility=utility[model.name]))
+    monkeypatch.setattr(work, "_numbers", lambda model, state: SimpleNamespace(utility=utility[model.name]))
+    monkeypatch.setattr(work, "_comes_back", lambda model: {})
+    attacked = {name: len(work.model(name).states) for name in utility}
     assert attacked == {"npo-1-0": 3, "npo-4-0": 1, "knows-00-all": 1, "retrain": 3}
 
 
 def test_draws_and_relearned_rows_differ_between_models_states_and_runs(shop):
     """No two models share draws, and no model's result rests on one choice of relearned rows."""
-    shards, fresh = Shards(small_params(), shop), Shards(small_params(seed=1))
+    work, fresh = Work(shop), Work(Workshop(small_params(seed=1)))
     models = [shop.models[name] for name in ("npo-1-0", "npo-4-0")]
-    seeds = [shards.seed(model, state) for model in models for state in ("plain", "few 0", "few 1")]
+    seeds = [work.seed(model, state) for model in models for state in ("plain", "few 0", "few 1")]
     seeds += [fresh.seed(fresh.workshop.models["npo-1-0"], "plain")]
     assert len(set(seeds)) == len(seeds)
     relearned = [seed_for(model, draw) for model in models for draw in range(2)]

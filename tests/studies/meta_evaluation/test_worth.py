@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from studies.meta_evaluation.auc import holm_adjusted
-from studies.meta_evaluation.knowledge import Number
+from studies.meta_evaluation.numbers import Number
 from studies.meta_evaluation.page import COLUMNS, WHAT, page, rows, sentences, target_of
 from studies.meta_evaluation.settings import MetaEvaluation
 from studies.meta_evaluation.worth import Cost, PoolMember, RetrainMember, UnlearnedMember, meta_result

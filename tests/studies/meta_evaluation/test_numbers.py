@@ -15,21 +15,21 @@ from lethe.errors import BadValue
 from lethe.evaluation.likelihood_metrics import likelihood_metrics
 from lethe.evaluation.measure import measure
 from lethe.registry import LIKELIHOODS, register
-from studies.meta_evaluation.knowledge import (
+from studies.meta_evaluation.numbers import (
     ANSWER_PART,
     GREEDY_PART,
+    KNOWLEDGE,
     MEMBERSHIP_PARTS,
+    OTHERS,
     OTHERS_PART,
     Asking,
     Number,
     Seen,
+    advantage,
     answers_part,
     numbers,
     of_flat,
 )
-from studies.meta_evaluation.knowledge.answers import OTHERS
-from studies.meta_evaluation.knowledge.game_quality import advantage
-from studies.registry import KNOWLEDGE
 from tests.lethe.evaluation.of_rows import made, of_model
 from tests.small import ROOT
 
@@ -171,7 +171,7 @@ def test_leak_at_k_equals_the_naive_count_of_subsets(base, found):
 
 
 def test_a_new_likelihood_a_new_number_and_a_new_scorer_take_part(base, retrain):
-    register("likelihoods", "tokens", SimpleNamespace(measure=lambda item: 1.0))
+    register("likelihoods", "tokens", lambda item: 1.0)
     KNOWLEDGE.register("mine", SimpleNamespace(values=lambda one, *_: [Number("mine", 1.0, 1.0, ())]))
     try:
         wider = {split: table.assign(tokens=0.5) for split, table in base.likelihoods.items()}
