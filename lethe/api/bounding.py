@@ -184,7 +184,7 @@ def bounds(
         missing=missing,
         together=together,
         share_above=share_above,
-        calibration=calibration_of(calibration, missing),
+        calibration=calibration_of(calibration, missing, scores),
     )
     if isinstance(scores, (str, os.PathLike)):
         return _of_file(Path(scores), settings, score, filter)
@@ -215,15 +215,24 @@ def _of_file(
 
 
 def calibration_of(
-    given: Calibration | str | os.PathLike[str] | None, missing: Missing | None
+    given: Calibration | str | os.PathLike[str] | None, missing: Missing | None, scores: object = None
 ) -> Calibration | None:
-    """Return the judge's error as counts; ``missing`` is the treatment of a missing verdict in a file."""
+    """Return the judge's error as counts; ``missing`` is the treatment of a missing verdict in a file.
+
+    ``scores`` is the table, or the file of a table, whose column ``judge`` says whose verdicts are bounded.
+    """
     if given is None or isinstance(given, Calibration):
         return given
-    from lethe.io.calibration import read_calibration
+    from lethe.io.calibration import judge_in, read_calibration
+    from lethe.io.tables import read_table
 
-    answers = read_calibration(given, missing or "refuse")
-    return Calibration.of(answers.labels, answers.verdicts)
+    if isinstance(scores, (str, os.PathLike)):
+        scores = (
+            read_table(scores, text=["judge"]) if Path(scores).suffix in (".csv", ".parquet", ".jsonl") else None
+        )
+    judge = judge_in("scores", scores) if hasattr(scores, "columns") else None
+    answers = read_calibration(given, missing or "refuse", judge)
+    return Calibration.of(answers.labels, answers.verdicts, judge=answers.judge)
 
 
 def _of_table(table: pd.DataFrame, missing: Missing | None, score: str) -> Sequence[PromptScores]:

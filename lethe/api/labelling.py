@@ -39,7 +39,7 @@ class LabelledBounds(LabelledMeasures, Measurement):
             "lower": [end.value for end in self.lower],
             "upper": [end.value for end in self.upper],
         }
-        return pd.DataFrame({"prompt_id": self.prompt_ids, "mass": self.rates.mass, **ends})
+        return pd.DataFrame({"prompt_id": self.prompt_ids, "mass": self.mass_of, **ends})
 
     def as_json(self) -> dict[str, object]:
         """The keys of `lethe label --json`."""
@@ -55,8 +55,8 @@ class LabelledBounds(LabelledMeasures, Measurement):
 
     def views(self) -> list[View]:
         """The first questions, and the statements on all of them."""
-        ends = zip(self.prompt_ids, self.rates.mass, self.lower, self.upper, strict=True)
-        rows = [[name, float(mass), lower, upper] for name, mass, lower, upper in ends]
+        ends = zip(self.prompt_ids, self.mass_of, self.lower, self.upper, strict=True)
+        rows = [[name, mass, lower, upper] for name, mass, lower, upper in ends]
         notes = self.sentences("the questions")
         if len(rows) > SHOWN:
             notes.append(f"{plural(len(rows) - SHOWN, 'more question')}: see --json.")
@@ -86,7 +86,7 @@ def label(
     mass : float
         Label until this share of the mass is covered.
     rest : int
-        Then label this many random draws of the rest, for the judge's error.
+        Then label this many random draws of the rest, for the average and to see the judge's error.
     dataset : path, optional
         JSON lines with `id` and `question`. [default: data/dataset/forget.jsonl]
     verdicts : path, optional
@@ -112,7 +112,8 @@ def label(
     Notes
     -----
     Keys: y (a leak), n (no leak), u (undo), q (stop; the next call continues). One half of the draws decides what is
-    labelled, the other half is counted. With verdicts, some random draws of the rest measure the judge's error there.
+    labelled, the other half is counted. With verdicts, random draws of the rest are labelled
+    too; they bound the average, and show the judge's error there, on which no bound rests.
     `--json` asks nothing and prints the bounds of the labels so far. `metrics.labels` of params.yaml brings the labels into
     the metrics and the report.
 

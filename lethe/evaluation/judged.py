@@ -1,29 +1,19 @@
 """Bounds of true leak probabilities from a judge's verdicts: of each prompt, of the worst prompt, and of the average.
 
-`lethe.statistics.judge_error` and `lethe.statistics.judged_leak_at_k` compute the numbers; this module attaches the
-guarantees. The scores of the prompts are the judge's verdicts, 0 or 1.
+`lethe.statistics.leak_rates` computes the numbers. The scores of the prompts are the judge's verdicts, 0 or 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from lethe.errors import BadInput
-from lethe.evaluation.leaks_at_k import OverPrompts, Points, as_points, at, leak_counts
+from lethe.evaluation.leaks_at_k import OverPrompts, Points, at, leak_rate, points_of
 from lethe.statistics.bound import Bound, Covers, Side
-from lethe.statistics.judge_error import (
-    METHOD,
-    Calibration,
-    JudgeError,
-    judged_average,
-    judged_rates,
-    shared_error,
-)
-from lethe.statistics.judged_leak_at_k import judged_leak_at_k, judged_mean_over_questions, judged_worst_question
+from lethe.statistics.judge_error import METHOD, Calibration, JudgeError
+from lethe.statistics.leak_rates import QUERIES, Band
 
 if TYPE_CHECKING:
     from lethe.evaluation.prompts import PromptMeasure
@@ -36,27 +26,29 @@ QUANTITY = "the true probability of a leak, the judge's error included,"
 class JudgedRate:
     """Bounds of a true leak probability, each side at alpha by itself, and leak@k from the same bounds.
 
-    ``estimate`` is Rogan and Gladen's, without a guarantee; NaN if the judge does not separate leaks from clean answers.
-    ``fits`` is False if no leak probability explains the verdicts: the calibration does not describe these answers.
+    ``ends`` are None and ``leak_at_k`` is empty where the calibration does not fit the verdicts. ``estimate`` is Rogan and
+    Gladen's, without a guarantee; NaN if the judge does not separate leaks from clean answers. ``fits`` is False if no leak
+    probability explains these verdicts.
     """
 
-    lower: Bound
-    upper: Bound
+    ends: tuple[Bound, Bound] | None
     estimate: float
     fits: bool
     leak_at_k: Points
 
-    def as_dict(self, error: JudgeError) -> dict[str, object]:
+    def as_dict(self, error: JudgeError, alpha: float) -> dict[str, object]:
         """The entry ``judged`` of `lethe bounds --json`."""
+        lower, upper = self.ends or (None, None)
         return {
-            "lower": self.lower.value,
-            "upper": self.upper.value,
+            "lower": lower and lower.value,
+            "upper": upper and upper.value,
             "sensitivity": list(error.sensitivity),
             "false_positive": list(error.false_positive),
-            "alpha": self.upper.alpha,
+            "alpha": alpha,
             "estimate": self.estimate,
             "fits": self.fits,
             "leak_at_k": [point.row() for point in self.leak_at_k],
+            "assumes": lower and lower.assumes,
         }
 
 
@@ -64,47 +56,42 @@ class JudgedRate:
 class JudgedMeasures:
     """Bounds from the verdicts and the judge's measured error.
 
-    ``each`` has one entry per prompt, None for a prompt that the judge cannot judge. ``pool`` is the average over the
+    ``each`` has one entry per prompt, None for a prompt that the judge cannot judge. ``worst`` is the prompt with the largest
+    upper bound, and the ends of the worst prompt; None where the calibration does not fit. ``pool`` is the average over the
     judged prompts, None if their numbers of answers differ. ``error`` bounds the judge's sensitivity and false positive
     rate, each side at alpha / 3.
     """
 
     calibration: Calibration
     error: JudgeError
+    alpha: float
     prompt_ids: tuple[str, ...]
     each: tuple[JudgedRate | None, ...]
+    worst: tuple[str, Bound, Bound] | None
     pool: JudgedRate | None
-    worst_leak_at_k: Points
-    mean_leak_at_k: Points
+    over_prompts: OverPrompts
 
     @property
-    def worst(self) -> tuple[str, Bound]:
-        """The prompt with the largest upper bound, and that bound, which covers the worst prompt."""
-        judged = [(name, own.upper) for name, own in zip(self.prompt_ids, self.each, strict=True) if own]
-        name, bound = max(judged, key=lambda one: one[1].value)
-        return name, replace(bound, covers=Covers.WORST_PROMPT)
-
-    @property
-    def over_prompts(self) -> OverPrompts:
-        """Leak@k of true leaks, for the worst prompt and for the mean."""
-        return OverPrompts(self.worst_leak_at_k, self.mean_leak_at_k)
+    def misfits(self) -> list[str]:
+        """The prompts whose verdicts the calibration does not explain."""
+        return [name for name, own in zip(self.prompt_ids, self.each, strict=True) if own and not own.fits]
 
     @property
     def fits(self) -> bool:
         """Whether the calibration explains the verdicts on every prompt."""
-        return all(own.fits for own in self.each if own)
+        return not self.misfits
 
     def to_rows(self, rows: Rows) -> None:
         """Add the rows of each prompt, of the worst, of the average, and of the judge's measured rates."""
         for name, own in zip(self.prompt_ids, self.each, strict=True):
             if own is not None:
                 place: dict[str, Any] = {"item": name, "split": "forget"}
-                rows.add("question", "leak", "judged", own.estimate, own.lower, own.upper, **place)
+                rows.add("question", "leak", "judged", own.estimate, *(own.ends or ()), **place)
                 rows.add("question", "judge_fits", "judged", own.fits, **place)
-        lower = at(self.worst_leak_at_k, 1).lower
-        rows.add("model", "leak_worst", "judged", None, lower, self.worst[1], split="forget")
-        if self.pool:
-            rows.add("model", "leak", "judged", None, self.pool.lower, self.pool.upper, split="forget")
+        if self.worst:
+            rows.add("model", "leak_worst", "judged", None, *self.worst[1:], split="forget")
+        if self.pool and self.pool.ends:
+            rows.add("model", "leak", "judged", None, *self.pool.ends, split="forget")
         self.over_prompts.to_rows(rows, "judged")
         known, error = self.calibration, self.error
         counts = asdict(known)
@@ -118,21 +105,25 @@ class JudgedMeasures:
 
     def sentences(self, of: str) -> list[str]:
         """The statements on the judge and on the true leak probability; ``of`` names the prompts."""
-        name, worst = self.worst
-        lines = [self.judge(), f"{worst.sentence(QUANTITY, of)} The bound is that of {name}."]
-        if self.pool:
-            lines.append(self.pool.upper.sentence(QUANTITY, of))
-        point = at(self.worst_leak_at_k)
-        lines.append(
+        lines = [self.judge()]
+        if self.pool and self.pool.ends:
+            lines.append(self.pool.ends[1].sentence(QUANTITY, of))
+        if self.worst is None:
+            misfits = self.misfits
+            return [
+                *lines,
+                f"The verdicts on {len(misfits)} of {of} do not fit the calibration (first: {misfits[0]}): no leak "
+                "probability explains them. The calibration describes other answers, so no prompt has a bound. Label "
+                "random draws of this run: `lethe label`.",
+            ]
+        name, _, worst = self.worst
+        point = at(self.over_prompts.worst)
+        return [
+            *lines,
+            f"{worst.sentence(QUANTITY, of)} The bound is that of {name}.",
             f"Leak@{point.k:,} of true leaks is {point.lower.significant()} to {point.upper.significant()} "
-            f"{point.upper.on(of)}, each side {point.upper.level()}, assuming {point.upper.assumes}."
-        )
-        if not self.fits:
-            lines.append(
-                "The verdicts do not fit the calibration: no leak probability explains them. The calibration describes "
-                "other answers, and these bounds mean nothing."
-            )
-        return lines
+            f"{point.upper.on(of)}, each side {point.upper.level()}, assuming {point.upper.assumes}.",
+        ]
 
     def judge(self) -> str:
         """The judge's errors on the answers that a person labelled, in words."""
@@ -146,75 +137,39 @@ class JudgedMeasures:
         )
 
     def _side(self, value: float, side: Side) -> Bound:
-        return Bound(value, side, self.error.alpha, Covers.AVERAGE, self.calibration.assumes, METHOD)
+        return Bound(value, side, self.error.alpha, Covers.AVERAGE, self.calibration.assumes(), METHOD)
 
 
 def judged_measures(prompts: Sequence[PromptMeasure], calibration: Calibration, alpha: float) -> JudgedMeasures:
-    """Bounds of the true leak probability behind verdicts of 0 and 1.
-
-    Notes
-    -----
-    Shares the assumptions of `lethe.statistics.judge_error`: independent answers, a person's label as the truth, and a
-    judge that errs on the answers of the run as often as on those of the calibration.
-    """
+    """Bounds of the true leak probability behind verdicts of 0 and 1."""
     judged = [prompt for prompt in prompts if prompt.leaking is not None]
     if not judged:
         raise BadInput(
             "A calibration needs verdicts, and no prompt has scores that are all 0 or 1. Give the judge's verdicts as the "
             "scores."
         )
-    called, n, missing = leak_counts(judged)
-    rates = judged_rates(called, n, calibration, alpha, missing)
-    points = judged_leak_at_k(called, n, calibration, alpha, missing=missing)
-    rows = {
-        prompt.prompt_id: _rate(
-            rates.lower[place],
-            rates.upper[place],
-            rates.estimate[place],
-            rates.fits[place],
-            (alpha, Covers.ONE_PROMPT, rates.assumes, rates.method, prompt.n),
-            as_points(points, Covers.ONE_PROMPT, prompt.n, place),
+    rate = leak_rate(judged, calibration)
+    one, many, fits = rate.each(alpha), rate.each(alpha, QUERIES), rate.fits(alpha)
+    own = {
+        prompt.prompt_id: JudgedRate(
+            one.bounds(place), float(one.estimate[place, 0]), bool(fits[place]), points_of(many, place)
         )
         for place, prompt in enumerate(judged)
     }
-    common = int(n[0]) if (n == n[0]).all() else None
-    worst = judged_worst_question(called, n, calibration, alpha, missing=missing)[1]
-    mean = judged_mean_over_questions(called, n, calibration, alpha, missing=missing)
-    mean_points = as_points(mean, Covers.AVERAGE, common)
-    pool = None
-    if common is not None:
-        found = judged_average(called, common, calibration, alpha, missing)
-        pool = _rate(
-            found.lower[0],
-            found.upper[0],
-            found.estimate[0],
-            found.fits[0],
-            (alpha, Covers.AVERAGE, found.assumes, found.method, common * len(judged)),
-            mean_points,
-        )
+    worst, mean = rate.worst(alpha, QUERIES), points_of(rate.mean(alpha, QUERIES))
+    ends = worst.bounds()
     return JudgedMeasures(
         calibration=calibration,
-        error=shared_error(calibration, alpha),
+        error=calibration.error(alpha / 3),
+        alpha=alpha,
         prompt_ids=tuple(prompt.prompt_id for prompt in prompts),
-        each=tuple(rows.get(prompt.prompt_id) for prompt in prompts),
-        pool=pool,
-        worst_leak_at_k=as_points(worst, Covers.WORST_PROMPT, common),
-        mean_leak_at_k=mean_points,
+        each=tuple(own.get(prompt.prompt_id) for prompt in prompts),
+        worst=(judged[worst.place or 0].prompt_id, *ends) if ends else None,
+        pool=_average(rate.average(alpha), mean) if (rate.n == rate.n[0]).all() else None,
+        over_prompts=OverPrompts(points_of(worst), mean),
     )
 
 
-def _rate(
-    lower: np.floating,
-    upper: np.floating,
-    estimate: np.floating,
-    fits: np.bool_,
-    rest: tuple[float, Covers, str, str, int],
-    points: Points,
-) -> JudgedRate:
-    return JudgedRate(
-        Bound(float(lower), "lower", *rest),
-        Bound(float(upper), "upper", *rest),
-        float(estimate),
-        bool(fits),
-        points,
-    )
+def _average(band: Band, points: Points) -> JudgedRate:
+    ends = band.bounds()
+    return JudgedRate(ends, float(band.estimate[0]), ends is not None, points)

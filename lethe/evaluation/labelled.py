@@ -1,11 +1,11 @@
-"""Bounds from a person's labels, and from a judge on the rest.
+"""Bounds from a person's labels alone; a judge's error on the rest is measured beside them.
 
 `lethe.evaluation.labelling` decides which answers are labelled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,14 @@ from lethe.evaluation.labelling import Draws, Queue
 from lethe.evaluation.labels import Answer, Labels
 from lethe.statistics.bound import Bound, Covers, rounded
 from lethe.statistics.judge_error import Calibration
-from lethe.statistics.judge_labelled import LabelledRates, labelled_either, labelled_rates
+from lethe.statistics.label_rates import (
+    ASSUMES,
+    METHOD,
+    METHOD_REST,
+    WITH_REST,
+    labelled_average,
+    labelled_rates,
+)
 from lethe.statistics.many_prompts import LARGEST_POOLED_ALPHA
 
 if TYPE_CHECKING:
@@ -27,20 +34,21 @@ QUANTITY = "the probability of a leak"
 
 @dataclass(frozen=True)
 class LabelledMeasures:
-    """Bounds of each question by labels and verdicts, with the share of the counted mass that labels cover.
+    """Bounds of each question by labels alone, with the share of the counted mass that labels cover.
 
-    ``judge`` says whether a judge was asked about the rest, and ``calibration`` is the judge's measured error, None where it
-    could not be measured. ``pool`` bounds the average over the questions, None where their numbers of draws differ.
-    ``labels`` counts the labelled answers, and ``leaks`` the draws of the run, counted or not, that a person calls a leak.
-    ``targets`` are the targets under which labels were asked. ``counts`` are those of the labels alone: leaks, draws, and
-    draws without a label.
+    ``mass_of`` is that share for each question. ``judge`` says whether a judge was asked about the rest, and ``calibration``
+    is its measured error, None where it could not be measured: it enters no bound. ``pool`` bounds the average over the
+    questions, None where their numbers of draws differ. ``labels`` counts the labelled answers, and ``leaks`` the draws of
+    the run, counted or not, that a person calls a leak. ``targets`` are the targets under which labels were asked.
+    ``counts`` are those of the labels: leaks, draws, and draws without a label. ``of_rest`` are the labelled leaks among the
+    random draws of the rest, and these draws; None where none were planned.
     """
 
     prompt_ids: tuple[str, ...]
     lower: tuple[Bound, ...]
     upper: tuple[Bound, ...]
     pool: tuple[Bound, Bound] | None
-    rates: LabelledRates
+    mass_of: tuple[float, ...]
     mass: float
     judge: bool
     calibration: Calibration | None
@@ -50,33 +58,37 @@ class LabelledMeasures:
     target: float
     targets: tuple[float, ...]
     counts: Mapping[str, Mapping[str, int]]
+    of_rest: tuple[int, int] | None
 
     @property
     def worst(self) -> tuple[str, Bound]:
         """The question with the largest upper bound, and that bound, which covers the worst question."""
-        return self._extreme(self.upper)
-
-    def _extreme(self, bounds: Sequence[Bound]) -> tuple[str, Bound]:
-        place = max(range(len(bounds)), key=lambda place: bounds[place].value)
-        return self.prompt_ids[place], replace(bounds[place], covers=Covers.WORST_PROMPT)
+        place = max(range(len(self.upper)), key=lambda place: self.upper[place].value)
+        return self.prompt_ids[place], replace(self.upper[place], covers=Covers.WORST_PROMPT)
 
     @property
     def source(self) -> str:
         """The basis of the bounds, as the end of a sentence."""
-        return source(self.mass, self.calibration is not None)
+        read = f"by a person's reading of {float(rounded(100 * self.mass, 1, 'lower')):g}% of the mass"
+        drawn = (
+            f"and of {self.of_rest[1]:,} random draws of the rest, which otherwise"
+            if self.of_rest and self.of_rest[1]
+            else ", the rest"
+        )
+        return f"{read} {drawn} counts as leaks in upper bounds and as clean in lower ones".replace(" ,", ",")
 
     def to_rows(self, rows: Rows) -> None:
         """Add the rows of each question and of all.
 
         The largest of several lower bounds has no valid level, so the lower bound of the worst is that of the average.
         """
-        each = zip(self.prompt_ids, self.lower, self.upper, self.rates.mass, strict=True)
+        each = zip(self.prompt_ids, self.lower, self.upper, self.mass_of, strict=True)
         for name, lower, upper, mass in each:
             evidence = self.counts[name]
             rows.add(
                 "question", "leak", "labelled", None, lower, upper, item=name, split="forget", evidence=evidence
             )
-            rows.add("question", "mass", "labelled", float(mass), item=name, split="forget")
+            rows.add("question", "mass", "labelled", mass, item=name, split="forget")
         worst = self.worst[1]
         if self.pool:
             lower, upper = self.pool
@@ -105,10 +117,10 @@ class LabelledMeasures:
                 f"Labelling is not finished: some of the answers that cover {_percent(self.target)} of the mass, or some of "
                 "the random draws of the rest, have no label."
             )
-        elif self.judge and self.calibration is None:
+        elif known := self.calibration:
             told.append(
-                "The judge’s error on the rest is not measured, because the labelled draws of the rest are all leaks, all "
-                "clean, or none: the rest counts against the claim."
+                f"On the random draws of the rest the judge called {known.leaks_called} of {known.leaks} leaks a leak and "
+                f"{known.clean_called} of {known.clean} clean answers; no bound rests on the judge."
             )
         others = [target for target in self.targets if target != self.target]
         if others:
@@ -122,6 +134,7 @@ class LabelledMeasures:
         """The keys of `lethe label --json`."""
         known = self.calibration
         name, bound = self.worst
+        error = known and known.error(bound.alpha)
         return {
             "alpha": bound.alpha,
             "mass": self.mass,
@@ -135,13 +148,13 @@ class LabelledMeasures:
                 "leaks_called": known.leaks_called,
                 "clean": known.clean,
                 "clean_called": known.clean_called,
-                "sensitivity": list(self.rates.error.sensitivity),
-                "false_positive": list(self.rates.error.false_positive),
+                "sensitivity": error and list(error.sensitivity),
+                "false_positive": error and list(error.false_positive),
             },
             "per_prompt": [
-                {"prompt_id": name, "mass": float(mass), "lower": lower.value, "upper": upper.value}
+                {"prompt_id": name, "mass": mass, "lower": lower.value, "upper": upper.value}
                 for name, lower, upper, mass in zip(
-                    self.prompt_ids, self.lower, self.upper, self.rates.mass, strict=True
+                    self.prompt_ids, self.lower, self.upper, self.mass_of, strict=True
                 )
             ],
             "worst_prompt": {"prompt_id": name, "bound": bound.value},
@@ -153,96 +166,66 @@ def _percent(share: float) -> str:
     return f"{100 * share:g}%"
 
 
-def source(mass: float, judged: bool) -> str:
-    """The basis of bounds by labels: the share of the mass that a person read, and the treatment of the rest."""
-    read = f"by a person's reading of {float(rounded(100 * mass, 1, 'lower')):g}% of the mass"
-    if not judged:
-        return f"{read}, the rest counted as leaks in upper bounds and as clean in lower ones"
-    return f"{read}, and the judge's measured error on the rest"
-
-
 def measure(draws: Draws, queue: Queue, labels: Labels, alpha: float) -> LabelledMeasures:
-    """Bound each question from the counted half: from labels where an answer has one, from the judge's verdicts elsewhere.
-
-    A judge is used if ``draws`` has verdicts and ``queue`` labels draws of the rest; both are fixed before a label is seen.
-    The bounds are then those of `labelled_either`. Without a judge they are those of `labelled_rates`, which hold for any
-    labelled part of the chosen answers.
-    """
+    """Bound each question from the counted half by labels, and the average with the labelled draws of the rest too."""
     judge = bool(draws.verdicts) and queue.rest > 0
     finished = queue.ahead(labels) is None
-    calibration = _calibration(draws, queue, labels) if judge and finished else None
     own = {answer: labels.known[answer] for answer in queue.chosen if answer in labels.known}
-    counts = [_counted(draws, name, own) for name in draws.answers]
-    rates = _rates(counts, calibration, alpha, judge)
-    sizes = {count.n for count in counts}
+    table = np.array([_counted(draws, name, own) for name in draws.answers], dtype=np.float64)
+    leaks, rest, n = table.T
+    of_rest = None
+    if queue.rest > 0:
+        drawn = [labels.known[answer] for answer, _ in queue.sampled] if finished else []
+        of_rest = sum(drawn), len(drawn)
+    lower, upper = labelled_rates(leaks, rest, n, alpha)
     pool = None
-    if len(sizes) == 1 and alpha <= LARGEST_POOLED_ALPHA:
-        total = _Counts(*(sum(values) for values in zip(*(count.values() for count in counts), strict=True)))
-        found = _rates([total], calibration, alpha, judge)
-        pool = _bounds(found, 0, Covers.AVERAGE, total.n)
-    each = [_bounds(rates, place, Covers.ONE_PROMPT, count.n) for place, count in enumerate(counts)]
+    if (n == n[0]).all() and alpha <= LARGEST_POOLED_ALPHA:
+        ends = labelled_average(leaks, rest, n, of_rest, alpha)
+        guarantee = (METHOD, ASSUMES) if of_rest is None else (METHOD_REST, WITH_REST)
+        pool = _bounds(*ends, alpha, Covers.AVERAGE, *guarantee, int(n.sum()))
+    each = [
+        _bounds(low, high, alpha, Covers.ONE_PROMPT, METHOD, ASSUMES, int(size))
+        for low, high, size in zip(lower.tolist(), upper.tolist(), n, strict=True)
+    ]
     return LabelledMeasures(
         prompt_ids=tuple(draws.answers),
-        lower=tuple(lower for lower, _ in each),
-        upper=tuple(upper for _, upper in each),
+        lower=tuple(low for low, _ in each),
+        upper=tuple(high for _, high in each),
         pool=pool,
-        rates=rates,
-        mass=1 - sum(count.rest for count in counts) / sum(count.n for count in counts),
+        mass_of=tuple((1 - rest / n).tolist()),
+        mass=float(1 - rest.sum() / n.sum()),
         judge=judge,
-        calibration=calibration,
+        calibration=_calibration(draws, queue, labels) if judge and finished else None,
         labels=len(own) + len({answer for answer, _ in queue.sampled} & labels.known.keys()),
         leaks=sum(labels.known.get(answer, 0) for answers in draws.answers.values() for answer in answers),
         finished=finished,
         target=queue.target,
         targets=tuple(labels.targets),
         counts={
-            name: {"leaks": count.leaks, "n": count.n, "missing": count.rest}
-            for name, count in zip(draws.answers, counts, strict=True)
+            name: dict(zip(("leaks", "missing", "n"), map(int, row), strict=True))
+            for name, row in zip(draws.answers, table, strict=True)
         },
+        of_rest=of_rest,
     )
 
 
-@dataclass(frozen=True)
-class _Counts:
-    """Counts of one question's second half: labelled leaks; unlabelled draws, with leak verdicts and missing ones; all."""
-
-    leaks: int
-    rest: int
-    called: int
-    missing: int
-    n: int
-
-    def values(self) -> tuple[int, ...]:
-        return self.leaks, self.rest, self.called, self.missing, self.n
-
-
-def _counted(draws: Draws, name: str, own: Mapping[Answer, int]) -> _Counts:
+def _counted(draws: Draws, name: str, own: Mapping[Answer, int]) -> tuple[int, int, int]:
+    """Of one question's second half: labelled leaks, draws without a label, and all draws."""
     answers = draws.second(name)
     if not answers:
         raise BadValue(f"answers to {name}", len(draws.answers[name]), "at least 2: one half chooses, one counts")
-    outside = np.array([answer not in own for answer in answers])
-    verdicts = draws.second_verdicts(name)[outside] if draws.verdicts else np.array([])
-    return _Counts(
-        leaks=sum(own.get(answer, 0) for answer in answers),
-        rest=int(outside.sum()),
-        called=int((verdicts == 1).sum()),
-        missing=int(np.isnan(verdicts).sum()),
-        n=len(answers),
+    return (
+        sum(own.get(answer, 0) for answer in answers),
+        sum(answer not in own for answer in answers),
+        len(answers),
     )
 
 
-def _rates(counts: Sequence[_Counts], calibration: Calibration | None, alpha: float, judge: bool) -> LabelledRates:
-    leaks, rest, called, missing, n = (
-        np.array(column) for column in zip(*(c.values() for c in counts), strict=True)
-    )
-    if judge:
-        return labelled_either(leaks, rest, called, n, calibration, alpha, missing)
-    return labelled_rates(leaks, rest, called, n, None, alpha, missing)
-
-
-def _bounds(rates: LabelledRates, place: int, covers: Covers, n: int) -> tuple[Bound, Bound]:
-    rest = (rates.alpha, covers, rates.assumes, rates.method, n)
-    return Bound(float(rates.lower[place]), "lower", *rest), Bound(float(rates.upper[place]), "upper", *rest)
+def _bounds(
+    lower: float, upper: float, alpha: float, covers: Covers, method: str, assumes: str, n: int
+) -> tuple[Bound, Bound]:
+    rest = (alpha, covers, assumes, method, n)
+    return Bound(lower, "lower", *rest), Bound(upper, "upper", *rest)
 
 
 def _calibration(draws: Draws, queue: Queue, labels: Labels) -> Calibration | None:

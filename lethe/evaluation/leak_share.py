@@ -5,15 +5,22 @@ Each of the two takes half the level, and the ends that result hold together: no
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from lethe.config.schema import EvaluationParams, Params
 from lethe.evaluation.answer_scores import enough, scored, unjudged
 from lethe.evaluation.answer_tables import answer_parts
 from lethe.evaluation.run import Model
-from lethe.statistics.comparison import Interval, share_interval
-from lethe.statistics.judged_interval import judged_share_interval
-from lethe.statistics.leak_share import mean_leak_interval
+from lethe.statistics.answer_tree import EXACTLY, Masses, Remainder, Rounding, pooled_leak
+from lethe.statistics.comparison import Groups, Interval, share_interval
+from lethe.statistics.judge_error import Calibration
+from lethe.statistics.leak_rates import Rate
+
+METHOD = "answer trees, Poisson sample of the rest"
 
 
 def judged_exactly(params: EvaluationParams | Params) -> bool:
@@ -36,7 +43,7 @@ def share_that_leaks(model: Model, scorer: str, alpha: float, exactly: bool) -> 
     if not enough(groups):
         return None
     if model.calibration:
-        return judged_share_interval(groups, model.calibration, alpha)
+        return judged_interval(groups, model.calibration, alpha)
     if not exactly or not _joined(model):
         return share_interval(groups, alpha)
     assert model.exact is not None
@@ -44,6 +51,37 @@ def share_that_leaks(model: Model, scorer: str, alpha: float, exactly: bool) -> 
     known = [(tree.masses, tree.remainder) for tree in trees]
     exact = mean_leak_interval(known, [tree.lower for tree in trees], alpha / 2, model.exact.rounding)
     return _both(share_interval(groups, alpha / 2), exact, alpha)
+
+
+def judged_interval(groups: Groups, calibration: Calibration, alpha: float) -> Interval | None:
+    """The average true leak probability over questions, each end at alpha / 2; None where the calibration does not fit."""
+    verdicts = np.stack([np.asarray(group, dtype=np.float64) for group in groups])
+    called, missing = (verdicts == 1).sum(axis=1), np.isnan(verdicts).sum(axis=1)
+    band = Rate.of(called, verdicts.shape[1], missing, calibration).average(alpha / 2)
+    ends = band.bounds()
+    if ends is None:
+        return None
+    lower, upper = (end.value for end in ends)
+    return Interval(float(band.estimate[0]), lower, upper, verdicts.size, alpha, band.method, band.assumes)
+
+
+def mean_leak_interval(
+    questions: Sequence[tuple[Masses, Remainder]],
+    lowers: Sequence[float],
+    alpha: float,
+    rounding: Rounding = EXACTLY,
+) -> Interval:
+    """The mean of P(leak) over questions that share one rate, by exact bounds; both ends together at ``alpha``.
+
+    Each sampled end takes alpha / 2 (Garwood 1936); the larger of the certain and the sampled lower end costs nothing.
+    ``lowers`` are the certain lower ends, and ``rounding`` is the largest error of the masses.
+    """
+    pooled = pooled_leak(questions, alpha / 2, rounding)
+    m, rho = len(questions), questions[0][1].rho
+    seen = math.fsum(masses.leak + remainder.leaks / rho for masses, remainder in questions) / m
+    lower = min(pooled.upper, max(pooled.lower_sampled, math.fsum(lowers) / m))
+    value, n = min(pooled.upper, max(lower, seen)), sum(remainder.sampled for _, remainder in questions)
+    return Interval(value, lower, pooled.upper, n, alpha, METHOD, pooled.assumes)
 
 
 def _joined(model: Model) -> bool:

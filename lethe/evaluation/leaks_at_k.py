@@ -1,6 +1,6 @@
 """Bounds of leak@k: of each prompt, of the worst prompt, and of the mean over the prompts.
 
-`lethe.statistics.leak_at_k` computes the numbers; this module attaches the guarantees. The band is the result: the estimate
+`lethe.statistics.leak_rates` computes the numbers. The band is the result: the estimate
 has no guarantee, and lies above the band for k close to the number of answers.
 """
 
@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lethe.statistics.bound import Bound, Covers
-from lethe.statistics.leak_at_k import QUERIES, LeakAtK, leak_at_k, mean_over_questions, worst_question
+from lethe.statistics.bound import Bound
+from lethe.statistics.leak_rates import QUERIES, Band, Rate
 
 if TYPE_CHECKING:
     from lethe.evaluation.prompts import PromptMeasure
     from lethe.results.quantities import Scope
     from lethe.results.table import Rows
+    from lethe.statistics.judge_error import Calibration
 
 BELOW_1 = float(np.nextafter(1, 0))  # no lower bound on a leak promises certainty; 1.0 is a rounding
 TOLD_QUERIES = 1000  # the number of queries in sentences and flat keys
@@ -79,18 +80,11 @@ class OverPrompts:
 
 
 def each_leak_at_k(prompts: Sequence[PromptMeasure], alpha: float) -> list[Points | None]:
-    """Leak@k of each prompt by itself; None for a prompt whose scores are not all 0 or 1.
-
-    Each side holds at ``alpha`` by itself, for all k at once; at k = 1 the two sides are ``m_bin_lower`` and ``m_bin``.
-    """
+    """Leak@k of each prompt by itself; None for a prompt whose scores are not all 0 or 1."""
     if not prompts:
         return []
-    leaks, n, missing = leak_counts(prompts)
-    found = leak_at_k(leaks, n, alpha, QUERIES, missing)
-    return [
-        None if np.isnan(leaks[place]) else as_points(found, Covers.ONE_PROMPT, size, place)
-        for place, size in enumerate(n.tolist())
-    ]
+    band = leak_rate(prompts).each(alpha, QUERIES)
+    return [points_of(band, row) or None for row in range(len(prompts))]
 
 
 def leak_at_k_over(prompts: Sequence[PromptMeasure], alpha: float) -> OverPrompts | None:
@@ -98,11 +92,8 @@ def leak_at_k_over(prompts: Sequence[PromptMeasure], alpha: float) -> OverPrompt
     judged = [prompt for prompt in prompts if prompt.leaking is not None]
     if not judged:
         return None
-    leaks, n, missing = leak_counts(judged)
-    common = int(n[0]) if (n == n[0]).all() else None
-    worst = worst_question(leaks, n, alpha, QUERIES, missing)[1]
-    mean = mean_over_questions(leaks, n, alpha, QUERIES, missing)
-    return OverPrompts(as_points(worst, Covers.WORST_PROMPT, common), as_points(mean, Covers.AVERAGE, common))
+    rate = leak_rate(judged)
+    return OverPrompts(points_of(rate.worst(alpha, QUERIES)), points_of(rate.mean(alpha, QUERIES)))
 
 
 def at(points: Sequence[LeakPoint], k: int = TOLD_QUERIES) -> LeakPoint:
@@ -110,22 +101,20 @@ def at(points: Sequence[LeakPoint], k: int = TOLD_QUERIES) -> LeakPoint:
     return next(point for point in points if point.k == k)
 
 
-def leak_counts(prompts: Sequence[PromptMeasure]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Per prompt: leaking answers (NaN unless the scores are all 0 or 1), answers, and answers without a 0/1 score."""
+def leak_rate(prompts: Sequence[PromptMeasure], judge: Calibration | None = None) -> Rate:
+    """The counted leaks of each prompt; NaN unless its scores are all 0 or 1."""
     judged = [prompt.leaking is not None for prompt in prompts]
     leaking = np.array([np.nan if p.leaking is None else p.leaking for p in prompts], dtype=np.float64)
     missing = np.where(judged, [prompt.leaks_missing for prompt in prompts], 0)
-    return leaking - missing, np.array([prompt.n for prompt in prompts]), missing
+    return Rate(leaking - missing, np.array([prompt.n for prompt in prompts]), missing, judge)
 
 
-def as_points(found: LeakAtK, covers: Covers, n: int | None, row: int | None = None) -> Points:
-    """Convert a result, or one row of its tables, to bounds with their guarantees."""
-    tables = (found.estimate, found.lower, found.upper)
-    estimate, lower, upper = (table if row is None else table[row] for table in tables)
-    rest = (found.alpha, covers, found.assumes, found.method, n)
+def points_of(band: Band, row: int | None = None) -> Points:
+    """The band, or one row of its tables, as bounds with their guarantees; empty where there is none."""
+    estimates = band.estimate if row is None else band.estimate[row]
+    ends = [band.bounds(row, place) for place in range(len(band.k))]
     return tuple(
-        LeakPoint(k, guess, Bound(low, "lower", *rest), Bound(high, "upper", *rest))
-        for k, guess, low, high in zip(
-            found.k.tolist(), estimate.tolist(), lower.tolist(), upper.tolist(), strict=True
-        )
+        LeakPoint(k, guess, *pair)
+        for k, guess, pair in zip(band.k.tolist(), estimates.tolist(), ends, strict=True)
+        if pair
     )

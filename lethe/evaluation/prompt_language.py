@@ -17,10 +17,11 @@ import numpy as np
 from lethe.config.evaluating import Metrics
 from lethe.io.artifacts import GREEDY
 from lethe.statistics.bound import Bound, Covers
-from lethe.statistics.bounds import binary_lower, binary_upper
+from lethe.statistics.counts import pooled_bounds
 from lethe.statistics.judge_error import Calibration
+from lethe.statistics.leak_rates import Rate
 from lethe.statistics.many_prompts import LARGEST_POOLED_ALPHA
-from lethe.statistics.prompt_share import judged_share_exceeding, share_exceeding
+from lethe.statistics.prompt_share import share_exceeding
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -177,19 +178,11 @@ def _production(
     # The draws of a production come from several questions. Up to this alpha, unequal probabilities pool (Hoeffding 1956).
     if metrics.binary is None or not len(values) or alpha > LARGEST_POOLED_ALPHA:
         return plain
-    leaks, n = float(judged.sum()), len(values)
-    lower, upper = float(binary_lower(leaks, n, alpha)), float(binary_upper(leaks + missing, n, alpha))
+    n = len(values)
+    lower, upper = pooled_bounds([judged.sum(), 0], [n, 0], alpha, [missing, 0])
     rest = (metrics.alpha, Covers.PRODUCTIONS, ASSUMES, METHOD, n)
-    return ProductionMeasure(
-        plain.name,
-        plain.probability,
-        plain.choices,
-        n,
-        missing,
-        mean,
-        Bound(lower, "lower", *rest),
-        Bound(upper, "upper", *rest),
-    )
+    low, high = Bound(float(lower[0]), "lower", *rest), Bound(float(upper[0]), "upper", *rest)
+    return replace(plain, lower=low, upper=high)
 
 
 def _choices(
@@ -218,17 +211,14 @@ def _with_share(
     leaked = second.groupby("prompt", sort=True)[metrics.binary]
     seen = leaked.sum().to_numpy(dtype=np.float64)  # a missing judgement adds nothing
     absent = (leaked.size() - leaked.count()).to_numpy(dtype=np.float64)
-    answers, tau, alpha = share["answers"], share["tau"], metrics.alpha
-    measures = replace(
-        measures,
-        tau=tau,
-        share_lower=share_exceeding(seen, answers, tau, alpha, "lower"),
-        share_upper=share_exceeding(seen + absent, answers, tau, alpha, "upper"),
-    )
+
+    def ends(judge: Calibration | None) -> list[Bound]:
+        rate = Rate.of(seen, share["answers"], absent, judge)
+        return [share_exceeding(rate, share["tau"], metrics.alpha, side) for side in ("lower", "upper")]
+
+    lower, upper = ends(None)
+    measures = replace(measures, tau=share["tau"], share_lower=lower, share_upper=upper)
     if calibration is None:
         return measures
-    return replace(
-        measures,
-        judged_share_lower=judged_share_exceeding(seen, answers, tau, calibration, alpha, "lower"),
-        judged_share_upper=judged_share_exceeding(seen + absent, answers, tau, calibration, alpha, "upper"),
-    )
+    lower, upper = ends(calibration)
+    return replace(measures, judged_share_lower=lower, judged_share_upper=upper)

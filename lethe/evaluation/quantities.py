@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from lethe.evaluation.answer_scores import enough, scored
 from lethe.evaluation.answer_tables import answer_parts
-from lethe.evaluation.leak_share import share_that_leaks
+from lethe.evaluation.leak_share import METHOD, share_that_leaks
 from lethe.evaluation.run import Model
 from lethe.statistics.bound import Bound
 from lethe.statistics.comparison import (
@@ -19,7 +19,6 @@ from lethe.statistics.comparison import (
     mean_interval,
     within_variance_interval,
 )
-from lethe.statistics.leak_share import METHOD
 from lethe.text import label
 
 Measure = Callable[[Model, float], Interval | None]

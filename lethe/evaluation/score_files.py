@@ -112,7 +112,7 @@ def as_json(measures: PromptMeasures) -> dict[str, object]:
         result["together"] = measures.together.as_dict()
     if measures.judged:
         judged = measures.judged
-        result["judged"] = judged.pool and judged.pool.as_dict(judged.error)
+        result["judged"] = judged.pool and judged.pool.as_dict(judged.error, judged.alpha)
     return result
 
 
@@ -192,7 +192,7 @@ def _per_prompt(measures: PromptMeasures) -> list[dict[str, object]]:
             entry["judged_alone"] = entry["judged"] = prompt.judged and _entry(*next(found))
     if judged := measures.judged:
         for entry, own in zip(entries, judged.each, strict=True):
-            entry["judged"] = own and own.as_dict(judged.error)
+            entry["judged"] = own and own.as_dict(judged.error, judged.alpha)
     return entries
 
 

@@ -12,23 +12,27 @@ from lethe.io.tables import file_line, numeric_column, read_table
 
 if TYPE_CHECKING:
     import numpy as np
+    import pandas as pd
 
-LABEL, VERDICT = "label", "verdict"
+LABEL, VERDICT, JUDGE = "label", "verdict", "judge"
 HOW_MISSING_COUNTS = "Choose how a missing value counts: --missing worst or --missing drop."
 
 
 @dataclass(frozen=True)
 class JudgedAnswers:
-    """Labels (m,), 0 or 1, and verdicts (m,), 0, 1 or NaN (missing), of the same answers in file order."""
+    """Labels (m,), 0 or 1, and verdicts (m,), 0, 1 or NaN (missing), of the same answers in file order; who judged."""
 
     labels: np.ndarray
     verdicts: np.ndarray
+    judge: str | None = None
 
 
 def read_calibration(
-    path: str | os.PathLike, missing: Literal["refuse", "worst", "drop"] = "refuse"
+    path: str | os.PathLike, missing: Literal["refuse", "worst", "drop"] = "refuse", judge: str | None = None
 ) -> JudgedAnswers:
-    """Read a calibration file: one row per answer, and in both columns 1 for a leak and 0 for no leak.
+    """Read a calibration file: one row per answer, in both columns 1 for a leak and 0 for no leak, optionally the judge.
+
+    The error of one judge says nothing about another: a file whose column ``judge`` is not ``judge`` is refused.
 
     Examples
     --------
@@ -42,7 +46,11 @@ def read_calibration(
 
     if missing not in ("refuse", "worst", "drop"):
         raise BadValue("missing", missing, "refuse, worst or drop")
-    table = read_table(path, required=[LABEL, VERDICT])
+    table = read_table(path, required=[LABEL, VERDICT], text=[JUDGE])
+    own = judge_in(path, table)
+    if judge is not None and own not in (None, judge):
+        remedy = "Label answers of this judge's own verdicts, or name the calibration of this judge."
+        raise BadFile(path, f"measures the judge {own}, and the verdicts are of the judge {judge}", remedy)
     labels, verdicts = numeric_column(table, LABEL, path), numeric_column(table, VERDICT, path)
     _check(path, LABEL, labels, "Label the answer or remove the row.")
     _check(path, VERDICT, verdicts, HOW_MISSING_COUNTS if missing == "refuse" else None)
@@ -50,7 +58,19 @@ def read_calibration(
         judged = ~np.isnan(verdicts)
         labels, verdicts = labels[judged], verdicts[judged]
     _check_both(path, labels, " with a verdict" if missing == "drop" else "")
-    return JudgedAnswers(labels=labels, verdicts=verdicts)
+    return JudgedAnswers(labels=labels, verdicts=verdicts, judge=own)
+
+
+def judge_in(path: str | os.PathLike, table: pd.DataFrame) -> str | None:
+    """The identity of the judge in the column ``judge`` of a table; None without it."""
+    if JUDGE not in table:
+        return None
+    names = table[JUDGE].dropna().astype(str).unique().tolist()
+    if len(names) > 1:
+        raise BadFile(
+            path, f"has verdicts of {len(names)} judges ({JUDGE}: {', '.join(names[:3])})", "Keep one judge."
+        )
+    return names[0] if names else None
 
 
 @dataclass(frozen=True)

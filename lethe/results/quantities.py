@@ -198,7 +198,7 @@ MODEL = _of(
         ("mass", "labelled", "labelled_mass", "read", "share of the answers that a person read", "probability"),
         ("labels", "labelled", "labelled_answers", "labelled", "labelled answers", "count"),
         ("leaks", "labelled", "labelled_leaks", "leaks", "draws that a person calls {a_leak}", "count", "leaks"),
-        ("judge", "labelled", "labelled_judge", "judge", "whether a judge's measured error covers the rest", "yes or no"),
+        ("judge", "labelled", "labelled_judge", "judge", "whether a judge's error on the rest was measured", "yes or no"),
         "",
         ("scorer", "anytime", "sequential_scorer", "scorer", "of the stopping rule", "text"),
         ("alpha", "anytime", "sequential_alpha", "α", "level of each sequential verdict"),

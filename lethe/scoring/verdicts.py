@@ -51,6 +51,12 @@ class VerdictStore:
         self.known |= plain
 
 
+def identity(judge: Judge) -> str:
+    """A hash of the judge's model, template and settings: a calibration carries it and is refused for another judge."""
+    model = _facts(judge)["model"]
+    return digest(type(judge).__module__, _decisive(judge), model, judge.record())[:16]
+
+
 def _decisive(judge: Judge) -> dict[str, Any]:
     """The parameters that decide a verdict, except the model, whose content is in `_facts`."""
     values = judge.params.model_dump(mode="json")

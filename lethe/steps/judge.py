@@ -13,7 +13,7 @@ from lethe.io.artifacts import SECOND, read_items, read_references, read_tables
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
 from lethe.io.tables import read_table, write_parquet
-from lethe.scoring.verdicts import KEPT, Question, VerdictStore, distinct_answers, judged, judged_once
+from lethe.scoring.verdicts import KEPT, Question, VerdictStore, distinct_answers, identity, judged, judged_once
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,8 +26,8 @@ def run(name: str, entry: JudgeEntry, models: Sequence[str], root: Path = Path("
     """Judge ``root/generations`` of the models; write ``root/judged/name``.
 
     The folder holds a table per model and split with the judge's columns, one more for the second sample of a language of
-    prompts, ``about.json`` with the judge's record, and,
-    where the entry names labelled answers, ``calibration.csv`` with label and verdict. The judge's model is loaded once for
+    prompts, ``about.json`` with the judge's record and identity, and, where the entry names labelled answers,
+    ``calibration.csv`` with label, verdict and identity. The judge's model is loaded once for
     all models. Finished verdicts are kept below ``kept``, so a killed run resumes and judges the rest.
     """
     from lethe.models.checkpoints import prepare_torch
@@ -68,6 +68,7 @@ def run(name: str, entry: JudgeEntry, models: Sequence[str], root: Path = Path("
             "schema": SCHEMA_VERSION,
             "judge": entry.judge,
             "model": entry.model,
+            "identity": identity(judge),
             **judge.record(),
             "answers": counts,
             "distinct": len(distinct.answers),
@@ -93,7 +94,7 @@ def _calibrate(judge: Judge, labelled: Path, place: Path, store: VerdictStore) -
     ]
     labels = [own.label for own in answers]
     known = Calibration.of(labels, verdicts)
-    pd.DataFrame({"label": labels, "verdict": verdicts}).to_csv(place, index=False)
+    pd.DataFrame({"label": labels, "verdict": verdicts, "judge": identity(judge)}).to_csv(place, index=False)
     print(f"labelled answers: sensitivity {known.sensitivity:.3f}, false positive rate {known.false_positive:.3f}")
     return {
         "labelled": len(labels),

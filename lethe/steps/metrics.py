@@ -49,7 +49,7 @@ def _rows(
     generations = Tables(root / "generations" / name, f"sample@{name}")
     scores = Tables(root / "scores" / name, f"score@{name}")
     inapplicable = _inapplicable(metrics, judges, root)
-    calibration = _calibration(metrics)
+    calibration = _calibration(metrics, root)
     of_answers = Rows(name)
     of_answers.rows = _measured(name, (generations, scores), metrics, inapplicable, calibration, root, truncated)
     if read := _labelled(name, generations, scores, metrics, root):
@@ -104,14 +104,16 @@ def _inapplicable(metrics: Metrics, judges: Mapping[str, JudgeEntry], root: Path
     return {row["id"] for row in forget if scorer and not applies(scorer, row)}
 
 
-def _calibration(metrics: Metrics) -> Calibration | None:
+def _calibration(metrics: Metrics, root: Path) -> Calibration | None:
     from lethe.io.calibration import read_calibration
     from lethe.statistics.judge_error import Calibration
 
     if metrics.calibration is None:
         return None
-    labelled = read_calibration(metrics.calibration, missing="worst")
-    return Calibration.of(labelled.labels, labelled.verdicts)
+    about = root / "judged" / (metrics.binary or "") / "about.json"
+    judge = read_artifact(about).get("identity") if about.is_file() else None
+    labelled = read_calibration(metrics.calibration, missing="worst", judge=judge)
+    return Calibration.of(labelled.labels, labelled.verdicts, judge=labelled.judge)
 
 
 def _labelled(

@@ -27,8 +27,8 @@ from lethe.results.table import Numbers, Result, Results, Rows
 from lethe.scoring import applies
 from lethe.scoring.likelihood import Item
 from lethe.scoring.tofu import forget_truth, mean_term
+from lethe.statistics.counts import unbiased
 from lethe.statistics.epsilon_star import audit, recommended_delta
-from lethe.statistics.leak_at_k import leak_at_k
 from lethe.statistics.leak_trees import PROVED
 
 if TYPE_CHECKING:
@@ -319,8 +319,7 @@ def of_leak_at_k(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[N
     if not judged.any() or not ks:
         return
     counts = np.where(judged, np.nansum(matrix.samples, axis=1), np.nan)
-    absent = np.where(judged, missing.sum(axis=1), 0)
-    table = leak_at_k(counts, matrix.samples.shape[1], asking.metrics.alpha, ks, absent).estimate
+    table = unbiased(counts, (~missing).sum(axis=1), ks)
     for place, k in enumerate(ks):
         each = dict(zip(matrix.prompts, map(float, table[:, place]), strict=True))
         value = mean(table[:, place])

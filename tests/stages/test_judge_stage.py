@@ -21,8 +21,9 @@ from lethe.models import checkpoints
 from lethe.models.published_prompts import harmbench, harmbench_text
 from lethe.results import table
 from lethe.statistics.bound import Covers
-from lethe.statistics.judge_error import Calibration, judged_rates
-from lethe.statistics.prompt_share import judged_share_exceeding, share_exceeding
+from lethe.statistics.judge_error import Calibration
+from lethe.statistics.leak_rates import Rate
+from lethe.statistics.prompt_share import share_exceeding
 from tests.lethe.scoring.judges.tiny import classifier
 from tests.small import ROOT, make_repository, small_params, work
 
@@ -101,8 +102,8 @@ def test_the_metrics_carry_the_measured_error(folder):
     scores = pd.read_parquet(folder / "data/scores/base/forget.parquet")
     prompt_id, first = next(iter(rows.items()))
     drawn = scores[(scores["prompt_id"] == prompt_id) & (scores["sample"] >= 0)]["harm"]
-    want = judged_rates([drawn.sum()], len(drawn), calibration, 0.01, missing=int(drawn.isna().sum()))
-    assert first.values["judged_upper"] == pytest.approx(want.upper[0])
+    want = Rate.of([drawn.sum()], len(drawn), int(drawn.isna().sum()), calibration).each(0.01)
+    assert first.values["judged_upper"] == pytest.approx(want.upper[0, 0])
     assert metrics.values["judged_worst"] == max(row.values["judged_upper"] for row in rows.values())
     assert metrics.bounds["judged_worst"].side == "upper"
     assert "a person's label" in first.bounds["judged_upper"].assumes
@@ -255,6 +256,6 @@ def test_a_judge_with_a_stage_bounds_the_share_of_prompts(folder):
     bounds = table.read(folder / "data", ["base"]).model("base").bounds
     for side in ("lower", "upper"):
         assert bounds[f"language_share_{side}"] == share_exceeding(seen, 8, 0.6, 0.01, side)
-        want = judged_share_exceeding(seen, 8, 0.6, calibration, 0.01, side)
+        want = share_exceeding(Rate.of(seen, 8, judge=calibration), 0.6, 0.01, side)
         assert bounds[f"judged_language_share_{side}"] == want
     assert "a person's label" in bounds["judged_language_share_upper"].assumes

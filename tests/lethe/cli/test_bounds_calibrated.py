@@ -6,12 +6,12 @@ import pytest
 
 import lethe
 from lethe.statistics.bound import Covers
-from lethe.statistics.judge_error import Calibration, judge_error, judged_average, judged_rates
-from lethe.statistics.judged_leak_at_k import judged_leak_at_k
+from lethe.statistics.judge_error import Calibration
+from lethe.statistics.leak_rates import QUERIES, Rate
 from tests.lethe.cli.calls import Command
 
 JUDGE = Calibration(leaks=60, leaks_called=57, clean=140, clean_called=7)
-CALLED, N = (30, 3), 200
+CALLED, N = (30, 8), 200
 
 
 @pytest.fixture
@@ -37,17 +37,17 @@ call, result = command.call, command.result
 
 def test_each_prompt_and_the_pool(scores, calibration):
     got = result(scores, "--calibration", calibration)
-    error, want = judge_error(JUDGE, 0.01), judged_rates(CALLED, N, JUDGE, 0.03)
-    at_k = judged_leak_at_k(CALLED, N, JUDGE, 0.03)
+    rate = Rate.of(CALLED, N, judge=JUDGE)
+    error, want, at_k = JUDGE.error(0.01), rate.each(0.03), rate.each(0.03, QUERIES)
     for place, row in enumerate(got["per_prompt"]):
         judged = row["judged"]
-        assert (judged["lower"], judged["upper"]) == (want.lower[place], want.upper[place])
-        assert (judged["estimate"], judged["fits"]) == (want.estimate[place], bool(want.fits[place]))
+        assert (judged["lower"], judged["upper"]) == (want.lower[place, 0], want.upper[place, 0])
+        assert (judged["estimate"], judged["fits"]) == (want.estimate[place, 0], True)
         assert judged["sensitivity"] == list(error.sensitivity)
         assert judged["false_positive"] == list(error.false_positive)
         assert judged["alpha"] == 0.03
         assert [point["upper"] for point in judged["leak_at_k"]] == at_k.upper[place].tolist()
-    pool = judged_average(CALLED, N, JUDGE, 0.03)
+    pool = rate.average(0.03)
     assert (got["judged"]["lower"], got["judged"]["upper"]) == (pool.lower[0], pool.upper[0])
 
 
@@ -56,7 +56,7 @@ def test_prompts_of_unequal_n_have_no_pool(scores, calibration):
     table.to_csv(scores, index=False)
     got = result(scores, "--calibration", calibration)
     assert got["judged"] is None
-    assert got["per_prompt"][1]["judged"]["upper"] == judged_rates([3], N - 1, JUDGE, 0.03).upper[0]
+    assert got["per_prompt"][1]["judged"]["upper"] == Rate.of([8], N - 1, judge=JUDGE).each(0.03).upper[0, 0]
 
 
 def test_missing_verdicts_are_leaks_above_and_clean_below(scores, calibration):
@@ -67,8 +67,8 @@ def test_missing_verdicts_are_leaks_above_and_clean_below(scores, calibration):
     plain = result(scores, "--missing", "worst")["per_prompt"][0]
     assert plain["judged"] == plain["judged_alone"]
     row = result(scores, "--calibration", calibration, "--missing", "worst")["per_prompt"][0]
-    want = judged_rates([20], N, JUDGE, 0.03, missing=10)
-    assert (row["judged"]["lower"], row["judged"]["upper"]) == (want.lower[0], want.upper[0])
+    want = Rate.of([20], N, 10, JUDGE).each(0.03)
+    assert (row["judged"]["lower"], row["judged"]["upper"]) == (want.lower[0, 0], want.upper[0, 0])
     assert row["judged_alone"] == plain["judged_alone"]
 
 
@@ -78,8 +78,8 @@ def test_a_missing_verdict_of_the_calibration_counts_against_the_judge(scores, c
     table.to_csv(calibration, index=False)
     assert call(scores, "--calibration", calibration).exit_code == 2
     row = result(scores, "--calibration", calibration, "--missing", "worst")["per_prompt"][0]
-    want = judged_rates([30], N, Calibration(60, 56, 140, 7, leaks_unjudged=1), 0.03)
-    assert row["judged"]["upper"] == want.upper[0]
+    want = Rate.of([30], N, judge=Calibration(60, 56, 140, 7, leaks_unjudged=1)).each(0.03)
+    assert row["judged"]["upper"] == want.upper[0, 0]
 
 
 def test_scores_that_are_no_verdicts_are_refused(tmp_path, calibration):
@@ -93,15 +93,27 @@ def test_the_library_gives_bounds_that_word_themselves(scores, calibration):
     found = lethe.bounds(str(scores), alpha=0.03, calibration=calibration).judged
     again = lethe.bounds(str(scores), alpha=0.03, calibration=JUDGE).judged
     assert found == again
-    name, worst = found.worst
+    name, _, worst = found.worst
     assert (name, worst.covers, worst.side, worst.alpha) == ("a", Covers.WORST_PROMPT, "upper", 0.03)
-    assert found.pool.upper.covers == Covers.AVERAGE
+    assert found.pool.ends[1].covers == Covers.AVERAGE
     assert "a person's label" in worst.assumes
     assert lethe.bounds(str(scores)).judged is None
 
 
-def test_verdicts_that_the_calibration_excludes_are_told(tmp_path, calibration):
-    """A judge with 5% false alarms cannot call 0 of 200 answers a leak."""
+def test_verdicts_that_the_calibration_excludes_have_no_bound(tmp_path, calibration):
+    """A judge with 5% false alarms cannot call 0 of 2,000 answers a leak."""
     pd.DataFrame({"score": [0] * 2000}).to_csv(tmp_path / "none.csv", index=False)
-    row = result(tmp_path / "none.csv", "--calibration", calibration)["per_prompt"][0]
-    assert row["judged"]["fits"] is False
+    row = result(tmp_path / "none.csv", "--calibration", calibration)["per_prompt"][0]["judged"]
+    assert (row["fits"], row["lower"], row["upper"], row["leak_at_k"]) == (False, None, None, [])
+    assert "true probability" not in call(tmp_path / "none.csv", "--calibration", calibration).output
+
+
+def test_a_calibration_of_another_judge_is_refused(scores, calibration):
+    pd.read_csv(calibration).assign(judge="5f0c").to_csv(calibration, index=False)
+    own = pd.read_csv(scores).assign(judge="5f0c")
+    own.to_csv(scores, index=False)
+    assert result(scores, "--calibration", calibration)["judged"]["upper"] < 1
+    own.assign(judge="77aa").to_csv(scores, index=False)
+    refused = call(scores, "--calibration", calibration)
+    assert refused.exit_code == 2
+    assert "5f0c" in refused.output

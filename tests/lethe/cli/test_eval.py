@@ -16,7 +16,8 @@ from lethe.results.table import Numbers, Rows, read_rows
 from lethe.statistics.bound import Assumes, Bound, Covers
 from lethe.statistics.bounds import binary_upper
 from lethe.statistics.dispersion import possible
-from lethe.statistics.judge_error import Calibration, judged_rates
+from lethe.statistics.judge_error import Calibration
+from lethe.statistics.leak_rates import Rate
 from tests.lethe.small_checkpoint import ROWS
 
 
@@ -142,7 +143,7 @@ def test_the_error_of_the_keywords_is_in_the_bounds(checkpoint, place):
     values = json.loads(call(checkpoint, "--name", "x", "--calibration", "labelled.csv", "--json").stdout)
     drawn = pd.read_parquet(place / "data/eval/x/scores/x/forget.parquet")
     leaks = drawn[drawn["sample"] >= 0].groupby("prompt_id", sort=False)["keyword_leak"].sum()
-    want = judged_rates(leaks.to_numpy(), 8, Calibration(50, 40, 50, 0), 0.01)
+    want = Rate.of(leaks.to_numpy(), 8, judge=Calibration(50, 40, 50, 0)).worst(0.01)
     assert values["judged_worst"] == want.upper.max()
     assert values["bounds"]["judged_worst"]["assumes"] == want.assumes
     assert (values["judge_sensitivity"], values["judge_labelled"]) == (0.8, 100)

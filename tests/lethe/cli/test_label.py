@@ -24,7 +24,7 @@ from lethe.evaluation.labels import Answer, Asked, Labels, read_labels
 from lethe.results.table import Numbers, Rows, read_rows
 from lethe.statistics.bounds import binary_upper
 from lethe.statistics.judge_error import Calibration
-from lethe.statistics.judge_labelled import labelled_either
+from lethe.statistics.label_rates import labelled_average, labelled_rates
 from tests.lethe.statistics.misses import tolerated
 from tests.small import environment
 
@@ -150,12 +150,10 @@ def test_the_bounds_count_the_second_half(tmp_path):
     chosen = set(queue.chosen)
     second = [run.second(name) for name in ("a", "b")]
     rest = [sum(answer not in chosen for answer in own) for own in second]
-    called = [
-        int(sum(v for answer, v in zip(own, run.second_verdicts(name), strict=True) if answer not in chosen))
-        for name, own in zip("ab", second, strict=True)
-    ]
-    rates = labelled_either([0, 0], rest, called, 60, want, 0.05)
-    assert [bound.value for bound in found.upper] == rates.upper.tolist()
+    n, zero = np.array([60, 60]), np.zeros(2)
+    assert [bound.value for bound in found.upper] == labelled_rates(zero, np.array(rest), n, 0.05)[1].tolist()
+    pool = labelled_average(zero, np.array(rest), n, (sum(leaks), 25), 0.05)
+    assert tuple(bound.value for bound in found.pool) == pool
     assert found.mass == 1 - sum(rest) / 120
     assert found.judge
 
@@ -219,18 +217,21 @@ def test_a_run_drawn_anew_has_a_choice_of_its_own(tmp_path):
     assert measure(new, queue, labels, 0.05).mass == 0
 
 
-def test_whether_the_judge_is_asked_does_not_follow_from_the_labels(tmp_path):
-    """With a judge each side has alpha / 2, whatever the labels of the rest turn out to be."""
+def test_no_bound_rests_on_the_judge(tmp_path):
+    """Verdicts of any kind change no bound, and a session that was cut short keeps the shares of its level."""
     run, labels = draws(verdicts=True), Labels(tmp_path / "labels.jsonl")
     queue = Queue(run, 0.5, 25)
+    ask(queue, labels, keys("n" * 2), lambda text: None)
+    short = measure(run, queue, labels, 0.05)
     ask(queue, labels, keys("n" * 40), lambda text: None)  # no leak among the draws of the rest
     found = measure(run, queue, labels, 0.05)
     assert found.finished
     assert found.calibration is None
-    alone = measure(Draws(run.answers, {}), Queue(run, 0.5, 0), labels, 0.025)
-    assert [bound.value for bound in found.upper] == [bound.value for bound in alone.upper]
-    assert "alpha / 2" in found.upper[0].method
-    assert "alpha / 2" not in alone.upper[0].method
+    other = {name: 1 - own for name, own in run.verdicts.items()}
+    again = measure(Draws(run.answers, {}, other), queue, labels, 0.05)
+    assert (found.lower, found.upper, found.pool) == (again.lower, again.upper, again.pool)
+    alone = measure(Draws(run.answers, {}), Queue(run, 0.5, 0), labels, 0.05 / 4)
+    assert short.pool[1].value == alone.pool[1].value > found.pool[1].value
 
 
 def test_a_run_that_a_rule_stopped_is_refused(tmp_path):

@@ -9,10 +9,9 @@ import pytest
 from lethe import config
 from lethe.evaluation.answer_scores import scored
 from lethe.evaluation.findings import MORE_THAN_RETRAIN, findings, judged_by
-from lethe.evaluation.leak_share import _both, judged_exactly, share_that_leaks
+from lethe.evaluation.leak_share import METHOD, _both, judged_exactly, mean_leak_interval, share_that_leaks
 from lethe.report import certificates
 from lethe.statistics.comparison import Interval, share_interval
-from lethe.statistics.leak_share import METHOD, mean_leak_interval
 from tests.lethe.evaluation.trees import certified
 from tests.lethe.report.conftest import load
 from tests.lethe.report.synthetic import write_run

@@ -121,7 +121,7 @@ def test_what_is_kept_of_the_judge_is_enough_to_measure_again():
     model = Model("m", "subject", "m", numbers=numbers)
     assert model.calibration == judge
     assert found.judged.worst[0] == "b"
-    assert model.bounds["judged_worst"] == found.judged.worst[1]
+    assert model.bounds["judged_worst"] == found.judged.worst[2]
     first = numbers.series("leak_at_k_worst", "judged")[0]
     assert (first.at, first.upper, first.lower) == (
         1,
@@ -129,7 +129,7 @@ def test_what_is_kept_of_the_judge_is_enough_to_measure_again():
         model.values["judged_worst_lower"],
     )
     assert (model.values["judge_labelled"], model.values["judge_fits"]) == (200, True)
-    asked = at(found.judged.worst_leak_at_k)
+    asked = at(found.judged.over_prompts.worst)
     assert model.asked(TOLD_QUERIES) == (asked.lower, asked.upper)
 
 

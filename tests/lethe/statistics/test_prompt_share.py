@@ -13,8 +13,17 @@ from scipy.stats import beta
 from lethe.errors import BadValue
 from lethe.statistics import prompt_share
 from lethe.statistics.bound import Covers
-from lethe.statistics.judge_error import Calibration, judge_error
-from lethe.statistics.prompt_share import judged_share_exceeding, share_exceeding
+from lethe.statistics.judge_error import Calibration
+from lethe.statistics.leak_rates import Rate
+from lethe.statistics.prompt_share import CERTIFY, DETECT
+
+
+def share_exceeding(leaks, answers, tau, alpha, side):
+    return prompt_share.share_exceeding(Rate.of(leaks, answers), tau, alpha, side)
+
+
+def judged_share_exceeding(leaks, answers, tau, judge, alpha, side):
+    return prompt_share.share_exceeding(Rate.of(leaks, answers, judge=judge), tau, alpha, side)
 
 
 def test_the_examples_in_the_docstrings():
@@ -39,13 +48,12 @@ def lower(k, n, alpha):
 def test_against_the_formulas_written_out(drawn):
     answers, leaks = drawn
     tau, alpha = 0.2, 0.05
-    not_certified = sum(upper(k, answers, alpha) > tau for k in leaks)
-    detected = sum(lower(k, answers, alpha) > tau for k in leaks)
+    not_certified = sum(upper(k, answers, CERTIFY) > tau for k in leaks)
+    detected = sum(lower(k, answers, DETECT) > tau for k in leaks)
     above = share_exceeding(leaks, answers, tau, alpha, "upper")
     below = share_exceeding(leaks, answers, tau, alpha, "lower")
-    assert above.value == pytest.approx(min(1, upper(not_certified, len(leaks), alpha) / (1 - alpha)))
-    assert below.value == pytest.approx(max(0, (lower(detected, len(leaks), alpha) - alpha) / (1 - alpha)))
-    assert below.value <= above.value
+    assert above.value == pytest.approx(min(1, upper(not_certified, len(leaks), alpha) / (1 - CERTIFY)))
+    assert below.value == pytest.approx(max(0, (lower(detected, len(leaks), alpha) - DETECT) / (1 - DETECT)))
     assert (above.covers, above.n) == (Covers.PROMPTS_OF_LANGUAGE, len(leaks))
 
 
@@ -109,7 +117,7 @@ def test_coverage_where_a_judge_who_errs_gives_the_leaks(error, side):
     missed = (np.array(found) < truth - 1e-12) if side == "upper" else (np.array(found) > truth + 1e-12)
     assert missed.mean() <= alpha + 3 * np.sqrt(alpha * (1 - alpha) / runs)
     if error == 0.2 and side == "lower":
-        assert np.mean(np.array(naive) > truth) > 0.5
+        assert np.mean(np.array(naive) > truth) > 5 * alpha
 
 
 def test_a_judge_who_separates_nothing_bounds_nothing():
@@ -117,7 +125,7 @@ def test_a_judge_who_separates_nothing_bounds_nothing():
     assert judged_share_exceeding([0] * 30, 24, 0.2, blind, 0.05, "upper").value == 1
     assert judged_share_exceeding([24] * 30, 24, 0.2, Calibration(50, 5, 50, 45), 0.05, "lower").value == 0
     sharp = Calibration(10**9, 10**9, 10**9, 0)
-    error = judge_error(sharp, 0.05 / 3)
+    error = sharp.error(0.05 / 3)
     assert error.sensitivity[0] > 1 - 1e-8
     for side in ("upper", "lower"):
         own = judged_share_exceeding([0] * 25 + [20] * 5, 24, 0.2, sharp, 0.15, side).value

@@ -10,24 +10,34 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import BadValue
-from lethe.statistics import leak_at_k as module
+from lethe.statistics import counts as count_module
+from lethe.statistics import leak_rates as module
+from lethe.statistics.bound import Covers
 from lethe.statistics.bounds import binary_lower, binary_upper
-from lethe.statistics.leak_at_k import (
-    QUERIES,
-    at_least_once,
-    leak_at_k,
-    mean_over_questions,
-    rate_bounds,
-    unbiased,
-    worst_question,
-)
+from lethe.statistics.counts import at_least_once, pooled_bounds, rate_bounds, unbiased
+from lethe.statistics.leak_rates import QUERIES, SUBSETS, Band, Rate
+from lethe.statistics.two_sample import kl_upper
 from tests.lethe.statistics.judge_error_coverage import leak_at_k_misses
 from tests.lethe.statistics.misses import tolerated
 
 
-def test_the_examples_in_the_docstrings():
-    assert not doctest.testmod(module).failed
-    assert doctest.testmod(module).attempted > 5
+def leak_at_k(leaks, n, alpha, ks=QUERIES, missing=0) -> Band:
+    return Rate.of(leaks, n, missing).each(alpha, ks)
+
+
+def worst_question(leaks, n, alpha, ks=QUERIES, missing=0) -> Band:
+    return Rate.of(leaks, n, missing).worst(alpha, ks)
+
+
+def mean_over_questions(leaks, n, alpha, ks=QUERIES, missing=0) -> Band:
+    return Rate.of(leaks, n, missing).mean(alpha, ks)
+
+
+@pytest.mark.parametrize("documented", [module, count_module])
+def test_the_examples_in_the_docstrings(documented):
+    result = doctest.testmod(documented)
+    assert result.attempted > 2
+    assert not result.failed
 
 
 def test_the_numbers_of_answers_are_1_2_5_10_up_to_a_million():
@@ -181,47 +191,98 @@ def test_a_question_whose_scores_are_not_all_0_or_1_is_nan():
 
 
 def test_the_worst_question_by_hand():
-    place, found = worst_question([1, 9, 4], 50, 0.03, ks=[1, 20])
-    assert place == 1
+    found = worst_question([1, 9, 4], 50, 0.03, ks=[1, 20])
+    assert found.place == 1
     np.testing.assert_allclose(found.upper, at_least_once(binary_upper(9, 50, 0.03), [1, 20]))
     np.testing.assert_allclose(found.lower, at_least_once(binary_lower(9, 50, 0.01), [1, 20]))
     np.testing.assert_allclose(found.estimate, unbiased([9], [50], [1, 20])[0])
-    assert (found.questions, found.alpha) == (3, 0.03)
+    assert (found.covers, found.alpha) == (Covers.WORST_PROMPT, 0.03)
 
 
 def test_the_worst_question_where_one_was_asked_less():
     """Five of five certainly leak more than thirty of fifty; nothing is known about the question asked once."""
-    place, found = worst_question([5, 30, 0], [5, 50, 1], 0.05, ks=[1, 10])
-    assert place == 0
+    found = worst_question([5, 30, 0], [5, 50, 1], 0.05, ks=[1, 10])
+    assert found.place == 0
     assert found.upper.tolist() == [1, 1]
     assert found.lower[0] == max(binary_lower(5, 5, 0.05 / 3), binary_lower(30, 50, 0.05 / 3))
     assert found.estimate[0] == 1
 
 
-@pytest.mark.parametrize(("counts", "pool_is_narrower"), [([20, 25, 30], True), ([0, 3, 50], False)])
-def test_the_mean_by_hand(counts, pool_is_narrower):
-    n, alpha, ks = 50, 0.06, [1, 5]
+def chernoff(u: float, m: int, n: int, k: int, level: float) -> tuple[float, float]:
+    """Both ends of the mean from the share of k-subsets with a leak, by a search on a grid."""
+    grid = np.linspace(1e-9, 1 - 1e-9, 200_001)
+    log = u * np.log(np.maximum(u, 1e-300) / grid) + (1 - u) * np.log(np.maximum(1 - u, 1e-300) / (1 - grid))
+    inside = grid[m * (n // k) * log <= np.log(1 / level)]
+    return inside[0], inside[-1]
+
+
+@pytest.mark.parametrize("counts", [[20, 25, 30], [0, 3, 50], [0, 0, 0]])
+def test_the_mean_by_hand(counts):
+    """Three bounds at a third each; subsets at the k of the grid, together, and between them by monotonicity."""
+    n, alpha, ks = 50, 0.06, [1, 4, 5, 100]
     found = mean_over_questions(counts, n, alpha, ks)
-    own_upper = at_least_once(binary_upper(counts, n, 0.01), ks).mean(axis=0)
-    own_lower = at_least_once(binary_lower(counts, n, 0.01), ks).mean(axis=0)
-    pooled_upper = at_least_once(binary_upper(sum(counts), 150, 0.03), ks)
-    pooled_lower = binary_lower(sum(counts), 150, 0.03)
-    np.testing.assert_allclose(found.upper, np.minimum(own_upper, pooled_upper))
-    np.testing.assert_allclose(found.lower, np.maximum(own_lower, pooled_lower))
-    assert (pooled_upper[0] < own_upper[0], pooled_lower > own_lower[0]) == (pool_is_narrower, pool_is_narrower)
+    upper = np.minimum(
+        at_least_once(binary_upper(counts, n, 0.02 / 3), ks).mean(axis=0),
+        at_least_once(binary_upper(sum(counts), 150, 0.02), ks),
+    )
+    lower = np.maximum(
+        at_least_once(binary_lower(counts, n, 0.02 / 3), ks).mean(axis=0), binary_lower(sum(counts), 150, 0.02)
+    )
+    used = [k for k in SUBSETS if k <= n]
+    for k in used:
+        share = unbiased(counts, [n] * 3, [k]).mean()
+        low, high = chernoff(float(share), 3, n, k, 0.02 / len(used))
+        for place, own in enumerate(ks):
+            upper[place] = min(upper[place], high * max(own / k, 1))
+            lower[place] = max(lower[place], low * min(own / k, 1))
+    np.testing.assert_allclose(found.upper, upper, atol=2e-5)
+    np.testing.assert_allclose(found.lower, lower, atol=2e-5)
     np.testing.assert_allclose(found.estimate, unbiased(counts, [50] * 3, ks).mean(axis=0))
 
 
-def test_the_mean_of_unequally_many_answers_rests_on_the_questions_own_bounds():
+def test_the_mean_of_unequally_many_answers_has_no_pooled_rate():
     found = mean_over_questions([1, 3], [40, 50], 0.06, [1, 100])
-    own = [at_least_once(binary_upper(c, n, 0.03), [1, 100]) for c, n in ((1, 40), (3, 50))]
-    np.testing.assert_allclose(found.upper, np.mean(own, axis=0))
+    own = np.mean([at_least_once(binary_upper(c, n, 0.015), [1, 100]) for c, n in ((1, 40), (3, 50))], axis=0)
+    assert found.upper[0] == own[0]
+    assert (found.upper <= own).all()
     assert "pooled" not in found.method
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.05])
+@pytest.mark.parametrize(
+    "rates", [np.full(20, 0.01), np.r_[np.zeros(19), 0.5], np.repeat([0.0, 0.05], 10)], ids=str
+)
+def test_the_mean_keeps_its_level_where_subsets_taken_for_draws_do_not(rates, alpha):
+    """All k together; the naive twin counts n subsets of a question, of which only n // k share no answer."""
+    rng, n, runs = np.random.default_rng(11), 128, 400
+    ks, missed, naive = np.array([1, 2, 3, 7, 20, 50, 300]), [], []
+    truth = at_least_once(rates, ks).mean(axis=0)
+    for _ in range(runs):
+        leaks = rng.binomial(n, rates)
+        found = mean_over_questions(leaks, n, alpha, ks.tolist())
+        missed.append(((found.lower > truth + 1e-9).any(), (found.upper < truth - 1e-9).any()))
+        share = unbiased(leaks, np.full(20, n), [20]).mean()
+        naive.append(kl_upper(float(share), np.log(1 / alpha) / (20 * n)) < truth[4])  # as if subsets were draws
+    assert np.mean(missed, axis=0).max() <= tolerated(alpha, runs)
+    if rates[0] == rates[-1]:
+        assert np.mean(naive) > 3 * alpha
+
+
+@pytest.mark.parametrize(("n", "alpha"), [(1, 0.05), (1, 0.25), (2, 0.25), (30, 0.05)])
+def test_the_pooled_bounds_hold_where_clopper_pearson_does_not(n, alpha):
+    """One of 40 questions has all the mass: the count of 1 is the case that Hoeffding's theorem leaves out."""
+    m = 40
+    plain, lower = rate_bounds([1], [m * n], alpha)[0][0], pooled_bounds([1] + [0] * (m - 1), [n] * m, alpha)[0][0]
+    for bound, holds in ((plain, False), (lower, True)):
+        p = min(1.0, bound * m * (1 - 1e-12))  # just below the bound
+        assert (1 - (1 - p) ** n <= alpha * (1 + 1e-9)) == holds, bound
+    some = pooled_bounds([n] * (m - 1) + [n - 1], [n] * m, alpha)[1][0]
+    assert some == pytest.approx(1 - lower)
 
 
 def test_one_question_is_its_own_worst_and_mean():
     alone = leak_at_k([3], 40, 0.05)
-    for found in (worst_question([3], 40, 0.05)[1], mean_over_questions([3], 40, 0.05)):
+    for found in (worst_question([3], 40, 0.05), mean_over_questions([3], 40, 0.05)):
         np.testing.assert_array_equal(found.lower, alone.lower[0])
         np.testing.assert_array_equal(found.upper, alone.upper[0])
         np.testing.assert_array_equal(found.estimate, alone.estimate[0])

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.errors import BadValue
+from lethe.evaluation.leak_share import mean_leak_interval
 from lethe.statistics.answer_tree import Masses, Remainder, Rounding
 from lethe.statistics.bounds import binary_lower, binary_upper
-from lethe.statistics.leak_share import mean_leak_interval
 from tests.lethe.statistics.answer_tree_coverage import EXACT_LEAK, QUESTIONS, TREES
 from tests.lethe.statistics.misses import tolerated
 
@@ -107,8 +106,3 @@ def test_the_interval_is_one_and_holds_the_certain_ends(leak, clean, counts, rho
     assert got.n == 1000 * len(counts)
     lower, upper = got.bounds()
     assert (lower.alpha, upper.alpha) == (0.005, 0.005)
-
-
-def test_each_question_has_its_lower_end():
-    with pytest.raises(BadValue, match="lowers"):
-        mean_leak_interval([(Masses((0.0,), (0.0,)), Remainder(1.0))], [], ALPHA)

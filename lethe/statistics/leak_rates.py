@@ -1,0 +1,311 @@
+"""Rates: the leak probability of each of m questions, by a 0/1 scorer or truly by a judge whose error is measured.
+
+A `Rate` gives both ends at any level: of each question, of the worst one and of the average, each carried to leak@k, the
+probability 1 - (1 - p)^k that one of k answers leaks. This rises with p, so the ends of p give ends for every k, and these
+hold for all k at once. Each side of a band holds by itself with probability 1 - alpha, both together with 1 - 2 alpha.
+
+With a judge, the share of verdicts, the sensitivity and the false positive rate take alpha / 3 each; the last two once for
+all questions. Where the verdicts do not fit the calibration, no leak probability explains them, and no end exists (NaN).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lethe.errors import BadValue
+from lethe.statistics.bound import Bound, Covers
+from lethe.statistics.checks import check_alpha
+from lethe.statistics.counts import (
+    at_least_once,
+    check_counts,
+    check_queries,
+    pooled_bounds,
+    rate_bounds,
+    unbiased,
+)
+from lethe.statistics.judge_error import IN_EVERY_QUESTION, METHOD, Calibration, true_rate
+from lethe.statistics.two_sample import kl_upper
+
+QUERIES = (*(digit * 10**power for power in range(6) for digit in (1, 2, 5)), 10**6)
+SUBSETS = (2, 5, 10, 20, 50, 100, 200)  # the k at which subsets of the answers bound the mean of leak@k
+INDEPENDENT = "independent answers to each question"
+CLOPPER_PEARSON = "Clopper-Pearson on one answer, carried to k"
+LARGEST, MEAN = (
+    "the largest upper bound; the largest lower bound, Bonferroni over the questions",
+    "the best of the questions' own bounds together (Bonferroni), the pooled rate and subsets of the answers (U-statistic, "
+    "Chernoff), alpha / 3 each",
+)
+MEAN_OF_TWO = (
+    "the best of the questions' own bounds together (Bonferroni) and the pooled rate, half of the level each"
+)
+MEAN_OF_ONE = "the questions' own bounds together (Bonferroni)"
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """Leak@k with both ends, at k = 1 the leak probability; tables of shape (questions, K), or (K,) for one number per k.
+
+    ``lower`` and ``upper`` hold for every k at once, each side by itself with probability 1 - ``alpha``, for the scope
+    ``covers``; they are NaN where the judge's calibration does not fit. ``estimate`` has no guarantee, and may lie above the
+    band for k close to n. ``n`` is the number of draws behind a row, None where no single number applies; ``place`` is the
+    question with the largest upper end, for the worst question.
+    """
+
+    k: np.ndarray
+    estimate: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    alpha: float
+    covers: Covers
+    method: str
+    assumes: str
+    n: tuple[int | None, ...]
+    place: int | None = None
+
+    def bounds(self, row: int | None = None, k: int = 0) -> tuple[Bound, Bound] | None:
+        """Both ends at the ``k``-th number of answers, of question ``row`` where there are several; None for NaN."""
+        lower, upper = (float(table[k] if row is None else table[row, k]) for table in (self.lower, self.upper))
+        if math.isnan(upper):
+            return None
+        rest = (self.alpha, self.covers, self.assumes, self.method, self.n[row or 0])
+        return Bound(lower, "lower", *rest), Bound(upper, "upper", *rest)
+
+
+@dataclass(frozen=True, eq=False)
+class Rate:
+    """The counted answers to m questions, and the calibration of the judge who counted, if there is one.
+
+    Parameters
+    ----------
+    leaks : array of shape (m,)
+        Answers that are (called) a leak; NaN where a question's scores are not all 0 or 1, whose ends are NaN.
+    n : array of shape (m,)
+        Answers drawn, missing ones included; at least 1.
+    missing : array of shape (m,)
+        Answers without a score: leaks in upper ends and clean in lower ends; estimates omit them.
+    judge : Calibration, optional
+        The judge's error, which the ends then include.
+
+    Notes
+    -----
+    Assumes that the answers to a question are independent draws, and for the average that the questions' answers are.
+    Ends: Clopper and Pearson (1934). Estimate of leak@k: 1 - C(n - c, k) / C(n, k), as in pass@k (Chen et al. 2021, eq. 1);
+    with a judge 1 - (1 - p)^k at Rogan and Gladen's p, which is biased.
+
+    Examples
+    --------
+    >>> band = Rate.of([0, 3], n=1024).each(alpha=0.01, ks=[1, 100, 10_000])
+    >>> band.upper.round(4).tolist()
+    [[0.0045, 0.3622, 1.0], [0.0098, 0.6256, 1.0]]
+    >>> judge = Calibration(leaks=200, leaks_called=190, clean=200, clean_called=10)
+    >>> band = Rate.of([60, 600], 1000, judge=judge).worst(alpha=0.05, ks=[1, 5])
+    >>> band.place, band.lower.round(3).tolist(), band.upper.round(3).tolist()
+    (1, [0.53, 0.977], [0.691, 0.997])
+    """
+
+    leaks: np.ndarray
+    n: np.ndarray
+    missing: np.ndarray
+    judge: Calibration | None = None
+
+    @classmethod
+    def of(cls, leaks: ArrayLike, n: ArrayLike, missing: ArrayLike = 0, judge: Calibration | None = None) -> Rate:
+        """The rate of checked counts; ``n`` and ``missing`` are one number or one per question.
+
+        Parameters
+        ----------
+        leaks, n, missing, judge
+            The fields.
+
+        Raises
+        ------
+        BadValue
+            If a count lies outside its range.
+        """
+        return cls(*check_counts(leaks, n, missing), judge)
+
+    def each(self, alpha: float, ks: Sequence[int] = (1,)) -> Band:
+        """Each question by itself; at k = 1 and without a judge the ends are m_bin_lower and m_bin.
+
+        Parameters
+        ----------
+        alpha : float
+            Error probability of each side, above 0 and up to 0.5.
+        ks : sequence of int
+            Numbers of answers, each at least 1.
+        """
+        k, (lower, upper) = check_queries(ks), self._ends(alpha)
+        estimate = self._estimate(k)
+        ends = (at_least_once(lower, k), at_least_once(upper, k))
+        method = f"{METHOD}, carried to k" if self.judge else CLOPPER_PEARSON
+        n = tuple(self.n.tolist())
+        return Band(k, estimate, *ends, alpha, Covers.ONE_PROMPT, method, self._assumes(), n)
+
+    def worst(self, alpha: float, ks: Sequence[int] = (1,)) -> Band:
+        """The question that leaks most.
+
+        The upper side is the largest of the questions' own upper ends. It needs no correction, because it is at least that of
+        the question that truly leaks most. The lower side states that some question leaks at least that much. Each of the m
+        questions could make that false, so it is the largest of the lower ends at alpha / m (Bonferroni). The estimate is the
+        largest of the estimates and is therefore biased upwards.
+
+        Parameters
+        ----------
+        alpha, ks
+            As in `each`.
+        """
+        k = self._of_all(ks)
+        upper, lower = self._ends(alpha)[1], self._ends(alpha, 1 / len(self.leaks))[0]
+        ends = (at_least_once(lower.max(), k), at_least_once(upper.max(), k))
+        place, estimate = int(np.argmax(upper)), np.fmax.reduce(self._estimate(k), axis=0)
+        return self._band(k, estimate, ends, alpha, Covers.WORST_PROMPT, LARGEST, INDEPENDENT, place)
+
+    def average(self, alpha: float) -> Band:
+        """The average leak probability, from the pooled count; needs equal n. The judge needs to match on average alone.
+
+        Parameters
+        ----------
+        alpha
+            Error probability of each side; without a judge at most 1/4.
+
+        Notes
+        -----
+        See `lethe.statistics.counts.pooled_bounds`.
+        """
+        k = self._of_all((1,))
+        lower, upper = self._pooled(alpha)
+        share = np.atleast_1d(self.leaks.sum() / max(1, (self.n - self.missing).sum()))
+        if self.judge:
+            share = true_rate(share, self.judge.sensitivity, self.judge.false_positive, useless=math.nan)
+            method, assumes = METHOD, self.judge.assumes()
+        else:
+            method, assumes = "Clopper-Pearson on the pooled count", f"{INDEPENDENT} and between them"
+        n = (int(self.n.sum()),)
+        return Band(k, share, lower, upper, alpha, Covers.AVERAGE, method, assumes, n)
+
+    def mean(self, alpha: float, ks: Sequence[int] = QUERIES) -> Band:
+        """The mean of leak@k over the questions: the probability that k answers to a random question contain a leak.
+
+        Each side is the best of three bounds, each at alpha / 3. (1) The average of the questions' own ends at alpha / (3
+        m). (2) The pooled rate: 1 - (1 - p)^k is concave in p and at least p, so the mean lies between the average rate and
+        leak@k of the average rate; needs equal n. (3) The share U of k-subsets with a leak: m floor(n / k) kl(U, mean) <=
+        ln(1 / level) on each side (Hoeffding 1963, section 5b; the product of the questions' moment generating functions is
+        largest for equal questions), at each k of `SUBSETS` up to the smallest n, Bonferroni; leak@k rises with k and leak@k
+        / k falls, which carries these bounds to all other k. With a judge, only (1) and (2), half of the level each.
+
+        Parameters
+        ----------
+        alpha, ks
+            As in `each`.
+
+        Examples
+        --------
+        >>> band = Rate.of([0, 0, 512, 0], n=1024).mean(alpha=0.01, ks=[1, 1000])
+        >>> band.lower.round(4).tolist(), band.upper.round(4).tolist()
+        ([0.1126, 0.25], [0.1396, 0.9993])
+        """
+        k, m = self._of_all(ks), len(self.leaks)
+        grid = [own for own in SUBSETS if own <= self.n.min()] if m > 1 and not self.judge else []
+        pooled = m > 1 and bool((self.n == self.n[0]).all())
+        parts = 1 + pooled + bool(grid)
+        low, high = self._ends(alpha, 1 / parts / m)
+        lower, upper = at_least_once(low, k).mean(axis=0), at_least_once(high, k).mean(axis=0)
+        if pooled:
+            low, high = self._pooled(alpha, 1 / parts)
+            lower, upper = np.maximum(lower, low), np.minimum(upper, at_least_once(high, k)[0])
+        if grid:
+            low, high = self._subsets(grid, k, alpha / parts)
+            lower, upper = np.maximum(lower, low), np.minimum(upper, high)
+        method = (MEAN_OF_ONE, MEAN_OF_TWO, MEAN)[parts - 1]
+        if grid and not pooled:
+            method = MEAN.replace(", the pooled rate", "").replace("alpha / 3", "alpha / 2")
+        assumes = f"{INDEPENDENT} and between them"
+        estimate = self._estimate(k).mean(axis=0)
+        return self._band(k, estimate, (lower, upper), alpha, Covers.AVERAGE, method, assumes)
+
+    def fits(self, alpha: float) -> np.ndarray:
+        """(m,) whether some leak probability explains a question's verdicts; all True without a judge.
+
+        A sound calibration is flagged in some question with probability at most 2 alpha (Bonferroni over the questions).
+
+        Parameters
+        ----------
+        alpha
+            As in `each`.
+        """
+        if self.judge is None:
+            return np.ones(len(self.leaks), dtype=bool)
+        share = alpha / 3 / max(1, len(self.leaks))
+        return self.judge.error(alpha / 3).fits(*rate_bounds(self.leaks, self.n, share, self.missing))
+
+    def _ends(self, alpha: float, share: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+        """(m,) both ends of each question; ``share`` is the part of alpha that the counts of one question take."""
+        check_alpha(alpha)
+        if self.judge is None:
+            return rate_bounds(self.leaks, self.n, alpha * share, self.missing)
+        if not self.fits(alpha).all():
+            return np.full(len(self.leaks), np.nan), np.full(len(self.leaks), np.nan)
+        return self.judge.error(alpha / 3).carry(*rate_bounds(self.leaks, self.n, alpha / 3 * share, self.missing))
+
+    def _pooled(self, alpha: float, share: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+        check_alpha(alpha)
+        level = share * (alpha / 3 if self.judge else alpha)
+        lower, upper = pooled_bounds(self.leaks, self.n, level, self.missing)
+        if self.judge is None:
+            return lower, upper
+        error = self.judge.error(alpha / 3)
+        ends = error.carry(lower, upper)
+        fits = error.fits(lower, upper)
+        return np.where(fits, ends[0], np.nan), np.where(fits, ends[1], np.nan)
+
+    def _subsets(self, grid: Sequence[int], ks: np.ndarray, alpha: float) -> tuple[np.ndarray, np.ndarray]:
+        """(K,) both ends of the mean of leak@k from the k-subsets of the answers, at each k of the grid together."""
+        lower, upper = np.zeros(len(ks)), np.ones(len(ks))
+        some, all_ = (
+            unbiased(hits, self.n, grid).mean(axis=0) for hits in (self.leaks, self.leaks + self.missing)
+        )
+        for k, few, many in zip(grid, some.tolist(), all_.tolist(), strict=True):
+            level = math.log(len(grid) / alpha) / (len(self.leaks) * int(self.n.min() // k))
+            low, high = 1 - kl_upper(1 - few, level), kl_upper(many, level)
+            lower = np.maximum(lower, low * np.minimum(ks / k, 1))
+            upper = np.minimum(upper, high * np.maximum(ks / k, 1))
+        return lower, upper
+
+    def _estimate(self, ks: np.ndarray) -> np.ndarray:
+        judged = self.n - self.missing
+        if self.judge is None:
+            return unbiased(self.leaks, judged, ks)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = self.leaks / judged
+        p = true_rate(share, self.judge.sensitivity, self.judge.false_positive, useless=math.nan)
+        return at_least_once(p, ks)
+
+    def _assumes(self, answers: str = INDEPENDENT) -> str:
+        return self.judge.assumes(IN_EVERY_QUESTION) if self.judge else answers
+
+    def _band(
+        self,
+        ks: np.ndarray,
+        estimate: np.ndarray,
+        ends: tuple[np.ndarray, np.ndarray],
+        alpha: float,
+        covers: Covers,
+        method: str,
+        assumes: str,
+        place: int | None = None,
+    ) -> Band:
+        """A band of one number per k; the share of verdicts is what the method of the counts bounds."""
+        common = int(self.n[0]) if (self.n == self.n[0]).all() else None
+        if self.judge:
+            method, assumes = f"{METHOD}; {method}", f"{self._assumes()}; {assumes}"
+        return Band(ks, estimate, *ends, alpha, covers, method, assumes, (common,), place)
+
+    def _of_all(self, ks: ArrayLike) -> np.ndarray:
+        if not self.leaks.size or np.isnan(self.leaks).any():
+            raise BadValue("leaks", "NaN" if self.leaks.size else "none", "a count of at least one question")
+        return check_queries(ks)
