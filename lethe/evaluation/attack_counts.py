@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from lethe.statistics.attack_curve import Counted, Excess, HalfLife, Point, band, excess, half_life
 
@@ -23,7 +23,7 @@ class SeedMean:
 
 @dataclass(frozen=True)
 class AttackResult:
-    """The ``result.json`` of one attack on one model."""
+    """The record of one attack on one model, as the stage `attack` wrote it."""
 
     path: str
     kind: str
@@ -35,21 +35,6 @@ class AttackResult:
     after: Mapping[str, object]  # the attack as params.yaml has it
     counts: tuple[Counted, ...]
     by_seed: tuple[SeedMean, ...]
-
-    @classmethod
-    def of_json(cls, values: Mapping[str, object]) -> AttackResult:
-        """The result that the stage `attack` wrote; keys of no field are left out."""
-        known: dict[str, Any] = dict(values)
-        known = {key: value for key, value in known.items() if key in cls.__dataclass_fields__}
-        return cls(
-            **known
-            | {
-                "alpha": float(known["alpha"]),
-                "seeds": tuple(known["seeds"]),
-                "counts": tuple(Counted(**one) for one in known["counts"]),
-                "by_seed": tuple(SeedMean(**one) for one in known["by_seed"]),
-            }
-        )
 
     @property
     def title(self) -> str:

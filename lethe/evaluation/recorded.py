@@ -171,6 +171,6 @@ def _finite(value: Any) -> Any:
 
 
 def audit_record(result: Mapping[str, object]) -> OneRunRecord | Record:
-    """The ``result.json`` of an audit: a record where the audit is a one-run audit, else the result as it is."""
+    """The record of an audit: typed where the audit is a one-run audit, else the result as it is."""
     known: dict[str, Any] = dict(result)
     return OneRunRecord(OneRunAudit.from_json(known), known["mechanism"]) if "results" in known else known

@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
+from pydantic import TypeAdapter
+
 from lethe.config.schema import EvaluationParams, MethodParams, Params
 from lethe.evaluation.answer_scores import judges
 from lethe.evaluation.answer_tables import AnswerTables
@@ -34,7 +36,7 @@ from lethe.io.json_files import read_artifact, read_jsonl
 from lethe.io.parts import rows_of
 from lethe.results import table
 from lethe.results.exact_bounds import Excess, certificates_of
-from lethe.results.table import Numbers, Results
+from lethe.results.table import Numbers, Result, Results
 from lethe.statistics.bound import Bound
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_certificates import Certificates
@@ -217,13 +219,13 @@ def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str,
         },
         epochs={name: tuple(record["epochs"]) for name, record in training.items() if record.get("epochs")},
         audits={
-            name: audit_record(value) for name, value in source.results("audit", whole.audits if whole else ())
+            name: audit_record(value) for name, value in source.records("audit", whole.audits if whole else ())
         },
-        games=dict(source.results("game", whole.games if whole else ())),
+        games=dict(source.records("game", whole.games if whole else ())),
         attacks={
-            name: AttackResult.of_json(value)
-            for name, value in source.results("attack", whole.attacks if whole else ())
-            if "counts" in value
+            name: TypeAdapter(AttackResult).validate_python(value)
+            for name, value in source.records("attack", whole.attacks if whole else ())
+            if value
         },
         provenance=provenance,
         missing=source.missing,
@@ -260,11 +262,14 @@ class _Source:
         """An object; empty where the file is missing."""
         return self.read(path, made_by, read_artifact, {})
 
-    def results(self, stage: str, names: Iterable[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """The result of each audit, game or attack."""
-        place = "games/{}.json" if stage == "game" else stage + "s/{}/result.json"
+    def records(self, stage: str, names: Iterable[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """The record of each audit, game or attack; empty where its table is missing."""
+        none: list[Result] = []
         for name in names:
-            yield name, self.json(place.format(name), f"{stage}@{name}")
+            place = table.place(Path(), stage, name)
+            rows = self.read(str(place), f"{stage}@{name}", table.read_rows, none)
+            record = Numbers(rows).row("record", "run")
+            yield name, record.evidence or {} if record else {}
 
 
 def _rows(path: Path) -> list[Row]:

@@ -7,8 +7,7 @@ keeps the same words for machines in both cases ("leaks", "forgot"); pages, MLfl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 
 from lethe.io.artifacts import Aim
 
@@ -17,36 +16,53 @@ from lethe.io.artifacts import Aim
 class Wording:
     """``shown`` maps the words of `lethe.evaluation.standing` to those on the page; words without an entry stay.
 
-    ``leak``, ``leaks``, ``leaked`` are the verb of models and answers, ``asked_...`` that of questions; ``a_leak`` and
+    ``leak`` and ``leaks`` are the verb of models and answers, ``asked_...`` that of questions; ``a_leak`` and
     ``leakage`` name the event and its frequency.
     """
 
-    question: str  # one of those that are asked
-    forget_question: str
-    answers: str  # to the forget questions
-    expected: str
-    leak: str
-    leaks: str
-    leaked: str
-    asked_leak: str  # of a question: what it does when it is asked
-    asked_leaks: str
-    asked_leaked: str
-    a_leak: str
-    leakage: str
-    labelled_leaks: str
-    proved: str
-    aspect: str
-    shown: Mapping[str, str]
-    verbs: Mapping[str, tuple[str, str]]  # of one model, of several
-    title: tuple[str, str]
-    heading: tuple[str, str]
-    references: Mapping[str, str]
-    before: str
-    never_saw: str
-    base_alone: str
-    retrain_alone: str
-    verdict: Mapping[str, str]  # words of `lethe.results.verdict.sentence`, where they differ
-    meaning: dict[str, str]  # of words of standings and of terms of the glossary, where it differs
+    question: str = "question"  # one of those that are asked
+    forget_question: str = "forget question"
+    answers: str = "forget answers"  # to the forget questions
+    expected: str = "answer to be forgotten"
+    leak: str = "leak"
+    leaks: str = "leaks"
+    asked_leak: str = "leak"  # of a question: what it does when it is asked
+    asked_leaks: str = "leaks"
+    asked_leaked: str = "leaked"
+    a_leak: str = "a leak"
+    leakage: str = "leakage"
+    proved: str = "leaks"
+    aspect: str = "forgetting"
+    shown: Mapping[str, str] = field(default_factory=dict)
+    verbs: Mapping[str, tuple[str, str]] = field(
+        default_factory=lambda: {
+            "leaks": ("leaks", "leak"),
+            "forgot": ("forgot", "forgot"),
+            "open": ("may have forgotten", "may have forgotten"),
+            "none": ("has no verdict", "have no verdict"),
+        }
+    )  # of one model, of several
+    title: tuple[str, str] = ("what {} still knows", "what the models still know")
+    heading: tuple[str, str] = (
+        "What the model still knows of what it was told to forget",
+        "What the models still know of what they were told to forget",
+    )
+    references: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "base": "reference: before unlearning",
+            "retrain": "reference: never saw the forget set",
+        }
+    )
+    before: str = "before unlearning"
+    never_saw: str = "never saw the forget set"
+    base_alone: str = "the model before unlearning."
+    retrain_alone: str = "it never saw the forget set."
+    verdict: Mapping[str, str] = field(
+        default_factory=dict
+    )  # words of `lethe.results.verdict.sentence` that differ
+    meaning: dict[str, str] = field(
+        default_factory=dict
+    )  # of words of standings and of the glossary's terms that differ
 
     @property
     def questions(self) -> str:
@@ -67,46 +83,7 @@ class Wording:
         return ", ".join(map(self.word, standing.split(", ")))
 
 
-FORGET = Wording(
-    question="question",
-    forget_question="forget question",
-    answers="forget answers",
-    expected="answer to be forgotten",
-    leak="leak",
-    leaks="leaks",
-    leaked="leaked",
-    asked_leak="leak",
-    asked_leaks="leaks",
-    asked_leaked="leaked",
-    a_leak="a leak",
-    leakage="leakage",
-    labelled_leaks="leaks",
-    proved="leaks",
-    aspect="forgetting",
-    shown=MappingProxyType({}),
-    verbs=MappingProxyType(
-        {
-            "leaks": ("leaks", "leak"),
-            "forgot": ("forgot", "forgot"),
-            "open": ("may have forgotten", "may have forgotten"),
-            "none": ("has no verdict", "have no verdict"),
-        }
-    ),
-    title=("what {} still knows", "what the models still know"),
-    heading=(
-        "What the model still knows of what it was told to forget",
-        "What the models still know of what they were told to forget",
-    ),
-    references=MappingProxyType(
-        {"base": "reference: before unlearning", "retrain": "reference: never saw the forget set"}
-    ),
-    before="before unlearning",
-    never_saw="never saw the forget set",
-    base_alone="the model before unlearning.",
-    retrain_alone="it never saw the forget set.",
-    verdict=MappingProxyType({}),
-    meaning={},
-)
+FORGET = Wording()
 REFUSE = Wording(
     question="request",
     forget_question="request",
@@ -114,44 +91,36 @@ REFUSE = Wording(
     expected="answer to be refused",
     leak="comply",
     leaks="complies",
-    leaked="complied",
     asked_leak="bring compliance",
     asked_leaks="brings compliance",
     asked_leaked="brought compliance",
     a_leak="compliance",
     leakage="compliance",
-    labelled_leaks="compliant ones",
     proved="compliance",
     aspect="refusal",
-    shown=MappingProxyType({"leaks": "complies", "forgot": "refuses"}),
-    verbs=MappingProxyType(
-        {
-            "leaks": ("complies", "comply"),
-            "forgot": ("refuses", "refuse"),
-            "open": ("may comply", "may comply"),
-            "none": ("has no verdict", "have no verdict"),
-        }
-    ),
+    shown={"leaks": "complies", "forgot": "refuses"},
+    verbs={
+        "leaks": ("complies", "comply"),
+        "forgot": ("refuses", "refuse"),
+        "open": ("may comply", "may comply"),
+        "none": ("has no verdict", "have no verdict"),
+    },
     title=("how often {} complies", "how often the models comply"),
     heading=("How often the model does what it should refuse", "How often the models do what they should refuse"),
-    references=MappingProxyType(
-        {"base": "reference: for comparison of utility", "retrain": "reference: its compliance counts as chance"}
-    ),
+    references={
+        "base": "reference: for comparison of utility",
+        "retrain": "reference: its compliance counts as chance",
+    },
     before="the model to compare with",
     never_saw="its compliance counts as chance",
     base_alone="the model to compare with.",
     retrain_alone="its compliance counts as chance.",
-    verdict=MappingProxyType(
-        {
-            **{"leaks": "complies", "forgot": "refuses", "questions": "requests", "question": "request"},
-            **{"does": "brings compliance in", "do": "bring compliance in", "may": "may bring compliance in"},
-            **{
-                "above": "compliance above the reference",
-                "some": "with compliance",
-                "beyond": "beyond the reference",
-            },
-        }
-    ),
+    verdict={
+        **{"leaks": "complies", "forgot": "refuses", "questions": "requests", "question": "request"},
+        **{"does": "brings compliance in", "do": "bring compliance in", "may": "may bring compliance in"},
+        **{"above": "compliance above the reference", "some": "with compliance"},
+        "beyond": "beyond the reference",
+    },
     meaning={
         "leaks": "some request is proved to bring compliance more often, by more than the tolerance, than with the reference "
         "model, or at all where there is no such model.",
@@ -168,4 +137,4 @@ REFUSE = Wording(
         "certified": "Shown to comply in at most the stated share of answers, with the stated guarantee.",
     },
 )
-WORDINGS: Mapping[Aim, Wording] = MappingProxyType({"forget": FORGET, "refuse": REFUSE})
+WORDINGS: Mapping[Aim, Wording] = {"forget": FORGET, "refuse": REFUSE}

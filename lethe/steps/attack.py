@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from lethe.config.evaluating import Sample, ScorerParams
     from lethe.config.schema import Attack
-    from lethe.statistics.attack_curve import Counted, Point
+    from lethe.statistics.attack_curve import Point
 
 
 def run(name: str, attack: Attack, sample: Sample, scorer: ScorerParams | None, root: Path = Path("data")) -> None:
@@ -65,22 +65,23 @@ def run(name: str, attack: Attack, sample: Sample, scorer: ScorerParams | None, 
         write_parquet(folder / "answers.parquet", answers)
         write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **result})
     write_json(root / "attacks" / f"{name}.json", {"schema": SCHEMA_VERSION, **headline})
-    _write_rows(name, headline, curve, counts, root)
+    _write_rows(name, headline, result, curve, root)
     print(f"{name}: leaks {before.mean:.1%} before the attack and {worst.mean:.1%} after budget {worst.budget:g}")
 
 
 def _write_rows(
-    name: str, headline: Mapping[str, object], curve: Sequence[Point], counts: Sequence[Counted], root: Path
+    name: str, headline: Mapping[str, object], result: Mapping[str, Any], curve: Sequence[Point], root: Path
 ) -> None:
-    """Write the table: the numbers of the headline, and the band of the curve with its counts as evidence."""
+    """Write the table: the numbers of the headline, the band of the curve with its counts, and the record whole."""
     from lethe.results import table
 
     rows = table.Rows(name)
     for key, value in flat_numbers(headline).items():
         rows.add("audit", "number", "run", value, item=key)
-    for point, counted in zip(curve, counts, strict=True):
-        place: dict[str, Any] = {"at": point.budget, "evidence": vars(counted)}
+    for point, counted in zip(curve, result["counts"], strict=True):
+        place: dict[str, Any] = {"at": point.budget, "evidence": counted}
         rows.add("audit", "attacked", "run", point.mean, point.lower, point.upper, **place)
+    rows.add("audit", "record", "run", evidence=result)
     table.write(table.place(root, "attack", name), rows.rows)
 
 

@@ -25,7 +25,7 @@ def run(name: str, settings: AuditParams, root: Path = Path("data")) -> AuditRes
 
 
 def write_rows(stage: str, name: str, result: AuditResult, root: Path) -> None:
-    """Write the table of an audit, game or attack: every number of its headline and details, by dotted key."""
+    """Write the table of an audit or game: every number of its headline and details by dotted key, and the record whole."""
     from lethe.results import table
 
     rows, bounds = table.Rows(name), result.bounds
@@ -35,4 +35,6 @@ def write_rows(stage: str, name: str, result: AuditResult, root: Path) -> None:
         bound = bounds.get(key)
         ends = (bound, None) if bound and bound.side == "lower" else (None, bound)
         rows.add("audit", "number", "run", None if bound else numbers[key], *ends, item=key)
+    whole = result.headline if stage == "game" else {**result.headline, **result.details}
+    rows.add("audit", "record", "run", evidence=whole)
     table.write(table.place(root, stage, name), rows.rows)

@@ -200,6 +200,12 @@ def write_epsilon_star(root: Path, name: str, lower: float | None, **changes: ob
     epsilon_star._write(name, root / "data", record, bound)
 
 
+def write_record(root: Path, stage: str, name: str, record: dict) -> None:
+    """Write the record of an audit, game or attack as its stage does."""
+    row = table.result(name, "audit", "record", "run", evidence=record)
+    table.write(table.place(root / "data", stage, name), [row])
+
+
 def write_exact(root: Path, name: str, found: Certificates) -> None:
     """Write exact bounds of a model as their stage does."""
     rows = rows_of(dataclasses.replace(found, name=name))

@@ -17,7 +17,7 @@ from lethe import config
 from lethe.evaluation.findings import findings
 from lethe.evaluation.run import load as load_run
 from lethe.evaluation.standing import standings
-from lethe.io.json_files import read_json, write_json
+from lethe.io.json_files import read_json
 from lethe.report import answers, columns
 from lethe.report.page import render
 from lethe.report.tables import epsilon_star_notes, epsilon_star_rows, flatten
@@ -33,6 +33,7 @@ from tests.lethe.report.synthetic import (
     measure_again,
     stop_early,
     write_epsilon_star,
+    write_record,
 )
 
 MODELS_OF_SMALL = ("base", "retrain", "npo", "npo_at")
@@ -263,8 +264,8 @@ def test_audits_and_games_have_sections_only_when_named(own_small, small_page, w
     none = {**row, "method": "steinke", "epsilon_lower": None, "p_value": None}
     counts = {"n": 5000, "r": [100, 200], "errors": [3, 9], "delta": 1e-5, "alpha": 0.05}
     result = {**counts, "results": [row, none, {**none, "infinite": True}], "mechanism": "gaussian"}
-    place = "audits/mine/result.json" if kind == "audits" else "games/mine.json"
-    write_json(own_small / "data" / place, result)
+    stage = kind.removesuffix("s")
+    write_record(own_small, stage, "mine", result)
     settings = config.load(own_small / "params.yaml").model_copy(update={kind: {"mine": {}}})
     page = render(load_run(settings, own_small / "data", PROVENANCE))
     section = page.html.split(f'id="{kind}"')[1].split("</section>")[0]

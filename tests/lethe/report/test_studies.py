@@ -7,13 +7,13 @@ import re
 import pytest
 
 from lethe import config
-from lethe.evaluation.attack_counts import AttackResult, curves
+from lethe.evaluation.attack_counts import curves
 from lethe.evaluation.method_spread import spreads
 from lethe.evaluation.run import load as load_run
 from lethe.io.json_files import read_json, write_json
 from lethe.report.page import render
 from tests.lethe.report.conftest import load
-from tests.lethe.report.synthetic import change_json, change_numbers, copy_results
+from tests.lethe.report.synthetic import change_json, change_numbers, copy_results, write_record
 
 RELEARN = {"kind": "relearn", "rows": "forget", "count": 5, "steps": [1, 2], "batch": 8, "lr": 5e-4}
 
@@ -40,7 +40,7 @@ def result(path: str, leaks: list[int]) -> dict:
 def attacked(own_small):
     leaks = {"base": [900, 910, 920], "retrain": [2, 8, 30], "npo": [5, 200, 620]}
     for name, own in leaks.items():
-        write_json(own_small / f"data/attacks/{name}_forget/result.json", result(f"data/models/{name}", own))
+        write_record(own_small, "attack", f"{name}_forget", result(f"data/models/{name}", own))
     settings = config.load(own_small / "params.yaml")
     entries = {f"{name}_forget": {"path": f"data/models/{name}", "after": RELEARN} for name in leaks}
     value = config.read_yaml(own_small / "params.yaml") | {"attacks": entries}
@@ -64,14 +64,10 @@ def test_an_attack_is_shown_beside_base_and_retrain(without_figures, own_small, 
 
 
 def test_another_attack_is_no_reference(own_small, attacked):
-    change_json(own_small / "data/attacks/retrain_forget/result.json", n=64)
-    results = {
-        name: AttackResult.of_json(read_json(own_small / f"data/attacks/{name}/result.json"))
-        for name in ("npo_forget", "retrain_forget")
-    }
-    (npo, _) = curves(results, "data/models/base", "data/models/retrain")
+    write_record(own_small, "attack", "retrain_forget", result("data/models/retrain", [2, 8, 30]) | {"n": 64})
+    results = load_run(attacked, own_small / "data", {}).attacks
+    (_, _, npo) = curves(results, "data/models/base", "data/models/retrain")
     assert npo.excess == []
-    assert npo.half_life is None
 
 
 def test_epochs_have_a_figure_where_they_were_observed(own_small, small_page, without_figures):

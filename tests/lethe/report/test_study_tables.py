@@ -14,7 +14,7 @@ from lethe.report.sweep_figure import sweep_figure
 from lethe.results import table
 from tests.benchmarks import gpu, marks
 from tests.benchmarks.study_tables import main, rows_of
-from tests.lethe.report.synthetic import change_numbers, copy_results
+from tests.lethe.report.synthetic import change_numbers, copy_results, write_record
 from tests.lethe.report.test_studies import RELEARN, result
 
 
@@ -56,7 +56,7 @@ def test_methods_over_seeds_below_base_and_retrain(own_small, tmp_path, capsys):
 def test_attacks_have_a_table_each_and_one_picture(own_small, tmp_path):
     leaks = {"base": [900, 910, 920], "retrain": [2, 8, 30], "npo": [5, 200, 620]}
     for name, own in leaks.items():
-        write_json(own_small / f"data/attacks/{name}_forget/result.json", result(f"data/models/{name}", own))
+        write_record(own_small, "attack", f"{name}_forget", result(f"data/models/{name}", own))
     value = config.read_yaml(own_small / "params.yaml")
     value["attacks"] = {f"{name}_forget": {"path": f"data/models/{name}", "after": RELEARN} for name in leaks}
     (own_small / "params.yaml").write_text(yaml.safe_dump(value, sort_keys=False))
