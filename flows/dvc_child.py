@@ -1,60 +1,125 @@
-"""The `dvc` command as a child that dies with its parent: `python -m flows.dvc_child repro ...`.
+"""DVC's work on one stage, through DVC's interface in Python, in a process that ends with its parent.
+
+``python -m flows.dvc_child JOB DESCRIPTOR``: JOB is ``{"stage": NAME, "pull": BOOL}`` or ``{"save": NAME}``. The answer goes
+to the file descriptor as JSON, and the lines of the stage to standard output; DVC itself prints nothing.
 
 DVC reads params.yaml before a stage, and again afterwards to record the values. During a run, DVC and the stage read the
-copy that the run made when it began, so an edit of params.yaml takes effect in the next run. dvc.lock is written whole, and
-only the entry of the stage changes (`flows.lock_entries`).
+copy that the run made when it began, so an edit of params.yaml takes effect in the next run.
 """
 
 from __future__ import annotations
 
-import io
+import contextlib
+import json
+import logging
 import os
+import shlex
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from flows.lock_entries import write_entries
+from flows.restored import damaged, other_command, outputs_of
 from lethe.process import PARAMS, die_with_parent
 
-
-def read_params_from(copy: Path) -> None:
-    """Have DVC read ``copy`` wherever it would read params.yaml of this folder."""
-    from dvc.utils import serialize
-
-    place = Path("params.yaml").absolute()
-
-    def load(path: Any, fs: Any = None) -> Any:
-        if Path(os.fspath(path)).absolute() == place:
-            return serialize.load_yaml(copy)
-        return serialize.load_yaml(path, fs=fs)
-
-    serialize.LOADERS[".yaml"] = load
+if TYPE_CHECKING:
+    from dvc.repo import Repo
 
 
-def write_whole() -> None:
-    """Have DVC write dvc.lock whole or not at all: DVC empties the file first, and a kill then would lose every entry."""
-    from dvc.utils.serialize import _common, _yaml
+def opened() -> Repo:
+    """Open the repository of this folder; it waits for other DVC processes and reads the run's copy of params.yaml."""
+    from dvc.fs import LocalFileSystem
+    from dvc.repo import Repo
 
-    from lethe.io.atomic import write_text
+    place, copy = os.path.abspath("params.yaml"), os.environ.get(PARAMS)
 
-    dump_in_place = _common._dump_data
+    class Files(LocalFileSystem):
+        def open(self, path: Any, mode: str = "r", **options: Any) -> Any:
+            return super().open(copy if os.path.abspath(path) == place else path, mode, **options)
 
-    def dump(path: Any, data: Any, dumper: Any, fs: Any = None, **options: Any) -> None:
-        if fs is not None and fs.protocol != "local":
-            return dump_in_place(path, data, dumper, fs, **options)
-        text = io.StringIO()
-        dumper(data, text, **options)
-        write_text(path, text.getvalue())
+    return Repo(os.getcwd(), fs=Files() if copy else None, _wait_for_lock=True)
 
-    _common._dump_data = _yaml._dump_data = dump
+
+def silence() -> None:
+    """Have DVC print nothing."""
+    logging.getLogger("dvc").setLevel(logging.CRITICAL)
+
+
+@contextlib.contextmanager
+def status_of_command() -> Iterator[Path]:
+    """Yield the file that gets the exit status of the stage's command; it is not there where no command ran.
+
+    DVC names the status only in a sentence, so its shell, which SHELL names, is a script that writes the status.
+    """
+    folder = Path(".dvc", "tmp", f"command-{os.getpid()}").absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    shell, status = folder / "sh", folder / "status"
+    shell.write_text(f'#!/bin/sh\neval "$2"\nstatus=$?\necho $status > {shlex.quote(str(status))}\nexit $status\n')
+    shell.chmod(0o700)
+    os.environ["SHELL"] = str(shell)
+    try:
+        yield status
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def reproduce(stage: str, pull: bool = False) -> dict[str, Any]:
+    """Bring one stage up to date; return its end as `flows.workspace.Reproduced` has it."""
+    from dvc.exceptions import DvcException
+    from dvc.lock import LockError
+    from dvc.stage.exceptions import StageCmdFailedError
+
+    with status_of_command() as status:
+        try:
+            return _brought(stage, pull, status)
+        except DvcException as error:
+            cause = error.__cause__ or error
+            number, tail = 1, " ".join(str(cause).split())
+            if isinstance(cause, StageCmdFailedError):
+                number, tail = int(status.read_text()) if status.exists() else 1, ""
+            elif isinstance(cause, LockError):
+                command = other_command(Path.cwd(), 0) or "another DVC command"
+                tail = f"{command} works in this folder, and the stage needs its files"
+            return {"state": "failed", "status": number, "tail": tail}
+
+
+def _brought(stage: str, pull: bool, status: Path, again: bool = False) -> dict[str, Any]:
+    with opened() as repo:
+        changed = repo.reproduce([stage], single_item=True, pull=pull)
+        if not changed or status.exists():
+            return {"state": "ran" if changed else "unchanged", "status": 0, "tail": ""}
+        with repo.lock:
+            outs = outputs_of(repo, [stage])
+        bad = ", ".join(os.path.relpath(out.fs_path) for out in damaged(outs))
+    if bad and again:
+        tail = f"{bad}: damaged also the second time; the disk may be failing"
+        return {"state": "failed", "status": 1, "tail": tail}
+    if bad:
+        print(f"DVC's cache or remote held damaged files, which are gone: the stage makes {bad} again", flush=True)
+        return _brought(stage, False, status, again=True)  # without the remote, which would send the same bytes
+    return {"state": "restored", "status": 0, "tail": ""}
+
+
+def save(name: str | None) -> dict[str, Any]:
+    """Save the folder as a DVC experiment; return its name, or the reason why there is none."""
+    try:
+        with opened() as repo:
+            revision = repo.experiments.save(name=name, force=True)
+            return {"name": repo.experiments.get_exact_name([revision])[revision]}
+    except Exception as error:  # of DVC or git
+        return {"name": None, "reason": " ".join(str(error).split()) or type(error).__name__}
+
+
+def main() -> None:
+    """Do the job of the command line."""
+    die_with_parent()
+    silence()
+    job, descriptor = json.loads(sys.argv[1]), int(sys.argv[2])
+    answer = save(job["save"]) if "save" in job else reproduce(job["stage"], job["pull"])
+    with open(descriptor, "w", encoding="utf-8") as file:
+        json.dump(answer, file)
 
 
 if __name__ == "__main__":
-    die_with_parent()
-    write_whole()
-    write_entries()
-    if copy := os.environ.get(PARAMS):
-        read_params_from(Path(copy))
-    from dvc.cli import main
-
-    sys.exit(main(sys.argv[1:]))
+    main()

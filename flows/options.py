@@ -14,14 +14,10 @@ Scheduler = Annotated[
     str | None,
     typer.Option(
         metavar="ADDRESS",
-        help="Run the stages on the workers of this Dask scheduler, or Ray cluster (ray://HOST:10001, extra ray). They share "
-        "this folder or DVC's default remote.",
+        help="Run the stages on the workers of this Dask scheduler. They share this folder or DVC's default remote.",
     ),
 ]
 SharingScheduler = Annotated[
     str | None,
-    typer.Option(
-        help="Address of a Dask scheduler, or Ray cluster (ray://...), whose workers see this folder and "
-        "PREFECT_API_URL's server."
-    ),
+    typer.Option(help="Address of a Dask scheduler whose workers see this folder and PREFECT_API_URL's server."),
 ]

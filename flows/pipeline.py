@@ -37,7 +37,6 @@ from prefect.utilities.annotations import allow_failure, quote
 
 from flows import alarm, inputs, keeping, record, remote, workspace
 from flows.overview import Overview, standard
-from flows.ray_clusters import is_ray
 from lethe import config, tracking
 from lethe.config.schema import Notify
 from lethe.errors import LetheError, StageFailed, of_the_machine, plural
@@ -105,8 +104,8 @@ def pipeline(
 
     ``jobs``: default `default_jobs`, or the threads of the cluster's workers. ``scheduled``: `lethe serve` runs the flow
     in a process of its own, which ends with `lethe serve` and prints a summary. ``pull``: what the DVC remote holds is
-    fetched first. ``push``: the results go to the DVC remote. ``scheduler``: the address of a Dask scheduler or a Ray cluster
-    whose workers run the stages.
+    fetched first. ``push``: the results go to the DVC remote. ``scheduler``: the address of a Dask scheduler whose
+    workers run the stages.
     """
     held = keeping.RECORD.get() or keeping.Record()
     try:
@@ -176,12 +175,7 @@ def runner(
         return
     from flows.workers import Workers
 
-    cluster: type[Workers] = Workers
-    if is_ray(scheduler):
-        from flows.ray_workers import RayWorkers
-
-        cluster = RayWorkers
-    workers = cluster(root, scheduler, graph.upstream, graph.clean())
+    workers = Workers(root, scheduler, graph.upstream, graph.clean())
     try:
         yield workers, workers.threads
     finally:

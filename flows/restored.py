@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,20 +19,6 @@ if TYPE_CHECKING:
     from dvc.repo import Repo
 
 MD5 = "md5"  # the only hash that new DVC repositories use
-
-
-def remove_damaged(root: Path, stage: str) -> list[str]:
-    """Remove the damaged outputs of a stage, here and in DVC's cache; return their paths from ``root``.
-
-    DVC then makes them again. An output whose hash is of another kind than MD5 is not compared.
-    """
-    from dvc.repo import Repo
-
-    # Another process may be rewriting dvc.lock, which DVC empties first; the lock is free again before the hashing.
-    with Repo(str(root), _wait_for_lock=True) as repo:
-        with repo.lock:
-            outs = outputs_of(repo, [stage])
-        return [os.path.relpath(out.fs_path, root) for out in damaged(outs)]
 
 
 def outputs_of(repo: Repo, stages: Collection[str]) -> list[Any]:
@@ -56,6 +43,50 @@ def mend_locks(root: Path) -> None:
             json.loads(record.read_text(encoding="utf-8"))
         except ValueError:
             record.unlink()
+
+
+def other_command(root: Path, patience: float = 3) -> str:
+    """Return the DVC command of another process that works in this folder, with its number; empty if there is none.
+
+    The children of a run that was killed end within ``patience`` seconds.
+    """
+    until = time.monotonic() + patience
+    while command := _working(root / ".dvc" / "tmp" / "rwlock"):
+        if time.monotonic() > until:
+            return command
+        time.sleep(0.2)
+    return ""
+
+
+def _working(record: Path) -> str:
+    """Return the first live process in DVC's record of who reads and writes what."""
+    try:
+        users = json.loads(record.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    working = [
+        *users.get("write", {}).values(),
+        *(user for some in users.get("read", {}).values() for user in some),
+    ]
+    return next((command for user in working if (command := _command(user["pid"]))), "")
+
+
+def holder(root: Path) -> str:
+    """Return the DVC command that holds the lock of the whole folder, with its number; empty if it has ended."""
+    try:
+        return _command(int((root / ".dvc" / "tmp" / "lock").read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return ""
+
+
+def _command(pid: int) -> str:
+    """Return the command line of another live process; empty once it has ended."""
+    try:
+        words = Path("/proc", str(pid), "cmdline").read_text(encoding="utf-8", errors="replace").split("\0")
+    except OSError:
+        return ""
+    command = " ".join(os.path.basename(word) if "/" in word else word for word in words if word)
+    return f"`{command}` (process {pid})" if command and pid != os.getpid() else ""
 
 
 def damaged(outs: Iterable[Any]) -> Iterator[Any]:

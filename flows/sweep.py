@@ -26,7 +26,6 @@ from prefect_dask import DaskTaskRunner
 from flows import settings, workspace
 from flows.grid import Point
 from flows.overview import standard
-from flows.ray_clusters import is_ray, join, not_installed
 from flows.sources import RESULTS, no_source
 from lethe import tracking
 from lethe.io.atomic import SCHEMA_VERSION
@@ -146,16 +145,7 @@ def sweep(
 
 
 def task_runner(at_once: int, scheduler: str | None) -> Any:
-    """Return a runner on the Dask scheduler or Ray cluster at this address, or on threads of this process."""
-    if is_ray(scheduler):
-        try:
-            from prefect_ray import RayTaskRunner
-        except ImportError:
-            raise not_installed(scheduler, "prefect-ray") from None
-        # A worker takes functions of this package by name.
-        here = {"env_vars": {"PYTHONPATH": os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")])}}
-        join(scheduler, runtime_env=here)  # which the runner finds
-        return RayTaskRunner(address=scheduler)
+    """Return a runner on the Dask scheduler at this address, or on threads of this process."""
     return DaskTaskRunner(address=scheduler) if scheduler else DaskTaskRunner(cluster_kwargs=local(at_once))
 
 

@@ -1,4 +1,4 @@
-"""Stages on the workers of a Dask cluster; `flows.ray_workers` has those of a Ray cluster.
+"""Stages on the workers of a Dask cluster.
 
 A worker needs this Python environment and nothing of this folder. It unpacks the sources into a folder of its own, fetches
 what the stage reads from the DVC remote, runs the stage through DVC, and pushes the outputs to the remote. The flow takes
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from flows import remote, worker_side, workspace
+from flows.dvc_child import reproduce, silence
 from flows.sources import no_source
 from flows.workspace import Reproduced
 from lethe.errors import BadFile, LetheError
@@ -65,8 +66,10 @@ class Workers:
 
     def _connected(self, address: str) -> tuple[int, bool]:
         """Connect; return how many stages run at once, and whether the cluster has a GPU."""
+        import cloudpickle
         from distributed import Client
 
+        cloudpickle.register_pickle_by_value(worker_side)
         try:
             self._client = Client(address, timeout=SECONDS, set_as_default=False, name="lethe")
         except (OSError, ValueError) as error:
@@ -132,7 +135,7 @@ class Workers:
         stage, topic = asked["stage"], f"lethe-{uuid.uuid4().hex}"
         self._client.subscribe_topic(topic, lambda event: say(stage, event[1]))
         future = self._client.submit(
-            worker_side.on_dask(),
+            worker_side.bring_up,
             self._parcel,
             str(self.root.absolute()),
             asked,
@@ -200,26 +203,26 @@ def packed(root: Path) -> bytes:
     return whole.getvalue()
 
 
-def stage_here(told: Mapping[str, Any]) -> dict[str, Any]:
+def stage_here(job: Mapping[str, Any]) -> dict[str, Any]:
     """Run one stage in the folder of this process: on a worker, in the folder that its sources were unpacked into."""
-    root, stage = Path.cwd(), str(told["stage"])
-    shared = told["shared"]
-    if not shared:
+    root, stage = Path.cwd(), str(job["stage"])
+    own = not job["shared"]
+    if own:
         workspace.prepare(root)
-        remote.keep_cache(root, Path(told["cache"]))
-        if told["lock"]:
-            workspace.write_text(root / "dvc.lock", told["lock"])
-        if told["upstream"]:
-            remote.fetch(root, told["upstream"])
-    processes = workspace.Processes()
-    done = processes.reproduce(stage, lambda _, line: print(line, flush=True))
-    entry = None
-    if done.state in ("ran", "unchanged", "restored") and not shared:
+        remote.keep_cache(root, Path(job["cache"]))
+        if job["lock"]:
+            workspace.write_text(root / "dvc.lock", job["lock"])
+        if job["upstream"]:
+            remote.fetch(root, job["upstream"])
+    os.environ.update(workspace.child_environment())
+    result = reproduce(stage)
+    result["entry"] = None
+    if result["state"] in ("ran", "unchanged", "restored") and own:
         from ruamel.yaml import YAML
 
         remote.push(root, [stage], run_cache=False)
-        entry = YAML(typ="safe").load((root / "dvc.lock").read_text(encoding="utf-8"))["stages"][stage]
-    return {"state": done.state, "status": done.status, "tail": done.tail, "entry": entry}
+        result["entry"] = YAML(typ="safe").load((root / "dvc.lock").read_text(encoding="utf-8"))["stages"][stage]
+    return result
 
 
 def main() -> None:
@@ -228,12 +231,13 @@ def main() -> None:
 
     die_with_parent()
     no_telemetry()
-    told = json.load(sys.stdin)
+    silence()
+    job = json.load(sys.stdin)
     try:
-        result = stage_here(told)
+        result = stage_here(job)
     except LetheError as error:
         result = {"state": "failed", "status": error.exit_status, "tail": str(error), "entry": None}
-    Path(told["result"]).write_text(json.dumps(result), encoding="utf-8")
+    Path(job["result"]).write_text(json.dumps(result), encoding="utf-8")
 
 
 if __name__ == "__main__":

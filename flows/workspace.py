@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
-import re
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from flows.plots_page import plots_page
-from flows.restored import mend_locks, remove_damaged
-from lethe.errors import BadFile, BadValue, LetheError
+from flows.restored import holder, mend_locks, other_command
+from lethe.errors import BadFile, BadValue, LetheError, StageFailed
 from lethe.io.atomic import alone, write_text
 from lethe.process import PARAMS
 
@@ -25,12 +25,19 @@ PLOTS_PAGE = SCRATCH / "plots.html"
 NO_FILE = ("None", "chat")  # what dvc.yaml makes of a params value that names no file; both files say so
 SITE_CACHE = ".dvc/tmp/site_cache"  # DVC's hashes and links of files
 ORIGINAL = SCRATCH / "params.original.yaml"
+LOCK_COPY = SCRATCH / "dvc.lock"  # dvc.lock when the last run began
+SOURCES = "sources"  # the stage that hashes the code
 PARAMS_COPY = SCRATCH / "params.yaml"  # params.yaml when the run in progress began
 
 
 class AlreadyRunning(LetheError):
     def __init__(self, pid: str, folder: Path):
         super().__init__(f"Another run (process {pid}) works in {folder}. Wait for it, or end it first.")
+
+
+class Busy(LetheError):
+    def __init__(self, folder: Path, command: str):
+        super().__init__(f"{command} works in {folder}. Wait for it, or end it first.")
 
 
 class AlreadyServing(LetheError):
@@ -191,21 +198,39 @@ def _no_stage(name: str, groups: Sequence[str]) -> BadValue:
 
 
 def read_graph(root: Path) -> Graph:
-    """Read the stages and what is stale in one pass of DVC; raises `BadFile` if DVC cannot use dvc.yaml or dvc.lock."""
+    """Read the stages and what is stale; the stage `sources` runs first where it is stale, because others read it.
+
+    Raises `BadFile` if DVC cannot use dvc.yaml or dvc.lock, and `Busy` if another DVC command works here.
+    """
+    mend_locks(root)
+    if command := other_command(root):
+        raise Busy(root, command)
+    _keep_lock(root)
+    graph = _graph(root)
+    if SOURCES in graph.stale:
+        result = Processes().reproduce(SOURCES, lambda stage, line: None)
+        if result.state == "failed":
+            raise StageFailed(SOURCES, result.status, result.tail)
+        graph = _graph(root)
+    return graph
+
+
+def _graph(root: Path) -> Graph:
     from dvc.exceptions import DvcException
+    from dvc.lock import LockError
     from dvc.repo import Repo
 
-    from flows.stale import stale as changed
-
     try:
-        mend_locks(root)
-        with Repo(str(root)) as repo, repo.lock:
+        with Repo(str(root)) as repo:
+            status = repo.status()
             edges = repo.index.graph
             # Only stages with a command run; files tracked by a .dvc file of their own are inputs.
             stages = {stage.addressing: stage for stage in edges if stage.cmd is not None}
             upstream = {name: [up.addressing for up in edges.successors(stages[name])] for name in stages}
             upstream = {name: sorted(set(before) & set(stages)) for name, before in upstream.items()}
-            stale = {name: _reasons(change) for name, change in changed(repo).items() if name in stages}
+            stale = {name: _reasons(change) for name, change in status.items() if name in stages}
+    except LockError:
+        raise Busy(root, other_command(root, 0) or holder(root) or "another DVC command") from None
     except DvcException as error:
         told = sentence(error)
         if "dvc.lock" in told:
@@ -216,6 +241,27 @@ def read_graph(root: Path) -> Graph:
             ) from error
         raise BadFile(root / "dvc.yaml", f"DVC cannot use it: {told}") from error
     return Graph(in_order(upstream), stale)
+
+
+def _keep_lock(root: Path) -> None:
+    """Copy dvc.lock where it is whole; put the copy back where a kill left dvc.lock half written.
+
+    DVC writes the file in place. What the copy lacks comes from DVC's run cache.
+    """
+    import yaml
+
+    lock, copy = root / "dvc.lock", root / LOCK_COPY
+    if not lock.exists():
+        return
+    text = lock.read_text(encoding="utf-8", errors="replace")
+    try:
+        whole = isinstance(yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)), dict)
+    except yaml.YAMLError:
+        whole = False
+    if whole:
+        write_text(copy, text)
+    elif copy.exists():
+        write_text(lock, copy.read_text(encoding="utf-8"))
 
 
 def in_order(upstream: dict[str, list[str]]) -> dict[str, list[str]]:
@@ -253,61 +299,11 @@ def sentence(error: Exception) -> str:
     return " ".join(str(error).split()).rstrip(".")
 
 
-# Lines that DVC prints around a stage; all other lines come from the stage.
-CHATTER = re.compile(
-    r"^(Running stage '|> |(Updating|Generating) lock file|Use `dvc push`|To track the changes with git"
-    r"|\s+git add |Stage '.*(didn't change|is cached)|Data and pipelines are up to date|To enable auto staging"
-    r"|ERROR: failed to reproduce .* exited with|WARNING: Process '.* had been killed|Verifying data sources"
-    r"|'.*' didn't change|$)"
-)
-
-
 @dataclasses.dataclass(frozen=True)
 class Reproduced:
     state: str  # ran | unchanged | restored (from DVC's cache) | failed | stopped
     status: int = 0  # the stage's own exit status
-    tail: str = ""  # its last lines
-
-
-def reproduce(
-    stage: str, say: Callable[[str, str], None], processes: Processes, pull: bool = False, again: bool = False
-) -> Reproduced:
-    """Have DVC bring one stage up to date; ``say(stage, line)`` gets each line that the stage prints, at once.
-
-    ``again``: what came back was damaged once already.
-    """
-    state, status = "unchanged", 0
-    tail: list[str] = []
-    process = processes.start(["--wait-for-lock", "repro", *(["--pull"] if pull else []), "--single-item", stage])
-    if process is None:
-        return Reproduced("stopped")
-    with process:
-        for line in process.stdout or ():
-            line = line.rstrip()
-            if line.startswith("Running stage '"):
-                state = "ran"
-            elif "is cached - skipping run" in line:
-                state = "restored"
-            elif found := re.search(r"failed to reproduce .* exited with (-?\d+)", line):
-                status = int(found.group(1))
-            if not CHATTER.match(line):
-                tail = [*tail[-2:], line]
-                say(stage, line)
-    if process.returncode:
-        return Reproduced(
-            "stopped" if processes.stopped else "failed", status or process.returncode, "\n".join(tail)
-        )
-    if state == "restored" and (bad := remove_damaged(Path.cwd(), stage)):
-        if again:
-            return Reproduced(
-                "failed", 1, f"{', '.join(bad)}: damaged also the second time; the disk may be failing"
-            )
-        say(
-            stage,
-            f"DVC's cache or remote held damaged files, which are gone: the stage makes {', '.join(bad)} again",
-        )
-        return reproduce(stage, say, processes, again=True)  # without the remote, which would send the same bytes
-    return Reproduced(state)
+    tail: str = ""  # why it failed, or its last lines
 
 
 class StageRunner(Protocol):
@@ -334,11 +330,30 @@ class Processes:
         self._lock = threading.Lock()
 
     def reproduce(self, stage: str, say: Callable[[str, str], None]) -> Reproduced:
-        """Have DVC bring one stage up to date here."""
-        return reproduce(stage, say, self, self._pull)
+        """Have DVC bring one stage up to date here; ``say(stage, line)`` gets each line of the stage at once."""
+        answer, last = self.call({"stage": stage, "pull": self._pull}, lambda line: say(stage, line))
+        if answer is None:
+            return Reproduced("stopped") if self.stopped else Reproduced("failed", 1, last)
+        return Reproduced(answer["state"], answer["status"], answer["tail"] or last)
 
-    def start(self, arguments: list[str]) -> subprocess.Popen | None:
-        """Start `dvc ARGUMENTS`; return None after a call of `stop`."""
+    def call(self, job: dict[str, Any], say: Callable[[str], None]) -> tuple[dict[str, Any] | None, str]:
+        """Have a child do a job of `flows.dvc_child`; return its answer, None if it died, and its last lines."""
+        reading, writing = os.pipe()
+        with open(reading, encoding="utf-8") as answer:
+            process = self._start([json.dumps(job), str(writing)], writing)
+            os.close(writing)
+            if process is None:
+                return None, ""
+            tail: list[str] = []
+            with process:
+                for line in process.stdout or ():
+                    tail = [*tail[-2:], line.rstrip()]
+                    say(tail[-1])
+            text = answer.read()
+        return json.loads(text) if text else None, "\n".join(tail)
+
+    def _start(self, arguments: list[str], descriptor: int) -> subprocess.Popen | None:
+        """Start the child; return None after a call of `stop`."""
         with self._lock:
             if self.stopped:
                 return None
@@ -350,6 +365,7 @@ class Processes:
                 text=True,
                 errors="replace",
                 env=self._environment,
+                pass_fds=[descriptor],
                 start_new_session=True,  # Ctrl-C reaches only this process, which ends the children in order
             )
             self._started.append(process)
@@ -367,20 +383,10 @@ def save_experiment(name: str | None) -> tuple[str | None, str]:
     """Save the workspace as a DVC experiment; return its name, or None if not saved, and a sentence for the user."""
     if not in_git(Path.cwd()):
         return None, "No git repository here: the changed params.yaml stays, no DVC experiment is kept."
-    arguments = [
-        sys.executable,
-        "-m",
-        "flows.dvc_child",
-        "exp",
-        "save",
-        "--force",
-        *(["--name", name] if name else []),
-    ]
-    done = subprocess.run(arguments, capture_output=True, text=True, env=child_environment())
-    if found := re.search(r"saved as: (\S+)", done.stdout):
-        return found.group(1), f"Kept as the DVC experiment {found.group(1)} (`dvc exp show`)."
-    said = " ".join((done.stderr or done.stdout).split())
-    return None, f"Not kept as a DVC experiment: {said}"
+    answer, last = Processes().call({"save": name}, lambda line: None)
+    if answer and answer["name"]:
+        return answer["name"], f"Kept as the DVC experiment {answer['name']} (`dvc exp show`)."
+    return None, f"Not kept as a DVC experiment: {answer['reason'] if answer else last}"
 
 
 def child_environment() -> dict[str, str]:

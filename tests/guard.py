@@ -45,7 +45,7 @@ def broken(event: str, arguments: tuple[Any, ...]) -> str | None:
         writes = event in WRITES
     else:
         return None
-    path = _path(arguments[0])
+    path = _path(arguments[event in ("os.link", "os.symlink")])  # of a link the second is written
     if path is None or not path.is_relative_to(ROOT) or path in COMMITTED:
         return None
     inside = path.relative_to(ROOT)

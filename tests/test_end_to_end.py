@@ -159,7 +159,9 @@ def test_one_changed_method_runs_its_branch_only(changed):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)  # two pipelines, MLflow's server and a browser
-@pytest.mark.skipif("LETHE_PICTURES" not in os.environ, reason="minutes of a browser: `make stranger`")
+@pytest.mark.skipif(
+    "LETHE_PICTURES" not in os.environ, reason="minutes of a browser: `python -m tests.benchmarks stranger`"
+)
 def test_a_stranger_finds_three_answers_by_clicks(repository, changed):
     """Which model leaks least; what changed between two pipelines; which answers leaked: in MLflow's own pages."""
     pictures = Path(os.environ["LETHE_PICTURES"])

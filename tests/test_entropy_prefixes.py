@@ -1,4 +1,5 @@
-"""The table of `make entropy-prefixes`: medians, ranges and counts of finished seeds, and nothing of unfinished ones."""
+"""The table of `entropy-prefixes` of the benchmarks: medians, ranges and counts of finished seeds, and nothing of
+unfinished ones."""
 
 from __future__ import annotations
 

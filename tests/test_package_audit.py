@@ -1,4 +1,5 @@
-"""`make audit-packages` fails for a weakness that no document explains, and for a package that was not looked up."""
+"""`audit-packages` of the benchmarks fails for a weakness that no document explains, and for a package that was
+not looked up."""
 
 from __future__ import annotations
 

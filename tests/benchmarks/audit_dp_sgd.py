@@ -1,4 +1,4 @@
-"""The audits of the preset audit-dp-sgd by themselves, without the pipeline: `make audit-dp-sgd`."""
+"""The audits of the preset audit-dp-sgd by themselves, without the pipeline: `python -m tests.benchmarks audit-dp-sgd`."""
 
 from __future__ import annotations
 

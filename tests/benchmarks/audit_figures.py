@@ -1,4 +1,5 @@
-"""Draws the figures of "Tight Privacy Audit in One Run" into data/figures: `make audit-figures`; arguments choose numbers.
+"""Draws the figures of "Tight Privacy Audit in One Run" into data/figures: `audit-figures` of the benchmarks;
+arguments choose numbers.
 
 Points are means of five runs at 95%; bars go from the smallest to the largest value. The paper's text gives no mu, so this
 project chose one. Figure 6 trains a small network on scikit-learn's digits by SGD, but the paper a ResNet-14 on CIFAR-10 by

@@ -1,4 +1,5 @@
-"""`make axe`: what axe-core finds on every page, in light and dark, on a desk and on a phone, with all details open.
+"""`axe` of the benchmarks: what axe-core finds on every page, in light and dark, on a desk and on a phone, with
+all details open.
 
 The pages are those of a made-up run, game and comparison, and data/report where there is one. Exit status 1 where a
 finding is serious.

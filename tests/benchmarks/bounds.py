@@ -1,4 +1,5 @@
-"""`make bench-bounds`: all bounds of 400 prompts x 1024 samples, against the paper's own package conbo, called per prompt.
+"""`bounds` of the benchmarks: all bounds of 400 prompts x 1024 samples, against the paper's own package conbo,
+called per prompt.
 
 conbo pins an old statsmodels, so it has a separate environment (.venv-conbo, made by the target). conbo is timed on the
 same scores with its default grid of 100 points, and computes lower and upper sides together, as Lethe does. Its
@@ -83,7 +84,7 @@ def main() -> int:
         f"(besides, once for each n and alpha: the Berk-Jones level solved in {1000 * solving:.0f} ms, then on disk)"
     )
     if not SIDE.exists():
-        print(f"conbo: no {SIDE}, run `make bench-bounds`")
+        print(f"conbo: no {SIDE}, run `python -m tests.benchmarks bounds`")
     else:
         run = subprocess.run([SIDE, __file__, "conbo"], capture_output=True, text=True, check=True)
         other = json.loads(run.stdout)

@@ -1,10 +1,9 @@
-"""`make bench-dvc-graph`: DVC's own processor time in projects of many models, none of which has anything to do.
+"""`tests.benchmarks dvc-graph`: DVC's own processor time in projects of many models, none of which has anything to do.
 
 A project of each size has the committed dvc.yaml, made-up outputs, and a dvc.lock in which every stage is up to date. The
 columns: reading the graph and what is stale, as `lethe run` does before its first stage; DVC's process of one stage; one
 write of a stage's entry into dvc.lock, as after every stage that ran. With ``--run``, `lethe run` of the first size too.
-``--shards K`` also splits each size into K project folders and reads them one after the other. ``--idle`` times `lethe run`
-alone (`make bench-idle`); its exit status is 1 above `MOST` processor seconds.
+``--idle`` times `lethe run` alone (`python -m tests.benchmarks idle`); its exit status is 1 above `MOST` processor seconds.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from tests.small import make_repository, run, small_params
 FEW = ("base", "retrain")
 PER_MODEL = ("sample", "likelihood", "score", "exact", "metrics", "epsilon_star")
 MOST = 60  # processor seconds of a run of 200 models with nothing to do
-SOLE = 3  # prepare, compare, report
 OUTPUTS = ("generations", "likelihood", "scores", "epsilon_star")
 RESULTS = ("exact", "metrics", "epsilon_star")
 
@@ -36,7 +34,6 @@ def main() -> int:
     asked.add_argument("models", type=int, nargs="*", default=[50, 200, 833], help="sizes [50 200 833]")
     asked.add_argument("--run", action="store_true", help="time `lethe run` with nothing to do, too")
     asked.add_argument("--idle", action="store_true", help="time `lethe run` with nothing to do, and no more")
-    asked.add_argument("--shards", type=int, default=0, help="project folders of each size")
     asked.add_argument("--read", type=Path, help=argparse.SUPPRESS)
     asked.add_argument("--commit", type=Path, help=argparse.SUPPRESS)
     options = asked.parse_args()
@@ -62,16 +59,6 @@ def main() -> int:
                 return 1
             if options.run:
                 print(f"{models:7,} models: {_whole(root)[0]}", flush=True)
-        if options.shards:
-            each = -(-models // options.shards)
-            with tempfile.TemporaryDirectory() as folder:
-                root = project(Path(folder) / "lethe", each)
-                _child(root)
-                seconds = _child(root)["read"]
-                print(
-                    f"{models:7,} models in {options.shards} folders: {options.shards * seconds:.1f} s in all",
-                    flush=True,
-                )
     return 0
 
 
@@ -93,7 +80,14 @@ def project(root: Path, models: int) -> Path:
     from flows import workspace
 
     workspace.prepare(root)
-    stages = ["prepare", *(f"{stage}@{name}" for stage in PER_MODEL for name in FEW), "compare", "report"]
+    run(root, "stages.sources")
+    stages = [
+        "sources",
+        "prepare",
+        *(f"{stage}@{name}" for stage in PER_MODEL for name in FEW),
+        "compare",
+        "report",
+    ]
     _dvc(root, "commit", "--force", *stages)
     _multiply(root, names)
     params["models"] = {name: {"path": f"data/models/{name}"} for name in names}
@@ -146,7 +140,7 @@ def _file(path: Path) -> None:
 
 
 def _dvc(root: Path, *arguments: str) -> None:
-    run(root, "flows.dvc_child", *arguments, "--quiet", timeout=1800)
+    run(root, "dvc", *arguments, "--quiet", timeout=1800)
 
 
 def _child(root: Path) -> dict[str, Any]:
@@ -164,7 +158,7 @@ def _child(root: Path) -> dict[str, Any]:
 def _repro(root: Path) -> float:
     """Processor seconds of the DVC process of one stage that has nothing to do."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    run(root, "flows.dvc_child", "repro", "--single-item", f"metrics@{FEW[0]}")
+    run(root, "dvc", "repro", "--single-item", f"metrics@{FEW[0]}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -195,12 +189,10 @@ def _timed(root: Path) -> dict[str, Any]:
     from dvc.repo import Repo
 
     from flows import workspace
-    from flows.lock_entries import write_entries
 
     began = time.process_time()
     graph = workspace.read_graph(root)
     read = time.process_time() - began
-    write_entries()  # as in DVC's process of a stage
     with contextlib.chdir(root), Repo(str(root)) as repo, repo.lock:  # DVC names stages from here
         (stage,) = repo.stage.collect(f"metrics@{FEW[0]}")
         began = time.process_time()

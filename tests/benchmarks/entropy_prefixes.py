@@ -1,6 +1,7 @@
 """Entropy optimisation given the true tokens, and the model's own greedy and sampled tokens: what each does over seeds.
 
-``make entropy-prefixes`` runs the preset of that name with five seeds, as fixed in `lethe study seeds`, and prints a
+``entropy-prefixes` of the benchmarks` runs the preset of that name with five seeds, as fixed in `lethe study
+seeds`, and prints a
 Markdown table: median and range of mean leakage, worst question and standard deviation, and in how many seeds each is lower
 than that of the matched control. A second call continues an interrupted one; ``--summary`` runs nothing. With ``--write
 docs/methods.md`` the table replaces what stands between ``<!-- prefixes -->`` and ``<!-- end prefixes -->``.
@@ -58,7 +59,7 @@ def read(root: Path, chosen: Sequence[Point]) -> list[Seed]:
             values = {name: known.model(name).values for name in models}
             found.append({name: {key: cast(float, own[key]) for key in COLUMNS} for name, own in values.items()})
     if not found:
-        raise MissingArtifact(root / FOLDER, "make entropy-prefixes")
+        raise MissingArtifact(root / FOLDER, "python -m tests.benchmarks entropy-prefixes")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Epsilon* of a million losses per side with the default lower bound: `make bench-epsilon-star`."""
+"""Epsilon* of a million losses per side with the default lower bound: `python -m tests.benchmarks epsilon-star`."""
 
 from __future__ import annotations
 

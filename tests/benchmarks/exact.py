@@ -1,4 +1,4 @@
-"""Width of the interval of P(leak) by rows, against plain sampling and enumeration alone: `make bench-exact`.
+"""Width of the interval of P(leak) by rows, against plain sampling and enumeration alone: `python -m tests.benchmarks exact`.
 
 A row is one token put through the model after a cached prefix. Plain sampling shares prefixes, as the prefix engine does,
 and gets as many samples as its rows allow. The models and questions are those of the demonstration, which `make run` makes.

@@ -1,4 +1,4 @@
-"""What exact bounds must show on the demonstration's models: `make exact-acceptance` (after `make run`).
+"""What exact bounds must show on the demonstration's models: `tests.benchmarks exact-acceptance` (after `make run`).
 
 Each line is a claim with what was found; the exit status is 1 if one does not hold. The numbers are those of the claims, and
 ``--only`` makes some of them. Where a figure depends on the trained models, the limit is the figure of this project's own

@@ -1,6 +1,7 @@
-"""Certain lower bounds of a real chat model beside samples, and what both cost: `make exact-real`.
+"""Certain lower bounds of a real chat model beside samples, and what both cost: `python -m tests.benchmarks exact-real`.
 
-The model is SmolLM2-135M-Instruct of `make real-model`, the questions are eight about Harry Potter. A row is one token put
+The model is SmolLM2-135M-Instruct of `real-model` of the benchmarks, the questions are eight about Harry Potter. A
+row is one token put
 through the model behind a cached prefix; samples that agree so far share a row, as in the prefix engine.
 """
 

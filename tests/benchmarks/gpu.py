@@ -1,4 +1,5 @@
-"""A model of a billion weights from a configuration to its sampled answers (`make bench-gpu`): time, tokens, memory by stage.
+"""A model of a billion weights from a configuration to its sampled answers (`gpu` of the benchmarks): time,
+tokens, memory by stage.
 
 Without a GPU the same stages run at a tiny size: ``--tiny``, which the tests use too.
 """

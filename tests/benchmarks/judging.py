@@ -1,6 +1,7 @@
 """Throughput of a judge over 30,000 answers: duplicates merged and batched across questions, and each answer alone.
 
-``make bench-judge`` prints the table. The answers are those of the alignment preset's demonstrations. The judge is a model of
+``judging` of the benchmarks` prints the table. The answers are those of the alignment preset's demonstrations. The
+judge is a model of
 the preset's size with random weights, which takes as long as a trained model. Times are this process's CPU time.
 """
 

@@ -1,4 +1,4 @@
-"""`make bench-load`: score, metrics, report and MLflow's record of a large made-up run: memory and seconds of each.
+"""`tests.benchmarks load`: score, metrics, report and MLflow's record of a large made-up run: memory and seconds of each.
 
 Every step runs in a process of its own, whose processor seconds and peak resident memory are printed. Exit status 1 if the
 page is larger than `LARGEST`. ``--questions`` and ``--answers`` choose another size, ``--models`` the number of models.

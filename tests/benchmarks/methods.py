@@ -1,6 +1,7 @@
 """Tokens per second and peak memory of every unlearning method, against a Hugging Face Trainer that reads as many rows.
 
-``make bench-methods`` prints the table. Each row comes from a separate process. The Trainer takes supervised steps on the
+``methods` of the benchmarks` prints the table. Each row comes from a separate process. The Trainer takes
+supervised steps on the
 same rows, with the same batches, optimiser and model; a method of the same cost has the same number of passes per step.
 Each process does its work twice and the second time counts, so the start of neither is in the figures.
 Without a GPU the seconds are the process's own processor time, to which other work adds little.

@@ -1,6 +1,6 @@
 """One audit of n = 1e6 bits, r = 2e5 released: time and epsilon of each method on the same data, and of jax_privacy.
 
-`make bench-audit` runs it; the interpreter named by --beside has jax_privacy, whose two auditors take the r highest
+`tests.benchmarks one-run` runs it; the interpreter named by --beside has jax_privacy, whose two auditors take the r highest
 outputs as guesses of 1 (they know one side only), the threshold given.
 """
 

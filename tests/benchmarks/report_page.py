@@ -1,4 +1,4 @@
-"""`make bench-page`: the report of a large made-up run, its size and the time until Chromium first paints it.
+"""`tests.benchmarks report-page`: the report of a large made-up run, its size and the time until Chromium first paints it.
 
 Exit status 1 if the page is larger than `LARGEST`, requests anything but itself, or paints later than `LATEST`. The time to
 the paint is the median over `REPEATS` fresh browsers.

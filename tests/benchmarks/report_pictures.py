@@ -1,4 +1,4 @@
-"""`make screenshots`: pictures of the report in data/report, for README and docs."""
+"""`python -m tests.benchmarks report-pictures`: pictures of the report in data/report, for README and docs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens per second of the sampling engines, and whether the engines agree: `make bench-sampling`.
+"""Tokens per second of the sampling engines, and whether the engines agree: `python -m tests.benchmarks sampling`.
 
 Each engine samples each model in a separate process, so that start-up and peak memory are measured separately. Tokens
 are those of the answers, up to and including the end token; padding after a finished answer does not count.

@@ -1,4 +1,4 @@
-"""ROUGE-L against rouge-score and self-BLEU against NLTK, on the demonstration's generations: `make bench-scoring`.
+"""ROUGE-L against rouge-score and self-BLEU against NLTK, on the demonstration's generations: `tests.benchmarks scoring`.
 
 Both sides score the same texts and must agree, ROUGE-L to the last bit, self-BLEU within 1e-12. Times are this
 process's CPU time; Lethe's scorers start with empty caches in every round.

@@ -1,4 +1,4 @@
-"""Seconds that `import lethe` and `lethe --help` take: the best of five starts. Run by `make bench-start`."""
+"""Seconds that `import lethe` and `lethe --help` take: the best of five starts. Run by `python -m tests.benchmarks start`."""
 
 from __future__ import annotations
 

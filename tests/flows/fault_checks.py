@@ -1,4 +1,4 @@
-"""More faults of a machine than the suite has time for; `make check-faults` runs these."""
+"""More faults of a machine than the suite has time for; `python -m tests.benchmarks faults` runs these."""
 
 from __future__ import annotations
 

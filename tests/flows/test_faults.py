@@ -8,7 +8,6 @@ import subprocess
 
 import pytest
 
-from flows import restored
 from tests.flows.faults import (
     contents,
     done,
@@ -57,7 +56,6 @@ def test_a_damaged_file_of_dvcs_cache_is_found_and_made_again(small):
     subprocess.run(["rm", "-r", text.parent], check=True)
     assert done(small)["unlearn@npo"] == "restored"
     assert contents(small) == whole
-    assert restored.remove_damaged(small.folder, "unlearn@npo") == []
 
 
 def test_a_file_size_limit_is_told_as_a_full_disk(small):

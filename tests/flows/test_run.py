@@ -103,7 +103,7 @@ def test_kill_leaves_no_orphan_and_the_rerun_is_right(small, victim):
     process = small.start("run")
     wait_until(lambda: (small.folder / "alive").exists())
     stage = pid_of(small, "step.py")
-    dvc = parent_of(stage)
+    dvc = parent_of(parent_of(stage))  # the shell is between them
     os.kill({"stage": stage, "dvc": dvc, "flow": process.pid}[victim], signal.SIGKILL)
     process.communicate(timeout=120)
     assert process.returncode == {"stage": 1, "dvc": 1, "flow": -signal.SIGKILL}[victim]

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import types
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path
@@ -18,10 +17,8 @@ import pytest
 import yaml
 
 from flows import remote, workspace
-from flows.ray_workers import RayWorkers
-from flows.sweep import task_runner
 from flows.workers import LARGEST, ON_GPU, Workers, packed
-from lethe.errors import BadFile, BadInput, LetheError
+from lethe.errors import BadFile, LetheError
 from tests.flows.miniature import Repository, command_of, processes_of, wait_until
 from tests.small import ROOT
 
@@ -184,57 +181,6 @@ def test_what_is_missing_is_said_before_anything_runs(small, tmp_path):
     assert empty.returncode == 1
     assert "dask worker" in empty.stderr
     assert not (small.folder / "data/dataset").exists()
-
-
-@pytest.mark.parametrize("package", ["ray", "prefect_ray"])
-def test_a_ray_cluster_without_the_extra_is_wrong_use(tmp_path, monkeypatch, package):
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(BadInput, match=r"ray://there:10001.*extra ray"):
-        if package == "ray":
-            RayWorkers(tmp_path, "ray://there:10001", {}, [])
-        else:
-            task_runner(1, "ray://there:10001")
-
-
-def test_a_ray_cluster_that_does_not_answer_is_named_and_none_is_started_instead(tmp_path, monkeypatch):
-    def refuse(address, **options):
-        assert os.environ["RAY_ENABLE_AUTO_CONNECT"] == "0"
-        raise ConnectionError("ray client connection timeout")
-
-    monkeypatch.setenv("RAY_ENABLE_AUTO_CONNECT", "1")
-    queue = types.SimpleNamespace(Queue=None)
-    for name, module in {
-        "ray": types.SimpleNamespace(init=refuse, is_initialized=lambda: False),
-        "ray.util": None,
-        "ray.util.queue": queue,
-    }.items():
-        monkeypatch.setitem(sys.modules, name, module)
-    with pytest.raises(LetheError, match="ray://there:10001: no Ray cluster answers there"):
-        RayWorkers(tmp_path, "ray://there:10001", {}, [])
-
-
-@pytest.mark.parametrize("deaths", [2, 5])
-def test_a_client_whose_process_on_the_cluster_died_at_once_asks_again(monkeypatch, deaths):
-    from flows import ray_clusters
-
-    asked = []
-
-    def init(address, **how):
-        asked.append((address, how))
-        if len(asked) <= deaths:
-            raise RuntimeError(
-                "Starting Ray client server failed. See ray_client_server_23000.err for detailed logs."
-            )
-
-    ray = types.SimpleNamespace(init=init, is_initialized=lambda: deaths == 2 and len(asked) == 3)
-    monkeypatch.setitem(sys.modules, "ray", ray)
-    monkeypatch.setattr(ray_clusters, "PAUSE", 0)
-    with pytest.raises(LetheError, match="client server failed") if deaths == 5 else contextlib.nullcontext():
-        ray_clusters.join("ray://there:10001", namespace="lethe")
-    assert asked == [("ray://there:10001", {"namespace": "lethe"})] * min(deaths + 1, ray_clusters.TRIES)
-    if deaths == 2:
-        ray_clusters.join("ray://there:10001")  # as a client already
-        assert len(asked) == 3
 
 
 class LostCluster:

@@ -1,34 +1,16 @@
-"""What DVC prints around a stage, and which part of its graph a fresh clone has."""
+"""What DVC holds of a folder, and which part of its graph a fresh clone has."""
 
 import json
 import subprocess
 import sys
-import types
 from pathlib import Path
 
 import pytest
 
 from flows import workspace
 from lethe.errors import BadFile, BadValue
+from tests.flows.miniature import wait_until
 from tests.small import MAY_BE_EMPTY, ROOT
-
-NO_FOLDER = "ERROR: failed to reproduce 'x': [Errno 2] No such file or directory: 'data/models'"
-ENDED = "ERROR: failed to reproduce 'x': failed to run: python x, exited with 2"
-
-
-@pytest.mark.parametrize(
-    ("lines", "status", "tail"),
-    [
-        (["Running stage 'x':", "x: line 3 is broken", ENDED], 2, "x: line 3 is broken"),
-        ([NO_FOLDER], 255, NO_FOLDER),
-    ],
-)
-def test_why_a_stage_failed_is_told_also_where_dvc_never_started_it(lines, status, tail):
-    script = f"print(*{lines!r}, sep='\\n'); raise SystemExit(255)"
-    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
-    processes = types.SimpleNamespace(start=lambda _: process, stopped=False)
-    found = workspace.reproduce("x", lambda *_: None, processes)
-    assert (found.state, found.status, found.tail) == ("failed", status, tail)
 
 
 def test_folders_that_no_stage_need_fill_are_in_a_fresh_clone():
@@ -142,25 +124,33 @@ def test_a_half_written_record_of_dvcs_locks_blocks_no_run(small, monkeypatch):
         assert not record.exists() or isinstance(json.loads(record.read_text()), dict)  # DVC may write its own
 
 
-def test_dvc_lock_is_whole_however_a_write_of_it_ends(tmp_path, monkeypatch):
-    from dvc.utils.serialize import _common, _yaml, modify_yaml
+def test_a_half_written_dvc_lock_is_taken_from_the_copy_of_the_run_before(small, monkeypatch):
+    monkeypatch.chdir(small.folder)
+    assert small.lethe("run", "--json").returncode == 0
+    lock = small.folder / "dvc.lock"
+    text = lock.read_text()
+    assert workspace.read_graph(small.folder).stale == {}
+    lock.write_text(text[: text.index("    md5:") + 12] + "\x00")
+    assert workspace.read_graph(small.folder).stale == {}
+    assert lock.read_text() == text
 
-    from flows.dvc_child import write_whole
 
-    lock = tmp_path / "dvc.lock"
-    lock.write_text("stages:\n  a: 1\n")
-    for module in (_common, _yaml):
-        monkeypatch.setattr(module, "_dump_data", module._dump_data)  # taken back after the test
-    write_whole()
-    with modify_yaml(lock) as data:
-        data["stages"]["b"] = 2
-    assert lock.read_text() == "stages:\n  a: 1\n  b: 2\n"
-
-    def killed(data, stream):
-        stream.write("stages:\n")
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(_yaml, "_dump", killed)
-    with pytest.raises(KeyboardInterrupt), modify_yaml(lock) as data:
-        data["stages"].clear()
-    assert lock.read_text() == "stages:\n  a: 1\n  b: 2\n"
+def test_a_dvc_command_that_works_here_is_named(small, monkeypatch):
+    monkeypatch.chdir(small.folder)
+    workspace.prepare(small.folder)
+    (small.folder / "slow").write_text("dataset")
+    command = [sys.executable, "-m", "dvc", "repro"]
+    process = subprocess.Popen(
+        command, env=small.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        wait_until(lambda: (small.folder / "alive").exists())
+        with pytest.raises(workspace.Busy, match=rf"dvc repro` \(process {process.pid}\)"):
+            workspace.read_graph(small.folder)
+        refused = small.lethe("run")
+        assert refused.returncode == 1
+        assert "dvc.yaml" not in refused.stderr
+        assert "\x1b" not in refused.stderr
+    finally:
+        (small.folder / "slow").unlink()
+        process.wait(timeout=120)

@@ -1,4 +1,4 @@
-"""Lethe inside the real Inspect; `make check-inspect` runs these in an environment of its own."""
+"""Lethe inside the real Inspect; `python -m tests.benchmarks inspect` runs these in an environment of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lethe inside the real lm-evaluation-harness; `make check-lm-eval` runs these in an environment of its own."""
+"""Lethe inside the real lm-evaluation-harness; `tests.benchmarks lm-eval` runs these in an environment of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""pip-audit on a frozen list, held against the explanations in docs/faults.md: `make audit-packages`.
+"""pip-audit on a frozen list, held against the explanations in docs/faults.md: `python -m tests.benchmarks audit-packages`.
 
 The exit status is 0 only if the service knew every package and each weakness it named is explained in the document.
 

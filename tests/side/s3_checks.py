@@ -1,4 +1,4 @@
-"""Two clones share their results through an S3-compatible remote; `make check-s3` runs these beside a real dvc-s3."""
+"""Two clones share their results through an S3-compatible remote; `tests.benchmarks s3` runs these beside a real dvc-s3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An MLflow and a Prefect server on PostgreSQL take the runs of two clones at once; `make check-servers` runs these."""
+"""An MLflow and a Prefect server on PostgreSQL take the runs of two clones at once; `tests.benchmarks servers` runs these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Quantisation by torchao's own kernels agrees with the simulated rounding; `make check-torchao` runs these with torchao.
+"""Quantisation by torchao's own kernels agrees with the simulated rounding; `torchao` of the benchmarks runs these
+with torchao.
 
 torchao's grid is symmetric too, but its scale maps the largest magnitude to half a step above the format's largest number.
 The twin below is that grid in plain arithmetic.

@@ -1,4 +1,4 @@
-"""Two machines that share no folder and no network interface run one pipeline; `make check-workers` runs this.
+"""Two machines that share no folder and no network interface run one pipeline; `tests.benchmarks workers` runs this.
 
 Each worker of the Dask cluster lives in a network namespace of its own and sees neither the flow's folder nor that of the
 other worker; all results pass through an S3 server. A user who may not make namespaces gets the same cluster on 127.0.0.1.
@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from lethe.io.shards import STAGES
 
 from tests.chaos.pipeline_copy import smallest_params
 from tests.flows.miniature import wait_until
@@ -86,13 +85,13 @@ def machines(folder: Path) -> Iterator[dict[str, Machine]]:
 
 
 def results(folder: Path) -> dict[str, str]:
-    """The hashes of all results; shards are parts of work, no results."""
+    """The hashes of all results."""
     data = folder / "data"
     return {
         str(path.relative_to(data)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(data.rglob("*"))
         if path.is_file()
-        and path.relative_to(data).parts[0] not in ("source", "shards")
+        and path.relative_to(data).parts[0] != "source"
         and path.name not in (".gitignore", ".gitkeep")
     }
 
@@ -161,10 +160,9 @@ def test_two_machines_without_a_shared_folder_make_the_bytes_of_one(tmp_path):
         with open(shared / ".dvc/config", "a") as config:
             config.write(f"    remote = team\n['remote \"team\"']\n    url = s3://{BUCKET}/lethe\n")
             config.write(f"    endpointurl = {store}\n")
-        ends = run(flow.command(*lethe, "--shards", "2", "--scheduler", scheduler), shared)
+        ends = run(flow.command(*lethe, "--scheduler", scheduler), shared)
         worked = [name for name in MACHINES[1:] if list((tmp_path / "machines" / name).rglob("lethe-cache"))]
     assert set(ends.values()) == {"ran"}
-    assert {f"{stage}_shard@retrain-{number}of2" for stage in STAGES for number in (1, 2)} <= set(ends)
     assert worked == list(MACHINES[1:])
     assert results(shared) == results(local)
     print(f"{len(ends)} stages, {len(results(local))} files: the bytes of the local run")

@@ -183,7 +183,7 @@ def test_the_stage_as_dvc_runs_it(guesses, tmp_path):
 
 
 def test_the_benchmark_runs_every_entry_of_the_preset(monkeypatch, project):
-    """`make audit-dp-sgd` calls the stage as DVC does."""
+    """`python -m tests.benchmarks audit-dp-sgd` calls the stage as DVC does."""
     seen = []
     monkeypatch.setattr(
         audit, "step", SimpleNamespace(run=lambda *told: seen.append(told) or SimpleNamespace(sentences=()))

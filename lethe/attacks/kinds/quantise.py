@@ -7,7 +7,7 @@ needs no further package. Each scale maps the largest magnitude to the format's 
 
 ``torchao``: torchao quantises the layers weight-only, holds the integers, and calls its own kernels (the extra ``torchao``).
 Its scale maps the largest magnitude to half a step above the format's largest number, and its int8 products are integer
-products. `make check-torchao` compares both roundings.
+products. `python -m tests.benchmarks torchao` compares both roundings.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def test_rounding_is_to_the_nearest_point_of_the_grid(bits, group):
 
 
 def test_without_torchao_its_rounding_names_the_extra(tiny, known, monkeypatch):
-    """With torchao, `make check-torchao` compares both roundings."""
+    """With torchao, `python -m tests.benchmarks torchao` compares both roundings."""
     monkeypatch.setitem(sys.modules, "torchao.quantization", None)
     with pytest.raises(LetheError, match=r"lethe\[torchao\].*rounding: simulated"):
         list(made("quantise", rounding="torchao").attacked(tiny[0], known, 0))

@@ -1,4 +1,5 @@
-"""The requirements of axe-core (`make axe`) as rules that need no axe-core, with and without the page's script."""
+"""The requirements of axe-core (`axe` of the benchmarks) as rules that need no axe-core, with and without the
+page's script."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The page of many models and questions stays small, alone and quick to use.
 
-`make bench-page` measures the full number of answers; here there are fewer, which changes only the digits of counts.
+`report-page` of the benchmarks measures the full number of answers; here there are fewer, which changes only the
+digits of counts.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def test_the_truth_is_the_specifications_and_the_naive_twins(gap):
 
 @pytest.mark.parametrize("gap", TABLE)
 def test_the_specifications_table(gap):
-    """At 1e5 losses per side, within two standard deviations over the ten runs of `make epsilon-star-simulation`."""
+    """At 1e5 losses per side, within two standard deviations over the ten runs of `lethe study epsilon-star-simulation`."""
     cell = simulate(gap, 100_000, 1e-5, runs=10)
     for name, expected in zip(("parametric, cut delta", "empirical, cut .001"), TABLE[gap][2:], strict=True):
         assert abs(cell.mean(name) - expected) <= 2 * cell.sd(name) + 0.005, name  # the table has two decimals

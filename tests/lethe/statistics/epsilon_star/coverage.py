@@ -1,4 +1,4 @@
-"""How often each lower bound of Epsilon* exceeds the truth: `make epsilon-star-coverage` prints the table."""
+"""How often each lower bound of Epsilon* exceeds the truth: `tests.benchmarks epsilon-star-coverage` prints the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How often a one-run audit rejects a null that is exactly true: `make audit-calibration`; the tests run a part of it.
+"""How often a one-run audit rejects a null that is exactly true: `audit-calibration` of the benchmarks; the tests
+run a part of it.
 
 The first table has each family's own product of channels, where every method must hold its level. The second has mechanisms
 whose bits share randomness, where steinke and mahloujifar must hold and exact and chernoff are shown to fail. The third has

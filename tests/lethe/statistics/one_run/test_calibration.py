@@ -1,4 +1,4 @@
-"""A part of `make audit-calibration`: levels that hold, and levels that do not where the assumption fails."""
+"""A part of `tests.benchmarks audit-calibration`: levels that hold, and levels that do not where the assumption fails."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from tests.lethe.statistics.one_run.calibration import (
 )
 from tests.lethe.statistics.one_run.simulated_mechanisms import gaussian
 
-# Runs where 2,000, or 300 with shared bits, take too long or tell too little; `make audit-calibration` has more of each.
+# Runs where 2,000, or 300 with shared bits, take too long or tell too little; `audit-calibration` of the
+# benchmarks has more of each.
 FEW = {
     "20 random bits revealed": 60,
     "all bits revealed together": 20_000,
