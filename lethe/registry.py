@@ -172,13 +172,22 @@ DATASETS = Registry("dataset", "datasets", ("lethe.data.kinds",))
 ENGINES = Registry("engine", "engines", ("lethe.sampling",), module="{name}_engine", attribute="{Name}Engine")
 AUDITS = Registry("audit", "audits", ("lethe.audits.kinds",), order=("guesses", "dp_sgd"))
 GAMES = Registry("game", "games", ("lethe.audits.unlearning_game.kinds",))
-TEXT_ATTACKS = Registry("text attack", "text_attacks", ("lethe.audits.unlearning_game.text.attacks",))
+TEXT_ATTACKS = Registry(
+    "text attack",
+    "text_attacks",
+    ("lethe.audits.unlearning_game.text.attacks",),
+    tables={"likelihood": ("loss", "min_k", "min_k_plus_plus", "reference", "zlib")},
+)
 MODEL_ATTACKS = Registry("model attack", "model_attacks", ("lethe.attacks.kinds",), attribute="Attack")
 ONE_RUN_METHODS = Registry(
     "method",
     "one_run_methods",
     ("lethe.statistics.one_run.methods",),
     order=("exact", "chernoff", "steinke", "mahloujifar", "independent", "clopper-pearson"),
+    tables={
+        "independent_bits": ("exact", "chernoff", "independent", "clopper-pearson"),
+        "any_dependence": ("steinke", "mahloujifar"),
+    },
     dashed=True,
 )
 # The name of a kind, for `register`; the group of entry points is "lethe." plus this name.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from lethe.api.result import Measurement, Place, View
-from lethe.audits.one_run.mechanisms import TRADEOFF, Mechanism
+from lethe.audits.one_run.guesses import TRADEOFF, Mechanism
 from lethe.errors import BadArguments, BadValue, plural
 from lethe.statistics.one_run import summary
 from lethe.statistics.one_run.summary import MethodBound as OneRunResult
@@ -239,8 +239,7 @@ def _runs(
 ) -> list[Counts]:
     """Return the counts of the run, one per r."""
     from lethe.audits.one_run.guesses import read_guesses
-    from lethe.statistics.one_run.counts import Counts
-    from lethe.statistics.one_run.release import release
+    from lethe.statistics.one_run.counts import Counts, release
 
     if not r:
         needed = ("r",) if guesses is not None else ("n", "r", "errors")

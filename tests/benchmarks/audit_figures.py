@@ -19,9 +19,8 @@ import numpy as np
 
 from lethe.statistics.one_run.audit import audit, log_p_value
 from lethe.statistics.one_run.channel import Family
-from lethe.statistics.one_run.counts import Counts
+from lethe.statistics.one_run.counts import Counts, Guesses, release
 from lethe.statistics.one_run.families import approx_dp, gaussian, laplace, subsampled_gaussian
-from lethe.statistics.one_run.release import Guesses, release
 from tests.lethe.statistics.one_run import simulated_mechanisms as mechanisms
 
 FOLDER = Path("data/figures")
@@ -125,23 +124,23 @@ def subsampled_pair():
 
 def gaussian_special():
     return by_size("Figure 3: Gaussian, special case", partial(mechanisms.gaussian, mu=MU, guess="threshold"),
-                   gaussian.family(), _true_gaussian(MU), 1e-5, special=True)  # fmt: skip
+                   gaussian(), _true_gaussian(MU), 1e-5, special=True)  # fmt: skip
 
 
 def laplace_special():
     return by_size("Figure 4: Laplace, special case", partial(mechanisms.laplace, mu=MU, guess="threshold"),
-                   laplace.family(), laplace.family().channel(MU).epsilon(1e-5), 1e-5, special=True)  # fmt: skip
+                   laplace(), laplace().channel(MU).epsilon(1e-5), 1e-5, special=True)  # fmt: skip
 
 
 def gaussian_general():
     simulate = partial(mechanisms.gaussian, mu=MU)
-    return by_size("Figure 5: Gaussian, general case", simulate, gaussian.family(), _true_gaussian(MU), 1e-5)
+    return by_size("Figure 5: Gaussian, general case", simulate, gaussian(), _true_gaussian(MU), 1e-5)
 
 
 def dp_sgd():
     """Each run trains a network with its own canaries; the claim is the accountant's epsilon."""
     from lethe import config
-    from lethe.audits.one_run.canaries import train_and_guess
+    from lethe.audits.kinds.dp_sgd import train_and_guess
     from lethe.audits.one_run.privacy_loss import dp_sgd as family
     from lethe.models.dp_sgd import noise_multiplier
 
@@ -168,11 +167,11 @@ def dp_sgd():
 def randomised_response(delta: float, number: str):
     simulate = partial(mechanisms.randomised_response, epsilon=3.2, delta=delta)
     title = f"Figure {number}: randomised response, delta {delta:g}"
-    return by_size(title, simulate, approx_dp.family(delta), 3.2, delta)
+    return by_size(title, simulate, approx_dp(delta), 3.2, delta)
 
 
 def subsampled():
-    family = subsampled_gaussian.family(0.5)
+    family = subsampled_gaussian(0.5)
     simulate = partial(mechanisms.subsampled_gaussian, mu=2.0, q=0.5)
     return by_size(
         "Figure 9: subsampled Gaussian, mu 2, q .5", simulate, family, family.channel(2.0).epsilon(1e-7), 1e-7
@@ -182,7 +181,7 @@ def subsampled():
 def p_values():
     figure, panels = _figure("Figure 10: randomised response, eps 1, n = r = 100", 2)
     for axes, delta in zip(panels, (0.01, 0.1), strict=True):
-        errors, null = np.arange(5, 45), approx_dp.family(delta)
+        errors, null = np.arange(5, 45), approx_dp(delta)
         expected = 100 * (1 - delta) / (1 + np.e)
         for name in METHODS:
             logs = [log_p_value(name, Counts(100, 100, int(u)), null, 1.0, delta) for u in errors]
@@ -199,7 +198,7 @@ def fixed_release():
     points = []
     for n in (2000, 5000, 10_000, 100_000):
         simulate = partial(mechanisms.gaussian, mu=MU)
-        points.append(point(n, simulate, gaussian.family(), n, 1000, 1e-5))
+        points.append(point(n, simulate, gaussian(), n, 1000, 1e-5))
         yield f"n {n} (true {_true_gaussian(MU):.3f}): {points[-1].told()}"
     curves(axes, points, _true_gaussian(MU))
     axes.set(xscale="log", xlabel="n")
@@ -210,7 +209,7 @@ def varied_release():
     figure, axes = _figure("Figure 12: Gaussian, mu .8, n = 100,000")
     points = []
     for r in (100, 300, 1000, 3000, 10_000, 30_000, 100_000):
-        points.append(point(r, partial(mechanisms.gaussian, mu=0.8), gaussian.family(), 100_000, r, 1e-5))
+        points.append(point(r, partial(mechanisms.gaussian, mu=0.8), gaussian(), 100_000, r, 1e-5))
         yield f"r {r} (true {_true_gaussian(0.8):.3f}): {points[-1].told()}"
     curves(axes, points, _true_gaussian(0.8))
     axes.set(xscale="log", xlabel="r")
@@ -265,7 +264,7 @@ def _mean(values: np.ndarray) -> float:
 
 
 def _true_gaussian(mu: float) -> float:
-    return gaussian.family().channel(mu).epsilon(1e-5)
+    return gaussian().channel(mu).epsilon(1e-5)
 
 
 def _figure(title: str, panels: int = 1):

@@ -195,7 +195,7 @@ def test_every_one_run_method_bounds_what_a_private_and_a_leaky_run_show(name):
 
     def bound(errors):
         counts = Counts(200, 200, errors, negatives=100, false_positives=errors // 2)
-        (result,) = audit(counts, gaussian.family(), delta=1e-5, alpha=0.05, methods=[name])
+        (result,) = audit(counts, gaussian(), delta=1e-5, alpha=0.05, methods=[name])
         return result.value
 
     assert bound(100) == 0

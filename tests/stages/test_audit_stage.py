@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from lethe import config
-from lethe.audits.one_run.canaries import train_and_guess
+from lethe.audits.kinds.dp_sgd import train_and_guess
 from lethe.errors import BadInput
 from lethe.io.json_files import read_json
 from lethe.models.divergence import TrainingFailed

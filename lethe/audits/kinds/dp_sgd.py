@@ -1,14 +1,28 @@
-"""A one-run audit of DP-SGD: one training run with canaries, against the accountant's epsilon for these settings."""
+"""A one-run audit of DP-SGD: canaries in gradient space, guessed from the gradients that training releases.
+
+A Dirac canary is a row whose gradient has a single nonzero coordinate, which no other row shares. Fair coins add about
+half of the canaries to the training rows. The auditor sees the noisy sum of gradients of every step (the white-box
+setting of "Tight Privacy Audit in One Run") and guesses each canary from the privacy loss of its coordinate over all
+steps. The coordinates are weights of padding pixels, which are 0 in every image, so the gradients of images never touch
+them. Each canary therefore has an independent channel, exactly that of DP-SGD with this rate, noise and number of steps.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from lethe.audits.one_run.entry import OneRunParams, audited
 from lethe.audits.protocol import AuditResult
 from lethe.config.fields import Count, Integer, Positive, Real
+from lethe.errors import BadValue
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from lethe.statistics.one_run.counts import Guesses
 
 
 class Params(OneRunParams):
@@ -35,10 +49,110 @@ class Params(OneRunParams):
 
 def audit(settings: Params) -> AuditResult:
     """Train once and guess. The sampling rate and the number of steps decide the family of nulls."""
-    from lethe.audits.one_run.canaries import train_and_guess
     from lethe.audits.one_run.privacy_loss import dp_sgd
     from lethe.models.dp_sgd import spent
 
     claimed = spent(settings.noise_multiplier, settings.delta, settings.q, settings.steps)
     family = dp_sgd(settings.q, settings.steps, settings.delta)
     return audited(train_and_guess(settings), family, claimed, settings)
+
+
+PADDING = 4  # pixels on each side of an image
+LONGER = 10.0  # norm of a canary's gradient before clipping, in clipping norms: clipping must shorten the gradient
+
+
+def train_and_guess(settings: Params) -> Guesses:
+    """Train once with canaries and guess each one."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    from lethe.models.checkpoints import prepare_torch
+    from lethe.models.divergence import Losses
+    from lethe.models.dp_sgd import make_private
+    from lethe.statistics.one_run.counts import Guesses
+
+    prepare_torch()
+    bits, rows, network, places = _setting(settings)
+    private, optimiser, loader = make_private(
+        network.train(),
+        torch.optim.SGD(network.parameters(), lr=settings.lr),
+        rows,
+        sample_rate=settings.q,
+        seed=settings.seed,
+        steps=settings.steps,
+        **_as_implemented(settings),
+    )
+    weight = network[1].weight
+    loss = torch.zeros(settings.canaries, dtype=torch.float64)
+    of_steps = Losses("training with canaries", settings.steps, settings.lr)
+    for step, (images, labels, canary) in enumerate(loader):
+        optimiser.zero_grad(set_to_none=True)
+        mean = cross_entropy(private(images), labels)
+        if len(labels):  # the mean of an empty batch is not a number
+            of_steps.add(step, float(mean.detach()))
+        mean.backward()
+        _put_canaries(network, weight, places, canary, LONGER * settings.clip)
+        optimiser.step()
+        # step() leaves the released gradient in .grad: the noisy sum over the expected batch size.
+        released = weight.grad.flatten()[places].double() * optimiser.expected_batch_size / settings.clip
+        variance = settings.noise_multiplier**2
+        loss += torch.log1p(settings.q * torch.expm1((released - 0.5) / variance))
+    of_steps.check(network.parameters())
+    score = loss.numpy()
+    return Guesses(bits, (score > 0).astype(np.int8), np.abs(score))
+
+
+def _setting(settings: Params) -> tuple[np.ndarray, tuple[Tensor, ...], Any, Tensor]:
+    """Return the canaries' bits, the training rows (image, label, canary or -1), the network and each canary's coordinate."""
+    import torch
+    from torch import nn
+    from torch.nn.functional import pad
+
+    from lethe.data.images import load
+
+    rng = np.random.default_rng(settings.seed)
+    images = load(settings.images, settings.folder, settings.points, 0.0, settings.seed)
+    pixels = pad(torch.from_numpy(images.pixels).float() / images.white, (PADDING,) * 4)
+    dead = torch.ones(pixels.shape[1:], dtype=torch.bool)
+    dead[:, PADDING:-PADDING, PADDING:-PADDING] = False
+    free = dead.flatten().repeat(settings.hidden).nonzero().flatten()  # of the flat first weight
+    if settings.canaries > len(free):
+        raise BadValue("canaries", settings.canaries, f"at most {len(free)} with {settings.hidden} hidden units")
+    places = free[torch.from_numpy(rng.permutation(len(free))[: settings.canaries])]
+    bits = rng.integers(0, 2, settings.canaries, dtype=np.int8)
+    inside = torch.from_numpy(np.flatnonzero(bits))
+    rows = (
+        torch.cat([pixels, torch.zeros(len(inside), *pixels.shape[1:])]),
+        torch.cat([torch.from_numpy(images.labels), torch.zeros(len(inside), dtype=torch.int64)]),
+        torch.cat([torch.full((len(images),), -1), inside]),
+    )
+    torch.manual_seed(settings.seed)
+    network = nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(dead.numel(), settings.hidden),
+        nn.ReLU(),
+        nn.Linear(settings.hidden, images.classes),
+    )
+    return bits, rows, network, places
+
+
+def _put_canaries(network: Any, weight: Any, places: Tensor, canary: Tensor, size: float) -> None:
+    """Replace the gradient of each canary's row by a one-coordinate gradient of norm ``size``.
+
+    Opacus gives every parameter, including ``weight``, the attribute ``grad_sample``.
+    """
+    mine = canary >= 0
+    for parameter in network.parameters():
+        parameter.grad_sample[mine] = 0.0
+    flat = weight.grad_sample.view(len(canary), -1)
+    flat[mine.nonzero().flatten(), places[canary[mine]]] = size
+
+
+def _as_implemented(settings: Params) -> dict[str, float]:
+    """Return the noise and clipping of the implementation under audit: correct, or with the fault to detect."""
+    noise, clip = settings.noise_multiplier, settings.clip
+    if settings.fault == "half_noise":
+        noise /= 2
+    if settings.fault == "no_clipping":  # the noise is as claimed, the gradients keep their length
+        noise, clip = noise / 1e6, clip * 1e6
+    return {"noise_multiplier": noise, "clip": clip}

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from lethe.audits.one_run.entry import OneRunParams, audited
-from lethe.audits.one_run.mechanisms import Mechanism, misfit
+from lethe.audits.one_run.guesses import Mechanism, misfit
 from lethe.audits.protocol import AuditResult
 from lethe.config.fields import Count, Delta, Positive, Real
 

@@ -13,7 +13,7 @@ from lethe.registry import ONE_RUN_METHODS
 
 if TYPE_CHECKING:
     from lethe.statistics.one_run.channel import Family
-    from lethe.statistics.one_run.release import Guesses
+    from lethe.statistics.one_run.counts import Guesses
     from lethe.statistics.one_run.summary import ClaimVerdict
 
 
@@ -31,7 +31,7 @@ def audited(guesses: Guesses, family: Family, claimed: float | None, settings: O
     """Release the most confident guesses and audit them."""
     import pandas as pd
 
-    from lethe.statistics.one_run.release import release
+    from lethe.statistics.one_run.counts import release
     from lethe.statistics.one_run.summary import audit_runs
     from lethe.text import epsilon_found
 

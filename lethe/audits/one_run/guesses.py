@@ -1,13 +1,13 @@
-"""The inputs of a one-run audit: a file of guesses, a family of nulls by name, a file of a trade-off curve."""
+"""The inputs of a one-run audit: a file of guesses, a mechanism and its family of nulls, a file of a trade-off curve."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from lethe.audits.one_run.mechanisms import MECHANISMS, misfit
 from lethe.errors import BadArguments, BadFile, BadRow, BadValue, MissingColumn
 from lethe.io.tables import file_line, numeric_column, read_table
 
@@ -16,7 +16,41 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from lethe.statistics.one_run.channel import Channel, Family
-    from lethe.statistics.one_run.release import Guesses
+    from lethe.statistics.one_run.counts import Guesses
+
+
+Mechanism = Literal["gaussian", "laplace", "approx-dp", "subsampled-gaussian", "dp-sgd"]
+MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)
+TRADEOFF = "tradeoff"  # one null, from a file, in place of a mechanism's family
+NEEDS: dict[str, tuple[str, ...]] = {"subsampled-gaussian": ("q",), "dp-sgd": ("q", "steps")}
+MAY_HAVE: dict[str, tuple[str, ...]] = {"approx-dp": ("delta0",)}
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """A missing parameter of a mechanism (``lacking``), or a parameter that the mechanism does not take."""
+
+    name: str
+    lacking: bool
+    mechanism: str
+
+    @property
+    def problem(self) -> str:
+        return f"the mechanism {self.mechanism} {'needs it' if self.lacking else 'takes none'}."
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.problem}"
+
+
+def misfit(mechanism: str, **given: float | None) -> Misfit | None:
+    """Return the first parameter that ``mechanism`` lacks or does not take; None where all fit."""
+    needed = NEEDS.get(mechanism, ())
+    taken = (*needed, *MAY_HAVE.get(mechanism, ()))
+    for name, value in given.items():
+        if (value is None and name in needed) or (value is not None and name not in taken):
+            return Misfit(name, value is None, mechanism)
+    return None
+
 
 COLUMNS = ("bit", "guess", "score")
 IN_MEMORY = Path("guesses")  # the name in errors of a table without a file
@@ -24,7 +58,7 @@ IN_MEMORY = Path("guesses")  # the name in errors of a table without a file
 
 def read_guesses(source: Path | pd.DataFrame) -> Guesses:
     """Read a file or a table with the columns ``bit``, ``guess`` (0 or 1) and ``score``, and check every row."""
-    from lethe.statistics.one_run.release import Guesses
+    from lethe.statistics.one_run.counts import Guesses
 
     path = source if isinstance(source, Path) else IN_MEMORY
     table = read_table(source, required=COLUMNS) if isinstance(source, Path) else source
@@ -45,7 +79,7 @@ def read_guesses(source: Path | pd.DataFrame) -> Guesses:
 
 def read_tradeoff(source: Path | tuple[ArrayLike, ArrayLike]) -> Channel:
     """Read one null from a file with the columns ``alpha`` and ``beta``, or from two arrays; see `numeric.from_tradeoff`."""
-    from lethe.statistics.one_run.families.numeric import from_tradeoff
+    from lethe.statistics.one_run.tradeoff import from_tradeoff
 
     if not isinstance(source, Path):
         return from_tradeoff(*(np.asarray(values, dtype=np.float64) for values in source))
@@ -67,7 +101,7 @@ def family_of(
     delta0: float | None = None,
 ) -> Family:
     """Return the family of nulls that a mechanism names."""
-    from lethe.statistics.one_run.families import approx_dp, gaussian, laplace, subsampled_gaussian
+    from lethe.statistics.one_run import families
 
     if mechanism not in MECHANISMS:
         raise BadValue("mechanism", mechanism, f"one of {', '.join(MECHANISMS)}")
@@ -78,9 +112,9 @@ def family_of(
 
         return dp_sgd(q, steps, delta)
     if mechanism == "subsampled-gaussian" and q is not None:
-        return subsampled_gaussian.family(q)
+        return families.subsampled_gaussian(q)
     if mechanism == "approx-dp":
         if delta0 is not None and delta0 > delta:
             raise BadValue("delta0", delta0, f"at most delta ({delta:g})", "Beyond it every epsilon is infinite.")
-        return approx_dp.family(delta if delta0 is None else delta0)
-    return {"gaussian": gaussian.family, "laplace": laplace.family}[mechanism]()
+        return families.approx_dp(delta if delta0 is None else delta0)
+    return {"gaussian": families.gaussian, "laplace": families.laplace}[mechanism]()

@@ -11,7 +11,7 @@ from lethe.statistics.one_run.channel import Family
 if TYPE_CHECKING:
     import numpy as np
 
-    from lethe.statistics.one_run.families.numeric import Atoms
+    from lethe.statistics.one_run.tradeoff import Atoms
 
 INTERVAL = 1e-3  # of the privacy loss; rounding goes towards less privacy, so a rounded null remains a valid null
 LEAST_DELTA = 1e-12  # masses of about 1e-15 are truncated and count as outputs that reveal the canary
@@ -51,7 +51,7 @@ def _pair(strength: float, q: float, steps: int) -> Atoms:
     import numpy as np
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    from lethe.statistics.one_run.families.numeric import Atoms, from_losses
+    from lethe.statistics.one_run.tradeoff import Atoms, from_losses
 
     if strength == 0:
         return Atoms(np.ones(1), np.ones(1))

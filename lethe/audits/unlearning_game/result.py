@@ -66,7 +66,7 @@ class PlayedMethod:
 
     ``quality`` comes from the SWAP test over all pairs, ``by_pair`` has the quality of each pair. ``mia_auc`` is by attack,
     and ``mia_score`` is 1 minus the largest. ``performance`` is by part of the split. Only image games have
-    ``confusion``; only text games have ``leakage`` (the row of `text.leakage.Leakage`).
+    ``confusion``; only text games have ``leakage`` (the row of `text.play.Leakage`).
     """
 
     quality: Quality

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from types import ModuleType
 
 from lethe.errors import BadValue
 from lethe.registry import ONE_RUN_METHODS
-from lethe.statistics.one_run.channel import Channel, Family
+from lethe.statistics.one_run.channel import Channel, Family, bracket_root
 from lethe.statistics.one_run.counts import Counts
-from lethe.statistics.one_run.roots import bracket_root
+from lethe.statistics.one_run.methods import Method
 
 ASSUMPTIONS = {
     "product_channel": "given the bits, the observations of the bits are independent: no shared batch, coin or noise scale",
@@ -45,11 +44,14 @@ class MethodResult:
     side: str = "lower"
 
 
-def load_method(name: str) -> ModuleType:
-    """The module of the method ``name``; raises `BadValue` for an unknown name."""
+def load_method(name: str) -> Method:
+    """The method ``name``; raises `BadValue` for an unknown name."""
     if name not in ONE_RUN_METHODS:
         raise BadValue("method", name, ", ".join([*ONE_RUN_METHODS, "all"]))
-    return ONE_RUN_METHODS[name]
+    member = ONE_RUN_METHODS[name]
+    if isinstance(member, Method):
+        return member
+    return Method(**{field: getattr(member, field) for field in Method.__annotations__ if hasattr(member, field)})
 
 
 def not_conservative() -> list[str]:
@@ -59,7 +61,7 @@ def not_conservative() -> list[str]:
 
 def applicable(counts: Counts) -> list[str]:
     """The methods that apply to these counts, in the registry's order."""
-    return [name for name in ONE_RUN_METHODS if _refusal(load_method(name), counts) is None]
+    return [name for name in ONE_RUN_METHODS if load_method(name).refusal(counts) is None]
 
 
 def audit(
@@ -130,11 +132,11 @@ def audit_null(
     check_levels(delta, alpha)
     results = []
     for name in applicable(counts) if methods is None else methods:
-        module = _applying(name, counts)
-        log_p = _log_p(module, counts, channel, delta)
+        method = _applying(name, counts)
+        log_p = _log_p(method, counts, channel, delta)
         value = channel.epsilon(delta) if log_p <= math.log(alpha) else 0.0
-        note = module.NOTE if math.isfinite(value) else f"{INFINITE.format(delta)}; {module.NOTE}"
-        results.append(_result(name, module, counts, delta, alpha, value, None, math.exp(log_p), note))
+        note = method.NOTE if math.isfinite(value) else f"{INFINITE.format(delta)}; {method.NOTE}"
+        results.append(_result(name, method, counts, delta, alpha, value, None, math.exp(log_p), note))
     return tuple(results)
 
 
@@ -188,27 +190,27 @@ def parameter_at(family: Family, epsilon: float, delta: float) -> float:
 def _run(
     name: str, counts: Counts, family: Family, delta: float, alpha: float, null: Channel | None
 ) -> MethodResult:
-    module = _applying(name, counts)
-    strength = largest_rejected(*_test(module, counts, family, delta, math.log(alpha)), family.tolerance)
+    method = _applying(name, counts)
+    strength = largest_rejected(*_test(method, counts, family, delta, math.log(alpha)), family.tolerance)
     value: float | None = 0.0
     parameter: float | None = None
-    note = module.NOTE
+    note = method.NOTE
     if strength == math.inf:
         value = None
         note = f"family rejected: no member of {family.name} explains so few errors; {note}"
-    elif strength is not None and module.FAMILY_FREE:
+    elif strength is not None and method.FAMILY_FREE:
         value = strength
     elif strength is not None:
         value, parameter = family.channel(strength).epsilon(delta), family.strength(strength) if strength else None
         if value == math.inf:
             note = f"{INFINITE.format(delta)}; {note}"
-    p = None if null is None else math.exp(_log_p(module, counts, null, delta))
-    return _result(name, module, counts, delta, alpha, value, parameter, p, note)
+    p = None if null is None else math.exp(_log_p(method, counts, null, delta))
+    return _result(name, method, counts, delta, alpha, value, parameter, p, note)
 
 
 def _result(
     name: str,
-    module: ModuleType,
+    method: Method,
     counts: Counts,
     delta: float,
     alpha: float,
@@ -227,37 +229,33 @@ def _result(
         errors=counts.errors,
         delta=delta,
         alpha=alpha,
-        assumes=module.ASSUMES,
+        assumes=method.ASSUMES,
         note=note,
     )
 
 
-def _refusal(module: ModuleType, counts: Counts) -> BadValue | None:
-    return module.refusal(counts) if hasattr(module, "refusal") else None
-
-
-def _applying(name: str, counts: Counts) -> ModuleType:
-    module = load_method(name)
-    if error := _refusal(module, counts):
+def _applying(name: str, counts: Counts) -> Method:
+    method = load_method(name)
+    if error := method.refusal(counts):
         raise error
-    return module
+    return method
 
 
-def _log_p(module: ModuleType, counts: Counts, channel: Channel, delta: float) -> float:
-    if module.FAMILY_FREE:
-        return module.log_p_value(counts, channel.highest_epsilon(delta), delta)
-    return module.log_p_value(counts, channel)
+def _log_p(method: Method, counts: Counts, channel: Channel, delta: float) -> float:
+    if method.FAMILY_FREE:
+        return method.log_p_value(counts, channel.highest_epsilon(delta), delta)
+    return method.log_p_value(counts, channel)
 
 
 def _test(
-    module: ModuleType, counts: Counts, family: Family, delta: float, log_alpha: float
+    method: Method, counts: Counts, family: Family, delta: float, log_alpha: float
 ) -> tuple[Callable[[float], float], float]:
     """Return ln p - ln alpha as a function of the strength (rejected if at most 0), and the largest strength."""
-    if module.FAMILY_FREE:
-        return lambda epsilon: module.log_p_value(counts, epsilon, delta) - log_alpha, module.STRONGEST
-    if hasattr(module, "rejects"):
-        return lambda s: -1.0 if module.rejects(counts, family.channel(s), log_alpha) else 1.0, family.strongest
-    return lambda s: module.log_p_value(counts, family.channel(s)) - log_alpha, family.strongest
+    if method.FAMILY_FREE:
+        return lambda epsilon: method.log_p_value(counts, epsilon, delta) - log_alpha, method.STRONGEST
+    if rejects := method.rejects:
+        return lambda s: -1.0 if rejects(counts, family.channel(s), log_alpha) else 1.0, family.strongest
+    return lambda s: method.log_p_value(counts, family.channel(s)) - log_alpha, family.strongest
 
 
 def largest_rejected(test: Callable[[float], float], strongest: float, tolerance: float) -> float | None:
@@ -272,17 +270,17 @@ def largest_rejected(test: Callable[[float], float], strongest: float, tolerance
     tolerance
         The relative width of the bracket.
     """
-    low, f_low = 0.0, test(0.0)
-    if f_low > 0:
+    low = 0.0
+    if test(low) > 0:
         return None
     high = min(1.0, strongest)
-    while (f_high := test(high)) <= 0:
+    while test(high) <= 0:
         if high >= strongest:
             return math.inf
-        low, f_low, high = high, f_high, min(2 * high, strongest)
-    while low == 0 and high > 1e-12 and (f_middle := test(high / 8)) > 0:
-        high, f_high = high / 8, f_middle
-    return bracket_root(test, low, high, f_low, f_high, tolerance * high)[0]
+        low, high = high, min(2 * high, strongest)
+    while low == 0 and high > 1e-12 and test(high / 8) > 0:
+        high /= 8
+    return bracket_root(test, low, high, tolerance * high)[0]
 
 
 def _strength(family: Family, null: float) -> float:

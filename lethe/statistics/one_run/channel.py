@@ -8,6 +8,7 @@ exceeds t, and G, the probability that the loss exceeds t and the guess is wrong
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,9 +16,8 @@ from functools import cached_property
 import numpy as np
 from scipy import special
 
-from lethe.statistics.one_run.roots import bracket_root
-
 TABLE = 1024
+KNOTS = 8192  # of the tangents
 MOST_STEPS = 200
 INTERPOLATES = 1e-13  # below this (change of ln s) x (change of t), s and G are linear in t and in each other
 SMALLEST = 1e-320
@@ -142,6 +142,18 @@ class Family:
     tolerance: float = 1e-11
 
 
+def bracket_root(
+    function: Callable[[float], float], low: float, high: float, tolerance: float
+) -> tuple[float, float]:
+    """Shrink a bracket with ``function(low) <= 0 < function(high)`` to the width ``tolerance``; the signs stay."""
+    from scipy.optimize.elementwise import find_root  # the import takes 0.25 s
+
+    tolerances = {"xatol": tolerance, "xrtol": 0.0, "fatol": 0.0, "frtol": 0.0}
+    root = find_root(np.vectorize(function, otypes=[float]), (low, high), tolerances=tolerances)
+    left, right = (root.x, root.x) if root.f_x == 0 else root.bracket
+    return float(left), float(right)
+
+
 def solve_epsilon(log_delta_at: Callable[[float], float], delta: float) -> float:
     """The smallest epsilon >= 0 with ``log_delta_at(epsilon)`` <= ln ``delta``; infinite if there is none."""
     if delta <= 0:
@@ -152,11 +164,37 @@ def solve_epsilon(log_delta_at: Callable[[float], float], delta: float) -> float
         return target - log_delta_at(epsilon)  # rises with epsilon
 
     low, high = 0.0, 1.0
-    f_low = excess(low)
-    if f_low >= 0:
+    if excess(low) >= 0:
         return 0.0
-    while (f_high := excess(high)) <= 0:
-        low, f_low, high = high, f_high, 2 * high
+    while excess(high) <= 0:
+        low, high = high, 2 * high
         if high > 1e9:
             return np.inf
-    return bracket_root(excess, low, high, f_low, f_high, 1e-13 * high)[1]
+    return bracket_root(excess, low, high, 1e-13 * high)[1]
+
+
+class Tangents:
+    """The maximum of tangents of a convex increasing function: a null must lie on or below the true curve, never above it.
+
+    ``x`` and ``y`` are points with ascending x; ``slope`` holds the ascending slopes of the function at the points.
+    """
+
+    def __init__(self, x: np.ndarray, y: np.ndarray, slope: np.ndarray):
+        # Between two knots, the left tangent is the larger one up to the point where both meet.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            meet = (np.diff(y) - slope[1:] * x[1:] + slope[:-1] * x[:-1]) / -np.diff(slope)
+        middle = 0.5 * (x[1:] + x[:-1])
+        meet = np.clip(np.where(np.isfinite(meet), meet, middle), x[:-1], x[1:])
+        self._starts, self._x, self._y, self._slope = meet.tolist(), x.tolist(), y.tolist(), slope.tolist()
+
+    def __call__(self, x: float) -> float:
+        i = bisect_right(self._starts, x)
+        return max(0.0, self._y[i] + self._slope[i] * (x - self._x[i]))
+
+    @classmethod
+    def of_losses(cls, masses: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], highest: float) -> Tangents:
+        """The error mass as a function of the mass of right guesses; its slope at the loss t is e^-t."""
+        t = highest * np.linspace(1.0, 0.0, KNOTS) ** 2
+        s, wrong = masses(t)
+        right, first = np.unique(s - wrong, return_index=True)
+        return cls(right, wrong[first], special.expit(-t[first]) / special.expit(t[first]))

@@ -82,6 +82,6 @@ def play(settings: Params, scratch: Path | None = None, run: Runner | None = Non
     """
     from lethe.audits.finished_models import SCRATCH, in_processes
     from lethe.audits.unlearning_game.result import played
-    from lethe.audits.unlearning_game.text.leakage import play
+    from lethe.audits.unlearning_game.text.play import play
 
     return played(*play(settings, scratch or SCRATCH, run or in_processes))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lethe.audits.one_run.guesses import read_guesses
 from lethe.errors import BadFile, BadInput, BadRow, BadValue, MissingColumn
-from lethe.statistics.one_run.release import release
+from lethe.statistics.one_run.counts import release
 
 COLUMNS = ("bit", "guess", "score")
 SCORES = st.sampled_from([-math.inf, -2.0, 0.0, 0.5, 3.0, math.inf]) | st.floats(width=16, allow_nan=False)

@@ -19,13 +19,9 @@ import numpy as np
 from lethe.audits.one_run.privacy_loss import dp_sgd
 from lethe.statistics.one_run.audit import applicable, load_method
 from lethe.statistics.one_run.channel import Channel
-from lethe.statistics.one_run.counts import Counts
-from lethe.statistics.one_run.families.approx_dp import ApproxDP
-from lethe.statistics.one_run.families.gaussian import Gaussian
-from lethe.statistics.one_run.families.laplace import Laplace
-from lethe.statistics.one_run.families.numeric import from_tradeoff
-from lethe.statistics.one_run.families.subsampled_gaussian import SubsampledGaussian
-from lethe.statistics.one_run.release import Guesses, release
+from lethe.statistics.one_run.counts import Counts, Guesses, release
+from lethe.statistics.one_run.families import ApproxDP, Gaussian, Laplace, SubsampledGaussian
+from lethe.statistics.one_run.tradeoff import from_tradeoff
 from tests.lethe.statistics.misses import tolerated
 from tests.lethe.statistics.one_run import simulated_mechanisms as mechanisms
 from tests.lethe.statistics.one_run.simulated_mechanisms import COUNTEREXAMPLES
@@ -107,7 +103,7 @@ def most_errors_rejected(setting: Setting, method: str, alpha: float = ALPHA) ->
         counts = Counts(setting.n, setting.r, middle)
         if module.FAMILY_FREE:
             log_p = module.log_p_value(counts, epsilon, setting.delta)
-        elif hasattr(module, "rejects"):
+        elif module.rejects:
             log_p = -math.inf if module.rejects(counts, setting.null, math.log(alpha)) else 0.0
         else:
             log_p = module.log_p_value(counts, setting.null)

@@ -15,9 +15,9 @@ from functools import partial
 import numpy as np
 
 from lethe.statistics.one_run.channel import Channel
-from lethe.statistics.one_run.families.approx_dp import ApproxDP
-from lethe.statistics.one_run.families.numeric import Atoms
-from lethe.statistics.one_run.release import Guesses
+from lethe.statistics.one_run.counts import Guesses
+from lethe.statistics.one_run.families import ApproxDP
+from lethe.statistics.one_run.tradeoff import Atoms
 
 
 def by_threshold(bits: np.ndarray, outputs: np.ndarray, threshold: float) -> Guesses:

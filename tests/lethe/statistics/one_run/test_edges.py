@@ -9,16 +9,15 @@ import pytest
 
 from lethe.errors import BadValue
 from lethe.statistics.one_run.audit import audit, audit_null, log_p_value, not_conservative
-from lethe.statistics.one_run.counts import Counts
+from lethe.statistics.one_run.counts import Counts, release
 from lethe.statistics.one_run.families import approx_dp, gaussian, laplace, subsampled_gaussian
-from lethe.statistics.one_run.release import release
 from lethe.statistics.one_run.summary import ClaimVerdict, MethodBound, OneRunAudit, audit_runs, verdict
 
 FAMILIES = {
-    "gaussian": gaussian.family(),
-    "laplace": laplace.family(),
-    "approx-dp": approx_dp.family(1e-5),
-    "subsampled-gaussian": subsampled_gaussian.family(0.5),
+    "gaussian": gaussian(),
+    "laplace": laplace(),
+    "approx-dp": approx_dp(1e-5),
+    "subsampled-gaussian": subsampled_gaussian(0.5),
 }
 
 
@@ -45,7 +44,7 @@ def test_impossible_counts(counts, said):
 @pytest.mark.parametrize("delta", [1, 1.5, -1e-9, math.nan])
 def test_delta_outside_0_1(delta):
     with pytest.raises(BadValue, match=f"delta: got {delta}; must be a number of at least 0 and below 1"):
-        audit(Counts(10, 5, 0), gaussian.family(), delta=delta)
+        audit(Counts(10, 5, 0), gaussian(), delta=delta)
 
 
 @pytest.mark.parametrize("alpha", [0, 1, math.nan])
@@ -56,11 +55,11 @@ def test_alpha_outside_0_1(alpha):
 
 def test_delta_0():
     """No Gaussian is (epsilon, 0)-DP: a rejected one has an infinite epsilon, and the note says so."""
-    infinite = audit(Counts(1000, 200, 26), gaussian.family(), delta=0, methods=["exact"])[0]
+    infinite = audit(Counts(1000, 200, 26), gaussian(), delta=0, methods=["exact"])[0]
     assert infinite.value == math.inf
     assert infinite.note.startswith("epsilon is infinite at delta = 0")
-    assert audit(Counts(1000, 200, 90), gaussian.family(), delta=0, methods=["exact"])[0].value == 0
-    pure = {result.method: result.value for result in audit(Counts(1000, 200, 26), laplace.family(), delta=0)}
+    assert audit(Counts(1000, 200, 90), gaussian(), delta=0, methods=["exact"])[0].value == 0
+    pure = {result.method: result.value for result in audit(Counts(1000, 200, 26), laplace(), delta=0)}
     assert 0 < pure["steinke"] <= pure["exact"] * (1 + 1e-9) < math.inf
 
 
@@ -127,7 +126,7 @@ def test_every_guess_wrong(name):
 
 def test_a_family_rejected_whole():
     """Kept with probability .05, forty bits cannot all be guessed, however strong the mechanism."""
-    results = by_method(Counts(40, 40, 0), subsampled_gaussian.family(0.05))
+    results = by_method(Counts(40, 40, 0), subsampled_gaussian(0.05))
     for name in ("exact", "chernoff", "mahloujifar", "independent"):
         assert results[name].value is None
         assert results[name].note.startswith("family rejected: no member of subsampled-gaussian")
@@ -135,7 +134,7 @@ def test_a_family_rejected_whole():
 
 
 def test_a_family_rejected_whole_contradicts_every_claim():
-    runs, family = [Counts(40, 40, 0)], subsampled_gaussian.family(0.05)
+    runs, family = [Counts(40, 40, 0)], subsampled_gaussian(0.05)
     whole = audit_runs(runs, family, delta=1e-5, alpha=0.05, claimed=1.0, method="exact")
     assert whole.results[0].epsilon_lower is None
     assert whole.verdict.contradicted is True
@@ -149,7 +148,7 @@ def test_a_bound_that_equals_the_claim_does_not_contradict_it():
 
 def test_an_audit_comes_back_from_its_json():
     runs = [Counts(300, r, 5) for r in (50, 100)]
-    whole = audit_runs(runs, gaussian.family(), delta=1e-5, alpha=0.05, claimed=1.0, curve=True)
+    whole = audit_runs(runs, gaussian(), delta=1e-5, alpha=0.05, claimed=1.0, curve=True)
     assert OneRunAudit.from_json(whole.as_json()) == whole
     assert list(whole.as_json()) == ["results", "n", "r", "errors", "delta", "alpha", "verdict", "curve"]
 
@@ -160,7 +159,7 @@ def test_the_levels_that_do_not_always_hold_are_chernoffs():
 
 def test_one_bit():
     """P(U = 0) = 3/4 at most for one guess under pure epsilon = ln 3: nothing can be rejected at 5%."""
-    result = by_method(Counts(1, 1, 0), laplace.family(), null=math.log(3))["exact"]
+    result = by_method(Counts(1, 1, 0), laplace(), null=math.log(3))["exact"]
     assert result.value == 0
     assert result.p_value == pytest.approx(1 - 1 / (2 * math.sqrt(3)))
 

@@ -7,14 +7,14 @@ import math
 import numpy as np
 import pytest
 
+from lethe.registry import ONE_RUN_METHODS
 from lethe.statistics.one_run.counts import Counts
-from lethe.statistics.one_run.families.approx_dp import ApproxDP
-from lethe.statistics.one_run.families.gaussian import Gaussian
-from lethe.statistics.one_run.families.laplace import Laplace
-from lethe.statistics.one_run.families.subsampled_gaussian import SubsampledGaussian
+from lethe.statistics.one_run.families import ApproxDP, Gaussian, Laplace, SubsampledGaussian
 from lethe.statistics.one_run.integral import log_beta_average
-from lethe.statistics.one_run.methods import chernoff, exact, mahloujifar, steinke
 
+chernoff, exact, mahloujifar, steinke = (
+    ONE_RUN_METHODS[name] for name in ("chernoff", "exact", "mahloujifar", "steinke")
+)
 NULLS = [Gaussian(1.0), Laplace(0.7), ApproxDP(1.0, 0.05), SubsampledGaussian(2.0, 0.5)]
 COUNTS = [Counts(40, 10, 1), Counts(60, 59, 20), Counts(25, 5, 0)]
 KINDS = [type(null).__name__ for null in NULLS]

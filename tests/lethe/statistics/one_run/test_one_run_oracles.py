@@ -6,11 +6,11 @@ import math
 import numpy as np
 import pytest
 
+from lethe.registry import ONE_RUN_METHODS
 from lethe.statistics.one_run.audit import audit, log_p_value
 from lethe.statistics.one_run.counts import Counts
 from lethe.statistics.one_run.families import approx_dp, gaussian, laplace, subsampled_gaussian
-from lethe.statistics.one_run.families.numeric import Atoms
-from lethe.statistics.one_run.methods import chernoff, exact
+from lethe.statistics.one_run.tradeoff import Atoms
 
 METHOD = {
     "exact_mixture": "exact",
@@ -23,10 +23,10 @@ METHOD = {
 def family(case):
     params = case["null_params"]
     return {
-        "gaussian": lambda: gaussian.family(),
-        "laplace": lambda: laplace.family(),
-        "eps_delta": lambda: approx_dp.family(params.get("delta0", case["delta"])),
-        "sgm": lambda: subsampled_gaussian.family(params.get("q")),
+        "gaussian": lambda: gaussian(),
+        "laplace": lambda: laplace(),
+        "eps_delta": lambda: approx_dp(params.get("delta0", case["delta"])),
+        "sgm": lambda: subsampled_gaussian(params.get("q")),
     }[case["family"]]()
 
 
@@ -44,7 +44,7 @@ def test_every_p_value(shared):
         counts, method = Counts(case["n"], case["r"], case["u"]), METHOD[case["method"]]
         if case["family"] == "atoms":
             pair = Atoms(np.array(case["null_params"]["P"]), np.array(case["null_params"]["Q"]))
-            got = {"exact": exact, "chernoff": chernoff}[method].log_p_value(counts, pair)
+            got = ONE_RUN_METHODS[method].log_p_value(counts, pair)
         else:
             got = log_p_value(method, counts, family(case), null(case), case["delta"])
         expected = case.get("log_p_value", math.log(case["p_value"]))
@@ -77,15 +77,15 @@ def test_closed_forms():
     from scipy.special import ndtr
     from scipy.stats import binom
 
-    assert p(1, 1, 0, laplace.family(), 1.0) == pytest.approx(1 - math.exp(-0.5) / 2)
-    assert p(50, 50, 12, gaussian.family(), 1.0) == pytest.approx(binom.cdf(12, 50, ndtr(-0.5)))
-    assert p(10, 10, 0, approx_dp.family(0.1), 0.0) == pytest.approx(((1 + 0.1) / 2) ** 10)
-    assert p(90, 40, 9, approx_dp.family(0.0), 1.0) == pytest.approx(binom.cdf(9, 40, 1 / (1 + math.e)))
-    assert p(90, 40, 40, gaussian.family(), 1.0) == pytest.approx(1)
+    assert p(1, 1, 0, laplace(), 1.0) == pytest.approx(1 - math.exp(-0.5) / 2)
+    assert p(50, 50, 12, gaussian(), 1.0) == pytest.approx(binom.cdf(12, 50, ndtr(-0.5)))
+    assert p(10, 10, 0, approx_dp(0.1), 0.0) == pytest.approx(((1 + 0.1) / 2) ** 10)
+    assert p(90, 40, 9, approx_dp(0.0), 1.0) == pytest.approx(binom.cdf(9, 40, 1 / (1 + math.e)))
+    assert p(90, 40, 40, gaussian(), 1.0) == pytest.approx(1)
 
 
 def test_known_epsilons():
-    got = {r.method: r.value for r in audit(Counts(1000, 200, 26), gaussian.family(), delta=1e-5)}
+    got = {r.method: r.value for r in audit(Counts(1000, 200, 26), gaussian(), delta=1e-5)}
     assert got["exact"] == pytest.approx(3.55287371981, rel=1e-7)
     assert got["chernoff"] == pytest.approx(3.25671363007, rel=1e-7)
     assert got["steinke"] == pytest.approx(1.5431205096, rel=3e-7)

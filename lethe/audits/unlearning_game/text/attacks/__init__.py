@@ -1,12 +1,12 @@
-"""Adversaries of the text game: one module per adversary, which ``attacks`` of params.yaml names.
+"""Adversaries of the text game: a module per adversary, or several in its ``MEMBERS``; ``attacks`` of params.yaml names them.
 
-A module has ``score(view)``: (n,) float64 from a `TextView`, higher where the model more probably learned the row. The
+An adversary has ``score(view)``: (n,) float64 from a `TextView`, higher where the model more probably learned the row. The
 game fits one threshold for all rows once, on the shadow models (see `lethe.audits.unlearning_game.adversaries`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,11 +36,6 @@ class TextView:
         return np.zeros(len(self.items), dtype=np.int64)
 
 
-def scorer(name: str) -> Callable[[TextView], np.ndarray]:
-    """Return the ``score`` function of the attack of this name."""
-    return TEXT_ATTACKS[name].score
-
-
 def fit(name: str, shadows: Sequence[Shadow[TextView]]) -> ThresholdAttack[TextView]:
     """Fit the threshold of one attack on the shadow models."""
-    return ThresholdAttack(scorer(name), shadows)
+    return ThresholdAttack(TEXT_ATTACKS[name].score, shadows)

@@ -8,8 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from lethe.errors import BadValue
-from lethe.statistics.one_run.channel import Channel
-from lethe.statistics.one_run.tangents import Tangents
+from lethe.statistics.one_run.channel import Channel, Tangents
 
 MOST_BREAKS = 64  # the number of kinks of the error mass that split the quadrature; smaller kinks are negligible
 
