@@ -86,7 +86,8 @@ def test_a_module_of_several_members_holds_those_that_the_registry_lists(registr
                 registry[name] is members[name] and registry.source(name) == f"{folder}.{module}" for name in names
             )
             assert module not in registry
-            assert {module_of(member) for member in members.values()} == {f"{folder}.{module}"}
+            # A member may be of a class that the folder defines for all modules.
+            assert {module_of(member) for member in members.values()} <= {f"{folder}.{module}", folder}
 
 
 def test_the_folders_hold_what_users_name():

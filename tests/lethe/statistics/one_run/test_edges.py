@@ -10,7 +10,7 @@ import pytest
 from lethe.errors import BadValue
 from lethe.statistics.one_run.audit import audit, audit_null, log_p_value, not_conservative
 from lethe.statistics.one_run.counts import Counts, release
-from lethe.statistics.one_run.families import approx_dp, gaussian, laplace, subsampled_gaussian
+from lethe.statistics.one_run.families import Gaussian, approx_dp, gaussian, laplace, subsampled_gaussian
 from lethe.statistics.one_run.summary import ClaimVerdict, MethodBound, OneRunAudit, audit_runs, verdict
 
 FAMILIES = {
@@ -50,7 +50,7 @@ def test_delta_outside_0_1(delta):
 @pytest.mark.parametrize("alpha", [0, 1, math.nan])
 def test_alpha_outside_0_1(alpha):
     with pytest.raises(BadValue, match="alpha: got"):
-        audit_null(Counts(10, 5, 0), gaussian.Gaussian(1.0), delta=1e-5, alpha=alpha)
+        audit_null(Counts(10, 5, 0), Gaussian(1.0), delta=1e-5, alpha=alpha)
 
 
 def test_delta_0():
