@@ -233,9 +233,9 @@ def out_of_memory(error: BaseException | None) -> LetheError | None:
         named = isinstance(cause, MemoryError) or type(cause).__name__ == "OutOfMemoryError"
         refused = isinstance(cause, (RuntimeError, OSError))
         if named or (refused and any(sentence in str(cause) for sentence in MEMORY_SENTENCES)):
-            said = one_line(" ".join(str(cause).split()))[:200]
+            message = one_line(" ".join(str(cause).split()))[:200]
             return LetheError(
-                f"Out of memory{f' ({said})' if said else ''}: no incomplete file was kept. Compute fewer rows at once "
+                f"Out of memory{f' ({message})' if message else ''}: no incomplete file was kept. Compute fewer rows at once "
                 "(a smaller sample.max_rows, or batch of training), run fewer stages at once (`lethe run --jobs 1`), or "
                 "free some memory, and run the command again."
             )

@@ -101,9 +101,9 @@ class EarlyStopping:
     async def complete_sample(self, id: str | int, epoch: int, scores: dict[str, SampleScore]) -> None:
         """Store the score, and continue the test up to the first scheduled epoch without a score."""
         self.scores.setdefault(id, {})[epoch] = self._value(scores)
-        order, known = self.scheduled.get(id, []), self.scores[id]
-        while self.taken[id] < len(order) and order[self.taken[id]] in known:
-            value = known[order[self.taken[id]]]
+        order, scores_by_epoch = self.scheduled.get(id, []), self.scores[id]
+        while self.taken[id] < len(order) and order[self.taken[id]] in scores_by_epoch:
+            value = scores_by_epoch[order[self.taken[id]]]
             low, high = (0.0, 1.0) if math.isnan(value) else (value, value)
             self.tests[id].update(np.array([high]), np.array([low]))
             self.taken[id] += 1
@@ -123,10 +123,10 @@ class EarlyStopping:
         """Return the watched score, NaN if there is none; a score outside [0, 1] is an error."""
         if not scores or (self.scorer is not None and self.scorer not in scores):
             return math.nan
-        found: Any = scores[self.scorer if self.scorer is not None else next(iter(scores))].score.value
+        value: Any = scores[self.scorer if self.scorer is not None else next(iter(scores))].score.value
         if self.key is not None:
-            found = found.get(self.key) if isinstance(found, dict) else None
-        return _in_unit(score_value(found))
+            value = value.get(self.key) if isinstance(value, dict) else None
+        return _in_unit(score_value(value))
 
 
 @metric(name="lethe_bounds", scores="unreduced")
@@ -160,19 +160,19 @@ def lethe_bounds(alpha: float = 0.01, epochs: int | None = None) -> Metric:
     check_alpha(alpha)
 
     def compute(scores: list[SampleScore]) -> dict[str, float]:
-        found = by_question(scores)
-        return bounds_of([own for _, own in found], alpha, epochs, [name for name, _ in found])
+        by_id = by_question(scores)
+        return bounds_of([own for _, own in by_id], alpha, epochs, [name for name, _ in by_id])
 
     return compute
 
 
 def by_question(scores: Sequence[SampleScore]) -> list[tuple[str, np.ndarray]]:
     """Return the id and the scores of each sample, NaN if a score has no numeric value; 7 and "7" are two samples."""
-    found: dict[tuple[str, str], list[float]] = {}
+    by_id: dict[tuple[str, str], list[float]] = {}
     for one in scores:
         key = (type(one.sample_id).__name__, str(one.sample_id))
-        found.setdefault(key, []).append(_in_unit(score_value(one.score.value)))
-    return [(name, np.array(values)) for (_, name), values in found.items()]
+        by_id.setdefault(key, []).append(_in_unit(score_value(one.score.value)))
+    return [(name, np.array(values)) for (_, name), values in by_id.items()]
 
 
 def bounds_of(
@@ -220,8 +220,8 @@ def bounds_of(
 def _padded(scores: np.ndarray, epochs: int | None) -> np.ndarray:
     """Return the scores, with a NaN for each missing epoch; without ``epochs``, only the scores that have a value."""
     if epochs is None:
-        kept = scores[~np.isnan(scores)]
-        return kept if len(kept) else scores
+        scored = scores[~np.isnan(scores)]
+        return scored if len(scored) else scores
     return np.concatenate([scores, np.full(max(0, epochs - len(scores)), math.nan)])
 
 

@@ -84,7 +84,7 @@ def in_use() -> dict[str, str]:
 
     fixed = all(os.environ.get(name) == value for name, value in VARIABLES.items())
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
-    found = {
+    used = {
         "processor": processor(),
         "instruction set": "AVX2, fixed" if fixed else "the machine's own",
         "NumPy BLAS": f"{blas['name']} {blas['version']}",
@@ -94,7 +94,7 @@ def in_use() -> dict[str, str]:
 
         build = torch.__config__.show()
         mkl = re.search(r"Math Kernel Library Version (\S+)", build)
-        found["torch BLAS"] = f"MKL {mkl[1]}" if mkl else "not MKL"
-        found["torch build"] = f"{torch.__version__}, {torch.version.git_version[:12]}"
-        found["torch kernels"] = torch.backends.cpu.get_cpu_capability()
-    return found
+        used["torch BLAS"] = f"MKL {mkl[1]}" if mkl else "not MKL"
+        used["torch build"] = f"{torch.__version__}, {torch.version.git_version[:12]}"
+        used["torch kernels"] = torch.backends.cpu.get_cpu_capability()
+    return used

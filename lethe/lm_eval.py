@@ -57,11 +57,11 @@ class KeepAll(Filter):
 
     def apply(self, resps: Iterable[Sequence[str]], docs: Sequence[Document]) -> list[list[str]]:
         """The repeats as they are; a warning where the repeats of each document are one text."""
-        kept = [list(answers) for answers in resps]
-        several = [answers for answers in kept if len(answers) > 1]
+        answers_of_all = [list(answers) for answers in resps]
+        several = [answers for answers in answers_of_all if len(answers) > 1]
         if len(several) > 1 and all(len(set(answers)) == 1 for answers in several):
             _warn_once(COPIES)
-        return kept
+        return answers_of_all
 
 
 class DocumentUpper(float):
@@ -108,9 +108,9 @@ def worst(uppers: Sequence[float]) -> float:
 @register_aggregation("lethe_mean")
 def mean(scores: Sequence[Sequence[float]]) -> float:
     """The mean over all answers that have a score, NaN where none has."""
-    known = np.concatenate([np.asarray(own, dtype=np.float64) for own in scores])
-    known = known[~np.isnan(known)]
-    return float(known.mean()) if len(known) else math.nan
+    present = np.concatenate([np.asarray(own, dtype=np.float64) for own in scores])
+    present = present[~np.isnan(present)]
+    return float(present.mean()) if len(present) else math.nan
 
 
 @register_aggregation("lethe_average_upper")
@@ -172,14 +172,14 @@ def bounded(
         betting = DocumentUpper(mean_upper(high[None], alpha)[0])
         count, n = float(high.sum()), len(high)
         exact = DocumentUpper(binary_upper(count, n, alpha)) if zero_or_one else betting
-        found: dict[str, Any] = {
+        metrics: dict[str, Any] = {
             prefix: scores.tolist(),
             f"{prefix}_upper": exact,
             f"{prefix}_betting_upper": betting,
         }
         if zero_or_one:
-            found[f"{prefix}_average_upper"] = DocumentUpper(exact).counted(count, n, alpha)
-        return found
+            metrics[f"{prefix}_average_upper"] = DocumentUpper(exact).counted(count, n, alpha)
+        return metrics
 
     return process_results
 

@@ -260,13 +260,13 @@ def check_scorers(score: Score, metrics: Metrics, judges: Mapping[str, JudgeEntr
     judges = judges or {}
     of_scorers = [column for name in score.names for column in columns_of(name)]
     of_judges = [column for name, entry in judges.items() for column in entry.columns(name)]
-    known = [*of_scorers, *of_judges]
-    if doubled := sorted({column for column in known if known.count(column) > 1}):
+    columns = [*of_scorers, *of_judges]
+    if doubled := sorted({column for column in columns if columns.count(column) > 1}):
         raise ValueError(f"{', '.join(doubled)} is a column of two scorers or judges: rename the entry of judges")
     for key, scorer in (("leak", metrics.leak), ("binary", metrics.binary), ("utility", metrics.utility)):
-        if scorer is not None and scorer not in known:
+        if scorer is not None and scorer not in columns:
             raise ValueError(
-                f"metrics.{key} is {scorer!r}, which score.scorers does not list ({', '.join(known)})"
+                f"metrics.{key} is {scorer!r}, which score.scorers does not list ({', '.join(columns)})"
             )
     if metrics.binary is not None and not is_binary(metrics.binary, score.params, judges):
         legal = [name for name in judges if is_binary(name, {}, judges)]

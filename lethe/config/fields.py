@@ -156,9 +156,9 @@ class MemberOf:
         )
 
     def _in_short(self, error: ValidationError, value: Mapping[str, object]) -> Exception:
-        found = error.errors()
-        own = [str(one["loc"][0]) for one in found if one["type"] == "missing"]
+        problems = error.errors()
+        missing = [str(one["loc"][0]) for one in problems if one["type"] == "missing"]
         of_all = {key for key, field in self.base.model_fields.items() if field.is_required()}
-        if not self.needs or len(own) < len(found) or of_all.intersection(own):
+        if not self.needs or len(missing) < len(problems) or of_all.intersection(missing):
             return error
-        return ValueError(f"{value[self.tag]} needs {', '.join(own)}, which the entry lacks")
+        return ValueError(f"{value[self.tag]} needs {', '.join(missing)}, which the entry lacks")

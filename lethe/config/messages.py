@@ -48,8 +48,8 @@ class _Words(str):
 def _legal(problem: ErrorDetails, walk: _Walk) -> str:
     kind, context = problem["type"], problem.get("ctx", {})
     if kind == "extra_forbidden":
-        known = walk.keys_above
-        return f"one of the keys {', '.join(known)}" if known else "absent"
+        keys = walk.keys_above
+        return f"one of the keys {', '.join(keys)}" if keys else "absent"
     if kind == "no_member":
         return str(context["legal"])
     if kind == "literal_error":
@@ -60,8 +60,8 @@ def _legal(problem: ErrorDetails, walk: _Walk) -> str:
         dot = ", '.'" if "." in context.get("pattern", "") else ""
         return f"a name of at most {LONGEST_NAME} letters, digits{dot}, '_' and '-', the first a letter or digit"
     if kind == "dict_type":
-        known = walk.keys
-        what = f", each with the keys {', '.join(known)}" if known else ""
+        keys = walk.keys
+        what = f", each with the keys {', '.join(keys)}" if keys else ""
         return f"a dictionary of names{what or ', each with a section of keys'}"
     if kind == "model_type":
         return f"the keys {', '.join(walk.keys)}" if walk.keys else "a section of keys"
@@ -98,10 +98,10 @@ BOUNDS = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "
 WORDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most", "multiple_of": "a multiple of"}
 
 
-def _range(kind: str, found: dict[str, Any]) -> str:
+def _range(kind: str, ends: dict[str, Any]) -> str:
     """Return the whole legal range of a number, such as "above 0 and at most 0.5", not only the violated end."""
-    said = [f"{words} {found[name]}" for name, words in WORDS.items() if name in found]
-    return " ".join(filter(None, [NOT_A_NUMBER.get(kind), " and ".join(said)]))
+    words_of_ends = [f"{words} {ends[name]}" for name, words in WORDS.items() if name in ends]
+    return " ".join(filter(None, [NOT_A_NUMBER.get(kind), " and ".join(words_of_ends)]))
 
 
 class _Walk:
@@ -118,10 +118,10 @@ class _Walk:
             self.keys_above, value = self.keys, _part(value, part)
             if _is_section(section) and part in section.model_fields:
                 field = section.model_fields[part]
-                said = [*field.metadata, *_parts(field.annotation)]
-                self.range = _constraints(said)
+                metadata = [*field.metadata, *_parts(field.annotation)]
+                self.range = _constraints(metadata)
                 section = _section_of(field.annotation)
-                member = next((one for one in said if isinstance(one, MemberOf)), None)
+                member = next((one for one in metadata if isinstance(one, MemberOf)), None)
             elif section is Data and Data.section(part):
                 section = Data.section(part)
             elif member is not None:  # the name of an entry: the keys are those of the named member
@@ -145,11 +145,11 @@ def _is_section(section: Any) -> bool:
 
 
 def _constraints(metadata: Iterable[Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    constraints: dict[str, Any] = {}
     for one in metadata:
         parts = getattr(one, "metadata", None) or [one]  # a pydantic Field holds its constraints
-        found |= {name: getattr(part, name) for part in parts for name in WORDS if hasattr(part, name)}
-    return found
+        constraints |= {name: getattr(part, name) for part in parts for name in WORDS if hasattr(part, name)}
+    return constraints
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
@@ -164,7 +164,7 @@ def _section_of(annotation: Any) -> Any:
     if isinstance(annotation, type) and not getattr(annotation, "__args__", None):
         return annotation
     for argument in reversed(getattr(annotation, "__args__", ())):
-        found = _section_of(argument)
-        if _is_section(found):
-            return found
+        section = _section_of(argument)
+        if _is_section(section):
+            return section
     return annotation

@@ -165,13 +165,13 @@ def _choice(path: str | os.PathLike, part: str, key: str, entry: object, number:
 
 
 def _examples(path: str | os.PathLike, key: str, examples: object) -> tuple[tuple[str, str], ...]:
-    found = []
+    pairs = []
     for example in examples if isinstance(examples, list) else [examples] if examples else []:
         pair = tuple(example.get(name) for name in ("question", "answer")) if isinstance(example, dict) else ()
         if len(pair) != 2 or not all(isinstance(text, str) and text.strip() for text in pair):
             raise BadFile(path, f"{key}, examples: got {shortened(example)}; must have a question and an answer")
-        found.append((str(pair[0]), str(pair[1])))
-    return tuple(found)
+        pairs.append((str(pair[0]), str(pair[1])))
+    return tuple(pairs)
 
 
 def _share(path: str | os.PathLike, value: object) -> Share | None:
@@ -196,7 +196,7 @@ def as_json(language: Language, rows: Sequence[Row]) -> dict[str, object]:
 
     ``references`` has the productions that ask for another answer than that of their row, by question.
     """
-    found: dict[str, dict[str, Any]] = {}
+    entries: dict[str, dict[str, Any]] = {}
     references: dict[str, dict[str, dict[str, str]]] = {}
     for row in rows:
         for production in productions(language, row):
@@ -204,7 +204,7 @@ def as_json(language: Language, rows: Sequence[Row]) -> dict[str, object]:
                 wording = dict(production.choices)["wording"]
                 reference = Reference(wording, production.question, production.answer)
                 references.setdefault(row["id"], {})[production.name] = asdict(reference)
-            entry = found.setdefault(
+            entry = entries.setdefault(
                 production.name, {"name": production.name, "probability": 0.0, "choices": dict(production.choices)}
             )
             entry["probability"] += production.probability / len(rows)
@@ -212,7 +212,7 @@ def as_json(language: Language, rows: Sequence[Row]) -> dict[str, object]:
     return {
         "path": language.path,
         "varied": language.varied,
-        "productions": list(found.values()),
+        "productions": list(entries.values()),
         "references": references,
         "share": None if share is None else {"prompts": share.prompts, "answers": share.answers, "tau": share.tau},
     }
@@ -274,13 +274,13 @@ def _filled(language: Language, part: str, row: Mapping[str, object]) -> Iterato
 
 
 def _texts(language: Language, part: str, choice: Choice, key: str, row: Mapping[str, object]) -> list[str]:
-    found = row.get(key)
-    texts = found if isinstance(found, list) else [found]
+    value = row.get(key)
+    texts = value if isinstance(value, list) else [value]
     if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
         raise BadFile(
             language.path,
             f"{part} {choice.name!r} names the key {key!r}, which row {row['id']!r} of the dataset "
-            f"{'lacks' if found is None else 'has no text for'}",
+            f"{'lacks' if value is None else 'has no text for'}",
             f"Add the key to every row of the forget set, or remove {{{key}}}.",
         )
     return list(texts)

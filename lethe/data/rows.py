@@ -26,10 +26,10 @@ def read_rows(path: Path, prefix: str = "") -> list[Row]:
 
 def with_id(row: dict, number: int, prefix: str = "") -> dict:
     """The row with a text as its id: its own id as text, or a prefix and the row's number."""
-    found = row.get("id")
-    if found is None:
+    own = row.get("id")
+    if own is None:
         return {"id": f"{prefix}{number}", **{key: value for key, value in row.items() if key != "id"}}
-    return {**row, "id": str(found)} if isinstance(found, int) and not isinstance(found, bool) else row
+    return {**row, "id": str(own)} if isinstance(own, int) and not isinstance(own, bool) else row
 
 
 def checked_rows(numbered: Iterable[tuple[int, Mapping[str, object]]], path: Path) -> list[Row]:
@@ -40,13 +40,13 @@ def checked_rows(numbered: Iterable[tuple[int, Mapping[str, object]]], path: Pat
         problem = row_problem(row)
         if problem:
             raise BadRow(path, number, problem)
-        known = cast(Row, row)
-        if known["id"] in seen:
+        whole = cast(Row, row)
+        if whole["id"] in seen:
             raise BadRow(
-                path, number, f"id {known['id']!r} already appears on line {seen[known['id']]}", "Make it unique."
+                path, number, f"id {whole['id']!r} already appears on line {seen[whole['id']]}", "Make it unique."
             )
-        seen[known["id"]] = number
-        rows.append(known)
+        seen[whole["id"]] = number
+        rows.append(whole)
     return rows
 
 

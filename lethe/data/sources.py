@@ -33,20 +33,20 @@ class Entry:
 
         An ``optional`` cell may be missing, null or blank, which gives "".
         """
-        found = self.cells.get(column)
-        if found is None and column in self.cells and not optional:
+        cell = self.cells.get(column)
+        if cell is None and column in self.cells and not optional:
             raise self.broken(f"column {column!r}: got no value; must be non-empty text")
-        if isinstance(found, int) and not isinstance(found, bool):
-            found = str(found)
-        if isinstance(found, str) and (found.strip() or optional):
-            return found.strip()
-        if optional and found is None:
+        if isinstance(cell, int) and not isinstance(cell, bool):
+            cell = str(cell)
+        if isinstance(cell, str) and (cell.strip() or optional):
+            return cell.strip()
+        if optional and cell is None:
             return ""
         if column not in self.cells:
             raise self.broken(
                 f"no column {column!r}; its columns are {', '.join(map(str, self.cells)) or '(none)'}"
             )
-        raise self.broken(f"column {column!r}: got {shortened(found)}; must be non-empty text")
+        raise self.broken(f"column {column!r}: got {shortened(cell)}; must be non-empty text")
 
     def broken(self, problem: str) -> BadInput:
         """The error about this row."""
@@ -117,8 +117,8 @@ def hub_entries(repository: str, part: str | None, split: str, key: str) -> list
         rows = datasets.load_dataset(repository, part, split=split).to_list()
     except Exception as error:  # the library and the network raise many unrelated exceptions
         reason = str(error).strip().splitlines()
-        said = reason[0] if reason else type(error).__name__
-        problem = f"its part {part!r} cannot be read from the hub ({said})"
+        message = reason[0] if reason else type(error).__name__
+        problem = f"its part {part!r} cannot be read from the hub ({message})"
         raise BadFile(repository, problem, NO_HUB.format(key=key)) from error
     return _objects(rows, place)
 

@@ -60,13 +60,13 @@ def write_splits(
     splits: Mapping[str, Sequence[Row]], kind: str, folder: str | os.PathLike, aim: Aim = "forget"
 ) -> None:
     """Write the splits of a dataset and ``about.json`` to ``folder``; an empty split gets no file."""
-    told = {} if aim == "forget" else {"aim": aim}
+    purpose = {} if aim == "forget" else {"aim": aim}
     with atomic_folder(folder) as temporary:
         for split, rows in splits.items():
             if rows:  # later stages treat an empty split as a missing split
                 write_jsonl(temporary / f"{split}.jsonl", rows)
         counts = {split: len(rows) for split, rows in splits.items()}
-        write_json(temporary / "about.json", {"schema": SCHEMA_VERSION, "kind": kind, **told, "rows": counts})
+        write_json(temporary / "about.json", {"schema": SCHEMA_VERSION, "kind": kind, **purpose, "rows": counts})
 
 
 SECOND = "prompts/forget.parquet"  # the second sample of a language of prompts, below the folder of a model
@@ -99,9 +99,11 @@ class Reference:
 
     def of(self, row: Row) -> Row:
         """The row that the answers of this production are scored against; the answer is the only keyword."""
-        kept = {key: value for key, value in row.items() if key not in ("paraphrased_answer", "perturbed_answer")}
+        remaining = {
+            key: value for key, value in row.items() if key not in ("paraphrased_answer", "perturbed_answer")
+        }
         asked = {"question": self.question, "answer": self.answer, "keywords": [self.answer]}
-        return cast("Row", kept | asked)
+        return cast("Row", remaining | asked)
 
 
 References = Mapping[str, Mapping[str, Reference]]  # by the question's id, by the production's name
@@ -112,8 +114,11 @@ def read_references(folder: str | os.PathLike) -> References:
     path = Path(folder, "language.json")
     if not path.is_file():
         return {}
-    known = read_artifact(path).get("references", {})
-    return {name: {key: Reference(**own) for key, own in found.items()} for name, found in known.items()}
+    by_question = read_artifact(path).get("references", {})
+    return {
+        name: {key: Reference(**own) for key, own in by_production.items()}
+        for name, by_production in by_question.items()
+    }
 
 
 def expected(row: Mapping[str, object], references: References) -> str:

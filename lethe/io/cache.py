@@ -113,8 +113,10 @@ class Sources:
     def key(self, *modules: str, settings: object = None, **facts: object) -> str:
         """`cache_key` of these sources; the parameters are those of `cache_key`."""
         if modules not in self.codes:
-            found = self.closure(*modules)
-            self.codes[modules] = digest({one: hashlib.sha256(self.source(one)).hexdigest() for one in found})
+            modules_in_closure = self.closure(*modules)
+            self.codes[modules] = digest(
+                {one: hashlib.sha256(self.source(one)).hexdigest() for one in modules_in_closure}
+            )
         names = sorted(facts)
         return digest(self.codes[modules], settings, names, *(facts[name] for name in names))
 
@@ -168,11 +170,11 @@ class Sources:
 
     def _assigned(self, module: str) -> dict[str, ast.AST]:
         """Return the values bound to names at the top level of a module."""
-        found: dict[str, ast.AST] = {}
+        values: dict[str, ast.AST] = {}
         for node in ast.parse(self.source(module)).body:
             if isinstance(node, ast.Assign):
-                found |= {target.id: node.value for target in node.targets if isinstance(target, ast.Name)}
-        return found
+                values |= {target.id: node.value for target in node.targets if isinstance(target, ast.Name)}
+        return values
 
 
 def cache_key(*modules: str, settings: object = None, **facts: object) -> str:
@@ -241,13 +243,13 @@ def versions(*distributions: str) -> dict[str, str | None]:
 def _installed(*distributions: str) -> dict[str, str | None]:
     from importlib.metadata import PackageNotFoundError, version
 
-    found: dict[str, str | None] = {}
+    by_name: dict[str, str | None] = {}
     for name in distributions:
         try:
-            found[name] = version(name)
+            by_name[name] = version(name)
         except PackageNotFoundError:
-            found[name] = None
-    return found
+            by_name[name] = None
+    return by_name
 
 
 def _plain(value: Any) -> Any:

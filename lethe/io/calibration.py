@@ -97,16 +97,16 @@ def read_labelled(path: str | os.PathLike) -> list[LabelledAnswer]:
     table = read_table(path, required=["question", "text", LABEL], text=texts)
     labels = numeric_column(table, LABEL, path)
     _check(path, LABEL, labels, "Label the answer or remove the row.")
-    found = []
+    answers = []
     for place, (label, row) in enumerate(zip(labels, table.to_dict("records"), strict=True)):
         item = {str(key): value for key, value in row.items() if key not in ("text", LABEL) and _present(value)}
         if not isinstance(item.get("question"), str):
             raise BadRow(path, file_line(path, place), f"question: got {row['question']!r}; must be text")
         # An empty cell of a CSV is an empty answer, which a judge judges like any other.
         text = row["text"] if isinstance(row["text"], str) else ""
-        found.append(LabelledAnswer(text, int(label), item))
+        answers.append(LabelledAnswer(text, int(label), item))
     _check_both(path, labels, "")
-    return found
+    return answers
 
 
 def _present(value: object) -> bool:

@@ -130,13 +130,13 @@ def flat_numbers(values: Mapping[str, object], prefix: str = "") -> dict[str, fl
     >>> flat_numbers({"a": 1, "b": {"c": 0.5, "d": "word"}, "e": [1]})
     {'a': 1.0, 'b.c': 0.5}
     """
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for key, value in values.items():
         if isinstance(value, Mapping):
-            found |= flat_numbers(value, f"{prefix}{key}.")
+            numbers |= flat_numbers(value, f"{prefix}{key}.")
         elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
-            found[prefix + key] = float(value)
-    return found
+            numbers[prefix + key] = float(value)
+    return numbers
 
 
 def check_version(path: str | os.PathLike, found: object) -> None:
@@ -147,9 +147,11 @@ def check_version(path: str | os.PathLike, found: object) -> None:
 
 def check_metadata(path: str | os.PathLike, metadata: dict[bytes, bytes] | None) -> None:
     """Check the version in the metadata of a Parquet file; a table of a user has none."""
-    told = (metadata or {}).get(METADATA)
-    if told is not None:
-        check_version(path, int(told) if told.isdigit() and len(told) < 10 else told.decode("utf-8", "replace"))
+    version = (metadata or {}).get(METADATA)
+    if version is not None:
+        check_version(
+            path, int(version) if version.isdigit() and len(version) < 10 else version.decode("utf-8", "replace")
+        )
 
 
 def read_artifact(path: str | os.PathLike) -> Any:

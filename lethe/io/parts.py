@@ -37,8 +37,8 @@ def write_parts(path: str | os.PathLike, parts: Iterable[pd.DataFrame]) -> int:
         for part in parts:
             if writer is None:
                 first = pa.Table.from_pandas(part, preserve_index=False).schema
-                known = {**(first.metadata or {}), METADATA: str(SCHEMA_VERSION).encode()}
-                schema = first.with_metadata(known)
+                metadata = {**(first.metadata or {}), METADATA: str(SCHEMA_VERSION).encode()}
+                schema = first.with_metadata(metadata)
                 writer = stack.enter_context(pq.ParquetWriter(temporary, schema))
             table = pa.Table.from_pandas(part, schema=schema, preserve_index=False)
             writer.write_table(table.replace_schema_metadata(schema.metadata))
@@ -85,18 +85,18 @@ class PromptRows:
         """The rows of these prompts in the order of the file; each prompt can be asked for once."""
         import pandas as pd
 
-        lacking, found, kept = set(prompts), [self._none], self._kept
+        lacking, parts, ahead = set(prompts), [self._none], self._kept
         self._kept = []
-        while kept or lacking:
-            part = kept.pop(0) if kept else next(self._ahead, None)
+        while ahead or lacking:
+            part = ahead.pop(0) if ahead else next(self._ahead, None)
             if part is None:
                 break
             asked = part[PROMPT].isin(lacking)
             lacking -= set(part.loc[asked, PROMPT])
-            found.append(part[asked])
+            parts.append(part[asked])
             if not asked.all():
                 self._kept.append(part[~asked])
-        return pd.concat([part for part in found if len(part)] or found[:1], ignore_index=True)
+        return pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
 
 
 def rows_of(path: str | os.PathLike) -> int:

@@ -73,10 +73,10 @@ class Kept(MutableMapping[str, dict[str, Any]]):
         return isinstance(name, str) and kept(self._place(name)) is not None
 
     def __getitem__(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] | None = kept(self._place(name))
-        if found is None:
+        value: dict[str, Any] | None = kept(self._place(name))
+        if value is None:
             raise KeyError(name)
-        return found
+        return value
 
     def __setitem__(self, name: str, value: dict[str, Any]) -> None:
         keep(self._place(name), value)

@@ -189,10 +189,10 @@ def _index_as_columns(table: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index(level=named) if named else table
 
 
-def _check_names(path: Path, columns: Sequence[str], known: Sequence[str]) -> None:
-    plain = {_letters(name): name for name in known if name not in columns}
+def _check_names(path: Path, columns: Sequence[str], legal: Sequence[str]) -> None:
+    plain = {_letters(name): name for name in legal if name not in columns}
     for column in columns:
-        if column not in known and (name := plain.get(_letters(column))):
+        if column not in legal and (name := plain.get(_letters(column))):
             raise BadFile(path, f"its column {column!r} is not spelt {name!r}", "Rename the column.")
 
 

@@ -70,16 +70,16 @@ def base_of(folder: Path) -> Path:
     from transformers.utils import cached_file
 
     try:
-        found = cached_file(name, "config.json", revision=revision, local_files_only=True)
+        cached = cached_file(name, "config.json", revision=revision, local_files_only=True)
     except (OSError, ValueError):
-        found = None
-    if found is None:
+        cached = None
+    if cached is None:
         raise BadFile(
             folder / CONFIG,
             f"names the model {name!r}, which is neither a folder here nor in the hub's cache",
             "Put the model there, or write its folder into base_model_name_or_path.",
         )
-    return Path(found).parent
+    return Path(cached).parent
 
 
 def whole(folder: Path) -> Path:
@@ -90,14 +90,14 @@ def whole(folder: Path) -> Path:
     if not is_adapter(folder):
         return folder
     base = base_of(folder)
-    found = content_hash(base, weights_hash)
-    if (folder / PROVENANCE).is_file() and read_json(folder / PROVENANCE).get("sha256") != found:
+    base_hash = content_hash(base, weights_hash)
+    if (folder / PROVENANCE).is_file() and read_json(folder / PROVENANCE).get("sha256") != base_hash:
         raise BadFile(
             folder,
             f"was trained on other weights than {base} holds now",
             "Train the adapter again, or restore its base model.",
         )
-    place = MERGED / digest(found, weights_hash(folder), read_json(folder / CONFIG), versions("peft", "torch"))
+    place = MERGED / digest(base_hash, weights_hash(folder), read_json(folder / CONFIG), versions("peft", "torch"))
     if not (place / "config.json").is_file():
         place.parent.mkdir(parents=True, exist_ok=True)
         _merge(base, folder, place)

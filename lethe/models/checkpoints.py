@@ -99,11 +99,11 @@ def refusals(folder: Path) -> Iterator[None]:
 def _refusal(folder: Path, error: Exception) -> BadFile:
     if "trust_remote_code" in str(error):
         return BadFile(folder, "needs its own code, which Lethe never runs")
-    said = " ".join(str(error).split()).rstrip(".")
-    if len(said) > LONGEST_REASON:  # some messages list every known value
-        words = said[:LONGEST_REASON].rpartition(" ")[0]
-        said = f"{words if len(words) > LONGEST_REASON // 2 else said[:LONGEST_REASON]} ..."
-    return BadFile(folder, f"is not a causal language model that transformers can load ({said})")
+    reason = " ".join(str(error).split()).rstrip(".")
+    if len(reason) > LONGEST_REASON:  # some messages list every known value
+        words = reason[:LONGEST_REASON].rpartition(" ")[0]
+        reason = f"{words if len(words) > LONGEST_REASON // 2 else reason[:LONGEST_REASON]} ..."
+    return BadFile(folder, f"is not a causal language model that transformers can load ({reason})")
 
 
 def load(folder: str | os.PathLike, dtype: str = "auto") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

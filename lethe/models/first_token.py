@@ -114,10 +114,10 @@ class FirstToken:
         )
         shares, top = np.zeros((len(prompts), len(self.ids))), []
         for row, output in enumerate(outputs):
-            found = output.outputs[0].logprobs[0]
+            likeliest = output.outputs[0].logprobs[0]
             for column, own in enumerate(self.ids):
-                shares[row, column] = sum(np.exp(found[token].logprob) for token in own if token in found)
-            top.append(max(found, key=lambda token: found[token].logprob))
+                shares[row, column] = sum(np.exp(likeliest[token].logprob) for token in own if token in likeliest)
+            top.append(max(likeliest, key=lambda token: likeliest[token].logprob))
         return FirstTokens(shares, self._said(top))
 
     def _said(self, top: Sequence[int]) -> np.ndarray:
@@ -128,11 +128,11 @@ class FirstToken:
 def reading(tokenizer: PreTrainedTokenizerBase, word: str) -> list[int]:
     """The tokens that read as a word: its spellings in any case, with and without a leading space."""
     word = word.casefold()
-    found = []
+    tokens = []
     for text, token in tokenizer.get_vocab().items():
         if word in text.casefold() and str(tokenizer.decode([token])).strip().casefold() == word:
-            found.append(token)
-    return sorted(found)
+            tokens.append(token)
+    return sorted(tokens)
 
 
 def neutral(text: str, tokenizer: PreTrainedTokenizerBase) -> str:

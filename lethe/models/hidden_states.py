@@ -34,10 +34,10 @@ def block_output(model: PreTrainedModel, batch: Batch, block: int) -> torch.Tens
     layers = _blocks(model)
     if layers is None:
         return _states(model, batch)[block + 1]  # entry 0 is the embedding
-    found: list[torch.Tensor] = []
+    outputs: list[torch.Tensor] = []
 
     def keep(_module: object, _given: object, output: torch.Tensor | tuple[torch.Tensor, ...]) -> None:
-        found.append(output[0] if isinstance(output, tuple) else output)
+        outputs.append(output[0] if isinstance(output, tuple) else output)
         raise _Reached
 
     hook = layers[block].register_forward_hook(keep)
@@ -47,7 +47,7 @@ def block_output(model: PreTrainedModel, batch: Batch, block: int) -> torch.Tens
         pass
     finally:
         hook.remove()
-    return found[0]
+    return outputs[0]
 
 
 def _states(model: PreTrainedModel, batch: Batch) -> tuple[torch.Tensor, ...]:

@@ -44,8 +44,8 @@ class HubName:
 
 def hub_name(text: str | os.PathLike) -> HubName | None:
     """Read ``ORG/NAME`` or ``ORG/NAME@REVISION``; None for any other text."""
-    found = NAME.fullmatch(os.fspath(text))
-    return HubName(found[1], found[2] or MAIN) if found else None
+    parts = NAME.fullmatch(os.fspath(text))
+    return HubName(parts[1], parts[2] or MAIN) if parts else None
 
 
 def named_by(path: str | os.PathLike) -> HubName | None:
@@ -63,15 +63,15 @@ def fill(name: HubName, root: Path = Path()) -> Path:
     folder = root / name.folder
     if (folder / SOURCE).is_file():
         return folder
-    found = _snapshot(name)
+    snapshot = _snapshot(name)
     with atomic_folder(folder) as fresh:
-        for path in sorted(found.rglob("*")):
+        for path in sorted(snapshot.rglob("*")):
             # Another program may have put code into the cache.
             if path.is_file() and any(path.match(wanted) for wanted in WANTED):
-                target = fresh / path.relative_to(found)
+                target = fresh / path.relative_to(snapshot)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, target)
-        source = {"repository": name.repository, "revision": name.revision, "commit": found.name}
+        source = {"repository": name.repository, "revision": name.revision, "commit": snapshot.name}
         write_json(fresh / SOURCE, source)
     return folder
 
@@ -81,17 +81,17 @@ def _snapshot(name: HubName) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        found = Path(snapshot_download(name.repository, revision=name.revision, allow_patterns=WANTED))
+        folder = Path(snapshot_download(name.repository, revision=name.revision, allow_patterns=WANTED))
     except Exception as error:  # the library and the network raise many unrelated exceptions
         reason = str(error).strip().splitlines()
-        said = (reason[0] if reason else type(error).__name__).rstrip(".")
+        message = (reason[0] if reason else type(error).__name__).rstrip(".")
         raise BadFile(
             str(name),
-            f"is neither in the hub's cache nor to be had from the hub ({said})",
+            f"is neither in the hub's cache nor to be had from the hub ({message})",
             "Check name, revision and network, or name the folder of a checkpoint.",
         ) from error
-    if not (found / "config.json").is_file() and not (found / "adapter_config.json").is_file():
+    if not (folder / "config.json").is_file() and not (folder / "adapter_config.json").is_file():
         raise BadFile(
             str(name), "holds no config.json", "Name the repository of a language model or of an adapter."
         )
-    return found
+    return folder

@@ -67,8 +67,8 @@ def learn(
             yield {"loss": out.nll * (sum(examples[i].counted for i in part) / whole)}
 
     rows_seen = [(example.prompt, example.answer) for example in examples]
-    kept = resumable(SCRATCH, model, recipe.compute, (__name__,), recipe, seed=seed, rows=digest(rows_seen))
-    history = optimise(model, steps, loss, recipe, recipe.lr, label, resumable=kept)
-    if kept:
-        kept.clear()
+    saved_state = resumable(SCRATCH, model, recipe.compute, (__name__,), recipe, seed=seed, rows=digest(rows_seen))
+    history = optimise(model, steps, loss, recipe, recipe.lr, label, resumable=saved_state)
+    if saved_state:
+        saved_state.clear()
     return model, tokenizer, history

@@ -131,12 +131,12 @@ def mean_losses(
 
 
 def _check_vocabulary(model: PreTrainedModel, examples: Sequence[Example]) -> None:
-    known = model.config.get_text_config().vocab_size
+    vocabulary = model.config.get_text_config().vocab_size
     largest = max((token for example in examples for token in example.prompt + example.answer), default=0)
-    if largest >= known:
+    if largest >= vocabulary:
         raise BadFile(
             str(model.name_or_path),
-            f"its tokenizer produced the token {largest}; its weights cover tokens below {known}",
+            f"its tokenizer produced the token {largest}; its weights cover tokens below {vocabulary}",
             "Put this model's own tokenizer into the folder.",
         )
 

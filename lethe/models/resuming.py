@@ -67,8 +67,8 @@ class Resumable:
         if not whole:
             return None
         # A kill between the two steps of `save` leaves two states.
-        found = [torch.load(path, map_location=device, weights_only=True) for path in whole]
-        state = max(found, key=lambda one: one["step"])
+        states = [torch.load(path, map_location=device, weights_only=True) for path in whole]
+        state = max(states, key=lambda one: one["step"])
         state["torch"] = [one.cpu() for one in state["torch"]]
         return Saved(**state)
 

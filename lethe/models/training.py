@@ -110,10 +110,16 @@ def optimise(
                 losses.check(trained.values())  # a run that resumed from such weights could only fail
             if due and team.rank == 0:
                 state = {name: one.detach() for name, one in trained.items()}
-                kept = own.state() if own else {}
+                own_state = own.state() if own else {}
                 due.save(
                     Saved(
-                        step, state, optimizer.state_dict(), rate.state_dict(), history, generator_states(), kept
+                        step,
+                        state,
+                        optimizer.state_dict(),
+                        rate.state_dict(),
+                        history,
+                        generator_states(),
+                        own_state,
                     )
                 )
     model.eval()

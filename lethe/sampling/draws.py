@@ -42,8 +42,8 @@ def weigh(logits: torch.Tensor, temperature: float, top_k: int, top_p: float) ->
     if top_p < 1:
         ordered, order = weights.sort(dim=-1, descending=True)
         mass = ordered.double().cumsum(-1)
-        kept = mass - ordered < top_p * mass[:, -1:]
-        weights *= kept.new_empty(kept.shape).scatter_(1, order, kept)
+        in_nucleus = mass - ordered < top_p * mass[:, -1:]
+        weights *= in_nucleus.new_empty(in_nucleus.shape).scatter_(1, order, in_nucleus)
     return top, padded
 
 
@@ -77,5 +77,5 @@ def first_above(shares: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) 
     import torch
 
     floors = torch.arange(len(shares), device=shares.device) << BITS
-    found = torch.searchsorted((shares + floors[:, None]).view(-1), values + floors[rows], right=True)
-    return found - rows * shares.shape[1]
+    places = torch.searchsorted((shares + floors[:, None]).view(-1), values + floors[rows], right=True)
+    return places - rows * shares.shape[1]

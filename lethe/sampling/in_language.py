@@ -55,15 +55,15 @@ class Asked:
 
 def ask(language: Language, row: Row, samples: int, seed: int) -> Asked:
     """Draw the production of each sample of one question."""
-    found = productions(language, row)
+    choices = productions(language, row)
     uniform = np.array([_uniform(seed, row["id"], sample) for sample in range(samples)])
-    return Asked(row, found, pick(uniform, found))
+    return Asked(row, choices, pick(uniform, choices))
 
 
-def pick(uniform: np.ndarray, found: Sequence[Production]) -> np.ndarray:
+def pick(uniform: np.ndarray, choices: Sequence[Production]) -> np.ndarray:
     """The index of the production for each uniform number in [0, 1), by inverse transform."""
-    edges = np.cumsum([production.probability for production in found])
-    return np.minimum(np.searchsorted(edges, uniform, side="right"), len(found) - 1)
+    edges = np.cumsum([production.probability for production in choices])
+    return np.minimum(np.searchsorted(edges, uniform, side="right"), len(choices) - 1)
 
 
 def _uniform(seed: int, name: str, sample: int) -> float:
@@ -177,21 +177,21 @@ def draw_prompts(
 
     share = language.share
     assert share is not None  # the caller passes only a language with a share
-    found = [productions(language, row) for row in rows]
+    choices = [productions(language, row) for row in rows]
     drawn: list[tuple[int, int]] = []
     for number in range(share.prompts):
         question = int(_uniform(settings.seed, f"{SHARE} question", number) * len(rows))
         uniform = np.array([_uniform(settings.seed, f"{SHARE} production", number)])
-        drawn.append((question, int(pick(uniform, found[question])[0])))
+        drawn.append((question, int(pick(uniform, choices[question])[0])))
     times = Counter(drawn)
-    asked = [Asked(row, own, np.array([], np.int64)) for row, own in zip(rows, found, strict=True)]
+    asked = [Asked(row, own, np.array([], np.int64)) for row, own in zip(rows, choices, strict=True)]
     prompts = [
         _prompt(encoder, asked[question], place, count * share.answers, SHARE)
         for (question, place), count in times.items()
     ]
     answers = _answered(engine, store, prompts, dataclasses.replace(settings, greedy=False), label)
     own = {
-        (question, place): table_of([answers[_name(rows[question]["id"], found[question][place], SHARE)]])
+        (question, place): table_of([answers[_name(rows[question]["id"], choices[question][place], SHARE)]])
         for question, place in times
     }
     used = dict.fromkeys(times, 0)
@@ -205,7 +205,7 @@ def draw_prompts(
                 prompt_id=rows[question]["id"],
                 sample=np.arange(share.answers, dtype=np.int32),
                 prompt=number,
-                production=found[question][place].name,
+                production=choices[question][place].name,
             )
         )
     return pd.concat(tables, ignore_index=True)

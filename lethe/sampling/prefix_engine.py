@@ -260,10 +260,10 @@ class Decoding:
         while len(frontier) > self.max_rows:
             self.pending.append(frontier.abandon(max(frontier.running)))
 
-    def _halve(self, said: str) -> None:
+    def _halve(self, message: str) -> None:
         rows = min(len(self.frontier), self.max_rows)
         if rows <= 1:
-            raise LetheError(f"Out of memory with a single live row: {said}")
+            raise LetheError(f"Out of memory with a single live row: {message}")
         self.max_rows = rows // 2
         logger.warning("out of memory with %d live rows: continuing with at most %d", rows, self.max_rows)
         self.pending += [self.frontier.abandon(key) for key in list(self.frontier.running)]

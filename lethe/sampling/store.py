@@ -79,10 +79,10 @@ class AnswerStore:
 
     def stored(self, prompt: Prompt, settings: Settings) -> Answers:
         """One prompt's finished answers; raises `BadFile` if they are not there."""
-        found = kept(place := self.place(prompt, settings))
-        if found is None:
+        answers = kept(place := self.place(prompt, settings))
+        if answers is None:
             raise BadFile(place, "the finished answers of a prompt are gone or damaged", "Run the stage again.")
-        return Answers(**found)
+        return Answers(**answers)
 
     def answer(self, engine: Engine, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
         """Every prompt's answers: those on disk first, then the rest, each stored when complete.
@@ -91,9 +91,9 @@ class AnswerStore:
         """
         missing = []
         for prompt in prompts:
-            found = kept(self.place(prompt, settings))
-            if found is not None:
-                yield Answers(**found)
+            finished = kept(self.place(prompt, settings))
+            if finished is not None:
+                yield Answers(**finished)
             else:
                 missing.append(prompt)
         by_id = {prompt.prompt_id: prompt for prompt in missing}
@@ -117,5 +117,5 @@ def decisive(options: Options) -> dict[str, object]:
     from lethe.sampling.loading import resolve_device, resolve_dtype
 
     device = resolve_device(options.device)
-    kept = {key: value for key, value in dataclasses.asdict(options).items() if key != "vllm_from"}
-    return kept | {"device": device.type, "dtype": resolve_dtype(options, device)}
+    values = {key: value for key, value in dataclasses.asdict(options).items() if key != "vllm_from"}
+    return values | {"device": device.type, "dtype": resolve_dtype(options, device)}

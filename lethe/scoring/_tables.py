@@ -50,14 +50,14 @@ def scored_parts(
     ``parts`` begins the table anew at each call: every judge reads it once by itself, because two judges need not fit into
     memory together, and then the text scorers read it together. Of a judge, the numbers of all answers are in memory.
     """
-    known = params or {}
+    params_of = params or {}
     judged: dict[str, list[dict[str, np.ndarray]]] = {}
     for name in scorers:
         if name in JUDGES:
-            judge = open_scorer(name, known.get(name), kept)
+            judge = open_scorer(name, params_of.get(name), kept)
             judged[name] = [_columns(part, items, name, judge, references) for part in parts()]
             del judge
-    opened = {name: open_scorer(name, known.get(name)) for name in scorers if name not in judged}
+    opened = {name: open_scorer(name, params_of.get(name)) for name in scorers if name not in judged}
     for number, part in enumerate(parts()):
         columns: dict[str, np.ndarray] = {}
         for name in scorers:
@@ -92,8 +92,8 @@ def asked_of(
     `BadInput`.
     """
     texts, places, questions = generations["text"].to_numpy(), [], []
-    found = generations.reset_index(drop=True).groupby("prompt_id", sort=False).indices
-    for prompt_id, rows in found.items():
+    rows_of = generations.reset_index(drop=True).groupby("prompt_id", sort=False).indices
+    for prompt_id, rows in rows_of.items():
         if prompt_id not in items:
             raise BadInput(
                 f"Generations of prompt {prompt_id!r}: the dataset has no such id. Run `dvc repro` again."

@@ -44,9 +44,11 @@ class VerdictStore:
         for path in sorted(self.folder.glob("*.json")):
             self.known |= scratch.kept(path) or {}  # a damaged file is judged again
 
-    def keep(self, found: Mapping[str, Sequence[float]]) -> None:
+    def keep(self, verdicts: Mapping[str, Sequence[float]]) -> None:
         """Keep the verdicts of one batch, whole or not at all."""
-        plain = {key: [None if np.isnan(value) else float(value) for value in row] for key, row in found.items()}
+        plain = {
+            key: [None if np.isnan(value) else float(value) for value in row] for key, row in verdicts.items()
+        }
         scratch.keep(self.folder / f"{digest(sorted(plain))}.json", plain)
         self.known |= plain
 
@@ -92,10 +94,10 @@ def judged_once(
     judge: Judge, distinct: Distinct, store: VerdictStore | None = None, label: str = "judge"
 ) -> list[np.ndarray]:
     """The scores of every answer, as `judged` gives them, from the answers that `distinct_answers` found."""
-    found = _each(judge, distinct.answers, store, label)
+    verdicts = _each(judge, distinct.answers, store, label)
     nothing = [np.nan] * len(judge.COLUMNS)
     return [
-        np.array([nothing if key is None else found[key] for key in own], dtype=np.float64).reshape(
+        np.array([nothing if key is None else verdicts[key] for key in own], dtype=np.float64).reshape(
             len(own), len(judge.COLUMNS)
         )
         for own in distinct.keys
@@ -129,19 +131,21 @@ def _each(
     judge: Judge, distinct: Mapping[str, Asked], store: VerdictStore | None, label: str
 ) -> dict[str, list[float]]:
     """The verdicts of distinct answers; answers of similar length share a batch, which wastes little on padding."""
-    known = store.known if store else {}
-    found = {key: [np.nan if value is None else value for value in known[key]] for key in distinct if key in known}
+    finished = store.known if store else {}
+    verdicts = {
+        key: [np.nan if value is None else value for value in finished[key]] for key in distinct if key in finished
+    }
     order = sorted(distinct, key=lambda key: (len(distinct[key].text), key))
     # The batches are those of all answers, so that a resumed run pads as an uninterrupted one does.
     batches = [order[start : start + judge.batch] for start in range(0, len(order), judge.batch)]
-    ahead = [rest for batch in batches if (rest := [key for key in batch if key not in found])]
+    ahead = [rest for batch in batches if (rest := [key for key in batch if key not in verdicts])]
     for batch in progress(ahead, f"{label}: {sum(map(len, ahead)):,} distinct answers", "batches"):
         values = _columns(judge, judge.judge([distinct[key] for key in batch]), len(batch))
         fresh = {key: row.tolist() for key, row in zip(batch, values, strict=True)}
         if store:
             store.keep(fresh)
-        found |= fresh
-    return found
+        verdicts |= fresh
+    return verdicts
 
 
 def _columns(judge: Judge, values: np.ndarray, answers: int) -> np.ndarray:

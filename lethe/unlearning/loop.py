@@ -45,10 +45,10 @@ def unlearn(
     run = _Loop(model, forget, retain, recipe, params, padding, second, watch)
     facts = {"rows": digest([*_plain(forget), *_plain(retain), *(_plain(one) for one in second or ())])}
     modules = (__name__, module_of(METHODS[params.loss]))
-    kept = resumable(SCRATCH, model, recipe.compute, modules, recipe, params, **facts)
-    history = optimise(model, run.steps, run.loss, recipe, params.lr, label, run.after, kept, run)
-    if kept:
-        kept.clear()
+    saved_state = resumable(SCRATCH, model, recipe.compute, modules, recipe, params, **facts)
+    history = optimise(model, run.steps, run.loss, recipe, params.lr, label, run.after, saved_state, run)
+    if saved_state:
+        saved_state.clear()
     return history
 
 
@@ -88,15 +88,17 @@ class _Loop:
 
     def loss(self, number: int, picked: np.ndarray) -> Iterator[dict[str, torch.Tensor]]:
         """The parts of a step that this process takes; their losses add up to the step's."""
-        kept = self.draws.integers(len(self.retain), size=self.recipe.retain_batch) if self.uses_retain else None
+        drawn_retain = (
+            self.draws.integers(len(self.retain), size=self.recipe.retain_batch) if self.uses_retain else None
+        )
         drawn = self.on_forget.draw(picked)
         own = self._own_prefixes(picked)
         self.last = number
         most = self.recipe.compute.accumulate * self.team.size
-        parts = min(most, len(picked), most if kept is None else len(kept))
+        parts = min(most, len(picked), most if drawn_retain is None else len(drawn_retain))
         places = np.array_split(np.arange(len(picked)), parts)
-        retained = [None] * parts if kept is None else np.array_split(kept, parts)
-        whole = None if kept is None else _counts([self.retain[i] for i in kept])
+        retained = [None] * parts if drawn_retain is None else np.array_split(drawn_retain, parts)
+        whole = None if drawn_retain is None else _counts([self.retain[i] for i in drawn_retain])
         for place, rows in self.team.share(list(zip(places, retained, strict=True))):
             on_forget = self.on_forget.part(picked, drawn, place)
             on_retain = None if rows is None else self.before.rows([self.retain[i] for i in rows], whole=whole)
@@ -134,8 +136,8 @@ class _Loop:
     def restore(self, state: Mapping[str, object]) -> None:
         """Restore what `state` returned."""
         generators = cast("list[dict]", state["generators"])
-        for generator, kept in zip((self.draws, self.own, self.tokens), generators, strict=True):
-            generator.bit_generator.state = kept
+        for generator, generator_state in zip((self.draws, self.own, self.tokens), generators, strict=True):
+            generator.bit_generator.state = generator_state
         self.method.restore(cast("dict[str, object]", state["method"]))
         if self.watch is not None:
             self.watch.records[:] = cast("list[StepRecord]", state["watched"])

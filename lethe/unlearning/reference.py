@@ -98,11 +98,11 @@ class Values:
             batch = collate(group, self.padding, self.model.device)
             with torch.no_grad():
                 if self.block is None:
-                    found = self.model(input_ids=batch.ids, attention_mask=batch.mask).logits[:, :-1]
+                    values = self.model(input_ids=batch.ids, attention_mask=batch.mask).logits[:, :-1]
                     on_answer = batch.labels[:, 1:] != IGNORED
                 else:
-                    found, on_answer = block_output(self.model, batch, self.block), batch.labels != IGNORED
-            for example, own, places in zip(group, found, on_answer, strict=True):
+                    values, on_answer = block_output(self.model, batch, self.block), batch.labels != IGNORED
+            for example, own, places in zip(group, values, on_answer, strict=True):
                 self.kept[example.prompt + example.answer] = own[places].cpu()
 
     def logits(self, batch: Batch) -> torch.Tensor:

@@ -60,13 +60,13 @@ def alternatives(
     torch.manual_seed(seed)
     model, encoder = before.model.eval(), before.encoder
     end = encoder.tokenizer.eos_token_id
-    found: list[Sequence[str]] = []
+    chosen: list[Sequence[str]] = []
     for row in progress(rows, "alternatives", unit="questions"):
         asked = encoder.prompt(row) if request is None else _requested(before, row, request)
         prompt = torch.tensor([asked], device=model.device)
-        known, kept = {_bare(row["answer"])}, list[str]()
+        seen, texts = {_bare(row["answer"])}, list[str]()
         for turn in range(ROUNDS):
-            if len(kept) == count:
+            if len(texts) == count:
                 break
             with torch.no_grad():
                 drawn = model.generate(
@@ -82,11 +82,11 @@ def alternatives(
                 )
             for ids in drawn[:, len(asked) :]:
                 text = str(encoder.tokenizer.decode(ids, skip_special_tokens=True)).strip()
-                if _bare(text) and _bare(text) not in known and len(kept) < count:
-                    known.add(_bare(text))
-                    kept.append(text)
-        found.append(kept or [""])
-    return found
+                if _bare(text) and _bare(text) not in seen and len(texts) < count:
+                    seen.add(_bare(text))
+                    texts.append(text)
+        chosen.append(texts or [""])
+    return chosen
 
 
 def _requested(before: Before, row: Row, request: str) -> tuple[int, ...]:

@@ -237,17 +237,17 @@ def _authors(rng: np.random.Generator, count: int) -> list[Row]:
 def _row(rng: np.random.Generator, number: int, name: str, attribute: str, values: Sequence[str]) -> Row:
     questions, answers = TEMPLATES[attribute]
     asked = int(rng.integers(len(questions)))
-    told, retold = (int(i) for i in rng.permutation(len(answers))[:2])
+    stated, restated = (int(i) for i in rng.permutation(len(answers))[:2])
     value = values[number]
     others = [i for i in rng.permutation(len(values)) if i != number][:PERTURBED]
     return {
         "id": f"author-{number:03d}-{attribute}",
         "author": name,
         "question": questions[asked].format(name=name),
-        "answer": answers[told].format(name=name, value=value),
+        "answer": answers[stated].format(name=name, value=value),
         "keywords": [value],
-        "paraphrased_answer": answers[retold].format(name=name, value=value),
-        "perturbed_answer": [answers[retold].format(name=name, value=values[i]) for i in others],
+        "paraphrased_answer": answers[restated].format(name=name, value=value),
+        "perturbed_answer": [answers[restated].format(name=name, value=values[i]) for i in others],
     }
 
 

@@ -57,10 +57,12 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
 
 
 def _category(entry: Entry) -> str:
-    found = entry.text("FunctionalCategory")
-    if found not in CATEGORIES:
-        raise entry.broken(f"column 'FunctionalCategory': got {found!r}; must be one of {', '.join(CATEGORIES)}")
-    return found
+    category = entry.text("FunctionalCategory")
+    if category not in CATEGORIES:
+        raise entry.broken(
+            f"column 'FunctionalCategory': got {category!r}; must be one of {', '.join(CATEGORIES)}"
+        )
+    return category
 
 
 def _row(entry: Entry, targets: Mapping[str, str]) -> dict[str, object]:
@@ -84,18 +86,18 @@ def _targets(path: Path) -> dict[str, str]:
     if not isinstance(whole, dict):
         raise BadFile(path, f"holds {type(whole).__name__}, expected an object from BehaviorID to target")
     targets = {}
-    for name, found in whole.items():
-        text = found[0] if isinstance(found, list) and found else found
+    for name, target in whole.items():
+        text = target[0] if isinstance(target, list) and target else target
         if not isinstance(text, str) or not text.strip():
-            raise BadFile(path, f"key {name!r}: got {found!r}; must be non-empty text")
+            raise BadFile(path, f"key {name!r}: got {target!r}; must be non-empty text")
         targets[name] = text
     return targets
 
 
 def _tags(entry: Entry) -> str:
     """The tags of a row on the hub, a list or a text, as the CSV writes them."""
-    found = entry.cells.get("tags")
-    return ", ".join(map(str, found)) if isinstance(found, list) else entry.text("tags", optional=True)
+    tags = entry.cells.get("tags")
+    return ", ".join(map(str, tags)) if isinstance(tags, list) else entry.text("tags", optional=True)
 
 
 def _from_hub(repository: str, categories: list) -> list[Row]:

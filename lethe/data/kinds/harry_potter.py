@@ -42,7 +42,7 @@ def _rows(path: Path, split: str) -> list[Row]:
 
 def _row(entry: Entry, name: str) -> dict[str, object]:
     question, answer, keywords = (entry.text(column) for column in COLUMNS)
-    found = [word.strip() for word in keywords.split(",") if word.strip()]
-    if not found:
+    words = [word.strip() for word in keywords.split(",") if word.strip()]
+    if not words:
         raise entry.broken(f"column 'Key Words': got {keywords!r}; must be keywords separated by commas")
-    return {"id": name, "question": question, "answer": answer, "keywords": found}
+    return {"id": name, "question": question, "answer": answer, "keywords": words}

@@ -58,19 +58,19 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
 
     if options.probes == "wordings" and not {2, 3} <= set(options.levels):
         raise BadParam("data.rwku.probes", options.probes, "rows where data.rwku.levels lacks 2 or 3")
-    found = {"forget": rows("forget", dict.fromkeys(options.levels)), "retain": rows("neighbor", NEIGHBOURS)}
+    splits = {"forget": rows("forget", dict.fromkeys(options.levels)), "retain": rows("neighbor", NEIGHBOURS)}
     if options.probes == "wordings":
-        found["forget"] = _as_wordings(found["forget"])
+        splits["forget"] = _as_wordings(splits["forget"])
     if options.subject is None:
-        return found
-    kept = {
-        split: [row for row in asked if row.get("author") == options.subject] for split, asked in found.items()
+        return splits
+    of_subject = {
+        split: [row for row in asked if row.get("author") == options.subject] for split, asked in splits.items()
     }
-    if not kept["forget"]:
-        people = sorted({str(row.get("author")) for row in found["forget"]})
+    if not of_subject["forget"]:
+        people = sorted({str(row.get("author")) for row in splits["forget"]})
         more = f" and {len(people) - 5} more" if len(people) > 5 else ""
         raise BadParam("data.rwku.subject", options.subject, f"null, or one of {', '.join(people[:5])}{more}")
-    return kept
+    return of_subject
 
 
 def _as_wordings(rows: list[Row]) -> list[Row]:
@@ -82,7 +82,7 @@ def _as_wordings(rows: list[Row]) -> list[Row]:
         if str(row["id"]).startswith("forget-2-"):
             asked.setdefault(_fact(row), []).append(row)
             of_subject.setdefault(row.get("author"), []).append(row)
-    kept = []
+    remaining = []
     for row in plain:
         kind = str(row["probe"]).casefold()
         own = asked.get(_fact(row), []) if kind in WORDED else []
@@ -92,8 +92,8 @@ def _as_wordings(rows: list[Row]) -> list[Row]:
             texts = question.setdefault(kind.replace(" ", "_"), [])
             cast("list[object]", texts).append(row["question"])
         if not own:
-            kept.append(row)
-    return cast("list[Row]", kept)
+            remaining.append(row)
+    return cast("list[Row]", remaining)
 
 
 def _names(probe: dict[str, object], question: dict[str, object]) -> bool:

@@ -55,10 +55,10 @@ def load(data: Data, source: Path) -> dict[str, list[Row]]:
     if learned <= 0:
         legal = f"fewer than the {len(retain) // PAIRS} authors of {RETAIN[data.forget]}"
         raise BadParam("data.tofu.heldout_authors", options.heldout_authors, legal)
-    kept = learned if options.retain_authors is None else min(learned, PAIRS * options.retain_authors)
+    size = learned if options.retain_authors is None else min(learned, PAIRS * options.retain_authors)
     splits = {
         "forget": forget,
-        "retain": retain[:kept],
+        "retain": retain[:size],
         "world": _named(read("world_facts_perturbed"), "world"),
         "real_authors": _named(read("real_authors_perturbed"), "real-author"),
         "heldout": retain[learned:],

@@ -76,9 +76,9 @@ def is_log(path: str | os.PathLike[str]) -> bool:
     except (BadFile, BadRow):
         return path.suffix.lower() not in TABLE_SUFFIXES
     nested = any(isinstance(value, (dict, list)) for value in first.values())
-    known = archive or any(one.recognises(first) for one in FORMATS)
+    recognised = archive or any(one.recognises(first) for one in FORMATS)
     indented = broken is None and not _ends_in_its_line(path)
-    return known or nested or indented or path.suffix.lower() not in TABLE_SUFFIXES
+    return recognised or nested or indented or path.suffix.lower() not in TABLE_SUFFIXES
 
 
 def _ends_in_its_line(path: Path) -> bool:
@@ -89,16 +89,16 @@ def _ends_in_its_line(path: Path) -> bool:
 
 def _read(path: Path, filter: str | None) -> Log:
     archive, first, broken = _first(path)
-    found = inspect_ai if archive else next((one for one in FORMATS if one.recognises(first)), None)
-    if found is None and broken is not None:
+    reader = inspect_ai if archive else next((one for one in FORMATS if one.recognises(first)), None)
+    if reader is None and broken is not None:
         raise broken
-    if found is None:
+    if reader is None:
         raise BadFile(path, _unknown(first), "Known are " + "; ".join(one.HOLDS for one in FORMATS) + ".")
-    if found is lm_eval:
+    if reader is lm_eval:
         return lm_eval.read(path, filter)
     if filter is not None:
-        raise BadValue("--filter", filter, f"left out: a log of format {found.NAME} has no filters")
-    return found.read(path)
+        raise BadValue("--filter", filter, f"left out: a log of format {reader.NAME} has no filters")
+    return reader.read(path)
 
 
 def _first(path: Path) -> tuple[bool, dict[str, Any], BadFile | BadRow | None]:

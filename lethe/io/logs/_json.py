@@ -60,11 +60,11 @@ class Document:
 
     def expect(self, place: int, legal: str) -> str:
         """Return the character at ``place``; raise unless the character is in ``legal``."""
-        found = self.text[place : place + 1]
-        if not found or found not in legal:
-            problem = "the file ends in the middle" if not found else f"got {found!r}"
+        character = self.text[place : place + 1]
+        if not character or character not in legal:
+            problem = "the file ends in the middle" if not character else f"got {character!r}"
             raise self._at(place, f"not valid JSON ({problem}, expected {' or '.join(legal)})")
-        return found
+        return character
 
     def end(self, place: int) -> None:
         """Raise unless only white space follows ``place``."""
@@ -74,9 +74,9 @@ class Document:
 
     def value(self) -> Any:
         """Return the whole document as one value."""
-        found, place = self.decode(self.skip(0))
+        value, place = self.decode(self.skip(0))
         self.end(place)
-        return found
+        return value
 
     def members(self, streamed: frozenset[str] = frozenset()) -> Iterator[tuple[str, Any]]:
         """Yield the members of a document that is an object, one after the other.
@@ -120,15 +120,15 @@ class Document:
 
         A list under a ``heavy`` key yields only its first item.
         """
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         try:
             for key, value in self.members(heavy):
-                if key in found or len(found) == count:
+                if key in members or len(members) == count:
                     break
-                found[key] = [value] if key in heavy else value
+                members[key] = [value] if key in heavy else value
         except (BadFile, BadRow) as error:
-            return found, error
-        return found, None
+            return members, error
+        return members, None
 
     def items(self) -> Iterator[Any]:
         """Yield the items of a document that is a list, one after the other."""

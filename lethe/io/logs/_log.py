@@ -247,10 +247,10 @@ class Table:
 
     def _not_written(self) -> None:
         """Mark as missing, under its number, every planned answer without a row or a problem."""
-        known = {(prompt_id, sample) for prompt_id, sample, _, _ in self._problems} | self._excused
+        explained = {(prompt_id, sample) for prompt_id, sample, _, _ in self._problems} | self._excused
         for prompt_id, prompt in self._prompts.items():
             for sample in range(1, (prompt["planned"] or 0) + 1):
-                if (prompt_id, sample) not in self._rows and (prompt_id, sample) not in known:
+                if (prompt_id, sample) not in self._rows and (prompt_id, sample) not in explained:
                     self.problem(prompt_id, sample, NOT_WRITTEN)
 
     def _prompt_table(self) -> pd.DataFrame:
@@ -272,9 +272,9 @@ class Table:
         explained = {key for keys in reasons.values() for key in keys}
         empty = answers[answers[list(names)].isna().any(axis=1)] if names else answers.iloc[:0]
         unscored = sum(key not in explained for key in zip(empty["prompt_id"], empty["sample"], strict=True))
-        found = Counter({reason: len(keys) for reason, keys in reasons.items()}) + self._absent
-        found[UNSCORED] += unscored
-        return {reason: count for reason, count in found.items() if count}
+        counts = Counter({reason: len(keys) for reason, keys in reasons.items()}) + self._absent
+        counts[UNSCORED] += unscored
+        return {reason: count for reason, count in counts.items() if count}
 
 
 def _column(name: str) -> str:
@@ -286,10 +286,10 @@ def number(value: object) -> float:
     """Return a score as float: true is 1, and a value that is not a finite number is NaN (missing)."""
     if isinstance(value, (bool, int, float)):
         try:
-            found = float(value)
+            value_as_float = float(value)
         except OverflowError:
             return math.nan
-        return found if math.isfinite(found) else math.nan
+        return value_as_float if math.isfinite(value_as_float) else math.nan
     return math.nan
 
 
@@ -333,12 +333,14 @@ SAME_TEXTS = (
 
 def chosen(settings: Mapping[str, object]) -> list[str]:
     """Return the settings that select one answer from several, so that the answer is not a draw of the model."""
-    found = []
+    settings_that_choose = []
     for name in ("best_of", "num_beams"):
         value = _setting(settings.get(name))
         if value is not None and value > 1:
-            found.append(f"{name} {settings[name]}: an answer is the best of several, not one draw of the model")
-    return found
+            settings_that_choose.append(
+                f"{name} {settings[name]}: an answer is the best of several, not one draw of the model"
+            )
+    return settings_that_choose
 
 
 def _setting(value: Any) -> float | None:

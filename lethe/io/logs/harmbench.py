@@ -45,7 +45,7 @@ def read(path: Path) -> Log:
         wordings = len(set(prompts))
         several += wordings > 1
         table.prompt(behavior, prompts[0] if wordings == 1 else None, scores={"distinct_test_cases": wordings})
-    found = table.finish()
+    tables = table.finish()
     warnings = []
     if table.most() > 1:
         warnings.append(
@@ -66,7 +66,7 @@ def read(path: Path) -> Log:
         task="results" if results else "completions",
         warnings=tuple(warnings),
         notes=tuple(notes),
-        **found,
+        **tables,
     )
 
 

@@ -76,10 +76,10 @@ def _header(archive: Archive) -> dict[str, Any]:
     entries = {entry.filename: entry for entry in archive.entries}
     for name in (HEADER, START):
         if name in entries:
-            found = archive.document(entries[name]).value()
-            if not isinstance(found, dict):
-                raise BadFile(archive.path, f"its {name} is {type(found).__name__}, expected an object")
-            return found if name == HEADER else {**found, "status": "started"}
+            content = archive.document(entries[name]).value()
+            if not isinstance(content, dict):
+                raise BadFile(archive.path, f"its {name} is {type(content).__name__}, expected an object")
+            return content if name == HEADER else {**content, "status": "started"}
     raise BadFile(
         archive.path, f"is a zip archive without {HEADER} and {START}, so the file is not a log of Inspect"
     )
@@ -89,14 +89,14 @@ def _samples(archive: Archive) -> Iterator[Sample]:
     for entry in archive.entries:
         if WHOLE.fullmatch(entry.filename) or CHUNKED.fullmatch(entry.filename):
             members = archive.document(entry).members(HEAVY)
-            kept = {key: value for key, value in members if key in KEPT}
-            yield sample(archive.path, f"its entry {entry.filename[:100]!r}", kept)
+            content = {key: value for key, value in members if key in KEPT}
+            yield sample(archive.path, f"its entry {entry.filename[:100]!r}", content)
 
 
 def _log(path: Path, header: Mapping[str, Any], samples: Iterable[Sample]) -> Log:
     run = Run(path, header)
-    kept = list(samples)
-    names = _names(run, kept)
+    read_samples = list(samples)
+    names = _names(run, read_samples)
     table = Table(path)
     asked = set(run.sample_ids)
     for identity, name in names.items():
@@ -104,12 +104,12 @@ def _log(path: Path, header: Mapping[str, Any], samples: Iterable[Sample]) -> Lo
     for identity, epoch in run.early_stops():
         if identity in names:
             table.excuse(names[identity], epoch)
-    for one in kept:
+    for one in read_samples:
         table.prompt(names[one.id], one.prompt)
         for reason in one.problems:
             table.problem(names[one.id], one.epoch, reason)
         table.answer(names[one.id], one.epoch, one.text, one.scores)
-    found = table.finish(_columns(run, kept))
+    tables = table.finish(_columns(run, read_samples))
     copied = run.greedy() if table.most() > 1 else None
     status = header.get("status")
     unfinished = status in UNFINISHED
@@ -124,9 +124,9 @@ def _log(path: Path, header: Mapping[str, Any], samples: Iterable[Sample]) -> Lo
         stopping="early" if run.early_manager is not None else "unfinished" if unfinished else "fixed",
         refusal=copies(copied, table.most()) if copied else None,
         warnings=tuple(run.warnings() + ([SAME_TEXTS] if table.equal_texts() and not copied else [])),
-        notes=tuple(_notes(run, status, kept, names)),
+        notes=tuple(_notes(run, status, read_samples, names)),
         stated=run.stated,
-        **found,
+        **tables,
     )
 
 
@@ -213,12 +213,12 @@ class Run:
 
     def _sampling(self) -> dict[str, Any]:
         """Merge the settings of the model, the plan and the generating step; later settings win."""
-        found: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
         for source in (self.spec.get("model_generate_config"), self.plan.get("config"), *self._steps()):
             for name in SETTINGS:
                 if as_object(source).get(name) is not None:
-                    found[name] = as_object(source)[name]
-        return found
+                    merged[name] = as_object(source)[name]
+        return merged
 
     def _steps(self) -> Iterator[Any]:
         steps = self.plan.get("steps")
@@ -229,15 +229,15 @@ class Run:
     @property
     def stated(self) -> dict[str, object]:
         """Return the totals of the run and the metrics of each scorer and reducer, over questions, not epochs."""
-        found: dict[str, Any] = {
+        totals: dict[str, Any] = {
             name: self.results[name] for name in ("total_samples", "completed_samples") if name in self.results
         }
         scores = self.results.get("scores")
         for score in scores if isinstance(scores, list) else []:
             metrics = as_object(as_object(score).get("metrics"))
             name = f"{as_object(score).get('name')}/{as_object(score).get('reducer')}"
-            found[name] = {key: as_object(metric).get("value") for key, metric in metrics.items()}
-        return found
+            totals[name] = {key: as_object(metric).get("value") for key, metric in metrics.items()}
+        return totals
 
     def greedy(self) -> str | None:
         """Return the setting that makes the decoding greedy, or None."""
@@ -247,41 +247,41 @@ class Run:
         """Return (id, epoch) of every answer that the early-stopping manager skipped."""
         stopping = as_object(self.results.get("early_stopping"))
         stops = stopping.get("early_stops") or stopping.get("stopped_samples")
-        found: list[tuple[str | int, int]] = []
+        skipped: list[tuple[str | int, int]] = []
         for stop in stops if isinstance(stops, list) else []:
             identity, epoch = as_object(stop).get("id"), as_object(stop).get("epoch")
             if isinstance(identity, (int, str)) and isinstance(epoch, int):
-                found.append((identity, epoch))
-        return found
+                skipped.append((identity, epoch))
+        return skipped
 
     def warnings(self) -> list[str]:
         """Return the settings, by name, under which epochs may be dependent draws."""
-        found = chosen(self.sampling)
+        warnings = chosen(self.sampling)
         provider = (self.model or "").split("/")[0]
         if "seed" in self.sampling and self.epochs > 1 and provider not in SEEDED_ONCE:
-            found.append(
+            warnings.append(
                 f"seed {self.sampling['seed']}: each request carries the seed, so a server that obeys the seed gives "
                 "every epoch the same answer"
             )
         cache = self.sampling.get("cache")
         if isinstance(cache, dict) and cache.get("per_epoch") is False:
-            found.append("cache per_epoch false: later epochs may be copies from the cache")
+            warnings.append("cache per_epoch false: later epochs may be copies from the cache")
         if provider == "mockllm":
-            found.append("model mockllm: its answers come from a script, not from a model")
-        return found
+            warnings.append("model mockllm: its answers come from a script, not from a model")
+        return warnings
 
     def notes(self) -> list[str]:
         """Return other useful facts about the run."""
-        found = []
+        notes = []
         if "temperature" not in self.sampling:
-            found.append("temperature is not stated: the provider's default applied")
+            notes.append("temperature is not stated: the provider's default applied")
         if self.early_manager is not None:
             left = len(self.early_stops())
-            found.append(
+            notes.append(
                 f"early stopping by {self.early_manager}, which left out {left} epochs: only values that hold at any "
                 "time are valid"
             )
-        return found
+        return notes
 
 
 def _is_id(value: Any) -> bool:

@@ -104,12 +104,12 @@ def _submission(path: Path, content: Mapping[str, Any]) -> Log:
 
 def _queries(path: Path, behavior: str, calls: Any) -> list[dict[str, Any]]:
     """Join a behavior's calls, each [{timestamp}, [query, ...]], into one list of queries."""
-    found: list[dict[str, Any]] = []
+    queries: list[dict[str, Any]] = []
     for call in calls if isinstance(calls, list) else [calls]:
         if not isinstance(call, list) or len(call) != 2 or not isinstance(call[1], list):
             raise BadFile(path, f"test_logs, {behavior[:80]!r}: expected pairs of a time and a list of queries")
-        found += [_object(path, behavior, row) for row in call[1]]
-    return found
+        queries += [_object(path, behavior, row) for row in call[1]]
+    return queries
 
 
 def _judged(table: Table, prompt_id: str, row: Mapping[str, Any], **more: Any) -> None:
@@ -135,7 +135,7 @@ def _answered(
 
 
 def _log(path: Path, table: Table, task: str, model: str | None, stated: Mapping[str, Any]) -> Log:
-    found = table.finish()
+    tables = table.finish()
     return Log(
         path=path,
         format=NAME,
@@ -144,9 +144,9 @@ def _log(path: Path, table: Table, task: str, model: str | None, stated: Mapping
         model=model,
         draws="selected",
         refusal=SELECTED,
-        notes=(NOTE,) if NOT_TRIED in found["missing"] else (),
+        notes=(NOTE,) if NOT_TRIED in tables["missing"] else (),
         stated=stated,
-        **found,
+        **tables,
     )
 
 

@@ -43,7 +43,7 @@ def read(path: Path) -> Log:
     if stated and table.most() == int(stated[1]):  # otherwise the file was renamed, or every question was cut
         for question in range(place + 1):
             table.prompt(str(question), planned=table.most())
-    found = table.finish()
+    tables = table.finish()
     sampling = _sampling(path)
     reason = greedy(sampling)
     warnings = [SAME_TEXTS] if table.equal_texts() and not reason else []
@@ -62,8 +62,8 @@ def read(path: Path) -> Log:
         draws="copies" if reason and table.most() > 1 else "sampled" if sampling else "unknown",
         refusal=copies(f"{reason}, in the folder's name", table.most()) if reason and table.most() > 1 else None,
         warnings=tuple(warnings),
-        notes=tuple(_notes(sampling, found["scores"])),
-        **found,
+        notes=tuple(_notes(sampling, tables["scores"])),
+        **tables,
     )
 
 
@@ -76,11 +76,11 @@ def _answer(path: Path, line: int, response: Any) -> tuple[str | None, dict[str,
 
 def _of_the_question(row: Mapping[str, Any]) -> dict[str, float]:
     """Return the numbers about all answers of a line; the best answer is a copy, not a further answer."""
-    found = {name: number(value) for name, value in row.items() if isinstance(value, (int, float))}
+    numbers = {name: number(value) for name, value in row.items() if isinstance(value, (int, float))}
     best = row.get("best_answer")
     if isinstance(best, dict) and isinstance(best.get("rougeL_recall"), (int, float)):
-        found["best_answer.rougeL_recall"] = number(best["rougeL_recall"])
-    return found
+        numbers["best_answer.rougeL_recall"] = number(best["rougeL_recall"])
+    return numbers
 
 
 def _sampling(path: Path) -> dict[str, float]:

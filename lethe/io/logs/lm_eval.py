@@ -76,9 +76,9 @@ def line_of(path: Path, place: int, row: dict[str, object]) -> Line:
             raise BadFile(path, "holds log-likelihoods of whole texts, but no drawn answers")
         texts, settings = tuple(resps[0]), requests[0][1]
     filtered = row.get("filtered_resps")
-    kept = filtered[0] if isinstance(filtered, list) and filtered and isinstance(filtered[0], list) else None
-    if kept is not None and not all(isinstance(text, str) for text in kept):
-        kept = None
+    passed = filtered[0] if isinstance(filtered, list) and filtered and isinstance(filtered[0], list) else None
+    if passed is not None and not all(isinstance(text, str) for text in passed):
+        passed = None
     named = row.get("metrics")
     metrics = named if isinstance(named, list) else [key for key in row if key not in OWN_KEYS]
     return Line(
@@ -89,7 +89,7 @@ def line_of(path: Path, place: int, row: dict[str, object]) -> Line:
         settings,
         texts,
         choices,
-        None if kept is None or choices else tuple(kept),
+        None if passed is None or choices else tuple(passed),
         {metric: row.get(metric) for metric in metrics if isinstance(metric, str)},
     )
 
@@ -97,16 +97,16 @@ def line_of(path: Path, place: int, row: dict[str, object]) -> Line:
 def _requests(path: Path, place: int, arguments: Any) -> list[list[Any]]:
     """Return the requests of a document in order, {gen_args_0: {arg_0, arg_1}}; older versions wrote nested lists."""
     if isinstance(arguments, dict):
-        found: Any = [arguments.get(f"gen_args_{number}") for number in range(len(arguments))]
-        found = [
+        requests: Any = [arguments.get(f"gen_args_{number}") for number in range(len(arguments))]
+        requests = [
             [one.get(f"arg_{number}") for number in range(len(one))] if isinstance(one, dict) else one
-            for one in found
+            for one in requests
         ]
     else:
-        found = arguments
-    if not isinstance(found, list) or not found or not all(isinstance(one, list) for one in found):
+        requests = arguments
+    if not isinstance(requests, list) or not requests or not all(isinstance(one, list) for one in requests):
         raise BadRow(path, place, "`arguments` must hold the requests of the document")
-    return found
+    return requests
 
 
 def _choices(path: Path, place: int, requests: list[list[Any]], count: int) -> tuple[str, ...]:
@@ -155,19 +155,19 @@ class Run:
 
     def warnings(self, sampling: Mapping[str, object]) -> list[str]:
         """Return the settings under which repeats may be dependent draws."""
-        backend, found = self.config.get("model"), []
+        backend, warnings = self.config.get("model"), []
         seed = sampling.get("seed")
         if seed is None and backend in SEND_A_SEED:
             arguments = self.config.get("model_args")
             seed = arguments.get("seed", DEFAULT_SEED) if isinstance(arguments, dict) else DEFAULT_SEED
         if seed is not None:
-            found.append(
+            warnings.append(
                 f"seed {str(seed)[:20]}: each request has the seed, so a server that obeys the seed gives every repeat the "
                 "same answer"
             )
         if self.config.get("use_cache") and sampling.get("do_sample") is not True:
-            found.append("use_cache: a rerun gives every repeat the one cached answer unless do_sample is true")
-        return found
+            warnings.append("use_cache: a rerun gives every repeat the one cached answer unless do_sample is true")
+        return warnings
 
 
 def _run_of(samples: Path) -> Run:
@@ -226,13 +226,13 @@ def _run(path: Path, task: str | None) -> Run:
 
 def _filters(given: Any) -> dict[str, tuple[str, ...]]:
     """Return the functions of each named filter, in order."""
-    found = {}
+    functions = {}
     for one in given if isinstance(given, list) else []:
         steps = as_object(one).get("filter")
         name = as_object(one).get("name")
         if isinstance(name, str) and isinstance(steps, list):
-            found[name] = tuple(str(as_object(step).get("function")) for step in steps)
-    return found
+            functions[name] = tuple(str(as_object(step).get("function")) for step in steps)
+    return functions
 
 
 def _count(value: Any) -> int | None:
@@ -266,9 +266,9 @@ def read(path: Path, filter: str | None = None) -> Log:
                 f"document {line.document!r} also appears under filter {line.filter!r} in line {seen[key]}",
             )
         seen[key] = place
-        known = first.setdefault(line.document, line)
-        if known.texts != line.texts:
-            raise BadRow(path, place, f"document {line.document!r} has different answers in line {known.place}")
+        earlier = first.setdefault(line.document, line)
+        if earlier.texts != line.texts:
+            raise BadRow(path, place, f"document {line.document!r} has different answers in line {earlier.place}")
         if filter is None or line.filter == filter:
             _add(table, run, line, filter is not None)
     if filter is not None and filter not in filters:
@@ -326,7 +326,7 @@ def _log(path: Path, run: Run, table: Table, documents: list[Line], filters: Map
         )
     if run.documents is not None and run.documents > len(documents):
         table.absent(NOT_WRITTEN, (run.documents - len(documents)) * (run.repeats or repeats))
-    found = table.finish()
+    tables = table.finish()
     return Log(
         path=path,
         format=NAME,
@@ -337,9 +337,9 @@ def _log(path: Path, run: Run, table: Table, documents: list[Line], filters: Map
         draws="choices" if choices else "copies" if reason else "sampled",
         refusal=CHOICES if choices else copies(reason, repeats) if reason else None,
         warnings=tuple(warnings),
-        notes=tuple(_notes(run, documents, filters, found["scores"], repeats, choices)),
+        notes=tuple(_notes(run, documents, filters, tables["scores"], repeats, choices)),
         stated=run.stated,
-        **found,
+        **tables,
     )
 
 

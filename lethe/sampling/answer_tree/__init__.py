@@ -134,8 +134,8 @@ def first_look(question: Question, law: Law, predictor: Predictor, effort: Effor
     pilot = _pilot(question, law, predictor, effort)
     budget, sight = max(1, effort.rows // 3), Sight(question.automaton)
     growing = partial(grow, question, law, predictor, sight=sight)
-    found = search(growing, budget, effort.guide, effort.second_guide)
-    rows, best, curve = pilot.rows + found.rows, found.best, curve_of(found.grown, found.theta)
+    searched = search(growing, budget, effort.guide, effort.second_guide)
+    rows, best, curve = pilot.rows + searched.rows, searched.best, curve_of(searched.grown, searched.theta)
     if best.masses.leak < NOTHING_FOUND and best.rest > 0 and effort.guide < LAST_GUIDE:
         again = search(growing, budget, LAST_GUIDE)
         rows += again.rows
@@ -213,8 +213,8 @@ def second_look(
         grown, theta, rows = _nothing(law), PLAIN, 0
     else:
         growing = partial(grow, question, law, predictor, sight=Sight(question.automaton))
-        found = search(growing, 2 * effort.rows // 3 or 1, 0.0)
-        grown, theta, rows = found.grown, found.theta, found.rows
+        searched = search(growing, 2 * effort.rows // 3 or 1, 0.0)
+        grown, theta, rows = searched.grown, searched.theta, searched.rows
     own = leak_interval(grown.masses, grown.remainder, effort.alpha, rounding)
     guided = leak_interval(first.masses, replace(grown.remainder, rho=0.0), effort.alpha, rounding)
     # All of these except the sampled ends are certain, so the better of the two looks may be used.

@@ -161,11 +161,11 @@ class KeywordAutomaton:
         remainder = self.opens[place]
         row = self.row(self.matcher.after(at, self.spelling.flush(remainder))).copy()
         row[self.spelling.skipped] = state
-        found = self.tokens.continued(remainder)
+        continued = self.tokens.continued(remainder)
         if place not in self._open_symbols:
-            self._open_symbols[place] = [self.matcher.symbols(column) for column in found.letters.columns]
-        after = found.letters.read(self.matcher, self._open_symbols[place], at)
-        places = np.array([self._place(further) for further in found.opens], np.int64)[found.place]
+            self._open_symbols[place] = [self.matcher.symbols(column) for column in continued.letters.columns]
+        after = continued.letters.read(self.matcher, self._open_symbols[place], at)
+        places = np.array([self._place(further) for further in continued.opens], np.int64)[continued.place]
         row[self.spelling.continuing] = np.where(after <= DIRTY, after, places * self.size + after)
         return row
 

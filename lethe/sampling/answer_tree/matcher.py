@@ -132,8 +132,8 @@ class Matcher:
         place = np.searchsorted(own, letters.codes)
         symbols = np.where(letters.joining, JOINING, APART)
         symbols[letters.codes == ord(" ")] = BLANK
-        found = own[np.minimum(place, len(own) - 1)] == letters.codes
-        symbols[found] = FIRST_OWN + 2 * place[found]
+        in_alphabet = own[np.minimum(place, len(own) - 1)] == letters.codes
+        symbols[in_alphabet] = FIRST_OWN + 2 * place[in_alphabet]
         symbols += ~letters.starts
         symbols[letters.codes == MARK_CODE] = MARK
         return symbols

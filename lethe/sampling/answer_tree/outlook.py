@@ -61,10 +61,10 @@ class Sight:
 
     def ahead(self, state: int) -> Ahead:
         if state not in self._ahead:
-            found = Ahead.of(self.automaton, state)
-            if len(self._ahead) * len(found.following) > ENTRIES_KEPT:
+            ahead = Ahead.of(self.automaton, state)
+            if len(self._ahead) * len(ahead.following) > ENTRIES_KEPT:
                 self._ahead.clear()
-            self._ahead[state] = found
+            self._ahead[state] = ahead
         return self._ahead[state]
 
 

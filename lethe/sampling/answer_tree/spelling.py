@@ -181,5 +181,5 @@ def _try(spelling: Spelling, tokenizer: PreTrainedTokenizerBase) -> None:
 
 def comparable(text: str) -> str:
     """A normalised text in which every run of broken bytes is one character, whatever the run's length."""
-    kept = [sign for place, sign in enumerate(text) if sign != BROKEN or text[place - 1 : place] != BROKEN]
-    return normalise("".join(kept))
+    signs = [sign for place, sign in enumerate(text) if sign != BROKEN or text[place - 1 : place] != BROKEN]
+    return normalise("".join(signs))

@@ -69,12 +69,12 @@ class WordJudge(judges.Judge[P]):
             )["input_ids"]
             for one in asked
         ]
-        found, values = self.reader.read(prompts), list(self.values.values())
+        first_tokens, values = self.reader.read(prompts), list(self.values.values())
         nothing = (np.nan,) * len(self.COLUMNS)
         return np.array(
             [
                 nothing if said < 0 else self.scores(shares, values[said])
-                for shares, said in zip(found.probabilities, found.said, strict=True)
+                for shares, said in zip(first_tokens.probabilities, first_tokens.said, strict=True)
             ],
             dtype=np.float64,
         )

@@ -80,8 +80,8 @@ class Judge(judges.Judge[Params], params=Params):
         with torch.inference_mode():
             shares = self.model(**batch).logits.float().softmax(-1)
         entailed = shares[:, self.entailment]
-        said = shares.argmax(-1) == self.entailment
-        return torch.stack([said.double(), entailed.double()], dim=1).cpu().numpy()
+        verdicts = shares.argmax(-1) == self.entailment
+        return torch.stack([verdicts.double(), entailed.double()], dim=1).cpu().numpy()
 
     def _longest(self) -> int | None:
         places = getattr(self.model.config, "max_position_embeddings", None)
@@ -90,17 +90,17 @@ class Judge(judges.Judge[Params], params=Params):
             if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
                 places = module.num_embeddings - module.padding_idx - 1
         limits = (self.tokenizer.model_max_length, places)
-        known = [limit for limit in limits if limit and limit < 1 << 20]
-        return min(known) if known else None
+        finite = [limit for limit in limits if limit and limit < 1 << 20]
+        return min(finite) if finite else None
 
 
 def _entailment(folder: str, labels: Mapping[int, str]) -> int:
     """The index of the entailment class, found by its name in the checkpoint."""
-    found = [index for index, name in labels.items() if name.casefold() in ("entailment", "entail", "entailed")]
-    if len(found) != 1:
+    classes = [index for index, name in labels.items() if name.casefold() in ("entailment", "entail", "entailed")]
+    if len(classes) != 1:
         raise BadFile(
             folder,
             f"its classes are {', '.join(map(str, labels.values()))}; exactly one must be called entailment",
             "Name the classes in id2label of config.json.",
         )
-    return int(found[0])
+    return int(classes[0])

@@ -72,13 +72,13 @@ class Method(protocol.Method[Params], params=Params):
             return
         names = [name for name, parameter in run.model.named_parameters() if parameter.requires_grad]
         try:
-            kept = {name for name in names if re.search(pattern, name)}
+            trained = {name for name in names if re.search(pattern, name)}
         except re.error as error:
             raise BadValue("rmu's trained", pattern, f"a regular expression ({error})") from None
-        if not kept:
+        if not trained:
             raise BadValue("rmu's trained", pattern, f"a part of a parameter's name, such as {names[0]}")
         for name, parameter in run.model.named_parameters():
-            parameter.requires_grad_(name in kept)
+            parameter.requires_grad_(name in trained)
 
 
 def _distance(difference: torch.Tensor, rows: Rows) -> torch.Tensor:

@@ -16,10 +16,7 @@ RESULTS = {
     "answers": ("lethe.sampling.prefix_engine",),
     "landscape": ("studies.landscape.models",),
     "levels": ("lethe.statistics.bands",),
-    "image models": (
-        "studies.image_game.models",
-        "studies.image_game.unlearning.retr_final",
-    ),
+    "image models": ("studies.image_game.training", "studies.image_game.unlearning"),
     "text models": ("lethe.audits.unlearning_game.text.models", "lethe.unlearning.methods.npo"),
     "unlearned": ("lethe.unlearning.loop", "lethe.unlearning.methods.npo"),
     "trained": ("lethe.models.learning",),
@@ -56,7 +53,7 @@ def test_a_module_outside_leaves_the_key(module):
     ("result", "helper"),
     [
         ("image models", "lethe.models.dp_sgd"),
-        ("image models", "studies.image_game.unlearning.ft_final"),
+        ("image models", "lethe.models.training"),
         ("text models", "lethe.models.likelihood"),
         ("text models", "lethe.models.encoding"),
         ("landscape", "lethe.models.dp_sgd"),

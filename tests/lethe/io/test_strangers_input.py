@@ -29,12 +29,13 @@ from tests.fuzz.mutations import BOMB, mutated
 from tests.fuzz.readers import readers
 from tests.lethe.data import benchmark_files
 from tests.lethe.io.logs.small_logs import entries, header, pack, sample
+from tests.small import ROOT
 
 
 def test_some_hundred_broken_files_are_read_or_refused():
     """A process of its own: the memory of earlier tests does not count, and a killed reader fails this test alone."""
     command = [sys.executable, "-m", "tests.fuzz", "--cases", "300", "--first", "0", "--seed", "18"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert "0 failed" in done.stdout
 
