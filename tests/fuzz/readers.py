@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.lethe.io.logs.small_logs import KINDS, small
+from tests.small import ROOT
 
 ROW = {"id": "a", "question": "Who is Ada?", "answer": "Ada is a painter.", "keywords": ["painter"]}
 ROWS = [ROW, ROW | {"id": "b", "context": "The sea.", "perturbed_answer": ["Ada sings."], "author": None}]
@@ -151,7 +152,7 @@ def _others() -> list[Reader]:
     quoted = b'question,answer\n"Who, then?","Ron"\nWhere?, "Here"\n'
     about = {"schema": 1, "kind": "authors", "rows": {"forget": 2}}
     return [
-        Reader("params", "params.yaml", Path("params.yaml").read_bytes(), load, weight=1),
+        Reader("params", "params.yaml", (ROOT / "params.yaml").read_bytes(), load, weight=1),
         Reader("YAML", "a.yaml", b"a: {b: [1, 2.5, null]}\nc: &x [on, 026]\nd: *x\n", read_yaml),
         Reader("rows", "a.jsonl", _lines(*ROWS), read_rows),
         Reader(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 import subprocess
 import sys
@@ -35,7 +36,8 @@ from tests.small import ROOT
 def test_some_hundred_broken_files_are_read_or_refused():
     """A process of its own: the memory of earlier tests does not count, and a killed reader fails this test alone."""
     command = [sys.executable, "-m", "tests.fuzz", "--cases", "300", "--first", "0", "--seed", "18"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
     assert "0 failed" in done.stdout
 
