@@ -349,7 +349,7 @@ def preset_params(preset: str) -> Params:
         )
     if preset == DEFAULT:
         return config.load()
-    document = changed_document(read_preset(PRESETS, preset).items(), told=f"{preset}.yaml")
+    document = changed_document(read_preset(PRESETS, preset).items(), shown_as=f"{preset}.yaml")
     return config.validate(document, f"{config.FILE} with {preset}")
 
 

@@ -31,7 +31,7 @@ def test_the_default_is_valid():
         (lambda p: p["metrics"].update(alpha=0), "metrics.alpha", "above 0 and at most 0.5"),
         (lambda p: p["sample"].update(n=0), "sample.n", "at least 1 and at most 1000000"),
         (lambda p: p["sample"].update(n="many"), "sample.n", "an integer at least 1"),
-        (lambda p: p["sample"].update(N=3), "sample.N", "one of the keys engine"),
+        (lambda p: p["sample"].update(N=3), "sample.N", "one of the keys temperature"),
         (lambda p: p["sample"].update(engine="gpt"), "sample.engine", "'prefix'"),
         (lambda p: p["data"].update(forget="forget50"), "data.forget", "'forget05'"),
         (lambda p: p["data"].pop("forget"), "data.forget", "the key is missing"),

@@ -7,11 +7,12 @@ from lethe import config
 from lethe.data import load_splits
 from lethe.data.kinds import authors
 from lethe.data.rows import row_problem
+from tests.small import ROOT
 
 
 @pytest.fixture(scope="module")
 def data():
-    return config.load("params.yaml").data
+    return config.load(ROOT / "params.yaml").data
 
 
 @pytest.fixture(scope="module")

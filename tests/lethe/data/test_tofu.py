@@ -10,13 +10,14 @@ from lethe import config
 from lethe.data.kinds import tofu
 from lethe.data.rows import check_splits
 from lethe.errors import BadFile, BadInput, BadRow
+from tests.small import ROOT
 
 AUTHORS = 4  # of the small copy: the last one is to be forgotten
 
 
 @pytest.fixture
 def data():
-    whole = config.load("params.yaml").data
+    whole = config.load(ROOT / "params.yaml").data
 
     def with_options(forget="forget01", hub=None, retain_authors=None, heldout_authors=0):
         options = {"hub": hub, "retain_authors": retain_authors, "heldout_authors": heldout_authors}

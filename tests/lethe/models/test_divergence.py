@@ -15,8 +15,9 @@ from lethe.models.resuming import Resumable
 from lethe.models.training import optimise
 from lethe.steps import train as train_step
 from lethe.steps import unlearn as unlearn_step
+from tests.small import ROOT
 
-RECIPE = config.load("params.yaml").unlearn.recipe
+RECIPE = config.load(ROOT / "params.yaml").unlearn.recipe
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -107,7 +108,7 @@ def root(tmp_path, tiny):
 
 
 def test_a_stage_that_fails_writes_no_model(root):
-    settings = config.load("params.yaml")
+    settings = config.load(ROOT / "params.yaml")
     start, before = str(root / "models/base"), sorted(root.rglob("*"))
     steps = {
         "train": lambda: train_step.run(

@@ -18,8 +18,9 @@ from lethe.unlearning.loop import unlearn
 from lethe.unlearning.protocol import Before, MethodParams, Needs, Positive
 from lethe.unlearning.second_answers import second_answers
 from tests.lethe.unlearning import oracles
+from tests.small import ROOT
 
-RECIPE = config.load("params.yaml").unlearn.recipe.model_copy(update={"forget_batch": 2, "retain_batch": 2})
+RECIPE = config.load(ROOT / "params.yaml").unlearn.recipe.model_copy(update={"forget_batch": 2, "retain_batch": 2})
 
 
 class FromLogits(protocol.Method):

@@ -21,6 +21,7 @@ from lethe.unlearning.protocol import Before
 from lethe.unlearning.second_answers import second_answers
 from lethe.unlearning.watching import Watch
 from tests.lethe.unlearning.test_unlearn import OWN
+from tests.small import ROOT
 
 ROWS = [
     {"question": "Who is Ada?", "answer": "a painter of the sea and of ships"},
@@ -29,7 +30,7 @@ ROWS = [
     {"question": "Who is Di, then?", "answer": "nobody"},
     {"question": "Who?", "answer": "Ed"},
 ]
-RECIPE = config.load("params.yaml").unlearn.recipe.model_copy(update={"forget_batch": 3, "retain_batch": 3})
+RECIPE = config.load(ROOT / "params.yaml").unlearn.recipe.model_copy(update={"forget_batch": 3, "retain_batch": 3})
 
 
 def unlearned(tiny, prompt, loss="npo", recipe=RECIPE, compute=None, watch=None, model=None, **own):

@@ -15,8 +15,9 @@ from lethe.unlearning.loop import ramped, unlearn
 from lethe.unlearning.protocol import Before
 from lethe.unlearning.reference import reference_log_probs
 from lethe.unlearning.second_answers import second_answers
+from tests.small import ROOT
 
-RECIPE = config.load("params.yaml").unlearn.recipe.model_copy(update={"forget_batch": 2, "retain_batch": 2})
+RECIPE = config.load(ROOT / "params.yaml").unlearn.recipe.model_copy(update={"forget_batch": 2, "retain_batch": 2})
 # The parameters with which each method of the registry is tested, beyond those of every method.
 OWN: dict[str, dict] = {
     "grad_ascent": {},
