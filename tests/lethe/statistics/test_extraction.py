@@ -39,7 +39,9 @@ def test_rows_equal_the_full_table(target, sequence, most):
     assert near.final(rows_of(near, sequence))[0] == min(levenshtein(sequence, target), most + 1)
 
 
-@given(st.lists(st.integers(0, 1), min_size=1, max_size=4), st.lists(st.integers(0, 2), max_size=3), st.integers(0, 3))
+@given(
+    st.lists(st.integers(0, 1), min_size=1, max_size=4), st.lists(st.integers(0, 2), max_size=3), st.integers(0, 3)
+)
 def test_dead_prefixes_never_come_back_and_certain_ones_never_leave(target, prefix, most):
     near, left = Distance(target, most), 3
     row = rows_of(near, prefix)

@@ -1,0 +1,370 @@
+"""The probability that a model continues passages of a text, verbatim and nearly so.
+
+`scan` takes one pass per window. `near_verbatim` walks the tree of continuations level by level: the beam of constrained
+beam search (arXiv 2603.24917), further prefixes, and the passage itself. Mass that is certainly within the edit distance,
+or certainly outside, is decided; the rest is open, and a Poisson sample bounds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lethe.errors import BadValue
+from lethe.sampling.answer_tree.law import Law
+from lethe.statistics.answer_tree import LeakInterval, Masses, Remainder, Rounding, leak_interval
+from lethe.statistics.extraction import Distance
+
+if TYPE_CHECKING:
+    from lethe.sampling.answer_tree.predictor import ModelPredictor, Predictor
+
+LIKE_EDITS = 4.0  # half of the further prefixes are those of the largest log mass - 4 x edit distance
+BYTES = 24  # per entry of a window's logits: float32, float64 and a working copy
+
+
+@dataclass(frozen=True)
+class Window:
+    """``prefix`` and ``suffix``, tokens of a text; ``start`` is the place of the first token of the prefix."""
+
+    start: int
+    prefix: tuple[int, ...]
+    suffix: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Search:
+    """The effort of a near-verbatim search per window.
+
+    ``beam`` prefixes of each length are those of constrained beam search, and ``further`` more are read beside them. About
+    ``samples`` continuations of what stays open are sampled for the upper end; 0 leaves it certain.
+    """
+
+    distance: int = 5
+    beam: int = 20
+    further: int = 20
+    samples: int = 64
+    alpha: float = 0.01
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in [("distance", 0), ("beam", 1), ("further", 0), ("samples", 0), ("seed", 0)]:
+            if getattr(self, name) < least:
+                raise BadValue(name, getattr(self, name), f"a whole number of at least {least}")
+
+
+@dataclass(frozen=True)
+class Near:
+    """What a search decided: masses by length (``leak``: within the distance), the sample of the rest, rows used."""
+
+    masses: Masses
+    remainder: Remainder
+    rows: int
+
+    def interval(self, alpha: float, rounding: Rounding) -> LeakInterval:
+        """Both ends of the probability of a near-verbatim continuation."""
+        return leak_interval(self.masses, self.remainder, alpha, rounding)
+
+
+def windows_of(tokens: Sequence[int], prefix: int, suffix: int, stride: int) -> list[Window]:
+    """Every ``stride``-th window of a text that has all its tokens."""
+    for name, value in [("prefix", prefix), ("suffix", suffix), ("stride", stride)]:
+        if value < 1:
+            raise BadValue(name, value, "a whole number of at least 1")
+    starts = range(0, len(tokens) - prefix - suffix + 1, stride)
+    return [
+        Window(at, tuple(tokens[at : at + prefix]), tuple(tokens[at + prefix : at + prefix + suffix]))
+        for at in starts
+    ]
+
+
+def scan(predictor: ModelPredictor, windows: Sequence[Window], law: Law, memory: int) -> Iterator[np.ndarray]:
+    """The conditional probability of each suffix token, an array (T,) per window: their product is p_z."""
+    for part in _parts(predictor, windows, memory):
+        for window, logits in zip(part, _logits(predictor, part), strict=True):
+            chances = law.probabilities(logits, np.zeros(len(logits)), 0)[0]
+            yield chances[np.arange(len(logits)), list(window.suffix)]
+
+
+def path_of(predictor: ModelPredictor, window: Window, law: Law) -> np.ndarray:
+    """(T, V) the next-token probabilities along a window's own suffix, in one pass."""
+    logits = _logits(predictor, [window])[0]
+    return law.probabilities(logits, np.zeros(len(logits)), 0)[0]
+
+
+def _parts(predictor: ModelPredictor, windows: Sequence[Window], memory: int) -> Iterator[Sequence[Window]]:
+    if windows:
+        size = max(1, memory // (BYTES * predictor.vocabulary * len(windows[0].suffix)))
+        yield from (windows[at : at + size] for at in range(0, len(windows), size))
+
+
+def _logits(predictor: ModelPredictor, windows: Sequence[Window]) -> np.ndarray:
+    """(windows, T, V) the logits that predict each suffix token."""
+    import torch
+
+    length = len(windows[0].suffix)
+    ids = torch.tensor([[*window.prefix, *window.suffix] for window in windows], device=predictor.forward.device)
+    last = {"logits_to_keep": length + 1} if predictor.forward.last_only else {}
+    with torch.inference_mode():
+        logits = predictor.forward.model(input_ids=ids, **last).logits
+    return logits[:, -length - 1 : -1].float().cpu().numpy()
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Prefixes of one length, each with its edit row and mass.
+
+    ``beam``: a member of the beam. ``open``: undecided; the beam reads on below decided prefixes too, but their mass counts
+    once. ``read``: the model can read on; the passage itself, taken from the scan, may not be among the read ones.
+    """
+
+    tokens: np.ndarray
+    edits: np.ndarray
+    mass: np.ndarray
+    beam: np.ndarray
+    open: np.ndarray
+    read: np.ndarray
+    on_path: np.ndarray
+    parent: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def take(self, places: np.ndarray) -> _Rows:
+        return _Rows(*(getattr(self, name)[places] for name in _Rows.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class _Rest:
+    """A prefix some of whose continuations were left unread: their mass, and the tokens that were taken."""
+
+    tokens: np.ndarray
+    edits: np.ndarray
+    mass: float
+    taken: np.ndarray
+
+
+def near_verbatim(
+    predictor: Predictor, window: Window, law: Law, search: Search, path: np.ndarray | None = None
+) -> Near:
+    """Search the continuations of one window.
+
+    ``path`` (T, V) are the probabilities along the suffix from the scan, which make the lower end at least p_z without a
+    further row.
+    """
+    return _Search(predictor, window, law, search, path).run()
+
+
+class _Search:
+    def __init__(self, predictor: Predictor, window: Window, law: Law, search: Search, path: np.ndarray | None):
+        self.predictor, self.window, self.search, self.path = predictor, window, search, path
+        self.length = len(window.suffix)
+        self.law = replace(law, max_new_tokens=self.length)
+        self.near = Distance(window.suffix, search.distance)
+        self.kind_of = np.full(predictor.vocabulary, self.near.other)
+        self.kind_of[self.near.kinds] = np.arange(self.near.other)
+        self.inside, self.outside = np.zeros((2, self.length))
+        self.rests: list[_Rest] = []
+        self.rows = 0
+
+    def run(self) -> Near:
+        rows = self._root()
+        self.predictor.begin(rows.tokens, len(self.window.prefix) + self.length)
+        for step in range(self.length):
+            children = self._children(rows, step)
+            if not len(children):
+                break
+            order = self.predictor.fork(children.parent[children.read])
+            rows = children.take(
+                np.concatenate([np.flatnonzero(children.read)[order], np.flatnonzero(~children.read)])
+            )
+        remainder = self._sampled() if self.search.samples and self.rests else Remainder()
+        return Near(Masses(tuple(self.inside), tuple(self.outside)), remainder, self.rows)
+
+    def _root(self) -> _Rows:
+        yes = np.ones(1, bool)
+        tokens = np.array([self.window.prefix], np.int64)
+        return _Rows(tokens, self.near.start[None], np.ones(1), yes, yes, yes, yes, np.zeros(1, np.int64))
+
+    def _chances(self, rows: _Rows, step: int) -> np.ndarray:
+        read = rows.read
+        chances = np.empty((len(rows), self.predictor.vocabulary))
+        if read.any():
+            self.rows += int(read.sum())
+            logits = self.predictor.step(rows.tokens[read, -1])
+            chances[read] = self.law.probabilities(logits, np.zeros(len(logits)), step)[0]
+        if not read.all() and self.path is not None:
+            chances[~read] = self.path[step]
+        return chances
+
+    def _children(self, rows: _Rows, step: int) -> _Rows:
+        """Read one level, decide what is certain, and choose the prefixes of the next level."""
+        masses = self._chances(rows, step) * rows.mass[:, None]
+        ended = masses[:, list(self.law.end_ids)].sum(axis=1)
+        masses[:, list(self.law.end_ids)] = 0
+        within = self.near.final(rows.edits) <= self.search.distance
+        edits, alive, certain = self._decided(rows.edits, self.length - step - 1)
+        by_kind, undecided, open_ = self._by_kind(masses), alive & ~certain, rows.open[:, None]
+        self.inside[step] += (ended * (within & rows.open)).sum() + (by_kind * (certain & open_)).sum()
+        self.outside[step] += (ended * (~within & rows.open)).sum() + (by_kind * (~alive & open_)).sum()
+        if step + 1 == self.length:
+            return rows.take(np.zeros(0, np.int64))
+        row, token, member = self._chosen(rows, masses, undecided, alive, edits.min(axis=2))
+        unread = self._passage(rows, masses, undecided, row, token)
+        goal = np.full(len(unread), self.window.suffix[step])
+        row, token = np.concatenate([row, unread]), np.concatenate([token, goal])
+        self._leave(rows, masses, undecided, row, token)
+        more = np.zeros(len(unread), bool)
+        kind = self.kind_of[token]
+        return _Rows(
+            tokens=np.concatenate([rows.tokens[row], token[:, None]], axis=1),
+            edits=edits[row, kind],
+            mass=masses[row, token],
+            beam=np.concatenate([member, more]),
+            open=rows.open[row] & ~certain[row, kind],
+            read=np.concatenate([~np.zeros_like(member), more]),
+            on_path=rows.on_path[row] & (token == self.window.suffix[step]),
+            parent=row,
+        )
+
+    def _decided(self, edits: np.ndarray, left: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The edit rows of every child, (rows, kinds, T + 1), which may come within the distance, and which must."""
+        kinds = self.near.other + 1
+        after = self.near.after(np.repeat(edits, kinds, axis=0), np.tile(np.arange(kinds), len(edits)))
+        shape = len(edits), kinds
+        certain = self.near.certain(after, left).reshape(shape)
+        alive = self.near.alive(after).reshape(shape) if left else certain
+        return after.reshape(*shape, -1), alive, certain
+
+    def _by_kind(self, masses: np.ndarray) -> np.ndarray:
+        """(rows, kinds + 1) masses of the tokens that can match, and of all others together."""
+        others = masses.copy()
+        others[:, self.near.kinds] = 0
+        return np.concatenate([masses[:, self.near.kinds], others.sum(axis=1, keepdims=True)], axis=1)
+
+    def _chosen(
+        self, rows: _Rows, masses: np.ndarray, undecided: np.ndarray, alive: np.ndarray, least: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Row and token of the children to go on with, and which of them are members of the beam.
+
+        ``undecided`` and ``alive`` are of every row and kind of token, ``least`` the smallest entries of their edit rows.
+        """
+        read = rows.read[:, None]
+        of_beam = np.where((rows.beam[:, None] & read & alive)[:, self.kind_of], masses, 0.0)
+        beam = _heaviest(of_beam, self.search.beam)
+        free = np.where((rows.open[:, None] & read & undecided)[:, self.kind_of], masses, 0.0)
+        free.reshape(-1)[beam] = 0
+        like_edits = self.search.further // 2
+        heavy = _heaviest(free, self.search.further - like_edits)
+        free.reshape(-1)[heavy] = 0
+        alike = _heaviest(free * np.exp(-LIKE_EDITS * least)[:, self.kind_of], like_edits)
+        row, token = np.divmod(np.concatenate([beam, heavy, alike]), masses.shape[1])
+        return row, token, np.arange(len(row)) < len(beam)
+
+    def _passage(
+        self, rows: _Rows, masses: np.ndarray, undecided: np.ndarray, row: np.ndarray, token: np.ndarray
+    ) -> np.ndarray:
+        """The row (one or none) whose child on the passage's path nobody reads, so that the scan must stand in."""
+        goal = self.window.suffix[rows.tokens.shape[1] - len(self.window.prefix)]
+        wanted = rows.on_path & rows.open & undecided[:, self.kind_of[goal]] & (masses[:, goal] > 0)
+        wanted[row[token == goal]] = False
+        return np.flatnonzero(wanted) if self.path is not None else np.zeros(0, np.int64)
+
+    def _leave(
+        self, rows: _Rows, masses: np.ndarray, undecided: np.ndarray, row: np.ndarray, token: np.ndarray
+    ) -> None:
+        """Remember the mass that nobody reads on."""
+        for place in np.flatnonzero(rows.open):
+            taken = token[row == place]
+            rest = np.where(undecided[place, self.kind_of], masses[place], 0.0)
+            rest[taken] = 0
+            if (mass := float(rest.sum())) > 0:
+                self.rests.append(_Rest(rows.tokens[place], rows.edits[place], mass, taken))
+
+    def _sampled(self) -> Remainder:
+        """Poisson starts in the open mass, each continued by the model until its distance is decided."""
+        random = np.random.default_rng(
+            np.random.SeedSequence(self.search.seed, spawn_key=(self.window.start, len(self.window.prefix)))
+        )
+        total = float(sum(rest.mass for rest in self.rests))
+        rate = self.search.samples / total  # fixed by the search, before anything is drawn
+        counts = random.poisson([rate * rest.mass for rest in self.rests])
+        hits = 0
+        for length in sorted({len(rest.tokens) for rest in self.rests}):
+            some = [
+                (rest, int(count))
+                for rest, count in zip(self.rests, counts, strict=True)
+                if len(rest.tokens) == length and count
+            ]
+            room = self.predictor.most_rows()
+            for at in range(0, len(some), room):
+                hits += self._walk(some[at : at + room], random)
+        return Remainder(rate, int(counts.sum()), hits)
+
+    def _walk(self, starts: list[tuple[_Rest, int]], random: np.random.Generator) -> int:
+        """How many of the sampled continuations of prefixes of one length end within the distance."""
+        tokens = np.stack([rest.tokens for rest, _ in starts])
+        edits = np.stack([rest.edits for rest, _ in starts])
+        counts = np.array([count for _, count in starts])
+        self.predictor.begin(tokens, len(self.window.prefix) + self.length)
+        hits, first = 0, True
+        for step in range(tokens.shape[1] - len(self.window.prefix), self.length):
+            self.rows += len(tokens)
+            logits = self.predictor.step(tokens[:, -1])
+            chances = self.law.probabilities(logits, np.zeros(len(logits)), step)[0]
+            if first:
+                chances = self._unread(starts, chances, edits, step)
+            row = np.repeat(np.arange(len(tokens)), counts)
+            drawn = _drawn(chances, row, random)
+            ends = np.isin(drawn, self.law.end_ids)
+            hits += int((self.near.final(edits)[row[ends]] <= self.search.distance).sum())
+            row, drawn = row[~ends], drawn[~ends]
+            after = self.near.after(edits[row], self.kind_of[drawn])
+            certain = self.near.certain(after, self.length - step - 1)
+            hits += int(certain.sum())
+            going = self.near.alive(after) & ~certain & (step + 1 < self.length)
+            if not going.any():
+                break
+            pairs, place, counts = np.unique(
+                np.stack([row[going], drawn[going]]), axis=1, return_index=True, return_counts=True
+            )
+            parents, edits = pairs[0], after[going][place]
+            order = self.predictor.fork(parents)
+            tokens = np.concatenate([tokens[parents], pairs[1][:, None]], axis=1)[order]
+            edits, counts, first = edits[order], counts[order], False
+        return hits
+
+    def _unread(
+        self, starts: list[tuple[_Rest, int]], chances: np.ndarray, edits: np.ndarray, step: int
+    ) -> np.ndarray:
+        """The chances of the tokens that were left unread below each start."""
+        left = chances.copy()
+        left[:, list(self.law.end_ids)] = 0
+        _, alive, certain = self._decided(edits, self.length - step - 1)
+        left[~(alive & ~certain)[:, self.kind_of]] = 0
+        for place, (rest, _) in enumerate(starts):
+            left[place, rest.taken] = 0
+        return left
+
+
+def _heaviest(masses: np.ndarray, count: int) -> np.ndarray:
+    """Flat places of the ``count`` largest positive entries, the largest first; equal ones by place."""
+    flat = masses.reshape(-1)
+    positive = np.flatnonzero(flat)
+    if len(positive) > count:
+        least = np.partition(flat[positive], -count)[-count] if count else np.inf
+        positive = positive[flat[positive] >= least]
+    return positive[np.argsort(-flat[positive], kind="stable")][:count]
+
+
+def _drawn(chances: np.ndarray, row: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """A token for each entry of ``row``, by the chances of that row."""
+    heights = chances.cumsum(axis=1)
+    drawn = np.empty(len(row), np.int64)
+    levels = random.random(len(row)) * heights[row, -1]
+    for place in np.unique(row):
+        own = row == place
+        drawn[own] = np.searchsorted(heights[place], levels[own], side="right")
+    return drawn

@@ -1,0 +1,96 @@
+"""Near-verbatim mass against every continuation written out, and against constrained beam search."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lethe.errors import BadValue
+from lethe.sampling.answer_tree.law import Law
+from lethe.sampling.extraction import Search, Window, near_verbatim, windows_of
+from lethe.statistics.answer_tree import Rounding
+from tests.benchmarks.constrained_beam import beam_mass
+from tests.lethe.sampling.answer_tree.toy_models import ToyPredictor, every_answer, naive_chances
+from tests.lethe.statistics.test_extraction import levenshtein
+
+VOCABULARY, LENGTH, END = 6, 4, 5
+PROMPT = (0, 3)
+PLAIN = Rounding()
+
+
+def law(**settings) -> Law:
+    return Law((END,), LENGTH, **settings)
+
+
+def truth(predictor: ToyPredictor, suffix, distance: int, **settings) -> float:
+    answers = every_answer(predictor, PROMPT, LENGTH, END, **settings)
+    plain = {answer: [token for token in answer if token != END] for answer in answers}
+    return sum(mass for answer, mass in answers.items() if levenshtein(plain[answer], suffix) <= distance)
+
+
+def path(predictor: ToyPredictor, suffix, **settings) -> np.ndarray:
+    logits = [predictor.logits_of((*PROMPT, *suffix[:step])).astype(float) for step in range(len(suffix))]
+    return np.array([naive_chances(each, settings) for each in logits])
+
+
+CASES = [(seed, distance, settings) for seed in range(6) for distance, settings in [(1, {}), (2, {"top_k": 3})]]
+
+
+@pytest.mark.parametrize(("seed", "distance", "settings"), CASES)
+def test_a_wide_search_finds_the_whole_mass(seed, distance, settings):
+    predictor, suffix = (
+        ToyPredictor(VOCABULARY, seed=seed),
+        tuple(np.random.default_rng(seed).integers(0, END, LENGTH)),
+    )
+    wide = Search(distance=distance, beam=1000, further=1000, samples=0)
+    ends = near_verbatim(predictor, Window(0, PROMPT, suffix), law(**settings), wide).interval(0.01, PLAIN)
+    expected = truth(predictor, suffix, distance, **settings)
+    assert (ends.lower, ends.upper) == pytest.approx((expected, expected), abs=1e-12)
+
+
+@pytest.mark.parametrize(("seed", "distance", "settings"), CASES)
+def test_certain_ends_hold_and_the_lower_one_beats_the_beam(seed, distance, settings):
+    predictor, suffix = (
+        ToyPredictor(VOCABULARY, seed=seed),
+        tuple(np.random.default_rng(seed).integers(0, END, LENGTH)),
+    )
+    expected = truth(predictor, suffix, distance, **settings)
+    verbatim = path(predictor, suffix, **settings)
+    for beam in (1, 2, 3):
+        narrow = Search(distance=distance, beam=beam, further=0, samples=0)
+        found = near_verbatim(predictor, Window(0, PROMPT, suffix), law(**settings), narrow, verbatim)
+        ends = found.interval(0.01, PLAIN)
+        published, rows = beam_mass(
+            lambda prefixes: np.array(
+                [naive_chances(predictor.logits_of((*PROMPT, *each)).astype(float), settings) for each in prefixes]
+            ),
+            suffix,
+            distance,
+            beam,
+            (END,),
+        )
+        assert ends.lower <= expected + 1e-12
+        assert ends.upper_certain >= expected - 1e-12
+        assert ends.lower >= published - 1e-12
+        assert found.rows <= rows
+        assert ends.lower >= verbatim[np.arange(LENGTH), list(suffix)].prod() - 1e-12
+
+
+def test_sampled_ends_miss_with_at_most_alpha():
+    predictor, suffix, alpha, runs = ToyPredictor(VOCABULARY, seed=3), (1, 2, 0, 4), 0.1, 400
+    expected, missed = truth(predictor, suffix, 2), np.zeros(2)
+    for seed in range(runs):
+        search = Search(distance=2, beam=1, further=0, samples=40, seed=seed)
+        ends = near_verbatim(predictor, Window(0, PROMPT, suffix), law(), search).interval(alpha, PLAIN)
+        missed += ends.upper < expected, ends.lower_sampled > expected
+        assert ends.upper < ends.upper_certain
+    assert (missed / runs <= alpha + 3 * np.sqrt(alpha * (1 - alpha) / runs)).all()
+    assert missed.sum()  # the bounds are not empty words
+
+
+def test_windows_are_whole_and_start_at_the_stride():
+    got = windows_of(range(10), prefix=2, suffix=3, stride=4)
+    assert got == [Window(0, (0, 1), (2, 3, 4)), Window(4, (4, 5), (6, 7, 8))]
+    assert windows_of(range(4), 2, 3, 1) == []
+    with pytest.raises(BadValue, match="stride"):
+        windows_of(range(9), 2, 3, 0)
