@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lethe.api.comparing import compare
     from lethe.api.evaluating import evaluate
     from lethe.api.exact_bounds import exact
+    from lethe.api.extraction import extract
     from lethe.api.labelling import label
     from lethe.api.logs import read_log
     from lethe.api.planning import plan
@@ -33,6 +34,7 @@ _PUBLIC = {
     "compare": "lethe.api.comparing:compare",
     "evaluate": "lethe.api.evaluating:evaluate",
     "exact": "lethe.api.exact_bounds:exact",
+    "extract": "lethe.api.extraction:extract",
     "label": "lethe.api.labelling:label",
     "load_run": "lethe.api.runs:load_run",
     "plan": "lethe.api.planning:plan",
@@ -51,6 +53,7 @@ __all__ = [
     "compare",
     "evaluate",
     "exact",
+    "extract",
     "label",
     "load_run",
     "plan",

@@ -19,6 +19,13 @@ EXACT = Command(
     hook="exact",
     table=True,
 )
+EXTRACT = Command(
+    "lethe.api.extraction:extract",
+    ("extract --model ./my-model --text book.txt --reference ./retrain --near 20",),
+    python=("tokenizer", "scratch"),
+    hook="extract",
+    table=True,
+)
 CERTIFY = Command(
     "lethe.api.certificates:certify",
     ("certify --model ./my-model --data forget.jsonl --tau 0.05 --draws 200",),
@@ -95,7 +102,7 @@ PLAN = Command(
 )
 
 COMMANDS: dict[str, dict[str, Command]] = {
-    MODEL: {"eval": EVAL, "exact": EXACT, "certify": CERTIFY, "verify": VERIFY, "label": LABEL},
+    MODEL: {"eval": EVAL, "exact": EXACT, "extract": EXTRACT, "certify": CERTIFY, "verify": VERIFY, "label": LABEL},
     NUMBERS: {"bounds": BOUNDS, "compare": COMPARE, "log": LOG, "plan": PLAN},
 }
 # The groups of `Your numbers`: name -> help and commands.

@@ -157,6 +157,27 @@ def exact(call: Call, given: Given, as_json: bool) -> Answer:
     return Answer(call(**given, scratch=SCRATCH))
 
 
+def extract(call: Call, given: Given, as_json: bool, page: Path | None = None) -> Answer:
+    """Keep finished windows, so that an interrupted call resumes, and write a page.
+
+    Parameters
+    ----------
+    page : path
+        Also write the text as a strip of colour, with its passages, to this .html file; a .png beside it has the strip.
+    """
+    if page is not None:
+        fresh("page", page, (".html", ".htm"), given["text"])
+    found = call(**given, scratch=SCRATCH)
+    if page is None:
+        return Answer(found)
+    from lethe.report.extraction_page import write
+
+    written = [str(each) for each in write(page, (found.found, *found.references), found.sentences())]
+    return Answer(
+        found, {"page": written[0], "picture": written[1]}, [f"The page is {written[0]}, its strip {written[1]}."]
+    )
+
+
 def one_run(call: Call, given: Given, as_json: bool) -> Answer:
     """Say beforehand that an audit takes long."""
     if given.get("steps", 0) >= SLOW_STEPS:

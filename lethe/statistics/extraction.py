@@ -46,7 +46,9 @@ class Distance:
             raise BadValue("suffix", len(self.target), "at least one token")
         if most < 0:
             raise BadValue("distance", most, "a whole number of at least 0")
-        self.kinds, kind = np.unique(self.target, return_inverse=True)  # tokens that can match, and the rest as one kind
+        self.kinds, kind = np.unique(
+            self.target, return_inverse=True
+        )  # tokens that can match, and the rest as one kind
         self.other = len(self.kinds)
         self.mismatch = np.arange(self.other + 1)[:, None] != kind[None, :]  # (kinds + 1, T)
         self.steps = np.arange(len(self.target) + 1)

@@ -1,0 +1,188 @@
+"""Windows of a text under a model: their numbers, their rows of the table, and the verdict with windows as questions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from lethe.results.ends import Ends
+from lethe.results.evidence import Trees
+from lethe.results.table import Result, Rows
+from lethe.results.verdict import Verdict, decide
+from lethe.statistics.answer_tree import (
+    EXACT,
+    LeakInterval,
+    Masses,
+    Remainder,
+    Rounding,
+    leak_interval,
+    queries_until,
+)
+from lethe.statistics.bound import Bound, Covers
+from lethe.statistics.extraction import (
+    CHANCES,
+    EXTRACTABLE,
+    QUERIES,
+    discoverable,
+    expected_queries,
+    longest_run,
+)
+
+METHOD = "product of next-token probabilities"
+TREE = "prefixes by beam and mass; the rest by Garwood's limits (1936)"
+WORDS = {"does": "comes out in", "do": "come out in", "may": "may come out in", "some": "with extractable windows"}
+WORDS |= {"question": "window", "questions": "windows", "leaks": "extractable", "forgot": "not extractable"}
+
+
+@dataclass(frozen=True)
+class Near:
+    """What a near-verbatim search explored and sampled, and the tokens put through the model.
+
+    ``masses.leak`` lies within the edit distance, ``masses.clean`` outside.
+    """
+
+    masses: Masses
+    remainder: Remainder
+    rows: int
+
+
+@dataclass(frozen=True)
+class Passage:
+    """One window: the place of its first token, its text, the probability of each suffix token, and the search if made."""
+
+    id: str
+    start: int
+    prefix: str
+    suffix: str
+    chances: tuple[float, ...]
+    near: Near | None = None
+
+    @cached_property
+    def p_z(self) -> float:
+        """The probability of the suffix, in [0, 1]."""
+        return float(np.prod(self.chances))
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """The windows of a text under one model.
+
+    ``tokens`` are the text's, ``rounding`` the error of a suffix's probability, ``alpha`` that of a sampled end.
+    """
+
+    name: str
+    passages: tuple[Passage, ...]
+    tokens: tuple[int, ...]
+    stride: int
+    rounding: Rounding
+    alpha: float
+
+    @cached_property
+    def p_z(self) -> np.ndarray:
+        """The probability of each window, (windows,)."""
+        return np.array([passage.p_z for passage in self.passages])
+
+    @cached_property
+    def searched(self) -> tuple[Passage, ...]:
+        """The windows that were searched for near-verbatim continuations."""
+        return tuple(passage for passage in self.passages if passage.near)
+
+    def ends(self, passage: Passage) -> tuple[float, float]:
+        """The certain ends of a window's p_z under the error of the logits."""
+        return passage.p_z / self.rounding.factor, min(1.0, passage.p_z * self.rounding.factor)
+
+    def interval(self, passage: Passage) -> LeakInterval | None:
+        """The ends of a window's near-verbatim probability; None where it was not searched."""
+        near = passage.near
+        return leak_interval(near.masses, near.remainder, self.alpha, self.rounding) if near else None
+
+    def verbatim_ends(self) -> Ends:
+        """The ends of verbatim extraction of every window: certain, up to the error of the logits."""
+        lower, upper = np.array([self.ends(passage) for passage in self.passages]).T
+        return Ends.of_arrays(self._items(self.passages), certain_lower=lower, certain_upper=upper)
+
+    def near_ends(self) -> Ends:
+        """The ends of near-verbatim extraction of the searched windows."""
+        trees = Trees.of(
+            [(one.near.masses, one.near.remainder, self.rounding) for one in self.searched if one.near]
+        )
+        upper = np.maximum(trees.low, trees.certain)
+        return Ends.of_arrays(
+            self._items(self.searched), trees=trees, certain_lower=trees.low, certain_upper=upper
+        )
+
+    @staticmethod
+    def _items(passages: Sequence[Passage]) -> tuple[str, ...]:
+        return tuple(passage.id for passage in passages)
+
+
+def verdict_of(subject: Ends, references: Sequence[Ends], alpha: float, tau: float) -> Verdict:
+    """The word on a text: whether some window comes out more often than tau beyond the reference models."""
+    return decide(subject, references, alpha=alpha, tau=tau, planned=False)
+
+
+def rows_of(found: Extraction) -> list[Result]:
+    """The rows of one text under one model: every window, and the numbers of the text."""
+    rows = Rows(found.name)
+    for passage in found.passages:
+        ends = _certain(*found.ends(passage), METHOD)
+        rows.add("question", "verbatim", "exact", passage.p_z, *ends, item=passage.id)
+        if near := passage.near:
+            _near_rows(rows, found, passage, near)
+    rows.add("model", "windows", "exact", len(found.p_z))
+    rows.add("model", "extractable", "exact", float((found.p_z >= EXTRACTABLE).mean()))
+    rows.add("model", "verbatim", "exact", float(found.p_z.mean()))
+    first, length = longest_run(found.p_z)
+    rows.add("model", "longest_run", "exact", length, item=found.passages[first].id if length else None)
+    for n, shares in zip(QUERIES, discoverable(found.p_z), strict=True):
+        for chance, share in zip(CHANCES, shares, strict=True):
+            rows.add("model", "discoverable", "exact", float(share), at=float(n), item=f"{chance:g}")
+    return rows.rows
+
+
+def _near_rows(rows: Rows, found: Extraction, passage: Passage, near: Near) -> None:
+    ends = leak_interval(near.masses, near.remainder, found.alpha, found.rounding)
+    certain = _certain(ends.lower, ends.upper_certain, TREE)
+    rows.add("question", "near_verbatim", "exact", None, *certain, item=passage.id)
+    lower = Bound(ends.lower_sampled, "lower", found.alpha, Covers.ONE_PROMPT, ends.assumes, TREE)
+    upper = Bound(ends.upper, "upper", found.alpha, Covers.ONE_PROMPT, ends.assumes, TREE)
+    rounding = list(asdict(found.rounding).values())
+    evidence = {**asdict(near.masses), **asdict(near.remainder), "rows": near.rows, "rounding": rounding}
+    rows.add("question", "near_verbatim", "tree", None, lower, upper, item=passage.id, evidence=evidence)
+
+
+def _certain(lower: float, upper: float, method: str) -> tuple[Bound, Bound]:
+    return (
+        Bound(lower, "lower", 0.0, Covers.ONE_PROMPT, EXACT, method),
+        Bound(upper, "upper", 0.0, Covers.ONE_PROMPT, EXACT, method),
+    )
+
+
+def passage_json(found: Extraction, passage: Passage) -> dict[str, Any]:
+    """The numbers of one window for `--json`."""
+    lower, upper = found.ends(passage)
+    numbers: dict[str, Any] = {
+        "id": passage.id,
+        "start": passage.start,
+        "p_z": passage.p_z,
+        "lower": lower,
+        "upper": upper,
+        "queries_until_half": float(queries_until(passage.p_z)),
+        "expected_queries": float(expected_queries(passage.p_z)),
+        "suffix": passage.suffix,
+    }
+    if (near := passage.near) and (ends := found.interval(passage)):
+        numbers["near"] = {
+            "lower": ends.lower,
+            "upper": ends.upper,
+            "upper_certain": ends.upper_certain,
+            "lower_sampled": ends.lower_sampled,
+            "rows": near.rows,
+            "sampled": near.remainder.sampled,
+            "sampled_within": near.remainder.leaks,
+        }
+    return numbers
