@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -67,6 +68,14 @@ class Extracted(Measurement):
             return None
         others = [each.near_ends() for each in self.references]
         return verdict_of(self.found.near_ends(), others, self.settings.alpha, self.settings.tau)
+
+    def headline(self) -> str:
+        """Return the word on verbatim extraction and how many windows it is about, in one short line."""
+        count, beyond = self.verdict.leaking, " beyond the reference models" if self.references else ""
+        total = plural(len(self.p_z), "window")
+        if self.verdict.word == "leaks":
+            return f"{self.found.name}: {count:,} of {total} can be extracted{beyond}"
+        return f"{self.found.name}: none of {total} is proved to be extractable{beyond}"
 
     def to_frame(self) -> pd.DataFrame:
         """One row per window: its place, p_z with its ends, the ends of near-verbatim extraction, and the passage."""
@@ -187,7 +196,7 @@ def extract(
     text: str | os.PathLike[str],
     *,
     tokenizer: PreTrainedTokenizerBase | None = None,
-    reference: list[str] | None = None,
+    reference: Sequence[str] | None = None,
     prefix: int = DEFAULTS.prefix,
     suffix: int = DEFAULTS.suffix,
     stride: int = DEFAULTS.stride,
@@ -216,7 +225,7 @@ def extract(
         A plain text file in UTF-8.
     tokenizer : transformers.PreTrainedTokenizerBase, optional
         The tokenizer of a model in memory.
-    reference : list of str, optional
+    reference : sequence of str, optional
         A model folder that did not learn the text, such as Retrain: what it continues as well is guessable. Repeatable.
     prefix : int
         Tokens that the model is given.

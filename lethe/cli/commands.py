@@ -102,7 +102,14 @@ PLAN = Command(
 )
 
 COMMANDS: dict[str, dict[str, Command]] = {
-    MODEL: {"eval": EVAL, "exact": EXACT, "extract": EXTRACT, "certify": CERTIFY, "verify": VERIFY, "label": LABEL},
+    MODEL: {
+        "eval": EVAL,
+        "exact": EXACT,
+        "extract": EXTRACT,
+        "certify": CERTIFY,
+        "verify": VERIFY,
+        "label": LABEL,
+    },
     NUMBERS: {"bounds": BOUNDS, "compare": COMPARE, "log": LOG, "plan": PLAN},
 }
 # The groups of `Your numbers`: name -> help and commands.

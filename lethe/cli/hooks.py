@@ -172,7 +172,9 @@ def extract(call: Call, given: Given, as_json: bool, page: Path | None = None) -
         return Answer(found)
     from lethe.report.extraction_page import write
 
-    written = [str(each) for each in write(page, (found.found, *found.references), found.sentences())]
+    written = [
+        str(each) for each in write(page, (found.found, *found.references), found.headline(), found.sentences())
+    ]
     return Answer(
         found, {"page": written[0], "picture": written[1]}, [f"The page is {written[0]}, its strip {written[1]}."]
     )

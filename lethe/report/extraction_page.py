@@ -19,17 +19,17 @@ FLOOR = 1e-12  # p_z whose shade is white
 LISTED = {"easiest": 100, "hardest": 10}  # passages on the page
 
 
-def write(page: Path, models: Sequence[Extraction], sentences: Sequence[str]) -> tuple[Path, Path]:
+def write(page: Path, models: Sequence[Extraction], headline: str, sentences: Sequence[str]) -> tuple[Path, Path]:
     """Write the page and, beside it, its strips as PNG."""
     from lethe.io.atomic import write_text
 
     picture = page.with_suffix(".png")
-    write_text(page, render(models, sentences))
+    write_text(page, render(models, headline, sentences))
     draw(picture, models)
     return page, picture
 
 
-def render(models: Sequence[Extraction], sentences: Sequence[str]) -> str:
+def render(models: Sequence[Extraction], headline: str, sentences: Sequence[str]) -> str:
     """Return the whole page of the first of ``models``, beside the reference models; it needs no network."""
     found = models[0]
     ranked = sorted(found.passages, key=lambda passage: -passage.p_z)
@@ -41,8 +41,8 @@ def render(models: Sequence[Extraction], sentences: Sequence[str]) -> str:
         .get_template("extraction.html")
         .render(
             title=visible(f"{found.name}: extraction"),
-            headline=visible(sentences[0]),
-            sentences=[visible(sentence) for sentence in sentences[1:]],
+            headline=visible(headline),
+            sentences=[visible(sentence) for sentence in sentences],
             strips=[_strip(each, shown) for each in models],
             floor=f"{FLOOR:g}",
             chances=[f"{chance:g}" for chance in CHANCES],

@@ -1,0 +1,87 @@
+"""Near-verbatim mass beside constrained beam search, on the same windows at equal rows.
+
+python -m tests.benchmarks.near_verbatim MODEL TEXT [--windows 20] [--distance 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+
+from lethe.sampling.answer_tree.law import Law
+from lethe.sampling.answer_tree.predictor import ModelPredictor
+from lethe.sampling.extraction import Search, near_verbatim, path_of, windows_of
+from lethe.statistics.answer_tree import Rounding
+from tests.benchmarks.constrained_beam import beam_mass
+
+BEAM = 20
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("model", type=Path)
+    asked.add_argument("text", type=Path)
+    for name, value in [("windows", 20), ("distance", 3), ("prefix", 25), ("suffix", 20), ("top-k", 40)]:
+        asked.add_argument(f"--{name}", type=int, default=value)
+    given = asked.parse_args()
+    predictor = ModelPredictor(given.model)
+    tokens = predictor.checkpoint.tokenizer(given.text.read_text(), add_special_tokens=False)["input_ids"]
+    every = windows_of(tokens, given.prefix, given.suffix, 1)
+    windows = [every[place] for place in np.linspace(0, len(every) - 1, given.windows).round().astype(int)]
+    law = Law(predictor.checkpoint.end_ids, given.suffix, top_k=given.top_k)
+    print("| window | p_z | beam | rows | seconds | Lethe, certain lower | upper | rows | seconds | ratio |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    pairs = []
+    for window in windows:
+        path = path_of(predictor, window, law)
+        p_z = float(path[np.arange(given.suffix), list(window.suffix)].prod())
+        begun = time.perf_counter()
+        beam, rows = beam_mass(_Continued(predictor, window.prefix, law), window.suffix, given.distance, BEAM)
+        between = time.perf_counter()
+        search = Search(given.distance, BEAM, further=0, samples=0)
+        found = near_verbatim(predictor, window, law, search, path)
+        ended = time.perf_counter()
+        ends = found.interval(0.01, Rounding())
+        pairs.append((beam, ends.lower))
+        ratio = f"{ends.lower / beam:.2f}" if beam else "-"
+        print(
+            f"| {window.start} | {p_z:.2e} | {beam:.2e} | {rows} | {between - begun:.1f} | {ends.lower:.2e} | "
+            f"{ends.upper:.2e} | {found.rows} | {ended - between:.1f} | {ratio} |",
+            flush=True,
+        )
+    beams, lowers = np.array(pairs).T
+    print(
+        f"above the beam in {(lowers > beams * (1 + 1e-9)).sum()}, below in {(lowers < beams * (1 - 1e-9)).sum()} of "
+        f"{len(pairs)} windows; mass {lowers.sum() / max(beams.sum(), 1e-300):.2f} times the beam's; above .001: "
+        f"{(lowers >= 1e-3).sum()} beside {(beams >= 1e-3).sum()}"
+    )
+
+
+class _Continued:
+    """Next-token probabilities of prefixes of one length, a row each, with the cache of the beam's levels."""
+
+    def __init__(self, predictor: ModelPredictor, prefix: tuple[int, ...], law: Law):
+        self.predictor, self.prefix, self.law = predictor, prefix, law
+        self.slots: list[tuple[int, ...]] = [()]
+
+    def __call__(self, prefixes: list[tuple[int, ...]]) -> np.ndarray:
+        if prefixes == [()]:
+            self.predictor.begin(np.array([self.prefix]), len(self.prefix) + self.law.max_new_tokens)
+            self.slots = [()]
+            order, last = np.zeros(1, np.int64), np.array([self.prefix[-1]])
+        else:
+            parents = np.array([self.slots.index(each[:-1]) for each in prefixes])
+            order = self.predictor.fork(parents)
+            self.slots = [prefixes[place] for place in order]
+            last = np.array([each[-1] for each in self.slots])
+        logits = self.predictor.step(last)
+        chances = np.empty((len(prefixes), self.predictor.vocabulary))
+        chances[order] = self.law.probabilities(logits, np.zeros(len(logits)), 0)[0]
+        return chances
+
+
+if __name__ == "__main__":
+    main()

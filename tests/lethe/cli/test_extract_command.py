@@ -1,0 +1,154 @@
+"""`lethe extract`: p_z by hand on every window, the contract of its JSON, reference models, resuming, what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from lethe.cli.app import app
+from lethe.results.table import read_rows
+from lethe.sampling import extraction
+from tests.lethe.sampling.sampling_models import build_llama
+
+LETTERS, PREFIX, SUFFIX = "abcde", 4, 3
+KEYS = """model references settings alpha logit_allowance tokens n_windows extractable longest_run discoverable verdict
+    near_verdict windows sentences"""
+WINDOW = "id start p_z lower upper queries_until_half expected_queries suffix references"
+NEAR = "lower upper upper_certain lower_sampled rows sampled sampled_within"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    return [build_llama(folder / f"m{seed}", letters=LETTERS, scale=1.0, seed=seed) for seed in (3, 4)]
+
+
+@pytest.fixture
+def text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    letters = np.random.default_rng(0).choice(list(LETTERS), 220)
+    (tmp_path / "text.txt").write_text("".join(letters))
+    return "".join(letters)
+
+
+def call(model, *more):
+    fixed = [
+        "extract",
+        "--model",
+        str(model),
+        "--text",
+        "text.txt",
+        "--prefix",
+        str(PREFIX),
+        "--suffix",
+        str(SUFFIX),
+    ]
+    return CliRunner().invoke(app, [*fixed, "--stride", "1", "--top-k", "0", *more])
+
+
+def answer(model, *more):
+    result = call(model, *more, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def by_hand(model, text, temperature, top_k):
+    """p_z of every window, a pass a token."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    network, tokenizer = AutoModelForCausalLM.from_pretrained(model), AutoTokenizer.from_pretrained(model)
+    ids, chances = tokenizer(text, add_special_tokens=False)["input_ids"], []
+    for start in range(len(ids) - PREFIX - SUFFIX + 1):
+        chance = 1.0
+        for place in range(start + PREFIX, start + PREFIX + SUFFIX):
+            with torch.inference_mode():
+                logits = network(torch.tensor([ids[start:place]])).logits[0, -1].double() / temperature
+            if top_k:
+                logits = logits.masked_fill(logits < logits.topk(top_k).values[-1], -torch.inf)
+            chance *= float(logits.softmax(-1)[ids[place]])
+        chances.append(chance)
+    return chances
+
+
+@pytest.mark.parametrize(("temperature", "top_k"), [(1.0, 0), (0.7, 3)])
+def test_p_z_is_the_product_written_by_hand(models, text, temperature, top_k):
+    got = answer(models[0], "--temperature", str(temperature), "--top-k", str(top_k))["windows"]
+    assert len(got) >= 200
+    assert [one["p_z"] for one in got] == pytest.approx(by_hand(models[0], text, temperature, top_k), rel=1e-4)
+    assert all(one["lower"] <= one["p_z"] <= one["upper"] for one in got)
+
+
+def test_the_keys_and_the_rows_of_the_table(models, text, tmp_path):
+    table = tmp_path / "t.parquet"
+    got = answer(models[0], "--near", "5", "--distance", "1", "--reference", str(models[1]), "--table", str(table))
+    assert set(got) == set(KEYS.split())
+    searched = [one for one in got["windows"] if "near" in one]
+    assert len(searched) == 5
+    assert all(set(one) - {"near"} == set(WINDOW.split()) for one in got["windows"])
+    for one in searched:
+        near = one["near"]
+        assert set(near) == set(NEAR.split())
+        assert one["lower"] <= near["lower"] + 1e-12 <= near["upper"] + 1e-12 <= near["upper_certain"] + 2e-12
+    rows = read_rows(table)
+    verbatim = {
+        row.item: row.estimate for row in rows if (row.model, row.quantity) == ("m3", "verbatim") and row.item
+    }
+    assert verbatim == {one["id"]: one["p_z"] for one in got["windows"]}
+    assert {row.model for row in rows} == {"m3", "m4"}
+
+
+def test_a_model_beside_itself_is_never_extractable_beyond_chance(models, text):
+    got = answer(models[0], "--reference", str(models[0]), "--tau", "0.0001")
+    assert got["verdict"]["word"] != "leaks"
+    assert answer(models[0], "--tau", "0.0001")["verdict"]["word"] == "leaks"
+
+
+def test_an_interrupted_call_resumes(models, text, monkeypatch):
+    whole = answer(models[0], "--near", "4", "--distance", "1")
+    searched, near = [], extraction.near_verbatim
+
+    def broken(predictor, window, *more):
+        if len(searched) == 2:
+            raise KeyboardInterrupt
+        searched.append(window.start)
+        return near(predictor, window, *more)
+
+    monkeypatch.setattr(extraction, "near_verbatim", broken)
+    assert call(models[0], "--near", "4", "--distance", "1").exit_code != 0
+    first = list(searched)
+    monkeypatch.setattr(extraction, "near_verbatim", lambda *a: (searched.append(a[1].start), near(*a))[1])
+    assert answer(models[0], "--near", "4", "--distance", "1") == whole
+    assert len(searched) == 4
+    assert searched[:2] == first
+
+
+def test_the_page_opens_on_passages_and_escapes_them(models, text, tmp_path):
+    result = call(models[0], "--reference", str(models[1]), "--page", "page.html")
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("<rect") == 2 * (len(text) - PREFIX - SUFFIX + 1)
+    assert 'href="#w000' in page
+    assert (tmp_path / "page.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [
+        (["--stride", "0"], "stride"),
+        (["--prefix", "300"], "text"),
+        (["--near", "-1"], "near"),
+        (["--tau", "2"], "tau"),
+        (["--text", "none.txt"], "none.txt"),
+        (["--temperature", "0"], "temperature"),
+        (["--distance", "-1"], "distance"),
+        (["--alpha", "0", "--near", "1"], "alpha"),
+    ],
+)
+def test_wrong_use_names_the_key(models, text, more, key):
+    result = call(models[0], *more)
+    assert result.exit_code == 2
+    assert key in result.output
