@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +14,9 @@ from lethe.errors import plural
 from lethe.text import number
 
 if TYPE_CHECKING:
-    from studies.landscape.study import MeasuredStrategy
+    from studies.landscape.study import LandscapeResult, MeasuredStrategy
+
+OUT = Path("data/landscapes")
 
 
 def command(
@@ -30,26 +34,16 @@ def command(
     Example: `lethe study landscape digits`, or `lethe study landscape adult -S data.source=adult.csv`
     """
     from lethe.statistics.bound import level
-    from studies.landscape.draw import draw
 
-    drawn = draw(name, settings or [])
+    result, values = draw(name, settings or [])
     if as_json:
-        print_json(drawn.as_json())
+        print_json(values)
         return
-    result = drawn.result
     strategies, common = _without_what_is_common(result.strategies)
     print_table(
         f"{name}: {result.data}, {result.n_train:,} to train on and {result.n_population:,} others; "
         f"means of {plural(result.runs, 'run')}, delta {result.delta:.3g}",
-        [
-            "strategy",
-            result.utility,
-            "training",
-            "Epsilon*",
-            "range",
-            "cut",
-            "lower",
-        ],
+        ["strategy", result.utility, "training", "Epsilon*", "range", "cut", "lower"],
         [_row(one) for one in strategies],
         [
             *([f"Every strategy with DP: {common}."] if common else []),
@@ -60,6 +54,39 @@ def command(
             f"Trained now: {plural(result.trained, 'run')}; the pictures: data/landscapes/{name}",
         ],
     )
+
+
+def draw(name: str, changes: Sequence[str]) -> tuple[LandscapeResult, dict[str, object]]:
+    """Train all unfinished models, measure, draw; return the result, and its JSON as data/landscapes/NAME holds it."""
+    from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
+    from lethe.io.json_files import write_json
+    from studies.landscape.picture import landscape as picture
+    from studies.landscape.settings import read
+    from studies.landscape.study import Landscape
+    from studies.simulation import figures
+    from studies.simulation.simulation import fit_p_values
+
+    settings = read(name, changes)
+    study = Landscape(settings)
+    result = study.result()
+    values, fit = asdict(result), settings.goodness_of_fit
+    with atomic_folder(OUT / name) as folder:
+        picture(folder / "landscape.png", result)
+        if fit is not None:
+            components = range(1, fit.components + 1)
+            tables = {
+                title: fit_p_values(losses, components, fit.samples, settings.seed)
+                for title, losses in study.transformed_losses().items()
+            }
+            figures.goodness_of_fit(folder / "goodness-of-fit.png", tables, components, fit.samples)
+            values["goodness_of_fit"] = {
+                "components": list(components),
+                "samples": fit.samples,
+                "p_values": tables,
+            }
+        whole = {"schema": SCHEMA_VERSION, "settings": settings.model_dump(), **values}
+        write_json(folder / "result.json", whole)
+    return result, values
 
 
 def _without_what_is_common(strategies: list[MeasuredStrategy]) -> tuple[list[MeasuredStrategy], str]:

@@ -1,13 +1,52 @@
-"""The settings of a landscape, validated before anything runs."""
+"""The settings of a landscape, validated before anything runs, and the strategies that they name."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
+from lethe.config import validate
+from lethe.config.assignments import parse, section_of
 from lethe.config.fields import Alpha, Count, Positive, Section, Seed
-from lethe.errors import BadParam
+from lethe.config.presets import read_preset
+from lethe.errors import BadParam, plural
+
+FILES = Path(__file__).parent / "presets"
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One way to train: a baseline (``epsilon`` and ``clip`` are None) or DP-SGD.
+
+    ``microbatches`` is None where every record's gradient is clipped separately.
+    """
+
+    epochs: int
+    batch: int
+    epsilon: float | None = None
+    clip: float | None = None
+    microbatches: int | None = None
+
+    @property
+    def group(self) -> str:
+        """The group of the strategy: no DP, or one epsilon."""
+        return "no DP" if self.epsilon is None else f"DP, ε = {self.epsilon:g}"
+
+    @property
+    def name(self) -> str:
+        """The full name of the strategy, with all settings that define it."""
+        if self.epsilon is None:
+            return plural(self.epochs, "epoch", "epochs")
+        groups = (
+            "single records"
+            if self.microbatches is None
+            else plural(self.microbatches, "microbatch", "microbatches")
+        )
+        return f"ε {self.epsilon:g}, clip {self.clip:g}, batch {self.batch}, {groups}"
 
 
 class Data(Section):
@@ -72,11 +111,13 @@ class LandscapeSettings(Section):
     goodness_of_fit: GoodnessOfFit | None
 
 
-def validate(value: dict[str, object], source: str) -> LandscapeSettings:
-    """Return the validated settings; raise `BadParam` with the first wrong key of ``source``."""
-    try:
-        return LandscapeSettings.model_validate(value)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        raise BadParam(key, first["input"], first["msg"][0].lower() + first["msg"][1:], source) from None
+def read(name: str, changes: Sequence[str]) -> LandscapeSettings:
+    """Return the validated settings of a landscape, with ``changes`` as ``key=value``."""
+    document = read_preset(FILES, name, "landscape")
+    source, legal = f"studies/landscape/presets/{name}.yaml", "a key of the file"
+    for key, value in map(parse, changes):
+        section, last = section_of(document, key, value, source, legal)
+        if last not in section:
+            raise BadParam(key, value, legal, source)
+        section[last] = value
+    return validate(document, source, LandscapeSettings)

@@ -20,11 +20,9 @@ from lethe.io.json_files import read_json
 from lethe.statistics.epsilon_star import Mechanism, audit, mechanism_epsilon, recommended_delta
 from lethe.statistics.epsilon_star.gaussian import Scale
 from lethe.statistics.epsilon_star.parametric import rejected_sides
-from studies.landscape import classification, models
+from studies.landscape import classification, training
 from studies.landscape.classification import Classification
-from studies.landscape.models import Strategy
-from studies.landscape.pareto import frontier
-from studies.landscape.settings import LandscapeSettings
+from studies.landscape.settings import LandscapeSettings, Strategy
 
 SCRATCH = Path(".lethe/scratch/landscape")
 
@@ -87,10 +85,6 @@ class LandscapeResult:
     frontier: list[int]
     strategies: list[MeasuredStrategy]
 
-    def as_json(self) -> dict[str, object]:
-        """Return the result under the keys of `lethe study landscape --json`."""
-        return asdict(self)
-
 
 class Landscape:
     """One landscape, described by its settings (`studies.landscape.settings.LandscapeSettings`)."""
@@ -131,7 +125,7 @@ class Landscape:
         """Return the folder of a run, named by a hash of everything that decides the run."""
         settings = self.settings
         return self.scratch / cache_key(
-            "studies.landscape.models",
+            "studies.landscape.training",
             settings={"network": settings.network, "optimiser": settings.optimiser, "seed": settings.seed},
             data=_content(settings.data.model_dump_json()),
             delta=self.delta,
@@ -142,11 +136,11 @@ class Landscape:
 
     def make(self, strategy: Strategy, run: int) -> None:
         """Train one model; keep its losses on members and non-members, and its utility."""
-        models.make(self.data, self.settings, self.delta, strategy, run, self.place(strategy, run))
+        training.make(self.data, self.settings, self.delta, strategy, run, self.place(strategy, run))
 
     def losses(self, strategy: Strategy, run: int) -> dict[str, np.ndarray]:
         """Return the losses of a finished run on members and non-members."""
-        with np.load(self.place(strategy, run) / models.LOSSES) as kept:
+        with np.load(self.place(strategy, run) / training.LOSSES) as kept:
             return {name: kept[name] for name in ("train", "population")}
 
     def measure(self, strategy: Strategy) -> MeasuredStrategy:
@@ -158,7 +152,7 @@ class Landscape:
             every.append((losses["train"], losses["population"]))
             exact = audit(*every[-1], delta=self.delta, alpha=settings.alpha)
             cut = audit(*every[-1], delta=self.delta, cut=self.delta, alpha=settings.alpha)
-            utility = read_json(self.place(strategy, run) / models.UTILITY)
+            utility = read_json(self.place(strategy, run) / training.UTILITY)
             found.append(
                 MeasuredRun(
                     utility_train=utility["train"],
@@ -240,3 +234,27 @@ def _data(settings: str) -> Classification:
 def _content(settings: str) -> str:
     data = _data(settings)
     return digest(*data.train, *data.population, data.classes)
+
+
+def frontier(cost: np.ndarray, benefit: np.ndarray) -> np.ndarray:
+    """Indices of the strategies on the frontier, from the lowest cost to the highest benefit.
+
+    ``cost`` and ``benefit`` (k,) are finite. A strategy is on the frontier if no strategy and no convex combination of
+    two has at most its cost and at least its benefit and is better in one of them: the part of the convex hull that
+    faces low cost and high benefit (Negoescu et al. 2024, section 4.2; Roijers and Whiteson 2017).
+    Of several equal strategies, only the first one is included.
+    """
+    cost, benefit = np.asarray(cost, float), np.asarray(benefit, float)
+    hull: list[int] = []
+    for i in np.lexsort((-benefit, cost)):
+        if hull and benefit[i] <= benefit[hull[-1]]:
+            continue  # no lower cost and no higher benefit
+        while len(hull) > 1 and not _turns_down(hull[-2], hull[-1], i, cost, benefit):
+            hull.pop()
+        hull.append(int(i))
+    return np.array(hull, dtype=int)
+
+
+def _turns_down(a: int, b: int, c: int, cost: np.ndarray, benefit: np.ndarray) -> bool:
+    """Whether b lies above the line from a to c."""
+    return (benefit[b] - benefit[a]) * (cost[c] - cost[a]) > (benefit[c] - benefit[a]) * (cost[b] - cost[a])

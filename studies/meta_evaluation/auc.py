@@ -50,17 +50,7 @@ class Estimate:
 
 
 def nothing(alpha: float, method: str = DELONG, n: int = 0) -> Estimate:
-    """The estimate of a quantity that has no value.
-
-    Parameters
-    ----------
-    alpha
-        The level at which an interval would hold.
-    method
-        The method that would have given the interval.
-    n
-        The number of observations.
-    """
+    """The estimate of a quantity that has no value."""
     return Estimate(math.nan, math.nan, math.nan, alpha, method, MODELS, n)
 
 
@@ -72,16 +62,6 @@ def kernel(positives: ArrayLike, negatives: ArrayLike) -> np.ndarray:
 
 def auc_covariance(positives: np.ndarray, negatives: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The AUC of each of k numbers and the covariance of the AUCs.
-
-    Parameters
-    ----------
-    positives, negatives : arrays of shape (k, m) and (k, n)
-        The same m and n models for every number; no NaN.
-
-    Returns
-    -------
-    aucs : array of shape (k,)
-    covariance : array of shape (k, k)
 
     Notes
     -----
@@ -103,22 +83,6 @@ def _covariance(components: np.ndarray) -> np.ndarray:
 
 def auc_estimate(positives: ArrayLike, negatives: ArrayLike, alpha: float = 0.05) -> Estimate:
     """The AUC of telling positives from negatives, with an interval.
-
-    Parameters
-    ----------
-    positives, negatives : arrays of shape (m,) and (n,)
-        One value per model, larger where the model knows more.
-    alpha : float
-        Error probability of the interval, up to 0.5.
-
-    Returns
-    -------
-    Estimate
-
-    Raises
-    ------
-    BadValue
-        If a group is empty or has NaN, or alpha is out of range.
 
     Notes
     -----
@@ -176,20 +140,6 @@ def compare_aucs(
 ) -> tuple[PairTest, ...]:
     """Test every pair of numbers for equal AUCs; some pair is told apart wrongly with probability about alpha at most.
 
-    Parameters
-    ----------
-    names : sequence of str
-        The numbers.
-    positives, negatives : arrays of shape (k, m) and (k, n)
-        As in `auc_covariance`.
-    alpha : float
-        Error probability of all tests together (Holm 1979).
-
-    Returns
-    -------
-    tuple of PairTest
-        The pairs in the order of ``names``.
-
     Notes
     -----
     DeLong's paired z-test: a normal approximation over models. Two numbers that order all models alike have p-value 1.
@@ -242,26 +192,6 @@ def mean_auc_over_questions(
     seed: int = 0,
 ) -> Estimate:
     """The AUC per question, averaged over the questions, with an interval over models.
-
-    Parameters
-    ----------
-    values : array of shape (models, questions)
-        The number of each model for each question; NaN is missing and takes part in no comparison.
-    knows : array of bool, shape (models, questions)
-        Whether the model learned the answer to the question.
-    groups : array of shape (models,)
-        The strata of the bootstrap, such as the two pools: each keeps its size in every draw.
-    alpha : float
-        Error probability of the interval.
-    draws : int
-        Bootstrap draws.
-    seed : int
-        Seed of the draws.
-
-    Returns
-    -------
-    Estimate
-        NaN where no question has models of both kinds.
 
     Notes
     -----

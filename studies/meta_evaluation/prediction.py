@@ -34,23 +34,6 @@ def rank_correlation(
 ) -> Estimate:
     """Spearman's rank correlation of two numbers of the same models, with an interval.
 
-    Parameters
-    ----------
-    first, second : arrays of shape (models,)
-        Infinite values are the largest ranks; a model with NaN is left out.
-    alpha : float
-        Error probability of the interval.
-    groups : array of shape (models,), optional
-        Models of one group are alike and are drawn together; None for independent models.
-    draws, seed : int
-        Bootstrap draws over groups and their seed.
-
-    Returns
-    -------
-    Estimate
-        NaN with fewer than four models, or where all values of a number are equal. The interval is [-1, 1] with fewer than
-        four groups.
-
     Notes
     -----
     Independent models: tanh(atanh(r) +- z sqrt((1 + r^2 / 2) / (n - 3))), Bonett and Wright (2000). Groups: tanh(atanh(r) +-
@@ -94,22 +77,7 @@ def compare_rank_correlations(
     draws: int = 1000,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """The rank correlation of one number with the target minus that of another, and its two-sided p-value.
-
-    Parameters
-    ----------
-    better, than, target : arrays of shape (models,)
-        A model with NaN in one of the three is left out.
-    groups, draws, seed
-        As in `rank_correlation`; None draws single models.
-
-    Returns
-    -------
-    difference : float
-        NaN where a correlation has no value.
-    p_value : float
-        Of Student's t for the difference over its bootstrap standard deviation; 1 where nothing can be said.
-    """
+    """The rank correlation of one number with the target minus that of another, and its two-sided p-value."""
     (own, other, back), keys = _known([better, than, target], groups)
     count = len(np.unique(keys))
     if len(own) < LEAST or any(map(_constant, (own, other, back))):

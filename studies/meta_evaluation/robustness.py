@@ -25,19 +25,6 @@ from studies.meta_evaluation.auc import BOOTSTRAP, MODELS, Estimate, nothing
 def relearning(before: ArrayLike, after: ArrayLike, retrain_before: float, retrain_after: float) -> np.ndarray:
     """R of each model: min(r, 1) with r = (retrain's change) / (the model's change) when both relearn the forget set.
 
-    Parameters
-    ----------
-    before, after : arrays of shape (models,)
-        The number of each unlearned model before and after relearning.
-    retrain_before, retrain_after : float
-        The same of the model that never saw the forget set.
-
-    Returns
-    -------
-    array of shape (models,)
-        In [0, 1]: 1 where the unlearned model comes back no faster than Retrain learns. NaN where a value is missing or
-        not finite.
-
     Notes
     -----
     OpenUnlearning, equation 2, where the numbers rise. A model whose number falls or stays has R = 1: the literal ratio is
@@ -54,11 +41,6 @@ def relearning(before: ArrayLike, after: ArrayLike, retrain_before: float, retra
 
 def quantisation(before: ArrayLike, after: ArrayLike) -> np.ndarray:
     """Q of each model: min(before / after, 1), so that knowledge that returns under quantisation lowers Q.
-
-    Returns
-    -------
-    array of shape (models,)
-        In [0, 1]; NaN where a value is missing, negative or not finite, because the ratio then says nothing.
 
     Notes
     -----
@@ -119,17 +101,7 @@ class Robustness:
 
 
 def cluster_picks(groups: ArrayLike, draws: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Bootstrap draws of whole groups of models: the models of one method are drawn together.
-
-    Parameters
-    ----------
-    groups : array of shape (models,)
-        The group of each model.
-    draws : int
-        The number of draws.
-    rng : Generator
-        The source of randomness.
-    """
+    """Bootstrap draws of whole groups of models: the models of one method are drawn together."""
     _, codes = np.unique(np.asarray(groups), return_inverse=True)
     places = [np.flatnonzero(codes == code) for code in range(codes.max() + 1)] if len(codes) else []
     return [
@@ -148,24 +120,7 @@ def robustness(
     seed: int = 0,
     groups: ArrayLike | None = None,
 ) -> Robustness:
-    """Average R and Q of the same models, with percentile-bootstrap intervals over models.
-
-    Parameters
-    ----------
-    r, q : arrays of shape (models,)
-        The values of `relearning` and `quantisation`; NaN is left out of its own mean.
-    alpha : float
-        Error probability of each interval.
-    draws, seed : int
-        Bootstrap draws and their seed; R and Q of a model are drawn together.
-    groups : array of shape (models,), optional
-        Models of one group are drawn together; None draws single models.
-
-    Returns
-    -------
-    Robustness
-        A part without a value is NaN.
-    """
+    """Average R and Q of the same models, with percentile-bootstrap intervals over models."""
     check_alpha(alpha)
     r, q = np.asarray(r, dtype=np.float64), np.asarray(q, dtype=np.float64)
     if r.shape != q.shape or r.ndim != 1:

@@ -51,21 +51,7 @@ class Simulated:
 
 
 def simulate(gap: float, n: int, delta: float, runs: int, seed: int = 0) -> Simulated:
-    """Draw pairs of samples and compute all `ESTIMATES` on each pair.
-
-    Parameters
-    ----------
-    gap
-        The difference of the two shapes, as in `gamma_epsilon_star`.
-    n
-        The size of each sample.
-    delta
-        In (0, 1).
-    runs
-        The number of pairs, at least 1.
-    seed
-        The seed of all draws.
-    """
+    """Draw pairs of samples and compute all `ESTIMATES` on each pair."""
     if runs < 1:
         raise BadValue("runs", runs, "at least 1")
     truth, truth_cut = gamma_epsilon_star(gap, delta), gamma_epsilon_star(gap, delta, cut=delta)
@@ -90,15 +76,6 @@ def gamma_epsilon_star(gap: float, delta: float, cut: float | None = None) -> fl
     """Epsilon* of Gamma(2, 5) against Gamma(2 + gap, 5), to about six digits, from both exact tails.
 
     The thresholds are quantiles of both distributions, evenly spaced in the logarithm of both tails.
-
-    Parameters
-    ----------
-    gap
-        The difference of the shapes, at least 0.
-    delta
-        In (0, 1); at 0, Epsilon* is infinite for any gap but 0.
-    cut
-        Only thresholds whose FPR and FNR lie in [cut, 1 - cut] count; None for all.
     """
     if not 0 < delta < 1:
         raise BadValue(
@@ -127,19 +104,7 @@ class Curves:
 
 
 def ratio_curves(delta: float, mean: float = 3.0, n: int = 100_000, seed: int = 0) -> tuple[Curves, Curves]:
-    """The first two ratios of two normal laws over all thresholds: the true curves, and those of samples.
-
-    Parameters
-    ----------
-    delta
-        Subtracted from each numerator.
-    mean
-        The mean of the second law; the first is N(0, 1), and both variances are 1.
-    n
-        The size of each sample.
-    seed
-        The seed of the samples.
-    """
+    """The first two ratios of two normal laws over all thresholds: the true curves, and those of samples."""
     q = np.linspace(-8, mean + 8, 4001)
     rng = np.random.default_rng(seed)
     _, below_train, below_population = counts(rng.normal(size=n), rng.normal(mean, size=n))
@@ -164,24 +129,6 @@ def fit_p_values(
     """Fig. 6: (components, sizes) p-values of the two-sample KS test of fit.
 
     For each size, that many of the values set aside are compared with as many fresh draws from the mixture.
-
-    Parameters
-    ----------
-    values
-        Transformed losses, shape (n,).
-    components
-        The numbers of components, one mixture each.
-    sizes
-        The numbers of values compared; as many values as the largest are set aside at random.
-    seed
-        The seed of choice and draws.
-    fitted
-        The most values to which a mixture is fitted.
-
-    Raises
-    ------
-    BadValue
-        If too few values remain for the largest mixture.
     """
     rng = np.random.default_rng(seed)
     mixed, aside = rng.permutation(np.asarray(values, float)), max(sizes)

@@ -6,8 +6,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from studies.landscape.classifier import build, learn, logits, negative_logits
-from studies.landscape.private_classifier import Budget, grouped, learn_privately
+from studies.landscape.training import (
+    Budget,
+    Recipe,
+    build,
+    grouped,
+    learn,
+    learn_privately,
+    logits,
+    negative_logits,
+)
 
 
 @settings(max_examples=60)
@@ -53,11 +61,11 @@ RECIPE = {"lr": 0.1, "momentum": 0.9, "epochs": 5, "batch": 20, "seed": 0}
 
 def trained(budget=None, **changes):
     features, labels = blobs()
-    network, recipe = build(4, [8], 2, 0), RECIPE | changes
+    network, recipe = build(4, [8], 2, 0), Recipe(**RECIPE | changes)
     if budget is None:
-        learn(network, features, labels, **recipe)
+        learn(network, features, labels, recipe)
     else:
-        learn_privately(network, features, labels, budget, **recipe)
+        learn_privately(network, features, labels, budget, recipe)
     return logits(network, features), labels.numpy()
 
 

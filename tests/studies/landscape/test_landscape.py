@@ -5,7 +5,7 @@ import pytest
 
 from lethe.errors import BadParam, BadValue
 from lethe.io import cache
-from studies.landscape.draw import FILES, read
+from studies.landscape.settings import FILES, read
 from studies.landscape.study import Landscape
 from tests.small import one_after_another, touched
 
@@ -105,7 +105,7 @@ def test_what_decides_a_run_names_it(scratch):
 
 @pytest.mark.parametrize(
     ("module", "moves"),
-    [("lethe.models.dp_sgd", True), ("lethe.statistics.membership", True), ("studies.landscape.pareto", False)],
+    [("lethe.models.dp_sgd", True), ("lethe.statistics.membership", True), ("studies.landscape.study", False)],
 )
 def test_edited_code_makes_the_runs_anew_that_it_made(tmp_path, monkeypatch, module, moves):
     study = Landscape(read("digits", SMALL), tmp_path)

@@ -25,7 +25,7 @@ def call(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "lethe.audits.finished_models.cores", lambda: 1
     )  # a process more costs more than these runs
-    monkeypatch.setattr("studies.landscape.private_classifier.noise_multiplier", lambda *_: 1.0)  # spares a search
+    monkeypatch.setattr("studies.landscape.training.noise_multiplier", lambda *_: 1.0)  # spares a search
     changes = [part for change in SMALL for part in ("-S", change)]
     return lambda *arguments: CliRunner().invoke(app, ["study", "landscape", *arguments, *changes])
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from studies.landscape.pareto import frontier
+from studies.landscape.study import frontier
 
 
 def naive(cost, benefit):

@@ -1,0 +1,198 @@
+"""One trained run of a landscape: a feed-forward classifier learned plainly or by DP-SGD, its losses and its utility.
+
+This module imports all code that decides a run. A run's key therefore holds the code of this module and not of the study.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, one_hot
+
+from lethe.errors import LibraryChanged
+from lethe.io.atomic import atomic_folder
+from lethe.io.json_files import write_json
+from lethe.models.dp_sgd import make_private, noise_multiplier
+from lethe.models.training import batches
+from lethe.progress import progress
+from lethe.statistics.membership import auc
+
+if TYPE_CHECKING:
+    from opacus.optimizers import DPOptimizer
+
+    from studies.landscape.classification import Classification
+    from studies.landscape.settings import LandscapeSettings, Strategy
+
+LOSSES, UTILITY = "losses.npz", "utility.json"
+
+
+class Recipe(NamedTuple):
+    """SGD with momentum."""
+
+    lr: float
+    momentum: float
+    epochs: int
+    batch: int
+    seed: int
+
+
+def build(inputs: int, hidden: Sequence[int], classes: int, seed: int) -> nn.Sequential:
+    """Build fully connected layers with ReLU between them; equal seeds give equal weights."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layers: list[nn.Module] = []
+        for width in hidden:
+            layers += [nn.Linear(inputs, width), nn.ReLU()]
+            inputs = width
+        return nn.Sequential(*layers, nn.Linear(inputs, classes))
+
+
+def learn(network: nn.Module, features: Tensor, labels: Tensor, recipe: Recipe) -> nn.Module:
+    """Train by SGD with momentum on the cross entropy."""
+    optimiser = torch.optim.SGD(network.parameters(), lr=recipe.lr, momentum=recipe.momentum)
+    network.train()
+    for _, rows in batches(len(labels), recipe.batch, recipe.epochs, np.random.default_rng(recipe.seed)):
+        picked = torch.from_numpy(rows)
+        optimiser.zero_grad(set_to_none=True)
+        cross_entropy(network(features[picked]), labels[picked]).backward()
+        optimiser.step()
+    return network.eval()
+
+
+@torch.inference_mode()
+def logits(network: nn.Module, features: Tensor, batch: int = 4096, label: str = "logits") -> np.ndarray:
+    """Return the (n, classes) float64 outputs of a classifier in evaluation mode, computed in batches with progress."""
+    training = network.training
+    network.eval()
+    starts = range(0, len(features), batch)
+    parts = [network(features[at : at + batch]).cpu() for at in progress(starts, label, unit="batches")]
+    network.train(training)
+    return torch.cat(parts).double().numpy()
+
+
+def negative_logits(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the (n,) losses -(ln f - ln(1 - f)), f the probability of the true class (Negoescu et al. 2024, section 3).
+
+    ``outputs`` are logits: (n, classes) before a softmax, or (n,) or (n, 1) before a sigmoid, which gives the probability
+    of label 1. The losses come from the logits, so that they stay exact where f rounds to 1.
+    """
+    outputs, labels = np.asarray(outputs, float), np.asarray(labels)
+    if outputs.ndim == 1 or outputs.shape[1] == 1:
+        return (1 - 2 * labels) * outputs.reshape(len(labels))
+    rows = np.arange(len(labels))
+    true = outputs[rows, labels]
+    others = outputs.copy()
+    others[rows, labels] = -np.inf
+    return np.logaddexp.reduce(others, axis=1) - true
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The budget (``epsilon``, ``delta``) for adding or removing one record; gradients are clipped to the norm ``clip``.
+
+    ``microbatches`` is the number of groups in a batch. DP-SGD clips the mean gradient of each group, or every record's
+    gradient where ``microbatches`` is None. One record can reverse the clipped mean of its group, a change of twice the
+    clip, so the noise is doubled. (TensorFlow Privacy, which the Epsilon* paper used, does not double the noise.)
+    """
+
+    epsilon: float
+    delta: float
+    clip: float
+    microbatches: int | None = None
+
+
+def learn_privately(
+    network: nn.Module, features: Tensor, labels: Tensor, budget: Budget, recipe: Recipe
+) -> nn.Module:
+    """Train by DP-SGD; an epoch has int(n / batch) batches."""
+    rate = min(1.0, recipe.batch / len(labels))
+    steps = recipe.epochs * int(1 / rate)
+    noise = noise_multiplier(budget.epsilon, budget.delta, rate, steps)
+    model, optimiser, loader = make_private(
+        network.train(),
+        torch.optim.SGD(network.parameters(), lr=recipe.lr, momentum=recipe.momentum),
+        (features, labels),
+        sample_rate=rate,
+        noise_multiplier=noise,
+        clip=budget.clip,
+        seed=recipe.seed,
+        steps=steps,
+    )
+    if budget.microbatches is not None:
+        optimiser = grouped(optimiser, budget.microbatches)
+    for inputs, targets in loader:
+        optimiser.zero_grad(set_to_none=True)
+        cross_entropy(model(inputs), targets).backward()
+        optimiser.step()
+    model.remove_hooks()
+    return network.eval()
+
+
+def grouped(optimiser: DPOptimizer, microbatches: int) -> DPOptimizer:
+    """Return the same optimiser, which now clips the mean gradient of each microbatch and doubles the noise.
+
+    Each step draws the microbatch of each record again, independently of the other records, so that adding or removing one
+    record changes one microbatch.
+    """
+    from opacus.optimizers import DPOptimizer
+
+    if not hasattr(DPOptimizer, "_get_flat_grad_sample"):  # private, and the only place to group gradients
+        missing = AttributeError("DPOptimizer._get_flat_grad_sample")
+        raise LibraryChanged("opacus", "the gradients of single rows", missing)
+
+    class Grouped(DPOptimizer):
+        def pre_step(self, closure: object = None) -> bool | None:
+            rows = len(super()._get_flat_grad_sample(self.params[0]))
+            group = torch.randint(microbatches, (rows,), generator=self.generator, device=self.generator.device)
+            member = one_hot(group, microbatches).T.float()
+            self.member = member / member.sum(dim=1, keepdim=True).clamp(min=1)
+            return super().pre_step(closure)
+
+        def _get_flat_grad_sample(self, p: Tensor) -> Tensor:
+            return torch.einsum("gi,i...->g...", self.member, super()._get_flat_grad_sample(p))
+
+    return Grouped(
+        optimiser.original_optimizer,
+        noise_multiplier=2 * optimiser.noise_multiplier,
+        max_grad_norm=optimiser.max_grad_norm,
+        expected_batch_size=microbatches,
+        generator=optimiser.generator,
+    )
+
+
+def make(
+    data: Classification, settings: LandscapeSettings, delta: float, strategy: Strategy, run: int, place: Path
+) -> None:
+    """Train one model and write its losses and its utility into the folder ``place``."""
+    torch.set_num_threads(1)
+    sides = {"train": data.train, "population": data.population}
+    tensors = {name: torch.from_numpy(features) for name, (features, _) in sides.items()}
+    seed = int(np.random.SeedSequence([settings.seed, run]).generate_state(1)[0] >> 1)
+    network = build(tensors["train"].shape[1], settings.network.hidden, data.classes, seed)
+    recipe = Recipe(settings.optimiser.lr, settings.optimiser.momentum, strategy.epochs, strategy.batch, seed)
+    labels = torch.from_numpy(data.train[1])
+    if strategy.epsilon is None or strategy.clip is None:
+        learn(network, tensors["train"], labels, recipe)
+    else:
+        budget = Budget(strategy.epsilon, delta, strategy.clip, strategy.microbatches)
+        learn_privately(network, tensors["train"], labels, budget, recipe)
+    outputs = {name: logits(network, features, label=name) for name, features in tensors.items()}
+    losses = {name: negative_logits(outputs[name], sides[name][1]) for name in sides}
+    useful = {name: _utility(outputs[name], sides[name][1]) for name in sides}
+    with atomic_folder(place) as folder:
+        np.savez(folder / LOSSES, train=losses["train"], population=losses["population"])
+        write_json(folder / UTILITY, useful)
+
+
+def _utility(outputs: np.ndarray, labels: np.ndarray) -> float:
+    """Return the AUROC for two classes, else the accuracy."""
+    if outputs.shape[1] == 2:
+        margin = outputs[:, 1] - outputs[:, 0]
+        return auc(margin[labels == 1], margin[labels == 0])
+    return float((outputs.argmax(axis=1) == labels).mean())
