@@ -41,7 +41,7 @@ def test_the_default_is_valid():
         (lambda p: p["score"].update(scorers=["bleurt"]), "score.scorers", "rouge_l"),
         (lambda p: p["models"].update({"a b": {"path": "x"}}), "models.a b", "a name of at most 80 letters"),
         (lambda p: p.update(models={}), "models", "at least 1 entry"),
-        (lambda p: p.update(sample=3), "sample", "the keys engine"),
+        (lambda p: p.update(sample=3), "sample", "the keys temperature"),
         (lambda p: p["train"]["recipe"].update(heads=3), "train.recipe", "multiple of heads"),
         (lambda p: p["train"]["recipe"].update(kv_heads=3), "train.recipe", "multiple of kv_heads"),
         (lambda p: p.update(extra=1), "extra", "one of the keys data"),

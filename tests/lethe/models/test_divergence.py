@@ -11,6 +11,7 @@ from lethe import config
 from lethe.io.artifacts import write_splits
 from lethe.models import checkpoints
 from lethe.models.divergence import Losses, Taken, TrainingFailed
+from lethe.models.in_memory import QA_PROMPT
 from lethe.models.resuming import Resumable
 from lethe.models.training import optimise
 from lethe.steps import train as train_step
@@ -108,12 +109,14 @@ def root(tmp_path, tiny):
 
 
 def test_a_stage_that_fails_writes_no_model(root):
-    settings = config.load(ROOT / "params.yaml")
+    settings, prompt = config.load(ROOT / "params.yaml"), str(QA_PROMPT)
     start, before = str(root / "models/base"), sorted(root.rglob("*"))
     steps = {
         "train": lambda: train_step.run(
             "mine",
-            settings.train.recipe.model_copy(update={"start_from": start, "lr": 1e30, "batch": 2}),
+            settings.train.recipe.model_copy(
+                update={"start_from": start, "lr": 1e30, "batch": 2, "prompt": prompt}
+            ),
             "all",
             root,
         ),
@@ -121,7 +124,7 @@ def test_a_stage_that_fails_writes_no_model(root):
             "mine",
             settings.unlearn.recipe.model_copy(update={"start_from": start, "forget_batch": 1}),
             settings.unlearn.methods["npo"].model_copy(update={"lr": 1e30}),
-            settings.train.recipe.prompt,
+            prompt,
             root,
         ),
     }

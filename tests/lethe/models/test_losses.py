@@ -8,6 +8,7 @@ import torch
 from lethe.errors import BadFile, BadInput
 from lethe.models.encoding import Example, collate
 from lethe.models.forward import forward
+from lethe.models.in_memory import QA_PROMPT
 from lethe.models.likelihood import answer_tokens, mean_losses
 
 EXAMPLES = [Example((5, 6, 7), (8, 9)), Example((5,), (10, 11, 12, 13)), Example((6, 7), (8,))]
@@ -58,7 +59,7 @@ def test_an_answer_beyond_the_context_has_no_tokens_and_the_others_have_theirs(t
     for tokens, example in zip(answer_tokens(model, [long, EXAMPLES[0]], 0), [long, EXAMPLES[0]], strict=True):
         assert len(tokens.log_probs) == len(tokens.greedy) == (0 if example is long else len(example.answer))
     with pytest.raises(BadInput, match=r"Row 'a': .* more tokens than the model's context of 512"):
-        mean_losses(*tiny, "lethe/models/prompts/qa.txt", [{"id": "a", "question": "?" * 600, "answer": "x"}])
+        mean_losses(*tiny, QA_PROMPT, [{"id": "a", "question": "?" * 600, "answer": "x"}])
 
 
 def test_a_tokenizer_of_another_model_is_told(tiny):
