@@ -41,7 +41,7 @@ from lethe import config, tracking
 from lethe.config.schema import Notify
 from lethe.errors import LetheError, StageFailed, of_the_machine, plural
 from lethe.process import cores, watch
-from lethe.tracking.marks import mark_newest
+from lethe.tracking import mark_newest
 
 # How a stage can end, and what Prefect's record calls it.
 ENDS = {

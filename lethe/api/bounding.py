@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Literal
 
 from lethe.api.result import Measurement, View
 from lethe.errors import BadInput, BadValue, plural
-from lethe.evaluation.measure_settings import SHARE_ABOVE, THRESHOLDS, MeasureSettings
 from lethe.evaluation.prompt_scores import Missing, Scores
 from lethe.evaluation.prompts import PromptMeasures, measure_prompts
 from lethe.evaluation.stopped_prompts import StoppedPrompts
+from lethe.evaluation.together import SHARE_ABOVE, THRESHOLDS, MeasureSettings
 from lethe.statistics.judge_error import Calibration
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from lethe.config.schema import EvaluationParams, Params
-from lethe.evaluation.answer_scores import enough, scored, unjudged
-from lethe.evaluation.answer_tables import answer_parts
+from lethe.evaluation.answer_scores import answer_parts, enough, scored, unjudged
 from lethe.evaluation.run import Model
 from lethe.statistics.answer_tree import EXACTLY, Masses, Remainder, Rounding, pooled_leak
 from lethe.statistics.comparison import Groups, Interval, share_interval

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lethe.config.evaluating import Metrics
-from lethe.evaluation.measure_settings import MeasureSettings
 from lethe.evaluation.prompt_scores import Plain, PromptScores, mean
 from lethe.evaluation.prompts import PromptMeasure, PromptMeasures, measure_prompts
+from lethe.evaluation.together import MeasureSettings
 from lethe.io.artifacts import CUT_OFF, GREEDY
 from lethe.io.parts import parts_of
 from lethe.registry import DIVERSITY

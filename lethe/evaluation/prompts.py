@@ -19,10 +19,8 @@ import numpy as np
 from lethe.errors import plural
 from lethe.evaluation.judged import JudgedMeasures, judged_measures
 from lethe.evaluation.leaks_at_k import OverPrompts, Points, each_leak_at_k, leak_at_k_over
-from lethe.evaluation.measure_settings import MeasureSettings
 from lethe.evaluation.prompt_scores import ALL, Plain, PromptScores, Scores, as_prompts
-from lethe.evaluation.ragged import by_length
-from lethe.evaluation.together import QUANTITY, Basis, TogetherResult, hold_together
+from lethe.evaluation.together import QUANTITY, Basis, MeasureSettings, TogetherResult, by_length, hold_together
 from lethe.statistics.bound import Bound
 from lethe.statistics.bounds import paper_bounds
 from lethe.statistics.dispersion import possible

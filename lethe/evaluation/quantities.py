@@ -7,8 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lethe.evaluation.answer_scores import enough, scored
-from lethe.evaluation.answer_tables import answer_parts
+from lethe.evaluation.answer_scores import answer_parts, enough, scored
 from lethe.evaluation.leak_share import METHOD, share_that_leaks
 from lethe.evaluation.run import Model
 from lethe.statistics.bound import Bound

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.evaluation.answer_tables import answer_columns, answer_parts
+from lethe.evaluation.answer_scores import answer_columns, answer_parts
 from lethe.evaluation.run import Model
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from pydantic import TypeAdapter
 
 from lethe.config.schema import EvaluationParams, MethodParams, Params
-from lethe.evaluation.answer_scores import judges
-from lethe.evaluation.answer_tables import AnswerTables
+from lethe.evaluation.answer_scores import AnswerTables, judges
 from lethe.evaluation.attack_counts import AttackResult
 from lethe.evaluation.prompt_language import LanguageMeasures
 from lethe.evaluation.recorded import (

@@ -11,9 +11,9 @@ import numpy as np
 
 from lethe.errors import BadFile, BadRow
 from lethe.evaluation.leaks_at_k import Points, each_leak_at_k
-from lethe.evaluation.measure_settings import MeasureSettings
 from lethe.evaluation.prompt_scores import ALL, PromptScores
 from lethe.evaluation.prompts import Levels, PromptMeasure, PromptMeasures, Worst, measure_each, measure_prompts
+from lethe.evaluation.together import MeasureSettings
 from lethe.io.artifacts import GREEDY
 
 if TYPE_CHECKING:

@@ -13,10 +13,9 @@ import numpy as np
 
 from lethe.errors import plural
 from lethe.evaluation.leaks_at_k import LeakPoint, Points
-from lethe.evaluation.measure_settings import REASON, MeasureSettings
 from lethe.evaluation.prompt_scores import PromptScores
 from lethe.evaluation.prompts import SHOWN, Worst
-from lethe.evaluation.together import QUANTITY
+from lethe.evaluation.together import QUANTITY, REASON, MeasureSettings
 from lethe.statistics.bound import Assumes, Bound, Covers, Side
 from lethe.statistics.counts import at_least_once
 from lethe.statistics.dispersion import LARGEST

@@ -1,4 +1,6 @@
-"""Statements on all prompts together: Bonferroni's bounds, and the list of prompts certified under a threshold.
+"""The settings of a measurement, rows of unequal lengths, and statements on all prompts together.
+
+These are Bonferroni's bounds, and the list of prompts certified under a threshold.
 
 The quantity is fixed beforehand: the probability of a leak by Clopper-Pearson if the scores are 0 or 1, otherwise the mean
 score by betting.
@@ -6,27 +8,86 @@ score by betting.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
-from lethe.errors import plural
-from lethe.evaluation.ragged import by_length
+from lethe.errors import BadValue, plural
+from lethe.evaluation.prompt_scores import Missing
+from lethe.progress import progress
 from lethe.statistics import betting
 from lethe.statistics.bound import Assumes, Bound, Covers
 from lethe.statistics.bounds import leak_bounds
+from lethe.statistics.checks import check_alpha
+from lethe.statistics.judge_error import Calibration
 from lethe.statistics.many_prompts import (
     Together,
     binary_p_value,
     bonferroni,
+    check_together,
     every_prompt_under,
     holm,
 )
 
 if TYPE_CHECKING:
     from lethe.results.table import Rows
+
+SHARE_ABOVE = 0.1  # the threshold for the share of prompts whose bound exceeds it
+REASON = "the question stopped early: bounds for a fixed number of samples do not hold; anytime-valid bounds replace them"
+THRESHOLDS = (0.1, 0.25, 0.5, 0.75, 0.9)
+
+
+@dataclass(frozen=True)
+class MeasureSettings:
+    """The settings of `measure_prompts`."""
+
+    alpha: float = 0.01
+    thresholds: Sequence[float] = THRESHOLDS
+    rho: float = 2.0
+    share_above: float = SHARE_ABOVE
+    missing: Missing | None = None
+    together: Together = "none"
+    calibration: Calibration | None = None
+
+    def __post_init__(self) -> None:
+        check_alpha(self.alpha)
+        check_together(self.together)
+        for threshold in self.thresholds:
+            if not 0 <= threshold <= 1:
+                raise BadValue("threshold", threshold, "a number in [0, 1]")
+        if self.missing not in (None, "worst", "drop"):
+            raise BadValue("missing", self.missing, "worst or drop")
+
+
+VALUES = 1 << 18  # of one matrix: a function that makes ten arrays of its size then needs 20 MiB
+MANY = 100  # matrices; with more, the work takes seconds
+T = TypeVar("T")
+
+
+def by_length(rows: Sequence[np.ndarray], function: Callable[[np.ndarray], Sequence[T]]) -> list[T]:
+    """Apply ``function`` to matrices of equally long rows; return the results in the order of ``rows``.
+
+    A matrix has at most `VALUES` values, or one row, so memory does not grow with the number of rows. The function must
+    treat each row by itself.
+    """
+    results: dict[int, T] = {}
+    matrices = list(_matrices(np.array([len(row) for row in rows])))
+    for places in progress(matrices, "measure", "parts") if len(matrices) > MANY else matrices:
+        matrix = np.stack([rows[place] for place in places])
+        results |= zip(places.tolist(), function(matrix), strict=True)
+    return [results[place] for place in range(len(rows))]
+
+
+def _matrices(sizes: np.ndarray) -> Iterator[np.ndarray]:
+    """The places of the rows of each matrix."""
+    order = np.argsort(sizes, kind="stable")
+    for places in np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1) if len(sizes) else []:
+        most = max(1, VALUES // max(1, int(sizes[places[0]])))
+        for start in range(0, len(places), most):
+            yield places[start : start + most]
+
 
 Metric = Literal["m_bin", "mean_upper"]
 QUANTITY = {"m_bin": "the probability of a leak", "m_mu": "the mean score", "mean_upper": "the mean score"}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from lethe.config.schema import Params
 from lethe.evaluation.findings import Findings
-from lethe.evaluation.run import Run
+from lethe.evaluation.run import Model, Run
 from lethe.evaluation.standing import Aspect, Standing, Tone
-from lethe.report.draws import covers
 from lethe.report.verdicts import gaps, references
 from lethe.statistics.bound import exact, level, significant
-from lethe.text import count, label, listing
+from lethe.text import count, label, listing, plural
 
 # When an answer leaks, by the scorer that decides.
 LEAKS_IF = {
@@ -112,4 +112,21 @@ def small_print(run: Run, findings: Findings) -> str:
         f"In statistical terms: “{words.word('leaks')}” is Holm’s test over the {words.question}s, “{words.word('forgot')}” "
         f"an intersection-union test; the words share α = {run.params.metrics.alpha:g} evenly over the models. The intervals "
         f"of utility hold together {level(findings.alpha)} or more (Bonferroni), for {drawn}."
+    )
+
+
+def covers(model: Model, run: Run) -> str:
+    """Which draws the bounds are about: all that shapes the distribution of the answers."""
+    drawing = model.drawing
+    engine = f" of the {drawing.engine} engine" if drawing and drawing.engine else ""
+    asked = drawing or run.params.sample
+    temperature, top_p, top_k = asked.temperature, asked.top_p, asked.top_k
+    cuts = (f", top-p {top_p:g}" if top_p < 1 else "") + (f", top-k {top_k}" if top_k else "")
+    cut = model.adaptive_threshold
+    adaptive = f", greedy above confidence {cut:g}," if cut is not None else "," if cuts else ""
+    prompt = run.params.sample.prompt
+    wording = "the chat template" if prompt == "chat" else f"prompt {Path(prompt).name}"
+    return (
+        f"answers{engine} of up to {plural(asked.max_new_tokens, 'token')} at temperature {temperature:g}{cuts}"
+        f"{adaptive} to {wording}"
     )

@@ -1,4 +1,4 @@
-"""The style of all figures: drawn by matplotlib, inlined, with the page's colours and fonts.
+"""The style of all figures: drawn by matplotlib, inlined with the page's colours and fonts, or saved as PNG.
 
 Figures are drawn in stand-in colours that become the page's CSS variables, so that one drawing serves light, dark
 and paper. Text stays text. The same data gives the same bytes.
@@ -9,12 +9,15 @@ from __future__ import annotations
 import io
 import re
 import xml.etree.ElementTree as ElementTree
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from markupsafe import Markup
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -138,3 +141,48 @@ def _clean_identifiers(root: ElementTree.Element, name: str) -> None:
         for key, value in element.attrib.items():
             if "url(#" in value:
                 element.set(key, value.replace("url(#", f"url(#{name}-"))
+
+
+Share = bool | Literal["none", "all", "row", "col"]
+COLOURS = ("#2459a9", "#c2410c", "#0f766e", "#7c3aed", "#a16207", "#be185d", "#4d7c0f", "#1c1d1f")
+MARKS = ("o", "s", "D", "^", "v", "P", "X", "*")
+DOTS_PER_INCH = 160
+
+
+@contextmanager
+def picture(
+    path: Path,
+    width: float,
+    height: float,
+    *,
+    nrows: int = 1,
+    ncols: int = 1,
+    sharex: Share = False,
+    sharey: Share = False,
+    width_ratios: Sequence[float] | None = None,
+    height_ratios: Sequence[float] | None = None,
+) -> Iterator[tuple[Figure, np.ndarray]]:
+    """Yield a figure with its axes (rows, columns), then save it."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    drawn = {INK: LIGHT["ink"], MUTED: LIGHT["muted"], RULE: LIGHT["rule"]}
+    style: dict[Any, Any] = {
+        key: drawn.get(value, value) if isinstance(value, str) else value for key, value in STYLE.items()
+    }
+    with matplotlib.rc_context(style):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield (
+            figure,
+            figure.subplots(
+                nrows,
+                ncols,
+                sharex=sharex,
+                sharey=sharey,
+                squeeze=False,
+                width_ratios=width_ratios,
+                height_ratios=height_ratios,
+            ),
+        )
+        # No version of the library in the file: the same data gives the same bytes.
+        figure.savefig(path, dpi=DOTS_PER_INCH, metadata={"Software": None})

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 
 from lethe.evaluation.sweep_claims import Figure, Row, number
-from lethe.report.png import COLOURS, MARKS, picture
+from lethe.report.svg import COLOURS, MARKS, picture
 
 
 def sweep_figure(path: Path, figure: Figure, rows: Sequence[Row]) -> int:

@@ -17,7 +17,7 @@ def run(
     models: Sequence[str], retrain: str | None, alpha: float, exact: Exact | None, root: Path = Path("data")
 ) -> None:
     """Write ``root/results/compare/models.parquet``: each model against Retrain, also per question by exact bounds."""
-    from lethe.evaluation.against_retrain import against_retrain
+    from lethe.evaluation.likelihood_metrics import against_retrain
     from lethe.results import table
     from lethe.results.exact_bounds import certificates_of, excess_over_retrain
 

@@ -337,7 +337,7 @@ def _params(name: str, settings: EvalSettings, forget: Sequence[Row], prompt: st
     An error about a parameter names the field of the settings that sets it.
     """
     from lethe.config import evaluation_params
-    from lethe.evaluation.measure_settings import MeasureSettings
+    from lethe.evaluation.together import MeasureSettings
 
     measuring = MeasureSettings()
     has_keywords = any(row.get("keywords") for row in forget)

@@ -24,6 +24,7 @@ __all__ = [
     "Entry",
     "Pipeline",
     "log_new",
+    "mark_newest",
     "pages",
     "read_entries",
     "read_pipeline",
@@ -31,6 +32,7 @@ __all__ = [
     "without_password",
 ]
 
+CHANGE_TAG = "lethe.change"  # of the newest pipeline: whether something got worse, or better
 # The stages whose results are a model's; `read_entries` takes what they left behind, from whichever run.
 MEASURING = ("sample", "likelihood", "score", "exact", "metrics", "epsilon_star")
 
@@ -54,6 +56,30 @@ def log_new(
             return f"{sentence or 'MLflow: no new run.'} Not logged: {', '.join(left)}." if left else sentence
     except Exception as error:  # whatever MLflow raises, the pipeline's work is done
         return f"MLflow: nothing logged, the next run tries again ({type(error).__name__}: {_first_line(error)})"
+
+
+def mark_newest(change: str, text: str, home: Path) -> str:
+    """Tag the newest pipeline run; return a sentence if that failed.
+
+    Never raises, because the artifacts matter more.
+    """
+    if os.environ.get("LETHE_TRACKING") == "off":
+        return ""
+    home = Path(os.environ.get("DVC_ROOT") or home).resolve()
+    uri = os.environ.get("MLFLOW_TRACKING_URI") or store(home)
+    if not notes.answers(uri):
+        uri = store(home)
+    try:
+        from lethe.tracking import runs, view
+
+        client = view.client_of(uri)
+        run = runs.newest_pipeline(client, view.experiment_of(client, None))
+        if run is not None:
+            client.set_tag(run.info.run_id, CHANGE_TAG, change)
+            client.set_tag(run.info.run_id, f"{CHANGE_TAG}.text", text[: runs.MAX_TAG])
+    except Exception as error:  # whatever MLflow raises
+        return f"MLflow: the change is not marked at {without_password(uri)} ({type(error).__name__})."
+    return ""
 
 
 def store(home: Path) -> str:

@@ -6,6 +6,8 @@ here, and long texts are cut, so that no cell can pass for another.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 from lethe.io.artifacts import GREEDY, expected, read_references
 from lethe.io.json_files import read_jsonl
 from lethe.io.parts import columns_of, joined_parts
+from lethe.results import table
 from lethe.results.ends import SAME_DRAWS
+from lethe.results.exact_bounds import certificates_of
 from lethe.results.quantities import QUESTION
 from lethe.results.table import Results
 from lethe.statistics.bound import Bound
+from lethe.statistics.leak_trees import AnswerTree
 from lethe.text import LONGEST, named
 from lethe.tracking.entries import Entry, Pipeline
-from lethe.tracking.leak_table import LEAKS, QUERIES, heaviest_leaks, leaks_at
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,3 +175,63 @@ def _character(character: str) -> str:
 
 def _cell(value: Any) -> Any:
     return plain(value) if isinstance(value, str) else value
+
+
+LEAKS, QUERIES = "heaviest_leaks.json", "leak_at.json"
+
+
+def heaviest_leaks(name: str, workspace: Path, shown: Callable[[str], str]) -> pd.DataFrame:
+    """A row per question and leaking text, the likeliest first; empty without exact bounds."""
+    import pandas as pd
+
+    rows = [
+        {
+            "question": shown(question),
+            "leak": shown(leak.text),
+            "probability": leak.probability,
+            "leaks_at_least": tree.bounds["lower"].significant(),
+            "leaks_at_most": tree.bounds["upper"].significant(),
+            "prompt_id": shown(tree.id),
+        }
+        for question, tree in _asked(name, workspace)
+        for leak in tree.heaviest_leaks
+    ]
+    return pd.DataFrame(sorted(rows, key=lambda row: -float(str(row["probability"]))))
+
+
+def leaks_at(name: str, workspace: Path, shown: Callable[[str], str]) -> pd.DataFrame:
+    """A row per question: queries until an even chance of a leak, and leak@N from and to, for every N; the worst first.
+
+    An end that is never reached is an empty cell. The parameters are those of `heaviest_leaks`.
+    """
+    import pandas as pd
+
+    trees = sorted(_asked(name, workspace), key=lambda pair: -pair[1].lower)
+    rows = [
+        {
+            "question": shown(question),
+            "queries_from": _finite(tree.queries_until_half[0]),
+            "queries_to": _finite(tree.queries_until_half[1]),
+            **{
+                f"leak@{n} {end}": value
+                for n, band in tree.leak_at.items()
+                for end, value in zip(("from", "to"), band, strict=True)
+            },
+            "prompt_id": shown(tree.id),
+        }
+        for question, tree in trees
+    ]
+    return pd.DataFrame(rows)
+
+
+def _finite(queries: float) -> float | None:
+    return queries if math.isfinite(queries) else None
+
+
+def _asked(name: str, workspace: Path) -> list[tuple[str, AnswerTree]]:
+    """The text of each question with its tree; none without exact bounds."""
+    path = table.place(workspace / "data", "exact", name)
+    found = certificates_of(table.Results({name: tuple(table.read_rows(path))}), name) if path.is_file() else None
+    asked = workspace / "data" / "dataset" / "forget.jsonl"
+    rows = {row["id"]: row for _, row in read_jsonl(asked)} if asked.is_file() else {}
+    return [(str(rows.get(tree.id, {}).get("question", "")), tree) for tree in (found.trees if found else ())]

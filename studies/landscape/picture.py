@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.report.png import COLOURS, MARKS, picture
+from lethe.report.svg import COLOURS, MARKS, picture
 from studies.landscape.study import LandscapeResult, MeasuredStrategy
 
 if TYPE_CHECKING:

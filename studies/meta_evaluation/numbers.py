@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.errors import BadValue
-from lethe.evaluation.against_retrain import against_retrain
-from lethe.evaluation.likelihood_metrics import membership
+from lethe.evaluation.likelihood_metrics import against_retrain, membership
 from lethe.evaluation.measure import ScoreMatrix, measure
 from lethe.evaluation.prompt_scores import mean
 from lethe.models.likelihood import AnswerTokens

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.report.png import COLOURS, MARKS, picture
+from lethe.report.svg import COLOURS, MARKS, picture
 from studies.simulation.simulation import ESTIMATES, Curves, Simulated
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from pydantic import TypeAdapter
 
 from lethe.errors import BadInput
 from lethe.io.json_files import read_artifact
-from lethe.report.png import picture
-from lethe.report.svg import LIGHT
+from lethe.report.svg import LIGHT, picture
 from lethe.text import NONE, number
 from studies.meta_evaluation.auc import Estimate
 from studies.meta_evaluation.page import (

@@ -20,8 +20,8 @@ from lethe.errors import BadFile
 from lethe.evaluation.attack_counts import Curve, curves
 from lethe.evaluation.run import Run, load
 from lethe.io.json_files import read_json
-from lethe.report.png import COLOURS, picture
 from lethe.report.studies import leakage_against, studies
+from lethe.report.svg import COLOURS, picture
 from tests.benchmarks import marks
 
 SWEEPS = ("fig-4a", "fig-4b", "fig-5a", "fig-5c")

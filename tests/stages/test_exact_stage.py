@@ -20,7 +20,7 @@ from lethe.results.ends import Ends
 from lethe.results.exact_bounds import Excess, certificates_of, excess_over_retrain
 from lethe.statistics.bound import CERTAIN, Covers
 from lethe.statistics.leak_certificates import Certificates
-from lethe.tracking.leak_table import heaviest_leaks, leaks_at
+from lethe.tracking.tables import heaviest_leaks, leaks_at
 from stages import compare
 from stages import exact as stage
 from tests.lethe.sampling.sampling_models import build_llama

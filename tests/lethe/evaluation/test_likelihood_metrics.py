@@ -7,8 +7,7 @@ import statistics
 import pandas as pd
 import pytest
 
-from lethe.evaluation.against_retrain import against_retrain
-from lethe.evaluation.likelihood_metrics import ATTACKS, likelihood_metrics
+from lethe.evaluation.likelihood_metrics import ATTACKS, against_retrain, likelihood_metrics
 from lethe.statistics.bound import Covers
 from tests.lethe.evaluation.of_rows import made, of_model
 

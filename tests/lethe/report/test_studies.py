@@ -8,10 +8,10 @@ import pytest
 
 from lethe import config
 from lethe.evaluation.attack_counts import curves
-from lethe.evaluation.method_spread import spreads
 from lethe.evaluation.run import load as load_run
 from lethe.io.json_files import read_json, write_json
 from lethe.report.page import render
+from lethe.report.studies import spreads
 from tests.lethe.report.conftest import load
 from tests.lethe.report.synthetic import change_json, change_numbers, copy_results, write_record
 
