@@ -70,7 +70,7 @@ def draw(picture_file: Path, models: Sequence[Extraction]) -> None:
     """Draw the strips one above the other."""
     import numpy as np
 
-    from lethe.report.png import picture
+    from lethe.report.svg import picture
 
     with picture(picture_file, 9, 0.7 + 0.6 * len(models), nrows=len(models), sharex=True) as (_, axes):
         for axis, each in zip(axes[:, 0], models, strict=True):
