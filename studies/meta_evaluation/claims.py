@@ -82,9 +82,7 @@ def _tests(
 ) -> Sequence[ClaimTest]:
     found = [_by_auc(sides[claim.better], sides[claim.than])]
     for target, values in comes_back.items():
-        gain = compare_rank_correlations(
-            before[claim.better], before[claim.than], values, groups, rules.bootstrap, rules.seed
-        )
+        gain = compare_rank_correlations(before[claim.better], before[claim.than], values, groups, seed=rules.seed)
         found.append(ClaimTest(target, *gain))
     return found
 

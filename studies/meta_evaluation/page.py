@@ -107,9 +107,11 @@ def _cost(value: float, digits: int) -> str:
 
 
 def shown(estimate: Estimate) -> str:
-    """An estimate with its interval, rounded outward; a dash without a value."""
+    """An estimate with its interval, rounded outward; a dash without a value, the value alone without an interval."""
     if not estimate.known:
         return NONE
+    if math.isnan(estimate.low):
+        return number(estimate.value)
     low, high = estimate.bounds()
     return f"{number(estimate.value)} ({low.number()} to {high.number()})"
 
@@ -119,7 +121,8 @@ def guarantee(result: MetaResult) -> str:
     return (
         f"Each interval holds with probability about {coverage(result.alpha)} by itself, for the questions and the data of "
         "this run. An interval of the AUC assumes that the models of a pool are independent draws; an interval over "
-        "unlearned models draws whole methods."
+        "unlearned models draws whole methods, and robustness has none below ten methods. The interval of a number that is "
+        "chosen because it is the highest has no level."
     )
 
 
@@ -168,11 +171,9 @@ def sentences(result: MetaResult) -> list[str]:
     if not known:
         return ["No number has a value for models of both pools."]
     best = known[0]
-    level = coverage(result.alpha)
     equal = [one.name for one in known if one.auc.value == best.auc.value]
     said = [
-        f"The highest AUC of telling the models apart is {shown(best.auc)}, with probability {level} by itself: "
-        f"{listing(equal)}.",
+        f"The highest AUC of telling the models apart is {number(best.auc.value)}: {listing(equal)}.",
         _cheapest(known, best),
         _noise(known),
         _best_of(known, "one_sided", "survives relearning and quantisation best, by OpenUnlearning's definition"),
@@ -189,13 +190,14 @@ def sentences(result: MetaResult) -> list[str]:
 
 
 def _cheapest(known: Sequence[Worth], best: Worth) -> str:
-    """The cheapest number whose AUC is at least the lower end of the best one's interval."""
+    """The cheapest number whose AUC is at least the lower end of the interval of the highest."""
     near = [one for one in known if one.auc.value >= best.auc.low and not math.isnan(one.cost.rows)]
     if not near:
         return ""
     least = min(near, key=lambda one: (one.cost.rows, one.name))
     return (
-        f"The cheapest number whose AUC lies within that interval is {least.name}: {number(least.cost.rows, 0)} rows and "
+        f"The cheapest number whose AUC lies within the interval of the highest, {shown(best.auc)}, is {least.name}: "
+        f"{number(least.cost.rows, 0)} rows and "
         f"{number(least.cost.seconds, 2)} processor seconds per model."
     )
 
@@ -212,7 +214,7 @@ def _best_of(known: Sequence[Worth], which: str, text: str) -> str:
     if not there:
         return "No number that tells the models apart has a value of R and Q."
     best = max(there, key=lambda one: getattr(one, which).both.value)
-    return f"{best.name} {text}: {shown(getattr(best, which).both)}, over {plural(best.kept, 'model')}."
+    return f"{best.name} {text}: {number(getattr(best, which).both.value)}, over {plural(best.kept, 'model')}."
 
 
 def _prediction(known: Sequence[Worth], target: str) -> str:
@@ -222,7 +224,8 @@ def _prediction(known: Sequence[Worth], target: str) -> str:
         return f"Nothing can be said about {WHAT[target]}: too few unlearned models, or all alike."
     best = max(there, key=lambda name: there[name].value)
     return (
-        f"{best} predicts best {WHAT[target]} after relearning a few rows: rank correlation {shown(there[best])}, over "
+        f"{best} predicts best {WHAT[target]} after relearning a few rows: rank correlation "
+        f"{number(there[best].value)}, over "
         f"{plural(there[best].n, 'model')}."
     )
 

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import expit, logit
+from scipy.stats import t as student
 
 from lethe.errors import BadValue
 from studies.meta_evaluation.robustness import (
@@ -52,21 +54,28 @@ def test_harmonic_mean():
 
 
 def test_robustness_is_the_harmonic_mean_of_means_and_its_draws_are_of_whole_models():
-    r, q = np.array([1.0, 0.5, NAN, 0.0]), np.array([1.0, 0.8, 0.6, NAN])
+    r, q = np.array([1.0, 0.5, NAN, 0.0] * 4), np.array([1.0, 0.8, 0.6, NAN] * 4)
     found = robustness(r, q, draws=200, seed=4)
     assert found.relearning.value == pytest.approx(0.5)
     assert found.quantisation.value == pytest.approx(0.8)
     assert found.both.value == pytest.approx(2 / (1 / 0.5 + 1 / 0.8))
-    picks, means = np.random.default_rng(4).integers(4, size=(200, 4)), []
+    picks, means = np.random.default_rng(4).integers(16, size=(200, 16)), []
     for pick in picks:
         with np.errstate(invalid="ignore"):
             own = [np.nan if np.isnan(v[pick]).all() else np.nanmean(v[pick]) for v in (r, q)]
         means.append(harmonic_mean(*own))
-    expected = np.nanquantile(means, [0.025, 0.975])
-    assert (found.both.low, found.both.high) == pytest.approx(
-        (min(expected[0], found.both.value), max(expected[1], found.both.value))
-    )
-    assert (found.relearning.n, found.quantisation.n, found.both.n) == (3, 3, 3)
+    half = student.isf(0.025, 11) * np.nanstd(logit(np.clip(means, 1e-6, 1 - 1e-6)))
+    expected = expit(logit(found.both.value) + half * np.array([-1, 1]))
+    assert (found.both.low, found.both.high) == pytest.approx(tuple(expected))
+    assert (found.relearning.n, found.quantisation.n, found.both.n) == (12, 12, 12)
+
+
+def test_fewer_than_ten_groups_have_no_interval():
+    r, groups = np.linspace(0.1, 0.9, 27), np.repeat(np.arange(9), 3)
+    few, many = (robustness(r, r, draws=100, groups=own).both for own in (groups, np.arange(27)))
+    assert few.known
+    assert np.isnan([few.low, few.high]).all()
+    assert many.low < many.value < many.high
 
 
 def test_robustness_without_values():
@@ -82,7 +91,16 @@ def test_coverage_of_the_mean_of_r():
     for run in range(runs):
         found = robustness(rng.beta(2, 2, 40), rng.beta(4, 2, 40), draws=300, seed=run)
         inside += found.both.low <= harmonic_mean(0.5, 2 / 3) <= found.both.high
-    assert inside / runs > 0.91
+    assert inside / runs > 0.93
+
+
+def test_coverage_with_ten_methods():
+    rng, runs, inside = np.random.default_rng(5), 400, 0
+    for run in range(runs):
+        r = np.repeat(rng.random(10), 3) * 0.8 + 0.2 * rng.random(30)
+        found = robustness(r, np.ones(30), draws=200, seed=run, groups=np.repeat(np.arange(10), 3)).relearning
+        inside += found.low <= 0.5 <= found.high
+    assert inside / runs > 0.93
 
 
 def test_the_best_threshold_separates_and_stays_between_its_values():
