@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lethe.errors import BadValue
-from lethe.statistics.bounds import binary_lower, binary_upper
+from lethe.statistics.bounds import binary_lower, binary_upper, pooled_lower, pooled_upper
 
 
 def rate_bounds(
@@ -41,10 +41,9 @@ def rate_bounds(
 def pooled_bounds(
     leaks: ArrayLike, n: ArrayLike, alpha: float, missing: ArrayLike = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds (lower, upper) of the average leak probability over questions, each one-sided at alpha, of shape (1,).
+    """Bounds (lower, upper) of the average leak probability over questions with equal n, each one-sided at alpha, shape (1,).
 
-    The pooled count is a sum of binomial counts with unequal probabilities, for which Clopper-Pearson is valid at equal n and
-    levels up to 1/4, except at a count of 1 below and of N - 1 above (Hoeffding 1956). There Markov's inequality is exact.
+    Those of `lethe.statistics.bounds.pooled_upper` and `pooled_lower`; of one question Clopper-Pearson's.
 
     Parameters
     ----------
@@ -58,14 +57,9 @@ def pooled_bounds(
     (True, [0.0365])
     """
     several = np.size(leaks) > 1
-    hits, total, gone = (
-        np.atleast_1d(np.sum(np.broadcast_to(each, np.shape(leaks)))) for each in (leaks, n, missing)
-    )
-    lower, upper = rate_bounds(hits, total, alpha, gone)
-    if several:
-        lower = np.where(hits == 1, alpha / total, lower)
-        upper = np.where(hits + gone == total - 1, 1 - alpha / total, upper)
-    return lower, upper
+    low, high = (pooled_lower, pooled_upper) if several else (binary_lower, binary_upper)
+    hits, total, gone = (np.sum(np.broadcast_to(each, np.shape(leaks))) for each in (leaks, n, missing))
+    return np.atleast_1d(low(hits, int(total), alpha)), np.atleast_1d(high(hits + gone, int(total), alpha))
 
 
 def at_least_once(p: ArrayLike, ks: ArrayLike) -> np.ndarray:
