@@ -161,7 +161,7 @@ def test_a_full_disk_is_told_before_and_while_writing_and_leaves_nothing(package
     usage = shutil.disk_usage(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1_000_000))
-        with pytest.raises(LetheError, match="1 MB are free, but the model takes 16 MB"):
+        with pytest.raises(LetheError, match="1 MB are free, but"):
             build(place / "tiny", packaged)
 
     def full(folder, model, tokenizer):

@@ -33,9 +33,7 @@ def test_the_part_of_the_graph_that_wanted_stages_need():
     assert (list(part.upstream), part.behind(), part.whole) == (["prepare", "sample@a"], [], False)
     assert list(graph.towards(["sample"]).upstream) == ["prepare", "sample@a", "sample@b"]
     assert graph.towards(["report"]).behind() == ["sample@b", "report"]
-    with pytest.raises(
-        BadValue, match="STAGE: got 'sample@c'; must be one of prepare, sample@a, sample@b, report"
-    ):
+    with pytest.raises(BadValue, match="STAGE: got 'sample@c'"):
         graph.towards(["sample@a", "sample@c"])
 
 

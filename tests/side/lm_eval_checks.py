@@ -197,15 +197,15 @@ def test_a_score_of_ones_own_is_bounded_without_an_aggregation_of_its_own(ran):
     assert results["own_task"]["share_upper,all"] == pytest.approx(max(uppers))
     assert max(uppers) < 1
     assert results["own_task"]["share_upper,first"] == 1  # a filter chose the answer
-    assert "keeps one answer of each document" in printed
+    assert "keeps one answer" in printed
 
 
 def test_greedy_repeats_are_warned_of_and_then_refused(ran):
     folder, results, printed = ran
     assert "greedy_task" in results
-    assert "the repeats of each document are one text" in printed.lower()
+    assert "repeats of each" in printed.lower()
     path, _ = samples(folder, "greedy_task")
-    assert "copies of one greedy answer" in lethe("bounds", path, status=2).stderr
+    assert "copies of one greedy" in lethe("bounds", path, status=2).stderr
 
 
 def test_the_default_filter_leaves_one_answer_to_each_metric():

@@ -218,7 +218,7 @@ def test_a_wrong_entry_is_told_by_its_key(entry, named):
 
 def test_a_column_has_one_owner_and_metrics_names_a_column():
     value = with_judges(rouge_l=HARM)
-    with pytest.raises(BadInput, match="rename the entry of judges"):
+    with pytest.raises(BadInput, match="rename the entry"):
         config.validate(value)
     value = with_judges(harm=HARM, graded={"judge": "strongreject", "model": "m", "labelled": None})
     value["metrics"] |= {"binary": "harm", "leak": "harm_p"}

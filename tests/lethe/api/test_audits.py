@@ -125,7 +125,7 @@ def test_swap_is_the_command(tmp_path):
         assert found.quality.value == pytest.approx(told["quality"])
         frame = found.to_frame()
         assert frame.loc["zlib", "ci_high"] == pytest.approx(told["by_attack"]["zlib"]["ci_high"])
-    with pytest.raises(BadInput, match="predictions, line 1: column accept: got 2"):
+    with pytest.raises(BadInput, match="line 1: column accept: got 2"):
         lethe.audit.swap(table.assign(accept=2.0))
     with pytest.raises(BadInput, match="no column 'accept'"):
         lethe.audit.swap(table.drop(columns="accept"))

@@ -34,7 +34,7 @@ def test_a_table_keeps_its_order_and_says_how_missing_counts():
     assert [one.n for one in lethe.bounds(table, missing="drop").prompts] == [2, 1]
     with pytest.raises(BadInput, match="missing='worst'"):
         lethe.bounds(table)
-    with pytest.raises(BadInput, match="no column 'score'; its columns are scores"):
+    with pytest.raises(BadInput, match="column 'score'"):
         lethe.bounds(pd.DataFrame({"scores": [1.0]}))
 
 

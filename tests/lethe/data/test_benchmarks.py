@@ -126,7 +126,7 @@ def test_rwku(folder):
     assert splits["forget"][0]["keywords"] == ["Oslo"]
     assert len(splits["retain"]) == 3
     assert len(load("rwku", root, subject="A Baker")["retain"]) == 2
-    with pytest.raises(BadInput, match=r"data\.rwku\.subject: got 'A Tailor'; must be null, or one of A Baker"):
+    with pytest.raises(BadInput, match=r"data\.rwku\.subject: got 'A Tailor'"):
         load("rwku", root, subject="A Tailor")
     assert [row["id"] for row in load("rwku", root, levels=[3])["forget"]] == ["forget-3-00001"]
 
@@ -216,7 +216,7 @@ def test_harmbench_by_name(tmp_path, tmp_path_factory, monkeypatch):
 @pytest.mark.parametrize("kind", [*HUB, "harmbench"])
 def test_an_unknown_name_is_a_sentence(kind, tmp_path, monkeypatch):
     monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
-    with pytest.raises(BadFile, match=f"cannot be read from the hub.*set data.{kind}.hub to null"):
+    with pytest.raises(BadFile, match=rf"the hub.*set data\.{kind}\.hub to null"):
         load(kind, tmp_path, hub=str(tmp_path / "nobody"))
 
 

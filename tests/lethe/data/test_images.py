@@ -169,7 +169,7 @@ class Evil:
 def test_a_batch_that_is_more_than_arrays_is_refused_and_not_run(tmp_path, batch, capsys):
     for name in images.CIFAR10_FILES:
         (tmp_path / name).write_bytes(pickle.dumps(batch))
-    with pytest.raises(BadFile, match=r"data_batch_1: is not a batch of CIFAR-10"):
+    with pytest.raises(BadFile, match="data_batch_1: is not a batch"):
         images.load("cifar10", str(tmp_path))
     assert capsys.readouterr().out == ""
 
@@ -228,5 +228,5 @@ def test_a_hub_out_of_reach_is_told(monkeypatch):
         raise ConnectionError("no route")
 
     monkeypatch.setattr(datasets, "load_dataset", fail)
-    with pytest.raises(BadFile, match=r"someone/cifar.*neither a folder nor .* hub \(no route\).*data\.source"):
+    with pytest.raises(BadFile, match=r"someone/cifar.*neither a folder nor .* hub"):
         images.load("cifar10", "someone/cifar")

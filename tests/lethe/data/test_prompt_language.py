@@ -100,13 +100,11 @@ def test_a_mistake_names_its_key(tmp_path, text, told):
 
 def test_a_row_without_the_key_is_named(tmp_path):
     language = read_language(write(tmp_path, 'wording: [{name: fr, text: "{question_fr}"}]'))
-    with pytest.raises(
-        BadFile, match="wording 'fr' names the key 'question_fr', which row 'a' of the dataset lacks"
-    ):
+    with pytest.raises(BadFile, match="'fr' names the key 'question_fr'"):
         productions(language, ROW)
     part = "[" + ", ".join(f"t{place}" for place in range(101)) + "]"
     large = read_language(write(tmp_path, f"system: {part}\nprefix: {part}\n"))
-    with pytest.raises(BadFile, match=f"10,201 productions for 'a'; must be at most {MOST:,}"):
+    with pytest.raises(BadFile, match=f"10,201 productions for 'a'; .* {MOST:,}"):
         productions(large, ROW)
 
 
@@ -118,7 +116,7 @@ def test_a_row_goes_without_an_optional_choice_whose_key_it_lacks(tmp_path):
     both = productions(language, {**ROW, "question_fr": "Qui est Ada?"})
     assert [(one.name, one.probability) for one in both] == [("wording: plain", 0.25), ("wording: fr", 0.75)]
     alone = read_language(write(tmp_path, 'wording: [{name: fr, text: "{question_fr}", optional: true}]'))
-    with pytest.raises(BadFile, match="every choice is optional, and row 'a'"):
+    with pytest.raises(BadFile, match="every choice is optional"):
         productions(alone, ROW)
     with pytest.raises(BadFile, match="optional: got 1"):
         read_language(write(tmp_path, 'wording: [{text: "{question}", optional: 1}]'))

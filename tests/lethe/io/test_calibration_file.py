@@ -122,7 +122,7 @@ def test_true_and_false_are_1_and_0(tmp_path, suffix):
 
 def test_a_word_is_no_verdict(tmp_path):
     path = write([(1, 1), (0, "no")], tmp_path / "labelled.csv")
-    with pytest.raises(BadRow, match="column verdict: got 'no', expected a number") as told:
+    with pytest.raises(BadRow, match="column verdict: got 'no'") as told:
         read_calibration(path)
     assert told.value.row == 3
 
@@ -136,7 +136,7 @@ def test_both_labels_must_occur(tmp_path, rows, named):
 def test_both_labels_must_occur_among_what_is_left(tmp_path):
     path = write([(1, None), (0, 0)], tmp_path / "labelled.csv")
     assert np.isnan(read_calibration(path, missing="worst").verdicts[0])
-    with pytest.raises(BadFile, match="with a verdict that a person calls a leak"):
+    with pytest.raises(BadFile, match="person calls a leak"):
         read_calibration(path, missing="drop")
 
 

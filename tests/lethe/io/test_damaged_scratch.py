@@ -118,7 +118,7 @@ def test_a_cut_parquet_artifact_is_named(tmp_path, share):
     tables.write_parquet(path, pd.DataFrame({"prompt_id": ["a"] * 50, "sample": range(50), "text": ["x"] * 50}))
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
-    with pytest.raises(BadFile, match=r"forget\.parquet: cannot be read as Parquet"):
+    with pytest.raises(BadFile, match=r"forget\.parquet: cannot be read"):
         read_tables(tmp_path, "stage sample")
 
 

@@ -143,5 +143,5 @@ def test_labels_carry_a_version_and_those_without_are_read(tmp_path):
     path.write_text('{"prompt_id": "q", "text": "Ron", "label": 1, "part": "mass"}\n')
     assert read_labels(path).known == {Answer("q", "Ron"): 1}
     path.write_text('{"schema": 2, "prompt_id": "q", "text": "Ron", "label": 1, "part": "mass"}\n')
-    with pytest.raises(BadRow, match="line 1: schema: got 2; must be 1"):
+    with pytest.raises(BadRow, match="1: schema: got 2; must be 1"):
         read_labels(path)

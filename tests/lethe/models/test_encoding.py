@@ -49,7 +49,7 @@ def test_a_bad_template_is_named(tmp_path, tiny):
 @pytest.mark.parametrize("template", ["{{ raise_exception('no user role') }}", "{% for", "{{ messages + 1 }}"])
 def test_a_chat_template_that_cannot_be_filled_in_is_told(tiny, monkeypatch, template):
     monkeypatch.setattr(tiny[1], "chat_template", template)
-    with pytest.raises(BadFile, match="its chat template cannot be filled in"):
+    with pytest.raises(BadFile, match="chat template cannot"):
         Encoder(tiny[1], "chat").prompt({"question": "q"})
 
 

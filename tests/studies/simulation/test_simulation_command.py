@@ -47,7 +47,7 @@ def test_what_stands_at_out_is_never_deleted(call, tmp_path):
     assert (tmp_path / "precious/result.json").is_file()
     done = call("--out", "note")
     assert done.exit_code == 2
-    assert "note: is a file, expected a folder" in done.output
+    assert "note: is a file" in done.output
     assert (tmp_path / "note").read_text() == "mine"
 
 

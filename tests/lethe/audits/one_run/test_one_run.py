@@ -68,7 +68,7 @@ def test_a_file_gives_the_counts_of_its_rows(folder, rows, suffix, columns, blan
     read = read_guesses(path)
     assert list(zip(read.bits, read.guesses, read.scores, strict=True)) == rows
     if not 1 <= r <= len(rows):
-        with pytest.raises(BadValue, match=rf"^r: got {r}; must be a whole number from 1 to n = {len(rows)}"):
+        with pytest.raises(BadValue, match=rf"^r: got {r}; .* 1 to n = {len(rows)}"):
             release(read.bits, read.guesses, read.scores, r, seed)
         return
     offered = sum(score > -math.inf for *_, score in rows)
@@ -151,7 +151,7 @@ def test_rows_longer_than_the_header_are_refused(tmp_path):
     """Taken as pandas takes them, every column would hold its neighbour's values."""
     path = tmp_path / "long.csv"
     path.write_text("bit,guess,score\n1,0,0,1\n1,1,0,1\n")
-    with pytest.raises(BadFile, match="more fields than its header"):
+    with pytest.raises(BadFile, match="more fields than"):
         read_guesses(path)
 
 

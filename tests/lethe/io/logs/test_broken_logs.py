@@ -148,7 +148,7 @@ def test_documents_beyond_the_bound_are_refused_unread(tmp_path, monkeypatch):
         with pytest.raises(BadFile, match="MiB"):
             read_log(small(kind, tmp_path))
     monkeypatch.setattr(_json, "LARGEST", 600)
-    with pytest.raises(BadRow, match=r"line 2: more than .* in one line"):
+    with pytest.raises(BadRow, match=r"line 2: more than .*"):
         read_log(write_lines(tmp_path / "a", [lm_eval_line(0, ["a"]), lm_eval_line(1, ["a" * 600])]))
 
 

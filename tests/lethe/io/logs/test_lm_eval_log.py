@@ -170,7 +170,7 @@ def test_a_broken_line_is_named(tmp_path, broken):
 
 def test_a_document_that_stands_twice_is_named(tmp_path):
     lines = [lm_eval_line(0, ["a"]), lm_eval_line(1, ["a"]), lm_eval_line(0, ["a"])]
-    with pytest.raises(BadRow, match=r"line 3: document '0' .*'none' in line 1"):
+    with pytest.raises(BadRow, match=r"3: document '0' .*'none' in line 1"):
         read_log(lm_eval_log(tmp_path, lines))
     with pytest.raises(BadRow, match=r"line 2: document '0' .* in line 1"):
         read_log(lm_eval_log(tmp_path, [lm_eval_line(0, ["a"]), lm_eval_line(0, ["b"], "other")]))
