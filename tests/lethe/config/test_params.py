@@ -80,7 +80,7 @@ def test_keys_that_do_not_fit_together_are_refused():
     assert "(base, retrain" in refused(lambda p: p["report"].update(retrain="nowhere"))
     assert "must be two models" in refused(lambda p: p["report"].update(base="npo", retrain="npo"))
     never = {"stop": "sequential", "n": 16}
-    assert "chunk must be at most" in refused(lambda p: p["sample"].update(never))
+    assert "chunk must be" in refused(lambda p: p["sample"].update(never))
     without = config.read_yaml(ROOT / "params.yaml")
     without["models"] = {"mine": {"path": "my-model"}}
     without["report"] = {"base": None, "retrain": None}
