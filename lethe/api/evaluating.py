@@ -122,7 +122,7 @@ def _shown(numbers: Numbers) -> list[list[Value | Bound]]:
 
 def _line(names: list[str], rows: list[Result]) -> list[Value | Bound]:
     from lethe.evaluation.leaks_at_k import BELOW_1
-    from lethe.statistics.dispersion import possible
+    from lethe.statistics.bounds import possible
 
     estimate = next((row.value for row in rows if row.value is not None), None)
     lower = next((row.lower_bound for row in rows if row.lower_bound), None)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lethe.results.table import Result
     from lethe.statistics.bound import Bound
-    from lethe.statistics.leak_certificates import Certificates
+    from lethe.statistics.leak_trees import Certificates
 
 NAME = "model"  # the name of a model in memory
 SHOWN = 60  # characters of a leaking text in a terminal

@@ -14,7 +14,7 @@ from lethe.errors import BadFile, BadInput, plural, shortened
 from lethe.io.json_files import read_json, write_json
 from lethe.statistics.bound import level
 from lethe.statistics.checks import SMALLEST_ALPHA
-from lethe.statistics.e_process import RULE, log_e_value
+from lethe.statistics.sequential import RULE, log_e_value
 
 SCHEMA = "lethe-certificate/1"
 CERTIFIED, NOT_YET = "certified", "not certified yet"

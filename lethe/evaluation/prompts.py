@@ -22,8 +22,7 @@ from lethe.evaluation.leaks_at_k import OverPrompts, Points, each_leak_at_k, lea
 from lethe.evaluation.prompt_scores import ALL, Plain, PromptScores, Scores, as_prompts
 from lethe.evaluation.together import QUANTITY, Basis, MeasureSettings, TogetherResult, by_length, hold_together
 from lethe.statistics.bound import Bound
-from lethe.statistics.bounds import paper_bounds
-from lethe.statistics.dispersion import possible
+from lethe.statistics.bounds import paper_bounds, possible
 from lethe.statistics.many_prompts import pooled, share_above, worst_prompt
 from lethe.statistics.tighter import tighter_bounds
 

@@ -38,7 +38,7 @@ from lethe.results.exact_bounds import Excess, certificates_of
 from lethe.results.table import Numbers, Result, Results
 from lethe.statistics.bound import Bound
 from lethe.statistics.judge_error import Calibration
-from lethe.statistics.leak_certificates import Certificates
+from lethe.statistics.leak_trees import Certificates
 
 if TYPE_CHECKING:
     import pandas as pd

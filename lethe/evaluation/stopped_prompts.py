@@ -17,12 +17,11 @@ from lethe.evaluation.prompt_scores import PromptScores
 from lethe.evaluation.prompts import SHOWN, Worst
 from lethe.evaluation.together import QUANTITY, REASON, MeasureSettings
 from lethe.statistics.bound import Assumes, Bound, Covers, Side
+from lethe.statistics.bounds import LARGEST
 from lethe.statistics.counts import at_least_once
-from lethe.statistics.dispersion import LARGEST
 from lethe.statistics.leak_rates import QUERIES
 from lethe.statistics.many_prompts import share_above, worst_prompt
-from lethe.statistics.sequential import stopped_upper
-from lethe.statistics.stopped_means import METHOD
+from lethe.statistics.sequential import METHOD, stopped_upper
 
 METRIC = "anytime_upper"
 

@@ -13,8 +13,7 @@ from lethe.errors import plural
 from lethe.evaluation.run import Model, Question, Run
 from lethe.report import svg
 from lethe.report.svg import ACCENT, INK, MUTED, WARM
-from lethe.statistics.leak_certificates import Certificates
-from lethe.statistics.leak_trees import AnswerTree, HeavyLeak
+from lethe.statistics.leak_trees import AnswerTree, Certificates, HeavyLeak
 from lethe.text import number, queries, visible
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from lethe.results import quantities
 from lethe.results.quantities import Quantity, Scope, Unit
 from lethe.results.table import Numbers, Result
 from lethe.statistics.bound import Bound, Covers
-from lethe.statistics.dispersion import possible
+from lethe.statistics.bounds import possible
 from lethe.text import NONE, count, label, number, percent
 
 NEARLY = 0.999  # a larger probability is not distinguished from certainty

@@ -20,7 +20,7 @@ from lethe.report.answers import Drawn
 from lethe.report.svg import ACCENT, INK, MUTED, WARM
 from lethe.results import quantities
 from lethe.statistics.bound import Bound
-from lethe.statistics.dispersion import possible
+from lethe.statistics.bounds import possible
 from lethe.text import label, number
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from lethe.errors import BadValue
 from lethe.statistics.answer_tree import Masses, Remainder, Rounding, poisson_lower, poisson_upper
 from lethe.statistics.bounds import binary_lower, binary_upper
-from lethe.statistics.stopped_means import EDGE
+from lethe.statistics.sequential import EDGE
 
 MOST_TRUNCATED = 0.05  # of the answers to one question
 SAME_LEVEL = 1 + 1e-9  # two levels count as equal up to this factor, because alpha was divided in floating point

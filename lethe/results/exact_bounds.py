@@ -10,8 +10,7 @@ import numpy as np
 
 from lethe.results.table import Numbers, Results, Rows
 from lethe.statistics.bound import Bound, Covers
-from lethe.statistics.leak_certificates import Certificates, How
-from lethe.statistics.leak_trees import PROVED, AnswerTree, compared_with_retrain
+from lethe.statistics.leak_trees import PROVED, AnswerTree, Certificates, How, compared_with_retrain
 
 if TYPE_CHECKING:
     from lethe.results.table import Result

@@ -19,8 +19,8 @@ from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.checks import check_alpha, check_scores
 from lethe.statistics.many_prompts import binary_p_value
-from lethe.statistics.stopped_means import METHOD as AT_THE_STOP
-from lethe.statistics.stopped_means import StoppedSamples, stopped_average
+from lethe.statistics.sequential import METHOD as AT_THE_STOP
+from lethe.statistics.sequential import StoppedSamples, stopped_average
 
 NEITHER = (False, False)  # of the two sides, which ones a rule could stop
 LOOKS = "a stopping rule that looks only at its own side"
@@ -207,7 +207,7 @@ def mean_of_differences(
     one-sided bounds take alpha / 4 each. The questions must be independent too. Models sampled with one seed share random
     numbers, so their counts are not pooled: each of M models has bounds at a level M times smaller, and the average of these
     bounds, weighted by the numbers of questions, holds under any dependence between models (Bonferroni). A stopped side is
-    `stopped_means.stopped_average`, Bonferroni over its questions. The p-value is found by bisection over alpha.
+    `sequential.stopped_average`, Bonferroni over its questions. The p-value is found by bisection over alpha.
     """
     from lethe.statistics.comparison import mean_interval, share_interval
 

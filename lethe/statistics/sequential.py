@@ -8,22 +8,27 @@ ever reaches 1 / alpha with probability at most alpha, so the test is valid at a
 
 Every factor grows with p0 (sin(u theta) / sin(theta) and cos(u theta) / cos(theta) do, for a share u of the angle), so the
 means not refuted so far form an interval. The end of the interval is an anytime-valid bound that agrees with the verdicts.
+
+For scores of 0 and 1 the capital depends only on the counts. The capital after further draws, divided by the capital before,
+is an e-value of the further draws given the earlier ones, so `log_e_value` multiplies over independent auditors.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from lethe.errors import BadValue
 from lethe.statistics.betting import predictable_squares
 from lethe.statistics.bound import Assumes, Bound, Covers, Side
 from lethe.statistics.checks import check_alpha, check_count, check_scores
+from lethe.statistics.comparison import Interval
 
 NODES = 64  # of the mixture; a finite mixture is as valid as the integral
 
@@ -254,3 +259,119 @@ def _nodes() -> tuple[np.ndarray, np.ndarray]:
 def _first(reached: np.ndarray) -> int:
     """The index of the first True, or the length."""
     return int(np.argmax(reached)) if reached.any() else len(reached)
+
+
+RULE = f"mixture of likelihood ratios, Beta(1/2, 1/2) below tau, {NODES} Gauss-Legendre nodes"
+
+
+def log_e_value(leaks: ArrayLike, n: ArrayLike, tau: float) -> np.ndarray:
+    """The logarithm of the e-value against a leak probability of at least ``tau``.
+
+    Parameters
+    ----------
+    leaks, n : arrays of one shape
+        Leaking answers and answers per question.
+    tau : float
+        The threshold of the claim, strictly between 0 and 1.
+
+    Returns
+    -------
+    numpy.ndarray
+        Where the leak probability is at least ``tau``, the e-value's expectation is at most 1 at any stopping time, and it
+        ever reaches 1 / alpha with probability at most alpha (Ville 1939).
+
+    Examples
+    --------
+    >>> first, both = log_e_value([0, 0], [100, 200], tau=0.05)
+    >>> further = both - first                                  # what the second hundred draws add
+    >>> round(float(first), 3), round(float(further), 3)
+    (4.193, 4.785)
+    """
+    if not 0 < tau < 1:
+        raise BadValue("tau", tau, "a number between 0 and 1")
+    leaks, n = np.asarray(leaks, dtype=np.float64), np.asarray(n, dtype=np.float64)
+    if (leaks < 0).any() or (leaks > n).any():
+        raise BadValue("leaks", leaks.tolist(), "a count from 0 to the number of answers")
+    q, log_weights = mixture(tau, above=False)
+    logs = leaks[..., None] * np.log(q / tau) + (n - leaks)[..., None] * np.log((1 - q) / (1 - tau))
+    return np.asarray(logsumexp(logs + log_weights, axis=-1))
+
+
+STEPS = 32  # bisection steps: down to 2^-32 of the unit interval, below EDGE
+EDGE = 1e-9  # means closer to 0 or 1 count as 0 or 1
+METHOD = "mixture martingale, at the stop"
+ASSUMES = "independent draws of which each is drawn before its value is known"
+
+
+class StoppedSamples:
+    """The distinct values of each sample in [0, 1], with their counts.
+
+    Parameters
+    ----------
+    samples : sequence of arrays of shape (n,)
+        All draws of each sample up to its stop, without missing values.
+    """
+
+    def __init__(self, samples: Sequence[np.ndarray]):
+        if not samples or any(len(own) == 0 for own in samples):
+            raise BadValue("samples", [len(own) for own in samples], "at least one sample, and a draw in each")
+        parts = [np.unique(check_scores(own)[0], return_counts=True) for own in samples]
+        self.values = np.concatenate([values for values, _ in parts])
+        self.counts = np.concatenate([counts for _, counts in parts])
+        lengths = [len(values) for values, _ in parts]
+        self.starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+        self.of = np.repeat(np.arange(len(parts)), lengths)
+
+    def log_capitals(self, means: np.ndarray) -> np.ndarray:
+        """(samples,) the log capital at the stop against "the mean of each sample is at least ``means``"."""
+        nodes = [mixture(float(mean), above=False) for mean in means]
+        q, log_weights = (np.stack(part) for part in zip(*nodes, strict=True))
+        level = (1 - q) / (1 - means[:, None])
+        slope = q / means[:, None] - level
+        steps = slope[self.of]
+        steps *= self.values[:, None]
+        steps += level[self.of]
+        np.log(steps, out=steps)
+        steps *= self.counts[:, None]
+        return np.asarray(logsumexp(np.add.reduceat(steps, self.starts, axis=0) + log_weights, axis=1))
+
+    def p_values(self, means: np.ndarray) -> np.ndarray:
+        """(samples,) the p-value of "the mean of each sample is at least ``means``", by Markov's inequality at the stop."""
+        inside = np.clip(means, EDGE, 1 - EDGE)
+        p = np.minimum(1.0, np.exp(-self.log_capitals(inside)))
+        return np.where(means <= EDGE, 1.0, p)
+
+    def uppers(self, alpha: float) -> np.ndarray:
+        """(samples,) the upper bound of each mean, equal to `sequential.stopped_upper` of each sample.
+
+        Examples
+        --------
+        >>> StoppedSamples([np.zeros(100), np.ones(100)]).uppers(alpha=0.05).round(4).tolist()
+        [0.0372, 1.0]
+        """
+        check_alpha(alpha)
+        goal = math.log(1 / alpha)
+        low = np.full(len(self.starts), EDGE)
+        high = np.full(len(self.starts), 1 - EDGE)
+        refuted = self.log_capitals(high) >= goal
+        for _ in range(STEPS):
+            middle = (low + high) / 2
+            reached = self.log_capitals(middle) >= goal
+            low, high = np.where(reached, low, middle), np.where(reached, middle, high)
+        return np.where(refuted, np.minimum(1.0, high + EDGE), 1.0)
+
+
+def stopped_average(samples: Sequence[np.ndarray], alpha: float) -> Interval:
+    """Interval of the average over samples of their means; NaN counts as 0 for the lower end and as 1 for the upper end.
+
+    The two bounds of each of m samples are at alpha / (2 m), and the average of the bounds holds under any dependence
+    between the samples (Bonferroni). The samples may have different sizes.
+    """
+    check_alpha(alpha)
+    share = alpha / (2 * len(samples))
+    upper = StoppedSamples([np.nan_to_num(own, nan=1.0) for own in samples]).uppers(share)
+    lower = 1 - StoppedSamples([1 - np.nan_to_num(own, nan=0.0) for own in samples]).uppers(share)
+    judged = [float(np.nanmean(own)) for own in samples if not np.isnan(own).all()]
+    value = float(np.mean(judged)) if judged else math.nan
+    n = sum(len(own) for own in samples)
+    return Interval(value, float(lower.mean()), float(upper.mean()), n, alpha, METHOD, ASSUMES)

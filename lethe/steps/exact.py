@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lethe.sampling.answer_tree import Effort, Law, Question
     from lethe.sampling.answer_tree.asking import Asker
     from lethe.sampling.answer_tree.predictor import ModelPredictor
-    from lethe.statistics.leak_certificates import Certificates, How
+    from lethe.statistics.leak_trees import Certificates, How
 
 MIB = 1 << 20
 
@@ -147,7 +147,7 @@ def certify(
     from lethe.sampling.answer_tree.asking import Asker, check_scorer, question_about
     from lethe.sampling.answer_tree.predictor import ModelPredictor
     from lethe.sampling.engine import Options
-    from lethe.statistics.leak_certificates import Certificates
+    from lethe.statistics.leak_trees import Certificates
 
     effort = settings.effort()
     check_scorer(settings.scorer, settings.above)
@@ -197,7 +197,7 @@ def _how(settings: ExactSettings, predictor: ModelPredictor, questions: Sequence
 
     from lethe.sampling.answer_tree.asking import leak_of
     from lethe.sampling.answer_tree.predictor import measured_allowance
-    from lethe.statistics.leak_certificates import How
+    from lethe.statistics.leak_trees import How
 
     prompts = [np.array(question.prompt) for question in questions]
     measured = measured_allowance(predictor, prompts, settings.max_new_tokens)

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import log_softmax, logsumexp
 
 from lethe.audits.unlearning_game.adversaries import Adversary, Shadow, ThresholdAttack
-from lethe.statistics.membership import entropy, modified_entropy
+from lethe.statistics.two_sample import entropy, modified_entropy
 
 SMALLEST_SPREAD = 1e-3  # shadow models that all agree have a spread of 0, which would make the ratio infinite
 FLOOR = -15.0  # lower log-probabilities add no information and would dominate the attack network's input

@@ -32,8 +32,7 @@ from lethe.data import images as image_data
 from lethe.data.images import Images
 from lethe.errors import BadParam
 from lethe.io.cache import digest, versions
-from lethe.statistics.certified_removal import group_bound
-from lethe.statistics.unlearning_game import Split
+from lethe.statistics.unlearning_game import Split, group_bound
 from studies.image_game.attacks import ATTACKS, View
 from studies.image_game.unlearning import DEFENDERS, LOGITS, make
 

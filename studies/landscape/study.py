@@ -18,8 +18,7 @@ from lethe.audits.finished_models import Runner, in_processes
 from lethe.io.cache import cache_key, digest, versions
 from lethe.io.json_files import read_json
 from lethe.statistics.epsilon_star import Mechanism, audit, mechanism_epsilon, recommended_delta
-from lethe.statistics.epsilon_star.gaussian import Scale
-from lethe.statistics.epsilon_star.parametric import rejected_sides
+from lethe.statistics.epsilon_star.parametric import Scale, rejected_sides
 from studies.landscape import classification, training
 from studies.landscape.classification import Classification
 from studies.landscape.settings import LandscapeSettings, Strategy

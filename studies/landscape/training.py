@@ -21,7 +21,7 @@ from lethe.io.json_files import write_json
 from lethe.models.dp_sgd import make_private, noise_multiplier
 from lethe.models.training import batches
 from lethe.progress import progress
-from lethe.statistics.membership import auc
+from lethe.statistics.two_sample import auc
 
 if TYPE_CHECKING:
     from opacus.optimizers import DPOptimizer

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lethe.config.evaluating import Metrics
     from lethe.config.schema import EpsilonStar
     from lethe.io.artifacts import Row
-    from lethe.statistics.leak_certificates import Certificates
+    from lethe.statistics.leak_trees import Certificates
 
 KNOWLEDGE = Registry("knowledge number", "knowledge", ())  # the numbers of other packages
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lethe.io.artifacts import Row
     from lethe.models.in_memory import Source
     from lethe.sampling.engine import Engine
-    from lethe.statistics.leak_certificates import Certificates
+    from lethe.statistics.leak_trees import Certificates
     from studies.meta_evaluation.workshop import Workshop
 
 ABOUT, TREES = "about.json", "trees.json"
@@ -305,7 +305,7 @@ class Observer:
 
 
 def _certificates(place: Path | None) -> Certificates | None:
-    from lethe.statistics.leak_certificates import Certificates
+    from lethe.statistics.leak_trees import Certificates
 
     values = read_artifact(place / TREES) if place else {"model": None}
     return Certificates.of_json(values) if values["model"] else None

@@ -86,7 +86,7 @@ def _transformed(seed: int) -> dict[str, Any]:
     """Transformed losses of both sides at gap 3."""
     import numpy as np
 
-    from lethe.statistics.epsilon_star.gaussian import Scale
+    from lethe.statistics.epsilon_star.parametric import Scale
     from studies.simulation.simulation import SCALE, SHAPE
 
     rng = np.random.default_rng([seed, 6])

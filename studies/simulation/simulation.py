@@ -9,11 +9,18 @@ import numpy as np
 from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv, log_ndtr
 
 from lethe.errors import BadValue
-from lethe.statistics.epsilon_star.empirical import counts, empirical_epsilon_star, shares
-from lethe.statistics.epsilon_star.gaussian import fit_mixture, ks_p_value
 from lethe.statistics.epsilon_star.lower import split_lower_bound
-from lethe.statistics.epsilon_star.parametric import parametric_epsilon_star
-from lethe.statistics.epsilon_star.ratios import EpsilonStar, LowerBound, checked_cut, largest, log_ratios
+from lethe.statistics.epsilon_star.parametric import fit_mixture, ks_p_value, parametric_epsilon_star
+from lethe.statistics.epsilon_star.ratios import (
+    EpsilonStar,
+    LowerBound,
+    checked_cut,
+    counts,
+    empirical_epsilon_star,
+    largest,
+    log_ratios,
+    shares,
+)
 
 SHAPE, SCALE = 2.0, 5.0  # training losses are Gamma(2, 5), those of the population Gamma(2 + gap, 5)
 EMPIRICAL_CUT = 1e-3  # the paper's cut for empirical values; the paper cuts parametric values at delta

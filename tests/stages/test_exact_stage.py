@@ -19,7 +19,7 @@ from lethe.results import table
 from lethe.results.ends import Ends
 from lethe.results.exact_bounds import Excess, certificates_of, excess_over_retrain
 from lethe.statistics.bound import CERTAIN, Covers
-from lethe.statistics.leak_certificates import Certificates
+from lethe.statistics.leak_trees import Certificates
 from lethe.tracking.tables import heaviest_leaks, leaks_at
 from stages import compare
 from stages import exact as stage

@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from lethe.statistics.membership import fit_threshold
+from lethe.statistics.two_sample import fit_threshold
 
 
 class Labelled(Protocol):

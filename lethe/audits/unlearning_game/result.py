@@ -10,8 +10,7 @@ import numpy as np
 
 from lethe.audits.protocol import AuditResult
 from lethe.statistics.bound import Bound
-from lethe.statistics.certified_removal import CertifiedBound
-from lethe.statistics.unlearning_game import Advantage, Quality, unlearning_quality
+from lethe.statistics.unlearning_game import Advantage, CertifiedBound, Quality, unlearning_quality
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -22,7 +22,7 @@ from lethe.audits.unlearning_game.adversaries import Adversary, Shadow, V
 from lethe.audits.unlearning_game.result import HALVES, RANDOM, AttackOutcome, GameResult, results_by_method
 from lethe.io.cache import cache_key
 from lethe.models.checkpoints import default_device
-from lethe.statistics.membership import auc
+from lethe.statistics.two_sample import auc
 from lethe.statistics.unlearning_game import Split, draw_split, signed_advantage
 
 NOTHING = np.array([], dtype=np.int64)

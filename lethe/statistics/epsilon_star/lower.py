@@ -8,7 +8,6 @@ from scipy.special import ndtri
 from lethe.errors import BadValue
 from lethe.statistics.bands import LARGEST_BERK_JONES, berk_jones, berk_jones_eta, dkw
 from lethe.statistics.bounds import binary_lower
-from lethe.statistics.epsilon_star.empirical import counts, shares
 from lethe.statistics.epsilon_star.ratios import (
     INSTANCE,
     RATIOS,
@@ -16,8 +15,10 @@ from lethe.statistics.epsilon_star.ratios import (
     checked_alpha,
     checked_delta,
     checked_losses,
+    counts,
     largest,
     log_ratios,
+    shares,
 )
 
 COMPLETE = (

@@ -10,12 +10,12 @@ import numpy as np
 
 from lethe.errors import BadValue
 from lethe.statistics.betting import mean_lower
-from lethe.statistics.epsilon_star.empirical import empirical_epsilon_star
 from lethe.statistics.epsilon_star.ratios import (
     RATIOS,
     checked_alpha,
     checked_delta,
     checked_losses,
+    empirical_epsilon_star,
     largest,
     log_ratios,
 )

@@ -10,11 +10,9 @@ import numpy as np
 
 from lethe.errors import BadValue
 from lethe.statistics.bound import Bound, Covers
-from lethe.statistics.epsilon_star.empirical import empirical_epsilon_star
-from lethe.statistics.epsilon_star.gaussian import Fit
 from lethe.statistics.epsilon_star.lower import band_lower_bound, split_lower_bound
-from lethe.statistics.epsilon_star.parametric import parametric_epsilon_star
-from lethe.statistics.epsilon_star.ratios import EpsilonStar, LowerBound
+from lethe.statistics.epsilon_star.parametric import Fit, parametric_epsilon_star
+from lethe.statistics.epsilon_star.ratios import EpsilonStar, LowerBound, empirical_epsilon_star
 
 LOWER: dict[str, Callable[..., LowerBound]] = {"split": split_lower_bound, "band": band_lower_bound}
 

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from lethe.errors import BadInput
 from lethe.evaluation.certificate import FACTS, SCHEMA, Audit, Certificate, read_certificate
 from lethe.io.json_files import write_jsonl
-from lethe.statistics.e_process import log_e_value
+from lethe.statistics.sequential import log_e_value
 from lethe.steps.certify import How, facts
 from tests.lethe.cli.calls import Command
 from tests.lethe.small_checkpoint import ROWS

@@ -14,8 +14,7 @@ from lethe.evaluation.sides import read_side
 from lethe.io.json_files import plain, write_jsonl
 from lethe.results.table import Numbers, Rows, read_rows
 from lethe.statistics.bound import Assumes, Bound, Covers
-from lethe.statistics.bounds import binary_upper
-from lethe.statistics.dispersion import possible
+from lethe.statistics.bounds import binary_upper, possible
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_rates import Rate
 from tests.lethe.small_checkpoint import ROWS

@@ -16,7 +16,7 @@ from lethe.results.table import Results, read_rows
 from lethe.sampling.answer_tree import AnswerTree
 from lethe.statistics.answer_tree import leak_bands, queries_until
 from lethe.statistics.bound import Bound
-from lethe.statistics.leak_certificates import Certificates
+from lethe.statistics.leak_trees import Certificates
 from tests.lethe.sampling.sampling_models import as_text, build_llama, exact_probabilities
 
 LETTERS, LENGTH = "abcde", 4

@@ -6,8 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from lethe.statistics.answer_tree import Masses, Remainder, leak_bands, leak_interval
-from lethe.statistics.leak_certificates import Certificates, How
-from lethe.statistics.leak_trees import AnswerTree
+from lethe.statistics.leak_trees import AnswerTree, Certificates, How
 
 HOW = How("keyword_leak", 1.0, 0, 1.0, None, 40, "float32", 0.0)
 

@@ -7,9 +7,8 @@ import numpy as np
 from lethe.audits.unlearning_game.result import GameResult
 from lethe.evaluation.compared import Compared, Comparison, NotCompared
 from lethe.report import compare_page, game_page
-from lethe.statistics.certified_removal import group_bound
 from lethe.statistics.mean_difference import difference
-from lethe.statistics.unlearning_game import unlearning_quality
+from lethe.statistics.unlearning_game import group_bound, unlearning_quality
 
 METHODS = ("none", "fisher", "ft_final", "retr_final", "neg_grad", "retrain")
 BUDGETS = ("50", "150", "600", "inf")

@@ -23,7 +23,7 @@ from lethe.results.exact_bounds import rows_of
 from lethe.results.table import Result, Rows
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.judge_error import Calibration
-from lethe.statistics.leak_certificates import Certificates
+from lethe.statistics.leak_trees import Certificates
 from lethe.statistics.sequential import SequentialTest
 from lethe.steps import epsilon_star
 from tests.small import ROOT

@@ -12,7 +12,7 @@ from lethe.audits.unlearning_game.result import GameResult
 from lethe.audits.unlearning_game.trends import kendall, trends
 from lethe.report.game_page import page
 from lethe.statistics.bound import Assumes, Bound, Covers
-from lethe.statistics.certified_removal import group_bound
+from lethe.statistics.unlearning_game import group_bound
 from tests.lethe.report.other_pages import METHODS, QUALITY, by_budget, paper, single
 
 

@@ -10,12 +10,12 @@ import numpy as np
 from lethe.statistics.answer_tree import (
     Masses,
     Remainder,
+    against_retrain,
     leak_interval,
     poisson_lower,
     poisson_upper,
     pooled_leak,
 )
-from lethe.statistics.leak_excess import against_retrain
 
 ROUNDING = 1e-12
 QUESTIONS = 8

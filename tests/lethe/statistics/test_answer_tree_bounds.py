@@ -16,6 +16,7 @@ from lethe.statistics.answer_tree import (
     Masses,
     Remainder,
     Rounding,
+    against_retrain,
     chance_within,
     leak_bands,
     leak_interval,
@@ -25,7 +26,6 @@ from lethe.statistics.answer_tree import (
     queries_until,
     verdict,
 )
-from lethe.statistics.leak_excess import against_retrain
 from tests.lethe.statistics.misses import tolerated
 
 ALPHA = 0.01

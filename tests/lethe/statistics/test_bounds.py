@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import BadValue
-from lethe.statistics import bands, betting, bounds, dispersion
+from lethe.statistics import bands, betting, bounds
 from lethe.statistics.bounds import paper_bounds
 from lethe.statistics.checks import check_alpha
 from lethe.statistics.planning import samples_for_width
@@ -69,7 +69,7 @@ ROUTES = {
     "M_sigma_sq_printed_indicator": lambda c, x, a: printed.printed_variance_no_bound(x, grid(c["params"]), a),
     "conbo_variance_upper": lambda c, x, a: printed.printed_variance_no_bound(x, grid(c["params"]), a),
     "M_sigma_sq_printed_sign": lambda c, x, a: sign_taken_literally(x, grid(c["params"]), a),
-    "sigma_sq_upper_minimax_dkw": lambda c, x, a: dispersion.sd_upper(x, a)[0] ** 2,
+    "sigma_sq_upper_minimax_dkw": lambda c, x, a: bounds.sd_upper(x, a)[0] ** 2,
     "ED_score": lambda c, x, a: paper_bounds(x, 0.01, [0.5], c["params"]["rho"]).ed_score[0],
     "bj_one_sided_eta": lambda c, x, a: bands.berk_jones_eta(c["input"]["n"], a),
     "bj_one_sided_level_coverage": lambda c, x, a: (
@@ -164,7 +164,7 @@ def test_missing_scores_are_bounded_wherever_they_lie(values):
     x, cuts = np.array(values, dtype=float), [0.0, 0.5, 1.0]
     absent = np.isnan(x)
     paper, sharp = paper_bounds(x, 0.05, cuts, missing="worst"), tighter_bounds(x, 0.05, cuts, missing="worst")
-    spread = dispersion.sd_upper(x, 0.05, missing="worst")
+    spread = bounds.sd_upper(x, 0.05, missing="worst")
     for filling in itertools.product([0.0, 0.5, 1.0], repeat=min(int(absent.sum()), 3)):
         full = x.copy()
         full[absent] = np.resize(filling, absent.sum()) if filling else []
@@ -175,7 +175,7 @@ def test_missing_scores_are_bounded_wherever_they_lie(values):
         assert (paper.m_gen_lower <= whole.m_gen_lower + 1e-12).all()
         assert paper.m_sigma[0] >= whole.m_sigma[0] - 1e-12
         assert (sharp.exceedance >= sharp_whole.exceedance - 1e-12).all()
-        assert spread[0] >= dispersion.sd_upper(full, 0.05)[0] - 1e-12
+        assert spread[0] >= bounds.sd_upper(full, 0.05)[0] - 1e-12
         if not absent.any():
             assert sharp.sd_upper == sharp_whole.sd_upper
 
@@ -262,7 +262,7 @@ def test_no_band_beats_the_minimax_sd():
     """Every distribution inside the band has at most that sd; tested on random distributions."""
     rng = np.random.default_rng(2)
     x = np.sort(rng.beta(0.5, 2, 40))
-    bound, e = dispersion.sd_upper(x, 0.05)[0], bands.dkw(40, 0.05, 2)
+    bound, e = bounds.sd_upper(x, 0.05)[0], bands.dkw(40, 0.05, 2)
     levels, padded = np.linspace(0.0005, 0.9995, 1000), np.concatenate([[0], x, [1]])
     low = padded[np.clip(np.ceil((levels - e) * 40), 0, 41).astype(int)]
     high = padded[np.clip(np.ceil((levels + e) * 40), 0, 41).astype(int)]
@@ -297,7 +297,7 @@ def test_the_minimax_sd_equals_its_naive_twin():
         low = padded[np.clip(np.ceil((levels - e) * n), 0, n + 1).astype(int)]
         high = padded[np.clip(np.ceil((levels + e) * n), 0, n + 1).astype(int)]
         least = min(np.maximum((low - a) ** 2, (high - a) ** 2).mean() for a in np.linspace(0, 1, 401))
-        assert dispersion.sd_upper(x, 0.05)[0] == pytest.approx(math.sqrt(least), abs=1e-3)
+        assert bounds.sd_upper(x, 0.05)[0] == pytest.approx(math.sqrt(least), abs=1e-3)
 
 
 def test_the_levels_known_are_not_solved_again():

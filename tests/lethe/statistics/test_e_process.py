@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from lethe.errors import BadValue
-from lethe.statistics.e_process import log_e_value
-from lethe.statistics.sequential import CERTIFIED, SequentialTest, mixture, stopping_counts
+from lethe.statistics.sequential import CERTIFIED, SequentialTest, log_e_value, mixture, stopping_counts
 
 ALPHA, TAU = 0.1, 0.05
 

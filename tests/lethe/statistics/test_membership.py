@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.errors import BadValue
-from lethe.statistics.membership import auc, entropy, fit_threshold, modified_entropy
+from lethe.statistics.two_sample import auc, entropy, fit_threshold, modified_entropy
 
 SCORES = st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=25)
 

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from lethe.evaluation.compared import Compared, Comparison
 from lethe.report.game_page import _interval
 from lethe.statistics.bound import CERTAIN, Bound, Covers
-from lethe.statistics.certified_removal import certified_bound
 from lethe.statistics.epsilon_star import audit as epsilon_star_audit
 from lethe.statistics.mean_difference import difference
 from lethe.statistics.one_run.counts import Counts
 from lethe.statistics.one_run.summary import MethodBound, OneRunAudit, audit_runs
-from lethe.statistics.unlearning_game import unlearning_quality
+from lethe.statistics.unlearning_game import certified_bound, unlearning_quality
 from lethe.text import epsilon_found
 
 signed = st.lists(st.floats(-1, 1, width=32), min_size=3, max_size=6)

@@ -7,8 +7,7 @@ import pytest
 
 from lethe.errors import BadValue
 from lethe.statistics.mean_difference import difference, mean_of_differences
-from lethe.statistics.sequential import SequentialTest, stopped_upper
-from lethe.statistics.stopped_means import StoppedSamples, stopped_average
+from lethe.statistics.sequential import SequentialTest, StoppedSamples, stopped_average, stopped_upper
 from tests.lethe.statistics.misses import allowed
 from tests.lethe.statistics.test_stopped_upper import greedy_stop
 

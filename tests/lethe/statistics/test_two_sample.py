@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lethe.errors import BadValue
-from lethe.statistics.membership import auc
-from lethe.statistics.two_sample import auc_interval, ks_test
+from lethe.statistics.two_sample import auc, auc_interval, ks_test
 
 
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 5), (6, 6), (40, 120), (117, 100)])

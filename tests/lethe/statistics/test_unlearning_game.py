@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.errors import BadValue
-from lethe.statistics.certified_removal import certified_bound, group_bound
-from lethe.statistics.membership import entropy, fit_threshold, modified_entropy
+from lethe.statistics.two_sample import entropy, fit_threshold, modified_entropy
 from lethe.statistics.unlearning_game import (
     Split,
+    certified_bound,
     draw_split,
     forget_size,
+    group_bound,
     quality,
     signed_advantage,
     swap_advantage,

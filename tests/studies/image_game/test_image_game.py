@@ -13,7 +13,7 @@ import pytest
 
 from lethe.errors import BadParam
 from lethe.io import cache
-from lethe.statistics.membership import fit_threshold
+from lethe.statistics.two_sample import fit_threshold
 from lethe.statistics.unlearning_game import signed_advantage, swap_advantage
 from lethe.steps import game as step
 from studies.image_game.play import ImageGame, play

@@ -105,7 +105,7 @@ def test_what_decides_a_run_names_it(scratch):
 
 @pytest.mark.parametrize(
     ("module", "moves"),
-    [("lethe.models.dp_sgd", True), ("lethe.statistics.membership", True), ("studies.landscape.study", False)],
+    [("lethe.models.dp_sgd", True), ("lethe.statistics.two_sample", True), ("studies.landscape.study", False)],
 )
 def test_edited_code_makes_the_runs_anew_that_it_made(tmp_path, monkeypatch, module, moves):
     study = Landscape(read("digits", SMALL), tmp_path)

@@ -15,8 +15,7 @@ from lethe.statistics.epsilon_star import (
     recommended_delta,
     split_lower_bound,
 )
-from lethe.statistics.epsilon_star.gaussian import Mixture, Scale, fit_mixture, logit
-from lethe.statistics.epsilon_star.parametric import supremum
+from lethe.statistics.epsilon_star.parametric import Mixture, Scale, fit_mixture, logit, supremum
 from tests.lethe.statistics.epsilon_star.coverage import LOWER, SETTINGS, share_above
 from tests.lethe.statistics.misses import tolerated
 

@@ -10,8 +10,14 @@ from scipy import stats
 
 from lethe.errors import BadValue
 from lethe.statistics.epsilon_star import parametric_epsilon_star
-from lethe.statistics.epsilon_star.gaussian import Mixture, Scale, fit_mixture, goodness_of_fit, ks_p_value
-from lethe.statistics.epsilon_star.parametric import supremum
+from lethe.statistics.epsilon_star.parametric import (
+    Mixture,
+    Scale,
+    fit_mixture,
+    goodness_of_fit,
+    ks_p_value,
+    supremum,
+)
 
 TWO = Mixture(np.array([0.3, 0.7]), np.array([-2.0, 1.0]), np.array([0.5, 1.5]))
 
