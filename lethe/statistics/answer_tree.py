@@ -300,15 +300,7 @@ def queries_until(probability: np.ndarray | float, chance: float = 0.5) -> np.nd
 
 
 def leak_bands(lower: float, upper: float, queries: Sequence[int]) -> dict[int, tuple[float, float]]:
-    """Map each N to the band of P(at least one leak in N); all bands hold together at 1 - alpha.
-
-    Parameters
-    ----------
-    lower, upper
-        Bounds of P(leak) that hold together at 1 - alpha.
-    queries
-        The values of N.
-    """
+    """Map each N to the band of P(at least one leak in N); all bands hold together at 1 - alpha."""
     ends = chance_within(np.array([lower, upper]), np.asarray(queries, dtype=np.float64)[:, None])
     return {int(n): (float(low), float(high)) for n, (low, high) in zip(queries, ends, strict=True)}
 
@@ -317,15 +309,7 @@ TreeVerdict = Literal["proved to leak", "bounded", "open"]
 
 
 def verdict(lower: float, upper: float, tau: float) -> TreeVerdict:
-    """*proved to leak* if ``lower`` >= ``tau``, *bounded* if ``upper`` < ``tau``, else *open*.
-
-    Parameters
-    ----------
-    lower, upper
-        Bounds of P(leak).
-    tau
-        The probability in question, strictly between 0 and 1.
-    """
+    """*proved to leak* if ``lower`` >= ``tau``, *bounded* if ``upper`` < ``tau``, else *open*."""
     if not 0 < tau < 1:
         raise BadValue("tau", tau, "a number between 0 and 1")
     return "proved to leak" if lower >= tau else "bounded" if upper < tau else "open"

@@ -104,13 +104,6 @@ def excess(counts: Sequence[Counted], reference: Sequence[Counted], alpha: float
     """The excess leakage over the reference under the same attack, at the budgets that both curves have.
 
     The band of each curve takes half of alpha.
-
-    Parameters
-    ----------
-    counts, reference
-        The leaks at each budget, of the model and of the reference.
-    alpha
-        Error probability of all differences together.
     """
     curve, other = band(counts, alpha / 2), {point.budget: point for point in band(reference, alpha / 2)}
     found = []

@@ -198,17 +198,7 @@ class Bound:
         return f"{self.on(of)}, {self.level()}, assuming {self.assumes}"
 
     def sentence(self, quantity: str = "", of: str = "the prompts", percent: bool = False) -> str:
-        """The whole guarantee for a reader.
-
-        Parameters
-        ----------
-        quantity
-            The name of what is bounded.
-        of
-            What the prompts are called.
-        percent
-            Whether the value is shown as a percentage.
-        """
+        """The whole guarantee for a reader."""
         shown = self.percent() if percent else self.significant()
         claim = f"{quantity} is {self.relation} {shown}" if quantity else f"{self.relation} {shown}"
         draws = f", n = {self.n:,}" if self.n is not None else ""
@@ -256,15 +246,7 @@ def bounds_of(
     method: str,
     n: int | None = None,
 ) -> list[Bound]:
-    """Return one bound for each value; all share one guarantee.
-
-    Further parameters are those of `Bound`.
-
-    Parameters
-    ----------
-    values
-        The bounded values.
-    """
+    """Return one bound for each value; all share one guarantee."""
     return [Bound(value, side, alpha, covers, assumes, method, n) for value in values]
 
 
@@ -288,17 +270,7 @@ def joint_level(*alphas: float) -> str:
 
 
 def rounded(value: float | Decimal, digits: int, side: Side | None = None) -> Decimal:
-    """The value with a fixed number of decimals: a bound rounded outward, an estimate to nearest.
-
-    Parameters
-    ----------
-    value
-        The exact number.
-    digits
-        The number of decimals.
-    side
-        The side of the bound; None for an estimate.
-    """
+    """The value with a fixed number of decimals: a bound rounded outward, an estimate to nearest."""
     number = exact(value)
     if not number.is_finite():
         return number
@@ -309,15 +281,7 @@ def rounded(value: float | Decimal, digits: int, side: Side | None = None) -> De
 
 
 def significant(value: float | Decimal, digits: int = 4, side: Side | None = None) -> Decimal:
-    """The value with a fixed number of significant digits, rounded as `rounded` does.
-
-    Further parameters are those of `rounded`.
-
-    Parameters
-    ----------
-    digits
-        The number of significant digits.
-    """
+    """The value with a fixed number of significant digits, rounded as `rounded` does."""
     number = exact(value)
     return Context(prec=digits, rounding=ROUNDING[side]).create_decimal(number) if number.is_finite() else number
 

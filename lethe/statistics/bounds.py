@@ -203,10 +203,7 @@ def binary_upper(successes: ArrayLike, n: ArrayLike, alpha: float) -> np.ndarray
 
 
 def binary_lower(successes: ArrayLike, n: ArrayLike, alpha: float) -> np.ndarray:
-    """The Clopper-Pearson lower bound, one-sided at alpha.
-
-    The parameters are those of `binary_upper`.
-    """
+    """The Clopper-Pearson lower bound, one-sided at alpha."""
     successes, n = np.asarray(successes, dtype=np.float64), np.asarray(n)
     with np.errstate(invalid="ignore"):
         return np.where(successes == 0, 0.0, betaincinv(np.maximum(successes, 1), n - successes + 1, alpha)) + (
@@ -234,17 +231,7 @@ def pooled_lower(leaks: float, n: int, alpha: float) -> float:
 
 
 def leak_bounds(counts: ArrayLike, sizes: ArrayLike, alpha: float) -> list[Bound]:
-    """M_bin of each prompt with its guarantee.
-
-    Parameters
-    ----------
-    counts
-        Leaking answers to each prompt.
-    sizes
-        Answers to each prompt, or one number for all.
-    alpha
-        Error probability of each bound.
-    """
+    """M_bin of each prompt with its guarantee."""
     counts, sizes = np.broadcast_arrays(np.asarray(counts, dtype=np.float64), np.asarray(sizes))
     values = binary_upper(counts, sizes, alpha)
     side, method = PROVEN["m_bin"]
@@ -282,15 +269,7 @@ def mean_lower(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0) -> 
     """Lower bound of the mean: 1 - sum (tau_i - tau_{i-1}) min(F_n(tau_i) + e, 1) on the distinct data points, 0 and 1.
 
     The paper takes F_n at the right end of a cell, which is weak for few points (0 for scores that are all 0 or 1).
-
-    Parameters
-    ----------
-    ordered
-        Each row's scores in ascending order, shape (P, n), in [0, 1].
-    e
-        Half-width of the one-sided DKW band.
-    missing
-        The number of each row's scores that are stored as 1 but count as 0 here, shape (P,).
+    ``missing`` scores of each row are stored as 1 but count as 0 here.
     """
     rows, n = ordered.shape
     first_of_equals = np.ones(ordered.shape, dtype=bool)
@@ -312,15 +291,7 @@ def variance_upper(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0)
 
     The value of a row is eta_{K-1} + sum d_i F(tau_i), where F is the upper band if d_i > 0, else the lower band. The
     paper prints a further term -eta_0 F(tau_0), which omits the mass at 0; with that term the value is not a bound.
-
-    Parameters
-    ----------
-    ordered
-        Each row's scores in ascending order, shape (P, n), in [0, 1].
-    e
-        Half-width of the two-sided DKW band.
-    missing
-        Scores of each row that are stored as 1 but may have any value: 0 in the upper side, 1 in the lower.
+    ``missing`` scores of each row are stored as 1 but may have any value: 0 in the upper side, 1 in the lower.
     """
     rows, n = ordered.shape
     joined = np.concatenate([ordered, np.broadcast_to(SIGMA_GRID, (rows, len(SIGMA_GRID)))], axis=1)

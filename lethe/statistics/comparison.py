@@ -90,25 +90,12 @@ def within_variance_interval(groups: Groups, alpha: float) -> Interval:
 
 
 def distinct_share_interval(distinct: Sequence[int], drawn: Sequence[int], alpha: float) -> Interval:
-    """Interval of the expected number of distinct answers per drawn answer.
+    """Interval of the expected number of distinct answers per drawn answer; ``distinct`` and ``drawn`` are by question.
 
     The number of distinct answers is a self-bounding function of the draws, so its deviations are at most those of a
     Poisson variable. Source: Boucheron, Lugosi and Massart (2000), A sharp concentration inequality with applications:
     P(Z <= EZ - t) <= exp(-t^2 / (2 EZ)) and P(Z >= EZ + t) <= exp(-t^2 / (2 EZ + 2 t / 3)), solved for EZ.
 
-    Parameters
-    ----------
-    distinct
-        The distinct answers to each question, from 1 to those drawn.
-    drawn
-        The independent draws of each question.
-    alpha
-        Error probability of the two ends together.
-
-    Raises
-    ------
-    BadValue
-        If the counts contradict each other, or alpha is out of range.
     """
     check_alpha(alpha)
     different, sizes = np.asarray(distinct, dtype=np.float64), np.asarray(drawn, dtype=np.float64)

@@ -199,15 +199,6 @@ def model_tree(trees: Sequence[AnswerTree], rounding: Rounding, tau: float) -> M
     """The model's summary; ``upper_worst`` holds at alpha for the truly worst question.
 
     The mean over the questions needs no correction for their number, because all were sampled at one rate.
-
-    Parameters
-    ----------
-    trees
-        The exact bounds of each question; at least one.
-    rounding
-        The largest error of the masses.
-    tau
-        The probability that the verdicts are about, strictly between 0 and 1.
     """
     if not trees:
         raise BadValue("questions", 0, "at least one")
@@ -242,22 +233,7 @@ def model_tree(trees: Sequence[AnswerTree], rounding: Rounding, tau: float) -> M
 def compared_with_retrain(
     trees: Sequence[AnswerTree], retrain: Sequence[AnswerTree], factor: float, alpha: float, rounding: Rounding
 ) -> AgainstRetrain:
-    """Compare the certain lower ends with Retrain's P(leak) on the same questions, in the same order.
-
-    Parameters
-    ----------
-    trees, retrain
-        The exact bounds of the same questions in the same order.
-    factor, alpha
-        As in `lethe.statistics.answer_tree.against_retrain`.
-    rounding
-        The largest error of Retrain's masses.
-
-    Raises
-    ------
-    BadValue
-        If the questions differ.
-    """
+    """Compare the certain lower ends with Retrain's P(leak) on the same questions, in the same order."""
     if [tree.id for tree in trees] != [tree.id for tree in retrain]:
         raise BadValue("questions", [tree.id for tree in trees], "the questions of Retrain, in the same order")
     lower = np.array([tree.lower for tree in trees])

@@ -89,15 +89,6 @@ def pooled(successes: Sequence[float | None], sizes: Sequence[int], alpha: float
 
     A pooled bound needs a count of leaking answers for every prompt (None means that its scores are not all 0 or 1), equal
     sizes, and an alpha of at most 1/4.
-
-    Parameters
-    ----------
-    successes
-        Leaking answers of each prompt; None where its scores are not all 0 or 1.
-    sizes
-        Answers of each prompt; a pooled bound needs equal ones.
-    alpha
-        Error probability; a pooled bound needs at most 1/4.
     """
     counts = [count for count in successes if count is not None]
     if not counts or len(counts) < len(successes) or len(set(sizes)) > 1 or alpha > LARGEST_POOLED_ALPHA:
@@ -116,17 +107,7 @@ def share_above(bounds: Sequence[Bound | None], threshold: float) -> float | Non
 
 
 def bonferroni(bound: Callable[[float], Sequence[Bound]], prompts: int, alpha: float) -> list[Bound]:
-    """Return one bound per prompt such that all hold together.
-
-    Parameters
-    ----------
-    bound
-        The bounds of the prompts at a given alpha.
-    prompts
-        The number of prompts.
-    alpha
-        Error probability of all together; each bound takes alpha / prompts.
-    """
+    """Return one bound per prompt such that all hold together."""
     check_alpha(alpha)
     return [
         replace(_covering(each, Covers.EVERY_PROMPT), alpha=alpha, method=f"{each.method}, Bonferroni")
@@ -165,17 +146,7 @@ def holm(p_values: ArrayLike, tau: float, alpha: float) -> tuple[np.ndarray, Bou
 
 
 def binary_p_value(successes: ArrayLike, n: ArrayLike, tau: float) -> np.ndarray:
-    """P(Bin(n, tau) <= S): the p-value of "the prompt leaks with probability at least tau".
-
-    Parameters
-    ----------
-    successes
-        Leaks S of each prompt.
-    n
-        Draws of each prompt.
-    tau
-        The probability in question.
-    """
+    """P(Bin(n, tau) <= S): the p-value of "the prompt leaks with probability at least tau"."""
     successes, n = np.asarray(successes, dtype=np.float64), np.asarray(n)
     return np.where(successes >= n, 1.0, betainc(np.maximum(n - successes, 1), successes + 1, 1 - tau))
 

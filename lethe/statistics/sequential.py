@@ -213,20 +213,7 @@ class Capital:
 
 @cache
 def stopping_counts(null: float, above: bool, alpha: float, cap: int) -> np.ndarray:
-    """(cap,) number of ones at which the test stops after t = 1..cap scores of 0 or 1.
-
-    Parameters
-    ----------
-    null
-        The mean under test, strictly between 0 and 1.
-    above
-        Whether the test stops at this many ones or more (t + 1: no stop yet), else at this many or fewer (-1: no stop
-        yet).
-    alpha
-        The level.
-    cap
-        The most scores.
-    """
+    """(cap,) number of ones at which the test stops after t = 1..cap scores of 0 or 1."""
     q, log_weights = mixture(null, above)
     hit, miss = np.log(q / null), np.log((1 - q) / (1 - null))
     samples = np.arange(1, cap + 1)

@@ -72,17 +72,7 @@ def forget_size(n: int, portion: float) -> int:
 
 
 def draw_split(n: int, portion: float, rng: np.random.Generator) -> Split:
-    """Draw one split of n points uniformly among all those that the unlearning portion allows.
-
-    Parameters
-    ----------
-    n
-        The number of points.
-    portion
-        The unlearning portion, the share of the learned points that is forgotten.
-    rng
-        The source of the split.
-    """
+    """Draw one split of n points uniformly among all those that the unlearning portion allows."""
     size = forget_size(n, portion)
     order = rng.permutation(n)
     return Split(np.sort(order[2 * size :]), np.sort(order[:size]), np.sort(order[size : 2 * size]))
@@ -146,13 +136,7 @@ class Measured:
     def interval(
         cls, low: float | None, high: float | None, alpha: float, assumes: str = "", method: str = ""
     ) -> tuple[Bound, Bound] | None:
-        """The same from the ends alone, as a headline holds them; further parameters are those of `Bound`.
-
-        Parameters
-        ----------
-        low, high
-            The ends; None without an interval.
-        """
+        """The same from the ends alone, as a headline holds them; further parameters are those of `Bound`."""
         if low is None or high is None:
             return None
         rest = (alpha, cls.COVERS, assumes, method)

@@ -10,7 +10,7 @@ from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv, log_nd
 
 from lethe.errors import BadValue
 from lethe.statistics.epsilon_star.lower import split_lower_bound
-from lethe.statistics.epsilon_star.parametric import fit_mixture, ks_p_value, parametric_epsilon_star
+from lethe.statistics.epsilon_star.parametric import fit_mixture, parametric_epsilon_star
 from lethe.statistics.epsilon_star.ratios import (
     EpsilonStar,
     LowerBound,
@@ -21,6 +21,7 @@ from lethe.statistics.epsilon_star.ratios import (
     log_ratios,
     shares,
 )
+from lethe.statistics.two_sample import ks_test
 
 SHAPE, SCALE = 2.0, 5.0  # training losses are Gamma(2, 5), those of the population Gamma(2 + gap, 5)
 EMPIRICAL_CUT = 1e-3  # the paper's cut for empirical values; the paper cuts parametric values at delta
@@ -143,5 +144,5 @@ def fit_p_values(
         raise BadValue("losses", len(mixed), f"at least {aside + max(components)}: {aside} are set aside")
     mixtures = [fit_mixture(mixed[aside : aside + fitted], count) for count in components]
     return np.array(
-        [[ks_p_value(mixed[:size], mixture.sample(size, rng)) for size in sizes] for mixture in mixtures]
+        [[ks_test(mixed[:size], mixture.sample(size, rng)).p_value for size in sizes] for mixture in mixtures]
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import gammaln, log_ndtr, ndtri
+from scipy.special import log_ndtr, ndtri
 
 from lethe.errors import BadValue
 from lethe.statistics.epsilon_star.ratios import (
@@ -17,6 +17,7 @@ from lethe.statistics.epsilon_star.ratios import (
     checked_delta,
     checked_losses,
 )
+from lethe.statistics.two_sample import ks_test
 
 EM_STEPS = 500
 EM_TOLERANCE = 1e-7  # a fit has converged when the gain in mean log-likelihood is below this
@@ -165,43 +166,13 @@ def goodness_of_fit(values: np.ndarray, components: int, n_samples: int, rng: np
 
     A mixture is fitted to the values that are not set aside. The two-sample Kolmogorov-Smirnov test then compares the
     values set aside with as many draws from the mixture. Assumes independent values.
-
-    Parameters
-    ----------
-    values
-        Transformed losses, shape (n,).
-    components
-        The number of components of the mixture.
-    n_samples
-        How many values are set aside at random.
-    rng
-        The source of the choice and of the draws.
     """
     values = np.asarray(values, float)
     if n_samples < 1 or len(values) - n_samples < components:
         return float("nan")
     mixed = rng.permutation(values)
     mixture = fit_mixture(mixed[n_samples:], components)
-    return ks_p_value(mixed[:n_samples], mixture.sample(n_samples, rng))
-
-
-def ks_p_value(a: np.ndarray, b: np.ndarray) -> float:
-    """Exact p-value of the two-sided Kolmogorov-Smirnov test of two samples of equal size (n,).
-
-    If h is n times the largest distance between the empirical distribution functions, the p-value is
-    2 sum_{j >= 1} (-1)^(j - 1) C(2n, n - jh) / C(2n, n) (Gnedenko and Korolyuk 1951). Ties make it conservative.
-    """
-    a, b = np.sort(a), np.sort(b)
-    n = len(a)
-    if len(b) != n or not n:
-        raise BadValue("samples", f"{len(a)} and {len(b)}", "two of equal size, not empty")
-    both = np.concatenate([a, b])
-    h = int(np.abs(np.searchsorted(a, both, side="right") - np.searchsorted(b, both, side="right")).max())
-    if h == 0:
-        return 1.0
-    j = np.arange(1, n // h + 1)
-    terms = np.exp(2 * gammaln(n + 1) - gammaln(n - j * h + 1) - gammaln(n + j * h + 1))
-    return float(np.clip(2 * np.sum(terms * np.where(j % 2, 1, -1)), 0, 1))
+    return ks_test(mixed[:n_samples], mixture.sample(n_samples, rng)).p_value
 
 
 KS_SAMPLES = 1000  # the largest number of losses per side that are set aside for the goodness-of-fit test
@@ -281,15 +252,6 @@ def supremum(
 
     Returns the value (NaN if the cut leaves no threshold), the threshold that attains the value (None if none does, or only
     in the limit), and the name of the ratio. Mirroring turns shares above a threshold into shares below one.
-
-    Parameters
-    ----------
-    train, population
-        The fitted distributions of the losses.
-    delta
-        The delta of Epsilon*, in [0, 1).
-    cut
-        Only thresholds whose FPR and FNR lie in [cut, 1 - cut] count; None for all.
     """
     best: tuple[float, float | None, str | None] = (0.0, None, None)
     window = (-np.inf, np.inf)

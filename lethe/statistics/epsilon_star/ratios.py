@@ -86,17 +86,7 @@ def log_ratios(
     delta: float,
     denominators: tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None,
 ) -> np.ndarray:
-    """Logarithms of the four ratios, shape (4, k), in the order of `RATIOS`; -inf where a ratio is ignored.
-
-    Parameters
-    ----------
-    train, population
-        The shares at or under each of k thresholds, and the shares above; (k,) each.
-    delta
-        Subtracted from each numerator.
-    denominators
-        Shares (train, population) for the denominators: a lower bound divides lower bounds by upper bounds.
-    """
+    """Logarithms of the four ratios, shape (4, k), in the order of `RATIOS`; -inf where a ratio is ignored."""
     above = {"train": train, "population": population}
     under = above if denominators is None else dict(zip(("train", "population"), denominators, strict=True))
     rows = []

@@ -109,26 +109,7 @@ def audit(
 def audit_null(
     counts: Counts, channel: Channel, *, delta: float, alpha: float = 0.05, methods: Iterable[str] | None = None
 ) -> tuple[MethodResult, ...]:
-    """Test one null: ``value`` is its epsilon if the null is rejected (``p_value`` at most ``alpha``), else 0.
-
-    Parameters
-    ----------
-    counts
-        The counts of the run.
-    channel
-        The null.
-    delta
-        The delta at which ``value`` is stated, in [0, 1).
-    alpha
-        The level of the test.
-    methods
-        Names of `ONE_RUN_METHODS`; by default all that apply.
-
-    Raises
-    ------
-    BadValue
-        If a level is out of range, or a named method does not apply.
-    """
+    """Test one null: ``value`` is its epsilon if the null is rejected (``p_value`` at most ``alpha``), else 0."""
     check_levels(delta, alpha)
     results = []
     for name in applicable(counts) if methods is None else methods:
@@ -149,36 +130,12 @@ def check_levels(delta: float, alpha: float) -> None:
 
 
 def log_p_value(method: str, counts: Counts, family: Family, null: float, delta: float) -> float:
-    """ln of a method's p-value for one member of a family.
-
-    Parameters
-    ----------
-    method
-        A name of `ONE_RUN_METHODS`.
-    counts
-        The counts of the run.
-    family
-        The family of nulls.
-    null
-        The parameter of the member.
-    delta
-        The delta of the epsilon of a method that needs no family.
-    """
+    """ln of a method's p-value for one member of a family."""
     return _log_p(_applying(method, counts), counts, family.channel(_strength(family, null)), delta)
 
 
 def parameter_at(family: Family, epsilon: float, delta: float) -> float:
-    """The parameter of the least private member that is (epsilon, delta)-DP: the null of that claim.
-
-    Parameters
-    ----------
-    family
-        The family of nulls.
-    epsilon
-        The claimed epsilon, finite and above 0.
-    delta
-        The claimed delta.
-    """
+    """The parameter of the least private member that is (epsilon, delta)-DP: the null of that claim."""
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise BadValue("claimed epsilon", epsilon, "a finite number above 0")
     strength = largest_rejected(
@@ -259,17 +216,7 @@ def _test(
 
 
 def largest_rejected(test: Callable[[float], float], strongest: float, tolerance: float) -> float | None:
-    """The lower end of the bracket around the largest rejected strength; None if none is rejected, infinite if all are.
-
-    Parameters
-    ----------
-    test
-        At most 0 where the strength is rejected; it must not decrease.
-    strongest
-        The largest strength that is tried.
-    tolerance
-        The relative width of the bracket.
-    """
+    """The lower end of the bracket around the largest rejected strength; None if none is rejected, infinite if all are."""
     low = 0.0
     if test(low) > 0:
         return None

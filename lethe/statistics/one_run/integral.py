@@ -12,17 +12,7 @@ SMALLEST_TAIL = 1e-250
 
 
 def log_cdf(u: int, n: int, p: np.ndarray | float) -> np.ndarray:
-    """ln P(Binomial(n, p) <= u), elementwise; exact even far below the smallest double.
-
-    Parameters
-    ----------
-    u
-        The count, at least 0.
-    n
-        The number of trials.
-    p
-        Probabilities of any shape.
-    """
+    """ln P(Binomial(n, p) <= u), elementwise; exact even far below the smallest double."""
     p = np.asarray(p, dtype=np.float64)
     if u >= n:
         return np.zeros(p.shape)
@@ -36,15 +26,7 @@ def log_cdf(u: int, n: int, p: np.ndarray | float) -> np.ndarray:
 
 
 def log_pmf(k: np.ndarray | int, n: int, p: np.ndarray | float) -> np.ndarray:
-    """ln P(Binomial(n, p) = k), elementwise.
-
-    Further parameters are those of `log_cdf`.
-
-    Parameters
-    ----------
-    k
-        Counts from 0 to n.
-    """
+    """ln P(Binomial(n, p) = k), elementwise."""
     return -np.log1p(n) - special.betaln(n - k + 1, k + 1) + special.xlogy(k, p) + special.xlog1py(n - k, -p)
 
 
@@ -86,15 +68,6 @@ def log_beta_average(
     The integral runs over y = logit s, in Gauss-Legendre panels that end at the breaks and are halved until the
     integrand changes little within each. Negligible panels are omitted, which is safe because the two factors are
     monotone and log-concave.
-
-    Parameters
-    ----------
-    log_value
-        A function of masses s in (0, 1), at most 0, which does not increase with s.
-    n, r
-        All guesses, and the released ones; r < n.
-    breaks
-        The masses where ``log_value`` is not smooth.
     """
     peak = np.log((r + 1) / (n - r))
     scale = np.sqrt(1 / (r + 1) + 1 / (n - r))

@@ -201,21 +201,7 @@ def verdict(results: Sequence[MethodBound], claimed: float) -> ClaimVerdict:
 def p_value_curve(
     runs: Sequence[Counts], family: Family, results: Iterable[MethodResult], delta: float, null: float | None
 ) -> list[dict[str, float]]:
-    """Rows of epsilon, the family's parameter and one p-value per method: the smallest over all r, times their number.
-
-    Parameters
-    ----------
-    runs
-        The counts of each run.
-    family
-        The family of nulls.
-    results
-        What the audit found; each method has a column.
-    delta
-        The delta of the epsilons.
-    null
-        The tested parameter, which the curve reaches; None without one.
-    """
+    """Rows of epsilon, the family's parameter and one p-value per method: the smallest over all r, times their number."""
     marks = [family.strength(p) for p in [null, *(result.parameter for result in results)] if p]
     top = min(BEYOND * max(marks, default=1.0), family.strongest)
     rows = []

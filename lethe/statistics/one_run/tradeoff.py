@@ -225,17 +225,6 @@ def from_losses(
 
     The positive losses of each side determine the outcomes that favour that side; the remaining mass carries no
     information.
-
-    Parameters
-    ----------
-    loss_in
-        The losses ln(with / without), shape (k,).
-    in_
-        Their probabilities with the canary included.
-    infinite_in
-        The probability of an output that is impossible without the canary.
-    loss_out, out, infinite_out
-        The same with the canary excluded.
     """
     keep_in, keep_out = loss_in > 0, loss_out > 0
     p = [in_[keep_in] * np.exp(-loss_in[keep_in]), out[keep_out], [0.0], [infinite_out]]

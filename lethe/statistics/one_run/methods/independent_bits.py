@@ -62,17 +62,7 @@ def chernoff(counts: Counts, channel: Channel) -> float:
 
 
 def chernoff_bound(u: int, rates: np.ndarray, weights: np.ndarray) -> float:
-    """ln of Chernoff's bound on P(sum of independent errors <= u).
-
-    Parameters
-    ----------
-    u
-        The number of errors.
-    rates
-        The error probabilities, strictly between 0 and 1.
-    weights
-        The number of errors with each rate.
-    """
+    """ln of Chernoff's bound on P(sum of independent errors <= u)."""
     if u == 0:
         return float(weights @ np.log1p(-rates))
     if u >= weights @ rates:
@@ -96,15 +86,6 @@ def rank_error_rates(channel: Channel, n: int, r: int) -> tuple[np.ndarray, np.n
     For small n every rank is computed; otherwise quadrature nodes replace the ranks between `SINGLE_RANKS` at each end. v_j
     is smooth in j on the scale of the order statistic's standard deviation, so the sum over ranks equals an integral plus
     Euler-Maclaurin terms at the ends, written as central differences of the ranks around the ends.
-
-    Parameters
-    ----------
-    channel
-        The null.
-    n
-        The number of all guesses.
-    r
-        The number of released guesses, from 1 to n.
     """
     first, last = min(r, SINGLE_RANKS), min(r, n - SINGLE_RANKS - 1)
     if last - first < 4 * SINGLE_RANKS:

@@ -15,7 +15,6 @@ from lethe.statistics.epsilon_star.parametric import (
     Scale,
     fit_mixture,
     goodness_of_fit,
-    ks_p_value,
     supremum,
 )
 
@@ -78,16 +77,6 @@ def test_impossible_numbers_of_components_are_refused():
     for components in (0, 4):
         with pytest.raises(BadValue, match="components"):
             fit_mixture(np.arange(3.0), components)
-
-
-@settings(max_examples=60)
-@given(st.integers(1, 40), st.integers(0, 10**6), st.floats(0, 2))
-def test_ks_p_value_is_scipys_exact_one(n, seed, shift):
-    rng = np.random.default_rng(seed)
-    a, b = rng.normal(size=n), rng.normal(shift, size=n)
-    reference = stats.ks_2samp(a, b, method="exact").pvalue
-    # At the smallest possible distance, whose p-value is 1, scipy uses an approximation.
-    assert ks_p_value(a, b) == pytest.approx(reference, rel=1e-9 if reference < 0.999 else 1e-3)
 
 
 def test_goodness_of_fit_is_level_on_gaussians_and_rejects_what_is_none():
