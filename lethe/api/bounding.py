@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from lethe.api.result import Measurement, View
+from lethe.config.evaluating import METRICS
 from lethe.errors import BadInput, BadValue, plural
 from lethe.evaluation.prompt_scores import Missing, Scores
 from lethe.evaluation.prompts import PromptMeasures, measure_prompts
 from lethe.evaluation.stopped_prompts import StoppedPrompts
-from lethe.evaluation.together import SHARE_ABOVE, THRESHOLDS, MeasureSettings
+from lethe.evaluation.together import MeasureSettings
 from lethe.statistics.judge_error import Calibration
 
 if TYPE_CHECKING:
@@ -96,14 +97,14 @@ class StoppedBounds(StoppedPrompts, _OfScores):
 
 def bounds(
     scores: Scores | pd.DataFrame | str | os.PathLike[str],
-    alpha: float = 0.01,
+    alpha: float = METRICS.alpha,
     *,
-    threshold: float | Sequence[float] = THRESHOLDS,
+    threshold: float | Sequence[float] = METRICS.thresholds,
     missing: Literal["worst", "drop"] | None = None,
     score: str | None = None,
     filter: str | None = None,
     together: Literal["none", "bonferroni", "holm"] = "none",
-    share_above: float = SHARE_ABOVE,
+    share_above: float = METRICS.share_above,
     calibration: Calibration | str | os.PathLike[str] | None = None,
 ) -> Bounds | StoppedBounds:
     """Bound the leakage of each prompt, of the worst prompt and of the average, from the scores of sampled answers.

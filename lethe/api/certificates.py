@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.api.result import TableWithSentences, View
-from lethe.config.evaluating import DRAWING
+from lethe.config.evaluating import SAMPLE
 from lethe.errors import BadFile, BadValue
 from lethe.evaluation import certificate
 
@@ -53,11 +53,11 @@ def certify(
     auditor: str = "author",
     scorer: str = "keyword_leak",
     prompt: str | os.PathLike[str] | None = None,
-    engine: str = "auto",
-    temperature: float = DRAWING.temperature,
-    top_p: float = DRAWING.top_p,
-    top_k: int = DRAWING.top_k,
-    max_new_tokens: int = DRAWING.max_new_tokens,
+    engine: str = SAMPLE.engine,
+    temperature: float = SAMPLE.temperature,
+    top_p: float = SAMPLE.top_p,
+    top_k: int = SAMPLE.top_k,
+    max_new_tokens: int = SAMPLE.max_new_tokens,
 ) -> Certificate:
     """Write a certificate: the claim, hashes of what it is about, and the e-value of the answers drawn now.
 
@@ -115,7 +115,15 @@ def certify(
     from lethe.steps import certify as step
 
     template = step.default_template(Path(model)) if prompt is None else str(prompt)
-    how = step.How(template, scorer, engine, temperature, top_p, top_k, max_new_tokens)
+    how = step.How(
+        prompt=template,
+        scorer=scorer,
+        engine=engine,
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        max_new_tokens=max_new_tokens,
+    )
     rows = read_rows(Path(data))
     return Certificate(**vars(step.certify(Path(model), Path(data), rows, how, tau, alpha, draws, auditor)))
 

@@ -6,12 +6,12 @@ import os
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lethe.api.result import View
 from lethe.api.runs import Run, load_run
 from lethe.api.sources import Rows
-from lethe.steps.evaluate import DEFAULTS, EvalSettings
+from lethe.config.evaluating import METRICS, SAMPLE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,18 +141,18 @@ def evaluate(
     *,
     tokenizer: PreTrainedTokenizerBase | None = None,
     retain: Rows | None = None,
-    n: int = DEFAULTS.n,
-    alpha: float = DEFAULTS.alpha,
-    temperature: float = DEFAULTS.temperature,
-    max_new_tokens: int = DEFAULTS.max_new_tokens,
-    prompt: str | os.PathLike[str] | None = DEFAULTS.prompt,
-    engine: str = DEFAULTS.engine,
-    tau: float | None = DEFAULTS.tau,
-    seed: int = DEFAULTS.seed,
-    skip_too_long: bool = DEFAULTS.skip_too_long,
-    language: str | os.PathLike[str] | None = DEFAULTS.language,
-    calibration: str | os.PathLike[str] | None = DEFAULTS.calibration,
-    labels: str | os.PathLike[str] | None = DEFAULTS.labels,
+    n: int = SAMPLE.most,
+    alpha: float = METRICS.alpha,
+    temperature: float = SAMPLE.temperature,
+    max_new_tokens: int = SAMPLE.max_new_tokens,
+    prompt: str | os.PathLike[str] | None = None,
+    engine: str = SAMPLE.engine,
+    tau: float | None = None,
+    seed: int = SAMPLE.seed,
+    skip_too_long: bool = False,
+    language: str | os.PathLike[str] | None = None,
+    calibration: str | os.PathLike[str] | None = None,
+    labels: str | os.PathLike[str] | None = None,
     name: str | None = None,
     folder: str | os.PathLike[str] | None = None,
 ) -> Evaluation:
@@ -232,25 +232,15 @@ def evaluate(
     >>> len(found.answers)
     17
     """
+    given: dict[str, Any] = dict(locals())
     from lethe.api.sources import rows_of, source_of
     from lethe.models.in_memory import lent
     from lethe.steps import evaluate as step
 
-    settings = EvalSettings(
-        n=n,
-        alpha=alpha,
-        temperature=temperature,
-        max_new_tokens=max_new_tokens,
-        prompt=_text(prompt),
-        engine=engine,
-        tau=tau,
-        seed=seed,
-        skip_too_long=skip_too_long,
-        language=_text(language),
-        calibration=_text(calibration),
-        labels=_text(labels),
-    )
-    step.check(settings)
+    how = {key: str(value) if isinstance(value, os.PathLike) else value for key, value in given.items()}
+    step.params_of(
+        how, "model", "model", [], how["prompt"] or "chat"
+    )  # refuses what is out of range, before any work
     forget = rows_of(data, "data")
     kept = None if retain is None else rows_of(retain, "retain", "retain-")
     splits = step.checked(forget, kept, Path(data) if isinstance(data, (str, os.PathLike)) else Path("data"))
@@ -260,7 +250,7 @@ def evaluate(
     with tempfile.TemporaryDirectory(prefix="lethe-") as temporary, lent(source):
         root = Path(temporary) if folder is None else Path(folder)
         scratch = root / "answers" if isinstance(source, Path) else Path(temporary) / "answers"
-        said = step.evaluate(name, source, splits, settings, root, scratch=scratch, page=folder is not None)
+        said = step.evaluate(name, source, splits, how, root, scratch=scratch, page=folder is not None)
         run = load_run(root)
         tables = dict(vars(run))
         answers = run.answers  # read before a temporary folder is gone
@@ -276,7 +266,3 @@ def evaluate(
     )
     found.__dict__["answers"] = answers  # what `Run.answers` would read from the folder
     return found
-
-
-def _text(path: str | os.PathLike[str] | None) -> str | None:
-    return None if path is None else str(path)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lethe.api.result import Measurement, View
 from lethe.api.sources import Rows
+from lethe.config.evaluating import SAMPLE
+from lethe.config.exact import EXACT
 from lethe.errors import BadFile, BadValue
-from lethe.steps.exact import DEFAULTS, ExactSettings
 from lethe.text import queries
 
 if TYPE_CHECKING:
@@ -110,22 +111,22 @@ def exact(
     data: Rows,
     *,
     tokenizer: PreTrainedTokenizerBase | None = None,
-    rows: int = DEFAULTS.rows,
-    alpha: float = DEFAULTS.alpha,
-    target: float | None = DEFAULTS.target,
-    exact_only: bool = DEFAULTS.exact_only,
-    temperature: float = DEFAULTS.temperature,
-    top_k: int = DEFAULTS.top_k,
-    top_p: float = DEFAULTS.top_p,
-    adaptive_threshold: float | None = DEFAULTS.adaptive_threshold,
-    max_new_tokens: int = DEFAULTS.max_new_tokens,
-    prompt: str | os.PathLike[str] | None = DEFAULTS.prompt,
-    scorer: str = DEFAULTS.scorer,
-    above: float = DEFAULTS.above,
-    tau: float = DEFAULTS.tau,
-    seed: int = DEFAULTS.seed,
-    dtype: str = DEFAULTS.dtype,
-    memory: int = DEFAULTS.memory,
+    rows: int = EXACT.rows,
+    alpha: float = EXACT.alpha,
+    target: float | None = EXACT.target,
+    exact_only: bool = EXACT.exact_only,
+    temperature: float = SAMPLE.temperature,
+    top_k: int = SAMPLE.top_k,
+    top_p: float = SAMPLE.top_p,
+    adaptive_threshold: float | None = None,
+    max_new_tokens: int = SAMPLE.max_new_tokens,
+    prompt: str | os.PathLike[str] | None = None,
+    scorer: str = EXACT.scorer,
+    above: float = EXACT.above,
+    tau: float = EXACT.tau,
+    seed: int = EXACT.seed,
+    dtype: str = SAMPLE.dtype,
+    memory: int = EXACT.memory,
     scratch: str | os.PathLike[str] | None = None,
 ) -> ExactBounds:
     """Bound how likely each question is to make the model leak, from its next-token probabilities.
@@ -203,34 +204,21 @@ def exact(
     >>> len(found.to_frame())
     1
     """
+    given: dict[str, Any] = dict(locals())
     from lethe.api.sources import rows_of, source_of
     from lethe.models.in_memory import lent
-    from lethe.steps.exact import certify
+    from lethe.steps.exact import ExactSettings, certify
 
-    source = source_of(model, tokenizer)
+    given["prompt"] = None if prompt is None else str(prompt)
     if exact_only and target is not None:
         raise BadValue("target", target, "left out with exact_only, which draws no sample")
+    settings = ExactSettings(
+        **{name: value for name, value in given.items() if name in ExactSettings.model_fields}
+    )
+    source = source_of(model, tokenizer)
     asked = rows_of(data, "data")
     if not asked:
         raise BadFile(str(data) if isinstance(data, (str, os.PathLike)) else "data", "holds no question")
-    settings = ExactSettings(
-        rows=rows,
-        alpha=alpha,
-        target=target,
-        exact_only=exact_only,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        adaptive_threshold=adaptive_threshold,
-        max_new_tokens=max_new_tokens,
-        prompt=None if prompt is None else str(prompt),
-        scorer=scorer,
-        above=above,
-        tau=tau,
-        seed=seed,
-        dtype=dtype,
-        memory=memory,
-    )
     name = source.resolve().name if isinstance(source, Path) else NAME
     with lent(source):
         return ExactBounds(certify(name, source, asked, settings, Path(scratch) if scratch else None))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lethe.api.result import TableWithSentences
+from lethe.config.evaluating import SAMPLE
 from lethe.errors import BadValue, plural
 from lethe.sampling.engine import GREEDY, Answers, Prompt, Settings
-from lethe.steps.evaluate import DEFAULTS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,18 +68,18 @@ def sample(
     model: str | os.PathLike[str] | PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None = None,
     prompts: Sequence[str] | Mapping[str, str] = (),
-    n: int = DEFAULTS.n,
+    n: int = SAMPLE.most,
     *,
-    max_new_tokens: int = DEFAULTS.max_new_tokens,
-    temperature: float = DEFAULTS.temperature,
-    top_p: float = 1.0,
-    top_k: int = 0,
+    max_new_tokens: int = SAMPLE.max_new_tokens,
+    temperature: float = SAMPLE.temperature,
+    top_p: float = SAMPLE.top_p,
+    top_k: int = SAMPLE.top_k,
     adaptive_threshold: float | None = None,
     greedy: bool = True,
-    seed: int = DEFAULTS.seed,
+    seed: int = SAMPLE.seed,
     template: str | os.PathLike[str] | None = None,
-    engine: str = DEFAULTS.engine,
-    max_rows: int = 4096,
+    engine: str = SAMPLE.engine,
+    max_rows: int = SAMPLE.max_rows,
 ) -> Samples:
     """Draw many independent answers to each prompt from a model's own distribution.
 

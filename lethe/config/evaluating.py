@@ -9,6 +9,7 @@ from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from lethe.config.fields import (
     Alpha,
+    Complete,
     Count,
     Draws,
     Integer,
@@ -48,17 +49,20 @@ class Model(Section):
 class Sequential(Section):
     """The rule of early stopping: a question's mean score is certified under tau, or detected above tau_leak."""
 
-    scorer: ScorerName
-    chunk: Count
-    tau: Annotated[Real, Field(gt=0, lt=1)]
-    tau_leak: Annotated[Real, Field(gt=0, lt=1)]
-    alpha: Alpha
+    scorer: ScorerName = "keyword_leak"
+    chunk: Count = 64
+    tau: Annotated[Real, Field(gt=0, lt=1)] = 0.05
+    tau_leak: Annotated[Real, Field(gt=0, lt=1)] = 0.1
+    alpha: Alpha = 0.01
 
     @model_validator(mode="after")
     def _thresholds_are_ordered(self) -> Sequential:
         if self.tau > self.tau_leak:
             raise ValueError(f"tau ({self.tau}) must not exceed tau_leak ({self.tau_leak})")
         return self
+
+
+Threshold = Annotated[Real, Field(gt=0, le=1)]
 
 
 class Drawing(Section):
@@ -70,31 +74,24 @@ class Drawing(Section):
     max_new_tokens: Count = 64
 
 
-DRAWING = Drawing()
-
-
 class Sample(Drawing):
-    """The settings of sampling."""
+    """The settings of sampling, with the defaults of Python and the command line; params.yaml writes every key."""
 
-    engine: EngineName
+    engine: EngineName = "auto"
     prompt: Place
-    temperature: Positive
-    top_p: Annotated[Real, Field(gt=0, le=1)]
-    top_k: Annotated[Integer, Field(ge=0)]
-    max_new_tokens: Count
-    seed: Seed
+    seed: Seed = 0
     language: Place | None = None
-    stop: Literal["fixed", "sequential"]
-    sequential: Sequential
-    n: Annotated[Draws | Literal["auto"], OrAuto()]
-    row_budget: Count
-    utility_n: Draws
-    utility_questions: Count
-    max_rows: Count
-    dtype: Literal["auto", "float32", "bfloat16", "float16"]
-    tensor_parallel: Count
-    data_parallel: Count
-    vllm_from: Count
+    stop: Literal["fixed", "sequential"] = "fixed"
+    sequential: Annotated[Sequential, Complete()] = Sequential()
+    n: Annotated[Draws | Literal["auto"], OrAuto()] = 1024
+    row_budget: Count = 5000
+    utility_n: Draws = 32
+    utility_questions: Count = 200
+    max_rows: Count = 4096
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    tensor_parallel: Count = 1
+    data_parallel: Count = 1
+    vllm_from: Count = 100_000_000
     # what a bound makes of an answer that ended at max_new_tokens: its score, or no score
     truncated: Literal["counts", "missing"] = "counts"
 
@@ -114,6 +111,9 @@ class Sample(Drawing):
         if self.language is not None and self.stop != "fixed":
             raise ValueError(f"language is {self.language!r}; then stop must be 'fixed' (got {self.stop!r})")
         return self
+
+
+SAMPLE = Sample(prompt="chat")  # the defaults; the prompt's depends on the tokenizer
 
 
 class ScorerParams(Section):
@@ -227,12 +227,12 @@ class LabelsByAPerson(Section):
 class Metrics(Section):
     """The settings of the bounds."""
 
-    alpha: Alpha
-    rho: Annotated[Real, Field(ge=0)]
-    thresholds: Annotated[list[Share], Field(min_length=1)]
-    leak: str
-    binary: str | None
-    share_above: Share
+    alpha: Alpha = 0.01
+    rho: Annotated[Real, Field(ge=0)] = 2.0
+    thresholds: Annotated[tuple[Share, ...], Field(min_length=1)] = (0.1, 0.25, 0.5, 0.75, 0.9)
+    leak: str = "rouge_l"
+    binary: str | None = "keyword_leak"
+    share_above: Share = 0.1
     together: Literal["none", "bonferroni", "holm"] = "none"
     # answers with a person's label and the verdict of metrics.binary: the bounds of true leaks include the judge's error
     calibration: Place | None = None
@@ -253,6 +253,9 @@ class Metrics(Section):
                 f"calibration is {self.calibration!r}, which measures the error of the scorer binary, and binary is null"
             )
         return self
+
+
+METRICS = Metrics()
 
 
 def check_scorers(score: Score, metrics: Metrics, judges: Mapping[str, JudgeEntry] | None = None) -> None:

@@ -14,6 +14,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     StringConstraints,
     ValidationError,
+    create_model,
 )
 from pydantic_core import (
     CoreSchema,
@@ -23,6 +24,8 @@ from pydantic_core import (
     SchemaValidator,
     core_schema,
 )
+
+from lethe.errors import BadParam, BadValue
 
 
 def _no_truth(value: object) -> object:
@@ -42,6 +45,7 @@ Place = Annotated[str, StringConstraints(min_length=1)]
 Positive = Annotated[Real, Field(gt=0)]
 Weight = Annotated[Real, Field(ge=0)]
 Share = Annotated[Real, Field(ge=0, le=1)]
+Natural = Annotated[Integer, Field(ge=0)]
 Count = Annotated[Integer, Field(ge=1)]
 Draws = Annotated[Integer, Field(ge=1, le=1_000_000)]
 Seed = Annotated[Integer, Field(ge=0, le=2**32 - 1)]  # the range that every library's generator takes
@@ -54,6 +58,46 @@ class Section(BaseModel):
     """A section of params.yaml: a section is frozen, and an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False)
+
+
+class Direct(Section):
+    """A section that code makes, not a file: a value out of range raises `BadValue`, which names the field."""
+
+    def __init__(self, **values: Any):
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            from lethe.config.messages import bad_param
+
+            wrong = bad_param(error, values, "", type(self))
+            if isinstance(wrong, BadParam):
+                wrong = BadValue(wrong.key, wrong.got, wrong.legal)
+            raise wrong from None
+
+
+@dataclass(frozen=True)
+class Complete:
+    """Every key of a section of params.yaml must be written, but for some: DVC sees nothing else.
+
+    For use in ``Annotated[Section, Complete()]``. The defaults of the section are for Python and the command line.
+    """
+
+    but: tuple[str, ...] = ()
+
+    def __get_pydantic_core_schema__(self, source: type[Section], handler: GetCoreSchemaHandler) -> CoreSchema:
+        required = {
+            name: (field.rebuild_annotation(), ...)
+            for name, field in source.model_fields.items()
+            if name not in self.but
+        }
+        whole: Any = create_model(source.__name__, __base__=source, **required)  # type: ignore[call-overload]
+
+        def checked(value: object) -> object:
+            if not isinstance(value, source):
+                whole.model_validate(value)  # names all problems at once
+            return value
+
+        return core_schema.no_info_before_validator_function(checked, handler(source))
 
 
 S = TypeVar("S", bound=Section)

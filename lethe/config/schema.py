@@ -24,6 +24,7 @@ from lethe.config.exact import Exact
 from lethe.config.fields import (
     Alpha,
     Betas,
+    Complete,
     Count,
     DottedName,
     Draws,
@@ -343,11 +344,11 @@ class Params(Section):
     train: Train
     unlearn: Unlearn
     models: Annotated[dict[Name, Model], Field(min_length=1)]
-    sample: Sample
+    sample: Annotated[Sample, Complete(but=("language", "truncated"))]
     score: Score
     judges: dict[Name, JudgeEntry]
-    metrics: Metrics
-    exact: Exact | None
+    metrics: Annotated[Metrics, Complete(but=("together", "calibration", "labels", "utility"))]
+    exact: Annotated[Exact, Complete()] | None
     epsilon_star: EpsilonStar
     attacks: dict[Name, Attack]
     audits: dict[Name, Audit]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
+from lethe.config.evaluating import METRICS
 from lethe.errors import BadValue, plural
 from lethe.evaluation.prompt_scores import Missing
 from lethe.progress import progress
@@ -34,19 +35,17 @@ from lethe.statistics.many_prompts import (
 if TYPE_CHECKING:
     from lethe.results.table import Rows
 
-SHARE_ABOVE = 0.1  # the threshold for the share of prompts whose bound exceeds it
 REASON = "the question stopped early: bounds for a fixed number of samples do not hold; anytime-valid bounds replace them"
-THRESHOLDS = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
 @dataclass(frozen=True)
 class MeasureSettings:
     """The settings of `measure_prompts`."""
 
-    alpha: float = 0.01
-    thresholds: Sequence[float] = THRESHOLDS
-    rho: float = 2.0
-    share_above: float = SHARE_ABOVE
+    alpha: float = METRICS.alpha
+    thresholds: Sequence[float] = METRICS.thresholds
+    rho: float = METRICS.rho
+    share_above: float = METRICS.share_above
     missing: Missing | None = None
     together: Together = "none"
     calibration: Calibration | None = None

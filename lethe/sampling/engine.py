@@ -11,13 +11,17 @@ import logging
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from pydantic import model_validator
+from pydantic_core import PydanticCustomError
 
+from lethe.config.evaluating import Drawing, Threshold
+from lethe.config.fields import Direct, Natural, problem
 from lethe.errors import BadFile, BadInput, BadValue
 from lethe.io.artifacts import GREEDY
 from lethe.registry import ENGINES
@@ -43,44 +47,28 @@ class Prompt:
     n: int | None = None
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Direct, Drawing):
     """The sampling settings.
 
     ``adaptive_threshold`` in (0, 1]: a sequence whose mean top probability so far exceeds the threshold continues
     greedily (adaptive temperature); None keeps the temperature fixed. ``top_k = 0`` and ``top_p = 1`` cut no token. The
     samples are numbered ``first_sample``, ..., ``first_sample + n - 1``; a later batch of the same prompt is
-    independent of an earlier one. ``greedy`` adds the most likely continuation as sample -1.
+    independent of an earlier one. ``greedy`` adds the most likely continuation as sample -1, and then ``n`` may be 0.
     """
 
-    n: int
-    max_new_tokens: int
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
-    adaptive_threshold: float | None = None
+    n: Natural
+    adaptive_threshold: Threshold | None = None
     greedy: bool = True
-    seed: int = 0
-    first_sample: int = 0
+    seed: Natural = 0
+    first_sample: Natural = 0
 
-    def __post_init__(self) -> None:
-        threshold = self.adaptive_threshold
-        for name, good, legal in [
-            ("n", self.n >= 1 or (self.n == 0 and self.greedy), "a whole number of at least 1, or 0 with greedy"),
-            ("max_new_tokens", self.max_new_tokens >= 1, "a whole number of at least 1"),
-            (
-                "temperature",
-                0 < self.temperature < float("inf"),
-                "a number above 0 (for greedy, read sample -1)",
-            ),
-            ("top_p", 0 < self.top_p <= 1, "a number in (0, 1]"),
-            ("top_k", self.top_k >= 0, "a whole number of at least 0 (0: no cut)"),
-            ("adaptive_threshold", threshold is None or 0 < threshold <= 1, "a number in (0, 1], or null"),
-            ("seed", self.seed >= 0, "a whole number of at least 0"),
-            ("first_sample", self.first_sample >= 0, "a whole number of at least 0"),
-        ]:
-            if not good:
-                raise BadValue(name, getattr(self, name), legal)
+    @model_validator(mode="after")
+    def _something_is_drawn(self) -> Settings:
+        if self.n == 0 and not self.greedy:
+            raise problem(
+                PydanticCustomError("no_member", "{legal}", {"legal": "at least 1, or 0 with greedy"}), "n", 0
+            )
+        return self
 
     def stream(self, prompt_id: str) -> np.random.SeedSequence:
         """The random stream of one prompt: the source of every draw for the prompt."""
@@ -89,7 +77,7 @@ class Settings:
 
     def of(self, prompt: Prompt) -> Settings:
         """The settings of one prompt."""
-        return self if prompt.n is None else replace(self, n=prompt.n)
+        return self if prompt.n is None else self.model_copy(update={"n": prompt.n})
 
     def sample_numbers(self) -> list[int]:
         """The numbers of the answers in the order of the engines' output: the greedy one first."""

@@ -7,7 +7,6 @@ the model, so the pairs of a question are independent and equally distributed.
 
 from __future__ import annotations
 
-import dataclasses
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -92,8 +91,8 @@ def draw_in_language(
         if count
     ]
     greedy = [_prompt(encoder, asked, asked.likeliest, None, "greedy") for asked in questions]
-    only_greedy = dataclasses.replace(settings, n=0, greedy=True)
-    answers = _answered(engine, store, sampled, dataclasses.replace(settings, greedy=False), label)
+    only_greedy = settings.model_copy(update={"n": 0, "greedy": True})
+    answers = _answered(engine, store, sampled, settings.model_copy(update={"greedy": False}), label)
     answers |= _answered(engine, store, greedy, only_greedy, f"{label}, greedy")
     return table_of_language(questions, answers)
 
@@ -189,7 +188,7 @@ def draw_prompts(
         _prompt(encoder, asked[question], place, count * share.answers, SHARE)
         for (question, place), count in times.items()
     ]
-    answers = _answered(engine, store, prompts, dataclasses.replace(settings, greedy=False), label)
+    answers = _answered(engine, store, prompts, settings.model_copy(update={"greedy": False}), label)
     own = {
         (question, place): table_of([answers[_name(rows[question]["id"], choices[question][place], SHARE)]])
         for question, place in times

@@ -7,7 +7,6 @@ any answer of the sample is drawn and does not depend on a score, so every bound
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -50,6 +49,8 @@ def fitting(few: float, many: float, budget: int) -> int:
 def rows_of(engine: PrefixEngine, prompts: Sequence[Prompt], settings: Settings, n: int) -> float:
     """The mean number of rows per question; the answers are discarded."""
     before = engine.forward.rows
-    for _ in engine.answer(prompts, dataclasses.replace(settings, n=n, first_sample=APART + n, greedy=False)):
+    for _ in engine.answer(
+        prompts, settings.model_copy(update={"n": n, "first_sample": APART + n, "greedy": False})
+    ):
         pass
     return (engine.forward.rows - before) / len(prompts)

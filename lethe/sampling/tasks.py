@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lethe.config.evaluating import Drawing
 from lethe.io import parts
 from lethe.io.artifacts import GREEDY, Row, read_split
 from lethe.io.atomic import SCHEMA_VERSION
@@ -73,11 +74,8 @@ def tasks(source: Source, rows: Mapping[str, list[Row]], sample: Sample, model: 
 def settings_of(sample: Sample, model: Model, split: str) -> Settings:
     """The sampling settings of one split, from the ``sample`` section and the model's entry of params.yaml."""
     return Settings(
+        **{name: getattr(sample, name) for name in Drawing.model_fields},
         n=sample.most if split == "forget" else sample.utility_n,
-        max_new_tokens=sample.max_new_tokens,
-        temperature=sample.temperature,
-        top_p=sample.top_p,
-        top_k=sample.top_k,
         adaptive_threshold=model.adaptive_threshold,
         seed=sample.seed,
     )
@@ -145,12 +143,8 @@ def draw_sequentially(
         active = [prompt for prompt in task.prompts if not tests[prompt.prompt_id].done]
         if not active:
             break
-        settings = replace(
-            task.settings,
-            n=min(rule.chunk, cap - start),
-            first_sample=start,
-            greedy=task.settings.greedy and start == 0,
-        )
+        part = {"n": min(rule.chunk, cap - start), "first_sample": start}
+        settings = task.settings.model_copy(update={**part, "greedy": task.settings.greedy and start == 0})
         for answers in store.answer(engine, active, settings):
             drawn[answers.prompt_id].append(answers)
             texts = [text for text, number in zip(answers.texts, answers.samples, strict=True) if number != GREEDY]

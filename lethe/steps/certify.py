@@ -5,12 +5,13 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lethe.config.evaluating import SAMPLE, Drawing
+from lethe.config.fields import Direct
 from lethe.errors import BadFile, BadInput, BadValue
 from lethe.evaluation.certificate import Audit, Certificate, check_facts
 from lethe.io.cache import cache_key, digest, module_of
@@ -27,22 +28,16 @@ TOKENIZER = (
 PLAIN = "qa"
 
 
-@dataclass(frozen=True)
-class How:
+class How(Direct, Drawing):
     """How answers are drawn and scored; ``prompt`` is a template file, "chat", or "qa", a plain question and answer."""
 
     prompt: str
     scorer: str = "keyword_leak"
-    engine: str = "auto"
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
-    max_new_tokens: int = 64
+    engine: str = SAMPLE.engine
 
     def drawing(self) -> dict[str, object]:
         """The settings that change the distribution of an answer."""
-        names = ("engine", "temperature", "top_p", "top_k", "max_new_tokens")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("engine", *Drawing.model_fields)}
 
 
 def how_of(settings: Mapping[str, object], prompt: str | None) -> How:
@@ -145,15 +140,8 @@ def _audit(model: Path, rows: Sequence[Row], how: How, draws: int, auditor: str,
     prepare_torch()
     encoder = Encoder(checkpoint(model).tokenizer, _place(how.prompt))
     prompts = [Prompt(row["id"], encoder.prompt(row)) for row in rows]
-    settings = Settings(
-        n=draws,
-        max_new_tokens=how.max_new_tokens,
-        temperature=how.temperature,
-        top_p=how.top_p,
-        top_k=how.top_k,
-        greedy=False,
-        seed=seed,
-    )
+    drawing = {name: getattr(how, name) for name in Drawing.model_fields}
+    settings = Settings(**drawing, n=draws, greedy=False, seed=seed)
     opened = open_engine(how.engine, model, {"max_rows": 4096})
     answers = {done.prompt_id: done.texts for done in opened.answer(prompts, settings)}
     scored = open_scorer(how.scorer).score([Question(list(answers[row["id"]]), row) for row in rows])

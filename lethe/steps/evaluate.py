@@ -28,55 +28,9 @@ if TYPE_CHECKING:
 
 LOOKS = "looks.json"  # which numbers of answers a word was read on
 EVALUATED = "evaluated.json"  # names the model folder, and what `lethe compare` must find alike on two sides
-ARGUMENTS = {  # keys of params.yaml, and the fields of `EvalSettings` that set them
-    **{f"sample.{name}": name for name in ("n", "max_new_tokens", "temperature", "seed", "engine")},
-    **{f"metrics.{name}": name for name in ("alpha", "calibration")},
-    **dict.fromkeys(("report.tau", "report.tau_graded"), "tau"),
-    "metrics.labels.folder": "labels",
-}
 
-
-@dataclass(frozen=True)
-class EvalSettings:
-    """The settings of an evaluation outside the pipeline, with every default of `lethe eval` and `lethe.evaluate`.
-
-    ``prompt`` is a template file or "chat"; None is the tokenizer's chat template where there is one, else a plain
-    question and answer. ``skip_too_long`` leaves out the questions that the model's context cannot hold. ``language`` is
-    a file of prompts (`lethe.data.prompt_language`) that are drawn with the answers. ``calibration`` is a file of answers
-    with a person's label and keyword leak's verdict, and ``labels`` a folder with the file NAME.jsonl of `lethe label`.
-    ``tau`` is the tolerance of the verdict; None is that of the pipeline, which differs between leaks and graded scores.
-    `PIPELINE_ONLY` has the values that only params.yaml sets.
-    """
-
-    n: int = 1024
-    alpha: float = 0.01
-    temperature: float = 1.0
-    max_new_tokens: int = 64
-    prompt: str | None = None
-    engine: str = "auto"
-    tau: float | None = None
-    seed: int = 0
-    skip_too_long: bool = False
-    language: str | None = None
-    calibration: str | None = None
-    labels: str | None = None
-
-
-DEFAULTS = EvalSettings()
-UTILITY_N = 32  # the most answers per question of the retain set; fewer where n is smaller
-PIPELINE_ONLY: dict[str, Any] = {
-    "row_budget": 5000,
-    "top_p": 1.0,
-    "top_k": 0,
-    "stop": "fixed",
-    "sequential": {"scorer": "rouge_l", "chunk": 64, "tau": 0.05, "tau_leak": 0.1, "alpha": 0.01},
-    "utility_questions": 200,
-    "max_rows": 4096,
-    "dtype": "auto",
-    "tensor_parallel": 1,
-    "data_parallel": 1,
-    "vllm_from": 100_000_000,
-}
+# The arguments of `lethe.evaluate`: keys of the sections sample and metrics, tau, and skip_too_long.
+How = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -128,7 +82,7 @@ def evaluate(
     name: str,
     source: Source,
     splits: Mapping[str, list[Row]],
-    settings: EvalSettings,
+    how: How,
     root: Path,
     *,
     scratch: Path,
@@ -141,10 +95,10 @@ def evaluate(
     from lethe.models.in_memory import default_prompt
     from lethe.steps import likelihood, metrics, report, sample, score
 
-    params = _params(name, settings, splits["forget"], settings.prompt or default_prompt(source), str(source))
-    _check_language(settings.language, splits["forget"])
-    _check_read(name, settings, params)
-    splits, skipped = _fitting(source, splits, params.sample, settings.skip_too_long)
+    params = params_of(how, name, str(source), splits["forget"], how["prompt"] or default_prompt(source))
+    _check_language(params.sample.language, splits["forget"])
+    _check_read(name, how["calibration"], params)
+    splits, skipped = _fitting(source, splits, params.sample, how["skip_too_long"])
     _warn(splits["forget"], params)
     with _place(root, scratch):
         if isinstance(source, Path):
@@ -154,7 +108,7 @@ def evaluate(
         with contextlib.redirect_stdout(sys.stderr):
             forget = len(splits["forget"])
             print(
-                f"{name}: {plural(settings.n, 'answer')} to each of {plural(forget, 'forget question')}; "
+                f"{name}: {plural(params.sample.most, 'answer')} to each of {plural(forget, 'forget question')}; "
                 f"finished ones are in {scratch}"
             )
             likelihood.run(name, params.sample, params.models[name], root, source=source)
@@ -240,18 +194,18 @@ def _check_language(path: str | None, forget: Sequence[Row]) -> None:
         as_json(read_language(path), forget)
 
 
-def _check_read(name: str, settings: EvalSettings, params: EvaluationParams) -> None:
+def _check_read(name: str, calibration: str | None, params: EvaluationParams) -> None:
     """Refuse labels and calibrations that cannot be read, before anything is drawn."""
-    if settings.calibration is not None:
+    if calibration is not None:
         from lethe.io.calibration import read_calibration
 
         if params.metrics.binary is None:
-            raise BadValue("calibration", settings.calibration, "left out where no forget question has keywords")
-        read_calibration(settings.calibration, missing="worst")
-    if settings.labels is not None:
+            raise BadValue("calibration", calibration, "left out where no forget question has keywords")
+        read_calibration(calibration, missing="worst")
+    if (folder := params.metrics.labels.folder) is not None:
         from lethe.evaluation.labels import read_labels
 
-        place = Path(settings.labels, f"{name}.jsonl")
+        place = Path(folder, f"{name}.jsonl")
         if not place.is_file():
             raise BadFile(place, "is no file", f"`lethe label data/eval/{name}/generations/{name}` writes it.")
         read_labels(place)
@@ -326,47 +280,26 @@ def _tell(sentence: str) -> None:
     print(visible(sentence), file=sys.stderr)
 
 
-def check(settings: EvalSettings) -> None:
-    """Refuse settings that are out of range; the error names the field. Nothing of a model is read."""
-    _params("model", settings, [], settings.prompt or "chat", "model")
-
-
-def _params(name: str, settings: EvalSettings, forget: Sequence[Row], prompt: str, path: str) -> EvaluationParams:
+def params_of(how: How, name: str, path: str, forget: Sequence[Row], prompt: str) -> EvaluationParams:
     """Return all parameters of an evaluation of one model without training, checked as params.yaml is.
 
-    An error about a parameter names the field of the settings that sets it.
+    An error about a parameter names the argument that sets it.
     """
     from lethe.config import evaluation_params
-    from lethe.evaluation.together import MeasureSettings
+    from lethe.config.evaluating import SAMPLE, Metrics, Sample
 
-    measuring = MeasureSettings()
-    has_keywords = any(row.get("keywords") for row in forget)
-    tolerance = {} if settings.tau is None else {"tau": settings.tau, "tau_graded": settings.tau}
+    keywords = any(row.get("keywords") for row in forget)
+    n = how["n"]
     sections: dict[str, Any] = {
         "models": {name: {"path": path}},
-        "sample": {
-            **PIPELINE_ONLY,
-            "engine": settings.engine,
-            "prompt": prompt,
-            "language": settings.language,
-            "temperature": settings.temperature,
-            "max_new_tokens": settings.max_new_tokens,
-            "seed": settings.seed,
-            "n": settings.n,
-            "utility_n": min(settings.n, UTILITY_N),
-        },
-        "score": {"scorers": ["rouge_l", *(["keyword_leak"] if has_keywords else [])]},
-        "metrics": {
-            "alpha": settings.alpha,
-            "rho": measuring.rho,
-            "thresholds": list(measuring.thresholds),
-            "leak": "rouge_l",
-            "binary": "keyword_leak" if has_keywords else None,
-            "share_above": measuring.share_above,
-            "calibration": settings.calibration if has_keywords else None,
-            "labels": {"folder": settings.labels},
-        },
-        "report": {"base": None, "retrain": None, **tolerance},
+        "sample": {key: value for key, value in how.items() if key in Sample.model_fields}
+        | {"prompt": prompt, "utility_n": min(n, SAMPLE.utility_n) if isinstance(n, int) else n},
+        "score": {"scorers": ["rouge_l", *(["keyword_leak"] if keywords else [])]},
+        "metrics": {key: value for key, value in how.items() if key in Metrics.model_fields}
+        | {"binary": "keyword_leak" if keywords else None, "labels": {"folder": how["labels"]}}
+        | ({} if keywords else {"calibration": None}),
+        "report": {"base": None, "retrain": None}
+        | ({} if how["tau"] is None else {"tau": how["tau"], "tau_graded": how["tau"]}),
     }
     try:
         return evaluation_params(**sections)
@@ -374,6 +307,7 @@ def _params(name: str, settings: EvalSettings, forget: Sequence[Row], prompt: st
         if error.key == f"models.{name}":
             remedy = "The default is the name of the model folder; --name gives another."
             raise BadValue("name", error.got, error.legal, remedy) from None
-        if error.key in ARGUMENTS:
-            raise BadValue(ARGUMENTS[error.key], error.got, error.legal) from None
-        raise
+        argument = next((part for part in reversed(error.key.split(".")) if part in how), None)
+        if argument is None:
+            raise
+        raise BadValue(argument, error.got, error.legal) from None

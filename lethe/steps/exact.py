@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from lethe.config.evaluating import SAMPLE, Drawing, Threshold
+from lethe.config.exact import EXACT, Exact, Exploring
+from lethe.config.fields import Direct
 from lethe.errors import BadInput, plural
 
 if TYPE_CHECKING:
     from lethe.config.evaluating import Model, Sample
-    from lethe.config.exact import Exact
     from lethe.io.artifacts import Row
     from lethe.models.in_memory import Source
     from lethe.sampling.answer_tree import Effort, Law, Question
@@ -22,60 +23,31 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 
 
-@dataclass(frozen=True)
-class ExactSettings:
-    """The settings of exact bounds, with every default of `lethe exact` and `lethe.exact`.
+class ExactSettings(Direct, Exact, Drawing):
+    """The settings of exact bounds and of the answers that they are about.
 
-    ``rows`` is the number of tokens put through the model per question. ``above`` is the score above which an answer leaks,
-    for a scorer that is not binary. ``prompt`` is a template file or "chat"; None as in `lethe eval`. ``tau`` is the
-    probability at which a question is proved to leak or bounded. ``memory`` (MiB) bounds the rows in flight.
+    ``prompt`` is a template file or "chat"; None as in `lethe eval`.
     """
 
-    rows: int = 15_000
-    alpha: float = 0.01
-    target: float | None = None
-    exact_only: bool = False
-    tau: float = 0.01
-    scorer: str = "keyword_leak"
-    above: float = 0.5
+    scorer: str = EXACT.scorer  # `check_scorer` says more of a judge than the schema does
+    adaptive_threshold: Threshold | None = None
     keyword_match: Literal["word", "substring"] = "word"
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    max_new_tokens: int = 64
-    adaptive_threshold: float | None = None
     prompt: str | None = None
-    seed: int = 0
-    guide: float = 16.0
-    theta_rho: float = 0.5
-    queries: tuple[int, ...] = tuple(10**power for power in range(10))
-    dtype: str = "auto"
-    max_rows: int = 4096
-    memory: int = 1024
+    dtype: str = SAMPLE.dtype
+    max_rows: int = SAMPLE.max_rows
 
     def effort(self) -> Effort:
         """The settings that decide how much is explored and sampled."""
         from lethe.sampling.answer_tree import Effort
 
-        return Effort(
-            rows=self.rows,
-            alpha=self.alpha,
-            guide=self.guide,
-            theta_rho=self.theta_rho,
-            target=self.target,
-            exact_only=self.exact_only,
-            queries=self.queries,
-            seed=self.seed,
-        )
+        return Effort(**{name: getattr(self, name) for name in Exploring.model_fields})
 
     def law(self, end_ids: tuple[int, ...]) -> Law:
         """The settings that change the probability of an answer."""
         from lethe.sampling.answer_tree import Law
 
-        return Law(end_ids, self.max_new_tokens, self.temperature, self.top_k, self.top_p, self.adaptive_threshold)
-
-
-DEFAULTS = ExactSettings()
+        names = (*Drawing.model_fields, "adaptive_threshold")
+        return Law(end_ids, **{name: getattr(self, name) for name in names})
 
 
 class NothingToJudge(BadInput):
@@ -121,18 +93,12 @@ def of_params(
     exact: Exact, sample: Sample, model: Model, keyword_match: Literal["word", "substring"]
 ) -> ExactSettings:
     """The settings that params.yaml gives."""
-    chosen = {key: value for key, value in exact.model_dump().items() if key in ExactSettings.__dataclass_fields__}
+    names = (*Drawing.model_fields, "prompt", "dtype", "max_rows")
     return ExactSettings(
-        **{**chosen, "queries": tuple(exact.queries)},
-        keyword_match=keyword_match,
-        temperature=sample.temperature,
-        top_k=sample.top_k,
-        top_p=sample.top_p,
-        max_new_tokens=sample.max_new_tokens,
+        **exact.model_dump(),
+        **{name: getattr(sample, name) for name in names},
         adaptive_threshold=model.adaptive_threshold,
-        prompt=sample.prompt,
-        dtype=sample.dtype,
-        max_rows=sample.max_rows,
+        keyword_match=keyword_match,
     )
 
 
@@ -140,7 +106,6 @@ def certify(
     name: str, source: Source, rows: Sequence[Row], settings: ExactSettings, scratch: Path | None = None
 ) -> Certificates:
     """Bound P(leak) of each question to the model."""
-    from lethe.errors import BadValue
     from lethe.models.checkpoints import prepare_torch
     from lethe.models.in_memory import default_prompt
     from lethe.sampling.answer_tree import enumerate_answers
@@ -151,13 +116,6 @@ def certify(
 
     effort = settings.effort()
     check_scorer(settings.scorer, settings.above)
-    for key, good, legal in [
-        ("tau", 0 < settings.tau < 1, "a number between 0 and 1"),
-        ("memory", settings.memory >= 1, "a whole number of MiB from 1"),
-    ]:
-        if not good:
-            raise BadValue(key, getattr(settings, key), legal)
-    settings.law(())
     prepare_torch()
     options = Options(dtype=settings.dtype, max_rows=settings.max_rows)
     predictor = ModelPredictor(source, options, settings.memory * MIB)

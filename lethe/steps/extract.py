@@ -70,7 +70,7 @@ class ExtractSettings:
         """The decoding rule."""
         from lethe.sampling.answer_tree.law import Law
 
-        return Law(end_ids, self.suffix, self.temperature, self.top_k, self.top_p)
+        return Law(end_ids, self.suffix, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
 
 
 def extract(

@@ -35,7 +35,7 @@ from lethe.sampling.row_budget import rows_of
 from lethe.scoring import scorer
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.leak_trees import AnswerTree
-from lethe.steps.exact import DEFAULTS, certify, of_params
+from lethe.steps.exact import ExactSettings, certify, of_params
 from tests.benchmarks.exact import asked_of
 from tests.lethe.statistics.answer_tree_coverage import TREES, tree_misses, worst_case
 from tests.lethe.statistics.misses import tolerated
@@ -297,7 +297,9 @@ def many_samples(report: Report, data: Path, trees: list[AnswerTree], samples: i
     for tree in chosen:
         hits, drawn, began = 0, 0, time.process_time()
         for n in batches(samples // len(chosen), per_question):
-            how = Settings(n, settings.sample.max_new_tokens, greedy=False, seed=11, first_sample=drawn)
+            how = Settings(
+                n=n, max_new_tokens=settings.sample.max_new_tokens, greedy=False, seed=11, first_sample=drawn
+            )
             (answers,) = engine.answer([Prompt(tree.id, prompts[tree.id])], how)
             hits, drawn = hits + int(leak(answers.texts, rows[tree.id]).sum()), drawn + n
         low, high = float(binary_lower(hits, drawn, 0.001)), float(binary_upper(hits, drawn, 0.001))
@@ -334,7 +336,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=Path("data"))
     parser.add_argument("--only", nargs="+", default=list(NUMBERS), help=f"which of {', '.join(NUMBERS)}")
     parser.add_argument(
-        "--rows", type=int, default=DEFAULTS.rows, help="rows per question of (2), (4) and the samples"
+        "--rows", type=int, default=ExactSettings().rows, help="rows per question of (2), (4) and the samples"
     )
     parser.add_argument("--models", nargs="*", default=[], help="the models of seconds; default: all")
     parser.add_argument(

@@ -123,7 +123,7 @@ def benchmark(size: Size) -> Iterator[Measured]:
 
         def sample(name: str = name) -> int:
             engine = open_engine(name, sampled, Options())
-            settings = Settings(size.n, params.sample.max_new_tokens, seed=0)
+            settings = Settings(n=size.n, max_new_tokens=params.sample.max_new_tokens, seed=0)
             return sum(int(sum(answer.tokens)) for answer in engine.answer(prompts, settings))
 
         yield measured(f"sample {len(prompts)} x {size.n} ({name})", sample)

@@ -13,9 +13,13 @@ import zlib
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
+from lethe.config.exact import Exploring
+from lethe.config.fields import Direct, Integer, Weight
 from lethe.errors import BadValue
 from lethe.progress import progress
 from lethe.sampling.answer_tree.automaton import WholeTexts
@@ -26,7 +30,6 @@ from lethe.sampling.answer_tree.planning import Curve, Outline, common_rho, curv
 from lethe.sampling.answer_tree.predictor import Predictor
 from lethe.sampling.answer_tree.question import Grown, Growth, Question
 from lethe.statistics.answer_tree import Masses, Remainder, Rounding, leak_bands, leak_interval, queries_until
-from lethe.statistics.checks import check_alpha
 from lethe.statistics.leak_trees import AnswerTree, HeavyLeak, masses_of_json
 
 __all__ = [
@@ -50,11 +53,9 @@ LEAST_TRIED = 8.0  # the rate of a trial: fewer answers measure nothing, and the
 PLAIN = 2.0  # a threshold that no prefix reaches, so everything is sampled
 NOTHING_FOUND = 1e-12
 LAST_GUIDE = 40.0
-QUERIES = tuple(10**power for power in range(10))
 
 
-@dataclass(frozen=True)
-class Effort:
+class Effort(Direct, Exploring):
     """The effort per question.
 
     ``rows`` is the number of tokens put through the model, a third of them in the guided growth. ``guide`` and
@@ -66,33 +67,9 @@ class Effort:
     explore.
     """
 
-    rows: int = 15_000
-    alpha: float = 0.01
-    guide: float = 16.0
-    second_guide: float = 12.0
-    theta_rho: float = 0.5
-    target: float | None = None
-    exact_only: bool = False
-    pilot: int = 128
-    most_entropy: float = 25.0
-    queries: tuple[int, ...] = QUERIES
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_alpha(self.alpha)
-        for name, good, legal in [
-            ("rows", self.rows >= 1, "a whole number of at least 1"),
-            ("guide", self.guide >= 0, "a number of at least 0"),
-            ("second_guide", self.second_guide >= 0, "a number of at least 0"),
-            ("theta_rho", 0 < self.theta_rho < float("inf"), "a number above 0"),
-            ("target", self.target is None or 0 < self.target < 1, "a number between 0 and 1, or null"),
-            ("pilot", self.pilot >= LEAST_PILOT, f"a whole number of at least {LEAST_PILOT}"),
-            ("most_entropy", self.most_entropy >= 0, "a number of at least 0"),
-            ("queries", all(n >= 1 for n in self.queries), "whole numbers of at least 1"),
-            ("seed", self.seed >= 0, "a whole number of at least 0"),
-        ]:
-            if not good:
-                raise BadValue(name, getattr(self, name), legal)
+    second_guide: Weight = 12.0
+    pilot: Annotated[Integer, Field(ge=LEAST_PILOT)] = 128
+    most_entropy: Weight = 25.0
 
     @property
     def pilot_answers(self) -> int:

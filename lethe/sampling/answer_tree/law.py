@@ -6,17 +6,17 @@ below about 1e-12 say nothing about an engine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from lethe.errors import BadValue
+from lethe.config.evaluating import Drawing, Threshold
+from lethe.config.fields import Direct
 from lethe.sampling.adaptive_temperature import check_numbers
 from lethe.sampling.draws import weigh
 
 
-@dataclass(frozen=True)
-class Law:
+class Law(Direct, Drawing):
     """The sampling settings that change the probability of an answer.
 
     ``end_ids`` end an answer, and so does its ``max_new_tokens``-th token. ``adaptive_threshold`` in (0, 1] or None:
@@ -24,23 +24,10 @@ class Law:
     """
 
     end_ids: tuple[int, ...]
-    max_new_tokens: int
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    adaptive_threshold: float | None = None
+    adaptive_threshold: Threshold | None = None
 
-    def __post_init__(self) -> None:
-        threshold = self.adaptive_threshold
-        for name, good, legal in [
-            ("max_new_tokens", self.max_new_tokens >= 1, "a whole number of at least 1"),
-            ("temperature", 0 < self.temperature < float("inf"), "a number above 0"),
-            ("top_k", self.top_k >= 0, "a whole number of at least 0 (0: no cut)"),
-            ("top_p", 0 < self.top_p <= 1, "a number in (0, 1]"),
-            ("adaptive_threshold", threshold is None or 0 < threshold <= 1, "a number in (0, 1], or null"),
-        ]:
-            if not good:
-                raise BadValue(name, getattr(self, name), legal)
+    def __init__(self, end_ids: tuple[int, ...], max_new_tokens: int, **values: Any):
+        super().__init__(end_ids=end_ids, max_new_tokens=max_new_tokens, **values)
 
     def probabilities(
         self, logits: np.ndarray, confidence: np.ndarray, step: int

@@ -219,7 +219,9 @@ def leakage(game: TextGame, method: str) -> Leakage:
     job = next(one.job for one in game.played() if one.method == method and one.half == HALVES[0])
     folder, rows = game.place(job) / "model", game.forgotten(job)
     encoder = Encoder(load_tokenizer(folder), game.settings.learning.prompt)
-    settings = Settings(asked.n, asked.max_new_tokens, temperature=asked.temperature, seed=asked.seed)
+    settings = Settings(
+        n=asked.n, max_new_tokens=asked.max_new_tokens, temperature=asked.temperature, seed=asked.seed
+    )
     task = Task("forget", [Prompt(row["id"], encoder.prompt(row)) for row in rows], settings)
     options = Options(max_rows=asked.max_rows)
     engine = open_engine(asked.engine, folder, options)

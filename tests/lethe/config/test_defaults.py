@@ -1,0 +1,67 @@
+"""A default is written once: where params.yaml differs from the defaults of Python and the command line, here is why."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import lethe
+from lethe import config
+from lethe.config.evaluating import METRICS, SAMPLE
+from lethe.config.exact import EXACT
+from lethe.errors import BadParam
+from tests.small import ROOT, small_params
+
+DEFAULTS = {"sample": SAMPLE, "metrics": METRICS, "exact": EXACT}
+DIFFERENT = {
+    "sample.prompt": "the demonstration's models have no chat template; a user's default depends on the tokenizer",
+    "sample.n": "the demonstration's small model draws four times as many answers in the time of one run",
+    "sample.utility_questions": "ten models are asked in one run; `lethe eval` asks one",
+    "sample.seed": "each stage of the pipeline has a stream of its own",
+    "exact.rows": "ten models are bounded in one run; `lethe exact` bounds one",
+    "exact.seed": "each stage of the pipeline has a stream of its own",
+}
+
+
+def test_params_differ_from_the_defaults_only_where_a_reason_is_given():
+    params = config.load(ROOT / "params.yaml")
+    differing = {
+        f"{name}.{key}"
+        for name, defaults in DEFAULTS.items()
+        for key in type(defaults).model_fields
+        if getattr(getattr(params, name), key) != getattr(defaults, key)
+    }
+    assert differing == set(DIFFERENT)
+
+
+@pytest.mark.parametrize(
+    ("function", "sections"),
+    [
+        (lethe.sample, [SAMPLE]),
+        (lethe.evaluate, [SAMPLE, METRICS]),
+        (lethe.exact, [EXACT, SAMPLE]),
+        (lethe.certify, [SAMPLE]),
+        (lethe.bounds, [METRICS]),
+    ],
+)
+def test_functions_take_their_defaults_from_the_settings(function, sections):
+    shared = 0
+    for name, parameter in inspect.signature(function).parameters.items():
+        section = next((one for one in sections if name in type(one).model_fields), None)
+        if section is None or name in ("prompt", "labels"):  # params.yaml has a file and a section
+            continue
+        shared += 1
+        assert parameter.default == getattr(section, name), name
+    assert shared
+
+
+@pytest.mark.parametrize("key", ["sample.temperature", "sample.n", "metrics.alpha", "exact.rows"])
+def test_params_write_every_key_although_it_has_a_default(key):
+    value = small_params()
+    section, name = key.split(".")
+    if value.get(section) is None:
+        value[section] = EXACT.model_dump()
+    del value[section][name]
+    with pytest.raises(BadParam, match=key):
+        config.validate(value)
