@@ -77,9 +77,6 @@ def main() -> None:
         if engine:
             prompt = Prompt(row["id"], question.prompt)
             how = Settings(n=asked.n, max_new_tokens=asked.max_new_tokens, greedy=False)
-                Prompt(row["id"], question.prompt),
-                Settings(n=asked.n, max_new_tokens=asked.max_new_tokens, greedy=False),
-            )
             (answers,), seconds = timed(lambda prompt=prompt, how=how: list(engine.answer([prompt], how)))
             hits = int(leak(answers.texts, row).sum())
             low, high = (float(end(hits, asked.n, 0.01)) for end in (binary_lower, binary_upper))
