@@ -166,7 +166,7 @@ def load_run(folder: str | os.PathLike[str] = "data") -> Run:
     """
     import pandas as pd
 
-    from lethe.evaluation.recorded import tails
+    from lethe.evaluation.run import tails
     from lethe.results import table
 
     folder = Path(folder)

@@ -14,34 +14,105 @@ from lethe.config.schema import EvaluationParams, MethodParams, Params
 from lethe.evaluation.answer_scores import AnswerTables, judges
 from lethe.evaluation.attack_counts import AttackResult
 from lethe.evaluation.prompt_language import LanguageMeasures
-from lethe.evaluation.recorded import (
-    Drawing,
-    EpsilonStarRecord,
-    OneRunRecord,
-    Record,
-    StoppedEarly,
-    TailPoint,
-    TrainingStep,
-    Values,
-    audit_record,
-    drawing,
-    epsilon_star_record,
-    stopped_early,
-    tails,
-)
 from lethe.evaluation.wording import WORDINGS, Wording
 from lethe.io.artifacts import Aim, References, Row, expected, read_references
 from lethe.io.json_files import read_artifact, read_jsonl
 from lethe.io.parts import rows_of
 from lethe.results import table
 from lethe.results.exact_bounds import Excess, certificates_of
-from lethe.results.table import Numbers, Result, Results
+from lethe.results.table import Numbers, Result, Results, Value
 from lethe.statistics.bound import Bound
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_trees import Certificates
+from lethe.statistics.one_run.summary import OneRunAudit
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from lethe.config.evaluating import Sample
+
+Values = Mapping[str, Value]  # by exported name
+Record = Mapping[str, object]  # of a kind of audit or game that names its own keys
+
+
+@dataclass(frozen=True)
+class TailPoint:
+    """The tail curve at ``x``: means over the questions. The mean of the bounds has no joint guarantee."""
+
+    x: float
+    bound: float
+    empirical: float
+
+
+@dataclass(frozen=True)
+class SplitSize:
+    """How many questions of a split were asked, and how often each."""
+
+    questions: int | None
+    n: int | None
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How the answers of a model were drawn; a setting that the file leaves out is that of the params."""
+
+    engine: str | None
+    engine_reason: str | None
+    stop: str | None
+    temperature: float
+    top_p: float
+    top_k: int
+    max_new_tokens: int
+    splits: Mapping[str, SplitSize]
+
+
+@dataclass(frozen=True)
+class OneRunRecord:
+    """A one-run audit, and the mechanism that it tests."""
+
+    audit: OneRunAudit
+    mechanism: str
+
+
+@dataclass(frozen=True)
+class TrainingStep:
+    """One step of a training run."""
+
+    step: int
+    loss: float
+
+
+def tails(numbers: Numbers) -> tuple[TailPoint, ...]:
+    """The tail curve of a model, averaged over the questions."""
+    bounds = {row.at: row.estimate for row in numbers.series("tail_bound")}
+    return tuple(
+        TailPoint(row.at or 0.0, bounds.get(row.at) or 0.0, row.estimate or 0.0) for row in numbers.series("tail")
+    )
+
+
+def drawing(about: Mapping[str, object], sample: Sample) -> Drawing | None:
+    """The ``about.json`` of a model's generations; None where there is none. ``sample`` are the params."""
+    known: dict[str, Any] = dict(about)
+    if not known:
+        return None
+    splits = known.get("splits", {}).items()
+    return Drawing(
+        engine=known.get("engine"),
+        engine_reason=known.get("engine_reason"),
+        stop=known.get("stop"),
+        temperature=known.get("temperature", sample.temperature),
+        top_p=known.get("top_p", sample.top_p),
+        top_k=known.get("top_k", sample.top_k),
+        max_new_tokens=known.get("max_new_tokens", sample.max_new_tokens),
+        splits={name: SplitSize(size.get("questions"), size.get("n")) for name, size in splits},
+    )
+
+
+def audit_record(result: Mapping[str, object]) -> OneRunRecord | Record:
+    """The record of an audit: typed where the audit is a one-run audit, else the result as it is."""
+    known: dict[str, Any] = dict(result)
+    return OneRunRecord(OneRunAudit.from_json(known), known["mechanism"]) if "results" in known else known
+
 
 Role = Literal["base", "retrain", "subject"]
 T = TypeVar("T")
@@ -105,10 +176,10 @@ class Model:
         """The question whose mean and standard deviation were measured after 2, 4, 8, ... answers."""
         return next((one for one in self.questions if one.numbers.series("convergence_mean")), None)
 
-    @cached_property
-    def epsilon_star(self) -> EpsilonStarRecord | None:
-        """Epsilon* of the model; None where it was not measured."""
-        return epsilon_star_record(self.numbers.row("epsilon_star", "given answers"))
+    @property
+    def epsilon_star(self) -> Result | None:
+        """Epsilon* of the model with its record as evidence; None where it was not measured."""
+        return self.numbers.row("epsilon_star", "given answers")
 
     @cached_property
     def language(self) -> LanguageMeasures | None:
@@ -116,9 +187,9 @@ class Model:
         return LanguageMeasures.of_rows(self.numbers)
 
     @cached_property
-    def stopped(self) -> StoppedEarly | None:
-        """The verdicts of a forget set whose questions stopped early; None where n was fixed."""
-        return stopped_early(self.numbers)
+    def stopped(self) -> bool:
+        """Whether a rule could stop the questions early."""
+        return self.numbers.row("certified", "anytime") is not None
 
     def asked(self, k: int) -> tuple[Bound, Bound] | None:
         """The band of leak@k, lower and upper, of the worst question: of true leaks where the judge's error was measured."""

@@ -194,7 +194,7 @@ class _Deciding:
         """The ends of the mean score of each question: bounds by betting at the one level that is asked."""
         leak = self.run.params.metrics.leak
         groups = scored(model, "forget", leak, cut_off=self.run.params.sample.truncated == "missing")
-        if not groups or model.stopped is not None:
+        if not groups or model.stopped:
             return None
         scores = np.array(groups)
 
@@ -217,7 +217,7 @@ class _Deciding:
             None if graded else np.where(np.isnan(either), n, either),
             model.drawing.max_new_tokens,
             self.run.params.report.most_truncated,
-            model.stopped is not None,
+            model.stopped,
         )
 
     def _utility(self, model: Model) -> Aspect:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from lethe.evaluation.recorded import OneRunRecord, Record
-from lethe.evaluation.run import Run
+from lethe.evaluation.run import OneRunRecord, Record, Run
 from lethe.report import svg
 from lethe.statistics.bound import coverage, level
 from lethe.statistics.one_run.audit import ASSUMPTIONS, load_method

@@ -12,8 +12,7 @@ from markupsafe import Markup
 
 from lethe.errors import plural
 from lethe.evaluation.question_answers import BINS
-from lethe.evaluation.recorded import TailPoint
-from lethe.evaluation.run import Model, Question, Run
+from lethe.evaluation.run import Model, Question, Run, TailPoint
 from lethe.evaluation.wording import Wording
 from lethe.report import svg
 from lethe.report.answers import Drawn

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lethe.config.schema import MethodParams
-from lethe.evaluation.recorded import Drawing
-from lethe.evaluation.run import Model, Run
+from lethe.evaluation.run import Drawing, Model, Run
 from lethe.statistics.epsilon_star.parametric import rejected_fit
 from lethe.text import NONE, count, listing, number, upper_first
 
@@ -40,19 +39,26 @@ EPSILON_STAR = ("model", "Epsilon* at least", "estimate", "α", "δ", "cut", "th
 
 def epsilon_star_rows(run: Run) -> list[list[str]]:
     """The columns of ``EPSILON_STAR`` for each model that has a result."""
-    if run.aim == "refuse" and not any(one.epsilon_star and one.epsilon_star.epsilon_lower for one in run.models):
+    if run.aim == "refuse" and not any(one.epsilon_star and one.epsilon_star.lower for one in run.models):
         return []  # nothing was to be forgotten, so there is nothing to explain either
     rows = []
     for model in run.models:
         result = model.epsilon_star
         if result is None:
             continue
-        value = rejected_fit(result.epsilon_star, result.ks_p_values)
-        value = value or ("∞" if result.infinite else number(result.epsilon_star))
-        lower = result.bound.number() if result.bound else NONE
-        cut = "none" if result.cut is None else _general(result.cut)
-        rest = [_general(result.alpha), _general(result.delta), cut, _general(result.threshold)]
-        rows.append([model.name, lower, value, *rest, count(result.n_train), count(result.n_population)])
+        record = result.evidence or {}
+        value = rejected_fit(result.estimate, (record.get("fit") or {}).get("ks_p_values"))
+        value = value or ("∞" if record.get("infinite") else number(result.estimate))
+        lower = result.lower_bound.number() if result.lower_bound else NONE
+        cut = "none" if record.get("cut") is None else _general(record["cut"])
+        rest = [
+            _general(record.get("alpha")),
+            _general(record.get("delta")),
+            cut,
+            _general(record.get("threshold")),
+        ]
+        sizes = [count(record.get(key)) for key in ("n_train", "n_population")]
+        rows.append([model.name, lower, value, *rest, *sizes])
     return rows
 
 
@@ -61,7 +67,8 @@ def epsilon_star_notes(run: Run) -> list[str]:
     told: dict[str, list[str]] = {}
     for model in run.models:
         result = model.epsilon_star
-        for said in (result.assumes, result.note) if result else ():
+        record = (result.evidence if result else None) or {}
+        for said in (record.get("assumes"), record.get("note")):
             if said:
                 told.setdefault(said, []).append(model.name)
     everyone = sum(model.epsilon_star is not None for model in run.models)

@@ -21,7 +21,7 @@ from lethe.io.json_files import read_artifact, write_json
 if TYPE_CHECKING:
     from lethe.config.evaluating import Sample
     from lethe.config.schema import EvaluationParams
-    from lethe.evaluation.recorded import Values
+    from lethe.evaluation.run import Values
     from lethe.models.in_memory import Source
     from lethe.results.table import Numbers
     from lethe.statistics.bound import Bound

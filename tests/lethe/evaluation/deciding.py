@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 
 from lethe import config
-from lethe.evaluation.recorded import Drawing
-from lethe.evaluation.run import Model, Question, Role, Run
+from lethe.evaluation.run import Drawing, Model, Question, Role, Run
 from lethe.evaluation.standing import Standing, standings
 from lethe.results.exact_bounds import certificates_of, rows_of
 from lethe.results.table import Results, Rows

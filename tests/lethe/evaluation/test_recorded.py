@@ -13,15 +13,14 @@ from hypothesis import strategies as st
 from lethe.evaluation.leaks_at_k import TOLD_QUERIES, at
 from lethe.evaluation.prompt_language import ChoiceMeasure, LanguageMeasures, ProductionMeasure
 from lethe.evaluation.prompts import MeasureSettings, measure_prompts
-from lethe.evaluation.recorded import epsilon_star_record, stopped_early, tails
-from lethe.evaluation.run import Model
+from lethe.evaluation.run import Model, tails
 from lethe.results import table
 from lethe.results.exact_bounds import Excess, certificates_of, rows_of
 from lethe.results.table import Results
 from lethe.statistics.bound import Assumes, Bound, Covers, Side
 from lethe.statistics.judge_error import Calibration
 from tests.lethe.evaluation.of_rows import made, of_model, of_questions
-from tests.lethe.evaluation.test_measure import DECISIONS, LEAK, LEAKED, stopped
+from tests.lethe.evaluation.test_measure import LEAK, LEAKED, stopped
 from tests.lethe.evaluation.test_measure import rows_of as measured_rows
 from tests.lethe.evaluation.trees import certified
 
@@ -90,19 +89,6 @@ def test_the_exact_bounds_with_their_trees(rho):
     assert certificates_of(Results({}), "model") is None
 
 
-def test_the_verdicts_of_questions_that_stopped_early():
-    record, rule = stopped_early(of_model(kept(stopped()))), DECISIONS["q"]
-    assert (record.scorer, record.alpha, record.tau, record.tau_leak) == (
-        "keyword_leak",
-        rule.alpha,
-        rule.tau,
-        rule.tau_leak,
-    )
-    assert (record.questions, record.certified, record.leaking, record.undecided) == (2, 0, 1, 1)
-    assert (record.drawn, record.saved_share) == (7, 1 - 7 / 200)
-    assert stopped_early(of_model(measured_rows(LEAK, LEAKED))) is None
-
-
 def test_a_model_of_the_table_has_its_curves_and_bands():
     rows = kept(measured_rows(LEAK, LEAKED))
     model = Model("m", "subject", "m", numbers=of_model(rows))
@@ -110,7 +96,9 @@ def test_a_model_of_the_table_has_its_curves_and_bands():
     lower, upper = model.asked(TOLD_QUERIES)
     assert (lower, upper) == (model.bounds["leak_at_1000_worst_lower"], model.bounds["leak_at_1000_worst"])
     assert model.asked(3) is None
-    assert model.calibration is model.epsilon_star is model.language is model.stopped is None
+    assert model.calibration is model.epsilon_star is model.language is None
+    assert not model.stopped
+    assert Model("m", "subject", "m", numbers=of_model(kept(stopped()))).stopped
 
 
 def test_what_is_kept_of_the_judge_is_enough_to_measure_again():
@@ -131,30 +119,3 @@ def test_what_is_kept_of_the_judge_is_enough_to_measure_again():
     assert (model.values["judge_labelled"], model.values["judge_fits"]) == (200, True)
     asked = at(found.judged.over_prompts.worst)
     assert model.asked(TOLD_QUERIES) == (asked.lower, asked.upper)
-
-
-@given(SHARE | st.sampled_from([math.inf, math.nan]), SHARE | st.just(math.inf))
-def test_epsilon_star_with_its_bound(estimate, lower):
-    """An estimate that is not finite is None, and says whether it is infinite."""
-    end = bound(lower, "lower", Covers.MODEL)
-    values = {
-        "epsilon_star": estimate,
-        "infinite": math.isinf(estimate),
-        "epsilon_lower": lower,
-        "lower_infinite": math.isinf(lower),
-        "lower_method": end.method,
-        "alpha": end.alpha,
-        "assumes": str(end.assumes),
-        "n_train": 30,
-        "fit": {"ks_p_values": {"normal": 0.5}},
-    }
-    add = lambda rows: rows.add(  # noqa: E731
-        "model", "epsilon_star", "given answers", estimate, end, evidence=values
-    )
-    numbers = of_model(kept(made(add)))
-    record = epsilon_star_record(numbers.row("epsilon_star", "given answers"))
-    assert record.epsilon_star == (estimate if math.isfinite(estimate) else None)
-    assert (record.infinite, record.n_train, record.delta) == (math.isinf(estimate), 30, None)
-    assert record.ks_p_values == {"normal": 0.5}
-    assert record.bound.value == numbers.values["epsilon_lower"] == lower
-    assert numbers.bounds["epsilon_lower"].alpha == record.bound.alpha == end.alpha
