@@ -90,7 +90,7 @@ class ExactBounds(Measurement):
             "P(leak) <=",
             "verdict",
             "queries until an even chance",
-            "likeliest leak",
+            "likeliest leak found",
         ]
         return [View(f"{self.certificates.name}: {self.certificates.how.leak}", head, rows, self.sentences())]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -75,6 +76,8 @@ def plan(
     answers: int | None = None,
     new_tokens: int | None = None,
     leak: float | None = None,
+    labels: bool = False,
+    calibration: str | os.PathLike[str] | None = None,
 ) -> Plan:
     """Count the samples that a wanted width or certificate takes, or what a preset or many checkpoints cost.
 
@@ -85,7 +88,7 @@ def plan(
     alpha : float, optional
         The statement may fail with this probability. [default: 0.01]
     width : float, optional
-        The wanted half-width of the distribution band.
+        The wanted half-width of the distribution band; with labels the width of the interval of the average leak probability.
     tau : float, optional
         Certify that a prompt leaks with at most this probability.
     tau_leak : float, optional
@@ -122,7 +125,13 @@ def plan(
     new_tokens : int, optional
         The number of tokens per answer, with cost. [default: 64]
     leak : float, optional
-        The leak probability of every prompt, with cost. [default: 0]
+        The leak probability of every prompt, with cost [default: 0], or a guess of the average one, with labels [default:
+        0.1].
+    labels : bool
+        Count a person's labels of random draws for the wanted width (docs/judges.md).
+    calibration : path, optional
+        With labels, a file of answers with `label` and `verdict`: how narrow an interval that judge allows at any number of
+        answers.
 
     Returns
     -------
@@ -154,7 +163,7 @@ def plan(
     for name, value in given.items():
         if name not in (*allowed, kind):
             raise BadValue(name, value, f"left out {f'with {kind}' if kind else 'here'}: it changes nothing")
-    if kind in ("verdict", "cost"):
+    if kind in ("verdict", "cost", "labels"):
         del given[kind]
     return run(**given, **({"retrain": retrain} if kind == "verdict" else {}))
 
@@ -207,6 +216,44 @@ def _statement(
     columns = ["statement", "samples"] + ([*VERDICTS] if tau is not None else [])
     rows = [row + [None] * (len(columns) - len(row)) for row in rows]
     return Plan(values, (View("Samples per prompt", columns, rows, notes),))
+
+
+def _labels(
+    alpha: float = ALPHA,
+    width: float = 0.1,
+    leak: float = 0.1,
+    calibration: str | os.PathLike[str] | None = None,
+) -> Plan:
+    """Labels for a width, and whether a judge's error allows that width."""
+    from lethe.api.bounding import calibration_of
+    from lethe.statistics import planning
+
+    needed = planning.labels_for_width(width, leak, alpha)
+    values: dict[str, Any] = {"alpha": alpha, "width": width, "leak": leak, "labels": needed}
+    rows: list[list[object]] = [["labels of random draws of the run", needed]]
+    notes = [
+        f"The interval of the average leak probability is then at most {width:g} wide if it is {leak:g}, each end at "
+        f"{alpha:g}: labels alone, no judge."
+    ]
+    if judge := calibration_of(calibration, "worst"):
+        low, high = planning.narrowest_judged(judge, leak, alpha)
+        values |= {
+            "judged_lower": low,
+            "judged_upper": high,
+            "limit": "judge" if high - low > width else "answers",
+        }
+        rows.append(
+            [
+                f"width of the judged interval with {judge.leaks + judge.clean} labels, at best",
+                round(high - low, 4),
+            ]
+        )
+        notes.append(
+            "The judge is the limit: no number of answers narrows the interval further. Label draws of the run instead."
+            if high - low > width
+            else "The judge allows this width: more answers narrow the interval."
+        )
+    return Plan(values, (View("Labels", ["statement", "number"], rows, notes),))
 
 
 def _verdict(retrain: bool, **given: Any) -> Plan:
@@ -385,6 +432,7 @@ def _duration(seconds: float | None) -> str | None:
 KINDS: dict[str, tuple[Callable[..., Plan], tuple[str, ...]]] = {
     "": (_statement, ("alpha", "width", "tau", "tau_leak", "prompts", "cap")),
     "verdict": (_verdict, ("alpha", "tau", "prompts", "answers", "models")),
+    "labels": (_labels, ("alpha", "width", "leak", "calibration")),
     "preset": (_preset, ("rate", "parameters", "judge_rate", "judge_parameters", "questions")),
     "cost": (
         _cost,

@@ -98,6 +98,7 @@ PLAN = Command(
         "plan --alpha 0.01 --tau 0.05 --prompts 40",
         "plan --preset harry-potter --rate 1000",
         "plan --cost --rate 2500",
+        "plan --labels --width 0.1",
     ),
 )
 

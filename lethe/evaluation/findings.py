@@ -196,15 +196,15 @@ def _compared(question: _Question, left: Model, right: Model, alpha: float) -> t
 
 
 def _hidden_claim(run: Run) -> Claim | None:
-    """The claim that sampling finds hidden leaks. The counts are facts about the questions, so no interval is needed."""
-    retrain, words, rows = run.role("retrain"), run.words, []
+    """The claim that sampling finds hidden leaks, beyond Retrain by Fisher's exact test over questions, Bonferroni."""
+    retrain, words, rows, alpha = run.role("retrain"), run.words, [], run.params.metrics.alpha
     chance = hidden(retrain) if retrain else None
     for model in run.subjects:
         found = hidden(model)
         if found is None:
             continue
         by_chance = f", {retrain.name} in {chance[0]} of {chance[1]}" if retrain and chance else ""
-        more = found[0] > 0 and (not chance or found[0] / found[1] > chance[0] / chance[1])
+        more = found[0] > 0 and (not chance or _more_often(found, chance, alpha / len(run.subjects)))
         sentence = f"{model.name} in {found[0]} of {found[1]} {words.question}s{by_chance}."
         rows.append(Row(model.name, "holds" if more else "did not show", sentence))
     judged = any(row.value("judged_lower") is not None for model in run.subjects for row in model.questions)
@@ -216,3 +216,11 @@ def _hidden_claim(run: Run) -> Claim | None:
     if judged:
         measured = f"{hides} the bound with the judge’s error proves {words.proved}"
     return Claim(title, measured, rows) if rows else None
+
+
+def _more_often(found: tuple[int, int], chance: tuple[int, int], alpha: float) -> bool:
+    """Whether the first share of questions is proved to be larger: Fisher's exact test, one-sided."""
+    from scipy.stats import fisher_exact
+
+    table = [[hits, of - hits] for hits, of in (found, chance)]
+    return bool(fisher_exact(table, alternative="greater").pvalue <= alpha)

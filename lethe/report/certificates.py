@@ -1,4 +1,4 @@
-"""The report's section of exact bounds: a strip per model, a line per question, and the likeliest leaking texts."""
+"""The report's section of exact bounds: a strip per model, a line per question, and the likeliest leaking texts found."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from lethe.errors import plural
 from lethe.evaluation.run import Model, Question, Run
 from lethe.report import svg
 from lethe.report.svg import ACCENT, INK, MUTED, WARM
+from lethe.statistics.bound import significant
 from lethe.statistics.leak_trees import AnswerTree, Certificates, HeavyLeak
 from lethe.text import number, queries, visible
 
@@ -38,7 +39,7 @@ HEAD = (
 
 @dataclass(frozen=True)
 class Evidence:
-    """One of the likeliest leaking texts, with its question."""
+    """One of the likeliest leaking texts found, with its question and a lower bound of its probability."""
 
     question: str
     text: Markup
@@ -120,7 +121,9 @@ def _strip(model: Model, found: Certificates, run: Run, shown: Sequence[int]) ->
         svg=_drawn(model.name, trees, _sampled(model, found, run)),
         lines=lines,
         evidence=tuple(
-            Evidence(asked.get(tree.id, tree.id), visible(leak.text), f"{leak.probability:.3g}")
+            Evidence(
+                asked.get(tree.id, tree.id), visible(leak.text), f"{significant(leak.probability, 3, 'lower')}"
+            )
             for tree, leak in heaviest(found)
         ),
         sentences=tuple(found.sentences()),

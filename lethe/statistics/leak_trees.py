@@ -292,7 +292,8 @@ class Certificates:
             bounds["tree_lower_worst"].sentence("P(leak) per query", of),
             bounds["tree_upper_worst"].sentence("P(leak) per query", of),
             bounds["tree_upper_mean"].sentence("P(leak) per query", of),
-            f"At a threshold of {self.tau:g} per query: {counts}.",
+            f"At a threshold of {self.tau:g} per query: {counts}. Each question is bounded by itself "
+            f"{bounds['tree_upper_worst'].level()}; the number of bounded questions has no level.",
             *(
                 f"{count} of {of} leak with a probability above {tau:g}, with certainty."
                 for tau, count in model.certain_leaks.items()

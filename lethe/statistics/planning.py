@@ -9,7 +9,9 @@ from typing import Literal
 import numpy as np
 
 from lethe.errors import BadValue
+from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.checks import check_alpha
+from lethe.statistics.judge_error import Calibration
 from lethe.statistics.sequential import SequentialTest, stopping_counts
 
 
@@ -175,6 +177,66 @@ def plan(
         )
         certificate = Certificate(tau, leak, cap, fixed, expected)
     return Plan(alpha, prompts, each, "Bonferroni" if each < alpha else None, band, certificate)
+
+
+def labels_for_width(width: float, leak: float, alpha: float) -> int:
+    """Labels of random draws of a run after which the interval of the average leak probability is at most ``width`` wide.
+
+    Parameters
+    ----------
+    width
+        The wanted width, strictly between 0 and 1.
+    leak
+        A guess of the average leak probability.
+    alpha
+        Error probability of each end, Clopper-Pearson (`lethe.statistics.label_rates.random_labels`).
+
+    Examples
+    --------
+    >>> labels_for_width(width=0.1, leak=0.1, alpha=0.05)
+    117
+    """
+    check_alpha(alpha)
+    _check_share("leak", leak, 0 <= leak <= 1)
+    _check_share("width", width, 0 < width < 1)
+
+    def narrow(n: int) -> bool:
+        return float(binary_upper(n * leak, n, alpha) - binary_lower(n * leak, n, alpha)) <= width
+
+    low, high = 0, 1
+    while not narrow(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if narrow(middle) else (middle, high)
+    return high
+
+
+def narrowest_judged(calibration: Calibration, leak: float, alpha: float) -> tuple[float, float]:
+    """The interval of a judged average at ``leak`` as the answers grow without end: only the judge's error is left.
+
+    Parameters
+    ----------
+    calibration, leak, alpha
+        The judge's error, a guess of the average leak probability, and the error probability of each end.
+
+    Examples
+    --------
+    >>> judge = Calibration(leaks=50, leaks_called=45, clean=50, clean_called=5)
+    >>> [round(end, 2) for end in narrowest_judged(judge, leak=0.1, alpha=0.05)]
+    [0.0, 0.2]
+    """
+    _check_share("leak", leak, 0 <= leak <= 1)
+    called = np.array([leak * calibration.sensitivity + (1 - leak) * calibration.false_positive])
+    lower, upper = calibration.error(alpha / 3).carry(called, called)
+    return float(lower[0]), float(upper[0])
+
+
+def _check_share(name: str, value: float, legal: bool) -> None:
+    if not legal:
+        raise BadValue(
+            name, value, "a number from 0 to 1" if name == "leak" else "a number strictly between 0 and 1"
+        )
 
 
 def _check_tau(tau: float) -> None:

@@ -80,7 +80,9 @@ def test_the_columns_of_the_judge_are_those_of_the_scores(folder):
 
 def test_a_plan_counts_what_the_stage_judges(folder):
     """Answers exactly, tokens as an upper bound of those that the judge reads."""
-    result = CliRunner().invoke(app, ["plan", "--preset", "default", "--rate", "100", "--json"])
+    result = CliRunner().invoke(
+        app, ["plan", "--preset", "default", "--rate", "100", "--judge-rate", "10", "--json"]
+    )
     assert result.exit_code == 0, result.output
     (found,) = json.loads(result.stdout)["judges"]
     about = json.loads((folder / "data/judged/harm/about.json").read_text())

@@ -1,5 +1,6 @@
 import json
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -41,6 +42,22 @@ def test_bands_of_many_prompts_take_more_and_certificates_do_not():
     assert many == one | {"prompts": 40}  # an intersection of claims needs no correction
     bands = json.loads(call("--width", 0.1, "--prompts", 40, "--json").stdout)
     assert (bands["correction"], bands["alpha_each"]) == ("Bonferroni", pytest.approx(0.01 / 40))
+
+
+def test_labels_for_a_width_and_what_limits_a_judge(tmp_path):
+    wide, narrow = (
+        json.loads(call("--labels", "--width", width, "--json").stdout)["labels"] for width in (0.2, 0.1)
+    )
+    assert wide < narrow
+    labels = [1] * 50 + [0] * 50
+    for wrong, times, limit in ((10, 1, "judge"), (0, 40, "answers")):
+        verdicts = [1] * (50 - wrong) + [0] * (50 + wrong)
+        pd.DataFrame({"label": labels * times, "verdict": verdicts * times}).to_csv(
+            tmp_path / "c.csv", index=False
+        )
+        got = json.loads(call("--labels", "--width", 0.05, "--calibration", tmp_path / "c.csv", "--json").stdout)
+        assert got["limit"] == limit
+    assert call("--labels", "--width", 2).exit_code == 2
 
 
 def test_what_is_refused():
