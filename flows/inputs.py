@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lethe.audits.unlearning_game.kinds.text import Params as TextGame
-from lethe.config.schema import Params
+from lethe.config.schema import ANSWERS, CALIBRATION, LABELS, PLAIN, Params
 from lethe.data.prompt_language import read_language
 from lethe.errors import BadInput, BadParam, ParamsClash
 from lethe.evaluation.labels import read_labels
@@ -63,7 +63,7 @@ def _check_labelled(params: Params, root: Path) -> None:
         path = judge.labelled
         if path is None or (root / path).is_file() or Path(os.path.normpath(path)).parent == Path("data/dataset"):
             continue
-        legal = "a file that exists, a split of the dataset (data/dataset/SPLIT.jsonl), or null"
+        legal = f"a file that exists, a split of the dataset (data/dataset/SPLIT.jsonl), or {ANSWERS}"
         raise BadParam(f"judges.{name}.labelled", path, legal)
 
 
@@ -72,7 +72,7 @@ def _check_language(params: Params, root: Path) -> None:
     if path is None:
         return
     if not (root / path).is_file():
-        raise BadParam("sample.language", path, "a file that exists, or null")
+        raise BadParam("sample.language", path, f"a file that exists, such as {PLAIN}")
     with _told_as("sample.language"):
         read_language(root / path)
 
@@ -82,7 +82,7 @@ def _check_calibration(params: Params, root: Path) -> None:
     made = [f"data/judged/{name}/calibration.csv" for name, judge in params.judges.items() if judge.labelled]
     if path is None or os.path.normpath(path) in made or (root / path).is_file():
         return
-    legal = "a file that exists, or null"
+    legal = f"a file that exists, such as {CALIBRATION}"
     if made:
         legal += f", or what a stage makes of labelled answers ({', '.join(made)})"
     raise BadParam("metrics.calibration", path, legal)
@@ -94,9 +94,7 @@ def _check_labels(params: Params, root: Path) -> None:
     if folder is None:
         return
     if not any((root / folder / f"{name}.jsonl").is_file() for name in params.models):
-        legal = (
-            f"a folder with a file of `lethe label` for one of the models ({', '.join(params.models)}), or null"
-        )
+        legal = f"a folder with a file of `lethe label` for one of the models ({', '.join(params.models)}), or {LABELS}"
         raise BadParam("metrics.labels.folder", folder, legal)
     with _told_as("metrics.labels.folder"):
         for name in params.models:  # a broken row would otherwise stop the stage metrics, hours later

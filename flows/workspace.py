@@ -22,7 +22,6 @@ from lethe.process import PARAMS
 SCRATCH = Path(".lethe")  # ignored by git and DVC: Prefect's records, locks, progress, the page template of plots
 PROGRESS = SCRATCH / "progress"
 PLOTS_PAGE = SCRATCH / "plots.html"
-NO_FILE = ("None", "chat")  # what dvc.yaml makes of a params value that names no file; both files say so
 SITE_CACHE = ".dvc/tmp/site_cache"  # DVC's hashes and links of files
 ORIGINAL = SCRATCH / "params.original.yaml"
 LOCK_COPY = SCRATCH / "dvc.lock"  # dvc.lock when the last run began
@@ -287,8 +286,7 @@ def _reasons(changes: list) -> list[str]:
             reasons.append(str(change))
             continue
         for paths in change.values():
-            files = [(path, what) for path, what in paths.items() if path not in NO_FILE]
-            reasons += [f"{path} {what}" for path, what in files if isinstance(what, str)]
+            reasons += [f"{path} {what}" for path, what in paths.items() if isinstance(what, str)]
             for values in (what for what in paths.values() if isinstance(what, dict)):
                 reasons += [f"{key} {what}" for key, what in values.items()]
     return reasons

@@ -17,7 +17,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 ARTIFACTS = ("data", ".lethe", "mlflow.db", "mlruns", "dvc.lock", "dvc_plots", ".dvc/cache", ".dvc/tmp")
-COMMITTED = {ROOT / "data/source/README.md"}
+COMMITTED = {
+    ROOT / name for name in ("data/source/README.md", "data/labels/calibration.csv", "data/labels/answers.jsonl")
+}
 WRITABLE = (".venv", "__pycache__")
 WRITES = {
     "os.mkdir",

@@ -29,8 +29,9 @@ COPIED = (
         ".dvcignore",
         "pyproject.toml",
         "data/source/README.md",
+        "data/labels/calibration.csv",
+        "data/labels/answers.jsonl",
     ),
-    *("None", "chat"),  # what DVC finds where params.yaml has a word for a path
 )
 MAY_BE_EMPTY = (
     "attacks",

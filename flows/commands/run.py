@@ -51,8 +51,8 @@ def command(
     """Run every stale stage and the stages that depend on it, several at once; the other stages do not run.
 
     With `-S` or `--preset`, params.yaml in this folder changes first, as with `dvc exp run -S`; in a git
-    repository the result is then saved as a DVC experiment (`dvc exp show`). To go back: `git checkout params.yaml
-    dvc.lock`, then `lethe run`, which restores the results from DVC's cache. Without git the first change leaves the
+    repository the result is then saved as a DVC experiment (`dvc exp show`). To go back: `git checkout params.yaml`,
+    then `lethe run`, which restores the results from DVC's cache. Without git the first change leaves the
     original in .lethe/params.original.yaml: copy it back, then `lethe run`.
 
     A change of one key can make many stages stale: the first line says how many. With names of stages only these and what

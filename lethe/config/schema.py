@@ -6,6 +6,10 @@ the value and the legal values. Only params.yaml holds defaults, so that DVC see
 
 from __future__ import annotations
 
+import copy
+import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
@@ -337,6 +341,49 @@ class Notify(Section):
     command: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
 
 
+# What params.yaml names where there is no model, language or label: DVC tracks each of these places, and a null has none.
+FRESH = "lethe/models/fresh"
+PLAIN = "flows/languages/plain.yaml"
+LABELS, CALIBRATION, ANSWERS = "data/labels", "data/labels/calibration.csv", "data/labels/answers.jsonl"
+CHAT_FILE = "lethe/models/prompts/chat.txt"
+NEUTRAL = {
+    "train.recipe.start_from": FRESH,
+    "sample.language": PLAIN,
+    "metrics.calibration": CALIBRATION,
+    "metrics.labels.folder": LABELS,
+    "judges.*.labelled": ANSWERS,
+}
+PROMPTS = ("train.recipe.prompt", "sample.prompt")
+
+
+def _sections(values: Any, key: str) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Yield each dotted key that matches ``key``, the section that holds it and its last part; ``*`` means every entry."""
+    sections = [("", values)]
+    *parents, last = key.split(".")
+    for part in parents:
+        named = [
+            (f"{path}{name}.", section[name])
+            for path, section in sections
+            if isinstance(section, dict)
+            for name in (section if part == "*" else [part])
+            if name in section
+        ]
+        sections = named
+    for path, section in sections:
+        if isinstance(section, dict) and last in section:
+            yield f"{path}{last}", section, last
+
+
+def _holds_nothing(place: str) -> bool:
+    """Whether a neutral place is as it was committed: a user may put labels into it."""
+    path = Path(place)
+    if place == LABELS:
+        return not any(file.name != Path(ANSWERS).name for file in path.glob("*.jsonl"))
+    if place in (CALIBRATION, ANSWERS):
+        return not path.is_file() or len(path.read_text(encoding="utf-8").splitlines()) <= (place == CALIBRATION)
+    return True
+
+
 class Params(Section):
     """The whole of params.yaml."""
 
@@ -356,6 +403,24 @@ class Params(Section):
     report: Report
     # These do not change artifacts, so they are optional in params.yaml.
     notify: Notify | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _neutral_places_are_none(cls, values: Any) -> Any:
+        values = copy.deepcopy(values)
+        for key, place in NEUTRAL.items():
+            for path, section, last in _sections(values, key):
+                if section[last] is None:
+                    raise ValueError(f"{path} is null, which DVC cannot track; write {path}: {place}")
+                if section[last] == place and _holds_nothing(place):
+                    section[last] = None
+        for key in PROMPTS:
+            for path, section, last in _sections(values, key):
+                if section[last] == "chat":
+                    raise ValueError(f"{path} is 'chat', which DVC cannot track; write {path}: {CHAT_FILE}")
+                if section[last] == CHAT_FILE:
+                    section[last] = "chat"
+        return values
 
     @model_validator(mode="after")
     def _names_meet(self) -> Params:
@@ -385,6 +450,13 @@ class Params(Section):
                 f"sample.sequential.chunk is {rule.chunk} and sample.n {self.sample.n}: no question could stop early; "
                 "chunk must be at most n"
             )
+        paths = {os.path.normpath(model.path) for model in self.models.values()}
+        for name in self.unlearn.methods:
+            if f"data/models/{name}" not in paths:
+                raise ValueError(
+                    f"unlearn.methods.{name} has no entry under models; add the line "
+                    f"`{name}: {{path: data/models/{name}}}` there"
+                )
         doubled = set(self.train.models) & set(self.unlearn.methods)
         if doubled:
             raise ValueError(

@@ -6,6 +6,7 @@ import pytest
 
 from flows import inputs, settings
 from lethe import config
+from lethe.config.schema import CALIBRATION, CHAT_FILE, NEUTRAL
 from lethe.errors import BadInput, BadParam
 from tests.small import ROOT
 
@@ -54,7 +55,34 @@ def test_a_model_of_ones_own_or_of_a_stage_is_legal(tmp_path, project):
 
 @pytest.mark.parametrize("key", ["sample.prompt", "train.recipe.prompt"])
 def test_the_chat_template_of_a_tokenizer_is_no_file(key, project):
-    inputs.check(changed(key, "chat"), project)
+    inputs.check(changed(key, CHAT_FILE), project)
+    with pytest.raises(BadInput, match=f"{key}: {CHAT_FILE}"):
+        changed(key, "chat")
+
+
+@pytest.mark.parametrize("key", sorted(NEUTRAL.keys() - {"judges.*.labelled"}))
+def test_a_null_path_is_refused_with_the_place_that_stands_for_it(key, project):
+    with pytest.raises(BadInput, match=f"{key}: {NEUTRAL[key]}"):
+        changed(key, None)
+    assert changed(key, NEUTRAL[key]) == config.validate(GOOD)
+    assert (project / NEUTRAL[key]).exists()
+
+
+def test_a_calibration_with_rows_counts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / CALIBRATION
+    place.parent.mkdir(parents=True)
+    place.write_text("label,verdict\n")
+    assert changed("metrics.calibration", CALIBRATION).metrics.calibration is None
+    place.write_text("label,verdict\n1,1\n0,0\n")
+    assert changed("metrics.calibration", CALIBRATION).metrics.calibration == CALIBRATION
+
+
+def test_a_method_without_a_model_is_refused_with_the_line_to_add():
+    with pytest.raises(BadInput, match=r"unlearn\.methods\.mine.*`mine: \{path: data/models/mine\}`"):
+        changed(
+            "unlearn.methods.mine", {"loss": "npo", "lr": 5e-4, "epochs": 2, "beta": 0.1, "retain_weight": 1.0}
+        )
 
 
 def test_training_does_not_begin_with_what_training_makes(project):

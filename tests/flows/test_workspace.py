@@ -94,13 +94,11 @@ def test_only_this_user_can_enter_the_folder_of_dvcs_pickles(small, monkeypatch,
         assert place().is_relative_to(expected)
 
 
-def test_a_params_value_that_names_no_file_is_no_reason_for_a_stage():
+def test_the_reasons_of_a_stale_stage_are_short_texts():
     changes = [
         {
             "changed deps": {
                 "data/dataset": "deleted",
-                "None": "modified",
-                "chat": "new",
                 "params.yaml": {"train": "new"},
             }
         },

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from flows import inputs
 from lethe import config
 from lethe.cli.app import app
+from lethe.config.schema import ANSWERS
 from lethe.errors import BadInput, BadParam
 from lethe.models import checkpoints
 from lethe.models.published_prompts import harmbench, harmbench_text
@@ -35,7 +36,7 @@ def folder(tmp_path_factory):
     params = small_params()
     params["data"]["authors"] = {"count": 20, "heldout": 2, "world_facts": 2}
     params["train"]["recipe"]["epochs"] = 1
-    params["models"] = {"base": params["models"]["base"]}
+    params["models"], params["unlearn"]["methods"] = {"base": params["models"]["base"]}, {}
     params["report"]["retrain"] = None
     params["sample"] |= {"n": 24, "utility_n": 2, "utility_questions": 2, "max_new_tokens": 3, "temperature": 0.01}
     params["judges"] = {"harm": {"judge": "harmbench", "model": "data/judge", "labelled": "data/labelled.jsonl"}}
@@ -120,7 +121,7 @@ def labelled(folder):
     drawn = pd.read_parquet(folder / "data/generations/base/forget.parquet")
     texts = drawn[["prompt_id", "text"]].drop_duplicates().to_dict("records")
     rows = [{**row, "label": place % 2, "part": "mass", "target": 0.3} for place, row in enumerate(texts)]
-    (folder / "data/labels").mkdir()
+    (folder / "data/labels").mkdir(exist_ok=True)
     (folder / "data/labels/base.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     value = config.read_yaml("params.yaml")
     before = yaml.safe_dump(value)
@@ -168,7 +169,7 @@ def test_labels_of_a_person_are_in_the_metrics_and_on_the_page(labelled):
 
 def test_a_folder_without_labels_is_refused_before_any_stage(folder):
     value = config.read_yaml("params.yaml")
-    value["metrics"]["labels"] = {"folder": "data/labels", "mass": 0.3, "rest": 40}
+    value["metrics"]["labels"] = {"folder": "data/dataset", "mass": 0.3, "rest": 40}
     with pytest.raises(BadParam, match=r"metrics\.labels\.folder"):
         inputs.check(config.validate(value), folder)
     value["sample"]["stop"] = "sequential"
@@ -189,7 +190,7 @@ def test_judging_again_asks_the_model_nothing(folder, monkeypatch):
 
 def test_the_folder_of_a_judge_is_a_dependency():
     stage = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]["judge"]
-    assert {"${item.model}", "${item.labelled}/"} <= set(stage["do"]["deps"])
+    assert {"${item.model}", "${item.labelled}"} <= set(stage["do"]["deps"])
     assert stage["foreach"] == "${judges}"
 
 
@@ -199,14 +200,14 @@ def with_judges(**entries):
     return value
 
 
-HARM = {"judge": "harmbench", "model": "m", "labelled": None}
+HARM = {"judge": "harmbench", "model": "m", "labelled": ANSWERS}
 
 
 @pytest.mark.parametrize(
     ("entry", "named"),
     [
-        ({"judge": "nobody", "model": "m", "labelled": None}, "harmbench"),
-        ({"judge": "harmbench", "labelled": None}, "judges.harm.model"),
+        ({"judge": "nobody", "model": "m", "labelled": ANSWERS}, "harmbench"),
+        ({"judge": "harmbench", "labelled": ANSWERS}, "judges.harm.model"),
         ({"judge": "harmbench", "model": "m"}, "judges.harm.labelled"),
         (HARM | {"batsch": 3}, "batsch"),
         (HARM | {"batch": 0}, "judges.harm.batch"),
@@ -222,7 +223,7 @@ def test_a_column_has_one_owner_and_metrics_names_a_column():
     value = with_judges(rouge_l=HARM)
     with pytest.raises(BadInput, match="rename the entry"):
         config.validate(value)
-    value = with_judges(harm=HARM, graded={"judge": "strongreject", "model": "m", "labelled": None})
+    value = with_judges(harm=HARM, graded={"judge": "strongreject", "model": "m", "labelled": ANSWERS})
     value["metrics"] |= {"binary": "harm", "leak": "harm_p"}
     assert config.validate(value).judges["harm"].params.batch == 32
     value["metrics"]["binary"] = "graded"

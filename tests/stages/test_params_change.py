@@ -23,14 +23,18 @@ DVC = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
 CONDITIONAL: dict[str, dict[str, Any]] = {
     "sample.sequential": {"sample.stop": "sequential"},
     "sample.row_budget": {"sample.n": "auto", "sample.max_new_tokens": 2},
-    "metrics.labels": {"metrics.labels.folder": "data/labels"},
+    "metrics.labels": {"metrics.labels.folder": "data/people"},
 }
 READS = {"sample.sequential": "sample@base", "sample.row_budget": "sample@base", "metrics.labels": "metrics@base"}
 # Listed as a whole though only parts are read: compare waits for all of these stages anyway. Another kind's section of the
 # dataset is read with that kind.
-LISTED_WHOLE = {"compare": {"exact", "models"}, "prepare": {"data.tofu"}}
+LISTED_WHOLE = {
+    "compare": {"exact", "models"},
+    "prepare": {"data.tofu"},
+    "unlearn@npo_entropy": {"unlearn.recipe.reference"},  # of methods that need the model before unlearning
+}
 # The page prints the seeds of whole params, and no key below these holds one.
-PRINTED = {"report": {"notify", "shards"}}
+PRINTED = {"report": {"notify"}}
 # How the work is done: another value changes no byte.
 INERT = {"exact.memory": ("exact@base", 64), "sample.max_rows": ("sample@base", 64)}
 CHANGES = {
@@ -159,5 +163,5 @@ def label(folder: Path, model: str) -> None:
     drawn = pd.read_parquet(folder / f"data/generations/{model}/forget.parquet")
     texts = drawn[["prompt_id", "text"]].drop_duplicates().to_dict("records")
     rows = [{**row, "label": int(place % 3 == 0), "part": "mass"} for place, row in enumerate(texts)]
-    (folder / "data/labels").mkdir()
-    (folder / f"data/labels/{model}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "data/people").mkdir()
+    (folder / f"data/people/{model}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -1,4 +1,4 @@
-"""If params.yaml has a word instead of a path, DVC still tracks what is read: a chat template, a model to start from."""
+"""DVC tracks what is read where params.yaml names no file of the user's: a chat template, a fresh model."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import types
 import pandas as pd
 import pytest
 
+from lethe.config.schema import CHAT_FILE, FRESH
 from lethe.io.json_files import read_json
 from lethe.models import checkpoints
 from tests.small import make_repository, run, small_params, write_params
@@ -23,8 +24,8 @@ def repository(tmp_path_factory):
 
     params = small_params()
     params["data"]["authors"] |= {"heldout": 0, "world_facts": 0}
-    params["train"]["recipe"] |= {"start_from": "data/mine", "prompt": "chat", "epochs": 1, "knowledge": []}
-    params["sample"] |= {"prompt": "chat", "n": 2, "utility_n": 1, "utility_questions": 1, "max_new_tokens": 2}
+    params["train"]["recipe"] |= {"start_from": "data/mine", "prompt": CHAT_FILE, "epochs": 1, "knowledge": []}
+    params["sample"] |= {"prompt": CHAT_FILE, "n": 2, "utility_n": 1, "utility_questions": 1, "max_new_tokens": 2}
     folder = make_repository(tmp_path_factory.mktemp("chat") / "lethe", params, git=False)
     (folder / ".dvc/config.local").write_text("[core]\n    no_scm = true\n")
     torch.manual_seed(0)
@@ -62,8 +63,6 @@ def test_the_content_of_the_model_that_training_begins_with_is_a_dependency(repo
     assert stale(repository)["train@base"] == {"data/mine": "modified"}
 
 
-def test_null_is_a_fresh_model_and_dvc_finds_a_file_for_it(repository):
+def test_a_fresh_model_begins_in_a_folder_that_dvc_tracks(repository):
     write_params(repository, small_params())
-    assert stale(repository)["train@base"]["None"] == "modified"  # from the former folder to the file
-    (repository / "None").unlink()
-    assert stale(repository)["train@base"]["None"] == "deleted"
+    assert stale(repository)["train@base"][FRESH] == "new"

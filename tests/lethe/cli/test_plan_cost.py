@@ -80,7 +80,7 @@ def test_published_settings_are_counted_without_model_and_judge(monkeypatch, pro
 def test_a_model_and_a_judge_in_their_folders_are_measured_by_their_files(tmp_path):
     folder = save_small_checkpoint(tmp_path / "mine")
     value = small_params()
-    value["models"] = {"mine": {"path": str(folder)}}
+    value["models"], value["unlearn"]["methods"] = {"mine": {"path": str(folder)}}, {}
     value["report"] |= {"base": None, "retrain": None}
     (tmp_path / "labelled.jsonl").write_text("{}\n" * 7)
     own = {"judge": "harmbench", "model": str(folder), "labelled": str(tmp_path / "labelled.jsonl")}
@@ -106,6 +106,7 @@ def test_trained_tokens_answers_and_kept_values_are_counted():
         "rmu": {"loss": "rmu", "block": 0, **common},
         "npo": {"loss": "npo", "beta": 0.1, "retain_weight": 1.0, **common},
     }
+    value["models"] |= {name: {"path": f"data/models/{name}"} for name in value["unlearn"]["methods"]}
     value["attacks"] = {
         "a": {"path": "x", "after": {"kind": "noise", "sizes": [0.1, 0.2]}, "n": 7, "seeds": [0, 1, 2]}
     }

@@ -82,7 +82,7 @@ def test_keys_that_do_not_fit_together_are_refused():
     never = {"stop": "sequential", "n": 16}
     assert "chunk must be" in refused(lambda p: p["sample"].update(never))
     without = config.read_yaml(ROOT / "params.yaml")
-    without["models"] = {"mine": {"path": "my-model"}}
+    without["models"], without["unlearn"]["methods"] = {"mine": {"path": "my-model"}}, {}
     without["report"] = {"base": None, "retrain": None}
     assert config.validate(without).report.retrain is None
     assert "empty forget set" in refused(

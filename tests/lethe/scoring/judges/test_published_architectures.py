@@ -162,7 +162,7 @@ def test_a_published_judge_is_an_entry_of_params_and_a_stage(tmp_path, name):
     folder = tmp_path / "checkpoint"
     causal(folder, kind, words) if kind in CAUSAL else classifier(folder, kind, 512)
     value = config.read_yaml(ROOT / "params.yaml")
-    own = {**entry, "model": str(folder), "labelled": None, "batch": 3}
+    own = {**entry, "model": str(folder), "labelled": "data/labels/answers.jsonl", "batch": 3}
     if entry["judge"] == "llm":
         (tmp_path / "rubric.txt").write_text("{question} {generation} {answer} Yes or No?")
         own["rubric"] = str(tmp_path / "rubric.txt")
