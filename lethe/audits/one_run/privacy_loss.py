@@ -17,7 +17,7 @@ INTERVAL = 1e-3  # of the privacy loss; rounding goes towards less privacy, so a
 LEAST_DELTA = 1e-12  # masses of about 1e-15 are truncated and count as outputs that reveal the canary
 STRONGEST = 20.0  # 1 / sigma
 MOST_STEPS = 1_000_000  # about a minute
-TOLERANCE = 1e-4  # each member needs a convolution of up to several seconds
+TOLERANCE = 1e-5  # each member needs a convolution of up to several seconds
 
 
 def dp_sgd(q: float, steps: int, delta: float) -> Family:

@@ -14,7 +14,7 @@ from tests.small import ROOT, touched
 
 RESULTS = {
     "answers": ("lethe.sampling.prefix_engine",),
-    "landscape": ("studies.landscape.models",),
+    "landscape": ("studies.landscape.training",),
     "levels": ("lethe.statistics.bands",),
     "image models": ("studies.image_game.training", "studies.image_game.unlearning"),
     "text models": ("lethe.audits.unlearning_game.text.models", "lethe.unlearning.methods.npo"),
