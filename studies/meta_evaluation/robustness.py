@@ -31,7 +31,7 @@ def relearning(before: ArrayLike, after: ArrayLike, retrain_before: float, retra
     -----
     OpenUnlearning, equation 2, where the numbers rise. A model whose number falls or stays has R = 1: the literal ratio is
     negative or undefined there, so that the noise of a sampled number would count as knowledge that returns. If Retrain's
-    number falls, every rise has R = 0.
+    number falls, every rise has R = 0. A value that is missing or not finite gives NaN.
     """
     change = _differences(before, after)
     expected = float(_differences([retrain_before], [retrain_after])[0])
@@ -46,7 +46,7 @@ def quantisation(before: ArrayLike, after: ArrayLike) -> np.ndarray:
 
     Notes
     -----
-    OpenUnlearning, equation 3. Two zeros give 1.
+    OpenUnlearning, equation 3. Two zeros give 1; a value that is missing, negative or not finite gives NaN.
     """
     first, second = (np.asarray(values, dtype=np.float64) for values in (before, after))
     with np.errstate(divide="ignore", invalid="ignore"):
