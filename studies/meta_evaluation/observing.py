@@ -47,11 +47,10 @@ DRAWN = "studies.meta_evaluation.observing"
 
 @dataclass(frozen=True)
 class Observed:
-    """A model's observations, its utility (the mean greedy score on rows that it had to keep), and their whole time."""
+    """A model's observations, and its utility: the mean greedy score on rows that it had to keep."""
 
     seen: Seen
     utility: float
-    seconds: float
 
 
 class Observer:
@@ -75,7 +74,6 @@ class Observer:
         greedy, drawn = self._greedy(), self._answers()
         self._engine = None  # the other parts load the model again, which may fill a GPU
         given, trees = self._likelihood(), self._trees()
-        kept = read_artifact(greedy / ABOUT)
         work = {GREEDY_PART: _work(greedy), **_split(given)}
         whole, rows = _work(drawn), read_artifact(drawn / ABOUT)["rows_of"]
         for n in self.workshop.meta.answers:
@@ -92,10 +90,8 @@ class Observer:
         generations, scores = (pd.concat(pair, ignore_index=True) for pair in tables)
         likelihoods = {path.stem: read_table(path) for path in sorted(given.glob("*.parquet"))}
         seen = Seen(name, self.forget, generations, scores, likelihoods, certificates, work)
-        utility = float("nan") if kept["utility"] is None else float(kept["utility"])
-        parts = [greedy, drawn, given, *([trees] if trees else [])]
-        seconds = [float(read_artifact(part / ABOUT)["all_seconds"]) for part in parts]
-        return Observed(seen, utility, sum(seconds))
+        utility = read_artifact(greedy / ABOUT)["utility"]
+        return Observed(seen, float("nan") if utility is None else float(utility))
 
     def _place(self, part: str, *modules: str, settings: object) -> Path:
         key = cache_key(*modules, settings=settings, part=part, model=self.key, libraries=versions(*LIBRARIES))
@@ -114,46 +110,43 @@ class Observer:
 
     def _greedy(self) -> Path:
         meta = self.workshop.meta
-        settings = [self._sampling(), meta.utility_questions, meta.utility_scorer, self.workshop.params.score]
-        place = self._place("greedy", DRAWN, "lethe.sampling.prefix_engine", *self._scoring(), settings=settings)
-        if place.is_dir():
-            return place
-        self.source  # noqa: B018  # made or attacked before the clock starts
-        began = processor_seconds()
-        retain = _some(self.workshop.splits["retain"], meta.utility_questions, meta.seed)
-        table, work = self._drawn(list(self.forget.values()), 0)
-        kept, _ = self._drawn(retain, 0)
-        utility = self._scored(kept, {row["id"]: row for row in retain}, [meta.utility_scorer])[
-            meta.utility_scorer
-        ]
-        scores, scoring = self._timed_scores(table)
-        with atomic_folder(place) as folder:
-            write_parquet(folder / "answers.parquet", table)
-            write_parquet(folder / "scores.parquet", scores)
-            _about(folder, work + scoring, began, utility=float(utility.mean()))
-        return place
+        settings = [meta.utility_questions, meta.utility_scorer]
+        return self._asked("greedy", settings, 0, lambda _: {"utility": self._utility()})
 
     def _answers(self) -> Path:
         meta = self.workshop.meta
-        settings = [self._sampling(), meta.answers, self.workshop.params.score]
-        place = self._place("answers", DRAWN, "lethe.sampling.prefix_engine", *self._scoring(), settings=settings)
+
+        def rows(table: pd.DataFrame) -> dict[str, object]:
+            of = {str(n): self._rows_of(table[table["sample"] < n]) for n in meta.answers}
+            return {"rows": of[str(meta.n)], "rows_of": of}
+
+        return self._asked("answers", [meta.answers], meta.n, rows)
+
+    def _asked(self, part: str, settings: list, n: int, more: Callable[[pd.DataFrame], dict[str, object]]) -> Path:
+        """Answers to the forget questions with their scores and work; ``more`` gives further facts about them."""
+        settings = [self._sampling(), *settings, self.workshop.params.score]
+        place = self._place(part, DRAWN, "lethe.sampling.prefix_engine", *self._scoring(), settings=settings)
         if place.is_dir():
             return place
-        self.source  # noqa: B018
+        self.source  # noqa: B018  # made or attacked before the clock starts
+        table, work = self._drawn(list(self.forget.values()), n)
         began = processor_seconds()
-        table, work = self._drawn(list(self.forget.values()), meta.n)
-        scores, scoring = self._timed_scores(table)
-        rows = {str(n): self._rows_of(table[table["sample"] < n]) for n in meta.answers}
+        scores = self._scored(table, self.forget)
+        work += Work(processor_seconds() - began, 0.0)
+        facts = more(table)
         with atomic_folder(place) as folder:
             write_parquet(folder / "answers.parquet", table)
             write_parquet(folder / "scores.parquet", scores)
-            _about(folder, replace(work + scoring, rows=rows[str(meta.n)]), began, rows_of=rows)
+            _about(folder, work, **facts)
         return place
 
-    def _timed_scores(self, table: pd.DataFrame) -> tuple[pd.DataFrame, Work]:
-        began = processor_seconds()
-        scores = self._scored(table, self.forget)
-        return scores, Work(processor_seconds() - began, 0.0)
+    def _utility(self) -> float:
+        """The mean greedy score on some retain questions."""
+        meta = self.workshop.meta
+        retain = _some(self.workshop.splits["retain"], meta.utility_questions, meta.seed)
+        table, _ = self._drawn(retain, 0)
+        scores = self._scored(table, {row["id"]: row for row in retain}, [meta.utility_scorer])
+        return float(scores[meta.utility_scorer].mean())
 
     def _drawn(self, rows: Sequence[Row], n: int) -> tuple[pd.DataFrame, Work]:
         """``n`` answers to each row, or the greedy one where ``n`` is 0, and their work."""
@@ -239,7 +232,6 @@ class Observer:
         from lethe.scoring.likelihood import score_likelihoods
 
         source = self.source
-        whole = processor_seconds()
         prepare_torch()
         splits = {"forget": self.workshop.splits["forget"]}
         if heldout := self.workshop.splits.get("heldout"):
@@ -261,7 +253,7 @@ class Observer:
         with atomic_folder(place) as folder:
             for split, table in scored.items():
                 write_parquet(folder / f"{split}.parquet", table)
-            _about(folder, Work(seconds, sum(parts.values())), whole, parts=parts)
+            _about(folder, Work(seconds, sum(parts.values())), parts=parts)
         return place
 
     def _trees(self) -> Path | None:
@@ -291,7 +283,7 @@ class Observer:
                 write_json(
                     folder / TREES, {"schema": SCHEMA_VERSION, **(found.as_json() if found else {"model": None})}
                 )
-                _about(folder, work, began)
+                _about(folder, work)
         return place
 
     def comes_back(self, without: Iterable[str], n: int, scorers: Sequence[str]) -> dict[str, float]:
@@ -341,10 +333,9 @@ def _some(rows: Sequence[Row], count: int, seed: int) -> list[Row]:
     return [rows[place] for place in sorted(chosen)]
 
 
-def _about(folder: Path, work: Work, began: float, **others: object) -> None:
-    """The work of a part that the numbers need; ``all_seconds`` has what only the meta-evaluation needs as well."""
-    known = {"seconds": work.seconds, "rows": work.rows, "all_seconds": processor_seconds() - began}
-    write_json(folder / ABOUT, {"schema": SCHEMA_VERSION, **known, **others})
+def _about(folder: Path, work: Work, **others: object) -> None:
+    """Write the work of a part, and further facts about it."""
+    write_json(folder / ABOUT, {"schema": SCHEMA_VERSION, "seconds": work.seconds, "rows": work.rows, **others})
 
 
 def _split(place: Path) -> dict[str, Work]:

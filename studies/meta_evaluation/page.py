@@ -16,8 +16,7 @@ from lethe.report.templates import templates
 from lethe.statistics.bound import coverage
 from lethe.text import NONE, count, listing, number
 from studies.meta_evaluation.auc import Estimate, PairTest
-from studies.meta_evaluation.claims import AUC, ClaimOutcome, ClaimTest
-from studies.meta_evaluation.worth import MetaResult, Target, Worth
+from studies.meta_evaluation.worth import AUC, ClaimOutcome, ClaimTest, MetaResult, Target, Worth
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

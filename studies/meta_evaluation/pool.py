@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import ValidationError
 
+from lethe.data.kinds.authors import TEMPLATES
 from lethe.errors import BadParam
 from lethe.registry import METHODS
 
 if TYPE_CHECKING:
     from lethe.config.schema import MethodParams, TrainRecipe
+    from lethe.io.artifacts import Row
     from studies.meta_evaluation.settings import MetaParams
 
 Role = Literal["knows", "lacks", "retrain", "unlearned"]
@@ -111,3 +113,21 @@ def _method(name: str, entry: Mapping[str, object]) -> MethodParams:
         place = ".".join([key, *map(str, first["loc"])])
         raise BadParam(place, first.get("input"), str(first["msg"])) from None
     return found
+
+
+def other_question(row: Row) -> str | None:
+    """The row's ``paraphrased_question``, else another phrasing of a generated author's question; None where neither is.
+
+    Examples
+    --------
+    >>> other_question({"id": "1", "question": "Where was Ada Byrd born?", "answer": "", "author": "Ada Byrd"})
+    'In which town did Ada Byrd come into the world?'
+    >>> other_question({"id": "1", "question": "Who?", "answer": "Ada."})
+    """
+    if written := row.get("paraphrased_question"):
+        return written
+    for questions, _ in TEMPLATES.values():
+        asked = [question.format(name=row.get("author")) for question in questions]
+        if row["question"] in asked:
+            return asked[(asked.index(row["question"]) + 1) % len(asked)]
+    return None

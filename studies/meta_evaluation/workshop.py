@@ -101,7 +101,7 @@ class Workshop:
         return [row for split in self.params.train.recipe.knowledge for row in self.splits.get(split, [])]
 
     def _forget_rows(self, model: PoolModel) -> list[Row]:
-        from studies.meta_evaluation.question_forms import other_question
+        from studies.meta_evaluation.pool import other_question
 
         forget = self.splits["forget"]
         if model.kind in ("all", "retain"):

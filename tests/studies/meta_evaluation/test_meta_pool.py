@@ -11,8 +11,7 @@ from lethe.errors import BadInput
 from lethe.registry import METHODS
 from studies.meta_evaluation.numbers import Number
 from studies.meta_evaluation.observing import Observer, distinct_prefixes
-from studies.meta_evaluation.pool import pool_of, seed_of
-from studies.meta_evaluation.question_forms import other_question
+from studies.meta_evaluation.pool import other_question, pool_of, seed_of
 from studies.meta_evaluation.settings import validate
 from studies.meta_evaluation.work import Work, read_numbers, write_numbers
 from studies.meta_evaluation.workshop import Workshop, seed_for
