@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sampling_models import as_text, exact_probabilities
-from toy_models import LETTERS, ToyPredictor, decode, every_answer, whole_question
 
 from lethe.errors import BadValue
 from lethe.sampling.answer_tree import Effort, Law, Question, enumerate_answers, first_look, rate
@@ -25,6 +23,8 @@ from lethe.sampling.answer_tree.question import Growth
 from lethe.sampling.answer_tree.spelling import Spelling, spelling_of
 from lethe.statistics.answer_tree import Rounding
 from lethe.statistics.leak_trees import AnswerTree, compared_with_retrain, model_tree
+from tests.lethe.sampling.answer_tree.toy_models import LETTERS, ToyPredictor, decode, every_answer, whole_question
+from tests.lethe.sampling.sampling_models import as_text, exact_probabilities
 
 PROMPT = (0, 1, 2)
 REAL_SETTINGS = [

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_tokenizers import SPELLED, byte_level, word_piece
 
 from lethe.errors import BadValue
 from lethe.sampling.answer_tree.asking import Asker
@@ -18,6 +17,7 @@ from lethe.sampling.loading import Checkpoint
 from lethe.scoring import Question, open_scorer, scorer
 from lethe.scoring.text import keyword_leak, normalise
 from lethe.scoring.text.keyword_leak import occurs
+from tests.lethe.sampling.answer_tree.small_tokenizers import SPELLED, byte_level, word_piece
 
 ROW = {
     "id": "q",

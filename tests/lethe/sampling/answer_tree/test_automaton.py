@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_tokenizers import SPELLED, word_piece
 
 from lethe.errors import BadValue
 from lethe.sampling.answer_tree.automaton import (
@@ -30,6 +29,7 @@ from lethe.sampling.answer_tree.matcher import (
 from lethe.sampling.answer_tree.spelling import CannotSpell, comparable, spelling_of
 from lethe.scoring.text import normalise
 from lethe.scoring.text.keyword_leak import joins, occurs
+from tests.lethe.sampling.answer_tree.small_tokenizers import SPELLED, word_piece
 
 KEYWORDS = [
     ("ron",),

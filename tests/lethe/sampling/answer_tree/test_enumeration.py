@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_models import LETTERS, ToyPredictor, decode, every_answer, whole_question
 
 from lethe.errors import BadValue
 from lethe.sampling.answer_tree.automaton import KeywordAutomaton, TokenLetters
@@ -19,6 +18,7 @@ from lethe.sampling.answer_tree.question import Growth
 from lethe.sampling.answer_tree.spelling import Spelling
 from lethe.scoring.text.keyword_leak import occurs
 from lethe.statistics.answer_tree import leak_interval
+from tests.lethe.sampling.answer_tree.toy_models import LETTERS, ToyPredictor, decode, every_answer, whole_question
 
 END, LENGTH = len(LETTERS), 4
 SETTINGS = [

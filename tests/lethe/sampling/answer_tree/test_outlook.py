@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis.extra.numpy import array_shapes, arrays
-from small_tokenizers import SPELLED
-from toy_models import LETTERS, ToyPredictor, whole_question
 
 from lethe.sampling.answer_tree.automaton import KeywordAutomaton, TokenLetters, read
 from lethe.sampling.answer_tree.enumeration import grow, places
@@ -17,6 +15,8 @@ from lethe.sampling.answer_tree.outlook import Outlooks, Sight
 from lethe.sampling.answer_tree.question import Growth
 from lethe.sampling.answer_tree.spelling import Spelling, spelling_of
 from lethe.scoring.text.keyword_leak import occurs
+from tests.lethe.sampling.answer_tree.small_tokenizers import SPELLED
+from tests.lethe.sampling.answer_tree.toy_models import LETTERS, ToyPredictor, whole_question
 
 END = len(LETTERS)
 

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_tokenizers import SPELLED
-from toy_models import LETTERS, ToyPredictor, decode, every_answer, whole_question
 
 from lethe.errors import BadValue
 from lethe.sampling.answer_tree.automaton import read
@@ -19,6 +17,8 @@ from lethe.sampling.answer_tree.question import Growth
 from lethe.sampling.answer_tree.recall import GUIDED, LEAK, RecallAutomaton, TokenBytes
 from lethe.sampling.answer_tree.spelling import Spelling, spelling_of
 from lethe.scoring.text.rouge import rouge_l, stems
+from tests.lethe.sampling.answer_tree.small_tokenizers import SPELLED
+from tests.lethe.sampling.answer_tree.toy_models import LETTERS, ToyPredictor, decode, every_answer, whole_question
 
 END, LENGTH = len(LETTERS), 4
 TOKENS = TokenBytes(Spelling((*LETTERS, None), "runs"))
