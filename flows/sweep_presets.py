@@ -11,7 +11,7 @@ from flows.grid import Axis, Point, grid_of, random_points
 from lethe.config import presets
 from lethe.config.fields import Count, Section, Seed
 from lethe.errors import BadParam
-from lethe.evaluation.sweep_claims import Figure, SweepClaim
+from lethe.report.sweep_figure import Figure, SweepClaim
 
 PRESETS = Path(__file__).parent / "sweeps"
 

@@ -112,9 +112,8 @@ def concluded(preset: SweepPreset, result: dict[str, Any], place: Path) -> list[
     """Draw the figure of a preset, add it and the outcome of each claim to the file, and return the sentences."""
     from dataclasses import asdict
 
-    from lethe.evaluation.sweep_claims import outcome
     from lethe.io.json_files import write_json
-    from lethe.report.sweep_figure import sweep_figure
+    from lethe.report.sweep_figure import outcome, sweep_figure
 
     found = [outcome(claim, preset.figure.model, result["rows"]) for claim in preset.claims]
     picture = place.with_suffix(".png")

@@ -16,9 +16,9 @@ from lethe.evaluation.findings import (
     findings,
     hidden,
     judged_by,
+    leak_share,
     matched_pairs,
 )
-from lethe.evaluation.quantities import leak_share
 from lethe.evaluation.run import NOTHING, Question
 from lethe.results import table
 from lethe.results.table import Rows

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lethe.evaluation.sweep_claims import Figure, SweepClaim, outcome
-from lethe.report.sweep_figure import sweep_figure
+from lethe.report.sweep_figure import Figure, SweepClaim, outcome, sweep_figure
 
 
 def rows(effect, model="m", points=7):
