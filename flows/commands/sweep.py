@@ -36,7 +36,7 @@ def command(
     ] = None,
     random: Annotated[
         int | None,
-        typer.Option(min=1, help="Points at random, so many, in place of every combination; equal ones run once."),
+        typer.Option(min=1, help="Run this many random points instead of the full grid; duplicates run once."),
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of --random. [default: 0]")] = None,
     name: Annotated[

@@ -141,11 +141,6 @@ def bounds(
         ``worst()``, ``pooled`` and ``prompts`` hold `Bound` objects; ``to_frame()`` has one row per prompt,
         ``to_results()`` one row per quantity, and ``sentences()`` the guarantees in words.
 
-    Raises
-    ------
-    BadInput
-        If a score is outside [0, 1], a score is missing and ``missing`` is None, or there is no score.
-
     Notes
     -----
     Each bound of a prompt holds by itself with probability 1 - alpha, assuming independent draws for the prompt.

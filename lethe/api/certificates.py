@@ -90,15 +90,6 @@ def certify(
     max_new_tokens : int
         The number of tokens after which an answer is cut.
 
-    Returns
-    -------
-    Certificate
-
-    Raises
-    ------
-    BadInput
-        If a value is out of range, or the scorer cannot judge a question.
-
     Notes
     -----
     Others add to the evidence with `lethe verify`, on any machine and at any time, without a penalty for looking. Every
@@ -161,11 +152,6 @@ def verify(
     -------
     Certificate
         The grown certificate; the file is unchanged until ``write``.
-
-    Raises
-    ------
-    BadInput
-        If a fact differs from the certificate's.
 
     Notes
     -----

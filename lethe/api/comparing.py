@@ -60,15 +60,6 @@ def compare(
     model : str or list of str, optional
         A model of data folders; repeatable. [default: all]
 
-    Returns
-    -------
-    Comparison
-
-    Raises
-    ------
-    BadInput
-        If a side cannot be read.
-
     Notes
     -----
     A difference holds after Holm's correction over all questions. Each interval holds at alpha by itself. The average is a

@@ -141,15 +141,6 @@ def epsilon_star(
     train_complete : bool
         Whether ``train`` holds the losses of the whole training set.
 
-    Returns
-    -------
-    EpsilonStarAudit
-
-    Raises
-    ------
-    BadInput
-        If a value is out of range, or a loss is missing or not finite.
-
     Notes
     -----
     A point is called a member when its loss is at most a threshold. The estimate is that of Negoescu et al. (2024):

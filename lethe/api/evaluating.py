@@ -209,11 +209,6 @@ def evaluate(
     Evaluation
         The verdict, and the tables, bounds and plots of a `Run`.
 
-    Raises
-    ------
-    BadInput
-        If a value is out of range, a row is broken, or the folder holds no model.
-
     Notes
     -----
     Each bound holds by itself with probability 1 - alpha over the draws, for answers drawn with these settings. Each bound

@@ -182,11 +182,6 @@ def exact(
     ExactBounds
         The bounds per question and over all questions.
 
-    Raises
-    ------
-    BadInput
-        If a value is out of range, no question can be judged, or the model has no key-value cache.
-
     Notes
     -----
     Bounds assume that the computed logits err by at most the measured allowance, which the result states. Upper bounds also

@@ -267,11 +267,6 @@ def extract(
     Extracted
         The numbers of every window, of the text, and the verdict.
 
-    Raises
-    ------
-    BadInput
-        If a value is out of range, the text is too short, or a reference model splits the text into other tokens.
-
     Notes
     -----
     p_z is the product of the next-token probabilities along the suffix, from one pass per window (Cooper et al., arXiv

@@ -104,11 +104,6 @@ def label(
     LabelledBounds
         The bounds of the labels so far.
 
-    Raises
-    ------
-    BadInput
-        If a value is out of range, or a file cannot be read.
-
     Notes
     -----
     Keys: y (a leak), n (no leak), u (undo), q (stop; the next call continues). One half of the draws decides what is

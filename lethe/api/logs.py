@@ -152,15 +152,6 @@ def read_log(file: str | os.PathLike[str], *, filter: str | None = None) -> Log:
     filter : str, optional
         One filter of an lm-eval log.
 
-    Returns
-    -------
-    Log
-
-    Raises
-    ------
-    BadInput
-        If the file is no log, or it is broken.
-
     Examples
     --------
     >>> import json, lethe

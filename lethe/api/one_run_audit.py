@@ -186,11 +186,6 @@ def one_run(
     OneRunAudit
         The lower bound of every method, with its assumptions.
 
-    Raises
-    ------
-    BadInput
-        If a value is out of range, or arguments exclude each other.
-
     Notes
     -----
     ``exact`` is the tightest method where the channels of the bits are independent. ``steinke`` and ``mahloujifar`` hold

@@ -138,11 +138,6 @@ def plan(
     Plan
         A mapping by the keys of `lethe plan --json`, and tables.
 
-    Raises
-    ------
-    BadInput
-        If a value is out of range, or does not go with the others.
-
     Notes
     -----
     Every answer counts as long as allowed, so tokens are an upper bound. Likelihoods and exact bounds are not counted. No

@@ -137,13 +137,6 @@ def load_run(folder: str | os.PathLike[str] = "data") -> Run:
     Run
         The metrics, questions, tails and answers, with `Run.plot_bounds`, `Run.plot_questions` and `Run.plot_tails`.
 
-    Raises
-    ------
-    BadFile
-        If there is no such folder.
-    MissingArtifact
-        If the folder holds no metrics.
-
     Notes
     -----
     The function leaves out models that the ``params.yaml`` next to the folder no longer lists.

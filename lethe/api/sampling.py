@@ -118,11 +118,6 @@ def sample(
     Samples
         The answers, with `Samples.to_frame` and `Samples.texts`.
 
-    Raises
-    ------
-    BadInput
-        If a value is out of range, a prompt leaves no room for an answer, or the folder holds no model.
-
     Notes
     -----
     The answers to a prompt are independent draws, which every bound of this package assumes. On a CPU the same

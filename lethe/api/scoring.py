@@ -40,11 +40,6 @@ def score(
     numpy.ndarray
         One float in [0, 1] per text, NaN where the text cannot be judged. NaN is missing, not 0.
 
-    Raises
-    ------
-    BadInput
-        If there is no such scorer, or the scorer can judge no text because a reference is missing.
-
     Examples
     --------
     >>> import lethe

@@ -47,21 +47,9 @@ def folder_of(model: str | os.PathLike[str]) -> Path:
 
 
 def rows_of(rows: Rows, name: str, prefix: str = "") -> list[Row]:
-    """Return the rows of a dataset, checked by the contract of a dataset row.
+    """Return the rows of a dataset, checked; an error calls rows that are no file ``name``.
 
-    Parameters
-    ----------
-    rows
-        A JSON lines file, a list of mappings, or a table with one row per question.
-    name
-        What an error calls the rows if they are no file.
-    prefix
-        The start of the id of a row without one; the row's number follows, from 1.
-
-    Raises
-    ------
-    BadFile, BadRow
-        If the file cannot be read, or a row breaks the contract.
+    ``prefix`` starts the id of a row without one; the row's number follows, from 1.
     """
     from lethe.data.rows import checked_rows, read_rows, with_id
 

@@ -116,15 +116,6 @@ def swap(predictions: Place | pd.DataFrame, *, alpha: float = 0.05) -> SwapAudit
     alpha : float
         The interval of each attack covers the advantage with probability 1 - alpha.
 
-    Returns
-    -------
-    SwapAudit
-
-    Raises
-    ------
-    BadInput
-        If a cell is broken, or an attack lacks one of the halves.
-
     Notes
     -----
     The models of the two halves must be learned and unlearned afresh. Each attack must be fitted once, on points outside
