@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from pydantic import ValidationError
 
 from lethe.data.kinds.authors import TEMPLATES
-from lethe.errors import BadParam
-from lethe.registry import METHODS
 
 if TYPE_CHECKING:
     from lethe.config.schema import MethodParams, TrainRecipe
@@ -86,8 +83,7 @@ def unlearned_of(params: MetaParams) -> tuple[PoolModel, ...]:
         for i, path in enumerate(meta.unlearned.paths)
         for name in (f"unlearned-{i:03d}",)
     ]
-    for name, entry in meta.unlearned.methods.items():
-        method = _method(name, entry)
+    for name, method in meta.unlearned.methods.items():
         for strength in meta.unlearned.strengths:
             for number in range(meta.unlearned.seeds):
                 own = f"{name}-{strength:g}-{number}"
@@ -99,20 +95,6 @@ def unlearned_of(params: MetaParams) -> tuple[PoolModel, ...]:
                     )
                 )
     return tuple(found)
-
-
-def _method(name: str, entry: Mapping[str, object]) -> MethodParams:
-    """The checked entry of one method."""
-    key, loss = f"meta_evaluation.unlearned.methods.{name}", entry.get("loss")
-    if not isinstance(loss, str) or loss not in METHODS:
-        raise BadParam(f"{key}.loss", loss, f"one of {', '.join(METHODS)}")
-    try:
-        found: MethodParams = METHODS[loss].Params.model_validate(entry)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join([key, *map(str, first["loc"])])
-        raise BadParam(place, first.get("input"), str(first["msg"])) from None
-    return found
 
 
 def other_question(row: Row) -> str | None:

@@ -8,7 +8,21 @@ from pydantic import Field, model_validator
 
 from lethe import config
 from lethe.config import Params
-from lethe.config.fields import Alpha, Count, Draws, Integer, NameIn, Place, Positive, Real, Section, Seed, Share
+from lethe.config.fields import (
+    Alpha,
+    Count,
+    Draws,
+    Integer,
+    Name,
+    NameIn,
+    Place,
+    Positive,
+    Real,
+    Section,
+    Seed,
+    Share,
+)
+from lethe.config.schema import Method
 from lethe.errors import BadInput
 from lethe.registry import SCORERS
 
@@ -69,7 +83,7 @@ class Unlearned(Section):
     unlearning counts in no average of R and Q, as in OpenUnlearning.
     """
 
-    methods: dict[str, dict[str, object]] = Field(default_factory=dict)
+    methods: dict[Name, Method] = Field(default_factory=dict)
     strengths: Annotated[tuple[Positive, ...], Field(min_length=1)] = (0.5, 1.0, 2.0)
     seeds: Count = 2
     paths: tuple[Place, ...] = ()

@@ -142,7 +142,10 @@ def test_other_questions(shop):
         ({"headline": ["a", "a"], "claims": []}, "twice"),
         ({"claims": [{"text": "t", "better": "nobody", "than": "mean@16"}]}, "does not list"),
         ({"pool": {"knows_paths": ["a", "b"], "lacks": {"wrong": 2}, "recipes": []}}, "recipes is empty"),
-        ({"unlearned": {"methods": {"npo": {"loss": "npo"}}, "paths": ["a"]}}, "either trained here or given"),
+        (
+            {"unlearned": {"methods": {"a": {"loss": "grad_ascent", "lr": 1e-3, "epochs": 1}}, "paths": ["a"]}},
+            "either trained here or given",
+        ),
     ],
 )
 def test_a_mistake_in_the_section_is_a_sentence(changes, told):
