@@ -52,16 +52,16 @@ def command(
             require()
             with workspace.only_run(root / FOLDER):
                 failed = run_seeds(root, chosen, jobs, common)
-    told = "; ".join(f"{name}: {said}" for name, said in failed.items())
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
     error = LetheError(
-        f"{len(failed)} of {plural(count, 'seed')} failed. {told}. `lethe study seeds` continues with what is left."
+        f"{len(failed)} of {plural(count, 'seed')} failed. {reasons}. `lethe study seeds` continues with what is left."
     )
     if len(failed) == count:
         raise error
-    found = read_seeds(root, chosen)
+    result = read_seeds(root, chosen)
     if as_json:
-        print_json(as_object(found, failed))
-    for table in [] if as_json else [model_table(found, count), claim_table(found)]:
+        print_json(as_object(result, failed))
+    for table in [] if as_json else [model_table(result, count), claim_table(result)]:
         if markdown:
             typer.echo(as_markdown(table))
         else:
