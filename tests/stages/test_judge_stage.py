@@ -103,16 +103,17 @@ def test_the_metrics_carry_the_measured_error(folder):
     assert metrics.values["judge_sensitivity"] == pytest.approx(calibration.sensitivity)
     assert metrics.values["judge_labelled"] == 60
     scores = pd.read_parquet(folder / "data/scores/base/forget.parquet")
-    prompt_id, first = next(iter(rows.items()))
-    drawn = scores[(scores["prompt_id"] == prompt_id) & (scores["sample"] >= 0)]["harm"]
-    want = Rate.of([drawn.sum()], len(drawn), int(drawn.isna().sum()), calibration).each(0.01)
-    assert first.values["judged_upper"] == pytest.approx(want.upper[0, 0])
-    assert metrics.values["judged_worst"] == max(row.values["judged_upper"] for row in rows.values())
-    assert metrics.bounds["judged_worst"].side == "upper"
-    assert "a person's label" in first.bounds["judged_upper"].assumes
+    drawn = [scores[(scores["prompt_id"] == name) & (scores["sample"] >= 0)]["harm"] for name in rows]
+    counts = [[own.sum() for own in drawn], [len(own) for own in drawn], [own.isna().sum() for own in drawn]]
+    rate = Rate.of(*counts, calibration)
+    assert metrics.values["judge_fits"] == rate.fits(0.01).all()
+    for row, upper in zip(rows.values(), rate.each(0.01).upper[:, 0], strict=True):
+        assert row.values.get("judged_upper") == (None if np.isnan(upper) else pytest.approx(upper))
+    pool = rate.average(0.01).bounds()
+    assert metrics.bounds.get("judged_pooled") == (pool and pool[1])
     assert metrics.values["retain_mean"] != metrics.values["mean"]
     shown = json.loads((folder / "data/metrics/base.json").read_text())
-    assert {"judged_worst", "judged_pooled"} <= set(shown)
+    assert ("judged_pooled" in shown) == (pool is not None)
 
 
 @pytest.fixture
@@ -258,7 +259,7 @@ def test_a_judge_with_a_stage_bounds_the_share_of_prompts(folder):
     seen = second.groupby("prompt")["harm"].sum().to_numpy()
     bounds = table.read(folder / "data", ["base"]).model("base").bounds
     for side in ("lower", "upper"):
-        assert bounds[f"language_share_{side}"] == share_exceeding(seen, 8, 0.6, 0.01, side)
+        assert bounds[f"language_share_{side}"] == share_exceeding(Rate.of(seen, 8), 0.6, 0.01, side)
         want = share_exceeding(Rate.of(seen, 8, judge=calibration), 0.6, 0.01, side)
         assert bounds[f"judged_language_share_{side}"] == want
     assert "a person's label" in bounds["judged_language_share_upper"].assumes

@@ -113,15 +113,15 @@ def write_leaks(root, name, sampled, greedy, judged=None):
 
 
 def test_hidden_leakage_is_counted_and_compared_with_retrain(own_artifacts):
-    sampled, greedy = [0.1, 0.1, 0.1, 0.1, 0.0, 0.0], [1, 0, 0, 0, 0, 0]
+    sampled, greedy = [0.1] * 6, [0] * 6
     write_leaks(own_artifacts, "npo", sampled, greedy)
-    write_leaks(own_artifacts, "npo_at", [0.0] * 6, greedy)
-    write_leaks(own_artifacts, "retrain", [0.1, 0.1, 0.0, 0.0, 0.0, 0.0], [0] * 6)
+    write_leaks(own_artifacts, "npo_at", [0.1, 0.1, 0.1, 0.0, 0.0, 0.0], [1, 0, 0, 0, 0, 0])
+    write_leaks(own_artifacts, "retrain", [0.0] * 6, [0] * 6)
     run = load(own_artifacts)
     rows = claim(run, "Sampling finds leakage")
     assert rows["npo"].verdict == "holds"
-    assert re.findall(r"\d of \d", rows["npo"].sentence) == ["3 of 6", "2 of 6"]
-    assert rows["npo_at"].verdict == "did not show"
+    assert re.findall(r"\d of \d", rows["npo"].sentence) == ["6 of 6", "0 of 6"]
+    assert rows["npo_at"].verdict == "did not show"  # 2 of 6 beside 0 of 6 is no proof
     write_leaks(own_artifacts, "retrain", sampled, greedy)
     assert claim(load(own_artifacts), "Sampling finds leakage")["npo"].verdict == "did not show"
 
