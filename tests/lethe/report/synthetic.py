@@ -57,6 +57,9 @@ def write_run(
     import yaml
 
     value = config.read_yaml(ROOT / "params.yaml") | changes
+    used = {entry["path"] for entry in value["models"].values()}
+    methods = {name: one for name, one in value["unlearn"]["methods"].items() if f"data/models/{name}" in used}
+    value["unlearn"] = value["unlearn"] | {"methods": methods}
     value["sample"] = value["sample"] | {"n": n, "utility_n": 16, "utility_questions": 5, "max_new_tokens": 40}
     root.mkdir(parents=True, exist_ok=True)
     (root / "params.yaml").write_text(yaml.safe_dump(value, sort_keys=False), encoding="utf-8")

@@ -10,6 +10,7 @@ from flows.plots_page import plots_page
 from lethe.report.plots import TRAINED, plots
 from tests.lethe.report import chromium
 from tests.lethe.report.conftest import load
+from tests.lethe.report.synthetic import change_params
 from tests.small import ROOT
 
 COLOURS = 10  # the models of the demonstration
@@ -38,10 +39,11 @@ def test_a_model_has_one_colour_in_all_plots(run):
 
 
 def test_without_a_model_under_test_there_is_one_panel(own_small):
-    text = (own_small / "params.yaml").read_text()
-    start = text.index("  npo:\n    path")
-    end = text.index("\n", text.index("adaptive_threshold", start)) + 1
-    (own_small / "params.yaml").write_text(text[:start] + text[end:])
+    def references_alone(value):
+        value["models"] = {name: value["models"][name] for name in ("base", "retrain")}
+        value["unlearn"]["methods"] = {}
+
+    change_params(own_small, references_alone)
     rows = plots(load(own_small))["m_gen.json"]
     assert {(row["panel"], row["model"]) for row in rows} == {("all models", "base"), ("all models", "retrain")}
 
