@@ -198,8 +198,6 @@ def test_a_plan_counts_what_the_sample_stage_draws(inside):
     assert model["weight_bytes"] == 4 * model["parameters"]
     # keys and values, 2 layers, 1 head of 8 numbers, float32; rows and positions at most
     assert model["cache_bytes_at_most"] == 2 * 2 * 8 * 4 * 160 * (64 + 4)
-    assert found["rate_from"] == "measured here"
-    assert found["seconds_at_most"] == pytest.approx(640 / model["tokens_per_second"])
 
 
 def test_a_plan_needs_neither_model_nor_data_for_published_settings(monkeypatch, project):

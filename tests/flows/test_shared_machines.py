@@ -22,7 +22,7 @@ from lethe.errors import BadFile, LetheError
 from tests.flows.miniature import Repository, command_of, processes_of, wait_until
 from tests.small import ROOT
 
-NOT_ON_GPU = ("prepare", "score", "metrics", "compare", "audit", "game", "report")
+NOT_ON_GPU = ("sources", "prepare", "score", "metrics", "compare", "audit", "game", "report")
 
 
 def ends(result: subprocess.CompletedProcess) -> dict[str, str]:
