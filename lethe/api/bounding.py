@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from lethe.api.result import Measurement, View
 from lethe.config.evaluating import METRICS
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from lethe.evaluation.log_scores import LogScores
     from lethe.evaluation.prompt_scores import PromptScores
+    from lethe.evaluation.random_labels import RandomLabels
     from lethe.results.table import Result
 
 
@@ -52,6 +53,7 @@ class Bounds(PromptMeasures, _OfScores):
 
     source: str = "scores"
     log: LogScores | None = None
+    labelled: RandomLabels | None = None
 
     __repr__, __str__ = Measurement.__repr__, Measurement.__str__
 
@@ -59,7 +61,17 @@ class Bounds(PromptMeasures, _OfScores):
         """The keys of `lethe bounds --json`."""
         from lethe.evaluation.score_files import as_json
 
-        return as_json(self) | self._log_json()
+        found: dict[str, Any] = as_json(self) | self._log_json()
+        if self.labelled:
+            for entry in found["per_prompt"]:
+                entry["labelled"] = self.labelled.as_dict(entry["prompt_id"])
+            found["labelled"] = self.labelled.as_dict()
+        return found
+
+    def sentences(self) -> list[str]:
+        """The statements on all prompts, each with its guarantee; those by labels alone come first."""
+        of = f"the {plural(len(self.prompts), 'prompt')}"
+        return (self.labelled.sentences(of) if self.labelled else []) + super().sentences()
 
     def views(self) -> list[View]:
         """The first prompts, and the statements on all of them."""
@@ -106,6 +118,7 @@ def bounds(
     together: Literal["none", "bonferroni", "holm"] = "none",
     share_above: float = METRICS.share_above,
     calibration: Calibration | str | os.PathLike[str] | None = None,
+    labels: str | os.PathLike[str] | None = None,
 ) -> Bounds | StoppedBounds:
     """Bound the leakage of each prompt, of the worst prompt and of the average, from the scores of sampled answers.
 
@@ -134,6 +147,9 @@ def bounds(
     calibration : Calibration or path, optional
         The error of the judge whose verdicts the scores are: a file of answers with `label` (a person's) and `verdict` (the
         judge's), both 0 or 1, or counts. Adds bounds of the true leak probability, `judged`.
+    labels : path, optional
+        A person's labels of random draws of these answers: `prompt_id`, `sample`, `label` (0 or 1). Adds bounds of the true
+        leak probability by these labels alone, `labelled`.
 
     Returns
     -------
@@ -183,11 +199,23 @@ def bounds(
         calibration=calibration_of(calibration, missing, scores),
     )
     if isinstance(scores, (str, os.PathLike)):
-        return _of_file(Path(scores), settings, score, filter)
+        return _labelled(_of_file(Path(scores), settings, score, filter), labels)
     if hasattr(scores, "columns"):
         scores = _of_table(scores, missing, score or "score")
     found = measure_prompts(scores, settings)
-    return Bounds(found.settings, found.prompts, found.together)
+    return _labelled(Bounds(found.settings, found.prompts, found.together), labels)
+
+
+def _labelled(found: Bounds | StoppedBounds, labels: str | os.PathLike[str] | None) -> Bounds | StoppedBounds:
+    """Add the bounds by labels alone."""
+    if labels is None:
+        return found
+    if not isinstance(found, Bounds):
+        raise BadValue("labels", "a file", "left out for a run that stopped early")
+    from lethe.evaluation.random_labels import read_random_labels
+
+    names = [prompt.prompt_id for prompt in found.prompts]
+    return replace(found, labelled=read_random_labels(labels, names, found.settings.alpha))
 
 
 def _of_file(

@@ -6,7 +6,9 @@ import pytest
 
 import lethe
 from lethe.statistics.bound import Covers
+from lethe.statistics.bounds import binary_upper
 from lethe.statistics.judge_error import Calibration
+from lethe.statistics.label_rates import random_labels
 from lethe.statistics.leak_rates import QUERIES, Rate
 from tests.lethe.cli.calls import Command
 
@@ -117,3 +119,16 @@ def test_a_calibration_of_another_judge_is_refused(scores, calibration):
     refused = call(scores, "--calibration", calibration)
     assert refused.exit_code == 2
     assert "5f0c" in refused.output
+
+
+def test_labels_of_the_run_bound_by_themselves(scores, tmp_path):
+    rows = [("a", place, int(place < 6)) for place in range(20)] + [("b", place, 0) for place in range(20)]
+    place = tmp_path / "labels.csv"
+    pd.DataFrame(rows, columns=["prompt_id", "sample", "label"]).to_csv(place, index=False)
+    got = result(scores, "--labels", place)
+    lower, upper = random_labels(6, 40, 0.03)
+    assert got["labelled"] == {"lower": lower, "upper": upper, "n": 40, "alpha": 0.03}
+    assert got["per_prompt"][1]["labelled"]["upper"] == binary_upper(0, 20, 0.03)
+    assert "by labels alone" in call(scores, "--labels", place).output
+    pd.DataFrame([*rows, rows[0]], columns=["prompt_id", "sample", "label"]).to_csv(place, index=False)
+    assert call(scores, "--labels", place).exit_code == 2
