@@ -8,7 +8,7 @@ or certainly outside, is decided; the rest is open, and a Poisson sample bounds 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -161,7 +161,7 @@ class _Search:
     def __init__(self, predictor: Predictor, window: Window, law: Law, search: Search, path: np.ndarray | None):
         self.predictor, self.window, self.search, self.path = predictor, window, search, path
         self.length = len(window.suffix)
-        self.law = replace(law, max_new_tokens=self.length)
+        self.law = law.model_copy(update={"max_new_tokens": self.length})
         self.near = Distance(window.suffix, search.distance)
         self.kind_of = np.full(predictor.vocabulary, self.near.other)
         self.kind_of[self.near.kinds] = np.arange(self.near.other)
