@@ -237,12 +237,8 @@ def serve(descriptor: int, schedules: bool) -> None:
     ready = migrated.exists() and (home / "prefect.db").exists()
     os.environ["PREFECT_API_DATABASE_MIGRATE_ON_START"] = str(not ready).lower()
     os.environ["PREFECT_UI_ENABLED"] = "false"
-    import prefect.plugins
     import uvicorn
     from prefect.server.api.server import create_app
-
-    # This server needs no block types of installed collections, and the import of Dask's is slow.
-    prefect.plugins.load_prefect_collections = dict
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:

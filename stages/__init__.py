@@ -4,9 +4,16 @@ DVC starts them as `python -m stages.NAME`. Where DVC's own environment is not a
 `python` is another one, which lacks Lethe's libraries: the stage then starts again in the environment's own.
 """
 
+from __future__ import annotations
+
 import importlib.util
 import os
 import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 if importlib.util.find_spec("ruamel") is None:
     _own = os.path.join(".venv", "bin", "python")
@@ -15,3 +22,31 @@ if importlib.util.find_spec("ruamel") is None:
             "This python lacks Lethe's libraries. Activate their environment (`. .venv/bin/activate`) and run again."
         )
     os.execv(_own, [_own, *sys.orig_argv[1:]])
+
+
+def entry(run: Callable[..., None], module: str) -> Callable[..., None]:
+    """Return the main function of a stage, which gives ``run`` params.yaml, data/ and the name of the command line.
+
+    It runs at once where DVC started the module.
+    """
+
+    def main(*name: str) -> None:
+        from lethe import config
+
+        run(config.load(), Path("data"), *name)
+
+    if module == "__main__":
+        from lethe.process import run_stage
+
+        run_stage(main)
+    return main
+
+
+def named(section: str, entries: Mapping[str, T], name: str) -> T:
+    """Return an entry of a section of params.yaml; raise `BadValue` with the names that there are."""
+    from lethe.errors import BadValue
+
+    if name not in entries:
+        legal = f"a name under {section} in params.yaml: {', '.join(entries) or 'there is none'}"
+        raise BadValue(section.removesuffix("s"), name, legal)
+    return entries[name]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lethe import config
 from lethe.config import Params
-from lethe.process import run_stage
 from lethe.steps import compare as step
+from stages import entry
 
 
 def run(settings: Params, root: Path) -> None:
@@ -16,10 +15,4 @@ def run(settings: Params, root: Path) -> None:
     step.run(list(settings.models), retrain, settings.metrics.alpha, settings.exact, root)
 
 
-def main() -> None:
-    """Run the stage with params.yaml, as DVC does."""
-    run(config.load(), Path("data"))
-
-
-if __name__ == "__main__":
-    run_stage(main)
+main = entry(run, __name__)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lethe import config
 from lethe.config import Params
-from lethe.process import run_stage
+from stages import entry
 
 
 def run(settings: Params, root: Path, name: str) -> None:
@@ -16,10 +15,4 @@ def run(settings: Params, root: Path, name: str) -> None:
     step.run(name, settings.judges[name], list(settings.models), root)
 
 
-def main(name: str) -> None:
-    """Run the stage with params.yaml, as DVC does."""
-    run(config.load(), Path("data"), name)
-
-
-if __name__ == "__main__":
-    run_stage(main)
+main = entry(run, __name__)

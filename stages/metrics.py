@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lethe import config
 from lethe.config import Params
-from lethe.process import run_stage
 from lethe.steps import metrics as step
+from stages import entry
 
 
 def run(settings: Params, root: Path, name: str) -> None:
@@ -15,10 +14,4 @@ def run(settings: Params, root: Path, name: str) -> None:
     step.run(name, settings.metrics, root, settings.judges, settings.sample.truncated)
 
 
-def main(name: str) -> None:
-    """Run the stage with params.yaml, as DVC does."""
-    run(config.load(), Path("data"), name)
-
-
-if __name__ == "__main__":
-    run_stage(main)
+main = entry(run, __name__)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lethe import config
 from lethe.config import Params
 from lethe.data import aim, load_splits
 from lethe.errors import BadInput
 from lethe.io.artifacts import write_splits
-from lethe.process import run_stage
+from stages import entry
 
 
 def run(settings: Params, root: Path) -> None:
@@ -24,10 +23,4 @@ def run(settings: Params, root: Path) -> None:
     print(", ".join(f"{name} {len(rows)}" for name, rows in splits.items()))
 
 
-def main() -> None:
-    """Run the stage with params.yaml, as DVC does."""
-    run(config.load(), Path("data"))
-
-
-if __name__ == "__main__":
-    run_stage(main)
+main = entry(run, __name__)

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lethe import config, tracking
+from lethe import tracking
 from lethe.config import Params
-from lethe.process import run_stage
 from lethe.steps import report as step
+from stages import entry
 
 
 def run(settings: Params, root: Path) -> None:
     """Render the artifacts below ``root``; write ``root/report``."""
     step.run(settings, root)
-
-
-def main() -> None:
-    """Run the stage with params.yaml, as DVC does."""
-    run(config.load(), Path("data"))
-    logged = tracking.log_new()
-    if logged:
+    if root == Path("data") and (logged := tracking.log_new()):
         print(logged)
 
 
-if __name__ == "__main__":
-    run_stage(main)
+main = entry(run, __name__)

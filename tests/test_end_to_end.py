@@ -195,7 +195,9 @@ def test_a_stranger_finds_three_answers_by_clicks(repository, changed):
         tab.screenshot(pictures / "model.png", whole=False)
         tab.click_text("Artifacts")
         tab.click_text("worst_answers.json")
-        said = [json.loads(path.read_text()) for path in (repository / "mlruns").rglob("worst_answers.json")]
+        said = [
+            json.loads(path.read_text()) for path in (repository / ".lethe/mlruns").rglob("worst_answers.json")
+        ]
         tab.wait(f"{CELLS}('[role=columnheader]').length > 0")
         time.sleep(1)
         tab.screenshot(pictures / "answers.png", whole=False)

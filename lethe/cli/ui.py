@@ -61,7 +61,7 @@ def command(
         "--backend-store-uri",
         tracking.store(root),
         "--default-artifact-root",
-        (root / "mlruns").as_uri(),
+        (root / ".lethe/mlruns").as_uri(),
     ]
     arguments += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     os.execv(sys.executable, [sys.executable, "-m", "mlflow", "server", *arguments])

@@ -153,7 +153,7 @@ def _log(pipeline: Pipeline, uri: str, workspace: Path, home: Path) -> int:
         return 0
     from lethe.tracking import runs
 
-    place = (home / "mlruns").as_uri() if uri == store(home) else None
+    place = (home / ".lethe/mlruns").as_uri() if uri == store(home) else None
     count = runs.log(pipeline, uri, place, workspace, home)
     notes.remember(without_password(uri), pipeline.states, home)
     return count

@@ -43,7 +43,7 @@ def log_bounded(
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     client = view.client_of(uri)
     known = client.get_experiment_by_name(EXPERIMENT)
-    place = (home.resolve() / "mlruns").as_uri() if uri.startswith("sqlite:") else None
+    place = (home.resolve() / ".lethe/mlruns").as_uri() if uri.startswith("sqlite:") else None
     experiment = (
         client.create_experiment(EXPERIMENT, artifact_location=place, tags=dict([view.KIND]))
         if known is None

@@ -101,7 +101,7 @@ class Copy:
         for stage in stages:
             for path in self._outputs(stage):
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-        for rest in (".dvc/cache/runs", ".lethe/scratch", ".lethe/verdicts", "mlruns"):
+        for rest in (".dvc/cache/runs", ".lethe/scratch", ".lethe/verdicts", ".lethe/mlruns"):
             shutil.rmtree(self.folder / rest, ignore_errors=True)
         for rest in self.folder.glob("mlflow.db*"):
             rest.unlink()

@@ -18,7 +18,7 @@ def folder(tmp_path) -> Path:
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
-    client.create_experiment("lethe", artifact_location=(tmp_path / "mlruns").as_uri())
+    client.create_experiment("lethe", artifact_location=(tmp_path / ".lethe/mlruns").as_uri())
     return tmp_path
 
 

@@ -159,7 +159,7 @@ def tags(folder: Path, name: str) -> dict[str, str]:
 
 def kept_table(folder: Path, name: str) -> list[dict]:
     """The one table of this name as its rows."""
-    (path,) = [path for path in (folder / "mlruns").rglob(name) if path.parent.name == "artifacts"]
+    (path,) = [path for path in (folder / ".lethe/mlruns").rglob(name) if path.parent.name == "artifacts"]
     held = json.loads(path.read_text())
     return [dict(zip(held["columns"], row, strict=True)) for row in held["data"]]
 
@@ -191,9 +191,9 @@ def test_a_pipeline_with_its_models(folder):
         "bound.m_bin_worst": WORST_BOUND.guarantee_dict()
     }
     assert {key for key in told if key.startswith("stage.")} == {"stage.unlearn", "stage.score", "stage.metrics"}
-    assert len(list((folder / "mlruns").rglob("stages/metrics/npo.parquet"))) == 1
-    assert len(list((folder / "mlruns").rglob("stages/metrics/npo.json"))) == 1
-    assert len(list((folder / "mlruns").rglob("stages/unlearn/training.json"))) == 1
+    assert len(list((folder / ".lethe/mlruns").rglob("stages/metrics/npo.parquet"))) == 1
+    assert len(list((folder / ".lethe/mlruns").rglob("stages/metrics/npo.json"))) == 1
+    assert len(list((folder / ".lethe/mlruns").rglob("stages/unlearn/training.json"))) == 1
     assert {run.info.status for run in held} == {"FINISHED"}
 
 
@@ -255,7 +255,7 @@ def test_the_verdict_is_the_description_and_comes_later_without_a_new_run(folder
     assert told["lethe.standing"] == "leaks"
     assert "At most 50% \\<script\\> of answers \\|" in told["mlflow.note.content"]
     assert "leaks" in tags(folder, "pipeline")["mlflow.note.content"]
-    assert len(list((folder / "mlruns").rglob("report/summary.json"))) == 1
+    assert len(list((folder / ".lethe/mlruns").rglob("report/summary.json"))) == 1
 
 
 def test_a_verdict_on_other_numbers_is_not_taken(folder):
@@ -340,9 +340,9 @@ def test_an_old_comparison_with_retrain_is_not_kept_with_models_measured_anew(fo
 def test_an_old_report_is_not_kept_with_a_run_that_made_none(folder):
     write_summary(folder)
     tracking.log_new(folder, unfinished={"metrics@npo": "failed", "report": "blocked"})
-    assert not list((folder / "mlruns").rglob("report/summary.json"))
+    assert not list((folder / ".lethe/mlruns").rglob("report/summary.json"))
     tracking.log_new(folder)
-    assert len(list((folder / "mlruns").rglob("report/summary.json"))) == 1
+    assert len(list((folder / ".lethe/mlruns").rglob("report/summary.json"))) == 1
 
 
 @pytest.mark.parametrize("path", ["data/models/npo", "data/models/npo/"])
