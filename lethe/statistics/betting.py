@@ -56,7 +56,7 @@ def mean_upper(scores: np.ndarray, alpha: float, recomputed: bool = True) -> np.
     Examples
     --------
     >>> mean_upper(np.zeros((1, 100)), alpha=0.05).round(4).tolist()
-    [0.0574]
+    [0.0366]
     """
     scores = check_scores(scores)
     check_alpha(alpha)
