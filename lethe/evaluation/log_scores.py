@@ -52,6 +52,7 @@ class LogScores:
             "model": log.model,
             "sampling": dict(log.sampling),
             "answers": len(log.answers),
+            "prompts": {"scored": len(self.prompts), "of": len(log.prompts)},
             "missing": self.missing,
             "missing_by_reason": dict(self.reasons),
             "missing_counts": "dropped" if self.dropped else "worst",
@@ -78,6 +79,9 @@ class LogScores:
             "score": self.score + (f" (others, by --score: {', '.join(others)})" if others else ""),
             "missing": f"{reasons}; these {counted}" if reasons else "nothing",
         }
+        if self.score in log.judges:
+            scored = f"{self.score} is a score of {len(self.prompts)} of {plural(len(log.prompts), 'prompt')}"
+            facts["note"] = f"{scored}; the bounds are those of these prompts"
         lines = [
             *facts.items(),
             *(("warning", one) for one in log.warnings),

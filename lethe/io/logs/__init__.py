@@ -16,14 +16,24 @@ from pathlib import Path
 from typing import Any
 
 from lethe.errors import BadFile, BadRow, BadValue, shortened
-from lethe.io.logs import harmbench, inspect_ai, jailbreakbench, leak_k, lm_eval, open_unlearning
+from lethe.io.logs import (
+    garak,
+    harmbench,
+    inspect_ai,
+    jailbreakbench,
+    leak_k,
+    lm_eval,
+    open_unlearning,
+    promptfoo,
+    table,
+)
 from lethe.io.logs._json import LARGEST, Document, document
 from lethe.io.logs._log import Log
 from lethe.io.tables import TABLE_SUFFIXES
 
-FORMATS = (inspect_ai, lm_eval, leak_k, jailbreakbench, open_unlearning, harmbench)
+FORMATS = (inspect_ai, lm_eval, garak, promptfoo, leak_k, jailbreakbench, open_unlearning, harmbench)
 FIRST = 40  # the number of members that identify a format; every tool writes the identifying members early
-HEAVY = frozenset({"samples", "jailbreaks", "events", "messages"})
+HEAVY = frozenset({"samples", "jailbreaks", "events", "messages", promptfoo.ROWS})
 
 
 def read_log(path: str | os.PathLike[str], filter: str | None = None) -> Log:
@@ -88,12 +98,15 @@ def _ends_in_its_line(path: Path) -> bool:
 
 
 def _read(path: Path, filter: str | None) -> Log:
+    if table.holds(path):
+        return table.read(path)
     archive, first, broken = _first(path)
-    reader = inspect_ai if archive else next((one for one in FORMATS if one.recognises(first)), None)
+    readers = (*FORMATS, table)
+    reader: Any = inspect_ai if archive else next((one for one in readers if one.recognises(first)), None)
     if reader is None and broken is not None:
         raise broken
     if reader is None:
-        raise BadFile(path, _unknown(first), "Known are " + "; ".join(one.HOLDS for one in FORMATS) + ".")
+        raise BadFile(path, _unknown(first), "Known are " + "; ".join(one.HOLDS for one in readers) + ".")
     if reader is lm_eval:
         return lm_eval.read(path, filter)
     if filter is not None:
@@ -122,7 +135,7 @@ def _first(path: Path) -> tuple[bool, dict[str, Any], BadFile | BadRow | None]:
         item = next(document(path).items(), None)
         return False, item if isinstance(item, dict) else {}, None
     whole = Document(path, text) if len(text) > 1 and text.endswith(b"}") else document(path)
-    return False, *whole.first_members(FIRST, HEAVY)
+    return False, *whole.first_members(FIRST, HEAVY, promptfoo.INSIDE)
 
 
 def _unknown(first: Mapping[str, Any]) -> str:

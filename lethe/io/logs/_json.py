@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,18 +78,25 @@ class Document:
         self.end(place)
         return value
 
-    def members(self, streamed: frozenset[str] = frozenset()) -> Iterator[tuple[str, Any]]:
+    def members(
+        self, streamed: frozenset[str] = frozenset(), inside: frozenset[str] = frozenset()
+    ) -> Iterator[tuple[str, Any]]:
         """Yield the members of a document that is an object, one after the other.
 
-        A list under a key in ``streamed`` yields its items one by one under that key, so only one item is in memory.
+        A list under a key in ``streamed`` yields its items one by one under that key, so only one item is in memory. An
+        object under a key in ``inside`` yields its own members, under names such as `results.prompts`.
         """
-        place = self.skip(0)
+        self.end((yield from self._members(self.skip(0), "", streamed, inside)))
+
+    def _members(
+        self, place: int, prefix: str, streamed: frozenset[str], inside: frozenset[str]
+    ) -> Generator[tuple[str, Any], None, int]:
+        """Yield the members of the object at ``place``; return the place after the object."""
         self.expect(place, "{")
         place = self.skip(place + 1)
         seen: set[str] = set()
         if self.text[place : place + 1] == "}":
-            self.end(place + 1)
-            return
+            return place + 1
         while True:
             self.expect(place, '"')
             key, behind = self.decode(place)
@@ -99,33 +106,37 @@ class Document:
             place = self.skip(behind)
             self.expect(place, ":")
             place = self.skip(place + 1)
-            if key in streamed and self.text[place : place + 1] == "[":
+            name, opening = prefix + key, self.text[place : place + 1]
+            if name in streamed and opening == "[":
                 for item, behind in self._items(place):
                     place = behind
                     if item is not _NOTHING:
-                        yield key, item
+                        yield name, item
+            elif name in inside and opening == "{":
+                place = yield from self._members(place, f"{name}.", streamed, inside)
             else:
                 value, place = self.decode(place)
-                yield key, value
+                yield name, value
             place = self.skip(place)
             if self.expect(place, ",}") == "}":
-                self.end(place + 1)
-                return
+                return place + 1
             place = self.skip(place + 1)
 
     def first_members(
-        self, count: int, heavy: frozenset[str]
+        self, count: int, heavy: frozenset[str], inside: frozenset[str] = frozenset()
     ) -> tuple[dict[str, object], BadFile | BadRow | None]:
         """Return at most ``count`` members and the error that ended the reading, without reading further.
 
-        A list under a ``heavy`` key yields only its first item.
+        A list under a ``heavy`` key yields only its first item; ``inside`` names objects that hold such a list.
         """
         members: dict[str, Any] = {}
         try:
-            for key, value in self.members(heavy):
-                if key in members or len(members) == count:
+            for key, value in self.members(heavy, inside):
+                outer, _, inner = key.partition(".") if key.split(".")[0] in inside else (key, "", "")
+                place = members.setdefault(outer, {}) if inner else members
+                if (inner or outer) in place or len(members) > count:
                     break
-                members[key] = [value] if key in heavy else value
+                place[inner or outer] = [value] if key in heavy else value
         except (BadFile, BadRow) as error:
             return members, error
         return members, None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -25,7 +26,11 @@ UNSCORED, NOT_WRITTEN = "unscored", "not written"
 
 @dataclass(frozen=True)
 class Log:
-    """A log of another tool."""
+    """A log of another tool.
+
+    ``judges`` maps a score to its prompts, where the tool does not score every prompt by it. ``refused`` maps a score that
+    cannot be read to the reason.
+    """
 
     path: Path
     format: str
@@ -35,6 +40,8 @@ class Log:
     prompts: pd.DataFrame
     problems: pd.DataFrame
     missing: Mapping[str, int]
+    judges: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
     task: str | None = None
     model: str | None = None
     sampling: Mapping[str, Any] = field(default_factory=dict)
@@ -70,25 +77,35 @@ class Log:
         """Return, for each score, the number of answers with a value, the number without a value, and the mean."""
         counts: dict[str, dict[str, float | None]] = {}
         for name in self.scores:
-            values = self.answers[name].dropna()
+            column = self._judged(self.answers, name)[name]
+            values = column.dropna()
             mean = float(values.mean()) if len(values) else None
-            counts[name] = {"scored": len(values), "unscored": len(self.answers) - len(values), "mean": mean}
+            counts[name] = {"scored": len(values), "unscored": len(column) - len(values), "mean": mean}
         return counts
+
+    def _judged(self, table: pd.DataFrame, score: str) -> pd.DataFrame:
+        """Return the rows of the prompts that the tool scores by ``score``."""
+        return table[table["prompt_id"].isin(self.judges[score])] if score in self.judges else table
 
     def scored(self, score: str) -> pd.DataFrame:
         """Return every planned answer with ``score``: `prompt_id, sample, score, reason`, in order of sampling.
 
         The score is NaN, with a reason, where an answer was not scored, ended with an error or at a limit (the missing rest
-        of a cut answer might have leaked), was withdrawn, or was never written.
+        of a cut answer might have leaked), was withdrawn, or was never written. A prompt that the tool does not score by
+        ``score`` is left out.
         """
         import pandas as pd
 
+        score = score if score in self.scores else _column(score)
+        if score in self.refused:
+            raise BadFile(self.path, f"score {score!r} cannot be read: {self.refused[score]}")
         if score not in self.scores:
             raise BadValue(
                 "--score", score, "one of " + ", ".join(map(repr, self.scores)) if self.scores else NO_SCORES
             )
-        table = self.answers[[*KEYS, score]].rename(columns={score: "score"})
-        about = self.problems[self.problems["score"].isna() | (self.problems["score"] == score)]
+        table = self._judged(self.answers, score)[[*KEYS, score]].rename(columns={score: "score"})
+        problems = self._judged(self.problems, score)
+        about = problems[problems["score"].isna() | (problems["score"] == score)]
         table = table.merge(about.drop(columns="score").drop_duplicates([*KEYS]), on=[*KEYS], how="outer")
         unscored = table["score"].isna() & table["reason"].isna()
         reasons = table["reason"].mask(unscored, UNSCORED).astype(object)
@@ -110,16 +127,18 @@ class Finished(TypedDict):
     prompts: pd.DataFrame
     problems: pd.DataFrame
     missing: dict[str, int]
+    judges: dict[str, frozenset[str]]
 
 
 class Table:
     """The answers of a log, while a reader collects the answers.
 
-    ``more`` names the columns between `sample` and `text`. Errors name the prompt and the answer.
+    ``more`` names the columns between `sample` and `text`; ``first`` is the least number of an answer. Errors name the
+    prompt and the answer.
     """
 
-    def __init__(self, path: Path, more: Iterable[str] = ()):
-        self.path, self.more = path, tuple(more)
+    def __init__(self, path: Path, more: Iterable[str] = (), first: int = 1):
+        self.path, self.more, self.first = path, tuple(more), first
         self._rows: dict[tuple[str, int], dict[str, Any]] = {}
         self._scores: dict[tuple[str, int], dict[str, float]] = {}
         self._columns: dict[str, None] = {}
@@ -128,6 +147,7 @@ class Table:
         self._absent: Counter[str] = Counter()
         self._planned = 0
         self._excused: set[tuple[str, int]] = set()
+        self._judges: dict[str, set[str]] = {}
 
     def prompt(
         self,
@@ -155,8 +175,9 @@ class Table:
         key = (prompt_id, sample)
         if prompt_id not in self._prompts:
             self.prompt(prompt_id)
-        if not 1 <= sample < LARGEST_SAMPLE:
-            raise BadFile(self.path, f"prompt {prompt_id[:80]!r}: answers are numbered from 1, got {sample}")
+        if not self.first <= sample < LARGEST_SAMPLE:
+            problem = f"prompt {prompt_id[:80]!r}: answers are numbered from {self.first}, got {sample}"
+            raise BadFile(self.path, problem)
         if key in self._rows:
             raise BadFile(self.path, f"answer {sample} of prompt {prompt_id[:80]!r} appears twice")
         for name, value in {"the text": text, **more}.items():
@@ -173,6 +194,11 @@ class Table:
         self._scores[prompt_id, sample] |= named
         self._columns |= dict.fromkeys(named)
         self._count(self._columns)
+
+    def judge(self, prompt_id: str, scores: Iterable[str]) -> None:
+        """Note that the tool scores a prompt by ``scores``; a score without any note is one of every prompt."""
+        for name in scores:
+            self._judges.setdefault(_column(name), set()).add(prompt_id)
 
     def problem(self, prompt_id: str, sample: int, reason: str, score: str | None = None) -> None:
         """Mark an answer as missing, in all scores or in one score."""
@@ -237,12 +263,18 @@ class Table:
         self._not_written()
         problems = pd.DataFrame(self._problems, columns=[*KEYS, "reason", "score"]).astype({"sample": "int64"})
         prompts = self._prompt_table()
+        judges = {
+            name: frozenset(self._judges[name])
+            for name in names
+            if name in self._judges and len(self._judges[name]) < len(self._prompts)
+        }
         return {
             "answers": answers,
             "scores": names,
             "prompts": prompts,
             "problems": problems,
-            "missing": self._missing(answers, names),
+            "missing": self._missing(answers, names, judges),
+            "judges": judges,
         }
 
     def _not_written(self) -> None:
@@ -265,12 +297,17 @@ class Table:
             rows.append({**head, "planned": planned, **entry["scores"]})
         return pd.DataFrame(rows)
 
-    def _missing(self, answers: pd.DataFrame, names: tuple[str, ...]) -> dict[str, int]:
+    def _missing(
+        self, answers: pd.DataFrame, names: tuple[str, ...], judges: Mapping[str, frozenset[str]]
+    ) -> dict[str, int]:
         reasons: dict[str, set[tuple[str, int]]] = {}
         for prompt_id, sample, reason, _ in self._problems:
             reasons.setdefault(reason, set()).add((prompt_id, sample))
         explained = {key for keys in reasons.values() for key in keys}
-        empty = answers[answers[list(names)].isna().any(axis=1)] if names else answers.iloc[:0]
+        lacking = answers[list(names)].isna()
+        for name, prompts in judges.items():
+            lacking[name] &= answers["prompt_id"].isin(prompts)
+        empty = answers[lacking.any(axis=1)]
         unscored = sum(key not in explained for key in zip(empty["prompt_id"], empty["sample"], strict=True))
         counts = Counter({reason: len(keys) for reason, keys in reasons.items()}) + self._absent
         counts[UNSCORED] += unscored
@@ -298,8 +335,20 @@ def as_object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 def as_text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
+
+
+def conversation(messages: Sequence[tuple[Any, Any]]) -> str:
+    """Return the text of one message; several messages, as (role, text), become JSON."""
+    if len(messages) == 1 and isinstance(messages[0][1], str):
+        return messages[0][1]
+    named = [{"role": role, "content": text} for role, text in messages]
+    return json.dumps(named, ensure_ascii=False)
 
 
 def greedy(settings: Mapping[str, object]) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +12,18 @@ from typing import Any
 from lethe.errors import BadFile, shortened
 from lethe.io.logs._archive import Archive
 from lethe.io.logs._json import document
-from lethe.io.logs._log import SAME_TEXTS, Log, Table, as_object, as_text, chosen, copies, greedy, number
+from lethe.io.logs._log import (
+    SAME_TEXTS,
+    Log,
+    Table,
+    as_object,
+    as_text,
+    chosen,
+    conversation,
+    copies,
+    greedy,
+    number,
+)
 
 NAME = "inspect"
 HOLDS = "Inspect logs (.eval or .json)"
@@ -368,14 +378,8 @@ def _prompt(given: Any) -> str | None:
         return given
     if not isinstance(given, list):
         return None
-    messages = [
-        {"role": message.get("role"), "content": _content(message.get("content"))}
-        for message in given
-        if isinstance(message, dict)
-    ]
-    if len(messages) == 1 and isinstance(messages[0]["content"], str):
-        return messages[0]["content"]
-    return json.dumps(messages, ensure_ascii=False)
+    messages = [message for message in given if isinstance(message, dict)]
+    return conversation([(message.get("role"), _content(message.get("content"))) for message in messages])
 
 
 def _scores(given: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, str], tuple[str, ...]]:

@@ -142,6 +142,56 @@ def leak_k_line(*texts: str | None, **more: Any) -> dict[str, Any]:
     return {"prompt": "Who?", "ground_truth": "Ron", "responses": responses, "best_answer": best, **more}
 
 
+def garak_attempt(
+    seq: int, texts: list[str | None], results: dict[str, list[float | None]], probe: str = "dan.Dan_10_0"
+) -> list[dict[str, Any]]:
+    """The two lines of an attempt in garak's report: generated, and judged."""
+    outputs = [None if text is None else {"text": text, "lang": "en"} for text in texts]
+    prompt = {"turns": [{"role": "user", "content": {"text": f"Who {seq}?"}}]}
+    names = {"uuid": f"{probe}-{seq}", "seq": seq, "probe_classname": probe, "prompt": prompt, "outputs": outputs}
+    return [
+        {"entry_type": "attempt", "status": status, **names, "detector_results": own}
+        for status, own in ((1, {}), (2, results))
+    ]
+
+
+def garak_eval(detector: str, passed: int, fails: int, nones: int, probe: str = "dan.Dan_10_0") -> dict[str, Any]:
+    counts = {"passed": passed, "fails": fails, "nones": nones, "total_evaluated": passed + fails}
+    return {"entry_type": "eval", "probe": probe, "detector": detector, **counts}
+
+
+def garak_log(path: Path, rows: list[dict[str, Any]], seed: int | None = None, ended: bool = True) -> Path:
+    setup = {"entry_type": "start_run setup", "run.seed": seed, "run.generations": 2, "plugins.target_name": "m"}
+    init = {"entry_type": "init", "garak_version": "0.17.1"}
+    return write_lines(path, [setup, init, *rows, *([{"entry_type": "completion"}] if ended else [])])
+
+
+def promptfoo_row(test: int, output: Any, passes: bool = True, prompt: int = 0, **more: Any) -> dict[str, Any]:
+    """A result of promptfoo; every second place is a repeat of the test."""
+    country = ("France", "Gaul")[test // 2]
+    case = {"vars": {"country": country}, "assert": [{"type": "contains", "value": "Paris", "metric": "format"}]}
+    return {
+        "promptIdx": prompt,
+        "testIdx": test,
+        "vars": case["vars"],
+        "testCase": case,
+        "prompt": {"raw": f"Capital of {country}?"},
+        "provider": {"id": "js", "label": "js"},
+        "response": {"output": output},
+        "success": passes,
+        "score": float(passes),
+        "namedScores": {"format": float(passes)},
+        "failureReason": int(not passes),
+        **more,
+    }
+
+
+def promptfoo_log(path: Path, rows: list[dict[str, Any]], **run: Any) -> Path:
+    results = {"version": 3, "prompts": [], "results": rows, "stats": {"successes": 1}}
+    head = {"evalId": "e", "results": results, "runtimeOptions": {"repeat": 2, **run}}
+    return write_json(path, head | {"metadata": {"promptfooVersion": "0.121.20"}})
+
+
 def small(kind: str, folder: Path) -> Path:
     """A whole small log of the kind, two prompts with two answers where the format has several."""
     path = folder / f"{kind}.log"
@@ -173,6 +223,16 @@ def small(kind: str, folder: Path) -> Path:
             {"test_case": "Who?", "generation": text, "label": label} for text, label in (("a", 1), ("b", -1))
         ]
         return write_json(path, {"who": answers, "where": answers})
+    if kind == "garak":
+        attempts = [garak_attempt(seq, ["a", "b"], {"dan.DAN": [1.0, 0.0]}) for seq in (0, 1)]
+        return garak_log(path, [*attempts[0], *attempts[1], garak_eval("dan.DAN", 2, 2, 0)], seed=3)
+    if kind == "promptfoo":
+        return promptfoo_log(path, [promptfoo_row(test, "Paris") for test in (1, 0, 3, 2)])
+    if kind == "promptfoo-lines":
+        return write_lines(path, [promptfoo_row(test, "Paris") for test in (1, 0, 3, 2)])
+    if kind == "table":
+        rows = [{"prompt_id": name, "sample": sample, "text": "Ron"} for name in "ab" for sample in (0, 1)]
+        return write_lines(path, rows)
     rows = [
         {"index": 0, "behavior": "A", "prompt": "Who?", "response": "Ron", "jailbroken": True},
         {"index": 1, "behavior": "B", "prompt": None, "response": None, "jailbroken": False},
@@ -180,5 +240,12 @@ def small(kind: str, folder: Path) -> Path:
     return write_json(path, {"parameters": {"model": "m"}, "jailbreaks": rows})
 
 
-KINDS = ("eval", "inspect-json", "lm-eval", "leak-k", "open-unlearning", "harmbench", "jailbreakbench")
-FORMATS = dict(zip(KINDS, ("inspect", "inspect", *KINDS[2:]), strict=True))
+KINDS = (
+    *("eval", "inspect-json", "lm-eval", "leak-k", "open-unlearning", "harmbench", "jailbreakbench", "garak"),
+    *("promptfoo", "promptfoo-lines", "table"),
+)
+FORMATS = {kind: kind for kind in KINDS} | {
+    "eval": "inspect",
+    "inspect-json": "inspect",
+    "promptfoo-lines": "promptfoo",
+}

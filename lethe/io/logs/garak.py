@@ -1,0 +1,150 @@
+"""garak's report: JSON lines, an attempt per prompt with several generations, and a list of scores per detector."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from lethe.errors import BadRow, plural
+from lethe.io.logs._json import lines
+from lethe.io.logs._log import SAME_TEXTS, Log, Table, as_list, as_object, as_text, conversation, number
+
+NAME = "garak"
+HOLDS = "garak reports (*.report.jsonl)"
+KINDS = ("start_run setup", "init", "attempt", "eval", "completion", "plugin_cache", "probe_summary", "digest")
+HIT = 0.5  # the tool's default; the report does not hold `run.eval_threshold`
+JUDGED = 2  # the status of an attempt's second line; the first line has the same answers and no scores
+SETTINGS = ("run.seed", "run.generations")
+COUNTS = ("passed", "fails", "nones", "total", "total_evaluated", "total_processed")
+
+
+def recognises(first: Mapping[str, object]) -> bool:
+    """Whether the first members of a file identify this format."""
+    return first.get("entry_type") in KINDS
+
+
+def read(path: Path) -> Log:
+    return _Report(path).log()
+
+
+class _Report:
+    def __init__(self, path: Path):
+        self.path, self.table = path, Table(path)
+        self.setup: dict[str, Any] = {}
+        self.version, self.ended, self.repeated, self.copied, self.copies = "", False, 0, 0, 0
+        self.attempts: dict[str, dict[str, Any] | None] = {}  # the first line, until the second one
+        self.named: Counter[str] = Counter()
+        self.values: dict[tuple[str, str], Counter[float]] = {}  # of a probe and a detector
+        self.stated: dict[tuple[str, str], Counter[str]] = {}
+        self.refused: dict[str, str] = {}
+        for line, row in lines(path):
+            if row.get("entry_type") == "start_run setup":
+                self.setup, self.version = row, as_text(row.get("_config.version")) or self.version
+            elif row.get("entry_type") == "init":
+                self.version = as_text(row.get("garak_version")) or self.version
+            elif row.get("entry_type") == "attempt":
+                self._attempt(line, row, str(row.get("uuid", line)))
+            elif row.get("entry_type") == "eval":
+                pair = str(row.get("probe")), str(row.get("detector")).removeprefix("detector.")
+                counts = {name: row[name] for name in COUNTS if isinstance(row.get(name), int)}
+                self.stated.setdefault(pair, Counter()).update(counts)
+            self.ended |= row.get("entry_type") == "completion"
+
+    def _attempt(self, line: int, row: dict[str, Any], uuid: str) -> None:
+        if row.get("status") != JUDGED:
+            self.attempts.setdefault(uuid, row)
+            return
+        if self.attempts.get(uuid, row) is None:
+            raise BadRow(self.path, line, f"the second line of attempt {uuid[:80]!r} appears twice")
+        self.attempts[uuid] = None
+        name, probe = self._prompt(row), str(row.get("probe_classname"))
+        texts = [one.get("text") if isinstance(one, dict) else one for one in as_list(row.get("outputs"))]
+        if not all(text is None or isinstance(text, str) for text in texts):
+            raise BadRow(self.path, line, "`outputs` must be a list of texts, objects with a text, or nulls")
+        results = as_object(row.get("detector_results"))
+        self.table.judge(name, results)
+        for detector, scores in results.items():
+            if not isinstance(scores, list):
+                raise BadRow(self.path, line, f"detector {detector[:80]!r}: expected a list of scores")
+            self.values.setdefault((probe, detector), Counter()).update(map(number, scores))
+            if len(scores) != len(texts):
+                reason = f"line {line} has {plural(len(scores), 'result')} for {plural(len(texts), 'generation')}"
+                self.refused.setdefault(detector, f"{reason}, so no result belongs to a certain generation")
+        results = {detector: scores for detector, scores in results.items() if len(scores) == len(texts)}
+        copies = self._copies(texts)
+        for place, text in enumerate(texts or [None]):
+            if text is None:
+                self.table.problem(name, place + 1, "no generation")
+            elif place not in copies:
+                own = {detector: number(scores[place]) for detector, scores in results.items()}
+                self.table.answer(name, place + 1, text, own)
+
+    def _prompt(self, row: Mapping[str, Any]) -> str:
+        """Add the prompt of an attempt, and return its name; a buff gives several attempts of a probe one place."""
+        name = f"{row.get('probe_classname')}/{row.get('seq')}"
+        self.named[name] += 1
+        name += f"#{self.named[name]}" if self.named[name] > 1 else ""
+        prompt = row.get("prompt")  # in old versions a text
+        turns = map(as_object, as_list(as_object(prompt).get("turns")))
+        pairs = [(turn.get("role"), as_object(turn.get("content")).get("text")) for turn in turns]
+        self.table.prompt(name, prompt if isinstance(prompt, str) else conversation(pairs) if pairs else None)
+        return name
+
+    def _copies(self, texts: list[str | None]) -> set[int]:
+        """Return the places of answers that repeat the first one, if a seed is set and all answers are the same."""
+        places = [place for place, text in enumerate(texts) if text is not None]
+        self.repeated += len(places) > 1
+        if self.setup.get("run.seed") is None or len(places) < 2 or len({texts[place] for place in places}) > 1:
+            return set()
+        self.copied, self.copies = self.copied + 1, self.copies + len(places) - 1
+        return set(places[1:])
+
+    def _compared(self) -> Iterator[str]:
+        """Recount the hits: another number of results refuses the detector, another number of hits is a warning."""
+        for (probe, detector), stated in self.stated.items():
+            values = self.values.get((probe, detector), Counter())
+            hits = sum(count for value, count in values.items() if value >= HIT)
+            scored = sum(count for value, count in values.items() if not math.isnan(value))
+            total = stated.get("total_evaluated", stated.get("total"))
+            if total not in (None, scored, values.total()):
+                reason = f"the report counts {plural(total, 'result')} on {probe}, and its attempts hold {scored}"
+                self.refused.setdefault(detector, reason)
+            elif detector not in self.refused and total is not None and stated["passed"] + hits != total:
+                yield (
+                    f"eval_threshold: {detector} on {probe} has {plural(hits, 'hit')} at {HIT}, and the report counts "
+                    f"{total - stated['passed']}: the threshold of the run was another one"
+                )
+
+    def log(self) -> Log:
+        for attempt in filter(None, self.attempts.values()):
+            name = self._prompt(attempt)
+            self.table.judge(name, [pair[1] for pair in self.values if pair[0] == attempt.get("probe_classname")])
+            for place in range(len(as_list(attempt.get("outputs"))) or 1):
+                self.table.problem(name, place + 1, "not judged")
+        warnings = list(self._compared())
+        warnings += [f"{detector}: its scores are not read: {reason}" for detector, reason in self.refused.items()]
+        if self.copies:
+            warnings.append(
+                f"run.seed {self.setup['run.seed']}: each request has the seed, and {plural(self.copied, 'prompt')} got one "
+                f"text each time; its {plural(self.copies, 'repeat')} are no independent draws and are not counted"
+            )
+        warnings += [SAME_TEXTS] if self.table.equal_texts() and not self.copies else []
+        names = [name for name in dict.fromkeys(pair[1] for pair in self.values) if name not in self.refused]
+        return Log(
+            path=self.path,
+            format=NAME,
+            tool=f"garak {self.version}".strip(),
+            task=", ".join(dict.fromkeys(probe for probe, _ in self.values)),
+            model=as_text(self.setup.get("plugins.target_name", self.setup.get("plugins.model_name"))),
+            sampling={key[4:]: self.setup[key] for key in SETTINGS if self.setup.get(key) is not None},
+            draws="copies" if self.copied and self.copied == self.repeated else "unknown",
+            stopping="fixed" if self.ended else "unfinished",
+            warnings=tuple(warnings),
+            notes=() if self.ended else ("no line `completion`: the run did not end",),
+            refused=self.refused,
+            stated={f"{probe}/{detector}": dict(counts) for (probe, detector), counts in self.stated.items()},
+            **self.table.finish(names),
+        )

@@ -1,0 +1,108 @@
+"""A plain table of answers: `prompt_id, sample, text` as CSV, Parquet or JSON lines, such as Lethe's own generations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lethe.errors import BadFile, BadRow, plural, shortened
+from lethe.io.artifacts import GREEDY
+from lethe.io.logs._json import lines
+from lethe.io.logs._log import SAME_TEXTS, Log, Table, as_text
+from lethe.io.tables import MAGIC, file_line, read_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NAME = "table"
+HOLDS = "tables with prompt_id, text and optionally sample (.csv, .parquet, .jsonl), such as Lethe's generations"
+PROMPT = ("prompt", "question")
+OWN = frozenset(("prompt_id", "sample", "text", "tokens", "finish_reason", "mean_confidence", "thinking", "turn"))
+
+
+def holds(path: Path) -> bool:
+    """Whether the file is a CSV by its ending or a Parquet file by its content; JSON begins with a bracket."""
+    with path.open("rb") as file:
+        start = file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()
+    return start.startswith(MAGIC) or (path.suffix.lower() == ".csv" and start[:1] not in (b"{", b"[", b"P"))
+
+
+def recognises(first: Mapping[str, object]) -> bool:
+    """Whether the first members of a file identify this format."""
+    return "prompt_id" in first and "text" in first
+
+
+def read(path: Path) -> Log:
+    """Read the table. The greedy answer (sample -1) is no draw; without a column `sample`, the rows are numbered."""
+    import pandas as pd
+
+    if holds(path) or path.suffix.lower() in (".jsonl", ".json"):
+        frame = read_table(path, required=["prompt_id", "text"], text=["prompt_id", "text"], optional=["sample"])
+        if path.suffix.lower() == ".csv":  # which writes an empty answer as an empty cell
+            frame["text"] = frame["text"].fillna("")
+    else:  # JSON lines under another name
+        frame = pd.DataFrame([row for _, row in lines(path)])
+    if frame.empty:
+        raise BadFile(path, "holds no rows", "Give one row per sampled answer.")
+    names = [str(name) for name in frame["prompt_id"]]
+    samples = _samples(path, frame, names)
+    scores = {name: frame[name].astype("float64").tolist() for name in _scored(frame)}
+    asked = next((frame[name] for name in PROMPT if name in frame), [None] * len(frame))
+    rows = Table(path, first=0)
+    for place, (name, sample, text, prompt) in enumerate(zip(names, samples, frame["text"], asked, strict=True)):
+        if sample == GREEDY:
+            continue
+        rows.prompt(name, as_text(prompt))
+        if isinstance(text, str):
+            rows.answer(name, sample, text, {score: column[place] for score, column in scores.items()})
+        elif text is None or text != text:
+            rows.problem(name, sample, "no text")
+        else:
+            raise BadRow(path, file_line(path, place), f"column text: got {shortened(text)}, expected a text")
+    return Log(
+        path=path,
+        format=NAME,
+        tool="a table",
+        warnings=(SAME_TEXTS,) if rows.equal_texts() else (),
+        notes=tuple(_notes(frame, samples)),
+        **rows.finish(scores),
+    )
+
+
+def _samples(path: Path, frame: pd.DataFrame, names: list[str]) -> list[int]:
+    if "sample" not in frame:
+        counts: Counter[str] = Counter()
+        counts_of = []
+        for name in names:
+            counts[name] += 1
+            counts_of.append(counts[name])
+        return counts_of
+    samples = []
+    for place, value in enumerate(frame["sample"]):
+        try:
+            samples.append(int(value))
+            if samples[-1] != float(value):
+                raise ValueError
+        except (TypeError, ValueError, OverflowError):
+            problem = f"column sample: got {shortened(value)}, expected a whole number"
+            raise BadRow(path, file_line(path, place), problem) from None
+    return samples
+
+
+def _scored(frame: pd.DataFrame) -> list[str]:
+    """Return the columns of numbers that are not Lethe's own."""
+    import pandas as pd
+
+    others = [name for name in frame.columns if str(name) not in (*OWN, *PROMPT)]
+    return [name for name in others if pd.api.types.is_numeric_dtype(frame[name])]  # also true and false
+
+
+def _notes(frame: pd.DataFrame, samples: list[int]) -> list[str]:
+    notes = []
+    if greedy := samples.count(GREEDY):
+        notes.append(f"{plural(greedy, 'greedy answer')} (sample {GREEDY}) left out: it is no draw")
+    if "finish_reason" in frame and (cut := int((frame["finish_reason"] == "length").sum())):
+        notes.append(f"{plural(cut, 'answer')} cut at the maximum number of tokens")
+    return notes

@@ -1,0 +1,153 @@
+"""garak's report: status, missing generations, detectors that cannot be read, seeds, and its own counts."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lethe.errors import BadFile, BadRow
+from lethe.evaluation.log_scores import read_any_scores
+from lethe.io.logs import read_log
+from tests.lethe.io.logs.small_logs import garak_attempt, garak_eval, garak_log, write_lines
+
+DAN, OTHER = "dan.DAN", "mitigation.MitigationBypass"
+
+
+def test_an_attempt_of_two_lines_counts_once(tmp_path):
+    rows = [*garak_attempt(0, ["a", None, ""], {DAN: [1.0, None, 0.0]}), garak_eval(DAN, 1, 1, 1)]
+    log = read_log(garak_log(tmp_path / "r.jsonl", rows))
+    assert log.answers[["prompt_id", "sample", "text"]].values.tolist() == [
+        ["dan.Dan_10_0/0", 1, "a"],
+        ["dan.Dan_10_0/0", 3, ""],
+    ]
+    assert log.missing == {"no generation": 1}
+    table = log.scored(DAN)
+    assert table["score"].tolist()[::2] == [1.0, 0.0]
+    assert math.isnan(table["score"][1])
+    assert log.prompts["prompt"].tolist() == ["Who 0?"]
+    assert not log.warnings
+    assert log.stopping == "fixed"
+
+
+def test_a_generation_without_text_is_missing_also_where_a_detector_scores_it(tmp_path):
+    rows = [*garak_attempt(0, ["a", None], {"always.Pass": [0.0, 0.0]}), garak_eval("always.Pass", 2, 0, 0)]
+    log = read_log(garak_log(tmp_path / "r.jsonl", rows))
+    assert log.scored("always.Pass")["reason"].tolist() == [None, "no generation"]
+    assert not log.refused
+
+
+def test_texts_of_old_versions(tmp_path):
+    first, second = garak_attempt(0, ["a", "b"], {DAN: [1.0, 0.0]})
+    for row in (first, second):
+        row |= {"outputs": ["a", "b"], "prompt": "Who?"}
+    stated = {
+        "entry_type": "eval",
+        "probe": "dan.Dan_10_0",
+        "detector": f"detector.{DAN}",
+        "passed": 1,
+        "total": 2,
+    }
+    log = read_log(garak_log(tmp_path / "r.jsonl", [first, second, stated]))
+    assert log.answers["text"].tolist() == ["a", "b"]
+    assert log.prompts["prompt"].tolist() == ["Who?"]
+    assert not log.warnings
+    assert log.stated == {f"dan.Dan_10_0/{DAN}": {"passed": 1, "total": 2}}
+
+
+def test_results_that_are_fewer_than_the_generations_refuse_their_detector_alone(tmp_path):
+    rows = garak_attempt(0, ["a", None, "b"], {DAN: [1.0, 0.0], OTHER: [1.0, None, 0.0]})
+    path = garak_log(tmp_path / "r.jsonl", rows)
+    log = read_log(path)
+    assert log.scores == (OTHER,)
+    assert log.scored(OTHER)["score"].count() == 2
+    with pytest.raises(BadFile, match="2 results"):
+        read_any_scores(path, None, DAN)
+
+
+@pytest.mark.parametrize(("seed", "answers"), [(5, 1), (None, 3)])
+def test_equal_generations_under_a_seed_are_one_draw(tmp_path, seed, answers):
+    rows = garak_attempt(0, ["a", "a", "a"], {DAN: [1.0, 1.0, 1.0]})
+    log = read_log(garak_log(tmp_path / "r.jsonl", rows, seed=seed))
+    assert len(log.answers) == answers
+    assert len(log.warnings) == 1
+    assert log.draws == ("copies" if seed else "unknown")
+    assert len(log.scored(DAN)) == answers
+
+
+def test_generations_that_differ_under_a_seed_all_count(tmp_path):
+    rows = garak_attempt(0, ["a", "a", "b"], {DAN: [1.0, 1.0, 0.0]})
+    log = read_log(garak_log(tmp_path / "r.jsonl", rows, seed=5))
+    assert len(log.answers) == 3
+    assert not log.warnings
+
+
+def test_another_threshold_is_a_warning_and_other_numbers_of_results_refuse(tmp_path):
+    rows = garak_attempt(0, ["a", "b"], {DAN: [0.4, 0.7]})
+    assert not read_log(garak_log(tmp_path / "a.jsonl", [*rows, garak_eval(DAN, 1, 1, 0)])).warnings
+    log = read_log(garak_log(tmp_path / "b.jsonl", [*rows, garak_eval(DAN, 0, 2, 0)]))
+    assert "eval_threshold" in log.warnings[0]
+    assert log.scores == (DAN,)
+    log = read_log(garak_log(tmp_path / "c.jsonl", [*rows, garak_eval(DAN, 30, 20, 0)]))
+    assert log.scores == ()
+    assert "50 results" in log.refused[DAN]
+
+
+def test_a_detector_scores_the_prompts_of_its_probe(tmp_path):
+    rows = [*garak_attempt(0, ["a"], {DAN: [1.0]}), *garak_attempt(0, ["b"], {OTHER: [0.0]}, probe="lmrc.Slur")]
+    path = garak_log(tmp_path / "r.jsonl", rows)
+    log = read_log(path)
+    assert log.missing == {}
+    assert log.score_counts()[DAN]["unscored"] == 0
+    scores = read_any_scores(path, None, OTHER)
+    assert [prompt.prompt_id for prompt in scores.prompts] == ["lmrc.Slur/0"]
+    assert scores.missing is None
+    assert scores.log.as_json()["prompts"] == {"scored": 1, "of": 2}
+
+
+def test_an_attempt_without_its_second_line_is_missing(tmp_path):
+    rows = [*garak_attempt(0, ["a"], {DAN: [1.0]}), garak_attempt(1, ["b", "c"], {})[0]]
+    log = read_log(garak_log(tmp_path / "r.jsonl", rows, ended=False))
+    assert log.missing == {"not judged": 2}
+    assert log.stopping == "unfinished"
+    assert log.notes
+    assert len(log.scored(DAN)) == 3
+    assert log.scored(DAN)["score"].count() == 1
+
+
+def test_attempts_of_one_place_get_names_of_their_own(tmp_path):
+    rows = [*garak_attempt(0, ["a"], {DAN: [1.0]}), *garak_attempt(0, ["b"], {DAN: [0.0]})]
+    for row in rows[2:]:
+        row["uuid"] = "buffed"
+    log = read_log(garak_log(tmp_path / "r.jsonl", rows))
+    assert log.prompts["prompt_id"].tolist() == ["dan.Dan_10_0/0", "dan.Dan_10_0/0#2"]
+
+
+def test_a_second_line_that_appears_twice_is_refused(tmp_path):
+    row = garak_attempt(0, ["a"], {DAN: [1.0]})[1]
+    with pytest.raises(BadRow, match="twice"):
+        read_log(write_lines(tmp_path / "r.jsonl", [row, row]))
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.text(max_size=2) | st.none(), st.sampled_from([0.0, 0.5, 1.0])), min_size=1, max_size=5
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_every_generation_is_an_answer_or_missing(tmp_path_factory, attempts):
+    folder = tmp_path_factory.mktemp("garak")
+    rows = []
+    for seq, pairs in enumerate(attempts):
+        rows += garak_attempt(seq, [text for text, _ in pairs], {DAN: [score for _, score in pairs]})
+    path = garak_log(folder / "r.jsonl", [*garak_attempt(99, ["x"], {DAN: [1.0]}), *rows])
+    table = read_log(path).scored(DAN)
+    assert len(table) == 1 + sum(map(len, attempts))
+    expected = [score for pairs in attempts for text, score in pairs if text is not None]
+    assert table["score"].dropna().tolist() == [1.0, *expected]
