@@ -241,7 +241,7 @@ def _of_file(
 def calibration_of(
     given: Calibration | str | os.PathLike[str] | None, missing: Missing | None, scores: object = None
 ) -> Calibration | None:
-    """Return the judge's error as counts; ``missing`` is the treatment of a missing verdict in a file.
+    """Return the judge's error as counts; ``missing`` is the treatment of a missing verdict in a file: worst by default.
 
     ``scores`` is the table, or the file of a table, whose column ``judge`` says whose verdicts are bounded.
     """
@@ -255,7 +255,7 @@ def calibration_of(
             read_table(scores, text=["judge"]) if Path(scores).suffix in (".csv", ".parquet", ".jsonl") else None
         )
     judge = judge_in("scores", scores) if hasattr(scores, "columns") else None
-    answers = read_calibration(given, missing or "refuse", judge)
+    answers = read_calibration(given, missing or "worst", judge)
     return Calibration.of(answers.labels, answers.verdicts, judge=answers.judge)
 
 

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from textwrap import shorten
 from typing import TYPE_CHECKING, TypeAlias
 
 from lethe.errors import plural
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from lethe.statistics.bound import Bound
 
 Place: TypeAlias = "str | os.PathLike[str]"
+LINE = 200  # characters of a `repr`; `str` has all sentences
 SHOWN = 20  # rows of a table in a notebook; `to_frame` has all rows
 
 
@@ -65,7 +67,7 @@ class TableWithSentences(ABC):
         return "\n".join(self.sentences())
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {' '.join(self.sentences())}>"
+        return f"<{type(self).__name__}: {shorten(' '.join(self.sentences()), LINE, placeholder=' ...')}>"
 
     def _repr_html_(self) -> str:
         table = self.to_frame()

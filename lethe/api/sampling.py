@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from lethe.api.result import TableWithSentences
 from lethe.config.evaluating import SAMPLE
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+Asked: TypeAlias = "Sequence[str | Sequence[Mapping[str, str]]] | Mapping[str, str | Sequence[Mapping[str, str]]]"
+
 
 @dataclass(frozen=True, repr=False)
 class Samples(TableWithSentences):
@@ -24,7 +26,7 @@ class Samples(TableWithSentences):
     Attributes
     ----------
     prompts : dict
-        The text of each prompt by its id.
+        Each prompt by its id.
     answers : tuple of Answers
         The answers of the engine, one entry per prompt.
     settings : Settings
@@ -33,7 +35,7 @@ class Samples(TableWithSentences):
         The engine that drew the answers.
     """
 
-    prompts: Mapping[str, str]
+    prompts: Mapping[str, str | Sequence[Mapping[str, str]]]
     answers: tuple[Answers, ...]
     settings: Settings
     engine: str
@@ -45,14 +47,15 @@ class Samples(TableWithSentences):
         return table_of(self.answers)
 
     def texts(self, prompt_id: str | None = None) -> list[str]:
-        """Return the sampled answers to one prompt without the greedy answer; a single prompt needs no id."""
-        if prompt_id is None and len(self.answers) == 1:
-            prompt_id = self.answers[0].prompt_id
-        for answers in self.answers:
-            if answers.prompt_id == prompt_id:
-                pairs = zip(answers.samples, answers.texts, strict=True)
-                return [text for number, text in pairs if number != GREEDY]
-        raise BadValue("prompt_id", prompt_id, f"one of {', '.join(self.prompts)}")
+        """Return the sampled answers to one prompt, or to all in their order; the greedy answers are left out."""
+        if prompt_id is not None and prompt_id not in self.prompts:
+            raise BadValue("prompt_id", prompt_id, f"one of {', '.join(self.prompts)}")
+        return [
+            text
+            for answers in self.answers
+            for number, text in zip(answers.samples, answers.texts, strict=True)
+            if number != GREEDY and prompt_id in (None, answers.prompt_id)
+        ]
 
     def sentences(self) -> list[str]:
         """Return one sentence on the number and the settings of the answers."""
@@ -67,7 +70,7 @@ class Samples(TableWithSentences):
 def sample(
     model: str | os.PathLike[str] | PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None = None,
-    prompts: Sequence[str] | Mapping[str, str] = (),
+    prompts: Asked = (),
     n: int = SAMPLE.most,
     *,
     max_new_tokens: int = SAMPLE.max_new_tokens,
@@ -77,7 +80,7 @@ def sample(
     adaptive_threshold: float | None = None,
     greedy: bool = True,
     seed: int = SAMPLE.seed,
-    template: str | os.PathLike[str] | None = None,
+    prompt: str | os.PathLike[str] | None = None,
     engine: str = SAMPLE.engine,
     max_rows: int = SAMPLE.max_rows,
 ) -> Samples:
@@ -90,9 +93,9 @@ def sample(
         its device and number format, and its modes and generation settings are restored afterwards.
     tokenizer : transformers.PreTrainedTokenizerBase, optional
         The tokenizer of a model in memory. A folder contains its own tokenizer.
-    prompts : list of str or dict of str to str
-        The prompts, or their texts by id. Each prompt has a separate random stream, derived from ``seed`` and its id;
-        the ids of a list are "0", "1", and so on.
+    prompts : list or dict of str to prompt
+        The prompts, or the prompts by id. A prompt is a text, or a list of chat messages with ``role`` and ``content``. Each
+        has a separate random stream, derived from ``seed`` and its id; the ids of a list are "0", "1", and so on.
     n : int
         The number of sampled answers to each prompt.
     max_new_tokens : int
@@ -105,9 +108,9 @@ def sample(
         Whether the result includes the greedy answer, as sample -1.
     seed : int
         The seed of all draws.
-    template : str or path, optional
-        "chat" for the tokenizer's chat template, or a file with ``{question}``. By default the model sees each prompt
-        unchanged.
+    prompt : str or path, optional
+        A template file with {question}, a text with {question} ("{question}" sends each prompt unchanged), or 'chat' (the
+        tokenizer's chat template). [default: chat where the tokenizer has such a template, else a plain question and answer]
     engine : {"auto", "prefix", "transformers", "vllm"}
         The engine that draws. vLLM needs a model folder.
     max_rows : int
@@ -127,7 +130,7 @@ def sample(
     Examples
     --------
     >>> import lethe
-    >>> drawn = lethe.sample("my-model", prompts={"ada": "Question: Who is Ada?\\nAnswer:"}, n=8, max_new_tokens=4)
+    >>> drawn = lethe.sample("my-model", prompts={"ada": "Who is Ada?"}, n=8, max_new_tokens=4)
     >>> len(drawn.texts("ada"))
     8
     >>> list(drawn.to_frame().columns)
@@ -137,18 +140,19 @@ def sample(
 
     >>> from transformers import AutoModelForCausalLM, AutoTokenizer
     >>> model, tokenizer = AutoModelForCausalLM.from_pretrained("my-model"), AutoTokenizer.from_pretrained("my-model")
-    >>> prompts = {"ada": "Question: Who is Ada?\\nAnswer:"}
+    >>> prompts = {"ada": "Who is Ada?"}
     >>> lethe.sample(model, tokenizer, prompts, 8, max_new_tokens=4).texts() == drawn.texts()
     True
     """
     from lethe.api.sources import source_of
     from lethe.models.encoding import Encoder
-    from lethe.models.in_memory import lent, tokenizer_of
+    from lethe.models.in_memory import default_prompt, lent, tokenizer_of
     from lethe.sampling.engine import open_engine
 
-    texts = dict(prompts) if isinstance(prompts, Mapping) else {str(i): text for i, text in enumerate(prompts)}
-    if isinstance(prompts, str) or not texts:
-        raise BadValue("prompts", prompts, "a list of texts, or a mapping from id to text, not empty")
+    texts = dict(prompts) if isinstance(prompts, Mapping) else {str(i): one for i, one in enumerate(prompts)}
+    if isinstance(prompts, str) or not texts or not all(map(_is_prompt, texts.values())):
+        legal = "a list of texts or of lists of messages, or a mapping from id to such a prompt, not empty"
+        raise BadValue("prompts", prompts, legal)
     settings = Settings(
         n=n,
         max_new_tokens=max_new_tokens,
@@ -160,13 +164,20 @@ def sample(
         seed=seed,
     )
     source = source_of(model, tokenizer)
-    words = tokenizer_of(source)
-    if template is None:
-        asked = [Prompt(name, tuple(words(text)["input_ids"])) for name, text in texts.items()]
-    else:
-        encoder = Encoder(words, template)
-        asked = [Prompt(name, encoder.prompt({"question": text})) for name, text in texts.items()]
+    encoder = Encoder(tokenizer_of(source), prompt or default_prompt(source))
+    asked = [
+        Prompt(name, encoder.prompt({"question": one}) if isinstance(one, str) else encoder.messages(one))
+        for name, one in texts.items()
+    ]
     with lent(source):
         opened = open_engine(engine, source, {"max_rows": max_rows})
         answers = {done.prompt_id: done for done in opened.answer(asked, settings)}
     return Samples(texts, tuple(answers[name] for name in texts), settings, opened.name)
+
+
+def _is_prompt(one: object) -> bool:
+    """Whether this is a text, or a list of messages of which a person wrote the last."""
+    if not isinstance(one, Sequence) or isinstance(one, str):
+        return isinstance(one, str)
+    messages = [isinstance(turn, Mapping) and {"role", "content"} <= turn.keys() for turn in one]
+    return bool(messages) and all(messages) and one[-1]["role"] != "assistant"

@@ -49,15 +49,22 @@ def score(
     [0.0, 1.0]
     """
     import numpy as np
+    from pydantic import ValidationError
 
     from lethe.scoring import scorer as load
 
-    if isinstance(texts, str):
-        raise BadValue("texts", texts, "a list of texts", "Put a single text into a list.")
+    for name, given in (("texts", texts), ("keywords", keywords)):
+        if isinstance(given, str):
+            raise BadValue(name, given, "a list of texts", "Put a single text into a list.")
     row = {"answer": answer, "keywords": list(keywords) if keywords is not None else None, **item}
     row = {key: value for key, value in row.items() if value is not None}
-    values = load(scorer)(list(texts), row)
+    try:
+        values = load(scorer)(list(texts), row)
+    except ValidationError as error:
+        needs = ", ".join(str(one["loc"][-1]) for one in error.errors())
+        remedy = f"It needs {needs}: give it an entry under judges in params.yaml."
+        raise BadValue("scorer", scorer, "a scorer without a model of its own", remedy) from None
     if np.isnan(values).all() and any(isinstance(text, str) and text.strip() for text in texts):
-        given = ", ".join(row) or "nothing"
-        raise BadInput(f"scorer {scorer}: cannot judge any text; the call gave {given}. Give answer or keywords.")
+        keys = ", ".join(row) or "nothing"
+        raise BadInput(f"scorer {scorer}: cannot judge any text; the call gave {keys}. Give answer or keywords.")
     return values

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import cast
 
-from lethe.errors import BadInput, BadRow
+from lethe.errors import BadFile, BadInput, BadRow, shortened, visible
 from lethe.io.artifacts import Row
 from lethe.io.json_files import read_jsonl
 
 TEXTS = ("id", "question", "answer")
 OPTIONAL_TEXTS = ("paraphrased_answer", "paraphrased_question", "author", "context")
 OPTIONAL_LISTS = ("keywords", "perturbed_answer")
+KEYS = (*TEXTS, *OPTIONAL_TEXTS, *OPTIONAL_LISTS)
 
 
 def read_rows(path: Path, prefix: str = "") -> list[Row]:
@@ -21,6 +24,10 @@ def read_rows(path: Path, prefix: str = "") -> list[Row]:
     An id that is a whole number becomes text, and a row without an id gets ``prefix`` and the number
     of its line.
     """
+    if path.suffix.lower() in (".csv", ".tsv", ".parquet"):
+        keys = ", ".join(f'"{key}": ...' for key in TEXTS)
+        remedy = f"Write one JSON object per question on a line of its own: {{{keys}}}."
+        raise BadFile(path, f"is a {path.suffix} file, expected JSON lines", remedy)
     return checked_rows(((number, with_id(row, number, prefix)) for number, row in read_jsonl(path)), path)
 
 
@@ -33,11 +40,15 @@ def with_id(row: dict, number: int, prefix: str = "") -> dict:
 
 
 def checked_rows(numbered: Iterable[tuple[int, Mapping[str, object]]], path: Path) -> list[Row]:
-    """Return the rows of ``numbered``, pairs of line and row; raises `BadRow` for a broken row or a duplicate id."""
+    """Return the rows of ``numbered``, pairs of line and row; raises `BadRow` for a broken row or a duplicate id.
+
+    One warning names the keys that Lethe does not read: a scorer of the user's own may read them.
+    """
     rows: list[Row] = []
     seen: dict[str, int] = {}
+    unknown: dict[str, int] = {}  # the first line of each
     for number, row in numbered:
-        problem = row_problem(row)
+        problem = misspelt(row) or row_problem(row)
         if problem:
             raise BadRow(path, number, problem)
         whole = cast(Row, row)
@@ -47,7 +58,23 @@ def checked_rows(numbered: Iterable[tuple[int, Mapping[str, object]]], path: Pat
             )
         seen[whole["id"]] = number
         rows.append(whole)
+        for key in row.keys() - set(KEYS):
+            unknown.setdefault(key, number)
+    if unknown:
+        named = ", ".join(f"{shortened(key)} (line {line})" for key, line in sorted(unknown.items()))
+        print(visible(f"{path}: keys that only a scorer of your own reads: {named}."), file=sys.stderr)
     return rows
+
+
+def misspelt(row: Mapping[str, object]) -> str | None:
+    """The problem of a key that is a known key but for its case or a letter or two."""
+    for key in row.keys() - set(KEYS):
+        plain = str(key).casefold().strip().replace("-", "_").replace(" ", "_")
+        absent = [known for known in KEYS if known not in row]
+        near = [plain] if plain in KEYS else get_close_matches(plain, absent, 1, cutoff=0.85)
+        if near:
+            return f"unknown key {shortened(key)}; did you mean {near[0]!r}?"
+    return None
 
 
 def row_problem(row: Mapping[str, object]) -> str | None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +15,10 @@ from lethe.evaluation.prompt_scores import Missing, PromptScores
 from lethe.evaluation.score_files import read_scores
 from lethe.io.logs import is_log, read_log
 from lethe.io.logs._log import Log
+from lethe.io.logs.open_unlearning import NAME as OPEN_UNLEARNING
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 EARLY = "early"
 
@@ -122,7 +127,7 @@ def scores_of(log: Log, score: str | None = None, missing: Missing | None = None
             log.path, "holds answers without scores", "Score its texts with `lethe score LOG --data ROWS`."
         )
     name = log.scores[0] if score is None else score
-    table = log.scored(name)
+    table = _of_its_task(log, name)
     values = table["score"].to_numpy(dtype=np.float64)
     outside = ~np.isnan(values) & ~((values >= 0) & (values <= 1))
     if outside.any():
@@ -140,6 +145,19 @@ def scores_of(log: Log, score: str | None = None, missing: Missing | None = None
         prompts.append(PromptScores(str(prompt_id), own, int(np.isnan(own).sum())))
     reasons = Counter(reason for reason in table["reason"] if reason is not None)
     return _counted(LogScores(log, name, prompts, reasons, dropped=False), missing)
+
+
+def _of_its_task(log: Log, name: str) -> pd.DataFrame:
+    """The planned answers with a score; of a log of several tasks, the answers of the task that has the score.
+
+    Such a log of open-unlearning calls its prompts TASK/INDEX and its scores TASK.METRIC.
+    """
+    table = log.scored(name)
+    tasks = (log.task or "").split(", ") if log.format == OPEN_UNLEARNING else []
+    if len(tasks) < 2:
+        return table
+    own = table["prompt_id"].str.startswith(tuple(f"{task}/" for task in tasks if name.startswith(f"{task}.")))
+    return table[own].reset_index(drop=True)
 
 
 def _counted(found: LogScores, missing: Missing | None) -> LogScores:

@@ -52,11 +52,11 @@ Scores: TypeAlias = "Sequence[PromptScores] | Mapping[str, ArrayLike] | ArrayLik
 def as_prompts(scores: Scores, missing: Missing | None = None) -> list[PromptScores]:
     """Return named prompts from scores in any accepted form; a NaN is an error unless ``missing`` states its treatment."""
     if isinstance(scores, Mapping):
-        named = [(str(name), np.asarray(own, dtype=np.float64)) for name, own in scores.items()]
+        named = [(str(name), _numbers(own)) for name, own in scores.items()]
     elif isinstance(scores, Sequence) and scores and isinstance(scores[0], PromptScores):
         return list(scores)  # made by a reader of files, which has already counted the missing scores
     else:
-        values = np.asarray(scores, dtype=np.float64)
+        values = _numbers(scores)
         if values.ndim > 2:
             raise BadValue("scores", f"shape {values.shape}", "n scores, or an array of shape (prompts, n)")
         named = [(ALL, values)] if values.ndim < 2 else [(str(place), row) for place, row in enumerate(values)]
@@ -72,6 +72,15 @@ def as_prompts(scores: Scores, missing: Missing | None = None) -> list[PromptSco
     if not prompts:
         raise BadValue("scores", "none", "at least one prompt")
     return prompts
+
+
+def _numbers(scores: object) -> np.ndarray:
+    try:
+        return np.asarray(scores, dtype=np.float64)
+    except (TypeError, ValueError):  # words, or lists of several lengths
+        raise BadValue(
+            "scores", scores, "numbers in [0, 1], equally many per prompt or a dict by prompt"
+        ) from None
 
 
 def mean(values: Iterable[float] | np.ndarray) -> float:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lethe.errors import BadFile
+from lethe.errors import BadFile, BadValue
 from lethe.io.json_files import read_text
 from lethe.models.published_prompts import HARMBENCH, harmbench_row
 
@@ -47,13 +47,15 @@ class Batch:
 class Encoder:
     """Encodes with one tokenizer and one template, a file with ``{question}`` and optionally ``{context}``.
 
-    The template ``"chat"`` selects the tokenizer's own chat template, and ``"harmbench"`` the prompt of HarmBench's
-    classifier, which asks whether the row's context is an instance of the behaviour in its question.
+    A template with ``{question}`` in its name is the text itself. The template ``"chat"`` selects the tokenizer's own chat
+    template, and ``"harmbench"`` the prompt of HarmBench's classifier, which asks whether the row's context is an instance
+    of the behaviour in its question.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, template: str | os.PathLike):
         self.tokenizer = tokenizer
-        self.template = str(template) if str(template) in (CHAT, HARMBENCH) else read_template(template)
+        named = str(template) in (CHAT, HARMBENCH) or "{question}" in str(template)
+        self.template = str(template) if named else read_template(template)
         if self.template == CHAT and not tokenizer.chat_template:
             raise BadFile(
                 tokenizer.name_or_path, "its tokenizer has no chat template", "Name a prompt file instead."
@@ -87,9 +89,17 @@ class Encoder:
         return text + answer if not text or text[-1].isspace() else f"{text} {answer}"
 
     def _chat(self, message: str, before: Sequence[tuple[str, str]] = ()) -> str:
+        return self._filled([{"role": role, "content": content} for role, content in (*before, ("user", message))])
+
+    def messages(self, turns: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
+        """The tokens of a conversation that the tokenizer's chat template writes; the model speaks next."""
+        if self.template != CHAT:
+            raise BadValue("prompt", self.template, "chat, the template of messages")
+        return self._ids(self._filled([dict(turn) for turn in turns]))
+
+    def _filled(self, turns: list[dict[str, str]]) -> str:
         from jinja2 import TemplateError
 
-        turns = [{"role": role, "content": content} for role, content in (*before, ("user", message))]
         try:
             return str(self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
         except (TemplateError, TypeError, ValueError) as error:

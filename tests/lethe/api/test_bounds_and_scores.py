@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -25,6 +27,23 @@ def test_every_form_of_scores_gives_the_same_bounds(tmp_path):
         assert lethe.bounds(given, alpha=0.05).to_frame().drop(columns="prompt_id").equals(values)
     assert lethe.bounds(table[["score"]], alpha=0.05).to_frame()["n"].tolist() == [8]
     assert lethe.bounds(SCORES["a"], alpha=0.05).to_frame()["m_mu"].tolist() == [expected["m_mu"][0]]
+
+
+def test_a_representation_is_a_line_and_the_text_is_whole():
+    found = lethe.bounds(SCORES)
+    assert len(repr(found)) < 230
+    assert str(found) == "\n".join(found.sentences())
+
+
+def test_a_score_of_one_task_is_about_its_own_prompts(tmp_path):
+    def task(count):
+        rows = {str(i): {"rougeL_f1": i % 2, "generation": "a", "input": "q"} for i in range(count)}
+        return {"agg_value": 0.5, "value_by_index": rows}
+
+    (tmp_path / "TOFU_EVAL.json").write_text(json.dumps({"forget_Q": task(6), "retain_Q": task(4)}))
+    found = lethe.bounds(tmp_path / "TOFU_EVAL.json", score="retain_Q.rougeL_f1")
+    assert [one.prompt_id for one in found.prompts] == [f"retain_Q/{i}" for i in range(4)]
+    assert found.log.missing == 0
 
 
 def test_a_table_keeps_its_order_and_says_how_missing_counts():
@@ -54,6 +73,10 @@ def test_a_scorer_takes_plain_texts():
         (lambda: lethe.score(["text"], "rouge_l"), "scorer rouge_l: .* gave nothing. Give answer or keywords"),
         (lambda: lethe.score(["text"], "keyword_leak", answer="a"), "scorer keyword_leak: .* gave answer"),
         (lambda: lethe.score(["text"], "rouge_w", answer="a"), "scorer: got 'rouge_w'"),
+        (lambda: lethe.score(["text"], "keyword_leak", keywords="Paris"), "keywords: got 'Paris'"),
+        (lambda: lethe.score(["text"], "llm"), "scorer: got 'llm'.* needs model, rubric"),
+        (lambda: lethe.bounds(["no"]), "scores: got"),
+        (lambda: lethe.bounds([[0, 1], [1]]), "scores: got"),
     ],
 )
 def test_a_mistake_is_a_sentence(call, words):

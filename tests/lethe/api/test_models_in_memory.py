@@ -35,6 +35,26 @@ def test_the_answers_are_those_of_the_folder(held, engine):
     assert drawn.to_frame().equals(same.to_frame())
     assert drawn.to_frame()["sample"].tolist() == [*range(-1, 16)] * 2
     assert len(set(drawn.texts("a"))) > 1
+    assert drawn.texts() == drawn.texts("a") + drawn.texts("b")
+
+
+def test_a_chat_model_gets_its_template_and_takes_messages(held):
+    model, tokenizer = held
+    tokenizer.chat_template = "{% for turn in messages %}{{ turn['role'] }}: {{ turn['content'] }}\n{% endfor %}"
+    how = {"n": 8, "max_new_tokens": 4}
+    asked = [{"role": "user", "content": "Who is Ada?"}]
+    (plain,) = lethe.sample(model, tokenizer, ["user: Who is Ada?\n"], prompt="{question}", **how).answers
+    for prompts in (["Who is Ada?"], [asked]):
+        (answers,) = lethe.sample(model, tokenizer, prompts, **how).answers
+        assert answers == plain
+    system = [{"role": "system", "content": "Be brief."}, *asked]
+    (other,) = lethe.sample(model, tokenizer, [system], **how).answers
+    assert other.texts != plain.texts
+    for wrong in ([], [{"role": "user"}], [*asked, {"role": "assistant", "content": "Ada"}]):
+        with pytest.raises(BadInput, match="prompts: got"):
+            lethe.sample(model, tokenizer, [wrong], **how)
+    with pytest.raises(BadInput, match="the template of messages"):
+        lethe.sample(model, tokenizer, [asked], prompt="{question}", **how)
 
 
 def test_the_model_is_given_back_as_it_was(held, here):
@@ -94,7 +114,7 @@ def test_a_table_of_rows_and_a_retain_set_are_taken(here):
         (lambda model, tok: lethe.sample(model, None, ["a"], 2), "tokenizer: got none"),
         (lambda model, tok: lethe.sample("my-model", tok, ["a"], 2), "leave the argument out"),
         (lambda model, tok: lethe.sample(3, tok, ["a"], 2), "a model folder, or a causal"),
-        (lambda model, tok: lethe.sample(model, tok, "a", 2), "a list of texts"),
+        (lambda model, tok: lethe.sample(model, tok, "a", 2), "prompts: got 'a'"),
         (lambda model, tok: lethe.sample(model, tok, [], 2), "not empty"),
         (lambda model, tok: lethe.sample(model, tok, ["a"], 0, greedy=False), "n: got 0"),
         (lambda model, tok: lethe.sample(model, tok, ["a"], 2, engine="vllm"), "for a model in memory"),

@@ -78,3 +78,17 @@ def test_the_users_own_files(tmp_path):
     (tmp_path / "retain.jsonl").unlink()
     with pytest.raises(BadInput, match=r"retain\.jsonl: no such file"):
         jsonl.load(None, tmp_path)
+
+
+def test_a_misspelt_key_is_an_error_and_an_unknown_one_is_named_once(tmp_path, capsys):
+    body = '{"id": "%s", "question": "q", "answer": "a", "%s": ["x"]}'
+    for wrong in ("Keywords", "keyword", "key words", "paraphrased_anwser"):
+        with pytest.raises(BadRow, match=f"unknown key '{wrong}'; did you mean"):
+            read_rows(write(tmp_path, body % ("a", wrong)))
+    assert len(read_rows(write(tmp_path, body % ("a", "notes"), body % ("b", "notes")))) == 2
+    assert capsys.readouterr().err.count("'notes' (line 1)") == 1
+
+
+def test_a_table_is_no_file_of_rows(tmp_path):
+    with pytest.raises(BadInput, match=r"rows\.csv: is a \.csv file"):
+        read_rows(tmp_path / "rows.csv")
