@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,14 +15,12 @@ from lethe.io.artifacts import GREEDY
 from lethe.scoring.tofu import (
     AMONG_CHOICES,
     UTILITY_SETS,
-    Term,
-    Utility,
     forget_quality,
     forget_truth,
     mean_term,
     model_utility,
 )
-from lethe.statistics.two_sample import AucInterval, KsTest, auc_interval
+from lethe.statistics.two_sample import AucInterval, auc_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,49 +32,10 @@ SPLITS = ("forget", *UTILITY_SETS)
 ATTACKS = ("mia_loss", "mia_zlib", "mia_min_k", "mia_min_k_plus_plus")
 
 
-@dataclass(frozen=True)
-class Membership:
-    """An attack's area under the curve with its interval; None where a side has no scores."""
-
-    attack: str
-    interval: AucInterval | None
-
-    def to_rows(self, rows: Rows) -> None:
-        """Add the row; without an interval its value is missing."""
-        found = self.interval
-        low, high = found.bounds() if found else (None, None)
-        rows.add(
-            "model", "membership", "given answers", found.value if found else None, low, high, item=self.attack
-        )
-
-
-@dataclass(frozen=True)
-class LikelihoodMeasures:
-    """The measures of one model from the likelihoods of given answers; ``terms`` is by flat key."""
-
-    terms: Mapping[str, Term]
-    utility: Utility | None
-    attacks: tuple[Membership, ...]
-
-    def to_rows(self, rows: Rows) -> None:
-        """Add the rows of all terms and attacks."""
-        for name, term in self.terms.items():
-            split, quantity = next(
-                (split, name.removeprefix(f"{split}_")) for split in SPLITS if name.startswith(split)
-            )
-            rows.add("model", quantity, "given answers", term.value, split=split, missing=term.missing)
-            rows.add("model", "without", "given answers", term.missing, item=name)
-        rows.add("model", "model_utility", "given answers", self.utility.value if self.utility else None)
-        terms = len(self.utility.terms) if self.utility else 0
-        rows.add("model", "model_utility_terms", "given answers", terms)
-        for attack in self.attacks:
-            attack.to_rows(rows)
-
-
 def likelihood_metrics(
-    likelihoods: Mapping[str, pd.DataFrame], scores: Mapping[str, pd.DataFrame], alpha: float
-) -> LikelihoodMeasures:
-    """Compute the measures of one model from likelihoods and text scores of its answers.
+    rows: Rows, likelihoods: Mapping[str, pd.DataFrame], scores: Mapping[str, pd.DataFrame], alpha: float
+) -> None:
+    """Add the rows of one model from likelihoods and text scores of its answers.
 
     Notes
     -----
@@ -86,22 +44,30 @@ def likelihood_metrics(
     held-out set, if there is one.
     """
     forget = likelihoods["forget"]
-    terms = {f"forget_{name}": mean_term(forget[name]) for name in FORGET}
-    terms["forget_truth_ratio"] = forget_truth(forget["truth_ratio"])
+    terms = {("forget", name): mean_term(forget[name]) for name in FORGET}
+    terms["forget", "truth_ratio"] = forget_truth(forget["truth_ratio"])
     sets = {}
     for name in UTILITY_SETS:
         columns = _utility_columns(name, likelihoods, scores)
         if columns and all(np.isfinite(values).any() for values in columns.values()):
             sets[name] = columns
     utility = model_utility(sets) if sets else None
-    terms |= utility.terms if utility else {}
-    heldout = likelihoods.get("heldout")
-    attacks = (
-        ()
-        if heldout is None
-        else tuple(Membership(attack, membership(forget[attack], heldout[attack], alpha)) for attack in ATTACKS)
-    )
-    return LikelihoodMeasures(terms, utility, attacks)
+    for name, term in utility.terms.items() if utility else ():
+        split = next(split for split in SPLITS if name.startswith(split))
+        terms[split, name.removeprefix(f"{split}_")] = term
+    for (split, quantity), term in terms.items():
+        rows.add("model", quantity, "given answers", term.value, split=split, missing=term.missing)
+        rows.add("model", "without", "given answers", term.missing, item=f"{split}_{quantity}")
+    rows.add("model", "model_utility", "given answers", utility.value if utility else None)
+    rows.add("model", "model_utility_terms", "given answers", len(utility.terms) if utility else 0)
+    for attack in ATTACKS if "heldout" in likelihoods else ():
+        _membership_row(rows, attack, membership(forget[attack], likelihoods["heldout"][attack], alpha))
+
+
+def _membership_row(rows: Rows, attack: str, found: AucInterval | None) -> None:
+    """Add the AUC of an attack; without an interval its value is missing."""
+    ends = found.bounds() if found else ()
+    rows.add("model", "membership", "given answers", found.value if found else None, *ends, item=attack)
 
 
 def membership(members: pd.Series, nonmembers: pd.Series, alpha: float) -> AucInterval | None:
@@ -125,30 +91,10 @@ def _utility_columns(
     }
 
 
-@dataclass(frozen=True)
-class AgainstRetrain:
-    """The comparison of one model with Retrain; see `against_retrain`. ``reference`` is None without held-out rows."""
-
-    forget: KsTest | None
-    missing: int
-    reference: Membership | None = None
-    privleak: float = math.nan
-
-    def to_rows(self, rows: Rows) -> None:
-        """Add the rows of the comparison."""
-        test = self.forget
-        rows.add("model", "forget_quality", "given answers", test.p_value if test else None)
-        rows.add("model", "forget_ks", "given answers", test.statistic if test else None)
-        rows.add("model", "forget_quality_missing", "given answers", self.missing)
-        if self.reference:
-            self.reference.to_rows(rows)
-            rows.add("model", "privleak", "given answers", self.privleak)
-
-
 def against_retrain(
-    likelihoods: Mapping[str, pd.DataFrame], retrain: Mapping[str, pd.DataFrame], alpha: float
-) -> AgainstRetrain:
-    """Compare one model's likelihood measures with Retrain's.
+    rows: Rows, likelihoods: Mapping[str, pd.DataFrame], retrain: Mapping[str, pd.DataFrame], alpha: float
+) -> None:
+    """Add the rows that compare one model's likelihood measures with Retrain's.
 
     Notes
     -----
@@ -161,12 +107,15 @@ def against_retrain(
     forget, heldout = likelihoods["forget"], likelihoods.get("heldout")
     own, other = (table["truth_ratio"].dropna() for table in (forget, retrain["forget"]))
     test = forget_quality(own, other) if len(own) and len(other) else None
+    rows.add("model", "forget_quality", "given answers", test.p_value if test else None)
+    rows.add("model", "forget_ks", "given answers", test.statistic if test else None)
     missing = len(forget) - (test.n_first if test else 0)
+    rows.add("model", "forget_quality_missing", "given answers", missing)
     if heldout is None or "heldout" not in retrain:
-        return AgainstRetrain(test, missing)
+        return
     gains = [_gain(table, retrain[split]) for split, table in (("forget", forget), ("heldout", heldout))]
-    reference = Membership("mia_reference", membership(gains[0], gains[1], alpha))
-    return AgainstRetrain(test, missing, reference, _privleak(likelihoods, retrain, alpha))
+    _membership_row(rows, "mia_reference", membership(gains[0], gains[1], alpha))
+    rows.add("model", "privleak", "given answers", _privleak(likelihoods, retrain, alpha))
 
 
 def _gain(table: pd.DataFrame, reference: pd.DataFrame) -> pd.Series:

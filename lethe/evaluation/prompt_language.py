@@ -8,8 +8,7 @@ production is the one with the largest of many estimates, and has no guarantee o
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,114 +25,14 @@ from lethe.statistics.prompt_share import share_exceeding
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lethe.results.table import Numbers, Rows
+    from lethe.results.table import Rows
 
 ASSUMES = "independent draws of prompt and answer, the questions weighted as drawn"
 METHOD = "Clopper-Pearson, Bonferroni over the productions"
 
 
-@dataclass(frozen=True)
-class ProductionMeasure:
-    """One production over all questions: its draws, their mean score, and bounds that hold for all productions together."""
-
-    name: str
-    probability: float
-    choices: Mapping[str, str]
-    draws: int
-    missing: int
-    mean: float
-    lower: Bound | None = None
-    upper: Bound | None = None
-
-
-@dataclass(frozen=True)
-class ChoiceMeasure:
-    """The estimate for one choice of one part, over all questions and all choices of the other parts."""
-
-    part: str
-    choice: str
-    draws: int
-    mean: float
-
-
-@dataclass(frozen=True)
-class LanguageMeasures:
-    """The measures of one model on a language of prompts; ``scorer`` judged the answers."""
-
-    path: str
-    scorer: str
-    binary: bool
-    productions: tuple[ProductionMeasure, ...]
-    choices: tuple[ChoiceMeasure, ...]
-    tau: float | None = None
-    share_lower: Bound | None = None
-    share_upper: Bound | None = None
-    judged_share_lower: Bound | None = None  # of prompts that truly leak, where the judge's error was measured
-    judged_share_upper: Bound | None = None
-
-    @property
-    def worst(self) -> ProductionMeasure | None:
-        """The production with the largest measured mean; None if no answer was judged."""
-        judged = [production for production in self.productions if not math.isnan(production.mean)]
-        return max(judged, key=lambda production: (production.mean, production.draws), default=None)
-
-    def to_rows(self, rows: Rows) -> None:
-        """Add the rows of the share of prompts, of each production and of each choice."""
-        facts = {"path": self.path, "scorer": self.scorer, "binary": self.binary, "tau": self.tau}
-        rows.add("model", "language", "language", evidence=facts)
-        if worst := self.worst:
-            rows.add("model", "worst_production", "language", text=worst.name)
-            rows.add("model", "worst_production_mean", "language", worst.mean)
-        if self.share_lower or self.share_upper:
-            rows.add("model", "share_above", "language", None, self.share_lower, self.share_upper)
-        if self.judged_share_lower or self.judged_share_upper:
-            rows.add("model", "share_above", "judged", None, self.judged_share_lower, self.judged_share_upper)
-        for one in self.productions:
-            evidence = {"probability": one.probability, "choices": dict(one.choices)}
-            counts = {"n": one.draws, "missing": one.missing, "item": one.name, "evidence": evidence}
-            rows.add("model", "production", "language", one.mean, one.lower, one.upper, **counts)
-        for choice in self.choices:
-            evidence = {"part": choice.part, "choice": choice.choice}
-            item = f"{choice.part}: {choice.choice}"
-            rows.add("model", "choice", "language", choice.mean, n=choice.draws, item=item, evidence=evidence)
-
-    @classmethod
-    def of_rows(cls, numbers: Numbers) -> LanguageMeasures | None:
-        """The levels that `to_rows` wrote of a model; None for a model that was not asked in a language."""
-        found = numbers.row("language", "language")
-        if found is None or found.evidence is None:
-            return None
-        share, judged = numbers.row("share_above", "language"), numbers.row("share_above", "judged")
-        return cls(
-            **found.evidence,
-            productions=tuple(
-                ProductionMeasure(
-                    name=str(row.item),
-                    **(row.evidence or {}),
-                    draws=row.n or 0,
-                    missing=row.missing or 0,
-                    mean=math.nan if row.estimate is None else row.estimate,
-                    lower=row.lower_bound,
-                    upper=row.upper_bound,
-                )
-                for row in numbers.series("production", "language")
-            ),
-            choices=tuple(
-                ChoiceMeasure(
-                    **(row.evidence or {}),
-                    draws=row.n or 0,
-                    mean=math.nan if row.estimate is None else row.estimate,
-                )
-                for row in numbers.series("choice", "language")
-            ),
-            share_lower=share.lower_bound if share else None,
-            share_upper=share.upper_bound if share else None,
-            judged_share_lower=judged.lower_bound if judged else None,
-            judged_share_upper=judged.upper_bound if judged else None,
-        )
-
-
 def measure_language(
+    rows: Rows,
     generations: pd.DataFrame,
     scores: pd.DataFrame,
     second: pd.DataFrame | None,
@@ -141,73 +40,82 @@ def measure_language(
     metrics: Metrics,
     inapplicable: Collection[str] = (),
     calibration: Calibration | None = None,
-) -> LanguageMeasures:
-    """Measure one model's answers to a language."""
+) -> None:
+    """Add the rows of one model's answers to a language: of the share of prompts, of each production and of each choice."""
     known: dict[str, Any] = dict(described)
-    scorer = metrics.binary or metrics.leak
-    kept = (generations["sample"] != GREEDY).to_numpy() & ~generations["prompt_id"].isin(
-        list(inapplicable)
-    ).to_numpy()
+    scorer, left_out = metrics.binary or metrics.leak, list(inapplicable)
+    kept = (generations["sample"] != GREEDY).to_numpy() & ~generations["prompt_id"].isin(left_out).to_numpy()
     values = scores[scorer].to_numpy(dtype=np.float64)[kept]
     names = generations["production"].to_numpy()[kept]
-    entries = known["productions"]
-    productions = tuple(
-        _production(entry, values[names == entry["name"]], len(entries), metrics) for entry in entries
-    )
+    entries, share = known["productions"], known["share"]
+    shares: list[tuple[str, list[Bound]]] = []
+    if second is not None and share is not None and metrics.binary in second:
+        kept_rows = second[~second["prompt_id"].isin(left_out)]
+        shares = _shares(kept_rows, share, metrics, calibration) if len(kept_rows) else []
+    tau = share["tau"] if shares else None
+    facts = {"path": known["path"], "scorer": scorer, "binary": metrics.binary is not None, "tau": tau}
+    rows.add("model", "language", "language", evidence=facts)
+    made = [_production(entry, values[names == entry["name"]], len(entries), metrics) for entry in entries]
+    made.sort(key=lambda one: math.inf if math.isnan(one["estimate"]) else -one["estimate"])
+    judged = [one for one in made if not math.isnan(one["estimate"])]
+    if judged:
+        worst = max(judged, key=lambda one: (one["estimate"], one["n"]))
+        rows.add("model", "worst_production", "language", text=worst["item"])
+        rows.add("model", "worst_production_mean", "language", worst["estimate"])
+    for basis, ends in shares:
+        rows.add("model", "share_above", basis, None, *ends)
+    for one in made:
+        rows.add("model", "production", "language", **one)
     chosen = {entry["name"]: entry["choices"] for entry in entries}
-    measures = LanguageMeasures(
-        path=known["path"],
-        scorer=scorer,
-        binary=metrics.binary is not None,
-        productions=tuple(sorted(productions, key=lambda one: -one.mean if one.draws > one.missing else math.inf)),
-        choices=_choices(known["varied"], chosen, names, values),
-    )
-    if second is None or known["share"] is None or metrics.binary not in second:
-        return measures
-    kept_rows = second[~second["prompt_id"].isin(list(inapplicable))]
-    return _with_share(measures, kept_rows, known["share"], metrics, calibration)
+    for one in _choices(known["varied"], chosen, names, values):
+        rows.add("model", "choice", "language", **one)
 
 
 def _production(
     entry: Mapping[str, Any], values: np.ndarray, productions: int, metrics: Metrics
-) -> ProductionMeasure:
-    missing, alpha = int(np.isnan(values).sum()), metrics.alpha / productions
-    judged = values[~np.isnan(values)]
-    mean = float(judged.mean()) if len(judged) else math.nan
-    plain = ProductionMeasure(entry["name"], entry["probability"], entry["choices"], len(values), missing, mean)
+) -> dict[str, Any]:
+    """One production over all questions; its bounds hold for all productions together."""
+    n, judged = len(values), values[~np.isnan(values)]
+    found = {
+        "estimate": _mean(judged),
+        "n": n,
+        "missing": n - len(judged),
+        "item": entry["name"],
+        "evidence": {"probability": entry["probability"], "choices": dict(entry["choices"])},
+    }
+    alpha = metrics.alpha / productions
     # The draws of a production come from several questions. Up to this alpha, unequal probabilities pool (Hoeffding 1956).
-    if metrics.binary is None or not len(values) or alpha > LARGEST_POOLED_ALPHA:
-        return plain
-    n = len(values)
-    lower, upper = pooled_bounds([judged.sum(), 0], [n, 0], alpha, [missing, 0])
+    if metrics.binary is None or not n or alpha > LARGEST_POOLED_ALPHA:
+        return found
+    lower, upper = pooled_bounds([judged.sum(), 0], [n, 0], alpha, [n - len(judged), 0])
     rest = (metrics.alpha, Covers.PRODUCTIONS, ASSUMES, METHOD, n)
-    low, high = Bound(float(lower[0]), "lower", *rest), Bound(float(upper[0]), "upper", *rest)
-    return replace(plain, lower=low, upper=high)
+    return found | {
+        "lower": Bound(float(lower[0]), "lower", *rest),
+        "upper": Bound(float(upper[0]), "upper", *rest),
+    }
 
 
 def _choices(
-    varied: Collection[str], chosen: Mapping[str, Mapping[str, str]], names: np.ndarray, values: np.ndarray
-) -> tuple[ChoiceMeasure, ...]:
-    found = []
+    varied: Sequence[str], chosen: Mapping[str, Mapping[str, str]], names: np.ndarray, values: np.ndarray
+) -> Iterator[dict[str, Any]]:
+    """Each choice of each part, over all questions and all choices of the other parts."""
     for part in varied:
         taken = np.array([chosen[name][part] for name in names], dtype=object)
         for choice in dict.fromkeys(choices[part] for choices in chosen.values()):
             own = values[taken == choice] if len(values) else values
-            judged = own[~np.isnan(own)]
-            mean = float(judged.mean()) if len(judged) else math.nan
-            found.append(ChoiceMeasure(part, choice, len(own), mean))
-    return tuple(found)
+            evidence = {"part": part, "choice": choice}
+            place = {"item": f"{part}: {choice}", "evidence": evidence}
+            yield {"estimate": _mean(own[~np.isnan(own)]), "n": len(own), **place}
 
 
-def _with_share(
-    measures: LanguageMeasures,
-    second: pd.DataFrame,
-    share: Mapping[str, Any],
-    metrics: Metrics,
-    calibration: Calibration | None,
-) -> LanguageMeasures:
-    if not len(second):
-        return measures
+def _mean(judged: np.ndarray) -> float:
+    return float(judged.mean()) if len(judged) else math.nan
+
+
+def _shares(
+    second: pd.DataFrame, share: Mapping[str, Any], metrics: Metrics, calibration: Calibration | None
+) -> list[tuple[str, list[Bound]]]:
+    """Both ends of the share of prompts, by basis: of those called a leak, and with a calibration of true leaks."""
     leaked = second.groupby("prompt", sort=True)[metrics.binary]
     seen = leaked.sum().to_numpy(dtype=np.float64)  # a missing judgement adds nothing
     absent = (leaked.size() - leaked.count()).to_numpy(dtype=np.float64)
@@ -216,9 +124,4 @@ def _with_share(
         rate = Rate.of(seen, share["answers"], absent, judge)
         return [share_exceeding(rate, share["tau"], metrics.alpha, side) for side in ("lower", "upper")]
 
-    lower, upper = ends(None)
-    measures = replace(measures, tau=share["tau"], share_lower=lower, share_upper=upper)
-    if calibration is None:
-        return measures
-    lower, upper = ends(calibration)
-    return replace(measures, judged_share_lower=lower, judged_share_upper=upper)
+    return [("language", ends(None)), *([("judged", ends(calibration))] if calibration else [])]

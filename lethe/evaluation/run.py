@@ -13,7 +13,6 @@ from pydantic import TypeAdapter
 from lethe.config.schema import EvaluationParams, MethodParams, Params
 from lethe.evaluation.answer_scores import AnswerTables, judges
 from lethe.evaluation.attack_counts import AttackResult
-from lethe.evaluation.prompt_language import LanguageMeasures
 from lethe.evaluation.wording import WORDINGS, Wording
 from lethe.io.artifacts import Aim, References, Row, expected, read_references
 from lethe.io.json_files import read_artifact, read_jsonl
@@ -180,11 +179,6 @@ class Model:
     def epsilon_star(self) -> Result | None:
         """Epsilon* of the model with its record as evidence; None where it was not measured."""
         return self.numbers.row("epsilon_star", "given answers")
-
-    @cached_property
-    def language(self) -> LanguageMeasures | None:
-        """Which production of the language of prompts leaks; None without a language."""
-        return LanguageMeasures.of_rows(self.numbers)
 
     @cached_property
     def stopped(self) -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from lethe.evaluation.prompt_language import LanguageMeasures, ProductionMeasure
 from lethe.evaluation.run import Model, Run
-from lethe.results.table import Numbers
-from lethe.text import count, label, number, plural
+from lethe.results.table import Numbers, Result
+from lethe.text import NONE, count, label, number, plural
 
 SHOWN = 20  # productions per model
 HEAD = ["production", "probability", "draws", "mean found", "at least", "at most"]
@@ -29,53 +28,55 @@ class View:
 
 def views(run: Run) -> list[View]:
     """A view of each model whose answers were drawn in a language."""
-    return [_view(model, model.language, run) for model in run.models if model.language]
+    asked = [(model, model.numbers.row("language", "language")) for model in run.models]
+    return [_view(model, facts.evidence or {}, run) for model, facts in asked if facts]
 
 
-def _view(model: Model, told: LanguageMeasures, run: Run) -> View:
-    every, choices = told.productions, told.choices
+def _view(model: Model, facts: Mapping[str, Any], run: Run) -> View:
+    binary = facts["binary"]
+    every, choices = (model.numbers.series(one, "language") for one in ("production", "choice"))
     rest = len(every) - SHOWN
     return View(
         name=model.name,
-        sentences=list(_sentences(told, model.numbers, run)),
-        rows=[_row(one, told.binary) for one in every[:SHOWN]],
+        sentences=list(_sentences(model.numbers, every, facts, run)),
+        rows=[_row(one, binary) for one in every[:SHOWN]],
         more=f"{plural(rest, 'production')} with a lower mean, or without a draw, not shown." if rest > 0 else "",
-        choices=[[one.part, one.choice, count(one.draws), _mean(one.mean, told.binary)] for one in choices],
+        choices=[[*(one.evidence or {}).values(), count(one.n), _mean(one.estimate, binary)] for one in choices],
     )
 
 
-def _row(one: ProductionMeasure, binary: bool) -> list[str]:
-    sides = [side.percent() if side else "–" for side in (one.lower, one.upper)]
-    return [one.name, _percent(one.probability), count(one.draws), _mean(one.mean, binary), *sides]
+def _row(one: Result, binary: bool) -> list[str]:
+    sides = [side.percent() if side else NONE for side in (one.lower_bound, one.upper_bound)]
+    probability = _percent((one.evidence or {})["probability"])
+    return [str(one.item), probability, count(one.n), _mean(one.estimate, binary), *sides]
 
 
-def _mean(mean: float, binary: bool) -> str:
-    return "–" if math.isnan(mean) else _percent(mean) if binary else number(mean)
+def _mean(mean: float | None, binary: bool) -> str:
+    return NONE if mean is None else _percent(mean) if binary else number(mean)
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.3g}%"
 
 
-def _sentences(told: LanguageMeasures, numbers: Numbers, run: Run) -> list[str]:
-    worst, said = told.worst, []
-    if worst:
-        score, answers = label(told.scorer), plural(worst.draws, "answer")
-        what = (
-            f"{_mean(worst.mean, True)} of its {answers} have {score}"
-            if told.binary
-            else f"the mean {score} of its {answers} is {_mean(worst.mean, False)}"
-        )
-        said.append(f"Worst production found, not bounded: {worst.name} ({what}).")
-    quantity = f"the share of prompts that leak with probability above {told.tau:g}" if told.tau else ""
+def _sentences(
+    numbers: Numbers, productions: Sequence[Result], facts: Mapping[str, Any], run: Run
+) -> Iterator[str]:
+    if worst := numbers.row("worst_production", "language"):
+        one = next(row for row in productions if row.item == worst.text)
+        score, answers = label(facts["scorer"]), plural(one.n or 0, "answer")
+        mean = _mean(one.estimate, facts["binary"])
+        many, graded = f"{mean} of its {answers} have {score}", f"the mean {score} of its {answers} is {mean}"
+        yield f"Worst production found, not bounded: {worst.text} ({many if facts['binary'] else graded})."
     of = f"the {plural(len(run.forget), run.words.forget_question)}"
-    true = quantity.replace("that leak", "that truly leak") + ", the judge's error included," if quantity else ""
-    said += [
-        bound.sentence(true if key.startswith("judged_") else quantity, of, percent=True)
-        for key, bound in numbers.bounds.items()
-        if "language_share" in key
-    ]
-    table = [one.upper for one in told.productions if one.upper]
-    if table:
-        said.append(f"The bounds on either side of the table hold {table[0].guarantee()} ({table[0].method}).")
-    return said
+    for basis, leak, judge in (
+        ("language", "leak", ""),
+        ("judged", "truly leak", ", the judge's error included,"),
+    ):
+        for row in numbers.series("share_above", basis):  # an end each: their methods differ
+            if bound := row.upper_bound or row.lower_bound:
+                quantity = f"the share of prompts that {leak} with probability above {facts['tau']:g}{judge}"
+                yield bound.sentence(quantity, of, percent=True)
+    bound = next((end for row in productions if (end := row.upper_bound)), None)
+    if bound:
+        yield f"The bounds on either side of the table hold {bound.guarantee()} ({bound.method})."

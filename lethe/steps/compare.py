@@ -27,7 +27,7 @@ def run(
         model: read_tables(root / "scores" / model / "likelihood", f"score@{model}") for model in models
     }
     for model, own in likelihoods.items():
-        against_retrain(own, likelihoods[str(retrain)], alpha).to_rows(rows[model])
+        against_retrain(rows[model], own, likelihoods[str(retrain)], alpha)
     if exact and retrain:
         results = table.read(root, models)
         found = {model: certificates_of(results, model) for model in models}

@@ -56,12 +56,13 @@ def _rows(
         read.to_rows(of_answers)
     found = Rows(name)
     likelihoods = read_tables(root / "scores" / name / "likelihood", f"score@{name}")
-    likelihood_metrics(likelihoods, scores, metrics.alpha).to_rows(found)
+    likelihood_metrics(found, likelihoods, scores, metrics.alpha)
     described = root / "generations" / name / "language.json"
     if not described.is_file():
         return of_answers.rows + found.rows
     second = root / "scores" / name / SECOND
     measure_language(
+        found,
         generations["forget"],
         scores["forget"],
         read_table(second) if second.is_file() else None,
@@ -69,7 +70,7 @@ def _rows(
         metrics,
         inapplicable,
         calibration,
-    ).to_rows(found)
+    )
     return [in_language(row) for row in of_answers.rows] + found.rows
 
 

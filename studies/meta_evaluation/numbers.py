@@ -177,7 +177,7 @@ def of_retrain(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Num
     if retrain is None:
         return
     rows = Rows(seen.name)
-    against_retrain(seen.likelihoods, retrain.likelihoods, asking.metrics.alpha).to_rows(rows)
+    against_retrain(rows, seen.likelihoods, retrain.likelihoods, asking.metrics.alpha)
     for key, value in of_flat(Numbers(rows.rows).values, frozenset(), ENDINGS):
         knows = SMALLER[key](value) if key in SMALLER else value
         parts = (OTHERS_PART,) if key in OF_TRUTH_RATIO else MEMBERSHIP_PARTS

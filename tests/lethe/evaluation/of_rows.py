@@ -17,8 +17,8 @@ def of_questions(rows: Sequence[Result]) -> dict[str, Numbers]:
     return Results({"m": tuple(rows)}).questions("m")
 
 
-def made(to_rows: Callable[[Rows], object]) -> list[Result]:
+def made(to_rows: Callable[..., object], *given: object) -> list[Result]:
     """The rows that ``to_rows`` adds."""
     rows = Rows("m")
-    to_rows(rows)
+    to_rows(rows, *given)
     return rows.rows

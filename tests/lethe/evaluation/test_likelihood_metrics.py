@@ -26,12 +26,12 @@ def measures(split, truth_ratio, mia=None, **columns):
 
 def of_likelihoods(*given):
     """The numbers of a model from likelihoods, scores and alpha."""
-    return of_model(made(likelihood_metrics(*given).to_rows))
+    return of_model(made(likelihood_metrics, *given))
 
 
 def of_comparison(*given):
     """The values of a model against Retrain, from the likelihoods of both and alpha."""
-    return of_model(made(against_retrain(*given).to_rows)).values
+    return of_model(made(against_retrain, *given)).values
 
 
 def texts(split, recalls):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from lethe import config
@@ -59,6 +59,11 @@ def drawn(language, seed, n=64):
     return answers, *tables
 
 
+def measured(*given, **further):
+    """The numbers of a model from its answers to the language."""
+    return of_model(made(functools.partial(measure_language, **further), *given))
+
+
 @pytest.mark.slow
 def test_bounds_cover_a_random_user_of_the_language(language, metrics):
     """Misses of the question's bound, of the share's and of the productions', over independent runs of everything."""
@@ -72,13 +77,13 @@ def test_bounds_cover_a_random_user_of_the_language(language, metrics):
             leaks, n = counts.loc[row["id"]]
             misses["m_bin"] += float(binary_upper(leaks, n, ALPHA)) < truth[row["id"]]
             misses["m_bin_lower"] += float(binary_lower(leaks, n, ALPHA)) > truth[row["id"]]
-        found = measure_language(answers, scores, second, described, metrics)
-        misses["share_upper"] += found.share_upper.value < SHARE_ABOVE
-        misses["share_lower"] += found.share_lower.value > SHARE_ABOVE
+        found = measured(answers, scores, second, described, metrics)
+        misses["share_upper"] += found.values["language_share_upper"] < SHARE_ABOVE
+        misses["share_lower"] += found.values["language_share_lower"] > SHARE_ABOVE
         misses["productions"] += any(
-            not one.lower.value <= _mean_leak(one.name, answers) <= one.upper.value
-            for one in found.productions
-            if one.upper
+            not one.lower <= _mean_leak(one.item, answers) <= one.upper
+            for one in found.series("production", "language")
+            if one.upper is not None
         )
     allowed = {name: ALPHA * (2 if name == "productions" else 1) for name in misses}
     for name, missed in misses.items():
@@ -99,20 +104,16 @@ def test_one_prompt_bounds_would_miss_the_language(language):
 
 def test_the_worst_production_is_found_and_named(language, metrics):
     answers, scores, second = drawn(language, 1, n=2000)
-    found = measure_language(answers, scores, second, as_json(language, ROWS), metrics)
-    assert found.worst.name == "wording: polite, prefix: sure"
-    assert [one.mean for one in found.productions] == sorted((one.mean for one in found.productions), reverse=True)
-    by_choice = {(one.part, one.choice): one.mean for one in found.choices}
-    assert by_choice["prefix", "sure"] > 4 * by_choice["prefix", "plain"]
-    assert sum(one.draws for one in found.productions) == 4000
-    numbers = of_model(made(found.to_rows))
-    assert numbers.values["language_worst_found"] == found.worst.name
-    assert numbers.values["language_worst_found_mean"] == found.worst.mean
-    assert numbers.values["language_share_lower"] <= SHARE_ABOVE <= numbers.values["language_share_upper"]
-    assert numbers.bounds["language_share_upper"] == found.share_upper
-    assert [row.item for row in numbers.series("production", "language")] == [
-        one.name for one in found.productions
-    ]
+    found = measured(answers, scores, second, as_json(language, ROWS), metrics)
+    productions, choices = (found.series(one, "language") for one in ("production", "choice"))
+    means = [one.estimate for one in productions]
+    assert found.values["language_worst_found"] == productions[0].item == "wording: polite, prefix: sure"
+    assert found.values["language_worst_found_mean"] == means[0]
+    assert means == sorted(means, reverse=True)
+    by_choice = {one.item: one.estimate for one in choices}
+    assert by_choice["prefix: sure"] > 4 * by_choice["prefix: plain"]
+    assert sum(one.n for one in productions) == 4000
+    assert found.values["language_share_lower"] <= SHARE_ABOVE <= found.values["language_share_upper"]
 
 
 def test_every_guarantee_of_an_answer_in_a_language_is_of_the_language(language, metrics):
@@ -132,28 +133,25 @@ def test_every_guarantee_of_an_answer_in_a_language_is_of_the_language(language,
 def test_missing_judgements_count_against_each_bound(language, metrics):
     answers, scores, second = drawn(language, 1)
     second.loc[second["prompt"] == 0, "keyword_leak"] = np.nan
-    whole = measure_language(answers, scores, second, as_json(language, ROWS), metrics)
-    for value, side in ((1.0, "share_upper"), (0.0, "share_lower")):
+    whole = measured(answers, scores, second, as_json(language, ROWS), metrics).bounds
+    for value, side in ((1.0, "language_share_upper"), (0.0, "language_share_lower")):
         filled = second.fillna({"keyword_leak": value})
-        assert getattr(
-            measure_language(answers, scores, filled, as_json(language, ROWS), metrics), side
-        ) == getattr(whole, side)
+        assert measured(answers, scores, filled, as_json(language, ROWS), metrics).bounds[side] == whole[side]
     scores.loc[scores["prompt_id"] == "b", "keyword_leak"] = np.nan
-    left_out = measure_language(answers, scores, second, as_json(language, ROWS), metrics, inapplicable={"b"})
-    assert sum(one.draws for one in left_out.productions) == 64
-    assert all(one.missing == 0 for one in left_out.productions)
-    assert left_out.share_upper.n == second[second["prompt_id"] == "a"]["prompt"].nunique()
+    left_out = measured(answers, scores, second, as_json(language, ROWS), metrics, inapplicable={"b"})
+    productions = left_out.series("production", "language")
+    assert sum(one.n for one in productions) == 64
+    assert all(one.missing == 0 for one in productions)
+    asked = second[second["prompt_id"] == "a"]["prompt"].nunique()
+    assert left_out.bounds["language_share_upper"].n == asked
 
 
 def test_without_a_binary_scorer_there_are_means_and_no_bounds(language, metrics):
     answers, scores, second = drawn(language, 1)
-    graded = measure_language(
-        answers, scores, second, as_json(language, ROWS), metrics.model_copy(update={"binary": None})
-    )
-    assert graded.share_upper is None
-    assert all(one.upper is None for one in graded.productions)
-    assert not np.isnan(graded.worst.mean)
-    nothing = measure_language(answers, scores.assign(keyword_leak=np.nan), None, as_json(language, ROWS), metrics)
-    assert nothing.worst is None
-    assert dataclasses.asdict(nothing)["share_upper"] is None
-    assert isinstance(second, pd.DataFrame)
+    graded = metrics.model_copy(update={"binary": None})
+    found = measured(answers, scores, second, as_json(language, ROWS), graded)
+    assert not found.bounds
+    assert all(one.upper is None for one in found.series("production", "language"))
+    assert found.value("language_worst_found_mean") is not None
+    nothing = measured(answers, scores.assign(keyword_leak=np.nan), None, as_json(language, ROWS), metrics)
+    assert not {"language_worst_found", "language_share_upper"} & set(nothing.values)

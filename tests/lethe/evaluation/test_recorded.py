@@ -11,13 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.evaluation.leaks_at_k import TOLD_QUERIES, at
-from lethe.evaluation.prompt_language import ChoiceMeasure, LanguageMeasures, ProductionMeasure
 from lethe.evaluation.prompts import MeasureSettings, measure_prompts
 from lethe.evaluation.run import Model, tails
 from lethe.results import table
 from lethe.results.exact_bounds import Excess, certificates_of, rows_of
 from lethe.results.table import Results
-from lethe.statistics.bound import Assumes, Bound, Covers, Side
 from lethe.statistics.judge_error import Calibration
 from tests.lethe.evaluation.of_rows import made, of_model, of_questions
 from tests.lethe.evaluation.test_measure import LEAK, LEAKED, stopped
@@ -26,10 +24,6 @@ from tests.lethe.evaluation.trees import certified
 
 RATIO = st.floats(0, 1e6) | st.just(math.inf)
 SHARE = st.floats(0, 1)
-
-
-def bound(value: float, side: Side, covers: Covers = Covers.ONE_PROMPT, n: int = 64) -> Bound:
-    return Bound(value, side, 0.01, covers, Assumes.DRAWS, "made up", n)
 
 
 def kept(rows: list[table.Result]) -> list[table.Result]:
@@ -50,29 +44,6 @@ def test_the_excess_over_retrain(rows, of_lowers):
     values = of_model(found).values
     assert values["tree_above_retrain"] == sum(holds)
     assert values["tree_excess_median"] == excess.median
-
-
-@given(st.lists(st.tuples(SHARE, st.integers(1, 99), st.booleans()), min_size=1, max_size=4), st.none() | SHARE)
-def test_the_language_of_prompts(rows, share):
-    productions = tuple(
-        ProductionMeasure(
-            f"p{place}",
-            0.5,
-            {"prefix": "x"},
-            draws,
-            0,
-            mean,
-            bound(mean / 2, "lower", Covers.PRODUCTIONS, draws) if bounded else None,
-            bound(mean, "upper", Covers.PRODUCTIONS, draws) if bounded else None,
-        )
-        for place, (mean, draws, bounded) in enumerate(rows)
-    )
-    upper = None if share is None else bound(share, "upper", Covers.PROMPTS_OF_LANGUAGE)
-    choices = (ChoiceMeasure("prefix", "x", 4, 0.25),)
-    told = LanguageMeasures("l.yaml", "keyword_leak", True, productions, choices, share, None, upper)
-    again = LanguageMeasures.of_rows(of_model(kept(made(told.to_rows))))
-    assert again == told
-    assert again.worst == told.worst
 
 
 @pytest.mark.parametrize("rho", [0.0, 70.0])
@@ -96,7 +67,7 @@ def test_a_model_of_the_table_has_its_curves_and_bands():
     lower, upper = model.asked(TOLD_QUERIES)
     assert (lower, upper) == (model.bounds["leak_at_1000_worst_lower"], model.bounds["leak_at_1000_worst"])
     assert model.asked(3) is None
-    assert model.calibration is model.epsilon_star is model.language is None
+    assert model.calibration is model.epsilon_star is None
     assert not model.stopped
     assert Model("m", "subject", "m", numbers=of_model(kept(stopped()))).stopped
 
