@@ -51,7 +51,7 @@ def prepare(root: Path) -> None:
 
     An export without git needs ``core.no_scm``; `dvc plots show` needs a page with its JavaScript inside to work
     without a network. DVC's own place for hashes and links of files, below /var/tmp, can be written by every user of the
-    machine, and DVC reads pickles from it (docs/faults.md): a folder that only this user can enter takes its place,
+    machine, and DVC reads pickles from it (docs/team.md): a folder that only this user can enter takes its place,
     unless a place is set already.
     """
     for name in ("dvc.yaml", "params.yaml"):

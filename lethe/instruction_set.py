@@ -3,7 +3,7 @@
 PyTorch, oneDNN, MKL, OpenBLAS and NumPy choose their kernels by processor, and the kernels sum in different orders. The
 differences have the size of rounding errors, and training amplifies them. Every x86-64 server since 2015 offers AVX2 with
 FMA. Only MKL needs its compatible branch, because its AVX2 branch differs between Intel's and AMD's processors
-(`make golden` shows the bytes, docs/reproducibility.md the measurements and the price).
+(`make golden` shows the bytes, docs/pipeline.md the limits).
 """
 
 from __future__ import annotations

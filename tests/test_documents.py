@@ -1,22 +1,57 @@
-"""The README and docs/: every link leads somewhere, every page can be found, every `make` target and command exists."""
+"""README and docs/: links, pages, commands, targets and presets exist, an example prints what it says, pages stay short."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import shlex
 
 import pytest
+import typer
+from typer.core import TyperGroup
+from typer.testing import CliRunner
 
-from lethe.cli import app
+from lethe.cli.app import app
+from tests.benchmarks.__main__ import known
 from tests.small import ROOT
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
 LINK = re.compile(r"\]\(([^)#:]+)\)")
-LONGEST = 120  # lines of the README: it is the first screen, all else is a page of docs/
+# A line of a block or a word of a sentence that is a command, without its comment.
+COMMAND = re.compile(r"^(?:\$ | {4})?(lethe .*?|python -m .*?)(?:\s+#.*)?$|`(lethe [^`]+|python -m [^`]+)`", re.M)
+OPEN = ("...", "NAME", "LOG", "FOLDER", "[", "'{")  # an abbreviated command, which is not read further
+PRESETS = {
+    path.stem
+    for place in ("flows/presets", "flows/sweeps", "studies/presets")
+    for path in (ROOT / place).glob("*.yaml")
+}
+MOST_WORDS = {"README": 600, "docs": 18_500}  # as `wc -w` counts; the sum of the pages of docs/
 
 
 def links(page) -> set:
     """The files of the project to which a page links."""
     return {(page.parent / target).resolve() for target in LINK.findall(page.read_text(encoding="utf-8"))}
+
+
+def commands(page) -> list[list[str]]:
+    """The commands of a page as words; a backslash continues a line."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    found = (block or word for block, word in COMMAND.findall(text))
+    return [shlex.split(one.replace("\n", " ").split(" && ")[0].split(" > ")[0], comments=True) for one in found]
+
+
+def options(words: list[str]) -> tuple[set[str], list[str]]:
+    """The options of the command that the words of `lethe ...` name, and the words behind its name."""
+    command, rest = typer.main.get_command(app), words[1:]
+    while isinstance(command, TyperGroup) and rest:
+        found = command.get_command(None, rest[0])
+        if found is None and command.name == "score":  # `lethe score LOG`
+            found, rest = command.get_command(None, "log"), ["log", *rest]
+        assert found is not None, f"{' '.join(words)}: no such command"
+        command, rest = found, rest[1:]
+    made = command.make_context(words[-1], [], resilient_parsing=True).command
+    return {"--help", *(opt for one in made.params for opt in (*one.opts, *one.secondary_opts))}, rest
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -34,15 +69,41 @@ def test_every_page_is_found_from_the_readme():
     assert {page.name for page in PAGES} - {page.name for page in found} == set()
 
 
-def test_the_readme_stays_a_first_screen():
-    assert len((ROOT / "README.md").read_text().splitlines()) <= LONGEST
+def test_documents_stay_within_their_words():
+    words = {page.name: len(page.read_text(encoding="utf-8").split()) for page in (ROOT / "README.md", *DOCS)}
+    assert words.pop("README.md") <= MOST_WORDS["README"]
+    assert sum(words.values()) <= MOST_WORDS["docs"], words
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_and_targets_exist(page):
-    text = page.read_text(encoding="utf-8")
-    targets = set(re.findall(r"^([a-z0-9-]+(?: [a-z0-9-]+)*):", (ROOT / "Makefile").read_text(), re.M))
-    targets = {name for line in targets for name in line.split()}
-    assert set(re.findall(r"(?:`|^)make ([a-z][a-z0-9-]+)", text, re.M)) - targets == set()
-    known = {*app.NAMES, "logs"}  # `lethe logs`: the name of an experiment
-    assert set(re.findall(r"(?:`|^)lethe ([a-z][a-z-]+)", text, re.M)) - known == set()
+def test_make_targets_exist(page):
+    rules = re.findall(r"^([a-z0-9-]+(?: [a-z0-9-]+)*):", (ROOT / "Makefile").read_text(), re.M)
+    targets = {name for line in rules for name in line.split()}
+    assert set(re.findall(r"(?:`|^)make ([a-z][a-z0-9-]+)", page.read_text(encoding="utf-8"), re.M)) <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_modules_options_and_presets_exist(page):
+    for words in commands(page):
+        if words[0] == "python":
+            module, *rest = words[2:]
+            if module == "tests.benchmarks":
+                assert not rest or rest[0] in known() or rest[0].startswith(("-", *OPEN)), words
+            else:
+                assert importlib.util.find_spec(module), words
+            continue
+        if any(word.startswith(OPEN) for word in words[1:3]) or len(words) == 1:
+            continue
+        legal, rest = options(words)
+        assert {word.split("=")[0] for word in rest if word.startswith("--")} <= legal, words
+        if "--preset" in rest:
+            name = rest[rest.index("--preset") + 1]
+            assert name.startswith(OPEN) or name in PRESETS, words
+
+
+def test_the_log_of_the_readme_is_bounded_as_the_readme_says():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    ((call, file, shown),) = re.findall(r"^lethe (bounds) (docs/\S+)\n.*?```text\n(.*?)```", text, re.M | re.S)
+    printed = " ".join(CliRunner().invoke(app, [call, str(ROOT / file)]).output.split())
+    for part in shown.split("..."):
+        assert " ".join(part.split()) in printed

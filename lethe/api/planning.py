@@ -117,7 +117,7 @@ def plan(
     questions : int, optional
         The number of forget questions, with preset. [default: counted, or the published number]
     cost : bool
-        Count what many checkpoints cost: answers, tokens, weights, and GPU hours at a given rate (docs/scale.md).
+        Count what many checkpoints cost: answers, tokens, weights, and GPU hours at a given rate (docs/team.md).
     checkpoints : int, optional
         The number of checkpoints, with cost. [default: 1000]
     answers : int, optional

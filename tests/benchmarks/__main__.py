@@ -123,7 +123,7 @@ CHECKS = {
     ),
     "entropy-prefixes": Check(
         "Entropy optimisation on true, greedy and sampled prefixes, five seeds.",
-        ("tests.benchmarks.entropy_prefixes", "--write", "docs/methods.md"),
+        ("tests.benchmarks.entropy_prefixes", "--write", "docs/evidence.md"),
     ),
     "epsilon-star-coverage": Check(
         "How often each lower bound of Epsilon* exceeds the truth.",
@@ -136,7 +136,7 @@ CHECKS = {
     "fuzz": Check("Broken files for every reader of users' files.", ("tests.fuzz",)),
     "gpu": Check(
         "A Llama of a billion weights trained, unlearned and sampled in bfloat16.",
-        ("tests.benchmarks.gpu", "--write", "docs/gpu.md"),
+        ("tests.benchmarks.gpu", "--write", "docs/evidence.md"),
     ),
     "idle": Check(
         "`lethe run` in a folder of 200 models that are up to date: at most 60 processor seconds.",
@@ -171,8 +171,8 @@ CHECKS = {
         environment=(("LETHE_PICTURES", str(ROOT / "data/pictures")),),
     ),
     "tofu-real": Check(
-        "The table of docs/tofu-real.md, after `LETHE_KERNELS=machine lethe run --preset tofu-real`.",
-        ("tests.benchmarks.run_table", "--write", "docs/tofu-real.md"),
+        "The table of docs/evidence.md, after `LETHE_KERNELS=machine lethe run --preset tofu-real`.",
+        ("tests.benchmarks.run_table", "--write", "docs/evidence.md"),
     ),
     "torchao": side_tests(TORCHAO, "torchao_checks.py", "Quantisation by torchao beside the simulated rounding."),
     "workers": side_tests(TEAM, "worker_checks.py", "Two Dask workers that share no folder, and moto's S3."),

@@ -4,7 +4,7 @@
 seeds`, and prints a
 Markdown table: median and range of mean leakage, worst question and standard deviation, and in how many seeds each is lower
 than that of the matched control. A second call continues an interrupted one; ``--summary`` runs nothing. With ``--write
-docs/methods.md`` the table replaces what stands between ``<!-- prefixes -->`` and ``<!-- end prefixes -->``.
+docs/evidence.md`` the table replaces what stands between ``<!-- prefixes -->`` and ``<!-- end prefixes -->``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 ``python -m tests.benchmarks.meta_table meta-authors meta-authors-1 --write docs/meta-evaluation.md`` reads
 data/meta/NAME/result.json below this folder, or below ``--folder``, and replaces what stands between ``<!-- runs -->`` and
-``<!-- end runs -->``; the picture lies beside that page. Every sentence is one that the pages of the runs print.
+``<!-- end runs -->``; the picture lies beside that page. The pages of the runs have every number and sentence.
 """
 
 from __future__ import annotations
@@ -19,17 +19,12 @@ from pydantic import TypeAdapter
 from lethe.errors import BadInput
 from lethe.io.json_files import read_artifact
 from lethe.report.svg import LIGHT, picture
-from lethe.text import NONE, number
-from studies.meta_evaluation.auc import Estimate
+from lethe.text import number
 from studies.meta_evaluation.page import (
     COLUMNS,
-    KEPT,
     WHAT,
-    claim_sentence,
     draw,
     guarantee,
-    sentences,
-    shown,
     target_of,
 )
 from studies.meta_evaluation.worth import MetaResult, Worth
@@ -37,9 +32,15 @@ from tests.benchmarks import marks
 from tests.benchmarks.study_tables import markdown
 
 MARKS = "dot: AUC; square: AUC per question; both with their intervals; diamond: rank correlation"
-SHOWN = (
-    *("AUC", "AUC per question", "robustness", "of models"),
-    *("prediction: leaks", "prediction: mean", "seconds per model"),
+SHOWN = ("AUC", "AUC per question", "prediction: leaks", "seconds per model")
+# Beside the numbers of the claims; `numbers.parquet` and the page of a run have all.
+FURTHER = (
+    "forget_probability",
+    "mia_loss_auc",
+    "epsilon_star",
+    "game_quality_one_split",
+    "forget_truth_ratio",
+    "sd@1024",
 )
 
 
@@ -75,35 +76,16 @@ def by_auc(results: dict[str, MetaResult], headline: Sequence[str]) -> dict[str,
     return {name: found[name] for name in sorted(found, key=order)}
 
 
-def table(found: dict[str, list[Worth]]) -> str:
-    """A row per number; in each cell the runs, one below the other."""
+def table(found: dict[str, list[Worth]], result: MetaResult) -> str:
+    """A row per number of a claim and of `FURTHER`; in each cell the runs, one below the other."""
     columns = [next(column for column in COLUMNS if column.title == title) for title in SHOWN]
+    names = {*FURTHER, *(name for claim in result.claims for name in (claim.better, claim.than))}
     rows = [
         [f"`{name}`", *("<br>".join(map(column.text, worth)) for column in columns)]
         for name, worth in found.items()
+        if name in names
     ]
     return markdown(["number", *SHOWN], rows)
-
-
-def side(own: Estimate, other: Estimate) -> str:
-    """Whether the interval of the first, as printed, lies above or below that of the second."""
-    if not (own.known and other.known):
-        return NONE
-    ends = [[float(end.number()) for end in estimate.bounds()] for estimate in (own, other)]
-    return "above" if ends[0][0] > ends[1][1] else "below" if ends[0][1] < ends[1][0] else "overlap"
-
-
-def per_question(results: dict[str, MetaResult]) -> str:
-    """A row per claim: the AUC per question of its two numbers in each run, and whether their intervals overlap."""
-    by_name = [{one.name: one.auc_each for one in result.worth} for result in results.values()]
-    rows = []
-    for claim in next(iter(results.values())).claims:
-        cells = []
-        for worth in by_name:
-            own, other = worth[claim.better], worth[claim.than]
-            cells.append(f"{shown(own)}<br>{shown(other)}<br>{side(own, other)}")
-        rows.append([f"`{claim.better}` beside `{claim.than}`", *cells])
-    return markdown(["AUC per question", *results], rows)
 
 
 def picture_of(place: Path, results: dict[str, MetaResult], found: dict[str, list[Worth]]) -> None:
@@ -142,18 +124,13 @@ def claims(results: dict[str, MetaResult]) -> str:
 
 
 def text_of(results: dict[str, MetaResult], found: dict[str, list[Worth]], kept: Sequence[dict[str, Any]]) -> str:
-    """Tables, the sentences of each run, and where the numbers come from."""
+    """The tables, and where their numbers come from."""
     first = next(iter(results.values()))
     parts = [
         claims(results),
         f"In each cell of the next table the runs {' and '.join(f'`{name}`' for name in results)}, one below the other. "
-        f"{guarantee(first)} Robustness is the average over the unlearned models that the number calls unlearned (of "
-        f"models); below {KEPT} of them its interval says little. Seconds are processor seconds per model.",
-        table(found),
-        "The next table has the AUC per question of the two numbers of each claim: *above* or *below* where the whole "
-        "interval of the first lies above or below that of the second, else *overlap*, which does not show that they are "
-        "equal. It is no test, and nothing corrects for the number of its comparisons.",
-        per_question(results),
+        f"{guarantee(first)} Seconds are processor seconds per model.",
+        table(found, first),
     ]
     if len(results) > 1:
         parts.append(agreement(found))
@@ -161,15 +138,10 @@ def text_of(results: dict[str, MetaResult], found: dict[str, list[Worth]], kept:
         made = own["provenance"]
         pools = f"{sum(result.knows.values())} models that know, {sum(result.lacks.values())} that lack, "
         parts.append(
-            f"**`{name}`** (seed {own['settings']['seed']}, {pools}{sum(result.unlearned.values())} unlearned, "
+            f"`{name}`: seed {own['settings']['seed']}, {pools}{sum(result.unlearned.values())} unlearned, "
             f"{result.questions} forget questions; revision {made['revision']}, {made['machine']['processor']}, "
-            f"instruction set: {made['machine']['instruction set']}):"
+            f"instruction set: {made['machine']['instruction set']}."
         )
-        said = [
-            *sentences(result),
-            *(f"{one.text}: {one.verdict}. {claim_sentence(one)}" for one in result.claims),
-        ]
-        parts.append("\n".join(f"- {sentence}" for sentence in said))
     return "\n\n".join(parts)
 
 

@@ -1,6 +1,6 @@
 """A real language model without a hub: a package's GGUF file, converted to a Hugging Face folder.
 
-``python -m tests.benchmarks.real_model FOLDER`` builds SmolLM2-135M-Instruct; see `docs/real-model.md`.
+``python -m tests.benchmarks.real_model FOLDER`` builds SmolLM2-135M-Instruct; see `docs/eval.md`.
 The package only supplies one file; no code of the package runs.
 """
 

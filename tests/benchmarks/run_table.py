@@ -1,6 +1,6 @@
 """The models of a finished run as a Markdown table, printed or written between the marks of a page.
 
-``python -m tests.benchmarks.run_table --write docs/tofu-real.md`` reads params.yaml and data/ of this folder, or of
+``python -m tests.benchmarks.run_table --write docs/evidence.md`` reads params.yaml and data/ of this folder, or of
 ``--folder``, and replaces what stands between ``<!-- run -->`` and ``<!-- end run -->``. Bounds are rounded away from their
 claim, and a note says what each guarantees.
 """

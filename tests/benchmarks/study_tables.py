@@ -1,6 +1,6 @@
 """Methods over seeds, attacks and sweeps of finished runs as Markdown, printed or written between the marks of a page.
 
-``python -m tests.benchmarks.study_tables methods --folder RUN --write docs/methods.md`` replaces what stands between
+``python -m tests.benchmarks.study_tables methods --folder RUN --write docs/evidence.md`` replaces what stands between
 ``<!-- methods -->`` and ``<!-- end methods -->``; ``attacks`` and ``sweeps`` likewise. ``attacks`` also draws
 ``attacks.png`` and ``sweeps`` copies the figure of each sweep to the folder of the page. Bounds round themselves.
 """
@@ -22,11 +22,19 @@ from lethe.evaluation.run import Run, load
 from lethe.io.json_files import read_json
 from lethe.report.studies import leakage_against, studies
 from lethe.report.svg import COLOURS, picture
+from lethe.text import NONE
 from tests.benchmarks import marks
 
 SWEEPS = ("fig-4a", "fig-4b", "fig-5a", "fig-5c")
 REFERENCES = {"base": ("#1c1d1f", "--"), "retrain": ("#6b7280", ":")}
 COLUMNS = 3
+METHODS = (
+    "method",
+    "sampled answers that leak",
+    "M_bin of the worst question",
+    "greedy score on retain questions",
+)
+ATTACKED = ("model", "before", "most", "excess over Retrain")
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -49,18 +57,28 @@ def methods(folder: Path, page: Path | None) -> str:
         )
     first = next(model for model in run.models if model.values).values
     drawn = f"{first['n_questions']} forget questions, {first['n']} answers each. {found.methods_note}"
-    return "\n\n".join([markdown(found.methods_head, [*found.references, *found.methods]), drawn])
+    rows = chosen(found.methods_head, METHODS, [*found.references, *found.methods])
+    return "\n\n".join([markdown(METHODS, rows), drawn])
+
+
+def chosen(head: Sequence[str], columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Some columns of a table of the report, which has them all."""
+    return [[row[list(head).index(column)] for column in columns] for row in rows]
 
 
 def attacks(folder: Path, page: Path | None) -> str:
-    """A table per attack, with the guarantee of its bands; the curves in one picture."""
+    """A row per attack and model that is compared with Retrain, the guarantee of the bands, the curves in one picture."""
     run = run_of(folder)
     found = studies(run)
     if not found.attacks:
         raise BadFile(folder / "data/attacks", "holds no attack", "Run `lethe run --preset attacks`.")
-    parts = []
-    for view in found.attacks:
-        parts += [f"**{view.title}**", markdown(found.attack_head, view.rows)]
+    rows = [
+        [view.title.split(" (")[0] + rows_of(view.title), *row]
+        for view in found.attacks
+        for row in chosen(found.attack_head, ATTACKED, view.rows)
+        if row[-1] != NONE
+    ]
+    parts = [markdown(["attack", *ATTACKED], rows)]
     # A note begins with the budget of its attack; what follows is the same for all.
     notes = dict.fromkeys(re.sub("^[^;]*; each", "Each", note) for view in found.attacks for note in view.notes)
     parts += [" ".join(notes)]

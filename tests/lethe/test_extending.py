@@ -13,7 +13,12 @@ import yaml
 from tests.small import ROOT, environment, make_repository, small_params
 
 DOCUMENT = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
-EXAMPLES = ("An unlearning method with a parameter of its own", "A judge with a model", "An audit")
+EXAMPLES = (
+    "An unlearning method with a parameter of its own",
+    "A text scorer",
+    "A judge with a model",
+    "An audit",
+)
 
 # What a user runs, in one process: a process a stage would cost a minute. The judge and the audit are given answers.
 WORK = """
@@ -40,7 +45,10 @@ Judge, batches = JUDGES["same_fact"], []
 judge = Judge.judge
 Judge.judge = lambda self, asked: batches.append(len(asked)) or judge(self, asked)
 scores = _tables.score_answers(drawn, {row["id"]: row for row in rows}, settings.score.names, settings.score.params)
-print(json.dumps({"rows": len(rows), "batches": batches, "columns": list(scores), "scores": scores["same_fact"].tolist()}))
+print(json.dumps({
+    "rows": len(rows), "batches": batches, "columns": list(scores), "scores": scores["same_fact"].tolist(),
+    "numbers": scores["number_match"].astype(object).where(scores["number_match"].notna(), None).tolist(),
+}))
 """
 
 
@@ -97,7 +105,7 @@ def test_the_method_unlearns(extended, done):
 
 def test_the_judge_is_asked_once_about_each_distinct_answer_in_batches_that_span_questions(done):
     found = json.loads(done.splitlines()[-1])
-    assert found["columns"] == ["prompt_id", "sample", "rouge_l", "keyword_leak", "same_fact"]
+    assert found["columns"] == ["prompt_id", "sample", "rouge_l", "keyword_leak", "number_match", "same_fact"]
     assert sum(found["batches"]) == 2 * found["rows"]
     assert len(found["batches"]) == -(-2 * found["rows"] // 32)
     for at in range(0, len(found["scores"]), 5):
@@ -106,6 +114,13 @@ def test_the_judge_is_asked_once_about_each_distinct_answer_in_batches_that_span
         assert no == again
         assert 0 < no < 1
         assert missing != missing
+
+
+def test_the_scorer_counts_the_numbers_of_the_reference(done):
+    found = json.loads(done.splitlines()[-1])["numbers"]
+    asked = [at for at in range(0, len(found), 5) if found[at] is not None]  # rows whose reference has a number
+    assert asked
+    assert {tuple(found[at : at + 5]) for at in asked} == {(1, 1, 0, 0, None)}
 
 
 def test_the_audit_is_written_and_told(extended, done):

@@ -1,4 +1,4 @@
-"""pip-audit on a frozen list, held against the explanations in docs/faults.md: `python -m tests.benchmarks audit-packages`.
+"""pip-audit on a frozen list, held against the explanations in docs/team.md: `python -m tests.benchmarks audit-packages`.
 
 The exit status is 0 only if the service knew every package and each weakness it named is explained in the document.
 
@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.small import ROOT
 
-DOCUMENT = ROOT / "docs/faults.md"
+DOCUMENT = ROOT / "docs/team.md"
 PAGE = "https://pypi.org/pypi/{name}/json"
 FROZEN = re.compile(r"^([\w.-]+)==([^\s;]+)", re.MULTILINE)
 IDENTIFIER = re.compile(r"\b(?:PYSEC-\d{4}-\d+|GHSA(?:-[0-9a-z]{4}){3}|CVE-\d{4}-\d+)\b")
