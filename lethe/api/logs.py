@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from lethe.api.result import TableWithSentences, View
 from lethe.api.sources import Rows
+from lethe.config.evaluating import METRICS
 from lethe.errors import plural
 from lethe.evaluation import log_texts
 from lethe.io.logs import _log
+from lethe.statistics.checks import check_alpha
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+TERMS = ["term", "mean", "lower", "upper", "rows", "missing"]
 OF_A_LOG = ("format", "tool", "task", "model", "sampling", "answers", "missing")
 
 
@@ -98,6 +101,8 @@ class TofuLog(TableWithSentences):
     quality: Any
     mismatches: Mapping[str, Sequence[str]]
     stored: int
+    intervals: Mapping[str, Any]
+    differences: Mapping[str, Mapping[str, float]]
 
     @property
     def count(self) -> int:
@@ -108,11 +113,15 @@ class TofuLog(TableWithSentences):
         """Return one row per term."""
         import pandas as pd
 
-        return pd.DataFrame(self._terms(), columns=["term", "mean", "rows", "missing"])
+        return pd.DataFrame(self._terms(), columns=TERMS)
 
     def _terms(self) -> list[list[object]]:
-        terms = {**self.utility.terms, "forget_truth_ratio": self.truth}
-        return [[name, term.value, term.n, term.missing] for name, term in terms.items()]
+        rows: list[list[object]] = []
+        for name, term in {**self.utility.terms, "forget_truth_ratio": self.truth}.items():
+            interval = self.intervals.get(name)
+            ends = [interval.lower, interval.upper] if interval else [None, None]
+            rows.append([name, term.value, *ends, term.n, term.missing])
+        return rows
 
     def as_json(self) -> dict[str, object]:
         """The keys of `lethe score tofu-log --json`."""
@@ -124,22 +133,36 @@ class TofuLog(TableWithSentences):
             "forget_quality_test": self.quality,
             "rougeL_recall_mismatches": self.count,
             "mismatched_rows": self.mismatches,
+            "intervals": self.intervals,
+            "stored_differences": self.differences,
         }
 
     def sentences(self) -> list[str]:
         """Return the aggregates."""
-        lines = [f"model utility   {self.utility.value:.6f}"]
+        lines = [f"model utility   {self.utility.value:.6f}{self._ends('model_utility')}"]
         if self.quality:
             test = f"KS statistic {self.quality.statistic:.4g}, exact"
-            lines.append(f"forget quality  {self.quality.p_value:.4g} ({test})")
+            lines.append(f"forget quality  {self.quality.p_value:.4g} ({test}){self._ends('forget_quality')}")
+        lines.append(f"truth ratio     {self.truth.value:.4f}{self._ends('forget_truth_ratio')}")
+        lines += [
+            f"stored          {name} is {one['stored']:.6g} in the log, {one['recomputed']:.6g} from its rows"
+            for name, one in self.differences.items()
+        ]
+        if interval := next(iter(self.intervals.values()), None):
+            level = f"each by itself with probability {1 - interval.alpha:g}, for {interval.covers}"
+            lines.append(f"intervals       {level}, if {interval.assumes}; --json names each method")
         compared = (
             f"{plural(self.stored, 'stored ROUGE-L recall')}, {plural(self.count, 'mismatch', 'mismatches')}"
         )
         return [*lines, f"ROUGE-L         {compared}"]
 
+    def _ends(self, name: str) -> str:
+        interval = self.intervals.get(name)
+        return f", interval {interval.lower:.4g} to {interval.upper:.4g}" if interval else ""
+
     def views(self) -> list[View]:
         """The terms, and the aggregates."""
-        return [View(self.path, ["term", "mean", "rows", "missing"], self._terms(), self.sentences())]
+        return [View(self.path, TERMS, self._terms(), self.sentences())]
 
 
 def read_log(file: str | os.PathLike[str], *, filter: str | None = None) -> Log:
@@ -199,33 +222,49 @@ def score_log(
     return ScoredLog(**vars(found))
 
 
-def tofu_log(file: str | os.PathLike[str], *, retain: str | os.PathLike[str] | None = None) -> TofuLog:
-    """Compute model utility and forget quality of a log of TOFU, and check every stored ROUGE-L recall against its texts.
+def tofu_log(
+    file: str | os.PathLike[str], *, retain: str | os.PathLike[str] | None = None, alpha: float = METRICS.alpha
+) -> TofuLog:
+    """Compute model utility and forget quality of a TOFU log with intervals, and check every stored ROUGE-L recall.
 
     Model utility is the harmonic mean of probability, ROUGE-L recall and truth on retain set, real authors and
     world facts. Forget quality is the p-value of the exact two-sample Kolmogorov-Smirnov test between the truth
     ratios on the forget set of FILE and of the Retrain model's log. Rows without a usable value are left out and
-    counted.
+    counted. The intervals take the questions as a sample of questions like these.
 
     Parameters
     ----------
     file : path
-        The model's log, as TOFU's evaluation writes it.
+        The model's log, as TOFU's evaluation or open-unlearning (TOFU_EVAL.json) writes it.
     retain : path, optional
         The log of the Retrain model: adds the forget quality.
+    alpha : float
+        The probability with which each interval may fail, above 0 and at most 0.5.
     """
     from pathlib import Path
 
-    from lethe.scoring.tofu import UTILITY_SETS, forget_quality, forget_truth, model_utility
-    from lethe.scoring.tofu import read_log as read
+    from lethe.scoring import tofu, tofu_intervals
 
-    log = read(Path(file))
+    check_alpha(alpha)
+    log = tofu.read_log(Path(file))
     ratios = log["forget"].truth_ratio
+    again = tofu.read_log(Path(retain), ["forget"])["forget"].truth_ratio if retain else None
+    quality = None if again is None else tofu.forget_quality(ratios, again)
+    sets = {name: vars(log[name]) for name in tofu.UTILITY_SETS}
+    utility, terms, truth = tofu.model_utility(sets), tofu.utility_values(sets), tofu.forget_truth(ratios)
+    intervals = {
+        "model_utility": tofu_intervals.of_utility(terms, alpha),
+        "forget_quality": quality and tofu_intervals.of_quality(quality, alpha),
+        "forget_truth_ratio": tofu_intervals.of_mean(tofu.closeness(ratios), alpha),
+        **{name: tofu_intervals.of_mean(values, alpha) for name, values in terms.items()},
+    }
     return TofuLog(
         path=str(file),
-        utility=model_utility({name: vars(log[name]) for name in UTILITY_SETS}),
-        truth=forget_truth(ratios),
-        quality=forget_quality(ratios, read(Path(retain))["forget"].truth_ratio) if retain else None,
+        utility=utility,
+        truth=truth,
+        quality=quality,
         mismatches={name: section.mismatches for name, section in log.items()},
         stored=sum(len(section.rows) for section in log.values()),
+        intervals={name: interval for name, interval in intervals.items() if interval},
+        differences=tofu.differences(Path(file), utility, truth, quality),
     )

@@ -1,7 +1,8 @@
 """TOFU's aggregate metrics (Maini et al., 2024): truth on the forget set, model utility, forget quality.
 
 Each metric takes one value per row, NaN if missing. Missing values are omitted from the mean and counted, never zero.
-`read_log` reads the evaluation logs of TOFU's authors: one JSON file per model with generation, losses and ROUGE per row.
+`read_log` reads the evaluation logs of TOFU's authors, one JSON file per model with generation, losses and ROUGE per row,
+and TOFU_EVAL.json of open-unlearning, one block of rows per metric.
 """
 
 from __future__ import annotations
@@ -49,26 +50,40 @@ def mean_term(values: np.ndarray) -> Term:
 
 def forget_truth(ratios: np.ndarray) -> Term:
     """Mean min(R, 1 / R) on the forget set: 1 if right and wrong answers are equally likely."""
+    return mean_term(closeness(ratios))
+
+
+def closeness(ratios: np.ndarray) -> np.ndarray:
+    """min(R, 1 / R) of each row."""
     with np.errstate(divide="ignore"):
-        inverse = 1 / np.asarray(ratios, dtype=np.float64)
-    return mean_term(np.minimum(ratios, inverse))
+        return np.minimum(ratios, 1 / np.asarray(ratios, dtype=np.float64))
 
 
 def utility_truth(ratios: np.ndarray) -> Term:
     """Mean max(0, 1 - R) on the other sets: 1 if the wrong answers have negligible probability."""
-    return mean_term(np.maximum(0, 1 - np.asarray(ratios, dtype=np.float64)))
+    return mean_term(_truth(ratios))
+
+
+def _truth(ratios: np.ndarray) -> np.ndarray:
+    return np.maximum(0, 1 - np.asarray(ratios, dtype=np.float64))
 
 
 def model_utility(sets: Mapping[str, Mapping[str, np.ndarray]]) -> Utility:
     """Harmonic mean of probability, ROUGE-L recall and truth over ``sets`` (Maini et al., 2024)."""
     if not sets:
         raise BadValue("sets", "no sets", "one or more of " + ", ".join(UTILITY_SETS))
+    terms = {name: mean_term(values) for name, values in utility_values(sets).items()}
+    return Utility(harmonic_mean(np.array([term.value for term in terms.values()])), terms)
+
+
+def utility_values(sets: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The values of each term of model utility, one per row."""
     terms = {}
     for name, values in sets.items():
-        terms[f"{name}_probability"] = mean_term(values["probability"])
-        terms[f"{name}_rouge"] = mean_term(values["rouge"])
-        terms[f"{name}_truth"] = utility_truth(values["truth_ratio"])
-    return Utility(harmonic_mean(np.array([term.value for term in terms.values()])), terms)
+        terms[f"{name}_probability"] = values["probability"]
+        terms[f"{name}_rouge"] = values["rouge"]
+        terms[f"{name}_truth"] = _truth(values["truth_ratio"])
+    return terms
 
 
 def forget_quality(ratios: np.ndarray, retrain_ratios: np.ndarray) -> KsTest:
@@ -99,7 +114,16 @@ SECTIONS = {
     "world": "eval_real_world_wo_options.json",
     "forget": "eval_log_forget.json",
 }
+# open-unlearning's blocks of a section: probability, ROUGE, truth ratio
+BLOCKS = {
+    "retain": ("retain_Q_A_Prob", "retain_Q_A_ROUGE", "retain_Truth_Ratio"),
+    "real_authors": ("ra_Q_A_Prob_normalised", "ra_Q_A_ROUGE", "ra_Truth_Ratio"),
+    "world": ("wf_Q_A_Prob_normalised", "wf_Q_A_ROUGE", "wf_Truth_Ratio"),
+    "forget": ("forget_Q_A_Prob", "forget_Q_A_ROUGE", "forget_truth_ratio"),
+}
 LARGEST_RECALL = 1.0
+STORED = 1e-6  # relative; open-unlearning adds 1e-10 to a truth ratio
+TEXTS = ("input", "generation", "ground_truth")
 LARGEST = 1e6  # nats per token: the probability is zero long before
 KEYS = ("avg_gt_loss", "avg_paraphrased_loss", "average_perturb_loss", "generated_text", "rougeL_recall")
 
@@ -124,17 +148,62 @@ class Section:
         return [self.rows[i] for i in np.flatnonzero(differs)]
 
 
-def read_log(path: str | os.PathLike) -> dict[str, Section]:
-    """The four sections of a log, keyed as `SECTIONS`.
+def read_log(path: str | os.PathLike, names: Iterable[str] = tuple(SECTIONS)) -> dict[str, Section]:
+    """The sections of a log, keyed as `SECTIONS`.
 
-    An absent section or key raises `BadFile`; a broken value in one row is missing (NaN).
+    An absent section or key raises `BadFile`; a broken value in one row is missing (NaN), and so is a metric that
+    open-unlearning was not asked for.
     """
     log = read_json(path)
     if not isinstance(log, dict):
         raise BadFile(
             path, f"holds {type(log).__name__}, expected an object with the keys {_listed(SECTIONS.values())}"
         )
-    return {name: _section(path, log, name) for name in SECTIONS}
+    read = _blocks if any(block in log for blocks in BLOCKS.values() for block in blocks) else _section
+    return {name: read(path, log, name) for name in names}
+
+
+def differences(
+    path: str | os.PathLike, utility: Utility, truth: Term, quality: KsTest | None
+) -> dict[str, dict[str, float]]:
+    """The aggregates of an open-unlearning log that its own rows do not give, by block; empty for another log."""
+    again = {"model_utility": utility.value, "forget_truth_ratio": truth.value}
+    for section in UTILITY_SETS:
+        names = zip(BLOCKS[section], ("probability", "rouge", "truth"), strict=True)
+        again |= {block: utility.terms[f"{section}_{term}"].value for block, term in names}
+    if quality:
+        again["forget_quality"] = quality.p_value
+    log, found = read_json(path), {}
+    for name, value in again.items():
+        block = log.get(name)
+        stored = _number(block.get("agg_value")) if isinstance(block, dict) else float("nan")
+        if not np.isnan(stored) and not np.isclose(stored, value, rtol=STORED, atol=0):
+            found[name] = {"stored": stored, "recomputed": value}
+    return found
+
+
+def _blocks(path: str | os.PathLike, log: Mapping[str, Any], name: str) -> Section:
+    probability, rouge, truth = (
+        block.get("value_by_index") if isinstance(block := log.get(key), dict) else None for key in BLOCKS[name]
+    )
+    rows = next((list(block) for block in (rouge, truth, probability) if isinstance(block, dict) and block), None)
+    if rows is None:
+        raise BadFile(path, f"no rows of {_listed(BLOCKS[name])}", "Evaluate with these metrics.")
+
+    def column(block: Any, key: str, largest: float) -> np.ndarray:
+        entries = [block.get(row) if isinstance(block, dict) else None for row in rows]
+        values = [entry.get(key) if isinstance(entry, dict) else None for entry in entries]
+        return np.array([_number(value, largest) for value in values], dtype=np.float64)
+
+    texts = [rouge.get(row) if isinstance(rouge, dict) else None for row in rows]
+    triples = [[text.get(key) for key in TEXTS] if isinstance(text, dict) else None for text in texts]
+    return Section(
+        rows,
+        column(probability, "prob", 1.0),
+        column(truth, "score", LARGEST),
+        column(rouge, "rougeL_recall", LARGEST_RECALL),
+        np.array([_rouge_again(triple) for triple in triples], dtype=np.float64),
+    )
 
 
 def _section(path: str | os.PathLike, log: Mapping[str, Any], name: str) -> Section:
