@@ -33,7 +33,6 @@ COLUMNS = {
     "binary_mean": "mean leakage",
     "m_bin_worst": "worst question at most",
     "sd": "standard deviation of the score",
-    "retain_mean": "retain score",
 }
 Seed = Mapping[str, Mapping[str, float]]  # model to column to value
 
@@ -75,7 +74,11 @@ def guarantee(root: Path, chosen: Sequence[Point]) -> str:
 def table(found: Sequence[Seed], count: int, guaranteed: str) -> str:
     """The models, a row each, as Markdown."""
     rows = [["model", *COLUMNS.values()], ["---"] * (1 + len(COLUMNS))]
-    rows += [[name, *(cell(found, name, key) for key in COLUMNS)] for name in found[0]]
+    rows += [
+        [name, *(cell(found, name, key) for key in COLUMNS)]
+        for name in found[0]
+        if name not in ("base", "retrain")
+    ]
     note = (
         f"Median (lowest to highest) over {len(found)} of {count} seeds. Below: the number of seeds in which the value is "
         f"lower than that of {CONTROL} with the same seed. Medians, ranges and counts describe the runs and are no bounds. "
@@ -90,7 +93,7 @@ def cell(found: Sequence[Seed], name: str, key: str) -> str:
     rounding = "up" if key == "m_bin_worst" else "near"
     middle, low, high = (number(one, 4, rounding) for one in (statistics.median(values), min(values), max(values)))
     shown = middle if low == high else f"{middle} ({low} to {high})"
-    if name in (CONTROL, "base", "retrain"):
+    if name == CONTROL:
         return shown
     return f"{shown}; lower in {sum(seed[name][key] < seed[CONTROL][key] for seed in found)}"
 

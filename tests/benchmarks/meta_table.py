@@ -34,14 +34,7 @@ from tests.benchmarks.study_tables import markdown
 MARKS = "dot: AUC; square: AUC per question; both with their intervals; diamond: rank correlation"
 SHOWN = ("AUC", "AUC per question", "prediction: leaks", "seconds per model")
 # Beside the numbers of the claims; `numbers.parquet` and the page of a run have all.
-FURTHER = (
-    "forget_probability",
-    "mia_loss_auc",
-    "epsilon_star",
-    "game_quality_one_split",
-    "forget_truth_ratio",
-    "sd@1024",
-)
+FURTHER = ("forget_probability", "epsilon_star", "forget_truth_ratio", "sd@1024")
 
 
 def known(value: Any) -> Any:

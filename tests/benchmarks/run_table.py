@@ -26,12 +26,7 @@ COLUMNS = {
     "binary_any": "questions with a leaking answer",
     "m_bin_worst": "worst question leaks at most",
     "tree_lower_worst": "worst question leaks at least, certain",
-    "tree_upper_mean": "average leak at most",
-    "sd": "standard deviation",
-    "forget_probability": "forget answers: probability",
     "retain_mean": "retain score",
-    "model_utility": "model utility",
-    "epsilon_star": "Epsilon*",
 }
 
 
@@ -41,7 +36,7 @@ def table(run: Run) -> str:
     if not models:
         raise BadFile("data/results", "holds no results of the models in params.yaml", "Run `lethe run` first.")
     bounds = {key: bound for model in models for key, bound in model.bounds.items() if key in COLUMNS}
-    shown = {key: head for key, head in COLUMNS.items() if any(value(model, key) is not None for model in models)}
+    shown = {key: head for key, head in COLUMNS.items() if any(model.value(key) is not None for model in models)}
     rows = [["model", *shown.values()], ["---"] * (len(shown) + 1)]
     rows += [[model.name, *(cell(model, key) for key in shown)] for model in models]
     lines = ["| " + " | ".join(cells) + " |" for cells in rows]
@@ -55,16 +50,9 @@ def table(run: Run) -> str:
     return "\n".join([*lines, "", " ".join([drawn, *notes, "The other columns are estimates."])])
 
 
-def value(model: Model, key: str) -> float | None:
-    """The number of one column."""
-    if key == "epsilon_star":
-        return model.epsilon_star.epsilon_star if model.epsilon_star else None
-    return model.value(key)
-
-
 def cell(model: Model, key: str) -> str:
     """The number of one column as text; a bound rounds itself."""
-    found = value(model, key)
+    found = model.value(key)
     bound: Bound | None = model.bounds.get(key)
     return bound.number() if bound is not None else number(found)
 
