@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lethe.api.result import View
 from lethe.api.runs import Run, load_run
 from lethe.api.sources import Rows
-from lethe.config.evaluating import METRICS, SAMPLE
+from lethe.config.evaluating import ENDPOINT, METRICS, SAMPLE, Endpoint
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lethe.statistics.bound import Bound
 
 NAME = "model"  # the name of a model in memory
+UNUSED = {"name", "concurrency", "timeout"}  # arguments with a value also where nothing is served
 MOST = 12  # numbers that a terminal shows
 
 
@@ -155,6 +156,13 @@ def evaluate(
     labels: str | os.PathLike[str] | None = None,
     name: str | None = None,
     folder: str | os.PathLike[str] | None = None,
+    endpoint: str | None = None,
+    key_env: str | None = None,
+    concurrency: int = ENDPOINT.concurrency,
+    timeout: float = ENDPOINT.timeout,
+    max_tokens_total: int | None = None,
+    price_in: float | None = None,
+    price_out: float | None = None,
 ) -> Evaluation:
     """Measure what your model still knows about a forget set: sampled answers, scores, bounds, one verdict, one report.
 
@@ -164,7 +172,7 @@ def evaluate(
     ----------
     model : str, path or transformers.PreTrainedModel
         A Hugging Face model folder (safetensors), ORG/NAME@REVISION of the hub, or a causal language model in memory, whose
-        modes and generation settings are restored afterwards.
+        modes and generation settings are restored afterwards. With --endpoint, the server's name of the model.
     data : str, path, list of dict or pandas.DataFrame
         The forget set: JSON lines with id, question, answer, and optional keywords, or such rows in memory.
     tokenizer : transformers.PreTrainedTokenizerBase, optional
@@ -203,6 +211,20 @@ def evaluate(
         The name of the model; the command writes results to data/eval/NAME. [default: the name of the model folder]
     folder : str or path, optional
         The folder of the artifacts and the report. For a model folder, a later call there reuses finished questions.
+    endpoint : str, optional
+        The address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1, which draws the answers.
+    key_env : str, optional
+        The environment variable that holds the server's key; the key itself is never written.
+    concurrency : int
+        The number of requests to the server at once.
+    timeout : float
+        The seconds after which a request to the server has failed.
+    max_tokens_total : int, optional
+        Stop before the tokens read and written by the server exceed this number; answers so far are kept.
+    price_in : float, optional
+        The price of a million tokens read, for the plan that is printed before the start.
+    price_out : float, optional
+        The price of a million tokens written.
 
     Returns
     -------
@@ -228,23 +250,24 @@ def evaluate(
     17
     """
     given: dict[str, Any] = dict(locals())
-    from lethe.api.sources import rows_of, source_of
-    from lethe.models.in_memory import lent
+    from lethe.api.sources import default_name, rows_of, served_by, source_of
+    from lethe.models.in_memory import InMemory, lent
     from lethe.steps import evaluate as step
 
     how = {key: str(value) if isinstance(value, os.PathLike) else value for key, value in given.items()}
     step.params_of(
-        how, "model", "model", [], how["prompt"] or "chat"
+        how, "model", Path("model"), [], how["prompt"] or "chat"
     )  # refuses what is out of range, before any work
     forget = rows_of(data, "data")
     kept = None if retain is None else rows_of(retain, "retain", "retain-")
     splits = step.checked(forget, kept, Path(data) if isinstance(data, (str, os.PathLike)) else Path("data"))
-    source = source_of(model, tokenizer)
+    served = {key: given[key] for key in Endpoint.model_fields if key in given and given[key] is not None}
+    source = served_by(served, str(model)) if served.keys() - UNUSED else source_of(model, tokenizer)
     if name is None:
-        name = source.resolve().name if isinstance(source, Path) else NAME
+        name = default_name(source) or NAME
     with tempfile.TemporaryDirectory(prefix="lethe-") as temporary, lent(source):
         root = Path(temporary) if folder is None else Path(folder)
-        scratch = root / "answers" if isinstance(source, Path) else Path(temporary) / "answers"
+        scratch = Path(temporary if isinstance(source, InMemory) else root) / "answers"
         said = step.evaluate(name, source, splits, how, root, scratch=scratch, page=folder is not None)
         run = load_run(root)
         tables = dict(vars(run))

@@ -54,7 +54,7 @@ class Samples(TableWithSentences):
             text
             for answers in self.answers
             for number, text in zip(answers.samples, answers.texts, strict=True)
-            if number != GREEDY and prompt_id in (None, answers.prompt_id)
+            if number != GREEDY and text is not None and prompt_id in (None, answers.prompt_id)
         ]
 
     def sentences(self) -> list[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from lethe.config.evaluating import Endpoint
 from lethe.errors import BadInput, BadValue
 
 if TYPE_CHECKING:
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from lethe.io.artifacts import Row
-    from lethe.models.in_memory import Source
+    from lethe.models.in_memory import Origin, Source
 
 Rows: TypeAlias = "str | os.PathLike[str] | Sequence[Mapping[str, Any]] | pd.DataFrame"
 
@@ -34,6 +36,31 @@ def source_of(
     if tokenizer is None:
         raise BadInput("tokenizer: got none; a model in memory needs its tokenizer.")
     return InMemory(model, tokenizer)
+
+
+def served_by(values: Mapping[str, Any], model: str) -> Endpoint:
+    """Return the endpoint of ``model`` from the arguments of a public function."""
+    from pydantic import ValidationError
+
+    if "endpoint" not in values:
+        raise BadInput(
+            f"{', '.join(values)}: only a served model has such an option; add the address of the server (endpoint)."
+        )
+    try:
+        return Endpoint(**{**values, "name": model})
+    except ValidationError as error:
+        key = str(error.errors()[0]["loc"][0])
+        legal = {"endpoint": "an address such as http://127.0.0.1:8000/v1, without a key or a password in it"}
+        legal["key_env"] = "the name of an environment variable, not the key itself"
+        got = "an address or a name that is not shown" if key in legal else values.get(key)
+        raise BadValue(key, got, legal.get(key, error.errors()[0]["msg"])) from None
+
+
+def default_name(source: Origin) -> str | None:
+    """Return the name under which the results of a model are kept."""
+    if isinstance(source, Endpoint):
+        return re.sub(r"[^A-Za-z0-9_.-]+", "-", source.name).strip("-.") or None
+    return source.resolve().name if isinstance(source, Path) else None
 
 
 def folder_of(model: str | os.PathLike[str]) -> Path:

@@ -137,14 +137,18 @@ def evaluate(call: Call, given: Given, as_json: bool) -> Answer:
     from lethe.steps.evaluate import Interrupted, evaluated_model
 
     model: Path = given["model"]
-    if not model.exists() and (named := hub.hub_name(model)):
+    place = f"{model} at {given['endpoint']}" if "endpoint" in given else str(model.resolve())
+    if "endpoint" in given:
+        model = Path(str(model).replace("/", "-"))
+    elif not model.exists() and (named := hub.hub_name(model)):
         model = named.folder  # to which the public function fetches it, once all else is checked
+        place = str(model.resolve())
     name = given["name"] if "name" in given else model.resolve().name.replace("@", "-")
     folder = Path("data/eval", name)
-    if "name" not in given and (other := evaluated_model(folder)) not in (None, str(model.resolve())):
+    if "name" not in given and (other := evaluated_model(folder)) not in (None, place):
         raise BadInput(
             f"{folder} holds the evaluation of {other}. Give this one a name of its own: --name, for example "
-            f"{model.resolve().parent.name}-{name}."
+            f"{'other' if 'endpoint' in given else model.resolve().parent.name}-{name}."
         )
     try:
         return Answer(call(**{**given, "name": name}, folder=folder))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
@@ -30,11 +31,42 @@ EngineName = Annotated[str, NameIn((ENGINES,), also=("auto",), quoted=True)]
 ScorerName = Annotated[str, NameIn((SCORERS, JUDGES))]
 
 
+class Endpoint(Section):
+    """A model behind an OpenAI-compatible server; a key is read from the environment variable ``key_env`` alone."""
+
+    endpoint: Annotated[str, Field(pattern=r"^https?://[^\s@?#]+$")]  # up to /v1; no key belongs into it
+    name: Place
+    key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
+    concurrency: Count = 16  # requests at once
+    timeout: Positive = 120.0  # seconds of a request
+    retries: Annotated[Integer, Field(ge=0)] = 6  # of a request that failed
+    max_tokens_total: Count | None = None  # read and written; the next request would exceed it: stop
+    price_in: Annotated[Real, Field(ge=0)] | None = None  # of a million tokens read
+    price_out: Annotated[Real, Field(ge=0)] | None = None
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """What decides the distribution of the answers."""
+        return (self.endpoint.rstrip("/"), self.name)
+
+    def __str__(self) -> str:
+        return f"{self.name} at {self.endpoint}"
+
+
+ENDPOINT = Endpoint(endpoint="http://127.0.0.1:8000/v1", name="model")  # the defaults; address and name have none
+
+
 class Model(Section):
     """One evaluated model: a Hugging Face folder, and the settings of its sampling."""
 
     path: Place
     adaptive_threshold: Annotated[Real, Field(gt=0, lt=1)] | None = None
+    served: Endpoint | None = None
+
+    @property
+    def source(self) -> Path | Endpoint:
+        """Where the answers come from."""
+        return self.served or Path(self.path)
 
     @model_validator(mode="before")
     @classmethod

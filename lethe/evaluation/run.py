@@ -52,6 +52,33 @@ class SplitSize:
 
 
 @dataclass(frozen=True)
+class Served:
+    """A server that drew the answers, from ``first`` to ``last``; ``doubts`` are the probes that it failed."""
+
+    endpoint: str
+    first: str
+    last: str
+    missing: Mapping[str, int]
+    doubts: tuple[str, ...]
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Served:
+        """What ``about.json`` says of the server."""
+        failed = [one for one in values["probes"] if one["needed"] and one["passed"] is False]
+        doubts = tuple(f"{one['name']} ({one['sentence']})" for one in failed)
+        return cls(values["endpoint"], values["first"], values["last"], values["missing"], doubts)
+
+    @property
+    def sentence(self) -> str:
+        """What a verdict on its answers must say: nothing where all is well."""
+        missing = ", ".join(f"{number:,} {kind}" for kind, number in self.missing.items())
+        lost = f" Missing answers: {missing}." if missing else ""
+        if not self.doubts:
+            return lost
+        return f" The server failed these probes, so its answers may be no independent draws: {'; '.join(self.doubts)}.{lost}"
+
+
+@dataclass(frozen=True)
 class Drawing:
     """How the answers of a model were drawn; a setting that the file leaves out is that of the params."""
 
@@ -63,6 +90,7 @@ class Drawing:
     top_k: int
     max_new_tokens: int
     splits: Mapping[str, SplitSize]
+    served: Served | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +132,7 @@ def drawing(about: Mapping[str, object], sample: Sample) -> Drawing | None:
         top_k=known.get("top_k", sample.top_k),
         max_new_tokens=known.get("max_new_tokens", sample.max_new_tokens),
         splits={name: SplitSize(size.get("questions"), size.get("n")) for name, size in splits},
+        served=Served.of(known["served"]) if known.get("served") else None,
     )
 
 

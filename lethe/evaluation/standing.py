@@ -133,7 +133,8 @@ class _Deciding:
             judge=self._judge,
             words=self.run.words.verdict,
         )
-        return Standing(model.name, verdict, aspect, said)
+        served = model.drawing.served if model.drawing else None
+        return Standing(model.name, verdict, aspect, said + (served.sentence if served else ""))
 
     def _verdict(self, model: Model) -> Verdict:
         run, report, graded = self.run, self.run.params.report, self._by_score

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Aim = Literal["forget", "refuse"]  # what a model should do about the forget set
 
 CUT_OFF = "length"  # the finish_reason of an answer that ended at the token limit
+NO_TABLES = "none.json"  # the reason why a folder holds no table
 GREEDY = -1  # the sample number of a greedy answer; drawn answers count from 0
 
 
@@ -73,9 +74,12 @@ SECOND = "prompts/forget.parquet"  # the second sample of a language of prompts,
 
 
 def read_tables(folder: str | os.PathLike, made_by: str) -> dict[str, pd.DataFrame]:
-    """Return the Parquet tables of a folder by name; raise `MissingArtifact` where the folder has no table."""
+    """Return the Parquet tables of a folder by name.
+
+    Raise `MissingArtifact` where the folder has no table and does not say why (`NO_TABLES`).
+    """
     paths = sorted(Path(folder).glob("*.parquet"))
-    if not paths:
+    if not paths and not Path(folder, NO_TABLES).is_file():
         raise MissingArtifact(folder, made_by)
     return {path.stem: read_table(path) for path in paths}
 

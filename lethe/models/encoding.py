@@ -65,17 +65,14 @@ class Encoder:
         """The prompt of a row, as text. Placeholders are replaced one by one, so braces in a question stay as they are."""
         if self.template == HARMBENCH:
             return harmbench_row(row)
-        if self.template == CHAT:
-            return self._chat("\n".join(filter(None, [row.get("context"), row["question"]])))
-        context = row.get("context") or ""
-        return self.template.replace("{context}", context).replace("{question}", row["question"])
+        return self._chat(filled(CHAT, row)) if self.template == CHAT else filled(self.template, row)
 
     def conversation(
         self, row: Asked, system: str = "", shots: Sequence[tuple[str, str]] = (), start: str = ""
     ) -> tuple[int, ...]:
         """The tokens of a prompt with a system prompt, answered examples, and the start of the answer."""
         if self.template == CHAT:
-            message = "\n".join(filter(None, [row.get("context"), row["question"]]))
+            message = filled(CHAT, row)
             turns = [("system", system)] if system else []
             turns += [turn for asked, answer in shots for turn in (("user", asked), ("assistant", answer))]
             return self._ids(self._chat(message, turns) + start)
@@ -127,6 +124,13 @@ class Encoder:
     def _ids(self, text: str) -> tuple[int, ...]:
         # A chat template already contains the special tokens.
         return tuple(self.tokenizer(text, add_special_tokens=self.template != CHAT)["input_ids"])
+
+
+def filled(template: str, row: Asked) -> str:
+    """The text of a row in a template; of "chat", the message of a user."""
+    if template == CHAT:
+        return "\n".join(filter(None, [row.get("context"), row["question"]]))
+    return template.replace("{context}", row.get("context") or "").replace("{question}", row["question"])
 
 
 def context_of(config: PretrainedConfig) -> int | None:

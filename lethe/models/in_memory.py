@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lethe.config.evaluating import Endpoint
 from lethe.errors import BadFile
 from lethe.io.json_files import read_json
 from lethe.models import adapters, checkpoints
@@ -28,6 +29,7 @@ class InMemory:
 
 
 Source = Path | InMemory  # the origin of a model
+Origin = Source | Endpoint  # also of a model without weights here
 QA_PROMPT = Path(__file__).parent / "prompts/qa.txt"
 
 
@@ -43,8 +45,10 @@ def opened(source: Source) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     return checkpoints.load(source)
 
 
-def default_prompt(source: Source) -> str:
-    """Return "chat" where the tokenizer has a chat template, else the template of a plain question and answer."""
+def default_prompt(source: Origin) -> str:
+    """Return "chat" for a server and where the tokenizer has a chat template, else the template of a plain question."""
+    if isinstance(source, Endpoint):
+        return "chat"
     if not isinstance(source, Path):
         return "chat" if source.tokenizer.chat_template else str(QA_PROMPT)
     source = adapters.whole(source)
@@ -56,7 +60,7 @@ def default_prompt(source: Source) -> str:
 
 
 @contextlib.contextmanager
-def lent(source: Source) -> Iterator[None]:
+def lent(source: Origin) -> Iterator[None]:
     """Restore a model in memory on exit: its training modes and its generation settings.
 
     The global settings of torch, which `checkpoints.prepare_torch` changes for the whole process, are restored too.

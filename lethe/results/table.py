@@ -221,6 +221,14 @@ def in_language(row: Result) -> Result:
     return replace(row, covers=str(restated.covers), assumes=str(restated.assumes))
 
 
+def as_served(rows: Sequence[Result], served: Mapping[str, Any] | None) -> list[Result]:
+    """The rows restated for answers of a server: it may change tomorrow what it draws from."""
+    if not served:
+        return list(rows)
+    when = f"as served between {served['first']} and {served['last']}"
+    return [replace(row, assumes=f"{when}, {row.assumes}") if row.assumes else row for row in rows]
+
+
 class Numbers:
     """The rows of one model, question or audit under their exported names."""
 

@@ -39,12 +39,14 @@ AUTO = "auto"
 class Prompt:
     """A question as the model's input: its tokens, special tokens included.
 
-    ``n`` is the number of answers to this prompt, where it differs from that of the settings.
+    ``n`` is the number of answers to this prompt, where it differs from that of the settings. A server gets the ``text``
+    in place of tokens.
     """
 
     prompt_id: str
     token_ids: tuple[int, ...]
     n: int | None = None
+    text: str = ""
 
 
 class Settings(Direct, Drawing):
@@ -90,15 +92,16 @@ class Answers:
 
     ``tokens`` counts the generated tokens, the end-of-sequence token included; ``finish_reasons`` are "stop"
     (the model ended the answer) or "length"; ``mean_confidences`` are means over these tokens' steps of the
-    largest next-token probability at temperature 1, before any top-k or top-p.
+    largest next-token probability at temperature 1, before any top-k or top-p. A missing answer has no text, and what a
+    server does not state is None.
     """
 
     prompt_id: str
     samples: list[int]
-    texts: list[str]
+    texts: Sequence[str | None]
     tokens: list[int]
     finish_reasons: list[str]
-    mean_confidences: list[float]
+    mean_confidences: Sequence[float | None]
 
 
 @dataclass(frozen=True)

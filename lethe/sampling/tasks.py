@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lethe.config.evaluating import Drawing
+from lethe.config.evaluating import Drawing, Endpoint
 from lethe.io import parts
 from lethe.io.artifacts import GREEDY, Row, read_split
 from lethe.io.atomic import SCHEMA_VERSION
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from lethe.config.evaluating import Model, Sample, Sequential
-    from lethe.models.in_memory import Source
+    from lethe.models.in_memory import Origin
 
 
 UTILITY_SPLITS = ("retain", "world", "real_authors")
@@ -59,16 +59,25 @@ class Task:
     settings: Settings
 
 
-def tasks(source: Source, rows: Mapping[str, list[Row]], sample: Sample, model: Model) -> list[Task]:
+def tasks(source: Origin, rows: Mapping[str, list[Row]], sample: Sample, model: Model) -> list[Task]:
     """The prompts of each split."""
-    from lethe.models.encoding import Encoder
-    from lethe.models.in_memory import tokenizer_of
-
-    encoder = Encoder(tokenizer_of(source), sample.prompt)
+    prompt = _prompts(source, sample.prompt)
     return [
-        Task(split, [Prompt(row["id"], encoder.prompt(row)) for row in asked], settings_of(sample, model, split))
+        Task(split, [prompt(row) for row in asked], settings_of(sample, model, split))
         for split, asked in rows.items()
     ]
+
+
+def _prompts(source: Origin, template: str) -> Callable[[Row], Prompt]:
+    """How a row becomes a prompt: tokens, or text for a server."""
+    from lethe.models.encoding import CHAT, Encoder, filled, read_template
+    from lethe.models.in_memory import tokenizer_of
+
+    if isinstance(source, Endpoint):
+        words = template if template == CHAT else read_template(template)
+        return lambda row: Prompt(row["id"], (), text=filled(words, row))
+    encoder = Encoder(tokenizer_of(source), template)
+    return lambda row: Prompt(row["id"], encoder.prompt(row))
 
 
 def settings_of(sample: Sample, model: Model, split: str) -> Settings:
@@ -95,6 +104,11 @@ def about(work: Sequence[Task], engine: Engine, sample: Sample, model: Model) ->
         "seed": sample.seed,
         "stop": sample.stop,
         "splits": {task.split: {"questions": len(task.prompts), "n": task.settings.n} for task in work},
+        **(
+            {"served": engine.served([(one.prompts, one.settings) for one in work])}
+            if hasattr(engine, "served")
+            else {}
+        ),
     }
 
 

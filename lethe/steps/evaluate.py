@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lethe.config.evaluating import Endpoint
 from lethe.errors import BadFile, BadInput, BadParam, BadValue, LetheError, plural, visible
 from lethe.io.artifacts import Row, write_splits
 from lethe.io.atomic import SCHEMA_VERSION, alone
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from lethe.config.evaluating import Sample
     from lethe.config.schema import EvaluationParams
     from lethe.evaluation.run import Values
-    from lethe.models.in_memory import Source
+    from lethe.models.in_memory import Origin
     from lethe.results.table import Numbers
     from lethe.statistics.bound import Bound
 
@@ -80,7 +81,7 @@ def checked(forget: Sequence[Row], retain: Sequence[Row] | None, source: Path) -
 
 def evaluate(
     name: str,
-    source: Source,
+    source: Origin,
     splits: Mapping[str, list[Row]],
     how: How,
     root: Path,
@@ -92,16 +93,16 @@ def evaluate(
     from lethe.evaluation.findings import findings
     from lethe.evaluation.run import load
     from lethe.evaluation.standing import standings
-    from lethe.models.in_memory import default_prompt
+    from lethe.models.in_memory import InMemory, default_prompt
     from lethe.steps import likelihood, metrics, report, sample, score
 
-    params = params_of(how, name, str(source), splits["forget"], how["prompt"] or default_prompt(source))
+    params = params_of(how, name, source, splits["forget"], how["prompt"] or default_prompt(source))
     _check_language(params.sample.language, splits["forget"])
     _check_read(name, how["calibration"], params)
     splits, skipped = _fitting(source, splits, params.sample, how["skip_too_long"])
     _warn(splits["forget"], params)
     with _place(root, scratch):
-        if isinstance(source, Path):
+        if not isinstance(source, InMemory):
             write_json(root / EVALUATED, _about(source, params))
         write_splits(splits, "jsonl", root / "dataset")
         # The stages' messages are for people; standard output is reserved for the result.
@@ -124,12 +125,13 @@ def evaluate(
     return EvalVerdict(model.numbers, standing.sentence, standing.word, standing.utility.word, tau, skipped)
 
 
-def _looked(params: EvaluationParams, source: Source, forget: Sequence[Row], root: Path) -> EvaluationParams:
+def _looked(params: EvaluationParams, source: Origin, forget: Sequence[Row], root: Path) -> EvaluationParams:
     """The params with the number of this look at the model's answers; a model in memory is always new."""
     from lethe.io.cache import digest
+    from lethe.models.in_memory import InMemory
     from lethe.sampling.store import look, model_digest
 
-    if not isinstance(source, Path):
+    if isinstance(source, InMemory):
         return params
     settings = params.sample.model_dump(exclude={"n", "utility_n"})
     asked = digest(model_digest(source), [dict(row) for row in forget], settings)
@@ -169,12 +171,12 @@ def _place(root: Path, scratch: Path) -> Iterator[None]:
         raise
 
 
-def _about(source: Path, params: EvaluationParams) -> dict[str, object]:
+def _about(source: Path | Endpoint, params: EvaluationParams) -> dict[str, object]:
     """The model folder, the content of the prompt template (or the word "chat"), and how answers are scored."""
     prompt = Path(params.sample.prompt)
     return {
         "schema": SCHEMA_VERSION,
-        "model": str(source.resolve()),
+        "model": str(source if isinstance(source, Endpoint) else source.resolve()),
         "prompt": prompt.read_text(encoding="utf-8") if prompt.is_file() else params.sample.prompt,
         "score": {"scorers": params.score.names, "keyword_match": params.score.keyword_match},
     }
@@ -212,7 +214,7 @@ def _check_read(name: str, calibration: str | None, params: EvaluationParams) ->
 
 
 def _fitting(
-    source: Source, splits: Mapping[str, list[Row]], sample: Sample, skip: bool
+    source: Origin, splits: Mapping[str, list[Row]], sample: Sample, skip: bool
 ) -> tuple[dict[str, list[Row]], tuple[str, ...]]:
     """The rows whose prompts the model's context holds, and the ids of the others; without ``skip`` these are refused.
 
@@ -222,6 +224,8 @@ def _fitting(
     from lethe.models.encoding import Encoder
     from lethe.sampling.loading import checkpoint
 
+    if isinstance(source, Endpoint):
+        return dict(splits), ()
     described = checkpoint(source)
     encoder, context = Encoder(described.tokenizer, sample.prompt), described.context
     if context is None:
@@ -280,7 +284,7 @@ def _tell(sentence: str) -> None:
     print(visible(sentence), file=sys.stderr)
 
 
-def params_of(how: How, name: str, path: str, forget: Sequence[Row], prompt: str) -> EvaluationParams:
+def params_of(how: How, name: str, source: Origin, forget: Sequence[Row], prompt: str) -> EvaluationParams:
     """Return all parameters of an evaluation of one model without training, checked as params.yaml is.
 
     An error about a parameter names the argument that sets it.
@@ -291,7 +295,7 @@ def params_of(how: How, name: str, path: str, forget: Sequence[Row], prompt: str
     keywords = any(row.get("keywords") for row in forget)
     n = how["n"]
     sections: dict[str, Any] = {
-        "models": {name: {"path": path}},
+        "models": {name: {"path": str(source), "served": source if isinstance(source, Endpoint) else None}},
         "sample": {key: value for key, value in how.items() if key in Sample.model_fields}
         | {"prompt": prompt, "utility_n": min(n, SAMPLE.utility_n) if isinstance(n, int) else n},
         "score": {"scorers": ["rouge_l", *(["keyword_leak"] if keywords else [])]},

@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lethe.config.evaluating import Endpoint
 from lethe.errors import plural
-from lethe.io.atomic import atomic_folder
+from lethe.io.artifacts import NO_TABLES
+from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
+from lethe.io.json_files import write_json
 from lethe.io.tables import write_parquet
 
 if TYPE_CHECKING:
     from lethe.config.evaluating import Model, Sample
-    from lethe.models.in_memory import Source
+    from lethe.models.in_memory import Origin
 
 
 def run(
@@ -19,7 +22,7 @@ def run(
     sample: Sample,
     model: Model,
     root: Path = Path("data"),
-    source: Source | None = None,
+    source: Origin | None = None,
 ) -> None:
     """Write the likelihood of the answers of all sampled and held-out rows to ``root/likelihood/name``.
 
@@ -30,10 +33,17 @@ def run(
     from lethe.models.likelihood import given_answers
     from lethe.sampling.tasks import chosen, heldout
 
+    source = source or model.source
+    if isinstance(source, Endpoint):
+        reason = "a server does not state the likelihood of a given answer"
+        with atomic_folder(root / "likelihood" / name) as folder:
+            write_json(folder / NO_TABLES, {"schema": SCHEMA_VERSION, "reason": reason})
+        print(f"{name}: no likelihoods: {reason}")
+        return
     prepare_torch()
     dataset = root / "dataset"
     rows = {**chosen(sample, dataset), **heldout(dataset)}
-    tables = given_answers(source or Path(model.path), rows, sample.prompt, f"likelihood {name}")
+    tables = given_answers(source, rows, sample.prompt, f"likelihood {name}")
     with atomic_folder(root / "likelihood" / name) as folder:
         for split, table in tables.items():
             write_parquet(folder / f"{split}.parquet", table)

@@ -30,6 +30,8 @@ def run(
     from lethe.results import quantities, table
 
     rows = _rows(name, metrics, root, judges or {}, truncated)
+    if (about := root / "generations" / name / "about.json").is_file():
+        rows = table.as_served(rows, read_artifact(about).get("served"))
     table.write(table.place(root, "metrics", name), rows)
     numbers = table.Numbers([row for row in rows if row.scope == "model"])
     shown = {key: numbers.values[key] for key in quantities.headline(numbers.values)}
@@ -56,7 +58,8 @@ def _rows(
         read.to_rows(of_answers)
     found = Rows(name)
     likelihoods = read_tables(root / "scores" / name / "likelihood", f"score@{name}")
-    likelihood_metrics(found, likelihoods, scores, metrics.alpha)
+    if likelihoods:
+        likelihood_metrics(found, likelihoods, scores, metrics.alpha)
     described = root / "generations" / name / "language.json"
     if not described.is_file():
         return of_answers.rows + found.rows

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lethe.config.evaluating import Endpoint
+from lethe.errors import BadValue
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import write_json
 from lethe.io.parts import write_parts
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
     from lethe.config.evaluating import Model, Sample
     from lethe.io.artifacts import Row
-    from lethe.models.in_memory import Source
+    from lethe.models.in_memory import Origin
     from lethe.sampling.engine import Engine
 
 
@@ -25,7 +27,7 @@ def run(
     model: Model,
     root: Path = Path("data"),
     scratch: Path | None = None,
-    source: Source | None = None,
+    source: Origin | None = None,
 ) -> None:
     """Draw the answers of every split; write ``root/generations/name``.
 
@@ -36,27 +38,27 @@ def run(
     a model that replaces the folder ``model.path``.
     """
     from lethe.data.prompt_language import as_json, read_language
-    from lethe.models.checkpoints import prepare_torch
     from lethe.models.encoding import Encoder
     from lethe.models.in_memory import tokenizer_of
     from lethe.sampling.adaptive_temperature import Diverged
-    from lethe.sampling.engine import Options, open_engine
+    from lethe.sampling.endpoint import EndpointEngine
+    from lethe.sampling.engine import Options
     from lethe.sampling.in_language import draw_in_language, draw_prompts
     from lethe.sampling.store import SCRATCH, AnswerStore
     from lethe.sampling.tasks import about, chosen, draw_into, draw_sequentially, drawn_parts, tasks
 
-    source = source or Path(model.path)
-    prepare_torch()
+    source = source or model.source
     rows = chosen(sample, root / "dataset")
     language = read_language(sample.language) if sample.language is not None else None
-    encoder = Encoder(tokenizer_of(source), sample.prompt)
-    options = Options.from_params(sample)
-    engine = open_engine(sample.engine, source, options)
     # A folder for each entry: another entry with equal weights removes the same answers when it is done.
-    store = AnswerStore.of(source, engine, options, scratch or SCRATCH / name)
+    place = scratch or SCRATCH / name
+    engine = _opened(source, sample, place)
+    store = AnswerStore.of(source, engine, Options.from_params(sample), place)
     if sample.n == "auto":
         sample = sample.model_copy(update={"n": _affordable(name, source, sample, model, rows["forget"], engine)})
     work = tasks(source, rows, sample, model)
+    if isinstance(engine, EndpointEngine):
+        print(engine.plan([(task.prompts, task.settings) for task in work]))
     tables: dict[str, pd.DataFrame] = {}  # those that are not read back from the store
     counts: dict[str, int] = {}
     decisions: list[dict] = []
@@ -70,6 +72,8 @@ def run(
                     task, items, engine, store, sample.sequential, label
                 )
             elif language is not None and task.split == "forget":
+                assert not isinstance(source, Endpoint)  # `_opened` refuses a language
+                encoder = Encoder(tokenizer_of(source), sample.prompt)
                 asking = (language, rows["forget"], encoder, task.settings, engine, store)
                 tables["forget"] = draw_in_language(*asking, label)
                 if language.share is not None:  # its prompts are drawn over all questions
@@ -91,10 +95,29 @@ def run(
         write_json(out / "about.json", about(work, engine, sample, model))
     if scratch is None:
         store.clear()
+        if isinstance(engine, EndpointEngine):
+            engine.clear()
     print(f"{name}: answers drawn:", ", ".join(f"{split} {rows}" for split, rows in counts.items()))
 
 
-def _affordable(name: str, source: Source, sample: Sample, model: Model, rows: list[Row], engine: Engine) -> int:
+def _opened(source: Origin, sample: Sample, scratch: Path) -> Engine:
+    """The engine of a model with weights, or of a served one."""
+    from lethe.models.checkpoints import prepare_torch
+    from lethe.models.encoding import CHAT
+    from lethe.sampling.endpoint import EndpointEngine
+    from lethe.sampling.engine import Options, open_engine
+
+    if not isinstance(source, Endpoint):
+        prepare_torch()
+        return open_engine(sample.engine, source, Options.from_params(sample))
+    if sample.engine != "auto":
+        raise BadValue("engine", sample.engine, "auto for a served model: the server draws")
+    if sample.language is not None:
+        raise BadValue("language", sample.language, "left out for a served model")
+    return EndpointEngine(source, scratch, sample.prompt == CHAT)
+
+
+def _affordable(name: str, source: Origin, sample: Sample, model: Model, rows: list[Row], engine: Engine) -> int:
     """The number of answers per forget question for ``sample.n: auto``, fixed before any is drawn."""
     from lethe.sampling.row_budget import affordable
     from lethe.sampling.tasks import tasks

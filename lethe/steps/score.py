@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.errors import MissingArtifact
-from lethe.io.artifacts import SECOND, References, read_items, read_references, read_tables
-from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
+from lethe.io.artifacts import NO_TABLES, SECOND, References, read_items, read_references, read_tables
+from lethe.io.atomic import SCHEMA_VERSION, atomic_folder, write_text
 from lethe.io.json_files import write_json
 from lethe.io.parts import (
     KEYS,
@@ -69,6 +69,9 @@ def run(
             missing[split] = Counter()
             parts = _scored(name, split, path, score, root, judges or {}, kept, references)
             rows[split] = write_parts(folder / f"{split}.parquet", _counted(parts, missing[split]))
+        if not likelihoods:
+            given_none = (root / "likelihood" / name / NO_TABLES).read_text(encoding="utf-8")
+            write_text(folder / "likelihood" / NO_TABLES, given_none)
         for split, table in likelihoods.items():
             write_parquet(folder / "likelihood" / f"{split}.parquet", table)
         write_json(

@@ -1,0 +1,296 @@
+"""Answers of a served model: drawn request by request, each kept as soon as it is paid for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+
+from lethe.config.evaluating import Endpoint
+from lethe.errors import BadInput, LetheError, plural
+from lethe.io.artifacts import GREEDY
+from lethe.io.cache import digest
+from lethe.io.scratch import keep, kept
+from lethe.progress import progress
+from lethe.sampling.endpoint_client import MISSING, Ask, Client, Drawn, Failed, ServerGone, run
+from lethe.sampling.endpoint_probes import Probes, drift, identity, probe
+from lethe.sampling.engine import Answers, Prompt, Settings
+
+MOST_AT_ONCE = 16  # answers of one request
+ROUNDS = 4  # requests for a question at least, so that its first and last answers are apart in time
+
+
+class CapReached(LetheError):
+    """The next request could exceed ``max_tokens_total``."""
+
+    def __init__(self, cap: int, drawn: int, planned: int):
+        super().__init__(
+            f"Stopped at the cap of {cap:,} tokens with {drawn:,} of {planned:,} answers, which are kept. A larger "
+            "--max-tokens-total and the same command draw the others."
+        )
+
+
+@dataclass(frozen=True)
+class Job:
+    """Answers to draw with one request."""
+
+    prompt: Prompt
+    numbers: tuple[int, ...]
+    ask: Ask
+
+    def __str__(self) -> str:
+        first, last = self.numbers[0], self.numbers[-1]
+        which = "the greedy answer" if first == GREEDY else f"answers {first} to {last}"
+        return f"{which} to question {self.prompt.prompt_id!r}"
+
+
+class Journal:
+    """The answers to one prompt under one way of drawing, a line for each; a line that a kill cut short is left out."""
+
+    def __init__(self, place: Path):
+        self.place = place
+        self.answers: dict[int, Drawn] = {}
+        content = place.read_bytes() if place.is_file() else b""
+        for line in content.split(b"\n"):
+            try:
+                values = json.loads(line)
+                number = values.pop("sample")
+                self.answers[number] = Drawn(**{**values, "spent": tuple(values["spent"])})
+            except (ValueError, KeyError, TypeError, AttributeError):
+                continue
+        self.torn = bool(content) and not content.endswith(b"\n")
+
+    def add(self, answers: Mapping[int, Drawn]) -> None:
+        """Append answers; they are on disk before the next request starts."""
+        self.place.parent.mkdir(parents=True, exist_ok=True)
+        lines = [json.dumps({"sample": number, **vars(own)}) for number, own in answers.items()]
+        with self.place.open("a", encoding="utf-8") as file:
+            file.write("\n" * self.torn + "\n".join(lines) + "\n")
+        self.torn = False
+        self.answers |= answers
+
+
+class EndpointEngine:
+    """Draws from a server in rounds over all questions, so that a change of the model shows between first and last answers.
+
+    ``chat`` sends a question as a message of a user, else the text of a prompt is completed.
+    """
+
+    name = "endpoint"
+    in_memory = False
+    reason = "the model is served"
+
+    def __init__(self, endpoint: Endpoint, scratch: Path, chat: bool):
+        self.endpoint, self.scratch, self.chat = endpoint, scratch, chat
+        self.client = Client(endpoint, chat)
+        self.probes: Probes | None = None
+        self.journals: dict[Path, tuple[Journal, Settings]] = {}
+        self.failed: Counter[str] = Counter()
+        self.in_a_row = 0  # failed requests since the last answer
+        self.spent, self.reserved, self.capped = 0.0, 0, False
+
+    def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
+        if settings.adaptive_threshold is not None:
+            raise BadInput(f"{self.endpoint}: a server has no adaptive temperature; leave adaptive_threshold out.")
+        if self.probes is None:
+            self.probes = self._probed()
+        journals = {prompt.prompt_id: self._journal(prompt, settings) for prompt in prompts}
+        jobs = self._jobs(prompts, settings, journals)
+        planned = sum(len(settings.of(prompt).sample_numbers()) for prompt in prompts)
+        run(self._draw(jobs, journals))
+        if self.capped:
+            drawn = sum(len(journal.answers) for journal, _ in self.journals.values())
+            raise CapReached(self.endpoint.max_tokens_total or 0, drawn, planned)
+        for prompt in prompts:
+            yield _answers(prompt, settings.of(prompt), journals[prompt.prompt_id])
+
+    def _probed(self) -> Probes:
+        """The probes of this endpoint: those on disk, else new ones."""
+        place = self.scratch / "probes" / f"{digest(self.endpoint.identity, self.chat)}.json"
+        finished = kept(place)
+        if finished is not None:
+            found = Probes.from_json(finished)
+        else:
+            found = run(probe(self.client))
+            if not found.models:
+                raise LetheError(f"{self.endpoint} answered none of the probes: nothing was drawn.")
+            keep(place, found.as_json())
+        for one in found.each:
+            word = {True: "ok", False: "FAILED" if one.needed else "no", None: "unknown"}[one.passed]
+            print(f"probe {one.name}: {word}: {one.sentence}", file=sys.stderr)
+        self.spent += found.spent
+        return found
+
+    def _journal(self, prompt: Prompt, settings: Settings) -> Journal:
+        drawing = settings.model_dump(exclude={"n", "greedy", "first_sample", "seed"})
+        key = digest(self.endpoint.identity, self.chat, prompt.prompt_id, prompt.text, drawing)
+        place = self.scratch / "drawn" / key[:2] / f"{key}.jsonl"
+        if place not in self.journals:
+            journal = Journal(place)
+            self.journals[place] = (journal, settings)
+            self.spent += sum(sum(own.spent) for own in journal.answers.values())
+        return self.journals[place][0]
+
+    def _jobs(self, prompts: Sequence[Prompt], settings: Settings, journals: Mapping[str, Journal]) -> deque[Job]:
+        """The requests for all missing answers, in rounds over the questions."""
+        assert self.probes is not None
+        rounds: list[list[Job]] = []
+        for prompt in prompts:
+            own = settings.of(prompt)
+            ask = Ask(
+                prompt.text,
+                max_tokens=own.max_new_tokens,
+                temperature=own.temperature,
+                top_p=own.top_p,
+                top_k=own.top_k,
+                logprobs=1 if self.probes.logprobs else None,
+            )
+            missing = [
+                number for number in own.sample_numbers() if number not in journals[prompt.prompt_id].answers
+            ]
+            greedy = [number for number in missing if number == GREEDY]
+            drawn = [number for number in missing if number != GREEDY]
+            size = max(1, min(MOST_AT_ONCE, -(-len(drawn) // ROUNDS))) if self.probes.n else 1
+            jobs = [Job(prompt, tuple(greedy), replace(ask, temperature=0, top_p=1, top_k=0))] if greedy else []
+            for start in range(0, len(drawn), size):
+                numbers = tuple(drawn[start : start + size])
+                jobs.append(Job(prompt, numbers, replace(ask, n=len(numbers))))
+            rounds += [[] for _ in range(len(jobs) - len(rounds))]
+            for place, job in enumerate(jobs):
+                rounds[place].append(job)
+        return deque(job for own in rounds for job in own)
+
+    async def _draw(self, jobs: deque[Job], journals: Mapping[str, Journal]) -> None:
+        total = sum(len(job.numbers) for job in jobs)
+        ticks = progress(count(), f"requests to {self.endpoint.name}", "answers", total)
+
+        async def worker() -> None:
+            while jobs and not self.capped:
+                for _ in range(await self._one(jobs.popleft(), jobs, journals)):
+                    next(ticks)
+
+        async with self.client, asyncio.TaskGroup() as group:
+            for _ in range(min(self.endpoint.concurrency, total)):
+                group.create_task(worker())
+
+    async def _one(self, job: Job, jobs: deque[Job], journals: Mapping[str, Journal]) -> int:
+        """Send one request and keep its answers; answers that the server left out are asked for one by one."""
+        cap, most = self.endpoint.max_tokens_total, job.ask.most()
+        if cap is not None and self.spent + self.reserved + most > cap:
+            self.capped = True
+            return 0
+        self.reserved += most
+        try:
+            found = (await self.client.ask(job.ask, str(job)))[: len(job.numbers)]
+            if not found:
+                raise Failed("no answer in it")
+        except Failed as failure:
+            if failure.kind != "filtered":
+                self.failed[failure.kind] += len(job.numbers)
+                self.in_a_row += 1
+                if self.in_a_row >= max(MOST_AT_ONCE, 2 * self.endpoint.concurrency):
+                    raise ServerGone(
+                        self.endpoint, str(job), f"{self.in_a_row} requests in a row failed: {failure.kind}"
+                    ) from None
+                return len(job.numbers)
+            found = [Drawn(None, "filtered", 0, None, self.endpoint.name, None, 0.0, (0.0, 0.0))] * len(
+                job.numbers
+            )
+        finally:
+            self.reserved -= most
+        self.in_a_row = 0
+        self.spent += sum(sum(own.spent) for own in found)
+        journals[job.prompt.prompt_id].add(dict(zip(job.numbers, found, strict=False)))
+        for number in job.numbers[len(found) :]:
+            jobs.append(Job(job.prompt, (number,), replace(job.ask, n=1)))
+        return len(found)
+
+    def plan(self, work: Sequence[tuple[Sequence[Prompt], Settings]]) -> str:
+        """The sentence about requests, tokens and costs, before the start."""
+        answers = [
+            (prompt, len(settings.of(prompt).sample_numbers()), settings.max_new_tokens)
+            for prompts, settings in work
+            for prompt in prompts
+        ]
+        many = sum(n for _, n, _ in answers)
+        read = sum(n * Ask(prompt.text, n=0).most() for prompt, n, _ in answers)
+        wrote = sum(n * limit for _, n, limit in answers)
+        own = self.endpoint
+        price = ((own.price_in or 0) * read + (own.price_out or 0) * wrote) / 1e6
+        priced = own.price_in is not None or own.price_out is not None
+        cap = "" if own.max_tokens_total is None else f"; the cap is {plural(own.max_tokens_total, 'token')}"
+        return (
+            f"{own}: {plural(many, 'answer')} in at most {plural(many, 'request')}, about {read:,} tokens read and at most "
+            f"{wrote:,} written{f', for at most {price:,.2f} at the given prices' if priced else ''}{cap}"
+        )
+
+    def served(self, work: Sequence[tuple[Sequence[Prompt], Settings]]) -> dict[str, object]:
+        """What the file beside the answers says of the server: who answered, when, the probes, and what is missing."""
+        for prompts, settings in work:
+            for prompt in prompts:
+                self._journal(prompt, settings)
+        if self.probes is None:
+            self.probes = self._probed()
+        drawn = [own for journal, _ in self.journals.values() for own in journal.answers.values() if own.at]
+        models = Counter((own.model, own.fingerprint) for own in drawn)
+        models += Counter(own for own in self.probes.models if own not in models)
+        missing = Counter(
+            own.reason
+            for journal, _ in self.journals.values()
+            for own in journal.answers.values()
+            if own.reason in MISSING
+        )
+        missing += Counter({f"failed: {kind}": number for kind, number in self.failed.items()})
+        in_time = [
+            [
+                own.text
+                for number, own in sorted(journal.answers.items(), key=lambda item: item[1].at)
+                if number != GREEDY and own.text is not None
+            ]
+            for journal, _ in self.journals.values()
+        ]
+        probes = (*self.probes.each, identity(models), drift(in_time))
+        for one in probes[-2:]:
+            print(
+                f"probe {one.name}: {'FAILED' if one.passed is False else 'ok'}: {one.sentence}", file=sys.stderr
+            )
+        first, last = (min(own.at for own in drawn), max(own.at for own in drawn)) if drawn else (0.0, 0.0)
+        return {
+            "endpoint": self.endpoint.endpoint,
+            "model": self.endpoint.name,
+            "chat": self.chat,
+            "first": _time(first),
+            "last": _time(last),
+            "tokens": round(self.spent),
+            "missing": missing,
+            "probes": [vars(one) for one in probes],
+        }
+
+    def clear(self) -> None:
+        """Remove the answers on disk, once the artifact is written."""
+        for place in self.journals:
+            place.unlink(missing_ok=True)
+
+
+def _answers(prompt: Prompt, settings: Settings, journal: Journal) -> Answers:
+    numbers = settings.sample_numbers()
+    failed = Drawn(None, "failed", 0, None, "", None, 0.0, (0.0, 0.0))
+    drawn = [journal.answers.get(number, failed) for number in numbers]
+    return Answers(
+        prompt.prompt_id,
+        numbers,
+        [own.text for own in drawn],
+        [own.tokens for own in drawn],
+        [own.reason for own in drawn],
+        [own.confidence for own in drawn],
+    )
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

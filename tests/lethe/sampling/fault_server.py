@@ -1,0 +1,151 @@
+"""An OpenAI-compatible server on 127.0.0.1 with a small model of words, and every way in which servers go wrong."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+WORDS = {"red": 0.4, "blue": 0.3, "green": 0.2, "grey": 0.1}
+END = 0.3  # the probability that an answer ends after a word
+Draw = Callable[[dict[str, Any], random.Random], "tuple[list[str], bool]"]
+
+
+def words(
+    asked: dict[str, Any], generator: random.Random, law: dict[str, float] = WORDS
+) -> tuple[list[str], bool]:
+    """Words until the end or the limit: the tokens, and whether the answer was cut off."""
+    temperature, limit = asked["temperature"], asked["max_tokens"]
+    if temperature == 0:
+        return [max(law, key=lambda word: law[word])] * min(2, limit), limit < 2
+    weights = [mass ** (1 / temperature) for mass in law.values()]
+    found: list[str] = []
+    while True:
+        found += generator.choices(list(law), weights)
+        if generator.random() < END:
+            return found, False
+        if len(found) >= limit:
+            return found, True
+
+
+class FaultServer:
+    """A context with the ``url``; ``bodies`` and ``keys`` came in, and ``fault`` changes an answer or raises `Status`."""
+
+    def __init__(
+        self, draw: Draw = words, fault: Callable[[int, dict[str, Any], dict[str, Any]], Any] | None = None
+    ):
+        self.draw, self.fault = draw, fault
+        self.bodies: list[dict[str, Any]] = []
+        self.keys: set[str | None] = set()
+        self.n, self.logprobs, self.wrote = True, True, 0
+        self.dead = False
+        self.generator, self.lock = random.Random(0), threading.Lock()
+
+    def __enter__(self) -> FaultServer:
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                self.reply(200, b'{"object": "list", "data": []}')
+
+            def do_POST(self) -> None:
+                if outer.dead:
+                    self.close_connection = True
+                    return
+                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                with outer.lock:
+                    outer.bodies.append(asked)
+                    outer.keys.add(self.headers.get("Authorization"))
+                    number = len(outer.bodies)
+                    answer = outer.answer(asked, chat=self.path.endswith("/chat/completions"))
+                try:
+                    changed = outer.fault(number, asked, answer) if outer.fault else None
+                except Status as status:
+                    self.reply(status.code, json.dumps(status.body).encode(), status.headers)
+                    return
+                sent = changed if isinstance(changed, bytes) else json.dumps(changed or answer).encode()
+                self.reply(200, sent)
+
+            def reply(self, code: int, content: bytes, headers: Sequence[tuple[str, str]] = ()) -> None:
+                self.send_response(code)
+                for name, value in [
+                    ("Content-Type", "application/json"),
+                    ("Content-Length", str(len(content))),
+                    *headers,
+                ]:
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
+        self.thread.start()
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/v1"
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Take no more connections, and answer no more requests on open ones."""
+        self.dead = True
+        self.server.shutdown()
+        self.server.server_close()
+
+    def answer(self, asked: dict[str, Any], chat: bool) -> dict[str, Any]:
+        choices = []
+        seeded = random.Random(asked["seed"]) if "seed" in asked else self.generator
+        for index in range(asked.get("n", 1) if self.n else 1):
+            tokens, cut = self.draw(asked, seeded)
+            text = " ".join(tokens)
+            choice: dict[str, Any] = {"index": index, "finish_reason": "length" if cut else "stop"}
+            choice |= {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
+            if self.logprobs and asked.get("logprobs"):
+                tops = {word: math.log(mass) for word, mass in WORDS.items()}
+                own = [tops.get(token, -9.0) for token in tokens]
+                choice["logprobs"] = (
+                    {
+                        "content": [
+                            {
+                                "token": token,
+                                "logprob": value,
+                                "top_logprobs": [{"token": word, "logprob": mass} for word, mass in tops.items()],
+                            }
+                            for token, value in zip(tokens, own, strict=True)
+                        ]
+                    }
+                    if chat
+                    else {"tokens": tokens, "token_logprobs": own, "top_logprobs": [tops] * len(tokens)}
+                )
+            choices.append((choice, len(tokens)))
+        wrote = sum(length for _, length in choices)
+        self.wrote += wrote
+        return {
+            "id": f"answer-{len(self.bodies)}",
+            "object": "chat.completion" if chat else "text_completion",
+            "created": int(time.time()),
+            "model": asked["model"],
+            "system_fingerprint": "fp-1",
+            "choices": [choice for choice, _ in choices],
+            "usage": {"prompt_tokens": 10, "completion_tokens": wrote, "total_tokens": 10 + wrote},
+        }
+
+
+class Status(Exception):
+    """An answer with an error status."""
+
+    def __init__(self, status: int, headers: Sequence[tuple[str, str]] = (), **error: Any):
+        super().__init__(status)
+        self.code, self.headers = status, headers
+        self.body = {"error": {"message": "no", "type": "x", "code": None, "param": None, **error}}

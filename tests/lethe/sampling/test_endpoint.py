@@ -1,0 +1,360 @@
+"""Answers of a served model: which servers the probes catch, what is kept, what is missing, and what is never written."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+import lethe
+from lethe.config.evaluating import Endpoint
+from lethe.errors import BadInput, BadValue, LetheError
+from lethe.sampling.endpoint import CapReached, EndpointEngine
+from lethe.sampling.endpoint_client import ServerGone
+from lethe.sampling.endpoint_probes import drift
+from lethe.sampling.engine import Prompt, Settings, open_engine
+from tests.lethe.sampling.fault_server import WORDS, FaultServer, Status, words
+from tests.lethe.sampling.sampling_models import build_llama, exact_probabilities
+
+PROMPTS = [Prompt("a", (), text="A colour?"), Prompt("b", (), text="Another colour?")]
+SETTINGS = Settings(n=64, max_new_tokens=16)
+PROBES = 46  # requests
+
+
+def engine_of(server: FaultServer, folder: Path, chat: bool = True, **changes) -> EndpointEngine:
+    given = {"endpoint": server.url, "name": "m", "retries": 0, "concurrency": 4, "timeout": 5.0}
+    return EndpointEngine(Endpoint(**(given | changes)), folder, chat)
+
+
+def drawn(engine: EndpointEngine, settings: Settings = SETTINGS, prompts=PROMPTS):
+    return list(engine.answer(prompts, settings))
+
+
+def passed(engine: EndpointEngine, settings: Settings = SETTINGS) -> dict[str, bool | None]:
+    """The probes by name, after the answers."""
+    return {one["name"]: one["passed"] for one in engine.served([(PROMPTS, settings)])["probes"]}
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_a_sound_server_passes_and_its_answers_have_the_law_of_the_model(tmp_path, chat):
+    with FaultServer() as server:
+        engine = engine_of(server, tmp_path, chat)
+        (answers,) = drawn(engine, Settings(n=1500, max_new_tokens=16), PROMPTS[:1])
+    assert set(passed(engine).values()) == {True}
+    first = [text.split()[0] for text in answers.texts[1:]]
+    expected = [mass * len(first) for mass in WORDS.values()]
+    assert chisquare([first.count(word) for word in WORDS], expected).pvalue > 1e-3
+    assert [len(text.split()) for text in answers.texts] == answers.tokens
+    assert answers.mean_confidences[0] == pytest.approx(0.4)
+    drawing = [body for body in server.bodies if "Write" not in json.dumps(body)]
+    assert not any("seed" in body for body in drawing)
+
+
+def test_a_model_that_is_served_has_the_distribution_of_the_engine_in_process(tmp_path):
+    folder = build_llama(tmp_path / "model", "abc", scale=1.0)
+    inside = open_engine("transformers", folder)
+    number = iter(range(0, 10**6, 64))
+    ready: dict[tuple[bool, int], list] = {}
+
+    def draw(asked, generator):
+        greedy, limit = asked["temperature"] == 0, min(3, asked["max_tokens"])
+        drawn = ready.setdefault((greedy, limit), [])
+        if not drawn:
+            own = Settings(n=0 if greedy else 64, greedy=greedy, first_sample=next(number), max_new_tokens=limit)
+            (answers,) = inside.answer([Prompt("p", (0, 1))], own)
+            drawn += zip(answers.texts, answers.finish_reasons, strict=True)
+        text, reason = drawn.pop()
+        return [*text] + ["."] * (reason == "stop"), reason == "length"
+
+    with FaultServer(draw) as server:
+        server.logprobs = False
+        (answers,) = drawn(engine_of(server, tmp_path, chat=False), Settings(n=400, max_new_tokens=3), PROMPTS[:1])
+    law = {
+        " ".join("abc."[token] for token in tokens): mass
+        for tokens, mass in exact_probabilities(folder, (0, 1), 3).items()
+    }
+    counts = {text: answers.texts[1:].count(text) for text in law}
+    assert sum(counts.values()) == 400
+    large = [text for text, mass in law.items() if mass * 400 >= 5]
+    seen = [counts[text] for text in large]
+    masses = [law[text] * 400 for text in large]
+    rest = 400 - sum(masses)
+    if rest > 1:
+        seen, masses = [*seen, 400 - sum(seen)], [*masses, rest]
+    assert chisquare(seen, np.array(masses) * 400 / sum(masses)).pvalue > 1e-3
+
+
+def cached():
+    """Equal requests get the first answer again."""
+    stored: dict[str, dict] = {}
+    return lambda number, asked, answer: stored.setdefault(json.dumps(asked), answer)
+
+
+def hot(asked, generator):
+    return words(asked | {"temperature": 1}, generator)
+
+
+def greedy(asked, generator):
+    return words(asked | {"temperature": 0}, generator)
+
+
+def endless(asked, generator):
+    return [*words(asked, generator)[0], "red", "red", "red"], False
+
+
+def lying(asked, generator):
+    """Draws another law than the log-probabilities state."""
+    return words(asked, generator, {"grey": 0.97, "red": 0.03})
+
+
+def renamed(number, asked, answer):
+    return answer | {"model": "m" if number < PROBES + 5 else "other"}
+
+
+@pytest.mark.parametrize(
+    ("server", "probe"),
+    [
+        (FaultServer(fault=cached()), "draws"),
+        (FaultServer(hot), "temperature"),
+        (FaultServer(greedy), "temperature"),
+        (FaultServer(endless), "max_tokens"),
+        (FaultServer(lying), "logprobs"),
+        (FaultServer(fault=renamed), "identity"),
+    ],
+    ids=["cached", "hot", "greedy", "endless", "lying", "renamed"],
+)
+def test_a_probe_catches_the_fault(tmp_path, server, probe):
+    with server:
+        engine = engine_of(server, tmp_path)
+        drawn(engine)
+        assert passed(engine)[probe] is False
+
+
+def test_a_model_that_changes_half_way_under_its_name_drifts(tmp_path):
+    def changing(asked, generator):
+        late = len(server.bodies) > PROBES + 80
+        return words(asked, generator, {"grey": 0.9, "red": 0.1} if late else WORDS)
+
+    settings = Settings(n=80, max_new_tokens=16)
+    with FaultServer(changing) as server:
+        server.n = False
+        engine = engine_of(server, tmp_path)
+        drawn(engine, settings)
+        assert passed(engine, settings)["drift"] is False
+
+
+def test_drift_fails_rarely_without_a_change():
+    generator = np.random.default_rng(1)
+    same = [[" ".join(generator.choice(["x", "y", "z"], 2)) for _ in range(60)] for _ in range(3)]
+    assert drift(same).passed
+    assert drift([["x"] * 3]).passed is None
+
+
+@pytest.mark.parametrize("give", [0, 1, 2, 9])
+def test_a_server_that_gives_another_number_of_answers(tmp_path, give):
+    """Fewer answers are asked for again, one by one; more are left out; none is a failed request."""
+
+    def fault(number, asked, answer):
+        if number > PROBES and asked.get("n", 1) > 2:
+            answer["choices"] = (answer["choices"] * 9)[:give]
+        return answer
+
+    with FaultServer(fault=fault) as server:
+        engine = engine_of(server, tmp_path)
+        answers = drawn(engine)
+    assert [len(own.texts) for own in answers] == [65, 65]
+    missing = sum(text is None for own in answers for text in own.texts)
+    assert (missing > 0) == (give == 0)
+    assert sum(engine.served([(PROMPTS, SETTINGS)])["missing"].values()) == missing
+
+
+def test_missing_answers_are_counted_by_kind_and_have_no_text(tmp_path):
+    def fault(number, asked, answer):
+        if number <= PROBES:
+            return answer
+        match number % 16:
+            case 0:
+                raise Status(500)
+            case 1:
+                return json.dumps(answer).encode()[:40]
+            case 2:
+                answer["choices"][0]["message"] |= {"content": None, "refusal": "I cannot say."}
+            case 3:
+                answer["choices"][0]["finish_reason"] = "content_filter"
+            case 4:
+                raise Status(400, code="content_filter")
+            case 5:
+                time.sleep(1.5)
+        return answer
+
+    with FaultServer(fault=fault) as server:
+        server.n = False
+        engine = engine_of(server, tmp_path, timeout=1.0)
+        answers = drawn(engine)
+    served = engine.served([(PROMPTS, SETTINGS)])["missing"]
+    assert {"refused", "filtered", "failed: status 500", "failed: timeout"} < set(served)
+    assert len(served) == 5
+    reasons = [reason for own in answers for reason in own.finish_reasons]
+    texts = [text for own in answers for text in own.texts]
+    assert all(
+        (text is None) == (reason in ("refused", "filtered", "failed"))
+        for text, reason in zip(texts, reasons, strict=True)
+    )
+    assert sum(served.values()) == texts.count(None)
+
+
+def test_a_busy_server_is_asked_again_when_it_says(tmp_path):
+    busy: list[float] = []
+
+    def fault(number, asked, answer):
+        if number == PROBES + 3:
+            busy.append(time.monotonic())
+            raise Status(429, [("Retry-After", "1")])
+        return answer
+
+    with FaultServer(fault=fault) as server:
+        answers = drawn(engine_of(server, tmp_path, retries=2))
+    assert busy
+    assert time.monotonic() - busy[0] >= 1
+    assert not any(text is None for own in answers for text in own.texts)
+
+
+def test_a_server_that_dies_leaves_what_was_drawn_and_the_request(tmp_path):
+    with FaultServer() as server:
+        server.n = False
+
+        def fault(number, asked, answer):
+            if number == 100:
+                server.stop()
+            return answer
+
+        server.fault = fault
+        engine = engine_of(server, tmp_path)
+        with pytest.raises(ServerGone, match=r"to question '[ab]'") as caught:
+            drawn(engine)
+    assert caught.value.exit_status == 1
+    kept = sum(len(place.read_text().splitlines()) for place in tmp_path.rglob("*.jsonl"))
+    assert 30 < kept <= 100 - PROBES
+    again = EndpointEngine(engine.endpoint, tmp_path, True)
+    assert sum(len(again._journal(prompt, SETTINGS).answers) for prompt in PROMPTS) == kept
+
+
+def test_a_server_that_only_fails_ends_the_run(tmp_path):
+    def fault(number, asked, answer):
+        if number > PROBES:
+            raise Status(503)
+        return answer
+
+    with FaultServer(fault=fault) as server:
+        server.n = False
+        with pytest.raises(ServerGone, match="503"):
+            drawn(engine_of(server, tmp_path))
+    assert len(server.bodies) < PROBES + 2 * 16 + 4
+
+
+def test_the_cap_stops_before_it_is_exceeded_and_a_larger_one_continues(tmp_path):
+    with FaultServer() as server:
+        with pytest.raises(CapReached, match="1,000"):
+            drawn(engine_of(server, tmp_path, max_tokens_total=1000))
+        assert server.wrote + 10 * len(server.bodies) <= 1000
+        before = len(server.bodies)
+        answers = drawn(engine_of(server, tmp_path, max_tokens_total=50_000))
+    assert before < len(server.bodies)
+    assert all(own.texts.count(None) == 0 for own in answers)
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from lethe.config.evaluating import Endpoint
+from lethe.sampling.endpoint import EndpointEngine
+from lethe.sampling.engine import Prompt, Settings
+endpoint = Endpoint(endpoint=sys.argv[1], name="m", concurrency=4, retries=0)
+prompts = [Prompt("a", (), text="A colour?"), Prompt("b", (), text="Another colour?")]
+list(EndpointEngine(endpoint, Path(sys.argv[2]), True).answer(prompts, Settings(n=64, max_new_tokens=16)))
+"""
+
+
+@pytest.mark.parametrize("moment", np.random.default_rng(4).integers(PROBES, PROBES + 130, 3).tolist())
+def test_a_kill_pays_for_no_answer_twice(tmp_path, moment):
+    with FaultServer() as server:
+        server.n = False
+
+        def fault(number, asked, answer):
+            if number == moment:
+                os.kill(process.pid, signal.SIGKILL)
+            return answer
+
+        server.fault = fault
+        process = subprocess.Popen([sys.executable, "-c", KILLED, server.url, str(tmp_path)])
+        process.wait()
+        at_kill = len(server.bodies)
+        server.fault = None
+        engine = engine_of(server, tmp_path)
+        answers = drawn(engine)
+        assert len(server.bodies) <= PROBES + 130 + 4  # what was under way at the kill is lost
+        assert at_kill < PROBES + 130
+        paid = len(server.bodies)
+        assert drawn(engine_of(server, tmp_path)) == answers
+        assert len(server.bodies) == paid
+    assert all(own.texts.count(None) == 0 for own in answers)
+
+
+ROWS = [
+    {"id": "a", "question": "A colour?", "answer": "It is blue.", "keywords": ["blue"]},
+    {"id": "b", "question": "Another?", "answer": "It is violet.", "keywords": ["violet"]},
+]
+
+
+def test_an_evaluation_says_what_was_served_and_writes_no_key(tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("SERVER_KEY", "sk-never-written")
+    given = {"data": ROWS, "n": 64, "max_new_tokens": 8, "folder": tmp_path / "out", "key_env": "SERVER_KEY"}
+    with FaultServer(fault=cached()) as server:
+        found = lethe.evaluate("org/m", endpoint=server.url, **given)
+    assert server.keys == {"Bearer sk-never-written"}
+    assert "draws" in found.verdict
+    assert found.numbers.bounds["m_bin_worst"].assumes.startswith("as served between")
+    for place in tmp_path.rglob("*"):
+        assert not place.is_file() or b"sk-never" not in place.read_bytes()
+    assert "sk-never" not in "".join(capfd.readouterr())
+
+
+def test_a_key_that_is_refused_is_not_quoted(tmp_path, monkeypatch):
+    monkeypatch.setenv("SERVER_KEY", "sk-never-written")
+
+    def fault(number, asked, answer):
+        raise Status(401, message="Incorrect API key provided: sk-never-written")
+
+    with FaultServer(fault=fault) as server, pytest.raises(BadInput, match="SERVER_KEY") as caught:
+        drawn(engine_of(server, tmp_path, key_env="SERVER_KEY"))
+    assert "sk-never" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"endpoint": "http://me:secret@host/v1"},
+        {"endpoint": "http://host/v1", "key_env": "sk-a key"},
+        {"endpoint": "http://127.0.0.1:9/v1", "engine": "vllm"},
+        {"endpoint": "http://127.0.0.1:9/v1", "key_env": "NO_SUCH_VARIABLE"},
+        {"key_env": "SERVER_KEY"},
+    ],
+)
+def test_wrong_use_is_refused_without_the_secret(tmp_path, given):
+    with pytest.raises((BadInput, BadValue)) as caught:
+        lethe.evaluate("m", ROWS, n=4, folder=tmp_path / "out", **given)
+    assert "secret" not in str(caught.value)
+    assert "sk-a" not in str(caught.value)
+
+
+def test_no_server_at_all(tmp_path):
+    with pytest.raises(LetheError, match="9/v1"):
+        lethe.evaluate("m", ROWS, n=4, folder=tmp_path / "out", endpoint="http://127.0.0.1:9/v1")
