@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 from lethe.api.result import TableWithSentences, View
 from lethe.errors import BadValue, plural
@@ -42,6 +42,10 @@ def compare(
     score: str | None = None,
     filter: str | None = None,
     model: str | Sequence[str] | None = None,
+    by: float | None = None,
+    on: Literal["questions", "average"] = "questions",
+    stopped: Literal["a", "b", "both"] | None = None,
+    worst: bool = False,
 ) -> Comparison:
     """Compare two runs question by question: which leak more or less in B than in A, with effect and interval.
 
@@ -59,12 +63,21 @@ def compare(
         One filter of lm-eval logs.
     model : str or list of str, optional
         A model of data folders; repeatable. [default: all]
+    by : float, optional
+        Bound by how much B is worse, and say whether that is at most this.
+    on : {"questions", "average"}
+        Whether `by` is about every question or about their average.
+    stopped : {"a", "b", "both"}, optional
+        The sides whose draws a rule could stop; logs and data folders record it. A table may have a column `stopped`.
+    worst : bool
+        Also bound the largest score of a question in B.
 
     Notes
     -----
-    A difference holds after Holm's correction over all questions. Each interval holds at alpha by itself. The average is a
-    claim by itself. Higher scores are worse. Questions with another text, prompt or scorer are named and not compared.
-    Answers of the two sides may share random numbers: neither independence between the sides nor a pairing is assumed.
+    A difference holds after Holm's correction over all questions. Each interval holds at alpha by itself. ``worse`` is wrong
+    with probability at most alpha. Higher scores are worse. Questions with another text, prompt or scorer are named and not
+    compared. Sides that record different seeds are independent, sides with one seed are compared by pairs of answers, and for
+    others neither is assumed. With one answer to each question, the average is tested over the questions.
 
     Examples
     --------
@@ -82,4 +95,12 @@ def compare(
         raise BadValue("filter", filter, "left out: neither side is an lm-eval log")
     if models and kinds <= {"log", "table"}:
         raise BadValue("model", ", ".join(models), "left out: neither side is a data folder or a revision")
-    return Comparison(**vars(compared.compare(sides[0], sides[1], alpha)))
+    if by is not None and not 0 <= by < 1:
+        raise BadValue("by", by, "a number of at least 0 and below 1")
+    if by is None and on != "questions":
+        raise BadValue("on", on, "left out without by")
+    first, second = (
+        replace(side, stopped=side.stopped or stopped in (name, "both"))
+        for side, name in zip(sides, ("a", "b"), strict=True)
+    )
+    return Comparison(**vars(compared.compare(first, second, alpha, by, on, worst)))

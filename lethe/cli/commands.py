@@ -59,6 +59,7 @@ COMPARE = Command(
         "compare before.eval after.eval --score includes --page change.html",
     ),
     arguments=("a", "b"),
+    python=("worst",),
     hook="compare",
 )
 LOG = Command(

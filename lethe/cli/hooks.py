@@ -71,31 +71,69 @@ def parameters_of(log: Any) -> dict[str, object]:
 
 
 def compare(
-    call: Call, given: Given, as_json: bool, fail_on: Literal["worse"] | None = None, page: Path | None = None
+    call: Call,
+    given: Given,
+    as_json: bool,
+    fail_on: Literal["worse"] | None = None,
+    require: Literal["not-worse"] | None = None,
+    fail_above: float | None = None,
+    page: Path | None = None,
 ) -> Answer:
     """Gate on a comparison, and write a page of it.
 
     Parameters
     ----------
     fail_on : {"worse"}
-        worse: exit with status 1 where B is worse and the difference holds.
+        worse: exit with status 1 where B is worse on some question or on average, wrong with probability at most alpha.
+    require : {"not-worse"}
+        not-worse: exit with status 1 unless B is proved worse by at most --by on every question of both sides.
+    fail_above : float
+        Exit with status 1 unless every question of B is proved to score at most this on average.
     page : path
         Also write a page to this .html file.
     """
     if page is not None:
         fresh("page", page, (".html", ".htm"))
-    found = call(**given)
+    if require and "by" not in given:
+        raise BadValue("require", require, "given with --by D, the largest difference that is allowed")
+    check_fail_above(fail_above)
+    found = call(**given, **({"worst": True} if fail_above is not None else {}))
     if page is not None:
         from lethe.io.atomic import write_text
         from lethe.report.compare_page import render
 
         write_text(page, render(found))
-    error = None
-    if fail_on and not found.per_question:
+    error, gates = None, {"--fail-on": fail_on, "--require": require, "--fail-above": fail_above}
+    named = " ".join(f"{name} {value}" for name, value in gates.items() if value is not None)
+    if named and not found.per_question:
         reasons = "; ".join(dict.fromkeys(one.reason for one in found.not_compared))
-        error = BadInput(f"--fail-on worse: no question could be compared ({reasons}).")
+        error = BadInput(f"{named}: no question could be compared ({reasons}).")
     json, notes = ({"page": str(page)}, [f"The page is {page}."]) if page else ({}, [])
-    return Answer(found, json, notes, int(fail_on == "worse" and found.worse), error)
+    closed = [bool(fail_on) and found.worse]
+    if require and found.not_worse is not None:
+        absent = [one for one in found.not_compared if one.id is not None]
+        closed.append(not found.not_worse.holds or bool(absent))
+        if absent:
+            notes.append(
+                f"--require not-worse: {len(absent)} questions are not compared, so nothing is proved of them."
+            )
+    if fail_above is not None and found.worst_of_b is not None:
+        closed.append(found.worst_of_b.value > fail_above)
+        notes.append(gate_note(fail_above, found.worst_of_b))
+    return Answer(found, json, notes, int(any(closed)), error)
+
+
+def check_fail_above(fail_above: float | None) -> None:
+    """Raise `BadValue` for a threshold that is no share."""
+    if fail_above is not None and not 0 <= fail_above <= 1:
+        raise BadValue("fail-above", fail_above, "a number from 0 to 1")
+
+
+def gate_note(fail_above: float, worst: Any) -> str:
+    """What a gate on the worst question decided."""
+    outcome = "closed" if worst.value > fail_above else "open"
+    end = f"{worst.relation} {worst.number(4)} {worst.level()}"
+    return f"--fail-above {fail_above:g}: {outcome}; the worst question scores {end}."
 
 
 def certify(call: Call, given: Given, as_json: bool, out: Path = Path("certificate.json")) -> Answer:

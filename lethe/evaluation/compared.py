@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from lethe.errors import BadInput, plural
-from lethe.evaluation.sides import Answers, Scored, Side
+from lethe.evaluation.sides import UNKNOWN_STOP, Answers, Scored, Side, relation
 from lethe.progress import progress
-from lethe.statistics.bound import Covers, level, rounded
+from lethe.statistics.average_difference import mean_of_differences
+from lethe.statistics.betting import mean_upper
+from lethe.statistics.bound import Assumes, Bound, Covers, level, rounded
+from lethe.statistics.bounds import binary_upper
 from lethe.statistics.checks import check_alpha
 from lethe.statistics.many_prompts import holm
-from lethe.statistics.mean_difference import Difference, difference, mean_of_differences
+from lethe.statistics.mean_difference import Difference, Draws, difference
+from lethe.statistics.sequential import METHOD as AT_THE_STOP
+from lethe.statistics.sequential import StoppedSamples
 
 HOLM = "holm"
 SHOWN = 20  # rows in a table for people
 STOPPED = "a rule could stop this side early; its bounds hold at the stop, but the rule biases its plain means"
 WORSE, BETTER, NEITHER = "worse", "better", "not shown"
+On = Literal["questions", "average"]
 
 
 @dataclass(frozen=True)
@@ -58,8 +65,46 @@ class NotCompared:
 
 
 @dataclass(frozen=True)
+class NotWorse:
+    """The claim that B is worse by at most ``by`` on every compared question, or on average; ``largest`` is its upper bound.
+
+    ``unproved`` are the questions whose own bound exceeds ``by``. Every question at alpha, without a correction: the claim is
+    false only if some question's bound fails, and that of the worst question fails with probability at most alpha.
+    """
+
+    by: float
+    on: On
+    alpha: float
+    largest: float
+    unproved: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether the claim is proved."""
+        return self.largest <= self.by
+
+    def sentence(self) -> str:
+        """The claim and its guarantee in words."""
+        about = "each compared question" if self.on == "questions" else "average"
+        shown = rounded(self.largest, 4, "upper")
+        if self.holds:
+            return (
+                f"B is proved not worse by more than {self.by:g} on {about} {level(self.alpha)}: at most {shown}."
+            )
+        names = ", ".join(self.unproved[:3]) + (" and more" if len(self.unproved) > 3 else "")
+        return (
+            f"B is not proved to be worse by at most {self.by:g} on {about}: the largest upper bound is {shown}"
+            + (f" ({names})" if names else "")
+            + ". `lethe plan --compare` counts the answers that this takes."
+        )
+
+
+@dataclass(frozen=True)
 class Comparison:
-    """The result of `compare`; ``notes`` name the sampling settings that differ."""
+    """The result of `compare`; ``notes`` name the sampling settings that differ.
+
+    ``worst_of_b`` is an upper bound of B's largest question at alpha, where ``not_worse`` or that bound was asked for.
+    """
 
     a: str
     b: str
@@ -70,6 +115,8 @@ class Comparison:
     pooled_questions: int
     not_compared: tuple[NotCompared, ...]
     notes: tuple[str, ...]
+    not_worse: NotWorse | None = None
+    worst_of_b: Bound | None = None
 
     @property
     def pooled_holds(self) -> bool:
@@ -78,8 +125,11 @@ class Comparison:
 
     @property
     def worse(self) -> bool:
-        """Whether a difference that holds shows B to be worse, on some question or on average."""
-        pooled = self.pooled_holds and self.pooled is not None and self.pooled.difference > 0
+        """Whether B is worse on some question or on average; wrong with probability at most alpha.
+
+        The list of worse questions and "worse on average" take half of alpha each.
+        """
+        pooled = self.pooled is not None and self.pooled.p_above() <= self.alpha / 2
         return pooled or any(one.outcome == WORSE for one in self.per_question)
 
     def as_json(self) -> dict[str, object]:
@@ -99,6 +149,15 @@ class Comparison:
             "not_compared": [{"id": one.id, "reason": one.reason} for one in self.not_compared],
             "worse": self.worse,
             "notes": list(self.notes),
+            "not_worse": self.not_worse
+            and {
+                "by": self.not_worse.by,
+                "on": self.not_worse.on,
+                "holds": self.not_worse.holds,
+                "largest": self.not_worse.largest,
+                "unproved": list(self.not_worse.unproved),
+            },
+            "worst_of_b": self.worst_of_b and self.worst_of_b.value,
         }
 
     def ranked(self) -> list[Compared]:
@@ -128,7 +187,7 @@ class Comparison:
             effect = self.per_question[0].effect
             lines += [
                 f"Worse in B: {worse} of {plural(len(self.per_question), 'question')}; better: {better}. This list has no "
-                f"false entry {level(self.alpha)} (Holm), assuming {effect.assumes}.",
+                f"false entry {level(self.alpha)} (Holm, each direction at half), assuming {effect.assumes}.",
                 f"Each interval of a difference holds {level(self.alpha)} by itself ({effect.method}).",
             ]
         else:
@@ -141,6 +200,8 @@ class Comparison:
                 f"{low.number(4)} to {high.number(4)} {low.level()} ({low.method}; {low.assumes}): "
                 + ("the difference holds." if self.pooled_holds else "no difference is shown.")
             )
+        if self.not_worse is not None:
+            lines.append(self.not_worse.sentence())
         lines += [f"Note: {note}." for note in self.notes]
         reasons = list(dict.fromkeys(one.reason for one in self.not_compared))
         for reason in reasons:
@@ -150,47 +211,118 @@ class Comparison:
         return lines
 
 
-def compare(a: Side, b: Side, alpha: float = 0.05) -> Comparison:
+def compare(
+    a: Side,
+    b: Side,
+    alpha: float = 0.05,
+    by: float | None = None,
+    on: On = "questions",
+    worst: bool = False,
+) -> Comparison:
     """Compare two sides question by question and on average.
 
     Notes
     -----
-    The answers of the two sides may share random numbers: neither independence of the sides nor a pairing is assumed. A
-    missing score widens the interval on both ends. The bounds of a side that a rule could stop early are bounds at the stop.
+    The method follows from recorded facts: the seeds, the engine and the stopping rule (`sides.relation`). A missing score
+    widens the interval on both ends. The bounds of a side that a rule could stop early are bounds at the stop.
     """
     check_alpha(alpha)
     missing: list[NotCompared] = []
-    notes = [f"{name}: {STOPPED}" for side, name in ((a, "A"), (b, "B")) if side.stopped]
-    stopped = (a.stopped, b.stopped)
-    pairs: list[tuple[str, str, Answers, Answers]] = []
+    notes = [
+        f"{name}: {UNKNOWN_STOP if side.unknown_stop else STOPPED}"
+        for side, name in ((a, "A"), (b, "B"))
+        if side.stopped
+    ]
+    pairs: list[_Pair] = []
     if reason := _incomparable(a, b):
         missing.append(NotCompared(None, reason))
     else:
         for model, first, second in _models(a, b, missing):
             notes += _settings(model, first, second)
-            pairs += [(model, *pair) for pair in _questions(first, second, a.kind == b.kind, missing, model)]
-    binary = bool(pairs) and _binary(a, b, [own.scores for *_, first, second in pairs for own in (first, second)])
-    work = progress(pairs, "compare", "questions") if len(pairs) > 100 else pairs
-    effects = [difference(first.scores, second.scores, alpha, binary, stopped) for _, _, first, second in work]
-    holds = holm([effect.p_value for effect in effects], 0.0, alpha)[0] if effects else np.zeros(0, dtype=bool)
+            draws = relation(first, second)
+            pairs += [
+                _Pair(model, *pair, draws) for pair in _questions(first, second, a.kind == b.kind, missing, model)
+            ]
+    binary = bool(pairs) and _binary(a, b, [own.scores for pair in pairs for own in (pair.first, pair.second)])
+    effects = _effects(pairs, alpha, binary, (a.stopped, b.stopped))
     rows = tuple(
-        Compared(name, model, a.metric, effect, bool(held))
-        for (model, name, _, _), effect, held in zip(pairs, effects, holds, strict=True)
+        Compared(pair.id, pair.model, a.metric, effect, holds)
+        for pair, effect, holds in zip(pairs, effects, _listed(effects, alpha), strict=True)
     )
-    pooled = None
-    if pairs:
-        pooled = mean_of_differences(
-            [first.scores for *_, first, _ in pairs],
-            [second.scores for *_, second in pairs],
-            alpha,
-            binary,
-            groups=[model for model, *_ in pairs],
-            stopped=stopped,
-        )
-        if pooled is None:
-            reason = "the average: the questions of a side have different numbers of answers, or one each"
-            missing.append(NotCompared(None, reason))
-    return Comparison(a.name, b.name, alpha, a.metric, rows, pooled, len(pairs), tuple(missing), tuple(notes))
+    pooled = _average(pairs, alpha, binary, (a.stopped, b.stopped)) if pairs else None
+    if pairs and pooled is None:
+        missing.append(NotCompared(None, "the average: the questions of a side have different numbers of answers"))
+    found = Comparison(a.name, b.name, alpha, a.metric, rows, pooled, len(pairs), tuple(missing), tuple(notes))
+    if pairs and by is not None:
+        found = replace(found, not_worse=_not_worse(pairs, alpha, binary, (a.stopped, b.stopped), by, on))
+    if pairs and worst:
+        found = replace(found, worst_of_b=_worst([pair.second.scores for pair in pairs], alpha, binary, b.stopped))
+    return found
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A question on both sides."""
+
+    model: str
+    id: str
+    first: Answers
+    second: Answers
+    draws: Draws
+
+
+def _effects(pairs: Sequence[_Pair], alpha: float, binary: bool, stopped: tuple[bool, bool]) -> list[Difference]:
+    work = progress(pairs, "compare", "questions") if len(pairs) > 100 else pairs
+    return [difference(pair.first.scores, pair.second.scores, alpha, binary, stopped, pair.draws) for pair in work]
+
+
+def _average(pairs: Sequence[_Pair], alpha: float, binary: bool, stopped: tuple[bool, bool]) -> Difference | None:
+    relations = {pair.draws for pair in pairs}
+    return mean_of_differences(
+        [pair.first.scores for pair in pairs],
+        [pair.second.scores for pair in pairs],
+        alpha,
+        binary,
+        groups=[pair.model for pair in pairs],
+        stopped=stopped,
+        draws=relations.pop() if len(relations) == 1 else "any",
+    )
+
+
+def _listed(effects: Sequence[Difference], alpha: float) -> list[bool]:
+    """Which differences hold together at alpha: Holm for "worse" and for "better", at half of alpha each."""
+    if not effects:
+        return []
+    above, below = ([one.p_above() for one in effects], [one.p_below() for one in effects])
+    worse, better = (holm(p_values, 0.0, alpha / 2)[0] for p_values in (above, below))
+    return (worse | better).tolist()
+
+
+def _not_worse(
+    pairs: Sequence[_Pair], alpha: float, binary: bool, stopped: tuple[bool, bool], by: float, on: On
+) -> NotWorse:
+    """The upper ends, each at alpha: those of intervals at twice alpha."""
+    both = min(2 * alpha, 0.5)
+    if on == "average":
+        pooled = _average(pairs, both, binary, stopped)
+        return NotWorse(by, on, alpha, 1.0 if pooled is None else pooled.high, ())
+    ends = {
+        pair.id: effect.high for pair, effect in zip(pairs, _effects(pairs, both, binary, stopped), strict=True)
+    }
+    unproved = tuple(sorted((name for name, end in ends.items() if end > by), key=lambda name: -ends[name]))
+    return NotWorse(by, on, alpha, max(ends.values()), unproved)
+
+
+def _worst(scores: Sequence[np.ndarray], alpha: float, binary: bool, stopped: bool) -> Bound:
+    """An upper bound of the largest mean: each question at alpha, without a correction."""
+    filled = [np.nan_to_num(own, nan=1.0) for own in scores]
+    if stopped:
+        values, method = StoppedSamples(filled).uppers(alpha).tolist(), AT_THE_STOP
+    elif binary:
+        values, method = [float(binary_upper(own.sum(), len(own), alpha)) for own in filled], "Clopper-Pearson"
+    else:
+        values, method = [float(mean_upper(own[None], alpha)[0]) for own in filled], "betting"
+    return Bound(max(values), "upper", alpha, Covers.WORST_PROMPT, Assumes.DRAWS_WITHIN, method)
 
 
 def _incomparable(a: Side, b: Side) -> str | None:
@@ -251,7 +383,7 @@ def _settings(model: str, first: Scored, second: Scored) -> list[str]:
     changed = [
         f"{key} {first.settings[key]} in A, {second.settings[key]} in B"
         for key in first.settings
-        if key in second.settings and first.settings[key] != second.settings[key] and key != "seed"
+        if key in second.settings and first.settings[key] != second.settings[key] and key not in ("seed", "stop")
     ]
     return [f"the sampling differs{f' for {model}' if model else ''}: {', '.join(changed)}"] if changed else []
 

@@ -19,10 +19,14 @@ from lethe.io.artifacts import GREEDY, read_split
 from lethe.io.json_files import read_artifact
 from lethe.io.logs import is_log, read_log
 from lethe.io.tables import read_table
+from lethe.statistics.mean_difference import Draws
 
 if TYPE_CHECKING:
     import pandas as pd
 
+SEEDED = ("prefix", "vllm")  # engines whose j-th answers depend on the seed, the question and j alone
+STOPPED = "stopped"  # the column of a table that says that a rule could stop its draws
+UNKNOWN_STOP = "its folder does not say how it was drawn, so it counts as one that a rule could stop"
 SETTINGS = ("engine", "temperature", "top_p", "top_k", "max_new_tokens", "adaptive_threshold", "seed")
 EXPERIMENTS = "refs/exps/[0-9a-f][0-9a-f]/*/*"  # BASELINE/NAME; DVC's own references there have other names
 PREFERRED = "keyword_leak"  # the 0/1 scorer, where the params do not name one
@@ -49,9 +53,9 @@ class Side:
     """One side of a comparison.
 
     ``template`` is the content of the prompt template, ``scorer`` the parameters of the scorer; both are None if unknown.
-    ``stopped`` is True if a rule looked at the answers and could stop, so that only anytime-valid values hold. ``binary`` is
-    the scorer's declaration that its scores are only 0 and 1; None if no scorer of Lethe gave the scores, as in logs and
-    tables.
+    ``stopped`` is True if a rule looked at the answers and could stop, or if it is not recorded (``unknown_stop``),
+    so that only anytime-valid values hold. ``binary`` is the scorer's declaration that its scores are only 0 and 1; None if
+    no scorer of Lethe gave the scores, as in logs and tables.
     """
 
     name: str
@@ -62,6 +66,22 @@ class Side:
     scorer: str | None = None
     stopped: bool = False
     binary: bool | None = None
+    unknown_stop: bool = False
+
+
+def relation(first: Scored, second: Scored) -> Draws:
+    """How the answers of a model on two sides depend on each other, by their recorded settings.
+
+    Sides of Lethe with different seeds are independent. With one seed, the engines in `SEEDED` give both sides' j-th answers
+    the same random numbers, which no other answer has, if both allow equally many tokens.
+    """
+    known = ("engine", "seed", "max_new_tokens", "stop")
+    a, b = ([side.settings.get(key) for key in known] for side in (first, second))
+    if None in (*a, *b) or not a[3] == b[3] == "fixed":
+        return "any"
+    if a[1] != b[1]:
+        return "apart"
+    return "pairs" if a == b and a[0] in SEEDED else "any"
 
 
 def read_side(given: str, score: str | None = None, filter: str | None = None, models: Sequence[str] = ()) -> Side:
@@ -95,7 +115,15 @@ def _log(path: Path, score: str | None, filter: str | None) -> Side:
 def _table(path: Path, score: str | None) -> Side:
     name = score or "score"
     questions = {one.prompt_id: Answers(one.scores) for one in read_scores(path, "worst", name)}
-    return Side(str(path), "table", name, {"": Scored(questions)})
+    return Side(str(path), "table", name, {"": Scored(questions)}, stopped=_stopped_rows(path))
+
+
+def _stopped_rows(path: Path) -> bool:
+    """Whether a table of scores has a column `stopped` with a row that is true."""
+    if path.suffix.lower() not in (".csv", ".parquet"):
+        return False
+    table = read_table(path, text=["prompt_id"])
+    return STOPPED in table and bool(table[STOPPED].astype(str).str.lower().isin(("true", "1", "1.0")).any())
 
 
 def _folder(
@@ -117,15 +145,15 @@ def _folder(
     about = read_artifact(folder / "scores" / scored[0] / "about.json")
     metric = score or _first_metric(params, about.get("scorers", []), name)
     texts = {row["id"]: row["question"] for row in read_split("forget", folder / "dataset")}
-    found, stopped = {}, False
+    found, stopped, unknown = {}, False, False
     for model in scored:
         path = folder / "generations" / model / "about.json"
         drawn = read_artifact(path) if path.is_file() else {}
-        stopped = stopped or drawn.get("stop") == "sequential"
+        stopped, unknown = stopped or drawn.get("stop") == "sequential", unknown or "stop" not in drawn
         table = read_table(folder / "scores" / model / "forget.parquet")
         if metric not in table:
             raise BadValue("--score", metric, f"one of {', '.join(map(repr, about.get('scorers', [])))} ({name})")
-        settings = {key: drawn[key] for key in SETTINGS if key in drawn}
+        settings = {key: drawn[key] for key in (*SETTINGS, "stop") if key in drawn}
         found[model] = Scored(_questions(table, metric, texts), settings)
     return Side(
         name=name,
@@ -134,8 +162,9 @@ def _folder(
         models=found,
         template=evaluated.get("prompt", _template(params, params_file.parent)),
         scorer=_scorer(evaluated if "score" in evaluated else params, metric),
-        stopped=stopped,
+        stopped=stopped or unknown,
         binary=_declared(params, metric),
+        unknown_stop=unknown and not stopped,
     )
 
 

@@ -83,8 +83,8 @@ def within_variance_interval(groups: Groups, alpha: float) -> Interval:
     squares = _pair_squares(_checked(groups))
     # The square of a pair with a missing draw may lie anywhere in [0, 1].
     low, high = np.nan_to_num(squares, nan=0.0), np.nan_to_num(squares, nan=1.0)
-    lower = max(0.0, float(low.mean()) - _empirical_width(low, alpha / 2))
-    upper = min(1.0, float(high.mean()) + _empirical_width(high, alpha / 2))
+    lower = max(0.0, float(low.mean()) - empirical_width(low, alpha / 2))
+    upper = min(1.0, float(high.mean()) + empirical_width(high, alpha / 2))
     value = float(np.nanmean(squares)) / 2
     return Interval(value, lower / 2, upper / 2, squares.size, alpha, "empirical Bernstein on disjoint pairs")
 
@@ -121,12 +121,12 @@ def compare(left: Interval, right: Interval) -> Outcome:
 def _mean_width(values: np.ndarray, alpha: float) -> float:
     """The distance from the mean to one end, at alpha: alpha / 2 for the variance, alpha / 2 for the mean."""
     squares = _pair_squares(values)
-    variance = (float(squares.mean()) + _empirical_width(squares, alpha / 2)) / 2
+    variance = (float(squares.mean()) + empirical_width(squares, alpha / 2)) / 2
     log = math.log(2 / alpha)
     return math.sqrt(2 * min(variance, 0.25) * log / values.size) + log / (3 * values.size)
 
 
-def _empirical_width(values: np.ndarray, alpha: float) -> float:
+def empirical_width(values: np.ndarray, alpha: float) -> float:
     """The distance to one end for the mean of independent values in [0, 1]: Maurer and Pontil (2009), Theorem 11."""
     n, log = values.size, math.log(2 / alpha)
     return math.sqrt(2 * float(values.var(ddof=1)) * log / n) + 7 * log / (3 * (n - 1))

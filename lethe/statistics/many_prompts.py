@@ -145,10 +145,10 @@ def holm(p_values: ArrayLike, tau: float, alpha: float) -> tuple[np.ndarray, Bou
     return certified, Bound(tau, "upper", alpha, Covers.CERTIFIED, Assumes.DRAWS_WITHIN, "Holm")
 
 
-def binary_p_value(successes: ArrayLike, n: ArrayLike, tau: float) -> np.ndarray:
+def binary_p_value(successes: ArrayLike, n: ArrayLike, tau: ArrayLike) -> np.ndarray:
     """P(Bin(n, tau) <= S): the p-value of "the prompt leaks with probability at least tau"."""
     successes, n = np.asarray(successes, dtype=np.float64), np.asarray(n)
-    return np.where(successes >= n, 1.0, betainc(np.maximum(n - successes, 1), successes + 1, 1 - tau))
+    return np.where(successes >= n, 1.0, betainc(np.maximum(n - successes, 1), successes + 1, 1 - np.asarray(tau)))
 
 
 def _covering(bound: Bound, covers: Covers) -> Bound:

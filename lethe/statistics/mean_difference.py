@@ -1,42 +1,59 @@
-"""Differences between two means of scores in [0, 1], for samples that may depend on each other.
+"""Differences between two means of scores in [0, 1], by what is recorded of how the two sides were drawn.
 
-Two models sampled with one seed share random numbers, so neither independence nor a pairing of their answers is assumed.
-A difference is refuted where no common mean is left: for each mean m, "a's mean is m" and "b's mean is m" are four one-sided
-tests, of which one is false with probability at most 4 times its level (Bonferroni). A side that a rule could stop early has
-bounds that hold at the stop, each at the same level.
+The method follows from facts fixed before any score is seen (`Draws`), never from the narrower of two results:
+
+- "any": nothing is known of the dependence. A difference is refuted where no common mean is left: for each mean m, "a's mean
+  is m" and "b's mean is m" are four one-sided tests, of which one is false with probability at most 4 times its level. A side
+  that a rule could stop early has bounds that hold at the stop.
+- "apart": the sides are independent. The product of the two p-values is refuted by Fisher's combination: if P and Q are
+  independent p-values, P(P Q <= t) <= t (1 - ln t). Where one side has over `LARGEST_RATIO` times the answers of the other,
+  the four bounds of "any" are narrower, and they are taken.
+- "pairs": both sides share one stream per answer, so the pairs of j-th answers are independent over j, and the paired
+  differences are bet on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, Protocol
 
 import numpy as np
 
 from lethe.errors import BadValue
 from lethe.statistics import betting
 from lethe.statistics.bound import Bound, Covers
-from lethe.statistics.bounds import binary_lower, binary_upper
+from lethe.statistics.bounds import binary_upper
 from lethe.statistics.checks import check_alpha, check_scores
 from lethe.statistics.many_prompts import binary_p_value
 from lethe.statistics.sequential import METHOD as AT_THE_STOP
-from lethe.statistics.sequential import StoppedSamples, stopped_average
+from lethe.statistics.sequential import StoppedSamples
 
+Draws = Literal["any", "apart", "pairs"]
 NEITHER = (False, False)  # of the two sides, which ones a rule could stop
 LOOKS = "a stopping rule that looks only at its own side"
-ASSUMES = (
-    "independent draws within each question and model, in sampling order; any dependence between the two models"
+WITHIN = "independent draws within each question and model, in sampling order"
+ASSUMES: dict[Draws, str] = {
+    "any": f"{WITHIN}; any dependence between the two models",
+    "apart": f"{WITHIN}; two models with seeds of their own",
+    "pairs": f"{WITHIN}; two models with one seed, whose j-th answers share random numbers with each other only",
+}
+LARGEST_RATIO = (
+    16  # of the numbers of answers, up to which the combination of two sides is narrower than four bounds
 )
-SIDES = 4  # one-sided statements behind one difference
+CELLS = 32  # of levels and of means, over which a product of p-values is bounded
+ROUNDS, PRECISION = 4, 1e-5  # of the division of these cells
 STEPS = 45  # bisection steps: down to 2^-45 of the unit interval
+LARGEST_LEVEL = 0.5
 
 
 @dataclass(frozen=True)
 class Difference:
     """b's mean minus a's: estimates over the judged scores, a two-sided interval, and the p-value of "no difference".
 
-    The interval fails by itself with probability at most ``alpha``, and excludes 0 exactly if ``p_value`` is at most
-    ``alpha``, up to rounding. The estimates are NaN if no score was judged.
+    The interval fails by itself with probability at most ``alpha``, each end at half of it, and excludes 0 exactly if
+    ``p_value`` is at most ``alpha``, up to rounding. The estimates are NaN if no score was judged.
     """
 
     a: float
@@ -46,7 +63,7 @@ class Difference:
     p_value: float
     alpha: float
     method: str
-    assumes: str = ASSUMES
+    assumes: str = ASSUMES["any"]
 
     def bounds(self, covers: Covers = Covers.ONE_PROMPT) -> tuple[Bound, Bound]:
         """The lower and the upper end, which hold together at alpha; ``covers``: what the difference is about."""
@@ -58,9 +75,34 @@ class Difference:
         """The estimate."""
         return self.b - self.a
 
+    def p_above(self) -> float:
+        """The p-value of "b's mean is at most a's"."""
+        return self.p_value / 2 if self.difference > 0 else 1.0
+
+    def p_below(self) -> float:
+        """The p-value of "b's mean is at least a's"."""
+        return self.p_value / 2 if self.difference < 0 else 1.0
+
+
+class Rise(Protocol):
+    """The evidence that the second of two means is the larger one."""
+
+    def low(self, level: float) -> float:
+        """A lower bound of the difference, one-sided at ``level``."""
+        ...
+
+    def p_value(self) -> float:
+        """The p-value of "the second mean is at most the first"."""
+        ...
+
 
 def difference(
-    a: np.ndarray, b: np.ndarray, alpha: float, binary: bool = False, stopped: tuple[bool, bool] = NEITHER
+    a: np.ndarray,
+    b: np.ndarray,
+    alpha: float,
+    binary: bool = False,
+    stopped: tuple[bool, bool] = NEITHER,
+    draws: Draws = "any",
 ) -> Difference:
     """Compare the means of two samples.
 
@@ -75,6 +117,9 @@ def difference(
         Whether the scorer gives only 0 and 1. This is a property of the scorer, not of these values.
     stopped : pair of bool
         Whether a rule that looks at the scores of this side could stop the draws of ``a``, and of ``b``.
+    draws : {"any", "apart", "pairs"}
+        What is recorded of the dependence between the sides. Stopped sides are compared as "any". Of pairs, the first
+        min(n, m) count.
 
     Returns
     -------
@@ -87,183 +132,239 @@ def difference(
 
     Notes
     -----
-    For scores of 0 and 1: Clopper-Pearson, each side at alpha / 4. For other scores: betting (Waudby-Smith and Ramdas 2024)
-    with stakes sized for alpha / 4. For a stopped side: `sequential.stopped_upper` at alpha / 4. The p-value is
-    4 times the largest level at which a common mean survives.
+    Bounds of one side: Clopper-Pearson for scores of 0 and 1, betting (Waudby-Smith and Ramdas 2024) for others,
+    `sequential.stopped_upper` for a stopped side. Combination of p-values: Fisher (1932).
 
     Examples
     --------
-    >>> found = difference(np.zeros(200), np.repeat([1.0, 0.0], [60, 140]), alpha=0.05, binary=True)
+    >>> a, b = np.zeros(200), np.repeat([1.0, 0.0], [60, 140])
+    >>> found = difference(a, b, alpha=0.05, binary=True)
     >>> round(found.low, 3), round(found.high, 3), found.p_value < 1e-6
     (0.208, 0.378, True)
+    >>> found = difference(a, b, alpha=0.05, binary=True, draws="apart")
+    >>> round(found.low, 3), round(found.high, 3)
+    (0.214, 0.393)
     """
     check_alpha(alpha)
-    first, second = (
-        _Means(scores, alpha / SIDES, binary, rule) for scores, rule in zip((a, b), stopped, strict=True)
-    )
-    low, high = second.lower - first.upper, second.upper - first.lower
-    p = _common(first, second) if second.mean >= first.mean else _common(second, first)
-    method = _methods("Clopper-Pearson" if binary else "betting", AT_THE_STOP, stopped)
-    return Difference(first.mean, second.mean, low, high, min(1.0, SIDES * p), alpha, method, _assumes(stopped))
+    a, b = check_scores(a, "worst")[0], check_scores(b, "worst")[0]
+    if binary and not all(np.isin(own[~np.isnan(own)], (0.0, 1.0)).all() for own in (a, b)):
+        raise BadValue("scores", "numbers between 0 and 1", "0 or 1 if binary is set")
+    if any(stopped) or (draws == "apart" and not 1 / LARGEST_RATIO <= len(a) / len(b) <= LARGEST_RATIO):
+        draws = "any"
+    method, rises, falls = _evidence(a, b, alpha, binary, stopped, draws)
+    first, second = (float(np.nanmean(own)) if not np.isnan(own).all() else math.nan for own in (a, b))
+    p = (rises if second >= first else falls).p_value()
+    low, high = rises.low(alpha / 2), -falls.low(alpha / 2)
+    return Difference(first, second, low, high, min(1.0, 2 * p), alpha, method, assumptions(draws, stopped))
 
 
-def _methods(fixed: str, at_the_stop: str, stopped: tuple[bool, bool]) -> str:
+def _evidence(
+    a: np.ndarray, b: np.ndarray, alpha: float, binary: bool, stopped: tuple[bool, bool], draws: Draws
+) -> tuple[str, Rise, Rise]:
+    """The method, and the evidence for a rise and for a fall."""
+    if draws == "pairs":
+        size = min(len(a), len(b))
+        a, b = a[:size], b[:size]
+        return "betting on paired differences", _PairedBets(a, b, alpha / 2), _PairedBets(b, a, alpha / 2)
+    stakes = math.sqrt(_threshold(alpha / 2)) if draws == "apart" else alpha / 4
+    first, second = (_Means(own, stakes, binary, rule) for own, rule in zip((a, b), stopped, strict=True))
+    fixed = CLOPPER_PEARSON if binary else "betting"
+    if draws == "apart":
+        return f"{fixed}, {FISHER}", _TwoSides(first, second), _TwoSides(second, first)
+    return methods(fixed, AT_THE_STOP, stopped), _FourBounds(first, second), _FourBounds(second, first)
+
+
+CLOPPER_PEARSON, FISHER = "Clopper-Pearson", "Fisher's combination"
+
+
+def methods(fixed: str, at_the_stop: str, stopped: tuple[bool, bool]) -> str:
+    """The method of both sides, or that of each where only one was stopped."""
     if stopped[0] == stopped[1]:
         return at_the_stop if stopped[0] else fixed
     return "; ".join(f"{name}: {at_the_stop if rule else fixed}" for name, rule in zip("AB", stopped, strict=True))
 
 
-def _assumes(stopped: tuple[bool, bool], more: str = "") -> str:
-    return ASSUMES + (f"; {LOOKS}" if any(stopped) else "") + more
+def assumptions(draws: Draws, stopped: tuple[bool, bool], more: str = "") -> str:
+    """The assumptions of a comparison in words."""
+    return ASSUMES[draws] + (f"; {LOOKS}" if any(stopped) else "") + more
 
 
 class _Means:
-    """The one-sided bounds of a sample's mean at ``level``, and the p-values that they invert."""
+    """The one-sided bounds of a sample's mean, and the p-values that they invert; stakes are sized for ``level``."""
 
     def __init__(self, scores: np.ndarray, level: float, binary: bool, stopped: bool = False):
-        values = check_scores(scores, "worst")[0]
-        judged = values[~np.isnan(values)]
-        self.level, self.n = level, len(values)
-        self.mean = float(judged.mean()) if len(judged) else float("nan")
-        self.binary = binary
-        if binary and not np.isin(judged, (0.0, 1.0)).all():
-            raise BadValue("scores", "numbers between 0 and 1", "0 or 1 if binary is set")
-        self.low, self.high = np.nan_to_num(values, nan=0.0)[None], np.nan_to_num(values, nan=1.0)[None]
-        self.stopped: tuple[StoppedSamples, StoppedSamples] | None = (
-            None  # of the scores and of 1 minus the scores
-        )
-        if stopped:
-            self.stopped = StoppedSamples([self.high[0]]), StoppedSamples([1 - self.low[0]])
-            self.upper, below = (float(one.uppers(level)[0]) for one in self.stopped)
-            self.lower = 1 - below
-        elif self.binary:
-            self.lower = float(binary_lower(self.low.sum(), self.n, level))
-            self.upper = float(binary_upper(self.high.sum(), self.n, level))
-        else:
-            self.lower = float(betting.mean_lower(self.low, level, recomputed=False)[0])
-            self.upper = float(betting.mean_upper(self.high, level, recomputed=False)[0])
+        self.level, self.n, self.binary = level, len(scores), binary
+        self.low, self.high = np.nan_to_num(scores, nan=0.0), np.nan_to_num(scores, nan=1.0)
+        # Of the scores and of 1 minus the scores.
+        self.stopped = (StoppedSamples([self.high]), StoppedSamples([1 - self.low])) if stopped else None
 
-    def at_least(self, mean: float) -> float:
-        """The p-value of "the mean is at least ``mean``": small where ``mean`` is large."""
+    def upper(self) -> float:
+        """The upper bound at the level of the stakes."""
+        return self._upper(self.high, 0)
+
+    def lower(self) -> float:
+        """The lower bound at the level of the stakes."""
+        return 1 - self._upper(1 - self.low, 1)
+
+    def _upper(self, values: np.ndarray, place: int) -> float:
         if self.stopped:
-            return float(self.stopped[0].p_values(np.array([mean]))[0])
+            return float(self.stopped[place].uppers(self.level)[0])
         if self.binary:
-            return float(binary_p_value(self.high.sum(), self.n, mean))
-        return float(betting.p_value(self.high, mean, self.level)[0])
+            return float(binary_upper(values.sum(), self.n, self.level))
+        return float(betting.mean_upper(values[None], self.level, recomputed=False)[0])
 
-    def at_most(self, mean: float) -> float:
-        """The p-value of "the mean is at most ``mean``": small where ``mean`` is small."""
+    def at_least(self, means: np.ndarray) -> np.ndarray:
+        """The p-values of "the mean is at least ``means``": small where they are large."""
+        return self._p_values(self.high, means, 0)
+
+    def at_most(self, means: np.ndarray) -> np.ndarray:
+        """The p-values of "the mean is at most ``means``": small where they are small."""
+        return self._p_values(1 - self.low, 1 - means, 1)
+
+    def _p_values(self, values: np.ndarray, means: np.ndarray, place: int) -> np.ndarray:
         if self.stopped:
-            return float(self.stopped[1].p_values(np.array([1 - mean]))[0])
+            return np.array([float(self.stopped[place].p_values(np.array([mean]))[0]) for mean in means])
         if self.binary:
-            return float(binary_p_value(self.n - self.low.sum(), self.n, 1 - mean))
-        return float(betting.p_value(1 - self.low, 1 - mean, self.level)[0])
+            return binary_p_value(values.sum(), self.n, means)
+        return betting.p_value(np.broadcast_to(values, (len(means), self.n)), means, self.level)
+
+    def uppers(self, levels: np.ndarray) -> np.ndarray:
+        """Upper bounds at descending confidence; those by betting are rounded up to a grid."""
+        return self._uppers(self.high, levels, 0)
+
+    def lowers(self, levels: np.ndarray) -> np.ndarray:
+        """Lower bounds at the same levels."""
+        return 1 - self._uppers(1 - self.low, levels, 1)
+
+    def _uppers(self, values: np.ndarray, levels: np.ndarray, place: int) -> np.ndarray:
+        if self.binary:
+            return np.array([float(binary_upper(values.sum(), self.n, level)) for level in levels])
+        error = values.std() / math.sqrt(self.n) + 1 / self.n
+        near = values.mean() + error * np.linspace(-1, 7, 4 * CELLS)
+        grid = np.unique(np.clip(np.concatenate([np.linspace(0, 1, 2 * CELLS), near]), 0, 1))
+        p = np.minimum.accumulate(self._p_values(values, grid, place))
+        places = np.searchsorted(-p, -levels, side="left")  # the first mean whose p-value is at most the level
+        return np.append(grid, 1.0)[places]
 
 
-def _common(below: _Means, above: _Means) -> float:
-    """The largest p-value over common means m of "below's mean is at least m or above's mean at most m", rounded up."""
-    low, high = 0.0, 1.0
-    for _ in range(STEPS):
-        middle = (low + high) / 2
-        if above.at_most(middle) < below.at_least(middle):
-            low = middle
-        else:
-            high = middle
-    return min(above.at_most(high), below.at_least(low))
+class _FourBounds:
+    """Any dependence: bounds of both sides, each at half of the level."""
+
+    def __init__(self, a: _Means, b: _Means):
+        self.a, self.b = a, b
+
+    def low(self, level: float) -> float:
+        return self.b.lower() - self.a.upper()  # whose stakes are sized for half of this level
+
+    def p_value(self) -> float:
+        """Twice the largest p-value over common means of "a's mean is at least m or b's at most m", rounded up."""
+        low, high = 0.0, 1.0
+        for _ in range(STEPS):
+            middle = (low + high) / 2
+            if self.b.at_most(np.array([middle]))[0] < self.a.at_least(np.array([middle]))[0]:
+                low = middle
+            else:
+                high = middle
+        return 2 * float(min(self.b.at_most(np.array([high]))[0], self.a.at_least(np.array([low]))[0]))
 
 
-def mean_of_differences(
-    a: Sequence[np.ndarray],
-    b: Sequence[np.ndarray],
-    alpha: float,
-    binary: bool = False,
-    groups: Sequence[str] | None = None,
-    stopped: tuple[bool, bool] = NEITHER,
-) -> Difference | None:
-    """Compare two sides by their means, averaged over questions.
+class _TwoSides:
+    """Independent sides: Fisher's combination of their p-values."""
+
+    def __init__(self, a: _Means, b: _Means):
+        self.a, self.b = a, b
+
+    def low(self, level: float) -> float:
+        return combined_low(level, self.a.uppers, self.b.lowers, lambda upper, lower: lower - upper)
+
+    def p_value(self) -> float:
+        return _largest_combination(self.a.at_least, self.b.at_most)
+
+
+class _PairedBets:
+    """Pairs of scores in [0, 1]: bets on (1 + b - a) / 2."""
+
+    def __init__(self, a: np.ndarray, b: np.ndarray, level: float):
+        self.level = level
+        self.halves = (1 + np.nan_to_num(b, nan=0.0) - np.nan_to_num(a, nan=1.0))[None] / 2
+
+    def low(self, level: float) -> float:
+        return 2 * float(betting.mean_lower(self.halves, level, recomputed=False)[0]) - 1
+
+    def p_value(self) -> float:
+        return float(betting.p_value(1 - self.halves, 0.5, self.level)[0])
+
+
+def _threshold(level: float) -> float:
+    """The t with t (1 - ln t) = ``level``: independent p-values have a product of at most t with probability ``level``."""
+    from scipy.special import chdtri
+
+    return float(np.exp(-chdtri(4, level) / 2))
+
+
+def combined_low(
+    level: float,
+    upper: Callable[[np.ndarray], np.ndarray],
+    lower: Callable[[np.ndarray], np.ndarray],
+    join: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    largest: float = LARGEST_LEVEL,
+    rounds: int = ROUNDS,
+) -> float:
+    """The least value over all pairs of parameters that Fisher's combination does not refute.
 
     Parameters
     ----------
-    a, b : sequences of arrays
-        The scores of each question, for the same number of questions on both sides.
-    alpha : float
-        Error probability of the interval; at most 1/2.
-    binary : bool
-        As in `difference`.
-    groups : sequence of str, optional
-        The model of each question; by default one model has all questions.
-    stopped : pair of bool
-        As in `difference`.
-
-    Returns
-    -------
-    Difference or None
-        None if the questions of one side of one model have different numbers of answers, or fewer than two answers. Then no
-        interval of the average is proven, except for a stopped side.
+    level : float
+        Error probability.
+    upper, lower : callables
+        One-sided bounds of the first and of the second parameter at an array of levels, from independent evidence.
+    join : callable
+        The value: it falls in the first parameter and grows in the second.
+    largest : float
+        The largest level at which the bounds are proven; beyond it a p-value counts as 1.
+    rounds : int
+        How often the cells that could hold the least value are divided.
 
     Notes
     -----
-    Each side is `comparison.share_interval` (scores of 0 and 1) or `comparison.mean_interval` at alpha / 2, so the four
-    one-sided bounds take alpha / 4 each. The questions must be independent too. Models sampled with one seed share random
-    numbers, so their counts are not pooled: each of M models has bounds at a level M times smaller, and the average of these
-    bounds, weighted by the numbers of questions, holds under any dependence between models (Bonferroni). A stopped side is
-    `sequential.stopped_average`, Bonferroni over its questions. The p-value is found by bisection over alpha.
+    Where the first p-value lies between two levels of a grid, the first parameter is at most the upper bound at the smaller
+    level, and the second p-value exceeds the threshold by the larger level.
     """
-    from lethe.statistics.comparison import mean_interval, share_interval
+    threshold = _threshold(level)
 
-    check_alpha(alpha)
-    if not a or len(a) != len(b):
-        raise BadValue("questions", (len(a), len(b)), "the same number on both sides, at least one")
-    names = groups if groups is not None else [""] * len(a)
-    if len(names) != len(a):
-        raise BadValue("groups", len(names), f"one for each of the {len(a)} questions")
-    parts = [
-        [[own for own, name in zip(side, names, strict=True) if name == model] for side in (a, b)]
-        for model in dict.fromkeys(names)
-    ]
-    if not all(rule or _has_interval(side) for part in parts for side, rule in zip(part, stopped, strict=True)):
-        return None
-    fixed = share_interval if binary else mean_interval
-    intervals = [stopped_average if rule else fixed for rule in stopped]
-    weights = np.array([len(first) for first, _ in parts]) / len(a)
+    def joined(firsts: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+        return join(upper(np.minimum(firsts, largest)), lower(np.minimum(seconds, largest)))
 
-    def ends(level: float) -> tuple[float, float, float, float]:
-        share = level / 2 / len(parts)
-        found = [[interval(side, share) for interval, side in zip(intervals, part, strict=True)] for part in parts]
-        first, second = (
-            weights @ np.array([(one.value, one.lower, one.upper) for one in side])
-            for side in zip(*found, strict=True)
-        )
-        return float(first[0]), float(second[0]), float(second[1] - first[2]), float(second[2] - first[1])
-
-    first, second, low, high = ends(alpha)
-    pooled = "Clopper-Pearson on the pooled counts" if binary else "Bernstein, variance bounded"
-    method = _methods(pooled, f"{AT_THE_STOP}, Bonferroni over the questions", stopped)
-    return Difference(
-        first,
-        second,
-        low,
-        high,
-        _smallest_level(lambda level: (found := ends(level))[2] > 0 or found[3] < 0, 16 if any(stopped) else 40),
-        alpha,
-        method + (", Bonferroni over the models" if len(parts) > 1 else ""),
-        _assumes(stopped, "; independent questions" + (" within each model" if len(parts) > 1 else "")),
-    )
+    start, end, low = 1.0, 0.0, -math.inf
+    for _ in range(rounds):
+        grid = threshold ** np.linspace(start, end, CELLS + 1)
+        rest = np.where(grid <= largest, threshold / grid, threshold)
+        cells, points = joined(grid[:-1], rest[1:]), joined(grid, rest)
+        low = max(low, float(cells.min()))
+        kept = np.flatnonzero(cells <= points.min())
+        if not len(kept) or points.min() - low <= PRECISION:
+            break
+        logs = np.log(grid) / math.log(threshold)
+        start, end = float(logs[kept[0]]), float(logs[kept[-1] + 1])
+    return low
 
 
-def _has_interval(side: Sequence[np.ndarray]) -> bool:
-    """Whether an interval of the average is proven: equally many answers per question, at least two, not all missing."""
-    sizes = {len(own) for own in side}
-    enough = len(sizes) == 1 and min(sizes) >= 2 and min(sizes) * len(side) >= 4
-    return enough and not np.isnan(np.concatenate(list(side))).all()
+def _largest_combination(
+    falling: Callable[[np.ndarray], np.ndarray], growing: Callable[[np.ndarray], np.ndarray]
+) -> float:
+    """Fisher's combination at the common parameter where the product of a falling and a growing p-value is largest.
 
-
-def _smallest_level(excludes: Callable[[float], bool], steps: int, largest: float = 0.5) -> float:
-    """The smallest level at which an interval excludes 0, rounded up after ``steps`` halvings; 1 if there is none."""
-    if not excludes(largest):
-        return 1.0
-    low, high = -220.0, float(np.log(largest))  # logarithms; the intervals exist down to 1e-100
-    for _ in range(steps):
-        middle = (low + high) / 2
-        low, high = (low, middle) if excludes(float(np.exp(middle))) else (middle, high)
-    return float(np.exp(high))
+    Rounded up: in each cell of a grid, the product is at most that of its ends. The cells that could hold the maximum are
+    divided again.
+    """
+    low, end, largest = 0.0, 1.0, 1.0
+    for _ in range(2 * ROUNDS):
+        grid = np.linspace(low, end, CELLS + 1)
+        first, second = falling(grid), growing(grid)
+        cells, points = first[:-1] * second[1:], first * second
+        largest = min(largest, float(cells.max()))
+        kept = np.flatnonzero(cells >= points.max())
+        low, end = grid[kept[0]], grid[kept[-1] + 1]
+        if largest <= 1.001 * points.max():
+            break
+    return largest * (1 - math.log(largest)) if largest > 0 else 0.0

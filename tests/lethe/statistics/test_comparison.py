@@ -30,7 +30,7 @@ def halves(low, high, n=500):
     return np.tile([low, high], n)[None, :]
 
 
-def naive_empirical_width(values, alpha):
+def naiveempirical_width(values, alpha):
     n = len(values)
     variance = sum((a - b) ** 2 for a in values for b in values) / (2 * n * (n - 1))
     return math.sqrt(2 * variance * math.log(2 / alpha) / n) + 7 * math.log(2 / alpha) / (3 * (n - 1))
@@ -39,7 +39,7 @@ def naive_empirical_width(values, alpha):
 def test_mean_interval_is_bernstein_with_a_bounded_variance():
     groups, alpha = [[0.1, 0.4, 0.2, 0.3, 0.9], [0.6, 0.6, 0.5, 0.9, 0.1]], 0.2
     squares = [(row[i] - row[i + 1]) ** 2 for row in groups for i in (0, 2)]
-    variance = (sum(squares) / 4 + naive_empirical_width(squares, alpha / 4)) / 2
+    variance = (sum(squares) / 4 + naiveempirical_width(squares, alpha / 4)) / 2
     log = math.log(4 / alpha)
     width = math.sqrt(2 * min(variance, 0.25) * log / 10) + log / 30
     interval = mean_interval(groups, alpha)
@@ -52,7 +52,7 @@ def test_mean_interval_is_bernstein_with_a_bounded_variance():
 def test_variance_interval_is_the_empirical_bernstein_inequality_on_pairs():
     groups, alpha = [np.linspace(0, 1, 41), np.linspace(0.3, 0.4, 41)], 0.2  # the odd draw is left out
     squares = [(row[i] - row[i + 1]) ** 2 for row in groups for i in range(0, 40, 2)]
-    width = naive_empirical_width(squares, alpha / 2)
+    width = naiveempirical_width(squares, alpha / 2)
     interval = within_variance_interval(groups, alpha)
     assert interval.value == pytest.approx(sum(squares) / 40 / 2)
     assert interval.upper == pytest.approx((sum(squares) / 40 + width) / 2)

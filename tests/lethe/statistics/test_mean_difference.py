@@ -7,8 +7,9 @@ import pytest
 from scipy.stats import beta, binom
 
 from lethe.errors import BadValue
+from lethe.statistics.average_difference import mean_of_differences
 from lethe.statistics.many_prompts import holm
-from lethe.statistics.mean_difference import difference, mean_of_differences
+from lethe.statistics.mean_difference import difference
 from tests.lethe.statistics.misses import allowed
 
 ALPHA = 0.1
