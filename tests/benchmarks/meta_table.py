@@ -32,7 +32,7 @@ from tests.benchmarks import marks
 from tests.benchmarks.study_tables import markdown
 
 MARKS = "dot: AUC; square: AUC per question; both with their intervals; diamond: rank correlation"
-SHOWN = ("AUC", "AUC per question", "prediction: leaks", "seconds per model")
+SHOWN = ("AUC", "AUC per question", "seconds per model")
 # Beside the numbers of the claims; `numbers.parquet` and the page of a run have all.
 FURTHER = ("forget_probability", "epsilon_star", "forget_truth_ratio", "sd@1024")
 
