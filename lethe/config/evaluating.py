@@ -31,6 +31,9 @@ EngineName = Annotated[str, NameIn((ENGINES,), also=("auto",), quoted=True)]
 ScorerName = Annotated[str, NameIn((SCORERS, JUDGES))]
 
 
+SERVED = "lethe/models/served"
+
+
 class Endpoint(Section):
     """A model behind an OpenAI-compatible server; a key is read from the environment variable ``key_env`` alone."""
 
@@ -57,7 +60,10 @@ ENDPOINT = Endpoint(endpoint="http://127.0.0.1:8000/v1", name="model")  # the de
 
 
 class Model(Section):
-    """One evaluated model: a Hugging Face folder, and the settings of its sampling."""
+    """One evaluated model: a Hugging Face folder, or an endpoint with its keys, and the settings of its sampling.
+
+    DVC tracks ``path``; an entry with an endpoint names the folder `SERVED`, which stands for weights that are elsewhere.
+    """
 
     path: Place
     adaptive_threshold: Annotated[Real, Field(gt=0, lt=1)] | None = None
@@ -75,6 +81,12 @@ class Model(Section):
             raise ValueError(
                 "an entry with the key after is an attack: put the entry under attacks, as `lethe run` does"
             )
+        if isinstance(value, dict) and "endpoint" in value:
+            if value.get("path") != SERVED:
+                raise ValueError(f"a model with an endpoint has no weights for DVC to track; add path: {SERVED}")
+            own = {key: one for key, one in value.items() if key in Endpoint.model_fields}
+            rest = {key: one for key, one in value.items() if key not in own}
+            return {**rest, "served": own}
         return value
 
 

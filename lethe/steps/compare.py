@@ -26,7 +26,9 @@ def run(
     likelihoods = {
         model: read_tables(root / "scores" / model / "likelihood", f"score@{model}") for model in models
     }
-    for model, own in likelihoods.items():
+    for model, own in likelihoods.items() if likelihoods.get(str(retrain)) else ():
+        if not own:  # a served model
+            continue
         against_retrain(rows[model], own, likelihoods[str(retrain)], alpha)
     if exact and retrain:
         results = table.read(root, models)

@@ -23,8 +23,8 @@ LEAST = 2  # losses per side
 def run(name: str, model: Model, settings: EpsilonStar, prompt: str, root: Path = Path("data")) -> None:
     """Write the losses of one model to ``root/epsilon_star/name`` and Epsilon* to the table; it is null for too few rows."""
     rows = {split: _rows(root / "dataset", split) for split in ("forget", "heldout")}
-    if min(map(len, rows.values())) < LEAST:
-        untold = _untold(*map(len, rows.values()))
+    if model.served or min(map(len, rows.values())) < LEAST:
+        untold = _untold(len(rows["forget"]), len(rows["heldout"]), model.served is not None)
         _write(name, root, untold, None)
         with atomic_folder(root / "epsilon_star" / name):
             pass
@@ -74,11 +74,13 @@ def _rows(dataset: Path, split: str) -> list[Row]:
     return read_split(split, dataset) if there else []
 
 
-def _untold(forget: int, heldout: int) -> dict[str, object]:
-    note = (
-        f"Epsilon* not computed: at least {LEAST} forget and {LEAST} held-out rows are needed, but the dataset has {forget} "
-        f"and {heldout}"
+def _untold(forget: int, heldout: int, served: bool) -> dict[str, object]:
+    why = (
+        f"at least {LEAST} forget and {LEAST} held-out rows are needed, but the dataset has {forget} and {heldout}"
     )
+    if served:
+        why = "a server does not state the likelihood of a given answer"
+    note = f"Epsilon* not computed: {why}"
     return {"epsilon_star": None, "epsilon_lower": None, "n_train": forget, "n_population": heldout, "note": note}
 
 

@@ -78,7 +78,9 @@ def run(
     from lethe.sampling.store import SCRATCH
 
     found, reason = None, "exact is null"
-    if exact is not None:
+    if exact is not None and model.served:
+        reason = "a served model has no weights here, and its next-token probabilities are not walked"
+    elif exact is not None:
         rows = read_split("forget", root / "dataset")
         try:
             found = certify(name, Path(model.path), rows, of_params(exact, sample, model, keyword_match), SCRATCH)

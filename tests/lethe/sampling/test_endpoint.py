@@ -15,8 +15,10 @@ import pytest
 from scipy.stats import chisquare
 
 import lethe
-from lethe.config.evaluating import Endpoint
+from lethe.config.evaluating import SERVED, Endpoint
+from lethe.config.schema import CHAT_FILE
 from lethe.errors import BadInput, BadValue, LetheError
+from lethe.io.artifacts import write_splits
 from lethe.sampling.endpoint import CapReached, EndpointEngine
 from lethe.sampling.endpoint_client import ServerGone
 from lethe.sampling.endpoint_probes import drift
@@ -274,7 +276,8 @@ def test_the_cap_stops_before_it_is_exceeded_and_a_larger_one_continues(tmp_path
 KILLED = """
 import sys
 from pathlib import Path
-from lethe.config.evaluating import Endpoint
+from lethe.config.evaluating import SERVED, Endpoint
+from lethe.config.schema import CHAT_FILE
 from lethe.sampling.endpoint import EndpointEngine
 from lethe.sampling.engine import Prompt, Settings
 endpoint = Endpoint(endpoint=sys.argv[1], name="m", concurrency=4, retries=0)
@@ -325,6 +328,45 @@ def test_an_evaluation_says_what_was_served_and_writes_no_key(tmp_path, monkeypa
     for place in tmp_path.rglob("*"):
         assert not place.is_file() or b"sk-never" not in place.read_bytes()
     assert "sk-never" not in "".join(capfd.readouterr())
+
+
+def test_the_stages_of_a_served_model_measure_its_answers_and_say_what_needs_weights(tmp_path):
+    from lethe.config import load
+    from lethe.results import table
+    from lethe.steps import compare, epsilon_star, exact, likelihood, metrics, sample, score
+    from tests.small import small_params, write_params
+
+    raw = small_params()
+    raw["models"]["remote"] = {"path": SERVED, "endpoint": "http://127.0.0.1:9/v1", "name": "m", "key_env": None}
+    raw["sample"] |= {"prompt": CHAT_FILE, "n": 32}
+    with FaultServer() as server:
+        raw["models"]["remote"]["endpoint"] = server.url
+        write_params(tmp_path, raw)
+        params = load(tmp_path / "params.yaml")
+        own, root = params.models["remote"], tmp_path / "data"
+        write_splits({"forget": ROWS}, "jsonl", root / "dataset")
+        sample.run("remote", params.sample, own, root)
+    likelihood.run("remote", params.sample, own, root)
+    score.run("remote", params.score, root)
+    metrics.run("remote", params.metrics, root)
+    exact.run("remote", params.exact, params.sample, own, "word", root)
+    epsilon_star.run("remote", own, params.epsilon_star, params.sample.prompt, root)
+    compare.run(["remote"], "remote", 0.01, params.exact, root)
+    numbers = table.read(root, ["remote"]).model("remote")
+    assert numbers.bounds["m_bin_worst"].assumes.startswith("as served between")
+    assert "server" in numbers.row("epsilon_star", "given answers").evidence["note"]
+    assert not list(Path(".lethe").rglob("*.jsonl"))  # the answers are in the artifact now
+
+
+def test_a_served_model_needs_the_place_that_dvc_tracks(tmp_path):
+    from lethe.config import load
+    from tests.small import small_params, write_params
+
+    raw = small_params()
+    raw["models"]["remote"] = {"endpoint": "http://127.0.0.1:9/v1", "name": "m"}
+    write_params(tmp_path, raw)
+    with pytest.raises(BadInput, match=SERVED):
+        load(tmp_path / "params.yaml")
 
 
 def test_a_key_that_is_refused_is_not_quoted(tmp_path, monkeypatch):
