@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,10 +13,12 @@ from lethe.api.result import Measurement, View
 from lethe.config.evaluating import METRICS
 from lethe.errors import BadInput, BadValue, plural
 from lethe.evaluation.prompt_scores import Missing, Scores
-from lethe.evaluation.prompts import PromptMeasures, measure_prompts
-from lethe.evaluation.stopped_prompts import StoppedPrompts
-from lethe.evaluation.together import MeasureSettings
+from lethe.evaluation.prompts import SHOWN, PromptMeasures, Worst, measure_prompts
+from lethe.evaluation.together import QUANTITY, REASON, MeasureSettings
+from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.judge_error import Calibration
+from lethe.statistics.many_prompts import share_above, worst_prompt
+from lethe.statistics.sequential import METHOD
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +26,11 @@ if TYPE_CHECKING:
     from lethe.evaluation.log_scores import LogScores
     from lethe.evaluation.prompt_scores import PromptScores
     from lethe.evaluation.random_labels import RandomLabels
-    from lethe.results.table import Result
+    from lethe.results.table import Numbers, Result
+
+
+STOPPED = "anytime_upper"  # the bound by which prompts are compared after a stop
+COLUMNS = ("n", "mean", STOPPED, "anytime_lower", "sd", "anytime_sd_upper")
 
 
 class _OfScores(Measurement):
@@ -32,11 +39,23 @@ class _OfScores(Measurement):
     source: str
     log: LogScores | None
 
-    def rows(self) -> list[Result]:
-        """Return the rows of each prompt, of the worst prompt and of the average."""
-        from lethe.evaluation.score_files import rows_of
+    @cached_property
+    def questions(self) -> dict[str, Numbers]:
+        """The rows of each prompt, by its id."""
+        from lethe.results.table import Results
 
-        return rows_of(Path(self.source).stem, self)  # type: ignore[arg-type]  # of one of the two classes below
+        return Results({"": tuple(self.rows())}).questions("")
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per prompt: its single numbers and those of each threshold and k."""
+        import pandas as pd
+
+        return pd.DataFrame({"prompt_id": item} | own.columns for item, own in self.questions.items())
+
+    def bound_at(self, row: str, column: str) -> Bound | None:
+        """The end in a column of a prompt; row: the number of the prompt."""
+        own = list(self.questions.values())[int(row)]
+        return own.bounds.get(column) or own.points.get(column, (None, None))[1]
 
     def _log_json(self) -> dict[str, object]:
         return {"log": self.log.as_json()} if self.log else {}
@@ -68,6 +87,12 @@ class Bounds(PromptMeasures, _OfScores):
             found["labelled"] = self.labelled.as_dict()
         return found
 
+    def rows(self) -> list[Result]:
+        """Return the rows of each prompt, of the worst prompt and of the average."""
+        from lethe.evaluation.score_files import rows_of
+
+        return rows_of(Path(self.source).stem, self)
+
     def sentences(self) -> list[str]:
         """The statements on all prompts, each with its guarantee; those by labels alone come first."""
         of = f"the {plural(len(self.prompts), 'prompt')}"
@@ -84,27 +109,49 @@ class Bounds(PromptMeasures, _OfScores):
 
 
 @dataclass(frozen=True, repr=False)
-class StoppedBounds(StoppedPrompts, _OfScores):
+class StoppedBounds(_OfScores):
     """The result of `bounds` for a run that a rule could stop early: only anytime-valid values."""
 
+    settings: MeasureSettings
+    results: tuple[Result, ...]
     source: str = "scores"
     log: LogScores | None = None
 
-    __repr__, __str__ = Measurement.__repr__, Measurement.__str__
+    def rows(self) -> list[Result]:
+        """Return the rows of each prompt and of the worst prompt."""
+        return list(self.results)
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per prompt."""
-        import pandas as pd
-
-        return pd.DataFrame([prompt.row() for prompt in self.prompts]).drop(columns=["leak_at_k", "fixed_bounds"])
+    def worst(self) -> Worst:
+        """The prompt with the largest bound of its mean score."""
+        place, bound = worst_prompt([own.bounds[STOPPED] for own in self.questions.values()])
+        return Worst(list(self.questions)[place], STOPPED, bound)
 
     def as_json(self) -> dict[str, object]:
         """The keys of `lethe bounds --json`."""
-        return super().as_json() | self._log_json()
+        from lethe.evaluation.score_files import entries_of, summary
+
+        uppers = [own.bounds[STOPPED] for own in self.questions.values()]
+        share = share_above(uppers, self.settings.share_above)
+        found = summary(self.settings, entries_of(self.results), self.worst(), None, share)
+        return found | {"fixed_bounds": REASON} | self._log_json()
+
+    def sentences(self) -> list[str]:
+        """The statements on all prompts, each with its guarantee."""
+        worst, of = self.worst(), f"the {plural(len(self.questions), 'prompt')}"
+        return [
+            f"A stopping rule looked at the answers: {REASON}.",
+            f"Each bound of a prompt: {replace(worst.bound, covers=Covers.ONE_PROMPT).guarantee(of)} ({METHOD}).",
+            f"{worst.bound.sentence(QUANTITY['mean_upper'], of)} The bound is that of {worst.prompt_id}.",
+        ]
 
     def views(self) -> list[View]:
         """The first prompts, and the statements on all of them."""
-        return self._view(self.table(), len(self.prompts), self.sentences())
+        head = ["prompt", "n", "mean", "mean <= (anytime)", "mean >= (anytime)", "sd", "sd <= (anytime)"]
+        rows = [
+            [item, *(own.bounds.get(name) or own.values[name] for name in COLUMNS)]
+            for item, own in list(self.questions.items())[:SHOWN]
+        ]
+        return self._view((head, rows), len(self.questions), self.sentences())
 
 
 def bounds(
@@ -224,6 +271,7 @@ def _of_file(
     from lethe.evaluation.log_scores import read_any_scores
     from lethe.evaluation.score_files import measure_file
     from lethe.evaluation.stopped_prompts import measure_stopped
+    from lethe.results.table import Rows
 
     read = read_any_scores(path, settings.missing, score, filter)
     settings = replace(settings, missing=read.missing)
@@ -232,8 +280,9 @@ def _of_file(
             raise BadValue("together", settings.together, "none for a run that stopped early")
         if settings.calibration is not None:
             raise BadValue("calibration", "a file", "left out for a run that stopped early")
-        stopped = measure_stopped(read.prompts, settings)
-        return StoppedBounds(stopped.settings, stopped.prompts, source=str(path), log=read.log)
+        rows = Rows(path.stem)
+        measure_stopped(rows, read.prompts, settings)
+        return StoppedBounds(settings, tuple(rows.rows), source=str(path), log=read.log)
     found = measure_file(read.prompts, settings)
     return Bounds(found.settings, found.prompts, found.together, source=str(path), log=read.log)
 

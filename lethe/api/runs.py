@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from lethe.results.table import Numbers, Value
+    from lethe.results.table import Numbers
     from lethe.statistics.bound import Bound
 
 
@@ -192,23 +192,10 @@ def _questions(folder: Path, models: Mapping[str, Mapping[str, Numbers]]) -> pd.
     asked = read_items("forget", folder) if (folder / "dataset/forget.jsonl").is_file() else {}
     return pd.DataFrame(
         {"model": name, "prompt_id": item, "question": asked[item]["question"] if item in asked else None}
-        | numbers.values
-        | _by_point(numbers)
+        | numbers.columns
         for name, questions in models.items()
         for item, numbers in questions.items()
     )
-
-
-def _by_point(numbers: Numbers) -> dict[str, Value]:
-    """Return the numbers whose names hold a threshold or a number of answers."""
-    return {
-        name: value
-        for row in numbers.rows
-        for pattern, name, value in zip(
-            row.kind.names, row.names(), (row.value, row.lower, row.upper), strict=True
-        )
-        if "{at}" in pattern
-    }
 
 
 def _listed(folder: Path) -> list[str]:

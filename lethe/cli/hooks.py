@@ -13,6 +13,10 @@ from lethe.errors import BadFile, BadInput, BadValue
 
 SCRATCH = Path(".lethe/scratch")  # finished questions of `lethe exact`
 SLOW_STEPS = 100_000
+COUNTED = {
+    "answers": "n",
+    "missing": "missing",
+}  # what MLflow lists of all prompts: its name, and the field of a prompt
 
 Given = dict[str, Any]
 Call = Callable[..., Any]
@@ -59,10 +63,19 @@ def bounds(
         write_json(place, bound_records(found))
         written = {"inspect": str(place)}
     elif to == "mlflow":
-        from lethe.evaluation.score_files import to_mlflow
-
-        written = {"mlflow": to_mlflow(source.name, found, parameters_of(found.log.log if found.log else None))}
+        written = {"mlflow": _bounds_logged(found, source.name)}
     return Answer(found, written, list(written.values()))
+
+
+def _bounds_logged(found: Any, name: str) -> str:
+    from lethe.results.table import Numbers
+    from lethe.tracking.runs import log_bounded
+
+    counts = {"questions": len(found.prompts)}
+    counts |= {name: sum(getattr(one, key) for one in found.prompts) for name, key in COUNTED.items()}
+    ends = Numbers([row for row in found.rows() if row.scope == "model"]).bounds
+    params = {"alpha": found.settings.alpha, **parameters_of(found.log.log if found.log else None)}
+    return log_bounded(name, counts, ends, params, found.to_frame(), Path.cwd())
 
 
 def parameters_of(log: Any) -> dict[str, object]:
@@ -303,7 +316,7 @@ def _write_scores(found: Any, out: Path) -> None:
 
 
 def _logged(found: Any) -> str:
-    from lethe.tracking.bounded import log_bounded
+    from lethe.tracking.runs import log_bounded
 
     numbers: dict[str, float] = {}
     for name, scored, missing, mean in found.rows():

@@ -7,7 +7,6 @@ scores only.
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,8 +26,6 @@ from lethe.statistics.many_prompts import pooled, share_above, worst_prompt
 from lethe.statistics.tighter import tighter_bounds
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from lethe.results.table import Rows
 
 SHOWN = 20  # prompts in a table for people
@@ -223,19 +220,9 @@ class PromptMeasures:
             )
         return lines + (self.together.sentences(of) if self.together else [])
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per prompt: the plain statistics and the values of the bounds."""
-        import pandas as pd
-
-        plain = ("prompt_id", "n", "missing", "mean", "sd", "max", "ed_score")
-        rows = []
-        for prompt in self.prompts:
-            row = {name: getattr(prompt, name) for name in plain}
-            row |= {name: bound.value for name, bound in prompt.bounds().items()}
-            for tail in prompt.tails:
-                row |= {f"m_gen_{tail.x:g}": tail.upper.value, f"exceedance_{tail.x:g}": tail.tighter.value}
-            rows.append(row)
-        return pd.DataFrame(rows)
+    def judged_alone(self) -> tuple[PromptMeasure, ...]:
+        """The measures of the judged scores alone, of the prompts that have any; set by `measure_file`."""
+        return tuple(prompt.judged for prompt in self.prompts if prompt.judged)
 
     def table(self) -> tuple[list[str], list[list[str | int | float | Bound | None]]]:
         """The head and the first rows of the table for people."""
@@ -244,22 +231,6 @@ class PromptMeasures:
             [p.prompt_id, p.n, p.mean, p.mean_upper, p.m_mu, p.m_bin, p.sd, possible(p.sd_upper)]
             for p in self.prompts[:SHOWN]
         ]
-
-    def _repr_html_(self) -> str:
-        def cell(value: str | int | float | Bound | None) -> str:
-            if isinstance(value, Bound):
-                shown = value.significant()
-            else:
-                shown = f"{value:.4g}" if isinstance(value, float) else str(value)
-            return f"<td>{html.escape(shown)}</td>"
-
-        head, rows = self.table()
-        top = "".join(f"<th>{html.escape(name)}</th>" for name in head)
-        body = "".join(f"<tr>{''.join('<td>–</td>' if x is None else cell(x) for x in row)}</tr>" for row in rows)
-        more = len(self.prompts) - len(rows)
-        told = self.sentences() + ([f"{plural(more, 'more prompt')}: to_frame() has them all."] if more else [])
-        notes = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in told)
-        return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>{notes}"
 
 
 def measure_prompts(

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lethe.errors import BadFile, BadRow
-from lethe.evaluation.leaks_at_k import Points, each_leak_at_k
 from lethe.evaluation.prompt_scores import ALL, PromptScores
-from lethe.evaluation.prompts import Levels, PromptMeasure, PromptMeasures, Worst, measure_each, measure_prompts
-from lethe.evaluation.together import MeasureSettings
+from lethe.evaluation.prompts import Levels, PromptMeasures, Worst, measure_each, measure_prompts
+from lethe.evaluation.together import REASON, MeasureSettings
 from lethe.io.artifacts import GREEDY
+from lethe.results.table import Numbers, Result, Results, Rows
 
 if TYPE_CHECKING:
-    from lethe.evaluation.stopped_prompts import StoppedPrompts
-    from lethe.results.table import Result, Rows
+    from lethe.statistics.bound import Bound
 
 
 def read_scores(path: Path, missing: str | None, column: str = "score") -> list[PromptScores]:
@@ -74,7 +73,8 @@ def measure_file(
     measures = measure_prompts(prompts, settings, levels=levels)
     if settings.missing != "worst":
         return measures
-    without = [replace(prompt, scores=_judged(prompt), missing=0) for prompt in prompts if prompt.missing]
+    judged = [(prompt, prompt.scores[~np.isnan(prompt.scores)]) for prompt in prompts if prompt.missing]
+    without = [replace(prompt, scores=scores, missing=0) for prompt, scores in judged]
     alone = measure_each([prompt for prompt in without if len(prompt.scores)], settings, levels)
     by_id = {measure.prompt_id: measure for measure in alone}
     return replace(
@@ -86,10 +86,6 @@ def measure_file(
     )
 
 
-def _judged(prompt: PromptScores) -> np.ndarray:
-    return prompt.scores[~np.isnan(prompt.scores)]
-
-
 def as_json(measures: PromptMeasures) -> dict[str, object]:
     """The keys of `lethe bounds --json`.
 
@@ -99,32 +95,100 @@ def as_json(measures: PromptMeasures) -> dict[str, object]:
     pool (null if the numbers of answers differ). ``leak_at_k`` holds for all k at once, each side at alpha by itself; it
     is null unless all scores of the prompt are 0 or 1. ``together`` is present only if a correction was requested.
     """
-    worst, pooled = measures.worst(), measures.pooled
-    result: dict[str, object] = {
-        "alpha": measures.settings.alpha,
-        "n_prompts": len(measures.prompts),
-        "per_prompt": _per_prompt(measures),
-        "worst_prompt": worst and _worst(worst),
-        "pooled": pooled and pooled.value,
-        "share_above": {"threshold": measures.settings.share_above, "share": measures.share_above()},
-    }
+    settings, judged = measures.settings, measures.judged
+    entries = entries_of(rows_of("", measures))
+    for entry in entries if settings.missing is None else ():
+        del entry["missing"]
+    if settings.missing == "worst":
+        alone = PromptMeasures(replace(settings, calibration=None), measures.judged_alone())
+        known = {entry["prompt_id"]: entry for entry in entries_of(rows_of("", alone))}
+        for entry in entries:
+            own = known.get(entry["prompt_id"])
+            kept = own and {key: value for key, value in own.items() if key not in ("prompt_id", "missing")}
+            entry["judged_alone"] = entry["judged"] = kept
+    for entry, rate in zip(entries, judged.each if judged else (), strict=bool(judged)):
+        entry["judged"] = rate and judged and rate.as_dict(judged.error, judged.alpha)
+    found = summary(settings, entries, measures.worst(), measures.pooled, measures.share_above())
     if measures.together:
-        result["together"] = measures.together.as_dict()
-    if measures.judged:
-        judged = measures.judged
-        result["judged"] = judged.pool and judged.pool.as_dict(judged.error, judged.alpha)
-    return result
+        found["together"] = measures.together.as_dict()
+    if judged:
+        found["judged"] = judged.pool and judged.pool.as_dict(judged.error, judged.alpha)
+    return found
 
 
-def rows_of(name: str, measures: PromptMeasures | StoppedPrompts) -> list[Result]:
+def summary(
+    settings: MeasureSettings,
+    entries: Sequence[Mapping[str, object]],
+    worst: Worst | None,
+    pooled: Bound | None,
+    share: float | None,
+) -> dict[str, object]:
+    """The keys of `lethe bounds --json` that every source has."""
+    named = worst and {"prompt_id": worst.prompt_id, "metric": worst.metric, "bound": worst.bound.value}
+    return {
+        "alpha": settings.alpha,
+        "n_prompts": len(entries),
+        "per_prompt": entries,
+        "worst_prompt": named,
+        "pooled": pooled and pooled.value,
+        "share_above": {"threshold": settings.share_above, "share": share},
+    }
+
+
+NUMBERS = (
+    "n",
+    "mean",
+    "sd",
+    "max",
+    "ed_score",
+    "m_bin",
+    "m_bin_lower",
+    "m_mu",
+    "m_mu_lower",
+    "m_sigma",
+    "missing",
+)
+
+
+def entries_of(rows: Sequence[Result]) -> list[dict[str, Any]]:
+    """The entries of ``per_prompt`` in JSON: views of the rows of each prompt."""
+    return [_entry(item, numbers) for item, numbers in Results({"": tuple(rows)}).questions("").items()]
+
+
+def _entry(item: str, numbers: Numbers) -> dict[str, Any]:
+    values = numbers.values
+    stopped = {
+        name: values[name] for name in ("anytime_upper", "anytime_lower", "anytime_sd_upper") if name in values
+    }
+    points = numbers.series("leak_at_k", "anytime" if stopped else "sampled")
+    method = values.get("tighter_exceedance_method")
+    sharper = [{"x": row.at, "bound": row.upper, "method": method} for row in numbers.series("exceedance_sharper")]
+    return {
+        "prompt_id": item,
+        **{name: values.get(name) for name in NUMBERS},
+        "leak_at_k": [
+            {"k": int(row.at or 0), "estimate": row.estimate, "lower": row.lower, "upper": row.upper}
+            for row in points
+        ]
+        or None,
+        "m_gen": None
+        if stopped
+        else [{"x": row.at, "bound": row.upper, "lower": row.lower} for row in numbers.series("exceedance")],
+        "tighter": None
+        if stopped
+        else {
+            **{name: values[f"tighter_{name}"] for name in ("mean_upper", "mean_lower", "sd_upper")},
+            "exceedance": sharper,
+        },
+        **(stopped and stopped | {"fixed_bounds": REASON}),
+    }
+
+
+def rows_of(name: str, measures: PromptMeasures) -> list[Result]:
     """The measures of a file of scores as rows of the table of results."""
     from lethe.evaluation.measure import WORST
-    from lethe.results.table import Rows
 
     rows = Rows(name)
-    if not isinstance(measures, PromptMeasures):
-        _stopped_rows(rows, measures)
-        return rows.rows
     measures.to_rows(rows)
     for quantity, bound in WORST.items():
         if worst := measures.worst(bound):
@@ -133,90 +197,3 @@ def rows_of(name: str, measures: PromptMeasures | StoppedPrompts) -> list[Result
         rows.add("model", "leak", "sampled", None, None, measures.pooled)
     rows.add("model", "share_above", "sampled", measures.share_above())
     return rows.rows
-
-
-def _stopped_rows(rows: Rows, measures: StoppedPrompts) -> None:
-    """Add the rows of prompts that a rule may have stopped: no end holds but those at the stop."""
-    for prompt in measures.prompts:
-        place: dict[str, Any] = {"item": prompt.prompt_id, "split": "forget"}
-        numbers = {"answers": prompt.n, "unscored": prompt.missing, "score": prompt.mean}
-        numbers |= {key: getattr(prompt, key) for key in ("sd", "max", "ed_score")}
-        for quantity, number in numbers.items():
-            rows.add("question", quantity, "sampled", number, **place)
-        ends = (prompt.lower, prompt.upper)
-        rows.add("question", "score", "anytime", None, *ends, **place)
-        rows.add("question", "sd", "anytime", None, None, prompt.sd_upper, **place)
-        if prompt.leak_at_k is not None:  # scores of 0 and 1
-            rows.add("question", "leak", "anytime", None, *ends, **place)
-    rows.add("model", "score_worst", "anytime", None, None, measures.worst().bound)
-
-
-def to_mlflow(name: str, measures: PromptMeasures, params: Mapping[str, object]) -> str:
-    """Log the bounds of the worst prompt and of the average as an MLflow run; return a sentence with its location."""
-    from lethe.tracking.bounded import log_bounded
-
-    worst, alpha = measures.worst(), measures.settings.alpha
-    bounds = {f"{worst.metric}_worst": worst.bound} if worst else {}
-    if sharp := measures.worst("mean_upper"):
-        bounds["tighter_mean_worst"] = sharp.bound
-    if measures.pooled:
-        bounds["m_bin_pooled"] = measures.pooled
-    if measures.leak_at_k:
-        bounds |= measures.leak_at_k.bounds()
-    counts = {
-        "questions": float(len(measures.prompts)),
-        "answers": float(sum(prompt.n for prompt in measures.prompts)),
-        "missing": float(sum(prompt.missing for prompt in measures.prompts)),
-    }
-    return log_bounded(name, counts, bounds, {"alpha": alpha, **params}, measures.to_frame(), Path.cwd())
-
-
-def _worst(worst: Worst) -> dict[str, object]:
-    return {"prompt_id": worst.prompt_id, "metric": worst.metric, "bound": worst.bound.value}
-
-
-def _per_prompt(measures: PromptMeasures) -> list[dict[str, object]]:
-    missing, alpha = measures.settings.missing, measures.settings.alpha
-    points = measures.each_leak_at_k()
-    entries = [
-        {"prompt_id": prompt.prompt_id, **_entry(prompt, own)}
-        for prompt, own in zip(measures.prompts, points, strict=True)
-    ]
-    if missing:
-        for entry, prompt in zip(entries, measures.prompts, strict=True):
-            entry["missing"] = prompt.missing
-    if missing == "worst":
-        alone = [prompt.judged for prompt in measures.prompts if prompt.judged]
-        found = iter(zip(alone, each_leak_at_k(alone, alpha), strict=True))
-        for entry, prompt in zip(entries, measures.prompts, strict=True):
-            entry["judged_alone"] = entry["judged"] = prompt.judged and _entry(*next(found))
-    if judged := measures.judged:
-        for entry, own in zip(entries, judged.each, strict=True):
-            entry["judged"] = own and own.as_dict(judged.error, judged.alpha)
-    return entries
-
-
-def _entry(prompt: PromptMeasure, points: Points | None) -> dict[str, object]:
-    return {
-        "n": prompt.n,
-        "mean": prompt.mean,
-        "sd": prompt.sd,
-        "max": prompt.max,
-        "ed_score": prompt.ed_score,
-        "m_bin": prompt.m_bin and prompt.m_bin.value,
-        "m_bin_lower": prompt.m_bin_lower and prompt.m_bin_lower.value,
-        "leak_at_k": points and [point.row() for point in points],
-        "m_mu": prompt.m_mu.value,
-        "m_mu_lower": prompt.m_mu_lower.value,
-        "m_sigma": prompt.m_sigma.value,
-        "m_gen": [{"x": tail.x, "bound": tail.upper.value, "lower": tail.lower.value} for tail in prompt.tails],
-        "tighter": {
-            "mean_upper": prompt.mean_upper.value,
-            "mean_lower": prompt.mean_lower.value,
-            "exceedance": [
-                {"x": tail.x, "bound": tail.tighter.value, "method": prompt.exceedance_method}
-                for tail in prompt.tails
-            ],
-            "sd_upper": prompt.sd_upper.value,
-        },
-    }

@@ -118,6 +118,7 @@ QUESTION = _of(
         ("exceedance_sharper", "sampled", "- - exceedance_{at}", "P(score > x)", "sharper", "probability", "leaks", "x"),
         ("exceedance_method", "sampled", "tighter_exceedance_method", "method", "of the sharper P(score > x)", "text"),
         ("leak", "anytime", "-", "leak", f"{LEAK}; {ANYTIME}", "probability", "leaks"),
+        ("leak_at_k", "anytime", "-", "{at}", f"P(a leak among {{at}} answers); {ANYTIME}", "probability", "leaks", "k"),
         ("verbatim", "exact", "p_z p_z_lower p_z_upper", "verbatim | verbatim, range",
          "probability that the model continues the prefix by the suffix (Cooper et al., arXiv 2505.12546)", "probability",
          "leaks"),

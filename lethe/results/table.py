@@ -263,6 +263,21 @@ class Numbers:
         single = [row for row in self.rows if row.at is None or row.at in row.kind.exported_at]
         return sorted(single, key=lambda row: order[row.scope, row.quantity, row.basis])
 
+    @cached_property
+    def points(self) -> dict[str, tuple[Value, Bound | None]]:
+        """The numbers whose names hold a threshold or a number of answers, each with its guarantee where it is an end."""
+        found: dict[str, tuple[Value, Bound | None]] = {}
+        for row in self.rows:
+            values = ((row.value, None), (row.lower, row.lower_bound), (row.upper, row.upper_bound))
+            named = zip(row.kind.names, row.names(), values, strict=True)
+            found |= {name: value for pattern, name, value in named if "{at}" in pattern}
+        return found
+
+    @property
+    def columns(self) -> dict[str, Value]:
+        """`values` and `points`: a row of a table of questions."""
+        return self.values | {name: value for name, (value, _) in self.points.items()}
+
     def value(self, name: str) -> float | None:
         """The number under ``name``, if there is one."""
         found = self.values.get(name)

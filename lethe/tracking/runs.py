@@ -8,19 +8,23 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lethe.tracking import tables, view
+from lethe.errors import LetheError
+from lethe.tracking import notes, store, tables, view, without_password
 from lethe.tracking.describe import STANDINGS, model_note, pipeline_note
 from lethe.tracking.entries import Entry, LockedStage, Pipeline
 
 if TYPE_CHECKING:
     import pandas as pd
     from mlflow import MlflowClient
-    from mlflow.entities import Run
+    from mlflow.entities import Metric, Run
 
+    from lethe.statistics.bound import Bound
+
+LOGS = "lethe logs"  # the experiment of results read from a file
 FINGERPRINT = "lethe.fingerprint"
 NOTE = "mlflow.note.content"
 MAX_METRICS, MAX_PARAMS = 1000, 100  # what MLflow takes in one call
@@ -30,8 +34,6 @@ MAX_TAG = 7900  # characters of a tag
 
 def log(pipeline: Pipeline, uri: str, place: str | None, workspace: Path, home: Path) -> int:
     """Log what a server lacks and update the other descriptions; return the number of new runs of entries."""
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     client = view.client_of(uri)
     experiment = view.experiment_of(client, place)
     parent = _pipeline_run(client, experiment, pipeline, workspace, home)
@@ -102,11 +104,7 @@ def _log_entry(client: MlflowClient, experiment: str, parent: str, entry: Entry,
         **{
             f"stage.{address.partition('@')[0]}": _stage(address, stage) for address, stage in entry.stages.items()
         },
-        **{
-            f"bound.{metric_name(key)}": json.dumps(entry.bounds[key].guarantee_dict())
-            for key in entry.metrics
-            if key in entry.bounds
-        },
+        **_guarantees({key: bound for key, bound in entry.bounds.items() if key in entry.metrics}),
     }
     run_id = client.create_run(experiment, run_name=entry.name, tags=tags).info.run_id
     log_params(client, run_id, entry.params)
@@ -117,8 +115,7 @@ def _log_entry(client: MlflowClient, experiment: str, parent: str, entry: Entry,
         for step, row in entry.steps
         for key, value in row.items()
     ]
-    for start in range(0, len(metrics), MAX_METRICS):
-        client.log_batch(run_id, metrics=metrics[start : start + MAX_METRICS])
+    _log_metrics(client, run_id, metrics)
     for stage, path in entry.artifacts:
         if path.is_dir():
             client.log_artifacts(run_id, str(path), f"stages/{stage}/{path.parent.name}")
@@ -129,6 +126,46 @@ def _log_entry(client: MlflowClient, experiment: str, parent: str, entry: Entry,
     _describe(client, run_id, entry)
     client.set_terminated(run_id)
     return run_id
+
+
+def log_bounded(
+    name: str,
+    numbers: Mapping[str, float],
+    bounds: Mapping[str, Bound],
+    params: Mapping[str, object],
+    table: pd.DataFrame,
+    home: Path,
+) -> str:
+    """Log results read from a file to MLFLOW_TRACKING_URI, or to a local database; return a sentence that says where."""
+    uri = os.environ.get("MLFLOW_TRACKING_URI") or store(home.resolve())
+    shown = without_password(uri)
+    if not notes.answers(uri):
+        raise LetheError(f"MLflow: {shown} does not answer. Start the server, or unset MLFLOW_TRACKING_URI.")
+    from mlflow.entities import Metric
+
+    client = view.client_of(uri)
+    place = (home.resolve() / ".lethe/mlruns").as_uri() if uri.startswith("sqlite:") else None
+    experiment = view.experiment_of(client, place, LOGS)
+    tags = _guarantees(bounds) | {"lethe.kind": "log"}
+    run_id = client.create_run(experiment, run_name=name, tags=tags).info.run_id
+    log_params(client, run_id, {key: str(value) for key, value in params.items() if value is not None})
+    values = {**numbers, **{key: bound.value for key, bound in bounds.items()}}
+    now = int(time.time() * 1000)
+    _log_metrics(client, run_id, [Metric(metric_name(key), value, now, 0) for key, value in values.items()])
+    log_tables(client, run_id, {"questions.json": table})
+    client.set_terminated(run_id)
+    return f"MLflow: run {name!r} ({run_id}) in experiment {LOGS!r} at {shown}"
+
+
+def _guarantees(bounds: Mapping[str, Bound]) -> dict[str, str]:
+    """Tags that say how each bound holds."""
+    return {f"bound.{metric_name(key)}": json.dumps(bound.guarantee_dict()) for key, bound in bounds.items()}
+
+
+def _log_metrics(client: MlflowClient, run_id: str, metrics: Sequence[Metric]) -> None:
+    known = [metric for metric in metrics if metric.value == metric.value]  # not NaN
+    for start in range(0, len(known), MAX_METRICS):
+        client.log_batch(run_id, metrics=known[start : start + MAX_METRICS])
 
 
 def _stage(address: str, stage: LockedStage) -> str:

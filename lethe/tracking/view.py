@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from typing import TYPE_CHECKING
 
 from lethe.results import quantities
@@ -34,17 +35,19 @@ what it assumes. Runs are records; the artifacts in `data/` are authoritative.""
 def client_of(uri: str) -> MlflowClient:
     from mlflow import MlflowClient
 
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     for noisy in ("alembic", "mlflow"):  # each would report the tables that it creates
         logging.getLogger(noisy).setLevel(logging.WARNING)
     return MlflowClient(tracking_uri=uri)
 
 
-def experiment_of(client: MlflowClient, place: str | None) -> str:
+def experiment_of(client: MlflowClient, place: str | None, name: str = EXPERIMENT) -> str:
     """The id of the experiment, created if it is missing; ``place`` is the folder of its artifacts."""
-    experiment = client.get_experiment_by_name(EXPERIMENT)
+    experiment = client.get_experiment_by_name(name)
     if experiment is not None:
         return experiment.experiment_id
-    return client.create_experiment(EXPERIMENT, artifact_location=place, tags={KIND[0]: KIND[1]})
+    return client.create_experiment(name, artifact_location=place, tags={KIND[0]: KIND[1]})
 
 
 def save(client: MlflowClient, experiment_id: str) -> None:
