@@ -50,7 +50,7 @@ class _OfScores(Measurement):
         """Return one row per prompt: its single numbers and those of each threshold and k."""
         import pandas as pd
 
-        return pd.DataFrame({"prompt_id": item} | own.columns for item, own in self.questions.items())
+        return pd.DataFrame({"prompt_id": item, **own.columns} for item, own in self.questions.items())
 
     def bound_at(self, row: str, column: str) -> Bound | None:
         """The end in a column of a prompt; row: the number of the prompt."""

@@ -191,8 +191,10 @@ def _questions(folder: Path, models: Mapping[str, Mapping[str, Numbers]]) -> pd.
 
     asked = read_items("forget", folder) if (folder / "dataset/forget.jsonl").is_file() else {}
     return pd.DataFrame(
-        {"model": name, "prompt_id": item, "question": asked[item]["question"] if item in asked else None}
-        | numbers.columns
+        {
+            **{"model": name, "prompt_id": item, "question": asked[item]["question"] if item in asked else None},
+            **numbers.columns,
+        }
         for name, questions in models.items()
         for item, numbers in questions.items()
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
@@ -18,7 +18,7 @@ from lethe.io.artifacts import Aim, References, Row, expected, read_references
 from lethe.io.json_files import read_artifact, read_jsonl
 from lethe.io.parts import rows_of
 from lethe.results import table
-from lethe.results.exact_bounds import Excess, certificates_of
+from lethe.results.exact_bounds import certificates_of
 from lethe.results.table import Numbers, Result, Results, Value
 from lethe.statistics.bound import Bound
 from lethe.statistics.judge_error import Calibration
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from lethe.config.evaluating import Sample
 
 Values = Mapping[str, Value]  # by exported name
+LAW = ("temperature", "top_p", "top_k", "max_new_tokens")  # settings that a file without them has from the params
 Record = Mapping[str, object]  # of a kind of audit or game that names its own keys
 
 
@@ -41,14 +42,6 @@ class TailPoint:
     x: float
     bound: float
     empirical: float
-
-
-@dataclass(frozen=True)
-class SplitSize:
-    """How many questions of a split were asked, and how often each."""
-
-    questions: int | None
-    n: int | None
 
 
 @dataclass(frozen=True)
@@ -89,7 +82,7 @@ class Drawing:
     top_p: float
     top_k: int
     max_new_tokens: int
-    splits: Mapping[str, SplitSize]
+    splits: Mapping[str, Mapping[str, int | None]]  # the numbers of ``questions``, and of answers ``n`` to each
     served: Served | None = None
 
 
@@ -99,14 +92,6 @@ class OneRunRecord:
 
     audit: OneRunAudit
     mechanism: str
-
-
-@dataclass(frozen=True)
-class TrainingStep:
-    """One step of a training run."""
-
-    step: int
-    loss: float
 
 
 def tails(numbers: Numbers) -> tuple[TailPoint, ...]:
@@ -119,21 +104,11 @@ def tails(numbers: Numbers) -> tuple[TailPoint, ...]:
 
 def drawing(about: Mapping[str, object], sample: Sample) -> Drawing | None:
     """The ``about.json`` of a model's generations; None where there is none. ``sample`` are the params."""
-    known: dict[str, Any] = dict(about)
-    if not known:
+    if not about:
         return None
-    splits = known.get("splits", {}).items()
-    return Drawing(
-        engine=known.get("engine"),
-        engine_reason=known.get("engine_reason"),
-        stop=known.get("stop"),
-        temperature=known.get("temperature", sample.temperature),
-        top_p=known.get("top_p", sample.top_p),
-        top_k=known.get("top_k", sample.top_k),
-        max_new_tokens=known.get("max_new_tokens", sample.max_new_tokens),
-        splits={name: SplitSize(size.get("questions"), size.get("n")) for name, size in splits},
-        served=Served.of(known["served"]) if known.get("served") else None,
-    )
+    known: dict[str, Any] = {name: getattr(sample, name) for name in LAW} | {"splits": {}} | dict(about)
+    given: dict[str, Any] = {one.name: known.get(one.name) for one in fields(Drawing)}
+    return Drawing(**{**given, "served": Served.of(known["served"]) if known.get("served") else None})
 
 
 def audit_record(result: Mapping[str, object]) -> OneRunRecord | Record:
@@ -178,7 +153,6 @@ class Model:
     drawing: Drawing | None = None
     answers: Mapping[str, pd.DataFrame] = field(default_factory=dict)  # split to generations joined with scores
     exact: Certificates | None = None
-    excess: Excess | None = None  # the exact bounds against Retrain's
 
     @property
     def values(self) -> Values:
@@ -238,7 +212,7 @@ class Run:
     models: list[Model]
     forget: Mapping[str, Row]  # by id, in file order
     rows: Mapping[str, int]  # how many each split of the dataset has
-    training: Mapping[str, tuple[TrainingStep, ...]]  # by trained model
+    training: Mapping[str, Sequence[Mapping[str, float]]]  # by trained model: ``step`` and ``loss``
     epochs: Mapping[str, tuple[Mapping[str, float], ...]]  # by unlearned model; the first is before any step
     audits: Mapping[str, OneRunRecord | Record]
     games: Mapping[str, Record]
@@ -306,10 +280,7 @@ def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str,
         models=[_model(name, params, source, results) for name in params.models],
         forget=_for_readers(forget, params, root),
         rows=about.get("rows", {}),
-        training={
-            name: tuple(TrainingStep(row["step"], row["loss"]) for row in record.get("steps", []))
-            for name, record in training.items()
-        },
+        training={name: record.get("steps", []) for name, record in training.items()},
         epochs={name: tuple(record["epochs"]) for name, record in training.items() if record.get("epochs")},
         audits={
             name: audit_record(value) for name, value in source.records("audit", whole.audits if whole else ())
@@ -402,7 +373,6 @@ def _model(name: str, params: EvaluationParams | Params, source: _Source, result
         drawing=drawing(about, params.sample),
         answers=_answers(name, source),
         exact=certificates_of(results, name),
-        excess=Excess.of_rows(questions, numbers),
     )
 
 

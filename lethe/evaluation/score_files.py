@@ -135,19 +135,12 @@ def summary(
     }
 
 
+# The numbers of an entry of ``per_prompt``, and those of a prompt that a rule stopped.
 NUMBERS = (
-    "n",
-    "mean",
-    "sd",
-    "max",
-    "ed_score",
-    "m_bin",
-    "m_bin_lower",
-    "m_mu",
-    "m_mu_lower",
-    "m_sigma",
-    "missing",
+    *("n", "mean", "sd", "max", "ed_score", "missing"),
+    *("m_bin", "m_bin_lower", "m_mu", "m_mu_lower", "m_sigma"),
 )
+STOPPED = ("anytime_upper", "anytime_lower", "anytime_sd_upper")
 
 
 def entries_of(rows: Sequence[Result]) -> list[dict[str, Any]]:
@@ -157,31 +150,21 @@ def entries_of(rows: Sequence[Result]) -> list[dict[str, Any]]:
 
 def _entry(item: str, numbers: Numbers) -> dict[str, Any]:
     values = numbers.values
-    stopped = {
-        name: values[name] for name in ("anytime_upper", "anytime_lower", "anytime_sd_upper") if name in values
-    }
+    stopped = {name: values[name] for name in STOPPED if name in values}
     points = numbers.series("leak_at_k", "anytime" if stopped else "sampled")
-    method = values.get("tighter_exceedance_method")
-    sharper = [{"x": row.at, "bound": row.upper, "method": method} for row in numbers.series("exceedance_sharper")]
-    return {
-        "prompt_id": item,
-        **{name: values.get(name) for name in NUMBERS},
-        "leak_at_k": [
-            {"k": int(row.at or 0), "estimate": row.estimate, "lower": row.lower, "upper": row.upper}
-            for row in points
-        ]
-        or None,
-        "m_gen": None
-        if stopped
-        else [{"x": row.at, "bound": row.upper, "lower": row.lower} for row in numbers.series("exceedance")],
-        "tighter": None
-        if stopped
-        else {
-            **{name: values[f"tighter_{name}"] for name in ("mean_upper", "mean_lower", "sd_upper")},
-            "exceedance": sharper,
-        },
-        **(stopped and stopped | {"fixed_bounds": REASON}),
-    }
+    bands = [
+        {"k": int(row.at or 0), "estimate": row.estimate, "lower": row.lower, "upper": row.upper} for row in points
+    ]
+    found: dict[str, Any] = {"prompt_id": item} | {name: values.get(name) for name in NUMBERS}
+    found |= {"leak_at_k": bands or None, "m_gen": None, "tighter": None}
+    if stopped:
+        return found | stopped | {"fixed_bounds": REASON}
+    tails, sharper = (numbers.series(one) for one in ("exceedance", "exceedance_sharper"))
+    found["m_gen"] = [{"x": row.at, "bound": row.upper, "lower": row.lower} for row in tails]
+    found["tighter"] = {name: values[f"tighter_{name}"] for name in ("mean_upper", "mean_lower", "sd_upper")}
+    method = values["tighter_exceedance_method"]
+    found["tighter"]["exceedance"] = [{"x": row.at, "bound": row.upper, "method": method} for row in sharper]
+    return found
 
 
 def rows_of(name: str, measures: PromptMeasures) -> list[Result]:

@@ -15,7 +15,7 @@ from lethe.report import svg
 from lethe.report.svg import ACCENT, INK, MUTED, WARM
 from lethe.statistics.bound import significant
 from lethe.statistics.leak_trees import AnswerTree, Certificates, HeavyLeak
-from lethe.text import number, queries, visible
+from lethe.text import NONE, number, queries, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -133,8 +133,8 @@ def _strip(model: Model, found: Certificates, run: Run, shown: Sequence[int]) ->
 def _row(model: Model, found: Certificates) -> tuple[str, ...]:
     summary, bounds = found.model, found.model.bounds
     worst = f"{bounds['tree_lower_worst'].significant(3)} to {bounds['tree_upper_worst'].significant(3)}"
-    excess = model.excess
-    held = "–" if excess is None else f"{sum(excess.holds)} above {excess.factor:g}×"
+    median, above = (model.numbers.row(one, "exact") for one in ("excess", "above_retrain"))
+    held = f"{above.value} above {(median.evidence or {})['factor']:g}×" if median and above else NONE
     return (
         model.name,
         *(str(summary.verdicts[word]) for word in TONES),

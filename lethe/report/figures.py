@@ -142,7 +142,7 @@ def _marks(name: str, scorer: str, note: str, rows: list[_Marks], of: str, rare:
     panel = Panel(f"{scorer} over all {of}s", note)
     names = [row.name if len(row.name) <= LONGEST_NAME else f"{row.name[: LONGEST_NAME - 1]}…" for row in rows]
     left = 0.2 + 0.062 * max(map(len, names))
-    with _drawing(panel, name, "; ".join(row.told for row in rows), (4.6, 0.5 + 0.2 * len(rows)), left) as axes:
+    with drawing(panel, name, "; ".join(row.told for row in rows), (4.6, 0.5 + 0.2 * len(rows)), left) as axes:
         for place, row in enumerate(rows):
             if row.end is not None:
                 axes.plot(
@@ -166,7 +166,7 @@ def _histogram(model: str, row: Question, counts: Sequence[int], scorer: str) ->
     greedy, mean, most = row.value("greedy"), row.value("mean"), row.value("max")
     panel = Panel(model, f"greedy {number(greedy)}, mean {number(mean)}, max {number(most)}")
     answers = sum(counts)
-    with _drawing(panel, f"histogram-{model}", plural(answers, "answer")) as axes:
+    with drawing(panel, f"histogram-{model}", plural(answers, "answer")) as axes:
         middles = (np.arange(BINS) + 0.5) / BINS
         axes.bar(middles, counts, width=0.9 / BINS, color=ACCENT, alpha=0.75, log=True)
         axes.axvline(_or_nan(mean), color=INK, linewidth=1)
@@ -183,7 +183,7 @@ def _histogram(model: str, row: Question, counts: Sequence[int], scorer: str) ->
 def _m_gen(model: Model, references: list, scorer: str) -> Panel:
     half = max((point for point in model.m_gen if point.x <= 0.5), key=lambda point: point.x, default=None)
     panel = Panel(model.name, f"above {half.x:g}: bound {number(half.bound, 3, 'up')} on average" if half else "")
-    with _drawing(panel, f"mgen-{model.name}", "share of answers above each score") as axes:
+    with drawing(panel, f"mgen-{model.name}", "share of answers above each score") as axes:
         for reference, dashes in references:
             if reference and reference.m_gen and reference is not model:
                 _steps(axes, reference.m_gen, "bound", color=MUTED, linewidth=1, dashes=dashes)
@@ -205,7 +205,7 @@ def _questions(model: Model, rows: list[Question], words: Wording) -> Panel:
     panel = Panel(model.name, f"worst M_bin {worst.number()}" if worst else "")
     places = np.arange(1, len(rows) + 1)
     leaks = [place for place, row in zip(places, rows, strict=True) if row.value("binary_greedy")]
-    with _drawing(
+    with drawing(
         panel, f"questions-{model.name}", f"{plural(len(rows), words.question)}, greedy {words.leaks} {len(leaks)}"
     ) as axes:
         bounds, shares = ([_or_nan(row.value(key)) for row in rows] for key in ("m_bin", "binary_share"))
@@ -247,7 +247,7 @@ def _convergence(model: Model, scorer: str) -> Panel:
     ]
     panel = Panel(model.name, f"{question.prompt_id}: mean {shown[0]}, sd {shown[1]}")
     sizes = [int(row.at or 0) for row in means]
-    with _drawing(panel, f"convergence-{model.name}", f"{sizes[0]:,} to {plural(sizes[-1], 'sample')}") as axes:
+    with drawing(panel, f"convergence-{model.name}", f"{sizes[0]:,} to {plural(sizes[-1], 'sample')}") as axes:
         for points, colour in ((means, ACCENT), (sds, WARM)):
             axes.plot(sizes, [_or_nan(row.estimate) for row in points], color=colour, **SOLID)
             axes.plot(sizes, [_or_nan(row.upper) for row in points], color=colour, **DASHED)
@@ -276,12 +276,12 @@ def _upright(axes: Axes, words: str) -> None:
 
 
 @contextmanager
-def _drawing(
-    panel: Panel, name: str, told: str, size: tuple[float, float] = (2.25, 1.75), left: float = 0.36
+def drawing(
+    panel: Panel, name: str, told: str = "", size: tuple[float, float] = (2.25, 1.75), left: float = 0.36
 ) -> Iterator[Axes]:
     """Empty axes in the house style; on exit, ``panel`` holds the drawing. ``told`` describes it in words."""
     name = panel.name = name.replace(".", "_")
     with svg.style(name):
         figure, axes = svg.canvas(*size, left)
         yield axes
-        panel.svg = svg.inline(figure, name, f"{panel.title}: {panel.note}; {told}")
+        panel.svg = svg.inline(figure, name, "; ".join(filter(None, (f"{panel.title}: {panel.note}", told))))

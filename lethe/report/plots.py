@@ -46,8 +46,8 @@ def _losses(run: Run, trained: Collection[str]) -> Iterator[dict[str, object]]:
             yield {
                 "panel": TRAINED if name in trained else name,
                 "model": name,
-                "step": row.step,
-                "loss": row.loss,
+                "step": row["step"],
+                "loss": row["loss"],
             }
 
 

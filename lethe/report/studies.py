@@ -4,35 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lethe.config.schema import MethodParams
 from lethe.errors import plural
 from lethe.evaluation.attack_counts import Curve, curves
 from lethe.evaluation.run import Model, Run
-from lethe.report import svg
-from lethe.report.figures import Panel
+from lethe.report.columns import Column, columns
+from lethe.report.figures import Panel, drawing
 from lethe.report.svg import ACCENT, INK, MUTED, WARM
+from lethe.results.quantities import headline
 from lethe.statistics.attack_curve import HalfLife
 from lethe.statistics.bound import Bound
 from lethe.text import NONE, Rounding, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-QUANTITIES = (
-    "binary_mean",
-    "binary_any",
-    "m_bin_worst",
-    "mean",
-    "forget_probability",
-    "retain_greedy",
-    "model_utility",
-)
 
 
 @dataclass(frozen=True)
@@ -63,28 +54,27 @@ def spreads(run: Run) -> list[MethodSeeds]:
             groups.setdefault(repr(own), []).append(model)
     if all(len(models) == 1 for models in groups.values()):
         return []
-    return [_of(models, run) for models in groups.values()]
+    keys = [column.key for column in _columns(run)]
+    return [_of(models, run.methods[models[0].method or ""], keys) for models in groups.values()]
 
 
-def _of(models: list[Model], run: Run) -> MethodSeeds:
-    method = run.methods[models[0].method or ""]
+def _columns(run: Run) -> list[Column]:
+    """The headlines of the models, and the other numbers that MLflow tracks."""
+    every = [column for _, own in columns(run, "model", [model.numbers for model in run.models]) for column in own]
+    keys = {name for model in run.models for name in headline(model.values)}
+    shown = {column.quantity for column in every if keys & {*column.names}}
+    return [column for column in every if column.quantity in shown or "tracked" in column.quantity.headlines]
+
+
+def _of(models: list[Model], method: MethodParams, keys: Sequence[str]) -> MethodSeeds:
     found = {}
-    for key in QUANTITIES:
+    for key in keys:
         values = [float(value) for model in models if (value := model.value(key)) is not None]
         if len(values) == len(models):
             found[key] = Spread(fmean(values), min(values), max(values))
     return MethodSeeds(method.loss, method.entropy is not None, [model.name for model in models], found)
 
 
-SPREAD_HEAD = {
-    "binary_mean": "sampled answers that leak",
-    "binary_any": "questions that leak at least once",
-    "m_bin_worst": "M_bin of the worst question",
-    "mean": "mean leakage score",
-    "forget_probability": "probability of the forget answers",
-    "retain_greedy": "greedy score on retain questions",
-    "model_utility": "model utility",
-}
 SEEN = (("confidence", "confidence"), ("entropy", "entropy, nats"))
 REFERENCES = (("base", WARM, (4, 1.5)), ("retrain", MUTED, (1, 1.2)))
 SPLITS = (("forget", ACCENT), ("retain", MUTED))
@@ -93,8 +83,10 @@ DECIMALS = 4  # of a share that leaks: few answers do
 Records = Sequence[Mapping[str, float]]
 METHODS_NOTE = (
     "Each cell has the mean over the seeds, and in brackets the smallest and the largest value. The spread is that of "
-    "unlearning: all seeds start from one model."
+    "unlearning: all seeds start from one model. The mean of bounds over the seeds is no bound."
 )
+END = "An end of an interval holds in each run by itself,"
+ROUNDING: Mapping[str, Rounding] = {"upper": "up", "lower": "down"}
 ATTACK_HEAD = ("model", "before", "most", "after", "half-life", "excess over Retrain")
 
 
@@ -124,42 +116,30 @@ class Studies:
 def studies(run: Run) -> Studies:
     """The sections of a run."""
     found = spreads(run)
-    shown = [key for key in QUANTITIES if any(key in one.quantities for one in found)]
+    shown = [column for column in _columns(run) if any(column.key in one.quantities for one in found)]
+    ends = {column.key: bound for column in shown if (bound := _end(column.key, run))}
+    keys = {column.key: ROUNDING[ends[column.key].side] if column.key in ends else "near" for column in shown}
     return Studies(
-        ["method", "seeds", *(SPREAD_HEAD[key] for key in shown)],
-        [_reference_row(model, shown) for role in ("base", "retrain") if (model := run.role(role))],
-        [_method_row(one, shown) for one in found],
+        ["method", "seeds", *(f"{column.group}: {column.head}" for column in shown)],
+        [_reference_row(model, keys) for role in ("base", "retrain") if (model := run.role(role))],
+        [_method_row(one, keys) for one in found],
         [panel for title, seeds in _watched(run, found).items() for panel in _epochs(title, seeds)],
         _attacks(run),
-        _methods_note(run),
+        " ".join([METHODS_NOTE, *dict.fromkeys(f"{END} {bound.guarantee()}." for bound in ends.values())]),
     )
 
 
-def _methods_note(run: Run) -> str:
-    """What a cell has, and what the bound among the columns guarantees."""
-    bounds = [model.bounds["m_bin_worst"] for model in run.models if "m_bin_worst" in model.bounds]
-    guarantees = dict.fromkeys(bound.guarantee("the forget questions") for bound in bounds)
-    told = [
-        f"M_bin is an upper bound in each run by itself, {one}; its mean over the seeds is no bound."
-        for one in guarantees
-    ]
-    return " ".join([METHODS_NOTE, *told, "The other columns are estimates." if told else "All are estimates."])
+def _end(key: str, run: Run) -> Bound | None:
+    return next((model.bounds[key] for model in run.models if key in model.bounds), None)
 
 
-def _reference_row(model: Model, shown: Sequence[str]) -> list[str]:
-    return [model.name, NONE, *(number(model.value(key), rounding=_rounding(key)) for key in shown)]
+def _reference_row(model: Model, shown: Mapping[str, Rounding]) -> list[str]:
+    return [model.name, NONE, *(number(model.value(key), rounding=rounding) for key, rounding in shown.items())]
 
 
-def _method_row(one: MethodSeeds, shown: Sequence[str]) -> list[str]:
-    return [
-        _title(one),
-        str(len(one.models)),
-        *(_spread(one.quantities.get(key), _rounding(key)) for key in shown),
-    ]
-
-
-def _rounding(key: str) -> Rounding:
-    return "up" if key == "m_bin_worst" else "near"
+def _method_row(one: MethodSeeds, shown: Mapping[str, Rounding]) -> list[str]:
+    spreads = [_spread(one.quantities.get(key), rounding) for key, rounding in shown.items()]
+    return [_title(one), str(len(one.models)), *spreads]
 
 
 def _spread(value: Spread | None, rounding: Rounding) -> str:
@@ -190,13 +170,14 @@ def _watched(run: Run, found: Sequence[MethodSeeds]) -> dict[str, list[Records]]
 def _epochs(title: str, seeds: Sequence[Records]) -> Iterator[Panel]:
     """Confidence and entropy on both splits, before the first step (epoch 0) and after each epoch, a line per seed."""
     for key, words in SEEN:
-        panel = Panel(f"{title}: {words}", name="epochs-" + re.sub(r"[^\w-]+", "-", f"{title}-{key}"))
+        panel = Panel(f"{title}: {words}")
+        name = "epochs-" + re.sub(r"[^\w-]+", "-", f"{title}-{key}")
         ends = {split: fmean(records[-1][f"{split}_{key}"] for records in seeds) for split, _ in SPLITS}
         told = ", ".join(f"{split} {number(end)}" for split, end in ends.items())
         panel.note = (
             f"at the end: {told}" if len(seeds) == 1 else f"at the end, mean of {len(seeds)} seeds: {told}"
         )
-        with _drawing(panel) as axes:
+        with drawing(panel, name) as axes:
             for split, colour in SPLITS:
                 for records in seeds:
                     epochs = [record["epoch"] + 1 for record in records]
@@ -225,8 +206,8 @@ def _attack(title: str, own: list[Curve]) -> AttackView:
     for curve in own:
         if curve.role != "subject" and len(own) > len(beside):
             continue
-        panel = Panel(curve.name, plural(len({one.seed for one in curve.by_seed}), "seed"), f"attack-{curve.name}")
-        with _drawing(panel) as axes:
+        panel = Panel(curve.name, plural(len({one.seed for one in curve.by_seed}), "seed"))
+        with drawing(panel, f"attack-{curve.name}") as axes:
             places = range(len(curve.points))
             for other, colour, dashes in beside:
                 if other is not curve and len(other.points) == len(curve.points):
@@ -296,12 +277,3 @@ def _notes(own: list[Curve]) -> list[str]:
     if not any(curve.role == "retrain" for curve in own):
         notes.append("Retrain was not attacked in this way, so no excess is known.")
     return notes
-
-
-@contextmanager
-def _drawing(panel: Panel) -> Iterator[Axes]:
-    name = panel.name = panel.name.replace(".", "_")
-    with svg.style(name):
-        figure, axes = svg.canvas(2.25, 1.75, 0.36)
-        yield axes
-        panel.svg = svg.inline(figure, name, f"{panel.title}: {panel.note}")

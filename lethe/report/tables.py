@@ -84,7 +84,7 @@ def provenance_rows(run: Run) -> list[list[str]]:
     for model in run.models:
         drawing = model.drawing
         sizes = [
-            f"{split} {count(size.questions)} × {_up_to(drawing, split)}{count(size.n)}"
+            f"{split} {count(size.get('questions'))} × {_up_to(drawing, split)}{count(size.get('n'))}"
             for split, size in (drawing.splits.items() if drawing else ())
         ]
         engine, reason = (drawing.engine, drawing.engine_reason) if drawing else (None, None)

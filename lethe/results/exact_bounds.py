@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lethe.results.table import Numbers, Results, Rows
+from lethe.results.table import Results, Rows
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.leak_trees import PROVED, AnswerTree, Certificates, How, compared_with_retrain
 
@@ -102,25 +102,6 @@ class Excess:
         facts = {"factor": self.factor, "of_lowers": self.of_lowers}
         rows.add("model", "excess", "exact", self.median, evidence=facts, split="forget")
         rows.add("model", "above_retrain", "exact", sum(self.holds), split="forget")
-
-    @classmethod
-    def of_rows(cls, questions: Mapping[str, Numbers], model: Numbers) -> Excess | None:
-        """The ratios that `to_rows` wrote; None where there are none."""
-        median = model.row("excess", "exact")
-        found = {item: row for item, numbers in questions.items() if (row := numbers.row("excess", "exact"))}
-        if median is None or median.evidence is None or not found:
-            return None
-        first = next(iter(found.values()))
-        return cls(
-            ids=tuple(found),
-            ratios=tuple(np.inf if row.lower is None else row.lower for row in found.values()),
-            p_values=tuple((row.evidence or {})["p_value"] for row in found.values()),
-            holds=tuple((row.evidence or {})["holds"] for row in found.values()),
-            **median.evidence,
-            alpha=first.alpha_lower or 0.0,
-            method=first.method,
-            assumes=first.assumes,
-        )
 
 
 def excess_over_retrain(

@@ -19,7 +19,7 @@ from lethe.results import table
 from lethe.results.quantities import MODEL, headline
 from lethe.statistics.bound import Assumes, Bound, Covers
 from lethe.tracking import notes
-from lethe.tracking.describe import GAP
+from lethe.tracking.runs import GAP
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
