@@ -5,13 +5,17 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
+from itertools import chain, pairwise
 
 import pytest
 import typer
 from typer.core import TyperGroup
 from typer.testing import CliRunner
 
+from flows import settings
 from lethe.cli.app import app
+from lethe.config.assignments import parse
+from lethe.errors import BadParam
 from tests.benchmarks.__main__ import known
 from tests.small import ROOT
 
@@ -26,6 +30,7 @@ PRESETS = {
     for place in ("flows/presets", "flows/sweeps", "studies/presets")
     for path in (ROOT / place).glob("*.yaml")
 }
+OF_A_READER = (None, "models.smollm2.path", "judges.harm.labelled")  # files that a reader has or makes first
 MOST_WORDS = {"README": 600, "docs": 17_200}  # as `wc -w` counts; the sum of the pages of docs/
 
 
@@ -99,6 +104,25 @@ def test_commands_modules_options_and_presets_exist(page):
         if "--preset" in rest:
             name = rest[rest.index("--preset") + 1]
             assert name.startswith(OPEN) or name in PRESETS, words
+
+
+def refused(changes: list) -> str | None:
+    """The key of params.yaml that does not take these changes."""
+    try:
+        settings.changed(ROOT / "params.yaml", changes)
+    except BadParam as error:
+        return error.key
+    return None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_changes_of_params_are_legal(page):
+    for words in commands(page):
+        changes = [parse(own) for option, own in pairwise(words) if option == "-S"]
+        if words[:2] != ["lethe", "run"] or not changes:
+            continue
+        preset = [settings.read_preset(own).items() for option, own in pairwise(words) if option == "--preset"]
+        assert refused([*chain(*preset), *changes]) in OF_A_READER, words
 
 
 def test_the_log_of_the_readme_is_bounded_as_the_readme_says():
