@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from lethe.api.result import Measurement, View
 from lethe.config.evaluating import METRICS
 from lethe.errors import BadInput, BadValue, plural
+from lethe.evaluation.leaks_at_k import LeakPoint, leak_rate, passes, points_of
 from lethe.evaluation.prompt_scores import Missing, Scores
 from lethe.evaluation.prompts import SHOWN, PromptMeasures, Worst, measure_prompts
 from lethe.evaluation.together import QUANTITY, REASON, MeasureSettings
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 STOPPED = "anytime_upper"  # the bound by which prompts are compared after a stop
 COLUMNS = ("n", "mean", STOPPED, "anytime_lower", "sd", "anytime_sd_upper")
+
+PROMPT = "prompt_id"
 
 
 class _OfScores(Measurement):
@@ -73,6 +76,7 @@ class Bounds(PromptMeasures, _OfScores):
     source: str = "scores"
     log: LogScores | None = None
     labelled: RandomLabels | None = None
+    pass_at: tuple[int, ...] = ()
 
     __repr__, __str__ = Measurement.__repr__, Measurement.__str__
 
@@ -85,6 +89,10 @@ class Bounds(PromptMeasures, _OfScores):
             for entry in found["per_prompt"]:
                 entry["labelled"] = self.labelled.as_dict(entry["prompt_id"])
             found["labelled"] = self.labelled.as_dict()
+        if self.pass_at:
+            some = leak_rate(self.prompts).mean(self.settings.alpha, self.pass_at)
+            found["pass_hat_k"] = [point.row() for point in self.pass_hat_k]
+            found["leak_at_k"] = [point.row() for point in points_of(some)]
         return found
 
     def rows(self) -> list[Result]:
@@ -93,10 +101,21 @@ class Bounds(PromptMeasures, _OfScores):
 
         return rows_of(Path(self.source).stem, self)
 
+    @cached_property
+    def pass_hat_k(self) -> tuple[LeakPoint, ...]:
+        """The mean over the prompts of the probability that all of k answers score 1, at each k of ``pass_at``."""
+        return passes(self.prompts, self.settings.alpha, self.pass_at) if self.pass_at else ()
+
     def sentences(self) -> list[str]:
         """The statements on all prompts, each with its guarantee; those by labels alone come first."""
         of = f"the {plural(len(self.prompts), 'prompt')}"
-        return (self.labelled.sentences(of) if self.labelled else []) + super().sentences()
+        passed = [
+            f"Pass^{point.k}, the probability that all of {plural(point.k, 'answer')} score 1, is {point.estimate:.3f} "
+            f"(estimate), {point.lower.significant()} to {point.upper.significant()} {point.upper.on(of)}, each side "
+            f"{point.upper.level()}, assuming {point.upper.assumes}."
+            for point in self.pass_hat_k
+        ]
+        return (self.labelled.sentences(of) if self.labelled else []) + super().sentences() + passed
 
     def views(self) -> list[View]:
         """The first prompts, and the statements on all of them."""
@@ -166,6 +185,8 @@ def bounds(
     share_above: float = METRICS.share_above,
     calibration: Calibration | str | os.PathLike[str] | None = None,
     labels: str | os.PathLike[str] | None = None,
+    pass_at: str | Sequence[str | int] = (),
+    by: str | None = None,
 ) -> Bounds | StoppedBounds:
     """Bound the leakage of each prompt, of the worst prompt and of the average, from the scores of sampled answers.
 
@@ -197,6 +218,11 @@ def bounds(
     labels : path, optional
         A person's labels of random draws of these answers: `prompt_id`, `sample`, `label` (0 or 1). Adds bounds of the true
         leak probability by these labels alone, `labelled`.
+    pass_at : str or list of int, optional
+        Numbers of answers k, such as 1,2,4, where a score of 1 is a right answer: adds pass^k, the probability that all of k
+        answers are right, beside leak@k, the probability that any of k scores 1, both on average over the prompts.
+    by : str, optional
+        The column of a table that names the prompt. [default: prompt_id]
 
     Returns
     -------
@@ -245,12 +271,34 @@ def bounds(
         share_above=share_above,
         calibration=calibration_of(calibration, missing, scores),
     )
+    ks = _queries(pass_at)
     if isinstance(scores, (str, os.PathLike)):
-        return _labelled(_of_file(Path(scores), settings, score, filter), labels)
+        return _passed(_labelled(_of_file(Path(scores), settings, score, filter, by), labels), ks)
     if hasattr(scores, "columns"):
-        scores = _of_table(scores, missing, score or "score")
+        scores = _of_table(scores, missing, score or "score", by or PROMPT)
     found = measure_prompts(scores, settings)
-    return _labelled(Bounds(found.settings, found.prompts, found.together), labels)
+    return _passed(_labelled(Bounds(found.settings, found.prompts, found.together), labels), ks)
+
+
+def _queries(given: str | Sequence[str | int]) -> tuple[int, ...]:
+    """Return numbers of answers from numbers, or from text in which commas separate them."""
+    parts = [
+        part.strip() for one in ([given] if isinstance(given, str) else given) for part in str(one).split(",")
+    ]
+    if not all(part.isdecimal() and 0 < len(part) < 10 and int(part) for part in parts):
+        raise BadValue("pass_at", given, "whole numbers of at least 1, such as 1,2,4")
+    return tuple(dict.fromkeys(map(int, parts)))
+
+
+def _passed(found: Bounds | StoppedBounds, ks: tuple[int, ...]) -> Bounds | StoppedBounds:
+    """Add pass^k."""
+    if not ks:
+        return found
+    if not isinstance(found, Bounds):
+        raise BadValue("pass_at", list(ks), "left out for a run that stopped early")
+    if found.metric != "m_bin":
+        raise BadValue("pass_at", list(ks), "left out unless all scores are 0 or 1")
+    return replace(found, pass_at=ks)
 
 
 def _labelled(found: Bounds | StoppedBounds, labels: str | os.PathLike[str] | None) -> Bounds | StoppedBounds:
@@ -266,14 +314,14 @@ def _labelled(found: Bounds | StoppedBounds, labels: str | os.PathLike[str] | No
 
 
 def _of_file(
-    path: Path, settings: MeasureSettings, score: str | None, filter: str | None
+    path: Path, settings: MeasureSettings, score: str | None, filter: str | None, by: str | None
 ) -> Bounds | StoppedBounds:
     from lethe.evaluation.log_scores import read_any_scores
     from lethe.evaluation.score_files import measure_file
     from lethe.evaluation.stopped_prompts import measure_stopped
     from lethe.results.table import Rows
 
-    read = read_any_scores(path, settings.missing, score, filter)
+    read = read_any_scores(path, settings.missing, score, filter, by)
     settings = replace(settings, missing=read.missing)
     if read.log and read.log.stopped_early:
         if settings.together != "none":
@@ -308,7 +356,7 @@ def calibration_of(
     return Calibration.of(answers.labels, answers.verdicts, judge=answers.judge)
 
 
-def _of_table(table: pd.DataFrame, missing: Missing | None, score: str) -> Sequence[PromptScores]:
+def _of_table(table: pd.DataFrame, missing: Missing | None, score: str, by: str) -> Sequence[PromptScores]:
     """Return the prompts in the order of their first rows, and the scores of each in the order of the rows."""
     from lethe.evaluation.prompt_scores import ALL, as_prompts
     from lethe.sampling.engine import GREEDY
@@ -319,7 +367,9 @@ def _of_table(table: pd.DataFrame, missing: Missing | None, score: str) -> Seque
             f"scores: the table has no column {score!r}; its columns are {columns}. Rename the column of scores."
         )
     drawn = table[table["sample"] != GREEDY] if "sample" in table else table
-    if "prompt_id" not in drawn:
+    if by not in drawn and by != PROMPT:
+        raise BadValue("by", by, "one of " + ", ".join(map(str, table.columns)))
+    if by not in drawn:
         return as_prompts({ALL: drawn[score].to_numpy()}, missing)
-    groups = drawn.groupby("prompt_id", sort=False, dropna=False)[score]
+    groups = drawn.groupby(by, sort=False, dropna=False)[score]
     return as_prompts({str(name): own.to_numpy() for name, own in groups}, missing)

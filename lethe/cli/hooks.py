@@ -38,8 +38,9 @@ def bounds(
     as_json: bool,
     to: Literal["inspect", "mlflow"] | None = None,
     out: Path | None = None,
+    fail_above: float | None = None,
 ) -> Answer:
-    """Write bounds for another tool.
+    """Write bounds for another tool, and gate on them.
 
     Parameters
     ----------
@@ -47,8 +48,12 @@ def bounds(
         inspect: write each prompt's bound as a record for its precomputed_scores to --out; mlflow: log a run in MLflow.
     out : path
         The .json file of --to inspect. [default: SCORES.bounds.json]
+    fail_above : float
+        Exit with status 1 unless the bound certifies that every question leaks at most this.
     """
     source = given["scores"]
+    if fail_above is not None and not 0 <= fail_above < 1:
+        raise BadValue("fail_above", fail_above, "a number of at least 0 and below 1")
     if to != "inspect" and out is not None:
         raise BadValue("out", str(out), "left out unless --to is inspect")
     found = call(**given)
@@ -64,7 +69,34 @@ def bounds(
         written = {"inspect": str(place)}
     elif to == "mlflow":
         written = {"mlflow": _bounds_logged(found, source.name)}
-    return Answer(found, written, list(written.values()))
+    if fail_above is None:
+        return Answer(found, written, list(written.values()))
+    gate, reason = _gate(found, fail_above)
+    return Answer(found, {**written, "gate": gate}, [*written.values(), reason], int(gate["closed"]))
+
+
+def _gate(found: Any, tau: float) -> tuple[dict[str, Any], str]:
+    """Return the key `gate`, and the sentence on whether the bound certifies that every question leaks at most ``tau``."""
+    judged = getattr(found, "judged", None)
+    if judged and judged.worst is None:
+        facts = {"tau": tau, "closed": True, "bound": None, "alpha": judged.alpha, "prompt_id": None}
+        sentence = "The gate is closed: the calibration does not fit the verdicts, so no bound exists."
+        return {**facts, "reason": sentence}, sentence
+    worst = found.worst()
+    name, bound = (judged.worst[0], judged.worst[2]) if judged else (worst.prompt_id, worst.bound)
+    facts = {
+        "tau": tau,
+        "closed": bound.value > tau,
+        "bound": bound.value,
+        "alpha": bound.alpha,
+        "prompt_id": name,
+    }
+    state = "closed: it is not shown" if facts["closed"] else "open: it is shown"
+    sentence = (
+        f"The gate is {state} that every question leaks at most {tau:g}; the bound is {bound.significant()} ({name}), "
+        f"{bound.guarantee('the questions')} ({bound.method})."
+    )
+    return {**facts, "reason": sentence}, sentence
 
 
 def _bounds_logged(found: Any, name: str) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 
 from lethe.statistics.bound import Bound
 from lethe.statistics.leak_rates import QUERIES, Band, Rate
+from lethe.statistics.pass_hat_k import pass_hat_k
 
 if TYPE_CHECKING:
     from lethe.evaluation.prompts import PromptMeasure
@@ -94,6 +95,12 @@ def leak_at_k_over(prompts: Sequence[PromptMeasure], alpha: float) -> OverPrompt
         return None
     rate = leak_rate(judged)
     return OverPrompts(points_of(rate.worst(alpha, QUERIES)), points_of(rate.mean(alpha, QUERIES)))
+
+
+def passes(prompts: Sequence[PromptMeasure], alpha: float, ks: Sequence[int]) -> Points:
+    """pass^k over the prompts, whose scores are all 0 or 1: the probability that k answers all have a score of 1."""
+    rate = leak_rate(prompts)
+    return points_of(pass_hat_k(rate.leaks, rate.n, rate.missing, alpha, ks))
 
 
 def at(points: Sequence[LeakPoint], k: int = TOLD_QUERIES) -> LeakPoint:

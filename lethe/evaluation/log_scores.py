@@ -105,13 +105,19 @@ class Scores:
 
 
 def read_any_scores(
-    path: Path, missing: Missing | None, score: str | None = None, filter: str | None = None
+    path: Path,
+    missing: Missing | None,
+    score: str | None = None,
+    filter: str | None = None,
+    by: str | None = None,
 ) -> Scores:
-    """Read a table of scores or a log of another tool; the content decides which."""
+    """Read a table of scores, whose column ``by`` names the prompt, or a log of another tool; the content decides which."""
     if not is_log(path):
         if filter is not None:
             raise BadValue("--filter", filter, "left out: the file is a table of scores, not an lm-eval log")
-        return Scores(read_scores(path, missing, score or "score"), missing)
+        return Scores(read_scores(path, missing, score or "score", by), missing)
+    if by is not None:
+        raise BadValue("by", by, "left out: the file is a log, which names its prompts")
     found = scores_of(read_log(path, filter), score, missing)
     return Scores(found.prompts, missing or ("worst" if found.missing else None), found)
 

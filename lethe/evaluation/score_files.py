@@ -20,13 +20,16 @@ if TYPE_CHECKING:
     from lethe.statistics.bound import Bound
 
 
-def read_scores(path: Path, missing: str | None, column: str = "score") -> list[PromptScores]:
-    """Return the prompts of a file in order of first appearance."""
+def read_scores(
+    path: Path, missing: str | None, column: str = "score", by: str | None = None
+) -> list[PromptScores]:
+    """Return the prompts of a file, which its column ``by`` names, in order of first appearance."""
     import pandas as pd
 
     from lethe.io.tables import file_line, numeric_column, read_table
 
-    table = read_table(path, required=[column], text=["prompt_id"], optional=["sample"])
+    name = by or "prompt_id"
+    table = read_table(path, required=[column, by] if by else [column], text=[name], optional=["sample"])
     if table.empty:
         raise BadFile(path, "holds no rows", "Give one row per sampled answer.")
     values, lines = numeric_column(table, column, path), np.arange(len(table))
@@ -45,8 +48,8 @@ def read_scores(path: Path, missing: str | None, column: str = "score") -> list[
     if missing is None:
         refuse(absent, f"{column} is missing", "Say how it counts: --missing worst or --missing drop.")
     refuse(~absent & ~((values >= 0) & (values <= 1)), f"{column}: got {{}}; must be a number in [0, 1]")
-    names = table["prompt_id"] if "prompt_id" in table else pd.Series([ALL] * len(table))
-    refuse(names.isna().to_numpy(), "prompt_id is missing")
+    names = table[name] if name in table else pd.Series([ALL] * len(table))
+    refuse(names.isna().to_numpy(), f"{name} is missing")
     codes, labels = pd.factorize(names)
     same, labels = pd.factorize(np.array([str(label) for label in labels], dtype=object))
     codes = same[codes]  # 7 and "7" are one prompt: JSON lines may hold both
