@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,14 @@ DRAWS = 200
 
 @dataclass(frozen=True, repr=False)
 class Certificate(certificate.Certificate, TableWithSentences):
-    """The result of `certify` and `verify`; ``write`` writes the file that `verify` reads."""
+    """The result of `certify` and `verify`; ``write`` writes the file that `verify` reads.
+
+    ``own``: whether this call drew, so that the last audit is the caller's. ``repeated``: whether the repeated draws of each
+    auditor gave the stored leaks.
+    """
+
+    own: bool = True
+    repeated: Mapping[str, bool] = field(default_factory=dict)
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per question: its answers, the leaks among them, and the logarithm of its e-value."""
@@ -31,12 +38,26 @@ class Certificate(certificate.Certificate, TableWithSentences):
         return pd.DataFrame({"id": self.questions, "n": n, "leaks": leaks, "log_e_value": self.log_e_values()})
 
     def sentences(self) -> list[str]:
-        """Return the verdict with its guarantee."""
-        return [self.sentence()]
+        """Return the claim, the verdict by one's own draws alone, and the verdict by the draws of all auditors."""
+        lines = [self.statement()]
+        if self.own:
+            lines.append(f"Your own draws alone: {self.alone(self.audits[-1]).sentence()}")
+        if len(self.audits) > 1 or not self.own:
+            lines.append(f"All auditors: {self.sentence()}")
+        lines += [
+            f"The draws of {name}, repeated: "
+            + ("the same leaks." if same else "other leaks than the file states.")
+            for name, same in self.repeated.items()
+        ]
+        return lines
 
     def as_json(self) -> dict[str, object]:
-        """The content of the file."""
-        return self.as_dict()
+        """The content of the file, and what the caller's own draws say."""
+        own = self.alone(self.audits[-1]) if self.own else None
+        return self.as_dict() | {
+            "own": own and {"auditor": own.audits[0].auditor, "log_e_value": own.log_e(), "verdict": own.verdict},
+            "repeated": dict(self.repeated),
+        }
 
     def views(self) -> list[View]:
         """The verdict."""
@@ -72,7 +93,7 @@ def certify(
     alpha : float
         A false certificate has at most this probability.
     draws : int
-        The number of answers to each question, drawn now.
+        The largest number of answers to each question; a question ends where its answers certify it.
     auditor : str
         The name of the person or machine that draws.
     scorer : str
@@ -128,15 +149,16 @@ def verify(
     prompt: str | os.PathLike[str] | None = None,
     auditor: str = "verifier",
     add: Sequence[str | os.PathLike[str]] = (),
+    redraw: int = 0,
 ) -> Certificate:
-    """Check that a certificate's model, tokenizer, prompts, scorer and engine are these, draw, and multiply the evidence.
+    """Check that a certificate's model, tokenizer, prompts, scorer and engine are these, draw, and join the evidence.
 
     Parameters
     ----------
     file : path
         A certificate of `lethe certify`.
     draws : int
-        The number of further answers to each question; 0 checks the hashes alone.
+        The largest number of further answers to each question, which end where they alone certify it; 0 checks the hashes.
     model : path, optional
         The model folder on this machine. [default: as the certificate says]
     data : path, optional
@@ -144,9 +166,11 @@ def verify(
     prompt : path, optional
         The template file. [default: as the certificate says]
     auditor : str
-        The name of the person or machine that draws.
+        The name of the person or machine that draws; the seed follows from it and the file.
     add : list of path
-        Add the audits of another copy of this certificate; repeatable.
+        Add the audits of another copy of this certificate; repeatable. Only the join of all copies has the level.
+    redraw : int
+        Repeat the stored draws of this many auditors, on the same engine, and compare the leaks.
 
     Returns
     -------
@@ -155,8 +179,9 @@ def verify(
 
     Notes
     -----
-    The draws come from a fresh stream. The e-values of all auditors multiply; the verdict holds at any stopping time. A
-    fact that differs is refused by name, with exit status 2.
+    The file is not signed: whoever trusts nobody reads the verdict by the own draws alone. The evidence of all auditors is
+    joined unless their leak rates differ (Fisher's exact test). The verdict holds at any stopping time. A fact that differs
+    is refused by name, with exit status 2.
 
     Examples
     --------
@@ -169,6 +194,8 @@ def verify(
     from lethe.data.rows import read_rows
     from lethe.steps import certify as step
 
+    if redraw < 0:
+        raise BadValue("redraw", redraw, "a whole number of at least 0")
     if draws < 0:
         raise BadValue("draws", draws, "a whole number of at least 0 (0: check the hashes alone)")
     found = certificate.read_certificate(Path(file))
@@ -183,4 +210,6 @@ def verify(
             raise BadFile(place, "no such file or folder", f"Name the {name} on this machine with --{name}.")
     how = step.how_of(found.settings, None if prompt is None else str(prompt))
     rows = read_rows(places["data"])
-    return Certificate(**vars(step.verify(found, Path(file), places["model"], rows, how, draws, auditor)))
+    grown = step.verify(found, Path(file), places["model"], rows, how, draws, auditor)
+    same = step.repeated(found, redraw, places["model"], rows, how) if redraw else {}
+    return Certificate(**vars(grown), own=draws > 0, repeated=same)

@@ -211,7 +211,9 @@ def verify(call: Call, given: Given, as_json: bool, out: Path | None = None) -> 
     found = call(**given)
     found.write(out or file)
     notes = [f"The hashes agree: {', '.join(found.hashes)}.", f"The certificate is {out or file}."]
-    return Answer(found, {"file": str(out or file)}, notes)
+    if given.get("add"):
+        notes.append("Only the join of all copies has the level: a copy left out is a draw left out.")
+    return Answer(found, {"file": str(out or file)}, notes, int(not all(found.repeated.values())))
 
 
 def evaluate(call: Call, given: Given, as_json: bool) -> Answer:

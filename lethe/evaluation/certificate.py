@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 
 from lethe.errors import BadFile, BadInput, plural, shortened
+from lethe.io.cache import digest
 from lethe.io.json_files import read_json, write_json
 from lethe.statistics.bound import level
 from lethe.statistics.checks import SMALLEST_ALPHA
 from lethe.statistics.sequential import RULE, log_e_value
 
-SCHEMA = "lethe-certificate/1"
-CERTIFIED, NOT_YET = "certified", "not certified yet"
+SCHEMA = "lethe-certificate/2"
+CERTIFIED, NOT_YET, DIFFER = "certified", "not certified yet", "auditors differ"
+DRAWN = ("engine", "temperature", "top_p", "top_k", "max_new_tokens")  # the settings that the statement names
+HOMOGENEITY = 0.01  # level of the test that all auditors saw one leak rate per question, fixed beforehand
 FACTS = ("weights", "tokenizer", "prompts", "scorer", "engine")
 TOLERANCE = 1e-6  # of stated e-values
 REMEDY = "Ask its author for the file as it was written."
@@ -25,14 +28,27 @@ REMEDY = "Ask its author for the file as it was written."
 
 @dataclass(frozen=True)
 class Audit:
-    """The draws of one auditor: ``draws`` answers to each question with ``seed``, and the ``leaks`` per question."""
+    """The draws of one auditor: per question the number of answers (``draws``) and the ``leaks`` among them.
+
+    ``after`` are the keys of the audits that it continued and that no other of them had continued.
+    """
 
     auditor: str
-    draws: int
+    draws: tuple[int, ...]
     seed: int
     engine: str
     time: str
     leaks: tuple[int, ...]
+    after: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The hash of the audit, which later audits name."""
+        return digest(self.as_dict())
+
+    def as_dict(self) -> dict[str, object]:
+        """The entry of ``auditors``."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)
@@ -51,15 +67,66 @@ class Certificate:
     sources: Mapping[str, str]
     audits: tuple[Audit, ...] = ()
 
-    def counts(self) -> tuple[np.ndarray, int]:
-        """The leaking answers per question and the number of answers to each question, over all auditors."""
-        leaks = np.array([audit.leaks for audit in self.audits], dtype=np.int64).reshape(-1, len(self.questions))
-        return leaks.sum(axis=0), sum(audit.draws for audit in self.audits)
+    def tables(self) -> tuple[np.ndarray, np.ndarray]:
+        """(auditors, questions) leaking answers, and answers."""
+        shape = (-1, len(self.questions))
+        leaks, draws = ([getattr(audit, name) for audit in self.audits] for name in ("leaks", "draws"))
+        return np.array(leaks, dtype=np.int64).reshape(shape), np.array(draws, dtype=np.int64).reshape(shape)
+
+    def counts(self) -> tuple[np.ndarray, np.ndarray]:
+        """The leaking answers and the answers per question, over all auditors."""
+        leaks, draws = self.tables()
+        return leaks.sum(axis=0), draws.sum(axis=0)
 
     def log_e_values(self) -> np.ndarray:
         """The logarithm of each question's e-value."""
-        leaks, n = self.counts()
-        return log_e_value(leaks, np.full(len(leaks), n), self.tau)
+        return log_e_value(*self.counts(), self.tau)
+
+    def alone(self, audit: Audit) -> Certificate:
+        """The certificate with the evidence of one audit."""
+        return replace(self, audits=(audit,))
+
+    def homogeneity(self) -> float:
+        """The p-value of "each question has one leak rate, whoever draws".
+
+        Fisher's exact test of each auditor against all others in each question, Bonferroni over both.
+        """
+        from scipy.stats import fisher_exact
+
+        leaks, draws = self.tables()
+        if len(leaks) < 2:
+            return 1.0
+        others, rest = leaks.sum(axis=0) - leaks, draws.sum(axis=0) - draws
+        tables = np.stack([leaks, draws - leaks, others, rest - others], axis=-1).reshape(-1, 4)
+        kinds, counts = np.unique(tables, axis=0, return_counts=True)
+        least = min(float(fisher_exact(kind.reshape(2, 2))[1]) for kind in kinds)
+        return min(1.0, least * int(counts.sum()))
+
+    @property
+    def homogeneous(self) -> bool:
+        """Whether the evidence of all auditors may be joined."""
+        return self.homogeneity() > HOMOGENEITY
+
+    def next_seed(self, auditor: str) -> tuple[int, tuple[str, ...]]:
+        """The seed of an auditor who continues this certificate, and the keys of the audits that are continued."""
+        continued = {key for audit in self.audits for key in audit.after}
+        after = tuple(sorted({audit.key for audit in self.audits} - continued))
+        return self.seed_of(auditor, after), after
+
+    def seed_of(self, auditor: str, after: Sequence[str]) -> int:
+        """A seed that nobody chooses: it follows from the claim, the audits so far, and the auditor's name."""
+        claim = (self.questions, self.tau, self.alpha, sorted(self.hashes.items()))
+        return int(digest(claim, sorted(after), auditor)[:15], 16)
+
+    def statement(self) -> str:
+        """The claim with the conditions under which it holds."""
+        engine: Any = self.settings.get("engine", {})
+        tokens, temperature, top_p, top_k = (engine.get(name) for name in DRAWN[-1:] + DRAWN[1:-1])
+        return (
+            f"Each question's answer, cut after {tokens} tokens, leaks with probability at most {self.tau:g}, if it is drawn "
+            f"by {engine.get('engine')} at temperature {temperature}, top-p {top_p}, top-k {top_k}, with the prompt "
+            f"{self.settings.get('prompt')}, and scored by {self.settings.get('scorer')}."
+        )
 
     def log_e(self) -> float:
         """The logarithm of the e-value of the claim: the smallest of the questions' e-values.
@@ -71,39 +138,54 @@ class Certificate:
 
     @property
     def verdict(self) -> str:
-        """`CERTIFIED` if the e-value has reached 1 / alpha, else `NOT_YET`."""
+        """`DIFFER` if the auditors' leak rates do, `CERTIFIED` if the e-value has reached 1 / alpha, else `NOT_YET`."""
+        if not self.homogeneous:
+            return DIFFER
         return CERTIFIED if self.log_e() >= math.log(1 / self.alpha) else NOT_YET
 
     def with_audits(self, more: Sequence[Audit]) -> Certificate:
         """Return the certificate with further audits; every audit must have its own seed."""
         seeds = [audit.seed for audit in (*self.audits, *more)]
         if len(set(seeds)) < len(seeds):
-            raise BadInput("Two audits used one seed, so they drew the same answers. Draw from another stream.")
+            raise BadInput(
+                "Two audits used one seed, so they drew the same answers: auditors who continue one file must have different "
+                "names (--auditor)."
+            )
         return replace(self, audits=(*self.audits, *more))
 
     def sentence(self) -> str:
         """The verdict and its guarantee in words."""
         _, n = self.counts()
         auditors = len({audit.auditor for audit in self.audits})
+        answers = (
+            f"{n.min():,} to {plural(int(n.max()), 'answer')}"
+            if n.min() < n.max()
+            else plural(int(n[0]), "answer")
+        )
+        by = f"{answers} to each of {plural(len(self.questions), 'question')} by {plural(auditors, 'auditor')}"
+        if not self.homogeneous:
+            return (
+                f"Not joined: the auditors' leak rates differ (p = {self.homogeneity():.2g}, Fisher's exact test, "
+                f"Bonferroni), so some of {by} were not drawn as stated. Trust your own draws alone."
+            )
         evidence = (
-            f"{plural(n, 'answer')} to each of {plural(len(self.questions), 'question')} by {plural(auditors, 'auditor')}: "
-            f"the e-value is {_number(self.log_e())}, and {_number(math.log(1 / self.alpha))} certifies"
+            f"{by}: the e-value is {_number(self.log_e())}, and {_number(math.log(1 / self.alpha))} certifies"
         )
         if self.verdict == CERTIFIED:
             return (
-                f"Certified: every question leaks with probability at most {self.tau:g}, {level(self.alpha)} at any stopping "
-                f"time, assuming independent draws of which none was left out. {evidence}."
+                f"Certified {level(self.alpha)} at any stopping time, assuming independent draws of which none was left out, "
+                f"in any copy of the file. {evidence}."
             )
         return f"Not certified yet. {evidence}."
 
     def as_dict(self) -> dict[str, object]:
         """The file's content."""
         leaks, n = self.counts()
-        logs = self.log_e_values()
+        joined = self.homogeneous
         return {
             "schema": SCHEMA,
             "claim": {
-                "statement": "each question's answer leaks with probability at most tau",
+                "statement": self.statement(),
                 "questions": list(self.questions),
                 "tau": self.tau,
                 "alpha": self.alpha,
@@ -115,13 +197,17 @@ class Certificate:
                 "rule": RULE,
                 "combined": "the product over auditors of each question's e-values; the least over questions",
                 "per_question": [
-                    {"id": name, "n": n, "leaks": int(hit), "log_e_value": float(log)}
-                    for name, hit, log in zip(self.questions, leaks, logs, strict=True)
+                    {"id": name, "n": int(n), "leaks": int(hit), "log_e_value": float(log) if joined else None}
+                    for name, n, hit, log in zip(self.questions, n, leaks, self.log_e_values(), strict=True)
                 ],
-                "log_e_value": self.log_e(),
+                "log_e_value": self.log_e() if joined else None,
                 "log_goal": math.log(1 / self.alpha),
             },
-            "auditors": [asdict(audit) | {"leaks": list(audit.leaks)} for audit in self.audits],
+            "homogeneity": {"p_value": self.homogeneity(), "level": HOMOGENEITY, "holds": joined},
+            "auditors": [
+                audit.as_dict() | {"key": audit.key, "log_e_value": self.alone(audit).log_e()}
+                for audit in self.audits
+            ],
             "verdict": self.verdict,
         }
 
@@ -139,7 +225,9 @@ def read_certificate(path: Path) -> Certificate:
         raise BadFile(
             path,
             f"has the schema {shortened(value['schema'])}; this release of Lethe reads {SCHEMA!r}",
-            "Verify with the release that wrote the file, or write a new certificate with `lethe certify`.",
+            "Its statement names no tokens, temperature or prompt: certify again with `lethe certify`."
+            if value["schema"] == "lethe-certificate/1"
+            else "Verify with the release that wrote the file, or certify again with `lethe certify`.",
         )
     try:
         found = _parsed(value)
@@ -158,12 +246,16 @@ def read_certificate(path: Path) -> Certificate:
         raise BadFile(path, "does not state one e-value per question", REMEDY)
     if stated.get("rule") != RULE:
         raise BadFile(path, f"has the betting rule {shortened(stated.get('rule'))}; this version uses {RULE!r}")
-    leaks, n = found.counts()
-    expected = [*zip(found.questions, found.log_e_values().tolist(), leaks.tolist(), strict=True)]
-    for row, (name, log, hits) in zip(rows, expected, strict=True):
+    if value["claim"].get("statement") != found.statement():
+        raise BadFile(path, "the statement does not name its own settings", REMEDY)
+    _check_order(found, path)
+    leaks, counts = found.counts()
+    joined = found.homogeneous
+    expected = [*zip(found.questions, found.log_e_values().tolist(), leaks.tolist(), counts.tolist(), strict=True)]
+    for row, (name, log, hits, n) in zip(rows, expected, strict=True):
         if (
             row.get("id") != name
-            or not _close(row.get("log_e_value"), log)
+            or not _close(row.get("log_e_value"), log, joined)
             or (row.get("n"), row.get("leaks")) != (n, hits)
             or any(isinstance(row[key], bool) for key in ("n", "leaks"))
         ):
@@ -172,9 +264,22 @@ def read_certificate(path: Path) -> Certificate:
                 f"question {shortened(name)}: the stated e-value or counts do not match those of its auditors",
                 REMEDY,
             )
-    if not _close(stated.get("log_e_value"), found.log_e()) or value.get("verdict") != found.verdict:
+    if not _close(stated.get("log_e_value"), found.log_e(), joined) or value.get("verdict") != found.verdict:
         raise BadFile(path, "the stated e-value or verdict does not match the counts of its auditors", REMEDY)
     return found
+
+
+def _check_order(found: Certificate, path: Path) -> None:
+    """Check that each seed follows from the audits that its auditor continued."""
+    earlier: set[str] = set()
+    for audit in found.audits:
+        if not set(audit.after) <= earlier or audit.seed != found.seed_of(audit.auditor, audit.after):
+            raise BadFile(
+                path,
+                f"the seed of auditor {shortened(audit.auditor)} does not follow from the audits before it, so it was chosen",
+                REMEDY,
+            )
+        earlier.add(audit.key)
 
 
 def merged(found: Certificate, other: Certificate, path: Path) -> Certificate:
@@ -209,20 +314,24 @@ def _parsed(value: Mapping[str, Any]) -> Certificate:
     hashes = {name: _text(value["hashes"][name]) for name in FACTS}
     if not audits or not all(isinstance(value[key], dict) for key in ("settings", "sources")):
         raise ValueError("auditors, settings and sources must be present")
+    if not isinstance(value["settings"].get("engine"), dict):
+        raise ValueError("settings must name the engine and its settings")
     sources = {key: _text(name) for key, name in value["sources"].items()}
     empty = Certificate(questions, tau, alpha, hashes, value["settings"], sources)
     return empty.with_audits(audits)
 
 
 def _audit(value: Mapping[str, Any], questions: int) -> Audit:
-    leaks = tuple(_count(one) for one in value["leaks"])
-    draws = _count(value["draws"])
-    if len(leaks) != questions or draws < 1 or max(leaks) > draws:
-        raise ValueError("an auditor's leaks must be one count per question, each at most the auditor's draws")
+    leaks, draws = (tuple(_count(one) for one in value[name]) for name in ("leaks", "draws"))
+    if not len(leaks) == len(draws) == questions or min(draws) < 1 or (np.array(leaks) > draws).any():
+        raise ValueError(
+            "an auditor's draws and leaks must be one count per question, the leaks at most the draws"
+        )
     auditor, engine, time = (_text(value[key]) for key in ("auditor", "engine", "time"))
     if not auditor:
         raise ValueError("an auditor must have a name")
-    return Audit(auditor, draws, _count(value["seed"]), engine, time, leaks)
+    after = tuple(_text(one) for one in value["after"])
+    return Audit(auditor, draws, _count(value["seed"]), engine, time, leaks, after)
 
 
 def _text(value: Any) -> str:
@@ -243,7 +352,9 @@ def _count(value: Any) -> int:
     return value
 
 
-def _close(stated: Any, value: float) -> bool:
+def _close(stated: Any, value: float, joined: bool) -> bool:
+    if not joined:
+        return stated is None
     number = isinstance(stated, (int, float)) and not isinstance(stated, bool)
     # A larger integer than any float cannot be compared.
     return number and abs(stated) < 2**63 and math.isclose(stated, value, rel_tol=TOLERANCE, abs_tol=TOLERANCE)

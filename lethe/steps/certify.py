@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import secrets
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from lethe.errors import BadFile, BadInput, BadValue
 from lethe.evaluation.certificate import Audit, Certificate, check_facts
 from lethe.io.cache import cache_key, digest, module_of
 from lethe.statistics.checks import check_alpha, check_count
+from lethe.statistics.sequential import log_e_value
 
 if TYPE_CHECKING:
     from lethe.io.artifacts import Row
@@ -26,6 +27,7 @@ TOKENIZER = (
     *("chat_template*", "*.model", "spiece.model"),
 )
 PLAIN = "qa"
+BATCH = 64  # answers to a question between two looks at its e-value
 
 
 class How(Direct, Drawing):
@@ -100,7 +102,7 @@ def certify(
         settings={"prompt": how.prompt, "scorer": how.scorer, "engine": how.drawing()},
         sources={"model": str(model), "data": str(data)},
     )
-    return claim.with_audits([_audit(model, rows, how, draws, auditor, ())])
+    return claim.with_audits([_audit(claim, model, rows, how, draws, auditor)])
 
 
 def verify(
@@ -115,8 +117,23 @@ def verify(
     if draws == 0:
         return found
     check_count("draws", draws)
-    used = [audit.seed for audit in found.audits]
-    return found.with_audits([_audit(model, rows, how, draws, auditor, used)])
+    return found.with_audits([_audit(found, model, rows, how, draws, auditor)])
+
+
+def repeated(found: Certificate, count: int, model: Path, rows: Sequence[Row], how: How) -> dict[str, bool]:
+    """Repeat the draws of up to ``count`` audits, those with the most draws first: whether each gives the stored leaks.
+
+    An engine draws the same answers from one seed; audits of another engine are refused.
+    """
+    audits = sorted(found.audits, key=lambda audit: -sum(audit.draws))[:count]
+    drawing = _Drawing(model, rows, how)
+    for audit in audits:
+        if audit.engine != drawing.engine.name:
+            raise BadInput(
+                f"--redraw: {audit.auditor} drew with {audit.engine}, and this machine draws with {drawing.engine.name}, "
+                "which gives other answers from one seed. Repeat these draws where that engine runs."
+            )
+    return {audit.auditor: drawing.leaks(audit.seed, audit.draws)[1] == audit.leaks for audit in audits}
 
 
 def _check_auditor(auditor: str) -> None:
@@ -125,30 +142,65 @@ def _check_auditor(auditor: str) -> None:
         raise BadValue("--auditor", auditor, "a name that is not blank")
 
 
-def _audit(model: Path, rows: Sequence[Row], how: How, draws: int, auditor: str, used: Sequence[int]) -> Audit:
-    from lethe.models.checkpoints import prepare_torch
-    from lethe.models.encoding import Encoder
-    from lethe.sampling.engine import Prompt, Settings, open_engine
-    from lethe.sampling.loading import checkpoint
-    from lethe.scoring import Question, open_scorer
+def _audit(found: Certificate, model: Path, rows: Sequence[Row], how: How, draws: int, auditor: str) -> Audit:
+    """Draw up to ``draws`` answers to each question, until the auditor's own e-value of the question certifies."""
+    seed, after = found.next_seed(auditor)
+    drawing = _Drawing(model, rows, how)
 
-    if not auditor.strip():
-        raise BadValue("auditor", auditor, "a name")
-    seed = secrets.randbits(62)
-    while seed in used:
-        seed = secrets.randbits(62)
-    prepare_torch()
-    encoder = Encoder(checkpoint(model).tokenizer, _place(how.prompt))
-    prompts = [Prompt(row["id"], encoder.prompt(row)) for row in rows]
-    drawing = {name: getattr(how, name) for name in Drawing.model_fields}
-    settings = Settings(**drawing, n=draws, greedy=False, seed=seed)
-    opened = open_engine(how.engine, model, {"max_rows": 4096})
-    answers = {done.prompt_id: done.texts for done in opened.answer(prompts, settings)}
-    scored = open_scorer(how.scorer).score([Question(list(answers[row["id"]]), row) for row in rows])
-    # An answer that the scorer cannot judge counts as a leak.
-    leaks = tuple(int(np.nan_to_num(scores, nan=1.0).sum()) for scores in scored)
+    def certified(leaks: int, n: int) -> bool:
+        return float(log_e_value(leaks, n, found.tau)) >= math.log(1 / found.alpha)
+
+    counts, leaks = drawing.leaks(seed, (draws,) * len(rows), certified)
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return Audit(auditor, draws, seed, opened.name, now, leaks)
+    return Audit(auditor, counts, seed, drawing.engine.name, now, leaks, after)
+
+
+class _Drawing:
+    """Answers of a model from seeds, in batches of `BATCH` answers to each question."""
+
+    def __init__(self, model: Path, rows: Sequence[Row], how: How):
+        from lethe.models.checkpoints import prepare_torch
+        from lethe.models.encoding import Encoder
+        from lethe.sampling.engine import Prompt, open_engine
+        from lethe.sampling.loading import checkpoint
+        from lethe.scoring import open_scorer
+
+        prepare_torch()
+        encoder = Encoder(checkpoint(model).tokenizer, _place(how.prompt))
+        self.rows, self.how = rows, how
+        self.prompts = [Prompt(row["id"], encoder.prompt(row)) for row in rows]
+        self.engine = open_engine(how.engine, model, {"max_rows": 4096})
+        self.scorer = open_scorer(how.scorer)
+
+    def leaks(
+        self, seed: int, draws: Sequence[int], done: Callable[[int, int], bool] = lambda leaks, n: False
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The answers and the leaks among them, per question; a question ends at its draws, or where ``done``."""
+        counts, leaks = [0] * len(draws), [0] * len(draws)
+        going = list(range(len(draws)))
+        while going:
+            start = counts[going[0]]  # all that go on have equally many answers
+            for size in sorted({min(BATCH, draws[place] - start) for place in going}):
+                places = [place for place in going if min(BATCH, draws[place] - start) == size]
+                for place, more in zip(places, self._leaks(seed, places, start, size), strict=True):
+                    counts[place], leaks[place] = start + size, leaks[place] + more
+            going = [
+                place for place in going if counts[place] < draws[place] and not done(leaks[place], counts[place])
+            ]
+        return tuple(counts), tuple(leaks)
+
+    def _leaks(self, seed: int, places: Sequence[int], first: int, size: int) -> list[int]:
+        from lethe.sampling.engine import Settings
+        from lethe.scoring import Question
+
+        drawing = {name: getattr(self.how, name) for name in Drawing.model_fields}
+        settings = Settings(**drawing, n=size, greedy=False, seed=seed, first_sample=first)
+        asked = [self.prompts[place] for place in places]
+        answers = {done.prompt_id: done.texts for done in self.engine.answer(asked, settings)}
+        rows = [self.rows[place] for place in places]
+        scored = self.scorer.score([Question(list(answers[row["id"]]), row) for row in rows])
+        # An answer that the scorer cannot judge counts as a leak.
+        return [int(np.nan_to_num(scores, nan=1.0).sum()) for scores in scored]
 
 
 def _weights(model: Path) -> str:

@@ -130,8 +130,9 @@ def _others() -> list[Reader]:
     def json_ids(path: Path) -> object:
         return [one.text("id") for one in json_entries(path)]
 
-    audits = (Audit("a", 10, 1, "prefix", "2026-01-01", (0, 1)),)
-    claim = Certificate(("a", "b"), 0.1, 0.05, dict.fromkeys(FACTS, "0" * 64), {"n": 10}, {"model": "m"}, audits)
+    claim = Certificate(("a", "b"), 0.1, 0.05, dict.fromkeys(FACTS, "0" * 64), {"engine": {}}, {"model": "m"})
+    seed, after = claim.next_seed("a")
+    claim = claim.with_audits([Audit("a", (10, 10), seed, "prefix", "2026-01-01", (0, 1), after)])
     section: dict[str, object] = {
         "avg_gt_loss": {"0": 0.5},
         "avg_paraphrased_loss": {"0": 1.0},

@@ -7,19 +7,22 @@ import json
 import math
 import random
 import shutil
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from lethe.errors import BadInput
-from lethe.evaluation.certificate import FACTS, SCHEMA, Audit, Certificate, read_certificate
+from lethe.evaluation.certificate import FACTS, HOMOGENEITY, SCHEMA, Audit, Certificate, read_certificate
 from lethe.io.json_files import write_jsonl
 from lethe.statistics.sequential import log_e_value
 from lethe.steps.certify import How, facts
 from tests.lethe.cli.calls import Command
 from tests.lethe.small_checkpoint import ROWS
+from tests.lethe.statistics.misses import allowed
 from tests.small import ROOT
 
 
@@ -54,7 +57,7 @@ def verify(*more):
 
 def test_the_evidence_of_auditors_multiplies_up_to_a_certificate(place):
     first = certify("--draws", 20)
-    assert first["schema"] == "lethe-certificate/1"
+    assert first["schema"] == "lethe-certificate/2"
     assert set(first["hashes"]) == set(FACTS)
     assert first["verdict"] == "not certified yet"
     (question, _) = first["e_process"]["per_question"]
@@ -147,8 +150,8 @@ def test_a_changed_scorer_engine_or_template_is_refused_by_name(place):
         ({"prompt": "template.txt"}, "prompts"),
     ):
         (place / "template.txt").write_text("Say: {question}")
-        changed = value | {"settings": value["settings"] | settings_of}
-        (place / "changed.json").write_text(json.dumps(changed))
+        found = read_certificate(place / "certificate.json")
+        replace(found, settings=value["settings"] | settings_of).write(place / "changed.json")
         assert f"the hash of {name} differs" in refused("verify", "changed.json")
 
 
@@ -156,13 +159,16 @@ def test_an_edited_certificate_is_refused(place):
     certify("--draws", 5)
     value = json.loads((place / "certificate.json").read_text())
     value["auditors"][0]["leaks"] = [0, 0]
-    value["auditors"][0]["draws"] = 5000
+    value["auditors"][0]["draws"] = [5000, 5000]
     (place / "edited.json").write_text(json.dumps(value))
     assert "do not match those" in refused("verify", "edited.json")
     value = json.loads((place / "certificate.json").read_text())
     value["auditors"] *= 2
     (place / "doubled.json").write_text(json.dumps(value))
     assert "one seed" in refused("verify", "doubled.json")
+    value["schema"] = "lethe-certificate/1"
+    (place / "older.json").write_text(json.dumps(value))
+    assert "certify again" in refused("verify", "older.json")
     value["schema"] = "lethe-certificate/9"
     (place / "newer.json").write_text(json.dumps(value))
     told = refused("verify", "newer.json")
@@ -194,9 +200,15 @@ def test_wrong_use_is_a_sentence(place):
 
 def whole():
     hashes = dict.fromkeys(FACTS, "0" * 32)
-    audit = Audit("author", 10, 7, "prefix", "2026-01-01T00:00:00Z", (0, 1))
-    how = {"prompt": "qa", "scorer": "keyword_leak", "engine": {}}
-    return Certificate(("a", "b"), 0.1, 0.05, hashes, how, {"model": "m", "data": "d"}, (audit,)).as_dict()
+    how = {"prompt": "qa", "scorer": "keyword_leak", "engine": {"max_new_tokens": 3}}
+    claim = Certificate(("a", "b"), 0.1, 0.05, hashes, how, {"model": "m", "data": "d"})
+    return with_audit(claim, "author", (10, 10), (0, 1)).as_dict()
+
+
+def with_audit(claim, auditor, draws, leaks):
+    """The certificate with one more audit, whose seed follows from it."""
+    seed, after = claim.next_seed(auditor)
+    return claim.with_audits([Audit(auditor, draws, seed, "prefix", "2026-01-01T00:00:00Z", leaks, after)])
 
 
 def nodes(value):
@@ -239,6 +251,7 @@ def test_the_schema_in_the_docs_is_that_of_the_file(place):
     certify("--draws", 5)
     value = verify("--draws", 5)
     written = json.loads((place / "certificate.json").read_text())
+    assert value["own"]["auditor"] == "verifier"
     rules = schema()
     rules.validate(written)
     properties = rules.schema["properties"]
@@ -251,7 +264,7 @@ def test_the_schema_in_the_docs_is_that_of_the_file(place):
     assert value["verdict"] in properties["verdict"]["enum"]
     for key in written:
         assert not rules.is_valid({name: own for name, own in written.items() if name != key})
-    assert not rules.is_valid(written | {"schema": "lethe-certificate/2"})
+    assert not rules.is_valid(written | {"schema": "lethe-certificate/1"})
     assert not rules.is_valid(written | {"claim": written["claim"] | {"tau": "0.1"}})
     page = (ROOT / "docs/certificates.md").read_text(encoding="utf-8")
     assert all(f"| `{key}`" in page for key in written)
@@ -261,3 +274,86 @@ def test_a_whole_certificate_is_read_as_it_was_written(tmp_path):
     path = tmp_path / "c.json"
     path.write_text(json.dumps(whole()))
     assert read_certificate(path).as_dict() == whole()
+
+
+def claim_of(questions=1, tau=0.05, alpha=0.01):
+    how = {"prompt": "qa", "scorer": "keyword_leak", "engine": {}}
+    names = tuple(f"q{place}" for place in range(questions))
+    return Certificate(names, tau, alpha, dict.fromkeys(FACTS, "x"), how, {})
+
+
+def test_a_forged_file_is_not_joined_with_draws_that_refute_it(tmp_path):
+    """An honest verifier sees 20% leaks where the claim is 5%: the joined value is not shown, the own draws decide."""
+    forged = with_audit(claim_of(), "author", (3000,), (0,))
+    assert forged.verdict == "certified"
+    both = with_audit(forged, "me", (200,), (40,))
+    assert both.verdict == "auditors differ"
+    assert both.homogeneity() < 1e-40
+    assert both.as_dict()["e_process"]["log_e_value"] is None
+    assert "e-value" not in both.sentence()
+    alone = both.alone(both.audits[-1])
+    assert alone.log_e() < 0
+    assert alone.verdict == "not certified yet"
+    both.write(tmp_path / "c.json")
+    assert read_certificate(tmp_path / "c.json") == both
+
+
+def test_auditors_with_one_leak_rate_rarely_differ_though_they_stop_early():
+    rng, differ, runs = np.random.default_rng(5), 0, 200
+    for _ in range(runs):
+        found = claim_of(4, tau=0.2, alpha=0.1)
+        for name in ("a", "b", "c"):
+            draws, leaks = [], []
+            for rate in (0.0, 0.02, 0.1, 0.3):
+                path = np.cumsum(rng.random(192) < rate)[63::64]
+                logs = log_e_value(path, [64, 128, 192], 0.2)
+                stop = int(np.argmax(logs >= math.log(10))) if (logs >= math.log(10)).any() else 2
+                draws.append(64 * (stop + 1))
+                leaks.append(int(path[stop]))
+            found = with_audit(found, name, tuple(draws), tuple(leaks))
+        differ += not found.homogeneous
+    assert differ <= allowed(HOMOGENEITY, runs)
+
+
+def test_a_false_claim_is_rarely_certified_at_any_look():
+    rng, false, runs, alpha = np.random.default_rng(6), 0, 400, 0.1
+    for _ in range(runs):
+        leaks = np.cumsum(rng.random(1000) < 0.0501)
+        false += bool((log_e_value(leaks, np.arange(1, 1001), 0.05) >= math.log(1 / alpha)).any())
+    assert false <= allowed(alpha, runs)
+
+
+def test_the_statement_names_the_token_limit_and_a_file_with_another_one_is_refused(place):
+    """Answers of two tokens cannot leak much: the claim says that it is about these."""
+    first = certify("--draws", 5, "--max-new-tokens", 2)
+    assert "after 2 tokens" in first["claim"]["statement"]
+    assert "temperature 1" in first["claim"]["statement"]
+    assert "after 2 tokens" in " ".join(call("verify", "certificate.json", "--draws", 0).stdout.split())
+    text = (place / "certificate.json").read_text().replace("after 2 tokens", "after 64 tokens")
+    (place / "other.json").write_text(text)
+    assert "statement" in refused("verify", "other.json")
+
+
+def test_a_chosen_seed_is_refused_and_stored_draws_can_be_repeated(place):
+    first = certify("--draws", 70)
+    again = verify("--draws", 70, "--auditor", "me", "--redraw", 1)
+    assert again["repeated"] == {"author": True}
+    assert again["own"]["auditor"] == "me"
+    value = json.loads((place / "certificate.json").read_text())
+    value["auditors"][1]["seed"] += 1
+    (place / "chosen.json").write_text(json.dumps(value))
+    assert "seed" in refused("verify", "chosen.json")
+    found = read_certificate(place / "certificate.json")
+    audit = found.audits[0]
+    leaks = tuple(min(one + 1, n) for one, n in zip(audit.leaks, audit.draws, strict=True))
+    with_audit(replace(found, audits=()), "author", audit.draws, leaks).write(place / "changed.json")
+    done = call("verify", "changed.json", "--draws", 0, "--redraw", 1, "--json")
+    assert done.exit_code == (0 if leaks == audit.leaks else 1)
+    assert first["verdict"] in ("certified", "not certified yet")
+
+
+def test_a_question_ends_where_its_own_draws_certify_it(place):
+    first = certify("--draws", 400, "--alpha", 0.1)
+    for row, log in zip(first["auditors"][0]["draws"], first["e_process"]["per_question"], strict=True):
+        assert row == 400 or log["log_e_value"] >= math.log(10)
+    assert min(first["auditors"][0]["draws"]) < 400
