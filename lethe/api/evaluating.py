@@ -12,6 +12,7 @@ from lethe.api.result import View
 from lethe.api.runs import Run, load_run
 from lethe.api.sources import Rows
 from lethe.config.evaluating import ENDPOINT, METRICS, SAMPLE, Endpoint
+from lethe.config.exact import EXACT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -145,9 +146,15 @@ def evaluate(
     n: int = SAMPLE.most,
     alpha: float = METRICS.alpha,
     temperature: float = SAMPLE.temperature,
+    top_p: float = SAMPLE.top_p,
+    top_k: int = SAMPLE.top_k,
     max_new_tokens: int = SAMPLE.max_new_tokens,
     prompt: str | os.PathLike[str] | None = None,
     engine: str = SAMPLE.engine,
+    dtype: str = SAMPLE.dtype,
+    memory: int = EXACT.memory,
+    scorer: str | None = None,
+    above: float = EXACT.above,
     tau: float | None = None,
     seed: int = SAMPLE.seed,
     skip_too_long: bool = False,
@@ -185,13 +192,26 @@ def evaluate(
         The probability with which each bound may fail, above 0 and at most 0.5.
     temperature : float
         The sampling temperature.
+    top_p : float
+        Keep the most likely tokens of this mass; 1 keeps all.
+    top_k : int
+        Keep the K most likely tokens; 0 keeps all.
     max_new_tokens : int
         The number of tokens after which an answer is cut.
     prompt : str or path, optional
-        A template file with {question}, or 'chat' (the tokenizer's chat template). [default: chat where the tokenizer has
-        such a template, else a plain question and answer]
+        A template file or a text with {question}, or 'chat' (the tokenizer's chat template). [default: chat where the
+        tokenizer has such a template, else a plain question and answer]
     engine : {"auto", "prefix", "transformers", "vllm"}
         The engine that draws: auto, prefix, transformers or vllm. vLLM needs a model folder.
+    dtype : str
+        auto (float32 on a CPU, the checkpoint's format on a GPU), float32, bfloat16 or float16.
+    memory : int
+        MiB for the rows in flight. vLLM manages its own memory.
+    scorer : str, optional
+        What a leak is: keyword_leak, exact_match, or another text scorer with ``above``. [default: keyword_leak if a question
+        has keywords, else the score of ROUGE-L]
+    above : float
+        The score above which an answer leaks, for a ``scorer`` whose scores are not only 0 and 1.
     tau : float, optional
         The tolerance of the verdict: a question that leaks with at most this probability has not leaked. [default: 0.01,
         or 0.1 of the mean score if no question has keywords]

@@ -160,8 +160,8 @@ def exact(
     max_new_tokens : int
         The number of tokens after which an answer is cut.
     prompt : str or path, optional
-        A template file with {question}, or 'chat' (the tokenizer's chat template). [default: chat where the tokenizer has
-        such a template, else a plain question and answer]
+        A template file or a text with {question}, or 'chat' (the tokenizer's chat template). [default: chat where the
+        tokenizer has such a template, else a plain question and answer]
     scorer : str
         The definition of a leak: "keyword_leak", "exact_match", or another text scorer with ``above``.
     above : float

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from lethe.api.result import TableWithSentences
+from lethe.api.result import TableWithSentences, View
 from lethe.config.evaluating import SAMPLE
+from lethe.config.exact import EXACT
 from lethe.errors import BadValue, plural
 from lethe.sampling.engine import GREEDY, Answers, Prompt, Settings
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+SHOWN = 10  # distinct answers to a prompt on a terminal
 Asked: TypeAlias = "Sequence[str | Sequence[Mapping[str, str]]] | Mapping[str, str | Sequence[Mapping[str, str]]]"
 
 
@@ -57,6 +60,20 @@ class Samples(TableWithSentences):
             if number != GREEDY and text is not None and prompt_id in (None, answers.prompt_id)
         ]
 
+    def as_json(self) -> dict[str, object]:
+        """The keys of `lethe sample --json`: the settings, and one object per answer."""
+        rows = self.to_frame().to_dict("records")
+        return {"engine": self.engine, **self.settings.model_dump(), "prompts": self.prompts, "answers": rows}
+
+    def views(self) -> list[View]:
+        """The most frequent answers to each prompt."""
+        rows = [
+            [name, count, text]
+            for name in self.prompts
+            for text, count in Counter(self.texts(name)).most_common(SHOWN)
+        ]
+        return [View("", ["prompt", "draws", "answer"], rows, self.sentences())]
+
     def sentences(self) -> list[str]:
         """Return one sentence on the number and the settings of the answers."""
         how = self.settings
@@ -82,7 +99,8 @@ def sample(
     seed: int = SAMPLE.seed,
     prompt: str | os.PathLike[str] | None = None,
     engine: str = SAMPLE.engine,
-    max_rows: int = SAMPLE.max_rows,
+    dtype: str = SAMPLE.dtype,
+    memory: int = EXACT.memory,
 ) -> Samples:
     """Draw many independent answers to each prompt from a model's own distribution.
 
@@ -100,8 +118,12 @@ def sample(
         The number of sampled answers to each prompt.
     max_new_tokens : int
         The number of tokens after which an answer is cut.
-    temperature, top_p, top_k : float, float, int
-        The changes to the next-token distribution; ``top_p=1`` and ``top_k=0`` cut nothing.
+    temperature : float
+        The sampling temperature.
+    top_p : float
+        Keep the most likely tokens of this mass; 1 keeps all.
+    top_k : int
+        Keep the K most likely tokens; 0 keeps all.
     adaptive_threshold : float, optional
         A threshold in (0, 1]: an answer whose mean top probability exceeds the threshold continues greedily.
     greedy : bool
@@ -113,8 +135,10 @@ def sample(
         tokenizer's chat template). [default: chat where the tokenizer has such a template, else a plain question and answer]
     engine : {"auto", "prefix", "transformers", "vllm"}
         The engine that draws. vLLM needs a model folder.
-    max_rows : int
-        The number of sequences that are decoded at once, which bounds the memory.
+    dtype : str
+        auto (float32 on a CPU, the checkpoint's format on a GPU), float32, bfloat16 or float16; auto for a model in memory.
+    memory : int
+        MiB for the rows in flight. vLLM manages its own memory.
 
     Returns
     -------
@@ -148,6 +172,7 @@ def sample(
     from lethe.models.encoding import Encoder
     from lethe.models.in_memory import default_prompt, lent, tokenizer_of
     from lethe.sampling.engine import open_engine
+    from lethe.sampling.forecast import rows_within
 
     texts = dict(prompts) if isinstance(prompts, Mapping) else {str(i): one for i, one in enumerate(prompts)}
     if isinstance(prompts, str) or not texts or not all(map(_is_prompt, texts.values())):
@@ -170,7 +195,9 @@ def sample(
         for name, one in texts.items()
     ]
     with lent(source):
-        opened = open_engine(engine, source, {"max_rows": max_rows})
+        positions = max(len(one.token_ids) for one in asked) + max_new_tokens
+        rows = min(SAMPLE.max_rows, rows_within(memory, source, positions, dtype))
+        opened = open_engine(engine, source, {"max_rows": rows, "dtype": dtype})
         answers = {done.prompt_id: done for done in opened.answer(asked, settings)}
     return Samples(texts, tuple(answers[name] for name in texts), settings, opened.name)
 

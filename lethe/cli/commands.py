@@ -12,6 +12,16 @@ EVAL = Command(
     python=("tokenizer", "folder"),
     hook="evaluate",
 )
+SAMPLE = Command(
+    "lethe.api.sampling:sample",
+    (
+        'sample "Who is Ada?" --model ./my-model --n 32',
+        "sample --data forget.jsonl --model ./my-model --n 32 --out answers.parquet",
+    ),
+    arguments=("prompts",),
+    python=("tokenizer",),
+    hook="sample",
+)
 EXACT = Command(
     "lethe.api.exact_bounds:exact",
     ("exact --model ./my-model --data forget.jsonl --temperature 0.7 --top-p 0.9",),
@@ -106,6 +116,7 @@ PLAN = Command(
 COMMANDS: dict[str, dict[str, Command]] = {
     MODEL: {
         "eval": EVAL,
+        "sample": SAMPLE,
         "exact": EXACT,
         "extract": EXTRACT,
         "certify": CERTIFY,

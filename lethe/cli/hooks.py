@@ -241,6 +241,32 @@ def evaluate(call: Call, given: Given, as_json: bool) -> Answer:
         raise Interrupted(folder / "answers") from None
 
 
+def sample(call: Call, given: Given, as_json: bool, data: Path | None = None, out: Path | None = None) -> Answer:
+    """Ask the questions of a file, and write the answers.
+
+    Parameters
+    ----------
+    data : path
+        Ask the questions of this dataset instead: JSON lines with id, question, answer.
+    out : path
+        Write the answers to this .parquet or .csv file: `prompt_id, sample, text, tokens, finish_reason, mean_confidence`.
+    """
+    from lethe.data.rows import read_rows
+    from lethe.io.tables import write_csv, write_parquet
+
+    if (data is None) == ("prompts" not in given):
+        raise BadInput("lethe sample: give PROMPTS, or the questions of a file with --data, and not both.")
+    if out is not None:
+        fresh("out", out, (".parquet", ".csv"), *([data] if data else []))
+    if data is not None:
+        given["prompts"] = {row["id"]: row["question"] for row in read_rows(data)}
+    found = call(**given)
+    if out is None:
+        return Answer(found)
+    (write_csv if out.suffix.lower() == ".csv" else write_parquet)(out, found.to_frame())
+    return Answer(found, {"file": str(out)}, [f"The answers are in {out}."])
+
+
 def exact(call: Call, given: Given, as_json: bool) -> Answer:
     """Keep finished questions, so that an interrupted call resumes."""
     return Answer(call(**given, scratch=SCRATCH))

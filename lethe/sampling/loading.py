@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class Checkpoint:
     """The facts about a model without its weights.
 
-    ``end_ids`` end an answer; ``context`` is the model's largest number of positions, None if unbounded.
+    ``end_ids`` end an answer; ``context`` is the model's largest number of positions, None if unbounded. ``cached`` numbers
+    per position are a row's keys and values, each of ``bytes`` bytes.
     """
 
     source: Source
@@ -31,16 +32,22 @@ class Checkpoint:
     end_ids: tuple[int, ...]
     context: int | None
     vocabulary: int
+    cached: int = 0
+    bytes: int = 4
+
+    def row_bytes(self, positions: int) -> int:
+        """The memory of a row in flight: its keys and values, its logits, and their copy for the draw."""
+        return self.cached * self.bytes * positions + 2 * 4 * self.vocabulary
 
 
-def checkpoint(source: Source) -> Checkpoint:
-    """The facts about the model in a folder or in memory."""
+def checkpoint(source: Source, options: Options | None = None) -> Checkpoint:
+    """The facts about the model in a folder or in memory; ``options`` say in which format it computes."""
     from transformers import AutoConfig, GenerationConfig
 
     if isinstance(source, InMemory):
         model = source.model
         habits = model.generation_config or GenerationConfig.from_model_config(model.config)
-        return _described(source, source.tokenizer, model.config, habits)
+        return _described(source, source.tokenizer, model.config, habits, str(model.dtype))
     folder = whole(checkpoints.check(source))
     tokenizer = checkpoints.load_tokenizer(folder)
     with checkpoints.refusals(folder):
@@ -50,14 +57,25 @@ def checkpoint(source: Source) -> Checkpoint:
     except OSError:  # the file is optional
         with checkpoints.refusals(folder):
             generation = GenerationConfig.from_model_config(config)
-    return _described(folder, tokenizer, config, generation)
+    options = options or Options()
+    dtype = resolve_dtype(options, resolve_device(options.device))
+    return _described(folder, tokenizer, config, generation, str(config.dtype) if dtype == "auto" else dtype)
 
 
 def _described(
-    source: Source, tokenizer: PreTrainedTokenizerBase, config: PretrainedConfig, generation: GenerationConfig
+    source: Source,
+    tokenizer: PreTrainedTokenizerBase,
+    config: PretrainedConfig,
+    generation: GenerationConfig,
+    dtype: str,
 ) -> Checkpoint:
-    end_ids = end_tokens(generation.eos_token_id, tokenizer)
-    return Checkpoint(source, tokenizer, end_ids, context_of(config), config.get_text_config().vocab_size)
+    end_ids, text = end_tokens(generation.eos_token_id, tokenizer), config.get_text_config()
+    heads = getattr(text, "num_attention_heads", None) or 1
+    width = getattr(text, "head_dim", None) or (getattr(text, "hidden_size", None) or 0) // heads
+    keys = getattr(text, "num_key_value_heads", None) or heads
+    cached = 2 * (getattr(text, "num_hidden_layers", None) or 0) * keys * width
+    each = 2 if dtype.endswith("float16") else 4
+    return Checkpoint(source, tokenizer, end_ids, context_of(config), text.vocab_size, cached, each)
 
 
 def load(described: Checkpoint, options: Options) -> PreTrainedModel:

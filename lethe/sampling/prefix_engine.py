@@ -44,7 +44,7 @@ class PrefixEngine:
     in_memory = True
 
     def __init__(self, source: Source, options: Options):
-        self.checkpoint, self.max_rows = checkpoint(source), options.max_rows
+        self.checkpoint, self.max_rows = checkpoint(source, options), options.max_rows
         self.forward = Forward(load(self.checkpoint, options))
         if not self.forward.keeps_keys():
             raise CannotOpen(str(source), self.name, "the model keeps no key-value cache", "transformers")

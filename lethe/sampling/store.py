@@ -82,6 +82,10 @@ class AnswerStore:
         self.places[place] = None
         return place
 
+    def has(self, prompt: Prompt, settings: Settings) -> bool:
+        """Whether a prompt's finished answers are there."""
+        return kept(self.place(prompt, settings)) is not None
+
     def stored(self, prompt: Prompt, settings: Settings) -> Answers:
         """One prompt's finished answers; raises `BadFile` if they are not there."""
         answers = kept(place := self.place(prompt, settings))

@@ -27,7 +27,7 @@ class TransformersEngine:
     in_memory = True
 
     def __init__(self, source: Source, options: Options):
-        self.checkpoint, self.max_rows = checkpoint(source), options.max_rows
+        self.checkpoint, self.max_rows = checkpoint(source, options), options.max_rows
         self.model = load(self.checkpoint, options)
 
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 LOOKS = "looks.json"  # which numbers of answers a word was read on
 EVALUATED = "evaluated.json"  # names the model folder, and what `lethe compare` must find alike on two sides
 
+ABOVE = "above"  # the 0/1 scorer made of a graded one
 # The arguments of `lethe.evaluate`: keys of the sections sample and metrics, tau, and skip_too_long.
 How = Mapping[str, Any]
 
@@ -101,6 +102,7 @@ def evaluate(
     _check_read(name, how["calibration"], params)
     splits, skipped = _fitting(source, splits, params.sample, how["skip_too_long"])
     _warn(splits["forget"], params)
+    params = _within(how["memory"], params, source, splits)
     with _place(root, scratch):
         if not isinstance(source, InMemory):
             write_json(root / EVALUATED, _about(source, params))
@@ -113,7 +115,9 @@ def evaluate(
                 f"finished ones are in {scratch}"
             )
             likelihood.run(name, params.sample, params.models[name], root, source=source)
-            sample.run(name, params.sample, params.models[name], root, scratch=scratch, source=source)
+            sample.run(
+                name, params.sample, params.models[name], root, scratch=scratch, source=source, estimate=True
+            )
             score.run(name, params.score, root, kept=scratch / "verdicts")
             metrics.run(name, params.metrics, root, truncated=params.sample.truncated)
             params = _looked(params, source, splits["forget"], root)
@@ -252,6 +256,22 @@ def _fitting(
     return kept, long
 
 
+def _within(
+    memory: int, params: EvaluationParams, source: Source, splits: Mapping[str, list[Row]]
+) -> EvaluationParams:
+    """The params with as many rows in flight as the memory holds, if the longest question is asked in each."""
+    from lethe.models.encoding import Encoder
+    from lethe.models.in_memory import InMemory, tokenizer_of
+    from lethe.sampling.forecast import rows_within
+
+    if not isinstance(source, (Path, InMemory)):
+        return params
+    encoder, sample = Encoder(tokenizer_of(source), params.sample.prompt), params.sample
+    longest = max(len(encoder.prompt(row)) for rows in splits.values() for row in rows)
+    rows = rows_within(memory, source, longest + sample.max_new_tokens, sample.dtype)
+    return params.model_copy(update={"sample": sample.model_copy(update={"max_rows": min(rows, sample.max_rows)})})
+
+
 def _warn(forget: Sequence[Mapping], params: EvaluationParams) -> None:
     """Warn, before hours of sampling, of forget questions that a scorer cannot judge."""
     from lethe.results.verdict import level_of
@@ -290,18 +310,23 @@ def params_of(how: How, name: str, source: Origin, forget: Sequence[Row], prompt
     An error about a parameter names the argument that sets it.
     """
     from lethe.config import evaluation_params
-    from lethe.config.evaluating import SAMPLE, Metrics, Sample
+    from lethe.config.evaluating import SAMPLE, Metrics, Sample, is_binary
+    from lethe.sampling.answer_tree.asking import check_scorer
 
-    keywords = any(row.get("keywords") for row in forget)
+    if how["scorer"] is not None:
+        check_scorer(how["scorer"], how["above"])
+    scorer = how["scorer"] or ("keyword_leak" if any(row.get("keywords") for row in forget) else None)
+    binary = scorer if scorer is None or is_binary(scorer) else ABOVE
+    entry = {ABOVE: {"scorer": scorer, "above": how["above"]}} if binary == ABOVE else binary
     n = how["n"]
     sections: dict[str, Any] = {
         "models": {name: {"path": str(source), "served": source if isinstance(source, Endpoint) else None}},
         "sample": {key: value for key, value in how.items() if key in Sample.model_fields}
         | {"prompt": prompt, "utility_n": min(n, SAMPLE.utility_n) if isinstance(n, int) else n},
-        "score": {"scorers": ["rouge_l", *(["keyword_leak"] if keywords else [])]},
+        "score": {"scorers": ["rouge_l", *([entry] if entry else [])]},
         "metrics": {key: value for key, value in how.items() if key in Metrics.model_fields}
-        | {"binary": "keyword_leak" if keywords else None, "labels": {"folder": how["labels"]}}
-        | ({} if keywords else {"calibration": None}),
+        | {"binary": binary, "labels": {"folder": how["labels"]}}
+        | ({} if binary else {"calibration": None}),
         "report": {"base": None, "retrain": None}
         | ({} if how["tau"] is None else {"tau": how["tau"], "tau_graded": how["tau"]}),
     }

@@ -28,6 +28,7 @@ def run(
     root: Path = Path("data"),
     scratch: Path | None = None,
     source: Origin | None = None,
+    estimate: bool = False,
 ) -> None:
     """Draw the answers of every split; write ``root/generations/name``.
 
@@ -35,7 +36,7 @@ def run(
     column ``production``, ``language.json`` describes the language, and ``prompts/forget.parquet`` has the second sample.
 
     A temporary folder keeps finished prompts during the work; ``scratch`` names a permanent folder instead. ``source`` is
-    a model that replaces the folder ``model.path``.
+    a model that replaces the folder ``model.path``. ``estimate`` prints time and memory beforehand, from a short pilot.
     """
     from lethe.data.prompt_language import as_json, read_language
     from lethe.models.encoding import Encoder
@@ -43,6 +44,7 @@ def run(
     from lethe.sampling.adaptive_temperature import Diverged
     from lethe.sampling.endpoint import EndpointEngine
     from lethe.sampling.engine import Options
+    from lethe.sampling.forecast import forecast
     from lethe.sampling.in_language import draw_in_language, draw_prompts
     from lethe.sampling.store import SCRATCH, AnswerStore
     from lethe.sampling.tasks import about, chosen, draw_into, draw_sequentially, drawn_parts, tasks
@@ -59,6 +61,8 @@ def run(
     work = tasks(source, rows, sample, model)
     if isinstance(engine, EndpointEngine):
         print(engine.plan([(task.prompts, task.settings) for task in work]))
+    elif estimate and (words := forecast(engine, work, store)):
+        print(f"{name}: {words}.")
     tables: dict[str, pd.DataFrame] = {}  # those that are not read back from the store
     counts: dict[str, int] = {}
     decisions: list[dict] = []

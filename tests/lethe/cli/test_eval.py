@@ -58,6 +58,34 @@ def test_a_checkpoint_gets_numbers_and_a_report(checkpoint, place):
         assert (bound.side, bound.alpha) == ("upper", 0.01)
 
 
+def test_a_graded_scorer_with_a_threshold_says_what_a_leak_is(checkpoint, place):
+    drawn = ("--top-k", "1", "--top-p", "0.9", "--dtype", "float32", "--memory", "64")
+    values = json.loads(call(checkpoint, "--scorer", "rouge_l", "--above", "0.3", *drawn, "--json").stdout)
+    scores = pd.read_parquet(place / "data/eval/mine/scores/mine/forget.parquet")
+    assert (scores["above"] == (scores["rouge_l"] > 0.3)).all()
+    assert "keyword_leak" not in scores
+    assert (values["m_bin_worst"], values["tau"]) == (pytest.approx(0.4377, abs=1e-3), 0.01)
+    texts = pd.read_parquet(place / "data/eval/mine/generations/mine/forget.parquet").groupby("prompt_id")["text"]
+    assert (texts.nunique() == 1).all()  # the likeliest token alone
+    for wrong in (
+        ("--memory", "0"),
+        ("--scorer", "nli"),
+        ("--above", "1", "--scorer", "rouge_l"),
+        ("--dtype", "int8"),
+    ):
+        refused = call(checkpoint, *wrong)
+        assert (refused.exit_code, wrong[0] in refused.output) == (2, True), refused.output
+
+
+def test_long_work_begins_with_its_time_and_memory(checkpoint, place):
+    more = ("--n", "400", "--max-new-tokens", "32")
+    shown = call(checkpoint, *more, "--json")
+    assert "802 answers to draw" in shown.stderr
+    assert "GiB" in shown.stderr
+    assert json.loads(shown.stdout)["n"] == 400
+    assert "to draw" not in call(checkpoint, *more).stderr  # nothing is missing
+
+
 def lines_of(shown: str) -> dict[str, list[str]]:
     """The rows of a printed table by their first cell."""
     rows = [
