@@ -257,7 +257,7 @@ def _fitting(
 
 
 def _within(
-    memory: int, params: EvaluationParams, source: Source, splits: Mapping[str, list[Row]]
+    memory: int, params: EvaluationParams, source: Origin, splits: Mapping[str, list[Row]]
 ) -> EvaluationParams:
     """The params with as many rows in flight as the memory holds, if the longest question is asked in each."""
     from lethe.models.encoding import Encoder
