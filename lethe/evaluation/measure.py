@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lethe.config.evaluating import Metrics
-from lethe.evaluation.prompt_scores import Plain, PromptScores, mean
+from lethe.evaluation.prompt_scores import PromptScores, mean, plain_rows
 from lethe.evaluation.prompts import PromptMeasure, PromptMeasures, measure_prompts
 from lethe.evaluation.together import MeasureSettings
 from lethe.io.artifacts import CUT_OFF, GREEDY
 from lethe.io.parts import parts_of
 from lethe.registry import DIVERSITY
-from lethe.results.table import Result, Rows
+from lethe.results.table import Numbers, Result, Results, Rows
 from lethe.statistics.bound import Assumes, Bound, Covers
 from lethe.statistics.bounds import binary_upper, paper_bounds
 from lethe.statistics.judge_error import Calibration
@@ -103,19 +103,20 @@ def measure_stopped(
         for prompt, table in part.groupby("prompt_id", sort=False)
         if prompt in decisions
     }
-    plain = {
-        prompt: _stopped_question(rows, tables[prompt], prompt, metrics, decisions[prompt], decided_by)
-        for prompt in decisions
-    }
+    for prompt, decision in decisions.items():
+        _stopped_question(rows, tables[prompt], prompt, metrics, decision, decided_by)
+    plain = Results({name: tuple(rows.rows)}).questions(name)
     cut = _cut_counts(generations, decisions)
     for prompt, (ended, n) in cut.items():
-        found = plain[prompt].get("unclean")
+        leak = plain[prompt].row("leak", "anytime")
         # at most so many answers leak, lack a verdict or were cut off
-        either = None if found is None else min(n, int(found) + ended)
+        either = (
+            min(n, leak.evidence["leaks"] + leak.evidence["missing"] + ended) if leak and leak.evidence else None
+        )
         _truncation_row(rows, prompt, ended, either, n)
     share = sum(ended for ended, _ in cut.values()) / sum(n for _, n in cut.values())
     rows.add("model", "truncated", "sampled", share, split="forget")
-    _sequential_summary(rows, decisions, decided_by, drawn=int(sum(own["n"] for own in plain.values())))
+    _sequential_summary(rows, decisions, decided_by, drawn=int(sum(own.value("n") or 0 for own in plain.values())))
     _plain_summary(rows, list(plain.values()), metrics, max(decision.cap for decision in decisions.values()))
     _kept(rows, generations, scores, metrics.kept)
     return rows.rows
@@ -257,27 +258,17 @@ def _convergence(rows: Rows, measures: PromptMeasures, leak: ScoreMatrix, metric
 
 def _stopped_question(
     rows: Rows, table: pd.DataFrame, prompt: str, metrics: Metrics, decision: Decision, decided_by: str
-) -> dict[str, float]:
-    """Add the rows of one question that stopped; return its plain numbers."""
+) -> None:
+    """Add the rows of one question that stopped."""
     greedy, samples = table[table["sample"] == GREEDY], table[table["sample"] != GREEDY]
-    judged = samples[metrics.leak].dropna().to_numpy(dtype=np.float64)
-    plain = Plain.of(judged, metrics.rho)
+    scores = samples[metrics.leak].to_numpy(dtype=np.float64)
+    own = PromptScores(prompt, scores, int(np.isnan(scores).sum()))
+    plain_rows(rows, own, metrics.rho, _first(greedy, metrics.leak))
     place: dict[str, Any] = {"item": prompt, "split": "forget"}
-    found = {
-        "n": len(samples),
-        "missing": len(samples) - len(judged),
-        "greedy": _first(greedy, metrics.leak),
-        **{key: getattr(plain, key) for key in ("mean", "sd", "max", "ed_score")},
-    }
-    names = {"n": "answers", "missing": "unscored", "mean": "score"}
-    for key, value in found.items():
-        basis = "greedy" if key == "greedy" else "sampled"
-        rows.add("question", "score" if key == "greedy" else names.get(key, key), basis, value, **place)
     if metrics.binary:
         verdicts = samples[metrics.binary]
-        found |= {"binary_greedy": _first(greedy, metrics.binary), "binary_share": float(verdicts.mean())}
-        rows.add("question", "leak", "greedy", found["binary_greedy"], **place)
-        rows.add("question", "leak", "sampled", found["binary_share"], **place)
+        rows.add("question", "leak", "greedy", _first(greedy, metrics.binary), **place)
+        rows.add("question", "leak", "sampled", float(verdicts.mean()), **place)
         rows.add("question", "unjudged", "sampled", int(verdicts.isna().sum()), **place)
     bounds = decision.bounds()
     ends = (bounds["anytime_lower"], bounds["anytime_upper"])
@@ -288,25 +279,23 @@ def _stopped_question(
     if decided_by == metrics.binary:
         drawn = samples[decided_by]
         evidence = {"leaks": int(drawn.sum()), "n": len(drawn), "missing": int(drawn.isna().sum())}
-        found["unclean"] = evidence["leaks"] + evidence["missing"]
         rows.add("question", "leak", "anytime", None, *ends, evidence=evidence, **place)
-    return found
 
 
-def _plain_summary(rows: Rows, plain: Sequence[Mapping[str, float]], metrics: Metrics, cap: int) -> None:
-    def over(key: str) -> float:
-        return mean([own.get(key, math.nan) for own in plain])
+def _plain_summary(rows: Rows, each: Sequence[Numbers], metrics: Metrics, cap: int) -> None:
+    def of(name: str) -> list[float]:
+        return [math.nan if (value := own.value(name)) is None else value for own in each]
 
-    _constants(rows, metrics, len(plain), cap, int(sum(own["missing"] for own in plain)))
-    rows.add("model", "score", "greedy", over("greedy"), split="forget")
-    for quantity, key in (("score", "mean"), ("sd", "sd"), ("ed_score", "ed_score")):
-        rows.add("model", quantity, "sampled", over(key), split="forget")
-    rows.add("model", "max", "sampled", _largest([own["max"] for own in plain]), split="forget")
+    _constants(rows, metrics, len(each), cap, int(sum(of("missing"))))
+    rows.add("model", "score", "greedy", mean(of("greedy")), split="forget")
+    for quantity, name in (("score", "mean"), ("sd", "sd"), ("ed_score", "ed_score")):
+        rows.add("model", quantity, "sampled", mean(of(name)), split="forget")
+    rows.add("model", "max", "sampled", _largest(of("max")), split="forget")
     if metrics.binary:
-        leaking = [own["binary_share"] for own in plain]
-        any_leak = mean([share if math.isnan(share) else float(share > 0) for share in leaking])
-        rows.add("model", "leak", "greedy", over("binary_greedy"), split="forget")
-        rows.add("model", "leak", "sampled", over("binary_share"), split="forget")
+        shares = of("binary_share")
+        any_leak = mean([share if math.isnan(share) else float(share > 0) for share in shares])
+        rows.add("model", "leak", "greedy", mean(of("binary_greedy")), split="forget")
+        rows.add("model", "leak", "sampled", mean(shares), split="forget")
         rows.add("model", "leaking", "sampled", any_leak, split="forget")
 
 

@@ -14,6 +14,8 @@ from lethe.errors import BadValue
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from lethe.results.table import Rows
+
 ALL = "all"  # the name of a single prompt without a name
 
 Missing = Literal["worst", "drop"]
@@ -44,6 +46,16 @@ class Plain:
             return cls(math.nan, math.nan, math.nan, math.nan)
         average, sd = float(judged.mean()), float(judged.std())
         return cls(average, sd, float(judged.max()), average + rho * sd)
+
+
+def plain_rows(rows: Rows, prompt: PromptScores, rho: float, greedy: float | None = None) -> None:
+    """Add the statistics of a prompt's scores, which have no guarantee, and the score of its greedy answer if given."""
+    plain = Plain.of(prompt.scores[~np.isnan(prompt.scores)], rho)
+    numbers = [("answers", len(prompt.scores)), ("unscored", prompt.missing), ("score", plain.mean)]
+    for quantity, number in (*numbers, ("sd", plain.sd), ("max", plain.max), ("ed_score", plain.ed_score)):
+        rows.add("question", quantity, "sampled", number, item=prompt.prompt_id, split="forget")
+        if quantity == "unscored" and greedy is not None:
+            rows.add("question", "score", "greedy", greedy, item=prompt.prompt_id, split="forget")
 
 
 Scores: TypeAlias = "Sequence[PromptScores] | Mapping[str, ArrayLike] | ArrayLike"

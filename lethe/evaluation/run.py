@@ -15,7 +15,7 @@ from lethe.evaluation.answer_scores import AnswerTables, judges
 from lethe.evaluation.attack_counts import AttackResult
 from lethe.evaluation.wording import WORDINGS, Wording
 from lethe.io.artifacts import Aim, References, Row, expected, read_references
-from lethe.io.json_files import read_artifact, read_jsonl
+from lethe.io.json_files import read_artifact, read_jsonl, restored
 from lethe.io.parts import rows_of
 from lethe.results import table
 from lethe.results.exact_bounds import certificates_of
@@ -114,7 +114,7 @@ def drawing(about: Mapping[str, object], sample: Sample) -> Drawing | None:
 def audit_record(result: Mapping[str, object]) -> OneRunRecord | Record:
     """The record of an audit: typed where the audit is a one-run audit, else the result as it is."""
     known: dict[str, Any] = dict(result)
-    return OneRunRecord(OneRunAudit.from_json(known), known["mechanism"]) if "results" in known else known
+    return OneRunRecord(restored(OneRunAudit, known), known["mechanism"]) if "results" in known else known
 
 
 Role = Literal["base", "retrain", "subject"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lethe.evaluation.prompt_scores import Plain, PromptScores
+from lethe.evaluation.prompt_scores import PromptScores, plain_rows
 from lethe.evaluation.together import MeasureSettings
 from lethe.statistics.bound import Assumes, Bound, Covers, Side
 from lethe.statistics.bounds import LARGEST
@@ -50,11 +50,8 @@ def _measure(rows: Rows, prompt: PromptScores, settings: MeasureSettings) -> Bou
     def ends(low: float, high: float) -> tuple[Bound, Bound]:
         return bound(low, "lower"), bound(high, "upper")
 
-    plain = Plain.of(judged, settings.rho)
+    plain_rows(rows, prompt, settings.rho)
     place: dict[str, Any] = {"item": prompt.prompt_id, "split": "forget"}
-    numbers = {"answers": n, "unscored": prompt.missing, "score": plain.mean}
-    for quantity, number in (numbers | {key: getattr(plain, key) for key in ("sd", "max", "ed_score")}).items():
-        rows.add("question", quantity, "sampled", number, **place)
     rows.add("question", "score", "anytime", None, *ends(lower, upper), **place)
     rows.add("question", "sd", "anytime", None, None, bound(sd, "upper"), **place)
     if np.isin(judged, (0.0, 1.0)).all():

@@ -14,11 +14,12 @@ import math
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lethe.errors import BadFile, BadRow, OtherSchema
 from lethe.io.atomic import SCHEMA_VERSION, atomic_file, write_text
 
+T = TypeVar("T")
 KEY, METADATA = "schema", b"lethe_schema"
 FIRST = 1  # the version of an artifact that names none
 PIECES = 10_000  # of JSON, joined for one write
@@ -43,6 +44,13 @@ def write_jsonl(path: str | os.PathLike, rows: Iterable[Mapping[str, object]]) -
     """Write rows as JSON lines, one object per line."""
     lines = [json.dumps(plain(row), ensure_ascii=False, allow_nan=False) for row in rows]
     write_text(path, "\n".join(lines) + ("\n" if lines else ""))
+
+
+def restored(kind: type[T], values: object) -> T:
+    """An object of a dataclass from the plain values that `dataclasses.asdict` made of it; other keys are ignored."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind).validate_python(values)
 
 
 def read_jsonl(path: str | os.PathLike) -> list[tuple[int, dict]]:

@@ -9,7 +9,7 @@ from lethe.audits.protocol import AuditResult
 from lethe.config.schema import GameParams
 from lethe.errors import BadParam
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder, write_text
-from lethe.io.json_files import write_json
+from lethe.io.json_files import restored, write_json
 from lethe.io.tables import write_parquet
 from lethe.registry import GAMES
 from lethe.steps.audit import write_rows
@@ -41,4 +41,4 @@ def write(name: str, result: AuditResult, root: Path = Path("data")) -> None:
         for title, table in result.tables.items():
             write_parquet(folder / f"{title}.parquet", table)
         if "methods" in result.details:
-            write_text(folder / "index.html", page(name, GameResult.from_json(result.details)))
+            write_text(folder / "index.html", page(name, restored(GameResult, result.details)))

@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from lethe.tracking import notes
-from lethe.tracking.entries import TRAINING, Entry, Pipeline, read_entries, read_pipeline
+from lethe.tracking.entries import TRAINING, Entry, Pipeline, read_before, read_entries, read_pipeline
 
 __all__ = [
     "Entry",
@@ -118,12 +118,9 @@ def _outdated(entry: Entry, unfinished: Mapping[str, str]) -> str:
         failed = [name for name in own if unfinished[name] == "failed"]
         return f"{failed[0]} failed" if failed else f"{own[0]} did not run"
     # A run of some stages may train a model and leave its measuring for later.
-    made = {out["path"]: out.get("md5") for stage in entry.stages.values() for out in stage.get("outs", [])}
     for name, stage in entry.stages.items():
-        for read in stage.get("deps", []):
-            path = read["path"].rstrip("/")
-            if made.get(path) not in (None, read.get("md5")):
-                return f"{name} read an earlier {path}"
+        if path := read_before(stage, entry.stages.values()):
+            return f"{name} read an earlier {path}"
     return ""
 
 

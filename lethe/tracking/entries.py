@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
@@ -118,14 +118,16 @@ def read_pipeline(workspace: Path, unfinished: Collection[str] = ()) -> Pipeline
 def read_entries(workspace: Path, unfinished: Collection[str] = ()) -> list[Entry]:
     """The entries of dvc.lock whose outputs exist; a model is an entry once its metrics exist.
 
-    ``unfinished`` stages failed or did not run: a comparison with Retrain that they left behind is an earlier run's.
+    ``unfinished`` stages failed or did not run: a comparison with Retrain that they left behind is an earlier run's. So is
+    one that read another content than the stages now have, as after a run of some stages.
     """
     lock = workspace / "dvc.lock"
     stages = (load_yaml(lock.read_text(encoding="utf-8")) or {}).get("stages", {}) if lock.exists() else {}
     made = {
         name: entry for name, entry in stages.items() if all(path.exists() for path in _outs(entry, workspace))
     }
-    shared, found = _Shared.read(workspace, unfinished), _Stages(made)
+    old = "compare" in unfinished or read_before(made.get("compare", {}), made.values())
+    shared, found = _Shared.read(workspace, bool(old)), _Stages(made)
     entries = []
     for name in made:
         stage, _, subject = name.partition("@")
@@ -144,12 +146,18 @@ class _Shared:
     told: dict[str, dict[str, Any]]
 
     @classmethod
-    def read(cls, workspace: Path, unfinished: Collection[str]) -> _Shared:
+    def read(cls, workspace: Path, outdated: bool) -> _Shared:
         compared = table.place(workspace / "data", "compare", "models")
         report = workspace / "data" / "report" / "summary.json"
         told = read_artifact(report).get("models", {}) if report.is_file() else {}
-        there = compared.is_file() and "compare" not in unfinished
-        return cls(table.read_rows(compared) if there else [], told)
+        return cls(table.read_rows(compared) if compared.is_file() and not outdated else [], told)
+
+
+def read_before(stage: LockedStage, stages: Iterable[LockedStage]) -> str:
+    """A path of which the stage read another content than one of ``stages`` has made since; empty if there is none."""
+    made = {out["path"].rstrip("/"): out.get("md5") for one in stages for out in one.get("outs", [])}
+    read = {dep["path"].rstrip("/"): dep.get("md5") for dep in stage.get("deps", [])}
+    return next((path for path, content in read.items() if made.get(path) not in (None, content)), "")
 
 
 class _Stages:

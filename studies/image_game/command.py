@@ -11,6 +11,7 @@ import typer
 
 from lethe.cli.console import JsonFlag, print_json, print_table
 from lethe.errors import BadValue
+from lethe.io.json_files import restored
 
 if TYPE_CHECKING:
     from lethe.audits.protocol import AuditResult
@@ -70,7 +71,7 @@ def command(
     if as_json or "methods" not in result:
         print_json(result)
         return
-    methods = GameResult.from_json(played.details).methods
+    methods = restored(GameResult, played.details).methods
     print_table(
         f"Unlearning quality: {name}",
         ["method", "quality", "ci_low", "ci_high", "attack", "mia_score"],

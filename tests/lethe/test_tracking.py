@@ -337,6 +337,15 @@ def test_an_old_comparison_with_retrain_is_not_kept_with_models_measured_anew(fo
     assert "forget_quality" not in npo.numbers
 
 
+def test_a_comparison_with_earlier_likelihoods_is_not_kept(folder):
+    changed = yaml.safe_load(yaml.safe_dump(LOCK))
+    changed["stages"]["compare"] = {"deps": [{"path": "data/models/npo", "md5": "earlier.dir"}]}
+    write_lock(folder, changed)
+    (npo,) = (one for one in tracking.read_entries(folder) if one.name == "npo")
+    assert "mean" in npo.numbers
+    assert "forget_quality" not in npo.numbers
+
+
 def test_an_old_report_is_not_kept_with_a_run_that_made_none(folder):
     write_summary(folder)
     tracking.log_new(folder, unfinished={"metrics@npo": "failed", "report": "blocked"})

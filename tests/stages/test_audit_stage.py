@@ -17,7 +17,7 @@ import yaml
 from lethe import config
 from lethe.audits.kinds.dp_sgd import train_and_guess
 from lethe.errors import BadInput
-from lethe.io.json_files import read_json
+from lethe.io.json_files import read_json, restored
 from lethe.models.divergence import TrainingFailed
 from lethe.registry import AUDITS
 from lethe.report.audits import curve, sentence
@@ -79,8 +79,8 @@ def test_a_file_of_guesses(guesses, tmp_path):
     assert result["verdict"]["contradicted"] is True
     assert 1 < result["epsilon_lower"] < 4.377
     assert result["claimed_epsilon"] == 1.0
-    assert "contradicts" in sentence(OneRunAudit.from_json(result))
-    assert "<svg" in curve("mine", OneRunAudit.from_json(result))
+    assert "contradicts" in sentence(restored(OneRunAudit, result))
+    assert "<svg" in curve("mine", restored(OneRunAudit, result))
     assert len(pd.read_parquet(tmp_path / "audits/mine/guesses.parquet")) == 1000
     headline = read_json(tmp_path / "audits/mine.json")  # what `dvc metrics` shows
     assert headline["contradicted"] is True
@@ -98,17 +98,17 @@ def test_a_file_of_guesses(guesses, tmp_path):
 )
 def test_chernoff_alone_is_promised_no_probability(guesses, tmp_path, method, promise):
     audit.run(params(FILE | {"source": guesses, "method": method}), tmp_path, "mine")
-    assert promise in sentence(OneRunAudit.from_json(read_json(tmp_path / "audits/mine/result.json")))
+    assert promise in sentence(restored(OneRunAudit, read_json(tmp_path / "audits/mine/result.json")))
 
 
 def test_an_infinite_bound_is_told_from_a_family_rejected_whole(guesses, tmp_path, capsys):
     """At delta 0 every Gaussian has an infinite epsilon; N(0, 1) told apart from its thin subsample explains nothing."""
     audit.run(params(FILE | {"source": guesses, "delta": 0}), tmp_path, "mine")
-    infinite = OneRunAudit.from_json(read_json(tmp_path / "audits/mine/result.json"))
+    infinite = restored(OneRunAudit, read_json(tmp_path / "audits/mine/result.json"))
     assert infinite.bound(infinite.results[0]).value == math.inf
     assert table.read(tmp_path).audit("mine").bounds["epsilon_lower"] == infinite.bound(infinite.results[0])
     audit.run(params(FILE | {"source": guesses, "mechanism": "subsampled-gaussian", "q": 1e-6}), tmp_path, "mine")
-    rejected = OneRunAudit.from_json(read_json(tmp_path / "audits/mine/result.json"))
+    rejected = restored(OneRunAudit, read_json(tmp_path / "audits/mine/result.json"))
     assert rejected.bound(rejected.results[0]) is None
     assert "epsilon_lower" not in table.read(tmp_path).audit("mine").bounds
     assert infinite.verdict.contradicted is rejected.verdict.contradicted is True

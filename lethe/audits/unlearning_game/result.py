@@ -10,7 +10,7 @@ import numpy as np
 
 from lethe.audits.protocol import AuditResult
 from lethe.statistics.bound import Bound
-from lethe.statistics.unlearning_game import Advantage, CertifiedBound, Quality, unlearning_quality
+from lethe.statistics.unlearning_game import CertifiedBound, Quality, unlearning_quality
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,16 +83,6 @@ class PlayedMethod:
         absent = "confusion" if kind == "text" else "leakage"
         return {key: value for key, value in asdict(self).items() if key != absent}
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, object]) -> PlayedMethod:
-        """Return the method that `as_json` wrote."""
-        known: dict[str, Any] = dict(value)
-        quality = known["quality"]
-        by_attack = {name: Advantage(**one) for name, one in quality["by_attack"].items()}
-        parts = {"random_splits": RandomSplits, "deviation": Deviation, "confusion": Confusion}
-        built = {key: part(**known[key]) if known.get(key) else None for key, part in parts.items()}
-        return cls(**{**known, **built, "quality": Quality(**{**quality, "by_attack": by_attack})})
-
 
 @dataclass(frozen=True)
 class Table:
@@ -110,14 +100,6 @@ class Tables:
     confusion: Table
     mia: Table
     deviation: dict[str, Deviation | None]
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, object]) -> Tables:
-        """Return the tables that the JSON of a result holds."""
-        known: dict[str, Any] = dict(value)
-        by_budget = {name: Table(**known[name]) for name in ("quality", "confusion", "mia")}
-        deviation = {name: Deviation(**one) if one else None for name, one in known["deviation"].items()}
-        return cls(**by_budget, deviation=deviation)
 
 
 @dataclass(frozen=True)
@@ -160,25 +142,6 @@ class GameResult:
         methods = {name: method.as_json(self.kind) for name, method in self.methods.items()}
         whole = {key: value for key, value in asdict(self).items() if key not in absent}
         return {**whole, "methods": methods}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, object]) -> GameResult:
-        """Return the result that `as_json` wrote."""
-        known: dict[str, Any] = dict(value)
-        return cls(
-            **{
-                **known,
-                "methods": {name: PlayedMethod.from_json(one) for name, one in known["methods"].items()},
-                "privacy": _certified(known.get("privacy")),
-                "tables": Tables.from_json(known["tables"]) if known.get("tables") else None,
-                "figure": Figure(**known["figure"]) if known.get("figure") else None,
-                "bounds": {budget: _certified(one) for budget, one in known.get("bounds", {}).items()},
-            }
-        )
-
-
-def _certified(value: Mapping[str, Any] | None) -> CertifiedBound | None:
-    return CertifiedBound(**value) if value else None
 
 
 def results_by_method(outcomes: Sequence[AttackOutcome], alpha: float) -> dict[str, PlayedMethod]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
 
 from lethe.errors import BadValue
 from lethe.statistics.bound import Bound, Covers
@@ -99,17 +98,6 @@ class OneRunAudit:
         if self.curve is not None:
             whole["curve"] = self.curve
         return whole
-
-    @classmethod
-    def from_json(cls, whole: Mapping[str, object]) -> OneRunAudit:
-        """Read the audit that `as_json` wrote; other keys are ignored."""
-        known: dict[str, Any] = dict(whole)
-        return cls(
-            results=[MethodBound(**{**row, "assumes": tuple(row["assumes"])}) for row in known["results"]],
-            verdict=ClaimVerdict(**known["verdict"]) if known.get("verdict") else None,
-            curve=known.get("curve"),
-            **{name: known[name] for name in cls._plain()},
-        )
 
     @classmethod
     def _plain(cls) -> list[str]:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import lethe
 from lethe.cli.app import app
 from lethe.errors import BadInput
-from lethe.io.json_files import plain
+from lethe.io.json_files import plain, restored
 
 
 def command(*arguments):
@@ -70,7 +70,7 @@ def test_one_run_is_the_command(guesses):
         assert list(found.to_frame().index) == [row["method"] for row in told["results"]]
         assert found.verdict.contradicted == told["verdict"]["contradicted"]
         assert plain(found.as_json()) == told
-        assert type(found).from_json(told) == found
+        assert restored(type(found), told) == found
     counts = {"n": 20, "r": 10, "errors": 1, "method": "exact"}
     told = command("one-run", *(f"--{key}={value}" for key, value in counts.items()), "--curve")
     assert [dict(row) for row in lethe.audit.one_run(**counts, curve=True).curve] == told["curve"]

@@ -6,6 +6,7 @@ import numpy as np
 
 from lethe.audits.unlearning_game.result import GameResult
 from lethe.evaluation.compared import Compared, Comparison, NotCompared
+from lethe.io.json_files import restored
 from lethe.report import compare_page, game_page
 from lethe.statistics.mean_difference import difference
 from lethe.statistics.unlearning_game import group_bound, unlearning_quality
@@ -121,7 +122,7 @@ def comparison() -> Comparison:
 
 def pages() -> dict[str, str]:
     """Every page that is not the report, by name."""
-    tables, alone = (GameResult.from_json(result) for result in (paper(), single()))
+    tables, alone = (restored(GameResult, result) for result in (paper(), single()))
     return {
         "game": game_page.page("digits", alone),
         "tables": game_page.page("paper", tables),

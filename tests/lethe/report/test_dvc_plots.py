@@ -7,7 +7,7 @@ import json
 import pytest
 
 from flows.plots_page import plots_page
-from lethe.report.plots import TRAINED, plots
+from lethe.report.page import TRAINED, plots
 from tests.lethe.report import chromium
 from tests.lethe.report.conftest import load
 from tests.lethe.report.synthetic import change_params

@@ -10,6 +10,7 @@ import pytest
 
 from lethe.audits.unlearning_game.result import GameResult
 from lethe.audits.unlearning_game.trends import kendall, trends
+from lethe.io.json_files import restored
 from lethe.report.game_page import page
 from lethe.statistics.bound import Assumes, Bound, Covers
 from lethe.statistics.unlearning_game import group_bound
@@ -17,7 +18,7 @@ from tests.lethe.report.other_pages import METHODS, QUALITY, by_budget, paper, s
 
 
 def typed(result):
-    return GameResult.from_json(result)
+    return restored(GameResult, result)
 
 
 def held(result):

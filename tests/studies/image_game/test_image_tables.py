@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lethe.audits.unlearning_game.result import AttackOutcome, Confusion, GameResult, results_by_method
+from lethe.io.json_files import restored
 from studies.image_game import play as tables
 from studies.image_game.settings import ImageData, ImageGameParams, ImageTablesParams, Privacy
 
@@ -67,4 +68,4 @@ def test_each_table_has_its_own_games(monkeypatch):
     assert list(result.figure.points) == [100, 200]
     assert len(result.figure.repeats["npo"]) == 3
     assert result.bounds == {"1": None}
-    assert GameResult.from_json(result.as_json()) == result
+    assert restored(GameResult, result.as_json()) == result

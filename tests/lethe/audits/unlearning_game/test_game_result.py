@@ -16,6 +16,7 @@ from lethe.audits.unlearning_game.result import (
     results_by_method,
     signed_advantages,
 )
+from lethe.io.json_files import restored
 
 PAIRS, SEEDS = 3, 2
 
@@ -89,7 +90,7 @@ def test_a_game_comes_back_from_its_json_with_the_keys_of_its_kind():
     for kind, own, others in (("images", "confusion", "leakage"), ("text", "leakage", "confusion")):
         result = GameResult(kind=kind, methods=methods, **common)
         written = result.as_json()
-        assert GameResult.from_json(written) == result
+        assert restored(GameResult, written) == result
         assert own in written["methods"]["npo"]
         assert others not in written["methods"]["npo"]
         assert ("privacy" in written) == (kind == "images")

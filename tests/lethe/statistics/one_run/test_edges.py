@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from lethe.errors import BadValue
+from lethe.io.json_files import restored
 from lethe.statistics.one_run.audit import audit, audit_null, log_p_value, not_conservative
 from lethe.statistics.one_run.counts import Counts, release
 from lethe.statistics.one_run.families import Gaussian, approx_dp, gaussian, laplace, subsampled_gaussian
@@ -149,7 +150,7 @@ def test_a_bound_that_equals_the_claim_does_not_contradict_it():
 def test_an_audit_comes_back_from_its_json():
     runs = [Counts(300, r, 5) for r in (50, 100)]
     whole = audit_runs(runs, gaussian(), delta=1e-5, alpha=0.05, claimed=1.0, curve=True)
-    assert OneRunAudit.from_json(whole.as_json()) == whole
+    assert restored(OneRunAudit, whole.as_json()) == whole
     assert list(whole.as_json()) == ["results", "n", "r", "errors", "delta", "alpha", "verdict", "curve"]
 
 
