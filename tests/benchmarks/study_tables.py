@@ -12,28 +12,28 @@ import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 
 from lethe import config
 from lethe.errors import BadFile
 from lethe.evaluation.attack_counts import Curve, curves
-from lethe.evaluation.run import Run, load
+from lethe.evaluation.run import Model, Run, load
 from lethe.io.json_files import read_json
-from lethe.report.studies import leakage_against, studies
+from lethe.report.studies import METHODS_NOTE, leakage_against, spreads, studies
 from lethe.report.svg import COLOURS, picture
-from lethe.text import NONE
+from lethe.text import NONE, Rounding, number
 from tests.benchmarks import marks
 
 SWEEPS = ("fig-4a", "fig-4b", "fig-5a", "fig-5c")
 REFERENCES = {"base": ("#1c1d1f", "--"), "retrain": ("#6b7280", ":")}
 COLUMNS = 3
-METHODS = (
-    "method",
-    "sampled answers that leak",
-    "M_bin of the worst question",
-    "greedy score on retain questions",
-)
+METHODS = {  # the columns of the methods
+    "binary_mean": "sampled answers that leak",
+    "m_bin_worst": "M_bin of the worst question",
+    "retain_greedy": "greedy score on retain questions",
+}
 ATTACKED = ("model", "most", "excess over Retrain")
 TEST = " by permutations; a claim is tested at 0.05"  # of every sentence, said once below them
 
@@ -50,45 +50,62 @@ def run_of(folder: Path) -> Run:
 
 def methods(folder: Path, page: Path | None) -> str:
     """The methods over seeds, below Base and Retrain, which have one."""
-    run = run_of(folder)
-    found = studies(run)
-    if not found.methods:
-        raise BadFile(
-            folder / "data/results", "holds no method with several seeds", "Run `lethe run --preset methods`."
-        )
-    first = next(model for model in run.models if model.values).values
-    drawn = f"{first['n_questions']} forget questions, {first['n']} answers each. {found.methods_note}"
-    rows = chosen(found.methods_head, METHODS, [*found.references, *found.methods])
-    return "\n\n".join([markdown(METHODS, rows), drawn])
+    return methods_of(run_of(folder))
 
 
-def chosen(head: Sequence[str], columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Some columns of a table of the report, which has them all."""
-    return [[row[list(head).index(column)] for column in columns] for row in rows]
+def methods_of(run: Run) -> str:
+    """A row per method: the mean over its seeds, the least and the greatest value; the guarantee of its bound."""
+    own = {model.name: model for model in run.models}
+    named = {model.name: [model] for role in ("base", "retrain") if (model := run.role(role))}
+    for one in spreads(run):
+        named[f"{one.loss} + entropy" if one.entropy else one.loss] = [own[name] for name in one.models]
+    if len(named) < 3:
+        raise BadFile("data/results", "holds no method with several seeds", "Run `lethe run --preset methods`.")
+    rows = [[name, *(spread_of(models, key) for key in METHODS)] for name, models in named.items()]
+    first = next(model for model in run.models if model.values)
+    note = (
+        f"{first.values['n_questions']} forget questions, {first.values['n']} answers each. {METHODS_NOTE} M_bin is an upper "
+        f"bound in each run by itself, {first.bounds['m_bin_worst'].guarantee('the forget questions')}."
+    )
+    return "\n\n".join([markdown(["method", *METHODS.values()], rows), note])
+
+
+def spread_of(models: Sequence[Model], key: str) -> str:
+    """The mean over the models, and the least and the greatest value where there are several."""
+    values = [value for model in models if (value := model.value(key)) is not None]
+    if not values:
+        return NONE
+    rounding: Rounding = "up" if key == "m_bin_worst" else "near"
+    mean, least, greatest = (number(one, rounding=rounding) for one in (fmean(values), min(values), max(values)))
+    return mean if len(models) == 1 else f"{mean} ({least} to {greatest})"
 
 
 def attacks(folder: Path, page: Path | None) -> str:
-    """A row per attack and model that is compared with Retrain, the guarantee of the bands, the curves in one picture."""
+    """The rows, below the curves in one picture."""
     run = run_of(folder)
+    text = attacks_of(run)
+    if page is None:
+        return text
+    base, retrain = run.role("base"), run.role("retrain")
+    place = page.parent / "attacks.png"
+    draw(place, curves(run.attacks, base.path if base else None, retrain.path if retrain else None))
+    return f"![Leakage against attack budget]({place.name})\n\n{text}"
+
+
+def attacks_of(run: Run) -> str:
+    """A row per attack and model that is compared with Retrain, and the guarantee of the bands."""
     found = studies(run)
     if not found.attacks:
-        raise BadFile(folder / "data/attacks", "holds no attack", "Run `lethe run --preset attacks`.")
+        raise BadFile("data/attacks", "holds no attack", "Run `lethe run --preset attacks`.")
     rows = [
-        [view.title.split(" (")[0] + rows_of(view.title), *row]
+        [view.title.split(" (")[0] + rows_of(view.title), *(row[found.attack_head.index(key)] for key in ATTACKED)]
         for view in found.attacks
-        for row in chosen(found.attack_head, ATTACKED, view.rows)
-        if row[-1] != NONE
+        for row in view.rows
+        if row[found.attack_head.index(ATTACKED[-1])] != NONE
     ]
-    parts = [markdown(["attack", *ATTACKED], rows)]
     # A note begins with the budget of its attack; what follows is the same for all.
     notes = dict.fromkeys(re.sub("^[^;]*; each", "Each", note) for view in found.attacks for note in view.notes)
-    parts += [" ".join(notes)]
-    if page is not None:
-        base, retrain = run.role("base"), run.role("retrain")
-        place = page.parent / "attacks.png"
-        draw(place, curves(run.attacks, base.path if base else None, retrain.path if retrain else None))
-        parts.insert(0, f"![Leakage against attack budget]({place.name})")
-    return "\n\n".join(parts)
+    return "\n\n".join([markdown(["attack", *ATTACKED], rows), " ".join(notes)])
 
 
 def draw(place: Path, found: Sequence[Curve]) -> None:

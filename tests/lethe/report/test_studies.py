@@ -12,6 +12,7 @@ from lethe.evaluation.run import load as load_run
 from lethe.io.json_files import read_json, write_json
 from lethe.report.page import render
 from lethe.report.studies import spreads
+from tests.benchmarks.study_tables import attacks_of, methods_of
 from tests.lethe.report.conftest import load
 from tests.lethe.report.synthetic import change_json, change_numbers, copy_results, write_record
 
@@ -58,6 +59,8 @@ def test_an_attack_is_shown_beside_base_and_retrain(without_figures, own_small, 
     assert [round(one.estimate, 3) for one in npo.excess] == [0.003, 0.192, 0.59]
     assert found["retrain_forget"].excess == []
     assert npo.excess[2].lower.number(4) in html
+    rows = [line for line in attacks_of(run).splitlines() if line.startswith("| relearn on forget rows |")]
+    assert [row.split(" | ")[1] for row in rows] == ["npo_forget"]
     assert npo.points[2].lower.number(4) in html
     assert "forget, count 5, batch 8, lr 0.0005)" in html
     assert html.count("<svg") == 1
@@ -100,6 +103,8 @@ def test_seeds_of_one_method_are_one_row(own_small, small_page, without_figures)
     html = section(render(run).html, "methods")
     assert "0.2" in html
     assert "0.4" in html
+    cells = next(line for line in methods_of(run).splitlines() if line.startswith("| npo |")).split(" | ")
+    assert cells[1] == "0.300 (0.200 to 0.400)"
 
 
 def test_seeds_of_one_method_share_their_figures(own_small, without_figures):
