@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.lethe.io.logs.small_logs import KINDS, small
+from tests.lethe.scoring.tofu.test_tofu_intervals import evaluation
 from tests.small import ROOT
 
 ROW = {"id": "a", "question": "Who is Ada?", "answer": "Ada is a painter.", "keywords": ["painter"]}
@@ -52,6 +53,7 @@ def _parquet(table: Any) -> bytes:
 
 
 def _logs(folder: Path) -> list[Reader]:
+    from lethe.api.logs import tofu_log
     from lethe.io.logs import is_log, read_log
 
     def read(path: Path) -> object:
@@ -63,7 +65,13 @@ def _logs(folder: Path) -> list[Reader]:
     for kind in KINDS:
         content = small(kind, folder).read_bytes()
         found.append(Reader(f"log {kind}", "a.log", content, read, "zip" if kind == "eval" else "text"))
-    return found
+    answers = b"prompt_id,sample,text,score\na,-1,greedy,0\na,0,Ron,1\nb,1,,0.5\n"
+    aggregates = evaluation(folder, n=3).read_bytes()
+    return [
+        *found,
+        Reader("answers CSV", "a.csv", answers, lambda path: read_log(path).summary()),
+        Reader("TOFU evaluation", "a.json", aggregates, lambda path: tofu_log(path, retain=path).as_json()),
+    ]
 
 
 def _tables() -> list[Reader]:

@@ -10,6 +10,7 @@ one sentence.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -53,10 +54,15 @@ def read_log(path: str | os.PathLike[str], filter: str | None = None) -> Log:
     if not path.is_file():  # a pipe or a device could block a reader forever
         problem = "is a folder, expected a file" if path.is_dir() else "no such file"
         raise BadFile(path, problem, "Check the path.")
+    collecting = gc.isenabled()
+    gc.disable()  # a log becomes millions of objects without a cycle, and each collection would visit them all
     try:
         return _read(path, filter)
     except OSError as error:
         raise BadFile(path, f"cannot be read ({error.strerror or error})") from None
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def is_log(path: str | os.PathLike[str]) -> bool:

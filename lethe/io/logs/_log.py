@@ -141,7 +141,7 @@ class Table:
         self.path, self.more, self.first = path, tuple(more), first
         self._rows: dict[tuple[str, int], dict[str, Any]] = {}
         self._scores: dict[tuple[str, int], dict[str, float]] = {}
-        self._columns: dict[str, None] = {}
+        self._columns: dict[str, str] = {}  # of a score's name
         self._problems: list[tuple[str, int, str, str | None]] = []
         self._prompts: dict[str, dict[str, Any]] = {}
         self._absent: Counter[str] = Counter()
@@ -188,12 +188,13 @@ class Table:
 
     def score(self, prompt_id: str, sample: int, scores: Mapping[str, float]) -> None:
         """Add scores to an answer."""
-        named = {_column(name): value for name, value in scores.items()}
-        for name in named.keys() - self._columns.keys():
-            self._whole(prompt_id, "a score's name", name)
-        self._scores[prompt_id, sample] |= named
-        self._columns |= dict.fromkeys(named)
-        self._count(self._columns)
+        own = self._scores[prompt_id, sample]
+        for name, value in scores.items():
+            if name not in self._columns:
+                self._whole(prompt_id, "a score's name", name)
+                self._columns[name] = _column(name)
+                self._count(self._columns)
+            own[self._columns[name]] = value
 
     def judge(self, prompt_id: str, scores: Iterable[str]) -> None:
         """Note that the tool scores a prompt by ``scores``; a score without any note is one of every prompt."""
@@ -252,7 +253,7 @@ class Table:
 
         if not self._rows:
             raise BadFile(self.path, "holds no answers")
-        names = tuple(self._columns if scores is None else dict.fromkeys(map(_column, scores)))
+        names = tuple(dict.fromkeys(self._columns.values() if scores is None else map(_column, scores)))
         place = {prompt_id: number for number, prompt_id in enumerate(self._prompts)}
         keys = sorted(self._rows, key=lambda key: (place[key[0]], key[1]))
         answers = pd.DataFrame(keys, columns=[*KEYS]).astype({"sample": "int64"})
