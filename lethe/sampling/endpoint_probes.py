@@ -78,21 +78,19 @@ async def probe(client: Client) -> Probes:
 
 
 async def _probed(ask: _Asking) -> Probes:
-    repeated = await ask.many([Ask(OPEN)])
-    repeated += await ask.many([Ask(OPEN)] * (REPEATED - 1))
-    varied = await ask.many([Ask(OPEN, temperature=1 + step / 1000) for step in range(1, VARIED + 1)])
-    cold = await ask.many([Ask(OPEN, temperature=0)] * COLD)
-    short = await ask.many([Ask(OPEN, max_tokens=2)])
-    several = await ask.many([Ask(OPEN, n=3)])
-    stated = await ask.many([Ask(OPEN, max_tokens=1, logprobs=TOP)])
-    logprobs = bool(stated and stated[0].stated)
+    repeated = await ask.many("draws", [Ask(OPEN)])
+    repeated += await ask.many("draws", [Ask(OPEN)] * (REPEATED - 1))
+    varied = await ask.many("draws", [Ask(OPEN, temperature=1 + step / 1000) for step in range(1, VARIED + 1)])
+    cold = await ask.many("temperature", [Ask(OPEN, temperature=0)] * COLD)
+    short = await ask.many("max_tokens", [Ask(OPEN, max_tokens=2)])
+    several = await ask.many("n", [Ask(OPEN, n=3)])
     honoured = len(several) == 3 and (len(_texts(several)) > 1 or len(_texts(repeated)) < REPEATED)
-    first: list[Drawn] = []
-    if logprobs:
-        again = Ask(OPEN, max_tokens=1, logprobs=TOP)
-        first = await ask.many([again] * FIRST)
-    sure = await ask.many([Ask(OPEN, logprobs=1)]) if logprobs else []
-    fixed = [await ask.many([Ask(OPEN, max_tokens=8, seed=SEED)]) for _ in range(2)]
+    one = Ask(OPEN, max_tokens=1, logprobs=TOP)
+    first = await ask.many("logprobs", [one])
+    logprobs = bool(first and first[0].stated)
+    first = await ask.many("logprobs", [one] * FIRST) if logprobs else []
+    sure = await ask.many("logprobs", [Ask(OPEN, logprobs=1)]) if logprobs else []
+    fixed = [await ask.many("seed", [Ask(OPEN, max_tokens=8, seed=SEED)]) for _ in range(2)]
     certain = bool(sure and (sure[0].mass or 0) ** (REPEATED - 1) > LEVEL)
     return Probes(
         (
@@ -117,15 +115,16 @@ class _Asking:
         self.client, self.spent = client, 0.0
         self.models: dict[tuple[str, str | None], None] = {}
 
-    async def many(self, asks: Sequence[Ask]) -> list[Drawn]:
-        found = [drawn for own in await asyncio.gather(*map(self._one, asks)) for drawn in own]
+    async def many(self, name: str, asks: Sequence[Ask]) -> list[Drawn]:
+        answered = await asyncio.gather(*(self._one(name, ask) for ask in asks))
+        found = [drawn for own in answered for drawn in own]
         self.spent += sum(sum(drawn.spent) for drawn in found)
         self.models |= dict.fromkeys((drawn.model, drawn.fingerprint) for drawn in found)
         return found
 
-    async def _one(self, ask: Ask) -> list[Drawn]:
+    async def _one(self, name: str, ask: Ask) -> list[Drawn]:
         try:
-            return await self.client.ask(ask, "a probe")
+            return await self.client.ask(ask, f"the probe {name}")
         except Failed:
             return []
 
