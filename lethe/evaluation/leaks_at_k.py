@@ -55,11 +55,6 @@ class OverPrompts:
     worst: Points
     mean: Points
 
-    def bounds(self) -> dict[str, Bound]:
-        """The band of the worst prompt at `TOLD_QUERIES` queries, under its flat keys."""
-        point = at(self.worst)
-        return {f"leak_at_{point.k}_worst": point.upper, f"leak_at_{point.k}_worst_lower": point.lower}
-
     def to_rows(self, rows: Rows, basis: str) -> None:
         """Add the rows of both bands."""
         for quantity, points in (("leak_at_k_worst", self.worst), ("leak_at_k", self.mean)):

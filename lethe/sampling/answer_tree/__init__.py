@@ -21,16 +21,17 @@ from pydantic import Field
 from lethe.config.exact import Exploring
 from lethe.config.fields import Direct, Integer, Weight
 from lethe.errors import BadValue
+from lethe.io.json_files import restored
 from lethe.progress import progress
 from lethe.sampling.answer_tree.automaton import WholeTexts
 from lethe.sampling.answer_tree.enumeration import HEAVIEST, grow
 from lethe.sampling.answer_tree.law import Law
 from lethe.sampling.answer_tree.outlook import Sight
-from lethe.sampling.answer_tree.planning import Curve, Outline, common_rho, curve_of, search
+from lethe.sampling.answer_tree.planning import Outline, common_rho, curve_of, search
 from lethe.sampling.answer_tree.predictor import Predictor
 from lethe.sampling.answer_tree.question import Grown, Growth, Question
 from lethe.statistics.answer_tree import Masses, Remainder, Rounding, leak_bands, leak_interval, queries_until
-from lethe.statistics.leak_trees import AnswerTree, HeavyLeak, masses_of_json
+from lethe.statistics.leak_trees import AnswerTree, HeavyLeak
 
 __all__ = [
     "AnswerTree",
@@ -90,20 +91,6 @@ class FirstLook:
     rows: int
     entropy: float
     outline: Outline
-
-    def as_json(self) -> dict:
-        return asdict(self)
-
-    @classmethod
-    def of_json(cls, values: dict) -> FirstLook:
-        curve = Curve(*(tuple(values["outline"]["curve"][name]) for name in ("thetas", "counts", "rests")))
-        return cls(
-            masses=masses_of_json(values["masses"]),
-            heaviest=tuple(HeavyLeak(**leak) for leak in values["heaviest"]),
-            rows=values["rows"],
-            entropy=values["entropy"],
-            outline=Outline(**{**values["outline"], "curve": curve}),
-        )
 
 
 def first_look(question: Question, law: Law, predictor: Predictor, effort: Effort) -> FirstLook:
@@ -271,8 +258,8 @@ def enumerate_answers(
     for question in progress(questions, f"{label}: first looks", "questions"):
         key = f"first {question.question_id}"
         if key not in kept:
-            kept[key] = first_look(question, law, predictor, effort).as_json()
-        looks[question.question_id] = FirstLook.of_json(kept[key])
+            kept[key] = asdict(first_look(question, law, predictor, effort))
+        looks[question.question_id] = restored(FirstLook, kept[key])
     rho = rate(list(looks.values()), effort)
     for question in progress(questions, f"{label}: second looks", "questions"):
         key = f"second {question.question_id} {rho!r}"
