@@ -20,7 +20,7 @@ from lethe.evaluation.standing import standings
 from lethe.results.verdict import Verdict
 from tests.benchmarks import marks
 
-TAUS = (0.005, 0.01, 0.02, 0.05)
+TAUS = (0.01, 0.05)
 
 
 def verdicts(settings: Params, data: Path, subject: str, retrains: list[str], tau: float) -> Verdict:
