@@ -173,6 +173,7 @@ def test_another_package_brings_a_method_and_a_scorer(package):
 
     value = config.read_yaml(ROOT / "params.yaml")
     value["unlearn"]["methods"]["mine"] = {"loss": "scaled", "lr": 1e-4, "epochs": 1, "scale": 2.0}
+    value["models"]["mine"] = {"path": "data/models/mine"}
     value["score"]["scorers"].append("loud")
     value["metrics"]["binary"] = "loud"
     params = config.validate(value)

@@ -38,6 +38,7 @@ def params(place: Path, **more) -> config.Params:
     (place / "letters.txt").write_text("{question}")
     value["sample"] |= {"prompt": str(place / "letters.txt"), "max_new_tokens": 4}
     value["models"] = {name: {"path": str(place / name)} for name in ("base", "retrain")}
+    value["unlearn"]["methods"] = {}
     value["exact"] = None if more.get("off") else value["exact"] | {"rows": 500, **more}
     return config.validate(value)
 
