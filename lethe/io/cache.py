@@ -98,8 +98,11 @@ class Sources:
             ahead += self.imports(module)
             if by_name:
                 ahead += [one for one in self.imports(module, by_name) if not _below(one, without)]
-            if "." in module:
-                ahead.append(module.rpartition(".")[0])
+            parts = module.split(".")
+            around = (".".join(parts[:count]) for count in range(1, len(parts)))
+            ahead += [
+                package for package in around if self.place(package)
+            ]  # a folder without __init__.py runs no code
         return sorted(seen)
 
     def imports(self, module: str, by_name: bool = False) -> frozenset[str]:
