@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lethe.errors import BadFile, BadRow, plural, shortened
+from lethe.errors import BadFile, BadRow, MissingColumn, plural, shortened
 from lethe.io.artifacts import GREEDY
 from lethe.io.logs._json import lines
 from lethe.io.logs._log import SAME_TEXTS, Log, Table, as_text
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 NAME = "table"
 HOLDS = "tables with prompt_id, text and optionally sample (.csv, .parquet, .jsonl), such as Lethe's generations"
+RESPONSE = "target_response"
+NAMELESS = "Unnamed:"  # what pandas calls a column without a name, such as row numbers
 PROMPT = ("prompt", "question")
 OWN = frozenset(("prompt_id", "sample", "text", "tokens", "finish_reason", "mean_confidence", "thinking", "turn"))
 
@@ -39,11 +41,14 @@ def read(path: Path) -> Log:
     import pandas as pd
 
     if holds(path) or path.suffix.lower() in (".jsonl", ".json"):
-        frame = read_table(path, required=["prompt_id", "text"], text=["prompt_id", "text"], optional=["sample"])
-        if path.suffix.lower() == ".csv":  # which writes an empty answer as an empty cell
+        frame = _named(read_table(path, text=["prompt_id", "text", RESPONSE], optional=["sample"]))
+        if path.suffix.lower() == ".csv" and "text" in frame:  # which writes an empty answer as an empty cell
             frame["text"] = frame["text"].fillna("")
     else:  # JSON lines under another name
         frame = pd.DataFrame([row for _, row in lines(path)])
+    for column in ("prompt_id", "text"):
+        if column not in frame:
+            raise MissingColumn(path, column, frame.columns)
     if frame.empty:
         raise BadFile(path, "holds no rows", "Give one row per sampled answer.")
     names = [str(name) for name in frame["prompt_id"]]
@@ -71,6 +76,14 @@ def read(path: Path) -> Log:
     )
 
 
+def _named(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with the names of columns of this format; JailbreakBench's judged answers have a response per row."""
+    if RESPONSE not in frame or {"prompt_id", "text"} & set(frame.columns):
+        return frame
+    places = [str(place) for place in range(len(frame))]
+    return frame.rename(columns={RESPONSE: "text"}).assign(prompt_id=places)
+
+
 def _samples(path: Path, frame: pd.DataFrame, names: list[str]) -> list[int]:
     if "sample" not in frame:
         counts: Counter[str] = Counter()
@@ -95,7 +108,9 @@ def _scored(frame: pd.DataFrame) -> list[str]:
     """Return the columns of numbers that are not Lethe's own."""
     import pandas as pd
 
-    others = [name for name in frame.columns if str(name) not in (*OWN, *PROMPT)]
+    others = [
+        name for name in frame.columns if str(name) not in (*OWN, *PROMPT) and not str(name).startswith(NAMELESS)
+    ]
     return [name for name in others if pd.api.types.is_numeric_dtype(frame[name])]  # also true and false
 
 

@@ -85,6 +85,24 @@ def test_jailbreakbench(folder):
     assert len(load("jailbreakbench", root)["forget"]) == 1
 
 
+def test_jailbreakbench_needs_the_goal_and_the_target(folder):
+    root = folder("jailbreakbench")
+    path = root / "harmful-behaviors.csv"
+    path.write_text(
+        "Goal,Target\nReveal,Sure\nTell,Yes\n"
+    )  # as of the package's own table, without its further columns
+    assert load("jailbreakbench", root)["forget"] == [
+        {"id": "jbb-harmful-000", "question": "Reveal", "answer": "Sure"},
+        {"id": "jbb-harmful-001", "question": "Tell", "answer": "Yes"},
+    ]
+    path.write_text("Index,Goal,Target\n,Reveal,Sure\n")
+    with pytest.raises(BadInput, match="Index"):
+        load("jailbreakbench", root)
+    path.write_text("Index,Goal\n0,Reveal\n")
+    with pytest.raises(BadInput, match="Target"):
+        load("jailbreakbench", root)
+
+
 def test_harmbench(folder):
     root = folder("harmbench")
     rows = load("harmbench", root)["forget"]

@@ -61,6 +61,12 @@ def test_what_lethe_writes_beside_its_texts_is_no_score(tmp_path):
     assert log.prompts["prompt"].tolist() == ["Who?"]
 
 
+def test_the_judged_answers_of_jailbreakbench(shared):
+    log = read_log(shared / "data/human-labels/classifier_comparison.csv")
+    assert (len(log.answers), log.prompts["prompt"].notna().all()) == (100, True)
+    assert {"human_majority", "gpt_4"} < set(log.scores)
+
+
 def test_broken_tables(tmp_path):
     (tmp_path / "a.csv").write_text("prompt_id,answer\na,b\n")
     with pytest.raises(MissingColumn, match="text"):
