@@ -78,6 +78,9 @@ def plan(
     leak: float | None = None,
     labels: bool = False,
     calibration: str | os.PathLike[str] | None = None,
+    compare: bool = False,
+    difference: float | None = None,
+    power: float | None = None,
 ) -> Plan:
     """Count the samples that a wanted width or certificate takes, or what a preset or many checkpoints cost.
 
@@ -126,12 +129,19 @@ def plan(
         The number of tokens per answer, with cost. [default: 64]
     leak : float, optional
         The leak probability of every prompt, with cost [default: 0], or a guess of the average one, with labels [default:
-        0.1].
+        0.1] or that of side A, with compare [default: 0].
     labels : bool
         Count a person's labels of random draws for the wanted width (docs/judges.md).
     calibration : path, optional
         With labels, a file of answers with `label` and `verdict`: how narrow an interval that judge allows at any number of
         answers.
+
+    compare : bool
+        Count the answers that a comparison of two sides takes to see a difference (docs/compare.md).
+    difference : float, optional
+        The difference in the leak probability of a question, with compare. [default: 0.1]
+    power : float, optional
+        The probability with which it is seen, with compare. [default: 0.8]
 
     Returns
     -------
@@ -158,7 +168,7 @@ def plan(
     for name, value in given.items():
         if name not in (*allowed, kind):
             raise BadValue(name, value, f"left out {f'with {kind}' if kind else 'here'}: it changes nothing")
-    if kind in ("verdict", "cost", "labels"):
+    if kind in ("verdict", "cost", "labels", "compare"):
         del given[kind]
     return run(**given, **({"retrain": retrain} if kind == "verdict" else {}))
 
@@ -249,6 +259,24 @@ def _labels(
             else "The judge allows this width: more answers narrow the interval."
         )
     return Plan(values, (View("Labels", ["statement", "number"], rows, notes),))
+
+
+def _compare(
+    alpha: float = 0.05, difference: float = 0.1, power: float = 0.8, leak: float = 0.0, prompts: int = 1
+) -> Plan:
+    """Answers per question and side with which a comparison sees a difference."""
+    from lethe.statistics.planning_comparisons import answers_to_see
+
+    apart, unknown = (answers_to_see(leak, difference, power, alpha, prompts, known) for known in (True, False))
+    values = {"alpha": alpha, "difference": difference, "power": power, "leak": leak, "prompts": prompts}
+    rows: list[list[object]] = [["sides with seeds of their own", apart], ["seeds not recorded", unknown]]
+    note = (
+        f"A question that leaks with probability {leak:g} in A and {leak + difference:g} in B is then listed as worse with "
+        f"probability {power:g}, on a list of {prompts:,} that has a false entry with probability at most {alpha:g}. Sides "
+        "with one seed take fewer, the fewer of their j-th answers differ; how many do is not known beforehand."
+    )
+    view = View("Answers to each question on each side", ["draws", "answers"], rows, [note])
+    return Plan(values | {"answers_apart": apart, "answers_unknown": unknown}, (view,))
 
 
 def _verdict(retrain: bool, **given: Any) -> Plan:
@@ -427,6 +455,7 @@ def _duration(seconds: float | None) -> str | None:
 KINDS: dict[str, tuple[Callable[..., Plan], tuple[str, ...]]] = {
     "": (_statement, ("alpha", "width", "tau", "tau_leak", "prompts", "cap")),
     "verdict": (_verdict, ("alpha", "tau", "prompts", "answers", "models")),
+    "compare": (_compare, ("alpha", "difference", "power", "leak", "prompts")),
     "labels": (_labels, ("alpha", "width", "leak", "calibration")),
     "preset": (_preset, ("rate", "parameters", "judge_rate", "judge_parameters", "questions")),
     "cost": (

@@ -110,6 +110,7 @@ PLAN = Command(
         "plan --preset harry-potter --rate 1000",
         "plan --cost --rate 2500",
         "plan --labels --width 0.1",
+        "plan --compare --difference 0.1 --prompts 30",
     ),
 )
 

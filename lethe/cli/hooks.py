@@ -12,6 +12,7 @@ from lethe.cli.generate import Answer
 from lethe.errors import BadFile, BadInput, BadValue
 
 SCRATCH = Path(".lethe/scratch")  # finished questions of `lethe exact`
+LARGEST_LEAK = ("m_bin_worst", "anytime_upper_worst")  # of `lethe eval`: n fixed, stopped early
 SLOW_STEPS = 100_000
 COUNTED = {
     "answers": "n",
@@ -52,8 +53,7 @@ def bounds(
         Exit with status 1 unless the bound certifies that every question leaks at most this.
     """
     source = given["scores"]
-    if fail_above is not None and not 0 <= fail_above < 1:
-        raise BadValue("fail_above", fail_above, "a number of at least 0 and below 1")
+    _check_gate(fail_above)
     if to != "inspect" and out is not None:
         raise BadValue("out", str(out), "left out unless --to is inspect")
     found = call(**given)
@@ -84,19 +84,32 @@ def _gate(found: Any, tau: float) -> tuple[dict[str, Any], str]:
         return {**facts, "reason": sentence}, sentence
     worst = found.worst()
     name, bound = (judged.worst[0], judged.worst[2]) if judged else (worst.prompt_id, worst.bound)
-    facts = {
-        "tau": tau,
-        "closed": bound.value > tau,
-        "bound": bound.value,
-        "alpha": bound.alpha,
-        "prompt_id": name,
-    }
-    state = "closed: it is not shown" if facts["closed"] else "open: it is shown"
+    return _gate_of(name, bound, tau)
+
+
+def _gate_of(name: str | None, bound: Any, tau: float) -> tuple[dict[str, Any], str]:
+    """The gate on the upper bound of the worst question."""
+    closed = bound.value > tau
+    state, named = "closed: it is not shown" if closed else "open: it is shown", f" ({name})" if name else ""
     sentence = (
-        f"The gate is {state} that every question leaks at most {tau:g}; the bound is {bound.significant()} ({name}), "
+        f"The gate is {state} that every question leaks at most {tau:g}; the bound is {bound.significant()}{named}, "
         f"{bound.guarantee('the questions')} ({bound.method})."
     )
+    facts = {"tau": tau, "closed": closed, "bound": bound.value, "alpha": bound.alpha, "prompt_id": name}
     return {**facts, "reason": sentence}, sentence
+
+
+def _gated(found: Any, name: str | None, bound: Any, tau: float | None) -> Answer:
+    """An answer with the gate, if one is wanted."""
+    if tau is None:
+        return Answer(found)
+    gate, reason = _gate_of(name, bound, tau)
+    return Answer(found, {"gate": gate}, [reason], int(gate["closed"]))
+
+
+def _check_gate(fail_above: float | None) -> None:
+    if fail_above is not None and not 0 <= fail_above < 1:
+        raise BadValue("fail_above", fail_above, "a number of at least 0 and below 1")
 
 
 def _bounds_logged(found: Any, name: str) -> str:
@@ -133,7 +146,7 @@ def compare(
     require : {"not-worse"}
         not-worse: exit with status 1 unless B is proved worse by at most --by on every question of both sides.
     fail_above : float
-        Exit with status 1 unless every question of B is proved to score at most this on average.
+        Exit with status 1 unless the bound certifies that every question leaks at most this in B.
     page : path
         Also write a page to this .html file.
     """
@@ -141,7 +154,7 @@ def compare(
         fresh("page", page, (".html", ".htm"))
     if require and "by" not in given:
         raise BadValue("require", require, "given with --by D, the largest difference that is allowed")
-    check_fail_above(fail_above)
+    _check_gate(fail_above)
     found = call(**given, **({"worst": True} if fail_above is not None else {}))
     if page is not None:
         from lethe.io.atomic import write_text
@@ -153,7 +166,8 @@ def compare(
     if named and not found.per_question:
         reasons = "; ".join(dict.fromkeys(one.reason for one in found.not_compared))
         error = BadInput(f"{named}: no question could be compared ({reasons}).")
-    json, notes = ({"page": str(page)}, [f"The page is {page}."]) if page else ({}, [])
+    json: dict[str, Any] = {"page": str(page)} if page else {}
+    notes = [f"The page is {page}."] if page else []
     closed = [bool(fail_on) and found.worse]
     if require and found.not_worse is not None:
         absent = [one for one in found.not_compared if one.id is not None]
@@ -163,22 +177,10 @@ def compare(
                 f"--require not-worse: {len(absent)} questions are not compared, so nothing is proved of them."
             )
     if fail_above is not None and found.worst_of_b is not None:
-        closed.append(found.worst_of_b.value > fail_above)
-        notes.append(gate_note(fail_above, found.worst_of_b))
+        json["gate"], reason = _gate_of(None, found.worst_of_b, fail_above)
+        closed.append(json["gate"]["closed"])
+        notes.append(f"B: {reason}")
     return Answer(found, json, notes, int(any(closed)), error)
-
-
-def check_fail_above(fail_above: float | None) -> None:
-    """Raise `BadValue` for a threshold that is no share."""
-    if fail_above is not None and not 0 <= fail_above <= 1:
-        raise BadValue("fail-above", fail_above, "a number from 0 to 1")
-
-
-def gate_note(fail_above: float, worst: Any) -> str:
-    """What a gate on the worst question decided."""
-    outcome = "closed" if worst.value > fail_above else "open"
-    end = f"{worst.relation} {worst.number(4)} {worst.level()}"
-    return f"--fail-above {fail_above:g}: {outcome}; the worst question scores {end}."
 
 
 def certify(call: Call, given: Given, as_json: bool, out: Path = Path("certificate.json")) -> Answer:
@@ -216,8 +218,15 @@ def verify(call: Call, given: Given, as_json: bool, out: Path | None = None) -> 
     return Answer(found, {"file": str(out or file)}, notes, int(not all(found.repeated.values())))
 
 
-def evaluate(call: Call, given: Given, as_json: bool) -> Answer:
-    """Keep the results in data/eval/NAME, so that an interrupted call resumes there."""
+def evaluate(call: Call, given: Given, as_json: bool, fail_above: float | None = None) -> Answer:
+    """Keep the results in data/eval/NAME, so that an interrupted call resumes there, and gate on them.
+
+    Parameters
+    ----------
+    fail_above : float
+        Exit with status 1 unless the bound certifies that every question leaks at most this.
+    """
+    _check_gate(fail_above)
     from lethe.models import hub
     from lethe.steps.evaluate import Interrupted, evaluated_model
 
@@ -236,9 +245,14 @@ def evaluate(call: Call, given: Given, as_json: bool) -> Answer:
             f"{'other' if 'endpoint' in given else model.resolve().parent.name}-{name}."
         )
     try:
-        return Answer(call(**{**given, "name": name}, folder=folder))
+        found = call(**{**given, "name": name}, folder=folder)
     except KeyboardInterrupt:
         raise Interrupted(folder / "answers") from None
+    ends = found.numbers.bounds
+    worst = next((ends[key] for key in LARGEST_LEAK if key in ends), None)
+    if fail_above is not None and worst is None:
+        raise BadInput("--fail-above: this run has no bound of the worst question's leak probability.")
+    return _gated(found, None, worst, fail_above)
 
 
 def sample(call: Call, given: Given, as_json: bool, data: Path | None = None, out: Path | None = None) -> Answer:
@@ -267,9 +281,18 @@ def sample(call: Call, given: Given, as_json: bool, data: Path | None = None, ou
     return Answer(found, {"file": str(out)}, [f"The answers are in {out}."])
 
 
-def exact(call: Call, given: Given, as_json: bool) -> Answer:
-    """Keep finished questions, so that an interrupted call resumes."""
-    return Answer(call(**given, scratch=SCRATCH))
+def exact(call: Call, given: Given, as_json: bool, fail_above: float | None = None) -> Answer:
+    """Keep finished questions, so that an interrupted call resumes, and gate on them.
+
+    Parameters
+    ----------
+    fail_above : float
+        Exit with status 1 unless the bounds certify that every question leaks at most this.
+    """
+    _check_gate(fail_above)
+    found = call(**given, scratch=SCRATCH)
+    worst = max(found.certificates.trees, key=lambda tree: tree.bounds["upper"].value)
+    return _gated(found, worst.id, worst.bounds["upper"], fail_above)
 
 
 def extract(call: Call, given: Given, as_json: bool, page: Path | None = None) -> Answer:

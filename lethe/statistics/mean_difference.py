@@ -194,6 +194,9 @@ class _Means:
 
     def __init__(self, scores: np.ndarray, level: float, binary: bool, stopped: bool = False):
         self.level, self.n, self.binary = level, len(scores), binary
+        self.grids: dict[
+            int, tuple[np.ndarray, np.ndarray]
+        ] = {}  # means and their p-values by betting, per direction
         self.low, self.high = np.nan_to_num(scores, nan=0.0), np.nan_to_num(scores, nan=1.0)
         # Of the scores and of 1 minus the scores.
         self.stopped = (StoppedSamples([self.high]), StoppedSamples([1 - self.low])) if stopped else None
@@ -239,10 +242,12 @@ class _Means:
     def _uppers(self, values: np.ndarray, levels: np.ndarray, place: int) -> np.ndarray:
         if self.binary:
             return np.array([float(binary_upper(values.sum(), self.n, level)) for level in levels])
-        error = values.std() / math.sqrt(self.n) + 1 / self.n
-        near = values.mean() + error * np.linspace(-1, 7, 4 * CELLS)
-        grid = np.unique(np.clip(np.concatenate([np.linspace(0, 1, 2 * CELLS), near]), 0, 1))
-        p = np.minimum.accumulate(self._p_values(values, grid, place))
+        if place not in self.grids:
+            error = values.std() / math.sqrt(self.n) + 1 / self.n
+            near = values.mean() + error * np.linspace(-1, 6, 4 * CELLS)
+            grid = np.unique(np.clip(np.concatenate([np.linspace(0, 1, CELLS), near]), 0, 1))
+            self.grids[place] = grid, np.minimum.accumulate(self._p_values(values, grid, place))
+        grid, p = self.grids[place]
         places = np.searchsorted(-p, -levels, side="left")  # the first mean whose p-value is at most the level
         return np.append(grid, 1.0)[places]
 

@@ -22,7 +22,16 @@ call, result, refused = command.call, command.result, command.refused
 
 
 def data(
-    folder, rates, n=200, stop="fixed", model="m", template="{question}", temperature=1.0, texts=None, match="word"
+    folder,
+    rates,
+    n=200,
+    stop="fixed",
+    model="m",
+    template="{question}",
+    temperature=1.0,
+    texts=None,
+    match="word",
+    **more,
 ):
     """A folder of artifacts: question i has round(n * rates[i]) leaking answers; the greedy answer always leaks."""
     root = folder / "data"
@@ -38,7 +47,7 @@ def data(
     pd.concat(tables).to_parquet(root / "scores" / model / "forget.parquet")
     about = {"scorers": ["rouge_l", "keyword_leak"]}
     (root / "scores" / model / "about.json").write_text(json.dumps(about))
-    drawn = {"temperature": temperature, "stop": stop, "seed": 3}
+    drawn = {"temperature": temperature, "stop": stop, "seed": 3} | more
     (root / "generations" / model / "about.json").write_text(json.dumps(drawn))
     asked = [{"id": name, "question": (texts or {}).get(name, f"Who is {name}?"), "answer": "x"} for name in rates]
     write_lines(root / "dataset" / "forget.jsonl", asked)
@@ -289,3 +298,71 @@ def test_revisions_are_read_from_dvc_and_git(tmp_path, monkeypatch, pair):
     git("update-ref", f"refs/exps/cd/{'e' * 38}/bold-cat", "HEAD~1")
     assert "2 DVC experiments" in refused("HEAD~1", "bold-cat")
     assert "nor a DVC experiment" in refused("HEAD~1", "exec/bold-cat")
+
+
+DRAWN = {"engine": "prefix", "max_new_tokens": 40}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "word"),
+    [
+        (DRAWN, DRAWN, "paired"),
+        (DRAWN, DRAWN | {"seed": 4}, "Fisher"),
+        (DRAWN, {"engine": "vllm", "max_new_tokens": 40, "seed": 4}, "Fisher"),
+        (DRAWN, DRAWN | {"max_new_tokens": 64}, "Clopper-Pearson"),
+        ({}, {"seed": 4}, "Clopper-Pearson"),
+        (DRAWN | {"engine": "transformers"}, DRAWN | {"engine": "transformers"}, "Clopper-Pearson"),
+    ],
+)
+def test_the_method_follows_from_recorded_seeds_and_engines(tmp_path, a, b, word):
+    sides = [data(tmp_path / name, {"q": 0.1}, **more) for name, more in (("a", a), ("b", b))]
+    (row,) = result(*sides)["per_question"]
+    assert word in row["method"]
+    assert ("Fisher" in row["method"]) == (word == "Fisher")
+
+
+def test_a_folder_that_does_not_say_how_it_was_drawn_counts_as_stopped(tmp_path, pair):
+    (pair[1] / "generations/m/about.json").unlink()
+    got = result(*pair)
+    assert got["notes"][0].startswith("B:")
+    assert "martingale" in got["per_question"][0]["method"]
+
+
+def test_a_table_can_say_that_a_rule_could_stop_it(tmp_path):
+    plain, marked = tmp_path / "a.csv", tmp_path / "b.csv"
+    plain.write_text("prompt_id,score\n" + "q,0\n" * 60)
+    marked.write_text("prompt_id,score,stopped\n" + "q,1,true\n" * 60)
+    assert "B: mixture" in result(plain, marked)["per_question"][0]["method"]
+    assert "A: mixture" in result(plain, plain, "--stopped", "a")["per_question"][0]["method"]
+
+
+def test_not_worse_must_be_proved(tmp_path, pair):
+    """0 of 32 against 8 of 32 on one of 20 questions is no shown difference: the gate that asks for proof closes."""
+    a, b = (tmp_path / name for name in ("a.csv", "b.csv"))
+    rows = "".join(f"q{place},0\n" * 32 for place in range(19))
+    a.write_text("prompt_id,score\n" + rows + "q19,0\n" * 32)
+    b.write_text("prompt_id,score\n" + rows + "q19,0\n" * 24 + "q19,1\n" * 8)
+    assert call(a, b, "--fail-on", "worse").exit_code == 0
+    assert call(a, b, "--require", "not-worse", "--by", 0.1).exit_code == 1
+    got = result(a, b, "--by", 0.1)["not_worse"]
+    assert (got["holds"], got["unproved"][0]) == (False, "q19")
+    assert call(a, b, "--require", "not-worse", "--by", 0.6).exit_code == 0
+    assert call(a, b, "--require", "not-worse", "--by", 0.1, "--on", "average").exit_code == 0
+    assert "--by" in refused(a, b, "--require", "not-worse")
+    assert call(a, b, "--fail-above", 0.3).exit_code == 1
+    assert call(a, b, "--fail-above", 0.6).exit_code == 0
+    fewer = tmp_path / "c.csv"
+    fewer.write_text("prompt_id,score\n" + rows)
+    assert call(a, fewer, "--require", "not-worse", "--by", 0.6).exit_code == 1
+
+
+def test_one_answer_per_question_is_tested_over_the_questions(tmp_path):
+    a, b = (tmp_path / name for name in ("a.csv", "b.csv"))
+    a.write_text("prompt_id,score\n" + "".join(f"q{place},0\n" for place in range(40)))
+    b.write_text("prompt_id,score\n" + "".join(f"q{place},{int(place < 10)}\n" for place in range(40)))
+    pooled = result(a, b)["pooled"]
+    assert pooled["p_value"] == pytest.approx(2 * 0.5**10)
+    assert pooled["holds"]
+    assert "sign test" in pooled["method"]
+    assert call(a, b, "--fail-on", "worse").exit_code == 1
+    assert call(b, a, "--fail-on", "worse").exit_code == 0

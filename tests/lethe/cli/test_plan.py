@@ -77,3 +77,10 @@ def test_what_is_refused():
         done = call(*arguments)
         assert done.exit_code == 2
         assert sentence in done.output
+
+
+def test_answers_that_a_comparison_takes():
+    got = json.loads(call("--compare", "--difference", 0.2, "--json").stdout)
+    assert 20 < got["answers_apart"] < got["answers_unknown"]
+    assert call("--compare", "--difference", 2).exit_code == 2
+    assert call("--difference", 0.2).exit_code == 2

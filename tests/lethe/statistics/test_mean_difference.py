@@ -171,3 +171,75 @@ def test_bad_values_are_refused():
     ):
         with pytest.raises(BadValue):
             call()
+
+
+@pytest.mark.parametrize("draws", ["apart", "pairs"])
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("alpha", [0.05, 0.2])
+def test_recorded_seeds_narrow_the_interval_at_the_same_level(draws, binary, alpha):
+    """Null data and a true difference, with independent sides or with one random number a pair."""
+    rng, misses, false, narrower, runs = np.random.default_rng(9), 0, 0, 0, 40 if binary else 8
+    for _ in range(runs):
+        u = rng.random(120)
+        v = rng.random(150 if binary else 120) if draws == "apart" else u
+        a, b, same = (u < 0.3, v < 0.4, v < 0.3) if binary else (u**2 / 2, v**2 * 0.7, v**2 / 2)
+        truth = 0.1 if binary else 0.2 / 3
+        a, b, same = (own.astype(float) for own in (a, b, same))
+        found = difference(a, b, alpha, binary, draws=draws)
+        narrower += found.high - found.low < (wide := difference(a, b, alpha, binary)).high - wide.low
+        misses += not found.low <= truth <= found.high
+        false += difference(a, same, alpha, binary, draws=draws).p_value <= alpha
+        if binary or draws == "pairs":
+            assert (found.p_value <= alpha) == (
+                found.low > 0 or found.high < 0
+            ) or 0.98 < found.p_value / alpha < 1.02
+    assert misses <= allowed(alpha, runs)
+    assert false <= allowed(alpha, runs)
+    assert narrower == runs
+
+
+@pytest.mark.parametrize("draws", ["apart", "pairs"])
+@pytest.mark.parametrize("binary", [True, False])
+def test_the_average_of_recorded_seeds_holds(draws, binary):
+    rng, misses, false, runs, rates = np.random.default_rng(10), 0, 0, 20, (0.05, 0.2, 0.5)
+    for _ in range(runs):
+        u = rng.random((3, 40))
+        v = u if draws == "pairs" else rng.random((3, 40))
+        a, b, same = (
+            [(row < rate + more).astype(float) for row, rate in zip(source, rates, strict=True)]
+            for source, more in ((u, 0), (v, 0.2), (v, 0))
+        )
+        found = mean_of_differences(a, b, ALPHA, binary, draws=draws)
+        misses += not found.low <= 0.2 <= found.high
+        wide = mean_of_differences(a, b, ALPHA, binary)
+        assert found.high - found.low < wide.high - wide.low
+        false += mean_of_differences(a, same, ALPHA, binary, draws=draws).p_value <= ALPHA
+    assert misses <= allowed(ALPHA, runs)
+    assert false <= allowed(ALPHA, runs)
+
+
+def test_one_answer_per_question_gives_false_claims_at_most_alpha():
+    rng, false, misses, runs = np.random.default_rng(11), 0, 0, 400
+    rates = np.linspace(0, 0.9, 30)
+    for _ in range(runs):
+        a, b = (list((rng.random(30) < rates + more).astype(float)[:, None]) for more in (0, 0))
+        c = list((rng.random(30) < rates + 0.1).astype(float)[:, None])
+        false += mean_of_differences(a, b, ALPHA, True).p_value <= ALPHA
+        found = mean_of_differences(a, c, ALPHA, True)
+        misses += not found.low <= 0.1 <= found.high
+    assert false <= allowed(ALPHA, runs)
+    assert misses <= allowed(ALPHA, runs)
+
+
+def test_planned_answers_have_the_planned_power():
+    from lethe.statistics.planning_comparisons import answers_to_see, chance
+
+    rng = np.random.default_rng(12)
+    n = answers_to_see(0.1, 0.2, power=0.8, alpha=0.05, prompts=1, apart=True)
+    shown = [
+        difference(coin(rng, 0.1, n), coin(rng, 0.3, n), 0.05, True, draws="apart").p_above() <= 0.025
+        for _ in range(200)
+    ]
+    assert 0.7 < np.mean(shown) < 0.9
+    assert chance(n, 0.1, 0.2, 0.025, apart=False) < 0.8
+    assert answers_to_see(0.1, 0.2, 0.8, 0.05, 30, True) > n
