@@ -94,7 +94,8 @@ def mean_of_differences(
     method = methods(fixed, f"{AT_THE_STOP}, Bonferroni over the questions", stopped)
     method += {"any": "", "apart": f", {FISHER}", "pairs": " of pairs that differ"}[draws]
     several = len(parts) > 1
-    p = _smallest_level(lambda level: (found := ends(level))[0] > 0 or found[1] < 0, 16 if any(stopped) else 40)
+    steps = 16 if any(stopped) else 20 if draws == "apart" else 40
+    p = _smallest_level(lambda level: (found := ends(level))[0] > 0 or found[1] < 0, steps)
     return Difference(
         float(first),
         float(second),

