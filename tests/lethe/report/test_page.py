@@ -380,7 +380,7 @@ def test_epsilon_star_that_was_not_computed_has_its_reason(own_small):
     from lethe.steps.epsilon_star import _untold, _write
 
     for name in MODELS_OF_SMALL:
-        _write(name, own_small / "data", _untold(5, 0), None)
+        _write(name, own_small / "data", _untold(5, 0, served=False), None)
     run = load(own_small)
-    assert [note.rstrip(".") for note in epsilon_star_notes(run)] == [_untold(5, 0)["note"]]
+    assert [note.rstrip(".") for note in epsilon_star_notes(run)] == [_untold(5, 0, served=False)["note"]]
     assert {name: cells[:2] for name, *cells in epsilon_star_rows(run)}["npo"] == ["–", "–"]
