@@ -54,15 +54,15 @@ IGNORED = ".lethe/\nmlflow.db*\nmlruns/\n.venv\n__pycache__/\n/data/*\n!/data/so
 
 
 def blocks():
-    """Each example's steps: the lines of `run` of GitHub, in a shell each; the lines of `script` of GitLab, in one shell."""
+    """The steps of the pipelines: the lines of `run` of GitHub, in a shell each; of `script` of GitLab, in one shell."""
     page = (ROOT / "docs/gate.md").read_text(encoding="utf-8")
     found = {}
     for block in map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", page, re.S)):
-        if "jobs" in block:
-            (job,) = block["jobs"].values()
+        if "leakage" in block.get("jobs", {}):
+            job = block["jobs"]["leakage"]
             upload = job["steps"][-1]["with"]["path"].split("\n")
             found["github"] = [step["run"] for step in job["steps"] if "run" in step], upload
-        if "leakage" in block:
+        if "artifacts" in block.get("leakage", {}):
             found["gitlab"] = ["\n".join(block["leakage"]["script"])], block["leakage"]["artifacts"]["paths"]
     return found
 
