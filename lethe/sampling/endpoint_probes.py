@@ -17,12 +17,8 @@ import numpy as np
 from lethe.sampling.endpoint_client import Ask, Client, Drawn, Failed
 
 OPEN = "Write ten words that come to mind."  # a question with many answers
-REPEATED, VARIED, COLD, FIRST = (
-    8,
-    4,
-    4,
-    24,
-)  # requests: equal ones, ones that differ a little, greedy ones, one token each
+# requests: equal ones, ones that differ a little, greedy ones, one token each
+REPEATED, VARIED, COLD, FIRST = 8, 4, 6, 24
 TOP = 5  # log-probabilities of a token, the most that every server gives
 LEVEL = 1e-3  # of a test that could fail by chance
 DRIFT, SHUFFLES, BLOCK = 0.01, 1999, 200  # level of the test for a change, its permutations, answers of a block
@@ -91,7 +87,8 @@ async def _probed(ask: _Asking) -> Probes:
     first = await ask.many("logprobs", [one] * FIRST) if logprobs else []
     sure = await ask.many("logprobs", [Ask(OPEN, logprobs=1)]) if logprobs else []
     fixed = [await ask.many("seed", [Ask(OPEN, max_tokens=8, seed=SEED)]) for _ in range(2)]
-    certain = bool(sure and (sure[0].mass or 0) ** (REPEATED - 1) > LEVEL)
+    alike = [(own.mass or 0) ** (REPEATED - 1) for own in sure if _texts(repeated) == {own.text}]
+    certain = bool(alike and alike[0] > LEVEL)  # so likely are equal answers, by the server's word
     return Probes(
         (
             _differ(repeated, varied, certain),
@@ -139,11 +136,11 @@ def _differ(repeated: Sequence[Drawn], varied: Sequence[Drawn], certain: bool) -
         return Probe("draws", None, "no probe of equal requests was answered")
     if distinct > 1:
         return Probe("draws", True, f"{len(repeated)} equal requests got {distinct} distinct answers")
-    if certain:
+    cached = len(_texts(varied)) > 1
+    if certain and not cached:
         return Probe(
             "draws", None, f"{len(repeated)} equal requests got one answer, of which the model is that certain"
         )
-    cached = len(_texts(varied)) > 1
     why = ", and requests that differ a little get others: the server repeats stored answers" if cached else ""
     return Probe("draws", False, f"{len(repeated)} equal requests got one answer{why}")
 
@@ -159,7 +156,7 @@ def _temperature(
         return Probe(
             "temperature", None if certain else False, f"temperatures 0 and 1 give one and the same answer: {what}"
         )
-    if greedy > 1 and greedy >= min(COLD, len(_texts(repeated[:COLD]))):
+    if greedy > COLD // 2:  # fewer may differ by rounding
         return Probe("temperature", False, f"{len(cold)} requests at temperature 0 got {greedy} distinct answers")
     return Probe("temperature", True, f"answers vary at temperature 1 ({warm}) and hardly at 0 ({greedy})")
 

@@ -28,7 +28,7 @@ from tests.lethe.sampling.sampling_models import build_llama, exact_probabilitie
 
 PROMPTS = [Prompt("a", (), text="A colour?"), Prompt("b", (), text="Another colour?")]
 SETTINGS = Settings(n=64, max_new_tokens=16)
-PROBES = 46  # requests
+PROBES = 48  # requests
 
 
 def engine_of(server: FaultServer, folder: Path, chat: bool = True, **changes) -> EndpointEngine:
