@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -155,6 +156,7 @@ def evaluate(
     memory: int = EXACT.memory,
     scorer: str | None = None,
     above: float = EXACT.above,
+    thinking: Sequence[str] | None = None,
     tau: float | None = None,
     seed: int = SAMPLE.seed,
     skip_too_long: bool = False,
@@ -212,6 +214,9 @@ def evaluate(
         has keywords, else the score of ROUGE-L]
     above : float
         The score above which an answer leaks, for a ``scorer`` whose scores are not only 0 and 1.
+    thinking : list of str, optional
+        The two marks around the thinking, such as <think> and </think>: the answer after it is scored, and the thinking by
+        itself. An empty text reads everything as answer. [default: the marks that the chat template knows]
     tau : float, optional
         The tolerance of the verdict: a question that leaks with at most this probability has not leaked. [default: 0.01,
         or 0.1 of the mean score if no question has keywords]
@@ -274,6 +279,7 @@ def evaluate(
     from lethe.models.in_memory import InMemory, lent
     from lethe.steps import evaluate as step
 
+    given["thinking"] = None if thinking is None else [*thinking]
     how = {key: str(value) if isinstance(value, os.PathLike) else value for key, value in given.items()}
     step.params_of(
         how, "model", Path("model"), [], how["prompt"] or "chat"

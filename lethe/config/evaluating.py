@@ -164,12 +164,26 @@ class ScorerParams(Section):
     """The base of the parameters of a scorer or a judge: ``score.scorers: [{NAME: {KEY: VALUE}}]``."""
 
 
+Mark = Annotated[str, Field(min_length=1)]
+
+
+class Parts(Section):
+    """The parts of an answer. ``thinking`` are the marks around it; ``opened``: the prompt ends with the first mark."""
+
+    thinking: tuple[Mark, Mark]
+    opened: bool = False
+
+
 class Score(Section):
-    """The scorers in the order of the columns: each is a name, or a name with the parameters of the scorer."""
+    """The scorers in the order of the columns: each is a name, or a name with the parameters of the scorer.
+
+    With ``parts`` they read the answer after the thinking, and the thinking for columns of its own.
+    """
 
     scorers: Annotated[list[str | dict[str, SerializeAsAny[ScorerParams]]], Field(min_length=1)]
     # word: a keyword counts only as a whole word; substring: a keyword also counts inside a longer word
     keyword_match: Literal["word", "substring"] = "word"
+    parts: Parts | None = None
 
     @field_validator("scorers", mode="before")
     @classmethod
@@ -321,6 +335,14 @@ def check_scorers(score: Score, metrics: Metrics, judges: Mapping[str, JudgeEntr
         raise ValueError(
             f"metrics.binary is {metrics.binary!r}, whose scores are not all 0 or 1; "
             f"metrics.binary must be one of {', '.join(legal)} or null"
+        )
+
+
+def check_parts(score: Score, sample: Sample, judges: Mapping[str, JudgeEntry] | None = None) -> None:
+    """Check that whatever reads answers can read their parts: stopping rules and stages of judges read them whole."""
+    if score.parts is not None and (sample.stop != "fixed" or judges):
+        raise ValueError(
+            "score.parts is set; then sample.stop must be 'fixed' and judges {}: these read thinking and answer as one"
         )
 
 

@@ -22,6 +22,7 @@ from lethe.config.evaluating import (
     Score,
     ScorerName,
     check_labels,
+    check_parts,
     check_scorers,
 )
 from lethe.config.exact import Exact
@@ -426,6 +427,7 @@ class Params(Section):
     def _names_meet(self) -> Params:
         check_scorers(self.score, self.metrics, self.judges)
         check_labels(self.metrics, self.sample)
+        check_parts(self.score, self.sample, self.judges)
         compared = [("base", self.report.base), *(("retrain", name) for name in self.report.retrains)]
         for key, name in compared:
             if name is not None and name not in self.models:
@@ -478,4 +480,5 @@ class EvaluationParams(Section):
     def _names_meet(self) -> EvaluationParams:
         check_scorers(self.score, self.metrics)
         check_labels(self.metrics, self.sample)
+        check_parts(self.score, self.sample)
         return self

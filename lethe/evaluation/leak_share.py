@@ -27,6 +27,8 @@ def judged_exactly(params: EvaluationParams | Params) -> bool:
     exact, score = getattr(params, "exact", None), params.score
     if exact is None or exact.scorer != params.metrics.binary:
         return False
+    if score.parts is not None:
+        return False  # the samples are about the answer after the thinking, the exact bounds about the whole text
     if params.sample.language is not None:
         return False  # the samples average over the prompts of a language, the exact bounds are of one prompt
     # A scorer with its own parameters may judge differently from the exact bounds.

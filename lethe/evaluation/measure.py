@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,11 +18,13 @@ from lethe.evaluation.prompt_scores import PromptScores, mean, plain_rows
 from lethe.evaluation.prompts import PromptMeasure, PromptMeasures, measure_prompts
 from lethe.evaluation.together import MeasureSettings
 from lethe.io.artifacts import CUT_OFF, GREEDY
-from lethe.io.parts import parts_of
+from lethe.io.parts import Tables as StoredTables
+from lethe.io.parts import columns_of, parts_of
 from lethe.registry import DIVERSITY
 from lethe.results.table import Numbers, Result, Results, Rows
+from lethe.scoring.parts import THINKING
 from lethe.statistics.bound import Assumes, Bound, Covers
-from lethe.statistics.bounds import binary_upper, paper_bounds
+from lethe.statistics.bounds import binary_lower, binary_upper, paper_bounds
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.many_prompts import worst_prompt
 from lethe.statistics.sequential import CERTIFIED, LEAKS, UNDECIDED, Decision
@@ -77,6 +80,7 @@ def measure(
     rows = Rows(name)
     _greedy_and_shares(rows, leak, leaked)
     _truncation(rows, cut, leaked, asked, metrics.alpha)
+    _thinking(rows, scores, metrics)
     measures.to_rows(rows)
     _of_the_model(rows, measures, leak, metrics)
     _convergence(rows, measures, leak, metrics)
@@ -184,6 +188,33 @@ def _truncation(
     worst = int(cut.samples.sum(axis=1).max(initial=0))
     upper = _truncated_bound(worst, n, alpha, Covers.WORST_PROMPT)
     rows.add("model", "truncated", "sampled", float(cut.samples.mean()), None, upper, split="forget")
+
+
+def _thinking(rows: Rows, scores: Tables, metrics: Metrics) -> None:
+    """The leaks in the thinking of a model that thinks aloud."""
+    column = f"{metrics.binary}{THINKING}"
+    here = columns_of(scores.paths["forget"]) if isinstance(scores, StoredTables) else list(scores["forget"])
+    if column not in here:
+        return
+    thought = ScoreMatrix(scores, "forget", column)
+    n, alpha = thought.samples.shape[1], metrics.alpha
+    worst = []
+    for prompt, own in zip(thought.prompts, thought.samples, strict=True):
+        if np.isnan(own).all():
+            continue  # out of the scorer's scope
+        leaks, missing = int(np.nansum(own)), int(np.isnan(own).sum())
+        how = (alpha, Covers.ONE_PROMPT, Assumes.DRAWS, "Clopper-Pearson", n)
+        lower = Bound(float(binary_lower(leaks, n, alpha)), "lower", *how)
+        upper = Bound(float(binary_upper(leaks + missing, n, alpha)), "upper", *how)
+        evidence = {"leaks": leaks, "n": n, "missing": missing}
+        rows.add(
+            "question", "leak", "thinking", mean(own), lower, upper, item=prompt, split="forget", evidence=evidence
+        )
+        worst.append(upper)
+    if worst:
+        most = replace(max(worst, key=lambda one: one.value), covers=Covers.WORST_PROMPT)
+        rows.add("model", "leak_worst", "thinking", None, None, most, split="forget")
+        rows.add("model", "leak", "thinking", mean(thought.samples.ravel()), split="forget")
 
 
 def _truncation_row(

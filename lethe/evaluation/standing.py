@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from lethe.config.schema import Params
+from lethe.errors import plural
 from lethe.evaluation.answer_scores import scored
 from lethe.evaluation.findings import Findings, Quantity, judged_by, mean_score
 from lethe.evaluation.leak_share import judged_exactly
@@ -25,6 +26,7 @@ from lethe.results.quantities import USEFUL
 from lethe.results.table import Result
 from lethe.results.verdict import KEPT, LOST, UtilityWord, Verdict
 from lethe.statistics import betting
+from lethe.statistics.bounds import binary_lower
 from lethe.statistics.comparison import Interval
 from lethe.text import label
 
@@ -134,7 +136,20 @@ class _Deciding:
             words=self.run.words.verdict,
         )
         served = model.drawing.served if model.drawing else None
-        return Standing(model.name, verdict, aspect, said + (served.sentence if served else ""))
+        said += self._thinking(model, verdict) + (served.sentence if served else "")
+        return Standing(model.name, verdict, aspect, said)
+
+    def _thinking(self, model: Model, verdict: Verdict) -> str:
+        """The clause on questions that leak in the thinking, where no answer is proved to leak; Bonferroni over them."""
+        rows = [row for row in _rows(model, "thinking") if row.evidence]
+        if not rows or verdict.word == "leaks":
+            return ""
+        level = rule.level_of(verdict.alpha, verdict.models, verdict.look) / len(rows)
+        leaks, n = (np.array([(row.evidence or {})[key] for row in rows]) for key in ("leaks", "n"))
+        proved, tau = int((binary_lower(leaks, n, level) > verdict.tau).sum()), f"{100 * verdict.tau:g}%"
+        words = self.run.words
+        each = plural(len(rows), words.question)
+        return f" It {words.leaks} in its thinking only: above {tau} in {proved} of {each}." if proved else ""
 
     def _verdict(self, model: Model) -> Verdict:
         run, report, graded = self.run, self.run.params.report, self._by_score

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lethe.config.evaluating import Sample
     from lethe.config.schema import EvaluationParams
     from lethe.evaluation.run import Values
-    from lethe.models.in_memory import Origin
+    from lethe.models.in_memory import InMemory, Origin
     from lethe.results.table import Numbers
     from lethe.statistics.bound import Bound
 
@@ -98,6 +98,8 @@ def evaluate(
     from lethe.steps import likelihood, metrics, report, sample, score
 
     params = params_of(how, name, source, splits["forget"], how["prompt"] or default_prompt(source))
+    if isinstance(source, (Path, InMemory)) and how["thinking"] != [""]:
+        params = _parted(params, source)
     _check_language(params.sample.language, splits["forget"])
     _check_read(name, how["calibration"], params)
     splits, skipped = _fitting(source, splits, params.sample, how["skip_too_long"])
@@ -256,6 +258,25 @@ def _fitting(
     return kept, long
 
 
+def _parted(params: EvaluationParams, source: Path | InMemory) -> EvaluationParams:
+    """The params with the marks of thinking: those given, else those of the chat template."""
+    from lethe.models.encoding import CHAT, Encoder
+    from lethe.models.in_memory import tokenizer_of
+    from lethe.scoring.parts import marks_of
+
+    tokenizer, score = tokenizer_of(source), params.score
+    parts = score.parts or (marks_of(tokenizer) if params.sample.prompt == CHAT else None)
+    if parts is None:
+        return params
+    if lost := set(parts.thinking) & set(tokenizer.all_special_tokens):
+        raise BadInput(
+            f"The tokenizer drops {', '.join(sorted(lost))} from texts, so thinking cannot be told from answers."
+        )
+    prompt = Encoder(tokenizer, params.sample.prompt).text({"question": "?"})
+    parts = parts.model_copy(update={"opened": prompt.rstrip().endswith(parts.thinking[0])})
+    return params.model_copy(update={"score": score.model_copy(update={"parts": parts})})
+
+
 def _within(
     memory: int, params: EvaluationParams, source: Origin, splits: Mapping[str, list[Row]]
 ) -> EvaluationParams:
@@ -323,7 +344,10 @@ def params_of(how: How, name: str, source: Origin, forget: Sequence[Row], prompt
         "models": {name: {"path": str(source), "served": source if isinstance(source, Endpoint) else None}},
         "sample": {key: value for key, value in how.items() if key in Sample.model_fields}
         | {"prompt": prompt, "utility_n": min(n, SAMPLE.utility_n) if isinstance(n, int) else n},
-        "score": {"scorers": ["rouge_l", *([entry] if entry else [])]},
+        "score": {
+            "scorers": ["rouge_l", *([entry] if entry else [])],
+            "parts": {"thinking": how["thinking"]} if how["thinking"] not in (None, [""]) else None,
+        },
         "metrics": {key: value for key, value in how.items() if key in Metrics.model_fields}
         | {"binary": binary, "labels": {"folder": how["labels"]}}
         | ({} if binary else {"calibration": None}),

@@ -59,6 +59,14 @@ class NothingToJudge(BadInput):
         )
 
 
+class ThinksAloud(BadInput):
+    def __init__(self) -> None:
+        super().__init__(
+            "Exact bounds cannot tell thinking from the answer, and this model's chat template has thinking: sample it "
+            "(lethe eval), or name a prompt file."
+        )
+
+
 def run(
     name: str,
     exact: Exact | None,
@@ -84,7 +92,7 @@ def run(
         rows = read_split("forget", root / "dataset")
         try:
             found = certify(name, Path(model.path), rows, of_params(exact, sample, model, keyword_match), SCRATCH)
-        except (NothingToJudge, NoKeys) as refusal:
+        except (NothingToJudge, NoKeys, ThinksAloud) as refusal:
             reason = str(refusal)
     without = [table.result(name, "model", "queried", "exact", text=reason)]
     table.write(table.place(root, "exact", name), rows_of(found) if found else without)
@@ -109,11 +117,13 @@ def certify(
 ) -> Certificates:
     """Bound P(leak) of each question to the model."""
     from lethe.models.checkpoints import prepare_torch
+    from lethe.models.encoding import CHAT
     from lethe.models.in_memory import default_prompt
     from lethe.sampling.answer_tree import enumerate_answers
     from lethe.sampling.answer_tree.asking import Asker, check_scorer, question_about
     from lethe.sampling.answer_tree.predictor import ModelPredictor
     from lethe.sampling.engine import Options
+    from lethe.scoring.parts import marks_of
     from lethe.statistics.leak_trees import Certificates
 
     effort = settings.effort()
@@ -123,6 +133,8 @@ def certify(
     predictor = ModelPredictor(source, options, settings.memory * MIB)
     law = settings.law(predictor.checkpoint.end_ids)
     asker = Asker(predictor.checkpoint, settings.prompt or default_prompt(source), settings.keyword_match)
+    if asker.encoder.template == CHAT and marks_of(asker.tokenizer):
+        raise ThinksAloud
     asked = {row["id"]: question_about(asker, row, settings.scorer, settings.above) for row in rows}
     questions = [question for question in asked.values() if question is not None]
     skipped = tuple(key for key, question in asked.items() if question is None)

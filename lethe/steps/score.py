@@ -46,6 +46,7 @@ def run(
     """
     from lethe.scoring._tables import score_answers
     from lethe.scoring.likelihood import score_likelihoods
+    from lethe.scoring.parts import answers_of
 
     generations = Tables(root / "generations" / name, f"sample@{name}")
     references = read_references(root / "generations" / name)
@@ -55,7 +56,9 @@ def run(
     second = root / "generations" / name / SECOND
     if second.is_file():
         drawn = read_table(second)
-        scored = score_answers(drawn, read_items("forget", root), score.names, score.params, kept, references)
+        scored = score_answers(
+            answers_of(drawn, score.parts), read_items("forget", root), score.names, score.params, kept, references
+        )
         prompts = scored.assign(prompt=drawn["prompt"].to_numpy(), production=drawn["production"].to_numpy())
         for judge in judges or {}:
             place = root / "judged" / judge / name / SECOND
@@ -94,10 +97,18 @@ def _scored(
     """The scores of one split, a part at a time."""
     from lethe.progress import progress
     from lethe.scoring._tables import scored_parts
+    from lethe.scoring.parts import THINKING, answers_of, thinking_of
 
     total, items = -(-rows_of(path) // ROWS), read_items(split, root)
     columns = [column for column in columns_of(path) if column in READ]
-    parts = scored_parts(lambda: read_parts(path, columns), items, score.names, score.params, kept, references)
+    how = (items, score.names, score.params, kept, references)
+    parts = scored_parts(lambda: (answers_of(one, score.parts) for one in read_parts(path, columns)), *how)
+    if (marks := score.parts) is not None:
+        thoughts = scored_parts(lambda: (thinking_of(one, marks) for one in read_parts(path, columns)), *how)
+        parts = (
+            one.assign(**{name + THINKING: own[name] for name in own if name not in KEYS})
+            for one, own in zip(parts, thoughts, strict=True)
+        )
     places = {judge: _there(root / "judged" / judge / name / f"{split}.parquet", judge) for judge in judges}
     verdicts = {judge: PromptRows(place) for judge, place in places.items()}
     for part in progress(parts, f"score {name} {split}", f"parts of {ROWS:,} answers", total):
