@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lethe.config.evaluating import SERVED
 from lethe.io.artifacts import Row, read_split
 from lethe.io.atomic import atomic_folder
 from lethe.io.tables import write_parquet
@@ -23,8 +24,9 @@ LEAST = 2  # losses per side
 def run(name: str, model: Model, settings: EpsilonStar, prompt: str, root: Path = Path("data")) -> None:
     """Write the losses of one model to ``root/epsilon_star/name`` and Epsilon* to the table; it is null for too few rows."""
     rows = {split: _rows(root / "dataset", split) for split in ("forget", "heldout")}
-    if model.served or min(map(len, rows.values())) < LEAST:
-        untold = _untold(len(rows["forget"]), len(rows["heldout"]), model.served is not None)
+    served = model.path == SERVED
+    if served or min(map(len, rows.values())) < LEAST:
+        untold = _untold(len(rows["forget"]), len(rows["heldout"]), served)
         _write(name, root, untold, None)
         with atomic_folder(root / "epsilon_star" / name):
             pass

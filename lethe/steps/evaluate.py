@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lethe.config.evaluating import Endpoint
+from lethe.config.evaluating import SERVED, Endpoint
 from lethe.errors import BadFile, BadInput, BadParam, BadValue, LetheError, plural, visible
 from lethe.io.artifacts import Row, write_splits
 from lethe.io.atomic import SCHEMA_VERSION, alone
@@ -341,7 +341,9 @@ def params_of(how: How, name: str, source: Origin, forget: Sequence[Row], prompt
     entry = {ABOVE: {"scorer": scorer, "above": how["above"]}} if binary == ABOVE else binary
     n = how["n"]
     sections: dict[str, Any] = {
-        "models": {name: {"path": str(source), "served": source if isinstance(source, Endpoint) else None}},
+        "models": {
+            name: {"path": SERVED, "served": source} if isinstance(source, Endpoint) else {"path": str(source)}
+        },
         "sample": {key: value for key, value in how.items() if key in Sample.model_fields}
         | {"prompt": prompt, "utility_n": min(n, SAMPLE.utility_n) if isinstance(n, int) else n},
         "score": {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lethe.config.evaluating import Endpoint
+from lethe.config.evaluating import SERVED, Endpoint
 from lethe.errors import plural
 from lethe.io.artifacts import NO_TABLES
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
@@ -33,8 +33,7 @@ def run(
     from lethe.models.likelihood import given_answers
     from lethe.sampling.tasks import chosen, heldout
 
-    source = source or model.source
-    if isinstance(source, Endpoint):
+    if isinstance(source, Endpoint) or (source is None and model.path == SERVED):
         reason = "a server does not state the likelihood of a given answer"
         with atomic_folder(root / "likelihood" / name) as folder:
             write_json(folder / NO_TABLES, {"schema": SCHEMA_VERSION, "reason": reason})
@@ -43,7 +42,7 @@ def run(
     prepare_torch()
     dataset = root / "dataset"
     rows = {**chosen(sample, dataset), **heldout(dataset)}
-    tables = given_answers(source, rows, sample.prompt, f"likelihood {name}")
+    tables = given_answers(source or Path(model.path), rows, sample.prompt, f"likelihood {name}")
     with atomic_folder(root / "likelihood" / name) as folder:
         for split, table in tables.items():
             write_parquet(folder / f"{split}.parquet", table)

@@ -38,7 +38,7 @@ def test_thinking_is_a_result_of_its_own_and_the_answer_decides(here, writes):
     writes(SECRET)
     found = lethe.evaluate("my-model", ROWS, n=1200, thinking=MARKS)
     assert found.forgetting == "forgot"
-    assert "leaks in its thinking only: above 1% in 1 of 2 questions" in found.verdict
+    assert "in its thinking only:" in found.verdict
     numbers = found.questions.set_index("id") if "id" in found.questions else found.questions
     assert numbers["binary_share"].tolist() == [0, 0]
     assert numbers["thinking_share"].tolist() == [1, 0]

@@ -86,7 +86,7 @@ def test_every_key_of_the_metrics_takes_part(base, found):
     taking_part = {name.partition("@")[0] for name in found["base"]}
     assert keys <= taking_part
     assert {"mean", "sd", "ed_score", "m_mu_worst", "m_bin_pooled", "binary_any", "leak_at_1000_worst"} <= keys
-    given = of_model(made(likelihood_metrics(base.likelihoods, {"forget": base.scores}, 0.05).to_rows)).values
+    given = of_model(made(likelihood_metrics, base.likelihoods, {"forget": base.scores}, 0.05)).values
     forgetting = {
         key
         for key in given
