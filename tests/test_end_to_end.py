@@ -100,6 +100,7 @@ def test_the_environment_may_ask_for_other_kernels(repository, tmp_path):
     """Training again by DVC alone, while every variable asks for kernels that would give other bytes."""
     other = make_repository(tmp_path / "lethe", small_params())
     shutil.copytree(repository / "data/dataset", other / "data/dataset")
+    shutil.copy(repository / "data/sources.json", other / "data/sources.json")
     asked = environment() | dict.fromkeys(VARIABLES, "") | {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "SSE4_2"}
     stage = [sys.executable, "-m", "dvc", "repro", "--single-item", "train@base"]
     done = subprocess.run(stage, cwd=other, env=asked, capture_output=True, text=True, check=False)
