@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from lethe.config.assignments import parse
+from lethe.config.yaml import parse
 from lethe.errors import BadValue
 
 RANGE = re.compile(r"\s*(uniform|log|whole)\s*\(([^(),]+),([^(),]+)\)\s*")

@@ -110,7 +110,9 @@ class OwnServer:
         with open(self.log, "a") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "flows.server", *arguments],
-                cwd=Path(__file__).parents[1],  # the folder in which Python finds flows, wherever the run was started
+                cwd=Path(__file__).parents[
+                    1
+                ],  # the folder in which Python finds flows, wherever the run was started
                 pass_fds=[descriptor],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from flows import inputs
 from lethe import config
-from lethe.config import presets
-from lethe.config.assignments import section_of
+from lethe.config import yaml as presets
+from lethe.config.yaml import section_of
 from lethe.errors import BadParam
 from lethe.io.atomic import write_text
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from flows.grid import Axis, Point, grid_of, random_points
-from lethe.config import presets
+from lethe.config import yaml as presets
 from lethe.config.fields import Count, Section, Seed
 from lethe.errors import BadParam
 from lethe.report.sweep_figure import Figure, SweepClaim

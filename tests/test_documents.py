@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from flows import settings
 from lethe.cli.app import app
-from lethe.config.assignments import parse
+from lethe.config.yaml import parse
 from lethe.errors import BadParam
 from tests.benchmarks.__main__ import known
 from tests.small import ROOT

@@ -64,7 +64,7 @@ def command(
     from flows.overview import standard
     from flows.server import require, temporary_server
     from lethe import config
-    from lethe.config.assignments import parse
+    from lethe.config.yaml import parse
     from lethe.errors import BadInput, BadValue, visible
     from lethe.process import watch
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lethe.api.result import View
 from lethe.api.runs import Run, load_run
 from lethe.api.sources import Rows
-from lethe.config.evaluating import ENDPOINT, METRICS, SAMPLE, Endpoint
-from lethe.config.exact import EXACT
+from lethe.config.evaluating import ENDPOINT, EXACT, METRICS, SAMPLE, Endpoint
 
 if TYPE_CHECKING:
     import pandas as pd

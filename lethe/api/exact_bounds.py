@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lethe.api.result import Measurement, View
 from lethe.api.sources import Rows
-from lethe.config.evaluating import SAMPLE
-from lethe.config.exact import EXACT
+from lethe.config.evaluating import EXACT, SAMPLE
 from lethe.errors import BadFile, BadValue
 from lethe.text import queries
 

@@ -411,7 +411,7 @@ def _table(title: str, shown: Mapping[str, str], entries: list[dict[str, Any]], 
 def preset_params(preset: str) -> Params:
     """The params of this folder as the preset changes them."""
     from lethe import config
-    from lethe.config.presets import changed_document, read_preset
+    from lethe.config.yaml import changed_document, read_preset
 
     if not PRESETS.is_dir():
         raise BadInput(

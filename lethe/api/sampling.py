@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from lethe.api.result import TableWithSentences, View
-from lethe.config.evaluating import SAMPLE
-from lethe.config.exact import EXACT
+from lethe.config.evaluating import EXACT, SAMPLE
 from lethe.errors import BadValue, plural
 from lethe.sampling.engine import GREEDY, Answers, Prompt, Settings
 

@@ -1,4 +1,4 @@
-"""The schema of an evaluation: how a model is sampled, scored and measured."""
+"""The schema of an evaluation: how a model is sampled, scored, measured and walked, with every default."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from lethe.config.fields import (
     Section,
     Seed,
     Share,
+    Weight,
     checked_under,
 )
 from lethe.registry import ENGINES, JUDGES, SCORERS
@@ -376,3 +377,37 @@ def is_binary(
 
 def _declares_binary(scorer: str) -> bool:
     return bool(getattr(JUDGES[scorer] if scorer in JUDGES else SCORERS[scorer], "BINARY", False))
+
+
+Chance = Annotated[Real, Field(gt=0, lt=1)]
+
+
+class Exploring(Section):
+    """How much of an answer tree is explored and sampled; `lethe.sampling.answer_tree.Effort` explains each."""
+
+    rows: Count = 15_000
+    guide: Weight = 16.0
+    theta_rho: Positive = 0.5
+    alpha: Alpha = 0.01
+    target: Chance | None = None
+    exact_only: bool = False
+    queries: Annotated[tuple[Count, ...], Field(min_length=1)] = tuple(10**power for power in range(10))
+    seed: Seed = 0
+
+
+class Exact(Exploring):
+    """The settings of exact bounds, with the defaults of Python and the command line; params.yaml writes every key.
+
+    ``tau`` is the probability at which a question is proved to leak or bounded, ``ratio`` its factor against Retrain.
+    ``above`` is the score above which an answer leaks, for a scorer that is not binary. ``memory`` (MiB) bounds the rows in
+    flight.
+    """
+
+    tau: Chance = 0.01
+    ratio: Annotated[Real, Field(ge=1)] = 10.0
+    scorer: Annotated[str, NameIn((SCORERS,))] = "keyword_leak"
+    above: Annotated[Real, Field(ge=0, lt=1)] = 0.5
+    memory: Count = 1024
+
+
+EXACT = Exact()

@@ -67,7 +67,7 @@ class Direct(Section):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            from lethe.config.messages import bad_param
+            from lethe.config.load import bad_param
 
             wrong = bad_param(error, values, "", type(self))
             if isinstance(wrong, BadParam):

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from lethe.config.evaluating import (
+    Exact,
     JudgeEntry,
     Metrics,
     Model,
@@ -25,7 +26,6 @@ from lethe.config.evaluating import (
     check_parts,
     check_scorers,
 )
-from lethe.config.exact import Exact
 from lethe.config.fields import (
     Alpha,
     Betas,

@@ -1,12 +1,14 @@
-"""YAML 1.2 files in which no key is listed twice, read with errors that name the file and the line."""
+"""YAML 1.2 files and values, read with errors that name the file and the line; presets, and keys set on the command line."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from lethe.errors import BadFile
+from lethe.config.schema import FILE
+from lethe.errors import BadFile, BadParam, BadValue
 
 DEEPEST = 50  # levels of lists and keys
 MOST = 100_000  # values on one level
@@ -81,3 +83,54 @@ def _check_depth(value: Any) -> None:
         if not level:
             return
     raise RecursionError
+
+
+def parse(assignment: str) -> tuple[str, object]:
+    """``sample.n=64`` as its key and value; the value is read as YAML."""
+    key, equals, text = assignment.partition("=")
+    if not equals or not key.strip():
+        raise BadValue("-S", assignment, "key=value, for example sample.n=64")
+    return key.strip(), parse_value(key, text)
+
+
+def section_of(
+    document: object, key: str, value: object, source: str = "params.yaml", legal: str = ""
+) -> tuple[dict[str, object], str]:
+    """Find the section of a document in which a dotted key ends."""
+    *sections, last = key.split(".")
+    for part in sections:
+        document = document.get(part) if isinstance(document, dict) else None
+    if not isinstance(document, dict):
+        raise BadParam(key, value, legal or f"a key whose sections exist ({'.'.join(sections)} does not)", source)
+    return document, last
+
+
+def parse_value(key: str, text: str) -> object:
+    """Return the text of a value, read as YAML; raise `BadParam` for broken YAML."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        return YAML(typ="safe", pure=True).load(text)
+    # ValueError: an impossible date, a number of 5,000 digits; TypeError: a mapping as a key
+    except (YAMLError, ValueError, TypeError, RecursionError):
+        raise BadParam(key.strip(), text, "a value in YAML", source="-S") from None
+
+
+def read_preset(folder: Path, name: str, asked: str = "--preset") -> dict[str, object]:
+    """The keys and values of a preset, in their order."""
+    presets = sorted(path.stem for path in folder.glob("*.yaml"))
+    if name not in presets:
+        raise BadValue(asked, name, f"one of {', '.join(presets)}" if presets else "none: there is no preset")
+    return read_yaml(folder / f"{name}.yaml")
+
+
+def changed_document(
+    settings: Iterable[tuple[str, object]], source: str | Path = FILE, shown_as: str = FILE
+) -> dict[str, object]:
+    """Read params.yaml and set keys of it in order; no file changes and nothing is validated."""
+    document = read_yaml(source)
+    for key, value in settings:
+        section, last = section_of(document, key, value, shown_as)
+        section[last] = value
+    return document

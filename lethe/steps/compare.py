@@ -10,7 +10,7 @@ from lethe.errors import plural
 from lethe.io.artifacts import read_tables
 
 if TYPE_CHECKING:
-    from lethe.config.exact import Exact
+    from lethe.config.evaluating import Exact
 
 
 def run(

@@ -6,8 +6,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from lethe.config.evaluating import SAMPLE, Drawing, Threshold
-from lethe.config.exact import EXACT, Exact, Exploring
+from lethe.config.evaluating import EXACT, SAMPLE, Drawing, Exact, Exploring, Threshold
 from lethe.config.fields import Direct
 from lethe.errors import BadInput, plural
 

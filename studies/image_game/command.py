@@ -53,7 +53,7 @@ def command(
     from flows import settings
     from lethe import config
     from lethe.audits.unlearning_game.result import GameResult
-    from lethe.config import presets
+    from lethe.config import yaml as presets
     from lethe.steps import game as step
 
     register()

@@ -10,9 +10,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from lethe.config import validate
-from lethe.config.assignments import parse, section_of
 from lethe.config.fields import Alpha, Count, Positive, Section, Seed
-from lethe.config.presets import read_preset
+from lethe.config.yaml import parse, read_preset, section_of
 from lethe.errors import BadParam, plural
 
 FILES = Path(__file__).parent / "presets"

@@ -43,8 +43,7 @@ def command(
     `lethe study meta-evaluation --preset meta-authors -S meta_evaluation.seed=1 --name meta-authors-1`
     """
     from lethe.config import FILE
-    from lethe.config.assignments import parse
-    from lethe.config.presets import changed_document, read_preset
+    from lethe.config.yaml import changed_document, parse, read_preset
     from lethe.errors import BadValue
     from lethe.process import cores
     from studies.meta_evaluation.settings import validate

@@ -37,7 +37,7 @@ def command(
     """
     from flows import workspace
     from flows.server import require, temporary_server
-    from lethe.config.assignments import parse
+    from lethe.config.yaml import parse
     from lethe.errors import LetheError
 
     root = Path.cwd()

@@ -194,7 +194,7 @@ def _sources(folder: Path) -> list[Reader]:
 
     import numpy as np
 
-    from lethe.config.assignments import parse
+    from lethe.config.yaml import parse
     from lethe.data import images
     from studies.landscape.classification import _adult
     from tests.lethe.data import benchmark_files as benchmarks

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from lethe import config
-from lethe.config.exact import Exact
+from lethe.config.evaluating import Exact
 from lethe.evaluation.likelihood_metrics import ATTACKS
 from lethe.io.json_files import write_jsonl
 from lethe.io.tables import write_parquet

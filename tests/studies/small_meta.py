@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lethe.config.presets import changed_document, read_preset
+from lethe.config.yaml import changed_document, read_preset
 from studies.meta_evaluation.command import PRESETS
 from studies.meta_evaluation.settings import MetaParams, validate
 from tests.small import ROOT

@@ -18,7 +18,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from lethe.config.exact import Exploring
+from lethe.config.evaluating import Exploring
 from lethe.config.fields import Direct, Integer, Weight
 from lethe.errors import BadValue
 from lethe.io.json_files import restored

@@ -8,8 +8,7 @@ import pytest
 
 import lethe
 from lethe import config
-from lethe.config.evaluating import METRICS, SAMPLE
-from lethe.config.exact import EXACT
+from lethe.config.evaluating import EXACT, METRICS, SAMPLE
 from lethe.errors import BadParam
 from tests.small import ROOT, small_params
 

@@ -6,7 +6,7 @@ import pytest
 
 from lethe import config
 from lethe.api.planning import PRESETS, preset_params
-from lethe.config.presets import changed_document, read_preset
+from lethe.config.yaml import changed_document, read_preset
 from lethe.errors import BadParam, BadValue
 from tests.small import ROOT
 

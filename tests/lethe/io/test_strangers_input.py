@@ -17,7 +17,7 @@ import pytest
 
 from lethe.audits.unlearning_game import swap
 from lethe.config import read_yaml
-from lethe.config.assignments import parse_value
+from lethe.config.yaml import parse_value
 from lethe.data import images
 from lethe.errors import LONGEST, BadFile, BadParam, BadRow, MissingColumn, shortened, visible
 from lethe.evaluation.labelling import read_draws
