@@ -46,10 +46,10 @@ def test_a_killed_call_is_continued_and_a_finished_one_repeats_nothing(repositor
     command = ("study", "meta-evaluation", "--name", "tiny", "--at-once", "2", "--json")
     process = subprocess.Popen([sys.executable, "-m", "lethe", *command], env=environment(), cwd=repository)
     scratch = repository / ".lethe/scratch/meta"
-    wait_until(lambda: len(list(scratch.glob("*/models/*/config.json"))) >= 3, seconds=180)
+    wait_until(lambda: len(list(scratch.glob("*/models/[!.]*/config.json"))) >= 3, seconds=180)
     process.kill()
     process.communicate()
-    stood = {path: path.stat().st_mtime_ns for path in scratch.glob("*/models/*/config.json")}
+    stood = {path: path.stat().st_mtime_ns for path in scratch.glob("*/models/[!.]*/config.json")}
     done = run(repository, "lethe", *command)
     assert {path: path.stat().st_mtime_ns for path in stood} == stood
     result = json.loads(done.stdout.splitlines()[-1])
@@ -91,7 +91,7 @@ def test_the_public_checkpoints_with_a_tiny_stand_in(tmp_path, monkeypatch):
     section["headline"] = [name.replace("@1024", "@4") for name in section["headline"]]
     section["claims"] = []
     section["predict"] |= {"count": 2, "steps": 1, "n": 2}
-    value["sample"] |= {"max_new_tokens": 4, "dtype": "float32", "prompt": "chat", "vllm_from": 10**12}
+    value["sample"] |= {"max_new_tokens": 4, "dtype": "float32", "vllm_from": 10**12}
     value["data"]["tofu"]["hub"] = None
     value["data"]["source"] = str(tmp_path / "source")
     (tmp_path / "source").mkdir()
