@@ -55,7 +55,7 @@ def _verdicts(before: Mapping[str, Words], after: Mapping[str, Words]) -> list[A
 
 
 def _proved(old: Results, new: Results, models: Sequence[str], params: Params) -> list[Alarm]:
-    from lethe.evaluation.leak_share import judged_exactly
+    from lethe.evaluation.findings import judged_exactly
 
     alpha, retrains = params.metrics.alpha, params.report.retrains
     found = []

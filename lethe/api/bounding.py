@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from lethe.api.result import Measurement, View
 from lethe.config.evaluating import METRICS
 from lethe.errors import BadInput, BadValue, plural
-from lethe.evaluation.leaks_at_k import LeakPoint, leak_rate, passes, points_of
-from lethe.evaluation.prompt_scores import Missing, Scores
+from lethe.evaluation.joint import QUANTITY, REASON, LeakPoint, MeasureSettings, leak_rate, passes, points_of
 from lethe.evaluation.prompts import SHOWN, PromptMeasures, Worst, measure_prompts
-from lethe.evaluation.together import QUANTITY, REASON, MeasureSettings
+from lethe.evaluation.scores import Missing, Scores
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.many_prompts import share_above, worst_prompt
@@ -24,9 +23,8 @@ from lethe.statistics.sequential import METHOD
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lethe.evaluation.log_scores import LogScores
-    from lethe.evaluation.prompt_scores import PromptScores
-    from lethe.evaluation.random_labels import RandomLabels
+    from lethe.evaluation.labels import RandomLabels
+    from lethe.evaluation.scores import LogScores, PromptScores
     from lethe.results.table import Numbers, Result
 
 
@@ -307,7 +305,7 @@ def _labelled(found: Bounds | StoppedBounds, labels: str | os.PathLike[str] | No
         return found
     if not isinstance(found, Bounds):
         raise BadValue("labels", "a file", "left out for a run that stopped early")
-    from lethe.evaluation.random_labels import read_random_labels
+    from lethe.evaluation.labels import read_random_labels
 
     names = [prompt.prompt_id for prompt in found.prompts]
     return replace(found, labelled=read_random_labels(labels, names, found.settings.alpha))
@@ -316,9 +314,8 @@ def _labelled(found: Bounds | StoppedBounds, labels: str | os.PathLike[str] | No
 def _of_file(
     path: Path, settings: MeasureSettings, score: str | None, filter: str | None, by: str | None
 ) -> Bounds | StoppedBounds:
-    from lethe.evaluation.log_scores import read_any_scores
-    from lethe.evaluation.score_files import measure_file
-    from lethe.evaluation.stopped_prompts import measure_stopped
+    from lethe.evaluation.score_files import measure_file, measure_stopped
+    from lethe.evaluation.scores import read_any_scores
     from lethe.results.table import Rows
 
     read = read_any_scores(path, settings.missing, score, filter, by)
@@ -358,7 +355,7 @@ def calibration_of(
 
 def _of_table(table: pd.DataFrame, missing: Missing | None, score: str, by: str) -> Sequence[PromptScores]:
     """Return the prompts in the order of their first rows, and the scores of each in the order of the rows."""
-    from lethe.evaluation.prompt_scores import ALL, as_prompts
+    from lethe.evaluation.scores import ALL, as_prompts
     from lethe.sampling.engine import GREEDY
 
     if score not in table:

@@ -123,7 +123,7 @@ def _shown(numbers: Numbers) -> list[list[Value | Bound]]:
 
 
 def _line(names: list[str], rows: list[Result]) -> list[Value | Bound]:
-    from lethe.evaluation.leaks_at_k import BELOW_1
+    from lethe.evaluation.joint import BELOW_1
     from lethe.statistics.bounds import possible
 
     estimate = next((row.value for row in rows if row.value is not None), None)

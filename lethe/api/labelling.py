@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 from lethe.api.result import SHOWN, Measurement, View
 from lethe.errors import BadValue, plural
-from lethe.evaluation.labelled import LabelledMeasures
+from lethe.evaluation.labels import LabelledMeasures
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lethe.evaluation.labelling import Queue
-    from lethe.evaluation.labels import Labels
+    from lethe.evaluation.labels import Labels, Queue
     from lethe.results.table import Result
 
 LABELS = Path("data/labels")
@@ -119,9 +118,7 @@ def label(
     >>> found.finished, found.worst[1].value
     (False, 1.0)
     """
-    from lethe.evaluation.labelled import measure
-    from lethe.evaluation.labelling import Queue, read_draws
-    from lethe.evaluation.labels import read_labels
+    from lethe.evaluation.labels import Queue, measure, read_draws, read_labels
 
     if column is not None and verdicts is None:
         raise BadValue("column", column, "left out without verdicts")

@@ -11,7 +11,7 @@ from lethe.api.result import TableWithSentences, View
 from lethe.api.sources import Rows
 from lethe.config.evaluating import METRICS
 from lethe.errors import plural
-from lethe.evaluation import log_texts
+from lethe.evaluation import score_files
 from lethe.io.logs import _log
 from lethe.statistics.checks import check_alpha
 
@@ -60,7 +60,7 @@ class Log(_log.Log, TableWithSentences):
 
 
 @dataclass(frozen=True, repr=False)
-class ScoredLog(log_texts.ScoredLog, TableWithSentences):
+class ScoredLog(score_files.ScoredLog, TableWithSentences):
     """The result of `score_log`: ``table`` has ``prompt_id, sample`` and one column per scorer."""
 
     def to_frame(self) -> pd.DataFrame:
@@ -218,7 +218,7 @@ def score_log(
 
     names = list(dict.fromkeys([scorer] if isinstance(scorer, str) else scorer))
     source = str(data) if isinstance(data, (str, os.PathLike)) else "data"
-    found = log_texts.score_log(logs.read_log(log, filter), rows_of(data, "data"), names, source)
+    found = score_files.score_log(logs.read_log(log, filter), rows_of(data, "data"), names, source)
     return ScoredLog(**vars(found))
 
 

@@ -61,7 +61,7 @@ def bounds(
         raise BadValue("to", to, "left out for a run that stopped early")
     written: dict[str, str] = {}
     if to == "inspect":
-        from lethe.evaluation.log_texts import bound_records
+        from lethe.evaluation.score_files import bound_records
         from lethe.io.json_files import write_json
 
         place = fresh("out", out or Path(f"{source.name}.bounds.json"), (".json",), source)
@@ -388,7 +388,7 @@ def score_log(
 
 
 def _write_scores(found: Any, out: Path) -> None:
-    from lethe.evaluation.log_texts import score_records
+    from lethe.evaluation.score_files import score_records
     from lethe.io.json_files import write_json
     from lethe.io.tables import write_csv, write_parquet
 

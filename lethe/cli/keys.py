@@ -13,8 +13,7 @@ import typer
 from lethe.errors import BadInput, plural, visible
 
 if TYPE_CHECKING:
-    from lethe.evaluation.labelling import Ahead, Queue
-    from lethe.evaluation.labels import Labels
+    from lethe.evaluation.labels import Ahead, Labels, Queue
 
 KEYS = {"y": 1, "1": 1, "n": 0, "0": 0}
 END = ("q", "\x03", "\x04", "")  # q, Ctrl-C, Ctrl-D, and the end of the input

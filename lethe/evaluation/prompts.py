@@ -16,10 +16,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lethe.errors import plural
-from lethe.evaluation.judged import JudgedMeasures, judged_measures
-from lethe.evaluation.leaks_at_k import OverPrompts, Points, each_leak_at_k, leak_at_k_over
-from lethe.evaluation.prompt_scores import ALL, Plain, PromptScores, Scores, as_prompts
-from lethe.evaluation.together import QUANTITY, Basis, MeasureSettings, TogetherResult, by_length, hold_together
+from lethe.evaluation.joint import (
+    QUANTITY,
+    Basis,
+    JudgedMeasures,
+    MeasureSettings,
+    OverPrompts,
+    Points,
+    TogetherResult,
+    by_length,
+    each_leak_at_k,
+    hold_together,
+    judged_measures,
+    leak_at_k_over,
+)
+from lethe.evaluation.scores import ALL, Plain, PromptScores, Scores, as_prompts
 from lethe.statistics.bound import Bound
 from lethe.statistics.bounds import paper_bounds, possible
 from lethe.statistics.many_prompts import pooled, share_above, worst_prompt

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from pydantic import TypeAdapter
 
 from lethe.config.schema import EvaluationParams, MethodParams, Params
-from lethe.evaluation.answer_scores import AnswerTables, judges
+from lethe.evaluation.answers import AnswerTables, judges
 from lethe.evaluation.attack_counts import AttackResult
 from lethe.evaluation.wording import WORDINGS, Wording
 from lethe.io.artifacts import Aim, References, Row, expected, read_references

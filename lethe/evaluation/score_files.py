@@ -1,69 +1,31 @@
-"""A user's file of scores: reading, checks, and bounds."""
+"""Bounds of a user's file of scores: measured, as JSON, and as Inspect's `precomputed_scores`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lethe.errors import BadFile, BadRow
-from lethe.evaluation.prompt_scores import ALL, PromptScores
+from lethe.errors import BadInput, shortened
+from lethe.evaluation.joint import REASON, MeasureSettings
 from lethe.evaluation.prompts import Levels, PromptMeasures, Worst, measure_each, measure_prompts
-from lethe.evaluation.together import REASON, MeasureSettings
-from lethe.io.artifacts import GREEDY
+from lethe.evaluation.scores import PromptScores, plain_rows
+from lethe.io.artifacts import Row
+from lethe.io.logs._log import KEYS, Log
 from lethe.results.table import Numbers, Result, Results, Rows
+from lethe.scoring._tables import score_answers
+from lethe.statistics.bound import Assumes, Bound, Covers, Side
+from lethe.statistics.bounds import LARGEST
+from lethe.statistics.counts import at_least_once
+from lethe.statistics.leak_rates import QUERIES
+from lethe.statistics.many_prompts import worst_prompt
+from lethe.statistics.sequential import METHOD, stopped_upper
 
 if TYPE_CHECKING:
-    from lethe.statistics.bound import Bound
-
-
-def read_scores(
-    path: Path, missing: str | None, column: str = "score", by: str | None = None
-) -> list[PromptScores]:
-    """Return the prompts of a file, which its column ``by`` names, in order of first appearance."""
     import pandas as pd
-
-    from lethe.io.tables import file_line, numeric_column, read_table
-
-    name = by or "prompt_id"
-    table = read_table(path, required=[column, by] if by else [column], text=[name], optional=["sample"])
-    if table.empty:
-        raise BadFile(path, "holds no rows", "Give one row per sampled answer.")
-    values, lines = numeric_column(table, column, path), np.arange(len(table))
-    if "sample" in table:
-        lines = np.flatnonzero((table["sample"] != GREEDY) & (table["sample"] != str(GREEDY)))
-        values, table = values[lines], table.iloc[lines]
-        if table.empty:
-            raise BadFile(path, "holds the greedy answers (sample -1) only", "Give one row per sampled answer.")
-
-    def refuse(wrong: np.ndarray, problem: str, remedy: str = "") -> None:
-        if wrong.any():
-            place = int(np.argmax(wrong))
-            raise BadRow(path, file_line(path, int(lines[place])), problem.format(values[place]), remedy)
-
-    absent = np.isnan(values)
-    if missing is None:
-        refuse(absent, f"{column} is missing", "Say how it counts: --missing worst or --missing drop.")
-    refuse(~absent & ~((values >= 0) & (values <= 1)), f"{column}: got {{}}; must be a number in [0, 1]")
-    names = table[name] if name in table else pd.Series([ALL] * len(table))
-    refuse(names.isna().to_numpy(), f"{name} is missing")
-    codes, labels = pd.factorize(names)
-    same, labels = pd.factorize(np.array([str(label) for label in labels], dtype=object))
-    codes = same[codes]  # 7 and "7" are one prompt: JSON lines may hold both
-    order = np.argsort(codes, kind="stable")
-    parts = np.split(values[order], np.flatnonzero(np.diff(codes[order])) + 1)
-    counts = np.bincount(codes, weights=absent).astype(int).tolist()
-    if missing == "drop":
-        parts = [part[~np.isnan(part)] if count else part for part, count in zip(parts, counts, strict=True)]
-    for label, part in zip(labels, parts, strict=True):
-        if not len(part):
-            raise BadFile(
-                path, f"prompt {label!r} has no score left", "Remove the prompt, or use --missing worst."
-            )
-    return [PromptScores(label, *rest) for label, *rest in zip(labels, parts, counts, strict=True)]
 
 
 def measure_file(
@@ -183,3 +145,174 @@ def rows_of(name: str, measures: PromptMeasures) -> list[Result]:
         rows.add("model", "leak", "sampled", None, None, measures.pooled)
     rows.add("model", "share_above", "sampled", measures.share_above())
     return rows.rows
+
+
+def measure_stopped(rows: Rows, prompts: Sequence[PromptScores], settings: MeasureSettings) -> None:
+    """Add the rows of each prompt at its stopping time, and of the worst prompt.
+
+    Notes
+    -----
+    The bound on the standard deviation is sqrt(u (1 - u)) at the upper bound u of the mean (Bhatia and Davis 2000), or 1/2
+    if u is above 1/2. For scores of 0 and 1, the two bounds of the mean give the band of leak@k, whose estimates are
+    missing, because a stopping rule biases them.
+    """
+    uppers = [_measure(rows, prompt, settings) for prompt in prompts]
+    rows.add("model", "score_worst", "anytime", None, None, worst_prompt(uppers)[1])
+
+
+def _measure(rows: Rows, prompt: PromptScores, settings: MeasureSettings) -> Bound:
+    """Add the rows of one prompt; return the upper bound of its mean."""
+    judged, alpha, n = prompt.scores[~np.isnan(prompt.scores)], settings.alpha, len(prompt.scores)
+    upper = stopped_upper(np.nan_to_num(prompt.scores, nan=1.0), alpha)
+    lower = 1 - stopped_upper(1 - np.nan_to_num(prompt.scores, nan=0.0), alpha)
+    sd = LARGEST if upper >= 0.5 else math.sqrt(upper * (1 - upper))
+
+    def bound(value: float, side: Side) -> Bound:
+        return Bound(float(value), side, alpha, Covers.ONE_PROMPT, Assumes.DRAWS, METHOD, n)
+
+    def ends(low: float, high: float) -> tuple[Bound, Bound]:
+        return bound(low, "lower"), bound(high, "upper")
+
+    plain_rows(rows, prompt, settings.rho)
+    place: dict[str, Any] = {"item": prompt.prompt_id, "split": "forget"}
+    rows.add("question", "score", "anytime", None, *ends(lower, upper), **place)
+    rows.add("question", "sd", "anytime", None, None, bound(sd, "upper"), **place)
+    if np.isin(judged, (0.0, 1.0)).all():
+        rows.add("question", "leak", "anytime", None, *ends(lower, upper), **place)
+        bands = zip(QUERIES, at_least_once(lower, QUERIES), at_least_once(upper, QUERIES), strict=True)
+        for k, low, high in bands:
+            rows.add("question", "leak_at_k", "anytime", None, *ends(low, high), at=float(k), **place)
+    return bound(upper, "upper")
+
+
+Record = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class ScoredLog:
+    """The table of scores of a log: ``prompt_id, sample`` and one column per scorer, NaN where an answer is missing.
+
+    ``matched_by`` names the key that joins the log's prompts with the rows: "id" or "question".
+    """
+
+    log: Log
+    table: pd.DataFrame
+    scorers: tuple[str, ...]
+    matched_by: str
+
+    def rows(self) -> list[tuple[str, int, int, float | None]]:
+        """Name, scored answers, missing answers and mean of each scorer; the mean is None if no answer has a score."""
+        found = []
+        for name in self.scorers:
+            values = self.table[name].dropna()
+            mean = float(values.mean()) if len(values) else None
+            found.append((name, len(values), len(self.table) - len(values), mean))
+        return found
+
+    def warnings(self) -> list[str]:
+        """The reasons why bounds from the table would not hold, and the log's own warnings."""
+        reasons = [self.log.refusal] if self.log.refusal else []
+        if self.log.stopping == "early":
+            reasons.append("a rule could stop the run early, so bounds for a fixed number of answers do not hold")
+        return [f"{one}; a table of scores does not show this" for one in reasons] + list(self.log.warnings)
+
+
+def score_log(log: Log, rows: Sequence[Row], scorers: Sequence[str], source: str) -> ScoredLog:
+    """Score every planned answer of ``log``."""
+    items, matched_by = _matched(log, rows, source)
+    table = _texts(log)
+    scores = score_answers(table, items, scorers)
+    texts = bool((table["text"].fillna("").str.strip() != "").any())
+    for name in scorers:
+        if texts and scores[name].isna().all():
+            raise BadInput(
+                f"scorer {name}: cannot judge any text of {log.path}. Give keywords or answers in {source}."
+            )
+    return ScoredLog(log, scores, tuple(scorers), matched_by)
+
+
+def _texts(log: Log) -> pd.DataFrame:
+    """Every planned answer in the log's order; the text of a missing answer is None."""
+    import pandas as pd
+
+    lost = log.problems[log.problems["score"].isna()][[*KEYS]].drop_duplicates()
+    table = log.answers[[*KEYS, "text"]].merge(lost, on=[*KEYS], how="outer", indicator=True)
+    table["text"] = table["text"].where(table["_merge"] == "left_only", None)
+    place = pd.Series(range(len(log.prompts)), index=log.prompts["prompt_id"])
+    order = pd.DataFrame({"prompt": table["prompt_id"].map(place), "sample": table["sample"]})
+    return table.loc[order.sort_values(["prompt", "sample"]).index, [*KEYS, "text"]].reset_index(drop=True)
+
+
+def _matched(log: Log, rows: Sequence[Row], source: str) -> tuple[Mapping[str, Row], str]:
+    by_id = {row["id"]: row for row in rows}
+    prompts = dict(zip(log.prompts["prompt_id"], log.prompts["prompt"], strict=True))
+    if all(prompt_id in by_id for prompt_id in prompts):
+        return by_id, "id"
+    found = {}
+    for prompt_id, prompt in prompts.items():
+        row = _last_question(prompt, rows) if isinstance(prompt, str) else None
+        if row is None:
+            raise BadInput(
+                f"{log.path}: prompt {shortened(prompt_id)} belongs to no row of {source}: no row has this id, and its text "
+                f"({shortened(prompt)}) contains no row's question. Add the row, or use the prompt's id as the row's id."
+            )
+        found[prompt_id] = row
+    return found, "question"
+
+
+def _last_question(prompt: str, rows: Sequence[Row]) -> Row | None:
+    """The row whose question ends last in the prompt, because few-shot examples precede the question."""
+    ends = []
+    for row in rows:
+        question = row["question"].strip()
+        if (start := prompt.rfind(question)) >= 0:
+            ends.append((start + len(question), len(question), row))
+    return max(ends, key=lambda end: end[:2])[2] if ends else None
+
+
+def score_records(found: ScoredLog) -> list[Record]:
+    """Return one record per scored answer; a missing answer has no record, so Inspect leaves the answer unscored.
+
+    With one scorer the value is a number. With several scorers the value is an object with one key per scorer, and
+    Inspect's ``metrics`` must be an object too.
+    """
+    ids = inspect_ids(found.log.prompts["prompt_id"])
+    records: list[Record] = []
+    for row in found.table.to_dict("records"):
+        values = {name: row[name] for name in found.scorers if not math.isnan(row[name])}
+        if len(values) == len(found.scorers):
+            value = values[found.scorers[0]] if len(values) == 1 else values
+            records.append({"id": ids[row["prompt_id"]], "epoch": row["sample"], "value": value})
+    return records
+
+
+def bound_records(measures: PromptMeasures) -> list[Record]:
+    """Return one record per prompt, for all its epochs: the value is the upper bound, ``explanation`` the guarantee."""
+    ids = inspect_ids(prompt.prompt_id for prompt in measures.prompts)
+    name = measures.metric
+    records: list[Record] = []
+    for prompt in measures.prompts:
+        bounds = prompt.bounds()
+        facts = {key: bound.value for key, bound in bounds.items()} | {"n": prompt.n, "missing": prompt.missing}
+        records.append(
+            {
+                "id": ids[prompt.prompt_id],
+                "value": bounds[name].value,
+                "explanation": bounds[name].sentence(name),
+                "metadata": facts,
+            }
+        )
+    return records
+
+
+def inspect_ids(prompt_ids: Iterable[str]) -> dict[str, str]:
+    """The id of each prompt in Inspect, which compares ids as text; the log reader quotes a text that is also a number."""
+    ids = {prompt_id: prompt_id for prompt_id in prompt_ids}
+    for prompt_id in ids:
+        bare = prompt_id[1:-1]
+        if prompt_id.startswith('"') and prompt_id.endswith('"') and bare in ids:
+            raise BadInput(
+                f"The log has the id {bare} as a number and as text, which Inspect's precomputed scores cannot distinguish. "
+                "Rename one in the dataset."
+            )
+    return ids

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lethe.errors import BadFile, BadInput, BadValue
-from lethe.evaluation.log_scores import EARLY, scores_of
-from lethe.evaluation.score_files import read_scores
+from lethe.evaluation.scores import EARLY, read_scores, scores_of
 from lethe.io.artifacts import GREEDY, read_split
 from lethe.io.json_files import read_artifact
 from lethe.io.logs import is_log, read_log

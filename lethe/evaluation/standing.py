@@ -15,9 +15,8 @@ import numpy as np
 
 from lethe.config.schema import Params
 from lethe.errors import plural
-from lethe.evaluation.answer_scores import scored
-from lethe.evaluation.findings import Findings, Quantity, judged_by, mean_score
-from lethe.evaluation.leak_share import judged_exactly
+from lethe.evaluation.answers import scored
+from lethe.evaluation.findings import Findings, Quantity, judged_by, judged_exactly, mean_score
 from lethe.evaluation.run import Model, Run
 from lethe.results import verdict as rule
 from lethe.results.ends import SAME_DRAWS, Ends

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from lethe.evaluation.question_answers import DrawnAnswer, QuestionAnswers, judged, question_answers, worst_answers
+from lethe.evaluation.answers import DrawnAnswer, QuestionAnswers, judged, question_answers, worst_answers
 from lethe.evaluation.run import Model, Run
 from lethe.text import label, visible
 

@@ -11,7 +11,7 @@ import numpy as np
 from markupsafe import Markup
 
 from lethe.errors import plural
-from lethe.evaluation.question_answers import BINS
+from lethe.evaluation.answers import BINS
 from lethe.evaluation.run import Model, Question, Run, TailPoint
 from lethe.evaluation.wording import Wording
 from lethe.report import svg

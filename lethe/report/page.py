@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lethe.config.schema import Params
 from lethe.evaluation.findings import Findings, findings
-from lethe.evaluation.leaks_at_k import TOLD_QUERIES
+from lethe.evaluation.joint import TOLD_QUERIES
 from lethe.evaluation.run import Model, Question, Run
 from lethe.evaluation.standing import MEANING, Standing, standings
 from lethe.io.atomic import SCHEMA_VERSION

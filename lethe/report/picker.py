@@ -13,7 +13,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from lethe.evaluation.question_answers import BINS, DrawnAnswer, QuestionAnswers
+from lethe.evaluation.answers import BINS, DrawnAnswer, QuestionAnswers
 from lethe.evaluation.run import Question, Run
 from lethe.io.artifacts import Row
 from lethe.report.answers import Drawn, ranking

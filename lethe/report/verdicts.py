@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from lethe.evaluation.answer_scores import unjudged
+from lethe.evaluation.answers import unjudged
 from lethe.evaluation.findings import judged_by
-from lethe.evaluation.leaks_at_k import TOLD_QUERIES
+from lethe.evaluation.joint import TOLD_QUERIES
 from lethe.evaluation.run import Model, Run
 from lethe.evaluation.standing import Standing
 from lethe.evaluation.wording import FORGET, Wording

@@ -14,7 +14,7 @@ from lethe.io.parts import Tables
 from lethe.io.tables import read_table
 
 if TYPE_CHECKING:
-    from lethe.evaluation.labelled import LabelledMeasures
+    from lethe.evaluation.labels import LabelledMeasures
     from lethe.results.table import Result
     from lethe.statistics.judge_error import Calibration
 
@@ -45,7 +45,7 @@ def _rows(
     name: str, metrics: Metrics, root: Path, judges: Mapping[str, JudgeEntry], truncated: str
 ) -> list[Result]:
     from lethe.evaluation.likelihood_metrics import likelihood_metrics
-    from lethe.evaluation.prompt_language import measure_language
+    from lethe.evaluation.measure import measure_language
     from lethe.results.table import Rows, in_language
 
     generations = Tables(root / "generations" / name, f"sample@{name}")
@@ -128,9 +128,7 @@ def _labelled(
     place = Path(folder or "", f"{name}.jsonl")
     if folder is None or not place.is_file():
         return None
-    from lethe.evaluation.labelled import measure
-    from lethe.evaluation.labelling import Queue, draws_of, refuse_references
-    from lethe.evaluation.labels import read_labels
+    from lethe.evaluation.labels import Queue, draws_of, measure, read_labels, refuse_references
 
     refuse_references(root / "generations" / name)
     drawn = generations["forget"]

@@ -18,7 +18,7 @@ import numpy as np
 from lethe.errors import BadValue
 from lethe.evaluation.likelihood_metrics import against_retrain, membership
 from lethe.evaluation.measure import ScoreMatrix, measure
-from lethe.evaluation.prompt_scores import mean
+from lethe.evaluation.scores import mean
 from lethe.models.likelihood import AnswerTokens
 from lethe.registry import LIKELIHOODS, Registry
 from lethe.results.exact_bounds import MEDIAN, excess_over_retrain

@@ -79,8 +79,8 @@ def _tables() -> list[Reader]:
 
     from lethe.audits.one_run.guesses import read_guesses, read_tradeoff
     from lethe.audits.unlearning_game.swap import advantages
-    from lethe.evaluation.labelling import read_draws
-    from lethe.evaluation.score_files import read_scores
+    from lethe.evaluation.labels import read_draws
+    from lethe.evaluation.scores import read_scores
     from lethe.io.calibration import read_calibration, read_labelled
     from lethe.io.loss_files import read_losses
 

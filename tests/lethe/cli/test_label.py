@@ -18,9 +18,7 @@ from typer.testing import CliRunner
 from lethe.cli.app import app
 from lethe.cli.keys import ask
 from lethe.errors import BadRow
-from lethe.evaluation.labelled import measure
-from lethe.evaluation.labelling import Draws, Queue, read_draws
-from lethe.evaluation.labels import Answer, Asked, Labels, read_labels
+from lethe.evaluation.labels import Answer, Asked, Draws, Labels, Queue, measure, read_draws, read_labels
 from lethe.results.table import Numbers, Rows, read_rows
 from lethe.statistics.bounds import binary_upper
 from lethe.statistics.judge_error import Calibration

@@ -7,9 +7,17 @@ import dataclasses
 import pytest
 
 from lethe import config
-from lethe.evaluation.answer_scores import scored
-from lethe.evaluation.findings import MORE_THAN_RETRAIN, findings, judged_by
-from lethe.evaluation.leak_share import METHOD, _both, judged_exactly, mean_leak_interval, share_that_leaks
+from lethe.evaluation.answers import scored
+from lethe.evaluation.findings import (
+    METHOD,
+    MORE_THAN_RETRAIN,
+    _both,
+    findings,
+    judged_by,
+    judged_exactly,
+    mean_leak_interval,
+    share_that_leaks,
+)
 from lethe.report import certificates
 from lethe.statistics.comparison import Interval, share_interval
 from tests.lethe.evaluation.trees import certified

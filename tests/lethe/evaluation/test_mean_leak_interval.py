@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.evaluation.leak_share import mean_leak_interval
+from lethe.evaluation.findings import mean_leak_interval
 from lethe.statistics.answer_tree import Masses, Remainder, Rounding
 from lethe.statistics.bounds import binary_lower, binary_upper
 from tests.lethe.statistics.answer_tree_coverage import EXACT_LEAK, QUESTIONS, TREES
@@ -52,7 +52,7 @@ def misses(ends, truth):
 
 
 def joined(*both):
-    """As `lethe.evaluation.leak_share` joins two intervals."""
+    """As `lethe.evaluation.findings` joins two intervals."""
     return np.column_stack(
         [np.max([ends[:, 0] for ends in both], axis=0), np.min([ends[:, 1] for ends in both], axis=0)]
     )

@@ -372,23 +372,23 @@ def test_a_question_that_stopped_early_has_no_leak_at_k():
 def test_the_measuring_of_many_sizes_shows_its_progress(monkeypatch):
     import numpy as np
 
-    from lethe.evaluation import together
+    from lethe.evaluation import joint
 
     shown = []
-    monkeypatch.setattr(together, "progress", lambda items, *told: shown.append((len(items), *told)) or items)
-    rows = [np.zeros(size) for size in range(1, together.MANY + 2)]
-    assert together.by_length(rows, lambda matrix: matrix.shape[1:] * len(matrix)) == [len(row) for row in rows]
-    assert shown == [(together.MANY + 1, "measure", "parts")]
-    together.by_length(rows[1:], lambda matrix: [0] * len(matrix))
+    monkeypatch.setattr(joint, "progress", lambda items, *told: shown.append((len(items), *told)) or items)
+    rows = [np.zeros(size) for size in range(1, joint.MANY + 2)]
+    assert joint.by_length(rows, lambda matrix: matrix.shape[1:] * len(matrix)) == [len(row) for row in rows]
+    assert shown == [(joint.MANY + 1, "measure", "parts")]
+    joint.by_length(rows[1:], lambda matrix: [0] * len(matrix))
     assert len(shown) == 1
 
 
 def test_equally_long_rows_are_measured_a_bounded_matrix_at_a_time(monkeypatch):
     import numpy as np
 
-    from lethe.evaluation import together
+    from lethe.evaluation import joint
 
-    monkeypatch.setattr(together, "VALUES", 12)
+    monkeypatch.setattr(joint, "VALUES", 12)
     shapes = []
     rows = [np.full(size, place) for place, size in enumerate([5, 3, 5, 5, 20, 3, 5])]
 
@@ -396,13 +396,13 @@ def test_equally_long_rows_are_measured_a_bounded_matrix_at_a_time(monkeypatch):
         shapes.append(matrix.shape)
         return matrix[:, 0].tolist()
 
-    assert together.by_length(rows, first_values) == list(range(len(rows)))
+    assert joint.by_length(rows, first_values) == list(range(len(rows)))
     assert shapes == [(2, 3), (2, 5), (2, 5), (1, 20)]
-    assert together.by_length([], first_values) == []
+    assert joint.by_length([], first_values) == []
 
 
 def test_asking_whether_a_split_has_answers_reads_no_table(tmp_path):
-    from lethe.evaluation.answer_scores import AnswerTables
+    from lethe.evaluation.answers import AnswerTables
     from lethe.io.parts import Tables
 
     (tmp_path / "forget.parquet").write_bytes(b"no Parquet")

@@ -10,8 +10,7 @@ import pytest
 
 from lethe import config
 from lethe.data.prompt_language import as_json, read_language
-from lethe.evaluation.measure import measure
-from lethe.evaluation.prompt_language import measure_language
+from lethe.evaluation.measure import measure, measure_language
 from lethe.results.table import in_language
 from lethe.sampling.engine import Settings
 from lethe.sampling.in_language import draw_in_language, draw_prompts

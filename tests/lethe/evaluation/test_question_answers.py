@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.evaluation.question_answers import BINS, judged, question_answers, worst_answers
+from lethe.evaluation.answers import BINS, judged, question_answers, worst_answers
 from lethe.evaluation.run import Model
 
 MODEL = Model("m", "subject", "m")

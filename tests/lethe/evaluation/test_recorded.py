@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.evaluation.leaks_at_k import TOLD_QUERIES, at
+from lethe.evaluation.joint import TOLD_QUERIES, at
 from lethe.evaluation.prompts import MeasureSettings, measure_prompts
 from lethe.evaluation.run import Model, tails
 from lethe.results import table

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import BadFile, MissingColumn
-from lethe.evaluation.answer_scores import AnswerTables, answer_parts
+from lethe.evaluation.answers import AnswerTables, answer_parts
 from lethe.io import parts
 from lethe.io.parts import (
     PromptRows,
@@ -193,7 +193,7 @@ def test_the_keys_of_a_split_are_compared_once(tmp_path, monkeypatch):
         )
     compared = []
     monkeypatch.setattr(
-        "lethe.evaluation.answer_scores.same_answers",
+        "lethe.evaluation.answers.same_answers",
         lambda *files: compared.append(files) or same_answers(*files),
     )
     tables = AnswerTables({"forget": (tmp_path / "drawn.parquet", tmp_path / "scores.parquet")})

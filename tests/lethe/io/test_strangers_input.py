@@ -20,7 +20,7 @@ from lethe.config import read_yaml
 from lethe.config.yaml import parse_value
 from lethe.data import images
 from lethe.errors import LONGEST, BadFile, BadParam, BadRow, MissingColumn, shortened, visible
-from lethe.evaluation.labelling import read_draws
+from lethe.evaluation.labels import read_draws
 from lethe.io.logs import read_log
 from lethe.io.parts import read_parts
 from lethe.io.tables import read_table

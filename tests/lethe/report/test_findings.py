@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lethe.evaluation import answer_scores
+from lethe.evaluation import answers
 from lethe.evaluation.findings import (
     MORE_THAN_RETRAIN,
     adaptive_pairs,
@@ -189,7 +189,7 @@ def test_without_scores_it_cannot_be_told(own_artifacts):
 
 def test_whether_the_scorer_judges_is_found_out_once_per_run(run, monkeypatch):
     looked = []
-    monkeypatch.setattr(answer_scores, "scored", lambda model, *rest: looked.append(model.name) or [])
+    monkeypatch.setattr(answers, "scored", lambda model, *rest: looked.append(model.name) or [])
     fresh = dataclasses.replace(run)
     assert not judged_by(fresh)[1]
     assert not judged_by(fresh)[1]

@@ -10,7 +10,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.evaluation.question_answers import BINS
+from lethe.evaluation.answers import BINS
 from lethe.report import answers, picker
 from lethe.report.page import render
 from lethe.report.picker import as_data, text_parts

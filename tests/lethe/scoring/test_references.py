@@ -12,7 +12,7 @@ import pytest
 from lethe import config
 from lethe.data.prompt_language import as_json, read_language
 from lethe.errors import BadFile
-from lethe.evaluation.labelling import read_draws
+from lethe.evaluation.labels import read_draws
 from lethe.io.artifacts import SECOND, expected, read_references
 from lethe.io.tables import write_parquet
 from lethe.scoring._tables import asked_of, score_answers

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta
 
 from lethe.errors import BadValue
-from lethe.evaluation.leak_share import judged_interval
+from lethe.evaluation.findings import judged_interval
 from lethe.statistics import judge_error as module
 from lethe.statistics.bound import Covers
 from lethe.statistics.counts import at_least_once, rate_bounds

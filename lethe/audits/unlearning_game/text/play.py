@@ -27,9 +27,9 @@ from lethe.audits.unlearning_game.text import attacks
 from lethe.audits.unlearning_game.text.attacks import TextView
 from lethe.data import load_splits
 from lethe.errors import BadFile
-from lethe.evaluation.prompt_scores import PromptScores
+from lethe.evaluation.joint import MeasureSettings
 from lethe.evaluation.prompts import Worst, measure_prompts
-from lethe.evaluation.together import MeasureSettings
+from lethe.evaluation.scores import PromptScores
 from lethe.io.cache import digest, module_of, versions
 from lethe.models.encoding import CHAT
 from lethe.models.likelihood import AnswerTokens

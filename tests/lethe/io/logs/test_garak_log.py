@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import BadFile, BadRow
-from lethe.evaluation.log_scores import read_any_scores
+from lethe.evaluation.scores import read_any_scores
 from lethe.io.logs import read_log
 from tests.lethe.io.logs.small_logs import garak_attempt, garak_eval, garak_log, write_lines
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import BadFile
-from lethe.evaluation.log_scores import read_any_scores
+from lethe.evaluation.scores import read_any_scores
 from lethe.io.logs import read_log
 from tests.lethe.io.logs.small_logs import promptfoo_log, promptfoo_row, write_lines
 

@@ -1,0 +1,465 @@
+"""Statements on all prompts: leak@k, true leaks behind a judge's verdicts, and claims that hold for all together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import numpy as np
+
+from lethe.config.evaluating import METRICS
+from lethe.errors import BadInput, BadValue, plural
+from lethe.evaluation.scores import Missing
+from lethe.progress import progress
+from lethe.statistics import betting
+from lethe.statistics.bound import Assumes, Bound, Covers, Side
+from lethe.statistics.bounds import leak_bounds
+from lethe.statistics.checks import check_alpha
+from lethe.statistics.judge_error import METHOD, Calibration, JudgeError
+from lethe.statistics.leak_rates import QUERIES, Band, Rate
+from lethe.statistics.many_prompts import (
+    Together,
+    binary_p_value,
+    bonferroni,
+    check_together,
+    every_prompt_under,
+    holm,
+)
+from lethe.statistics.pass_hat_k import pass_hat_k
+
+if TYPE_CHECKING:
+    from lethe.evaluation.prompts import PromptMeasure
+    from lethe.results.quantities import Scope
+    from lethe.results.table import Rows
+
+REASON = "the question stopped early: bounds for a fixed number of samples do not hold; anytime-valid bounds replace them"
+
+
+@dataclass(frozen=True)
+class MeasureSettings:
+    """The settings of `measure_prompts`."""
+
+    alpha: float = METRICS.alpha
+    thresholds: Sequence[float] = METRICS.thresholds
+    rho: float = METRICS.rho
+    share_above: float = METRICS.share_above
+    missing: Missing | None = None
+    together: Together = "none"
+    calibration: Calibration | None = None
+
+    def __post_init__(self) -> None:
+        check_alpha(self.alpha)
+        check_together(self.together)
+        for threshold in self.thresholds:
+            if not 0 <= threshold <= 1:
+                raise BadValue("threshold", threshold, "a number in [0, 1]")
+        if self.missing not in (None, "worst", "drop"):
+            raise BadValue("missing", self.missing, "worst or drop")
+
+
+VALUES = 1 << 18  # of one matrix: a function that makes ten arrays of its size then needs 20 MiB
+MANY = 100  # matrices; with more, the work takes seconds
+T = TypeVar("T")
+
+
+def by_length(rows: Sequence[np.ndarray], function: Callable[[np.ndarray], Sequence[T]]) -> list[T]:
+    """Apply ``function`` to matrices of equally long rows; return the results in the order of ``rows``.
+
+    A matrix has at most `VALUES` values, or one row, so memory does not grow with the number of rows. The function must
+    treat each row by itself.
+    """
+    results: dict[int, T] = {}
+    matrices = list(_matrices(np.array([len(row) for row in rows])))
+    for places in progress(matrices, "measure", "parts") if len(matrices) > MANY else matrices:
+        matrix = np.stack([rows[place] for place in places])
+        results |= zip(places.tolist(), function(matrix), strict=True)
+    return [results[place] for place in range(len(rows))]
+
+
+def _matrices(sizes: np.ndarray) -> Iterator[np.ndarray]:
+    """The places of the rows of each matrix."""
+    order = np.argsort(sizes, kind="stable")
+    for places in np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1) if len(sizes) else []:
+        most = max(1, VALUES // max(1, int(sizes[places[0]])))
+        for start in range(0, len(places), most):
+            yield places[start : start + most]
+
+
+Metric = Literal["m_bin", "mean_upper"]
+QUANTITY = {"m_bin": "the probability of a leak", "m_mu": "the mean score", "mean_upper": "the mean score"}
+
+
+@dataclass(frozen=True)
+class TogetherResult:
+    """A statement that covers several prompts at once.
+
+    ``bounds`` (Bonferroni) are upper bounds of ``prompt_ids`` that hold together. ``certified`` names the prompts whose
+    quantity is certified to be at most ``claim.value``; ``claim`` covers the whole list. ``every`` is True if the largest of
+    the prompts' own bounds is under that threshold, which certifies every prompt without a correction.
+    """
+
+    correction: Together
+    metric: Metric
+    prompt_ids: tuple[str, ...]
+    bounds: tuple[Bound, ...]
+    certified: tuple[str, ...]
+    claim: Bound
+    every: bool
+
+    def bound(self, prompt_id: str) -> Bound | None:
+        """The bound of one prompt, which holds together with all others; None for Holm, and for an unknown prompt."""
+        if not self.bounds or prompt_id not in self.prompt_ids:
+            return None
+        return self.bounds[self.prompt_ids.index(prompt_id)]
+
+    def to_rows(self, rows: Rows, prompt_ids: Sequence[str]) -> None:
+        """Add the claim, and for each of ``prompt_ids`` its bound and whether it is certified."""
+        rows.add("model", "certified_together", "sampled", len(self.certified), split="forget")
+        facts = {"correction": self.correction, "metric": self.metric, "every": self.every}
+        rows.add("model", "together", "sampled", None, None, self.claim, evidence=facts, split="forget")
+        for name in prompt_ids:
+            place: dict[str, Any] = {"item": name, "split": "forget"}
+            if bound := self.bound(name):
+                rows.add("question", "leak_together", "sampled", None, None, bound, **place)
+            if name in self.prompt_ids:
+                rows.add("question", "certified_together", "sampled", name in self.certified, **place)
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values for JSON."""
+        claim = self.claim.guarantee_dict()
+        return {
+            "correction": self.correction,
+            "metric": self.metric,
+            "alpha": self.claim.alpha,
+            "threshold": self.claim.value,
+            "every_prompt_under": self.every,
+            "certified": list(self.certified),
+            "bounds": [
+                {"prompt_id": name, "bound": bound.value}
+                for name, bound in zip(self.prompt_ids, self.bounds, strict=False)
+            ],
+            **{key: claim[key] for key in ("covers", "assumes", "method")},
+        }
+
+    def sentences(self, of: str = "the prompts") -> list[str]:
+        """The statements on all prompts together, each with its guarantee."""
+        lines: list[str] = []
+        quantity = QUANTITY[self.metric]
+        if self.bounds:
+            largest = max(self.bounds, key=lambda bound: bound.value)
+            lines.append(
+                f"Bounds for every prompt, all true together: {largest.guarantee(of)} ({largest.method})."
+            )
+        lines.append(
+            f"Certified: {len(self.certified)} of {plural(len(self.prompt_ids), 'prompt')}. "
+            f"{self.claim.sentence(quantity, of)}"
+        )
+        return lines
+
+
+@dataclass(frozen=True)
+class Basis:
+    """The prompts of a joint statement; ``counts`` are their leaking answers, for ``m_bin``."""
+
+    metric: Metric
+    prompt_ids: Sequence[str]
+    scores: Sequence[np.ndarray]
+    counts: np.ndarray
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The number of answers to each prompt."""
+        return np.array([len(own) for own in self.scores])
+
+    def bounds(self, alpha: float) -> list[Bound]:
+        """Each prompt's own bound at ``alpha``; a missing score counts as 1."""
+        if self.metric == "m_bin":
+            return leak_bounds(self.counts, self.sizes, alpha)
+        values = by_length(self.scores, lambda rows: betting.mean_upper(_worst(rows), alpha).tolist())
+        return [
+            Bound(value, "upper", alpha, Covers.ONE_PROMPT, Assumes.DRAWS_IN_ORDER, "betting", n)
+            for value, n in zip(values, self.sizes.tolist(), strict=True)
+        ]
+
+    def p_values(self, tau: float, alpha: float) -> np.ndarray:
+        """The p-values of the hypotheses "the quantity of this prompt is at least ``tau``"."""
+        if self.metric == "m_bin":
+            return binary_p_value(self.counts, self.sizes, tau)
+        found = by_length(self.scores, lambda rows: betting.p_value(_worst(rows), tau, alpha).tolist())
+        return np.array(found)
+
+
+def hold_together(basis: Basis, tau: float, alpha: float, correction: Together) -> TogetherResult:
+    """Return the statement on all prompts of ``basis`` together."""
+    names = tuple(basis.prompt_ids)
+    every, all_at_once = every_prompt_under(basis.bounds(alpha), tau)
+    if correction == "bonferroni":
+        bounds = tuple(bonferroni(basis.bounds, len(names), alpha))
+        passed, method = [bound.value <= tau for bound in bounds], bounds[0].method
+    else:
+        bounds = ()
+        passed, method = holm(basis.p_values(tau, alpha), tau, alpha)[0].tolist(), "Holm"
+    claim = replace(all_at_once, covers=Covers.CERTIFIED, method=method, n=None)
+    certified = tuple(name for name, one in zip(names, passed, strict=True) if one)
+    return TogetherResult(correction, basis.metric, names, bounds, certified, claim, every)
+
+
+def _worst(rows: np.ndarray) -> np.ndarray:
+    return np.where(np.isnan(rows), 1.0, rows)
+
+
+BELOW_1 = float(np.nextafter(1, 0))  # no lower bound on a leak promises certainty; 1.0 is a rounding
+TOLD_QUERIES = 1000  # the number of queries in sentences and flat keys
+
+
+@dataclass(frozen=True, slots=True)
+class LeakPoint:
+    """The probability that at least one of ``k`` answers leaks; ``estimate`` is NaN where k exceeds the answers."""
+
+    k: int
+    estimate: float
+    lower: Bound
+    upper: Bound
+
+    def row(self) -> dict[str, object]:
+        """The entry of ``leak_at_k`` in JSON."""
+        return {"k": self.k, "estimate": self.estimate, "lower": self.lower.value, "upper": self.upper.value}
+
+    def to_row(self, rows: Rows, scope: Scope, quantity: str, basis: str, item: str | None = None) -> None:
+        """Add the row of this band."""
+        place: dict[str, Any] = {"item": item, "split": "forget", "at": float(self.k)}
+        rows.add(scope, quantity, basis, self.estimate, self.lower, self.upper, **place)
+
+
+Points = tuple[LeakPoint, ...]
+
+
+@dataclass(frozen=True)
+class OverPrompts:
+    """Leak@k of the worst prompt and of the mean over the prompts."""
+
+    worst: Points
+    mean: Points
+
+    def to_rows(self, rows: Rows, basis: str) -> None:
+        """Add the rows of both bands."""
+        for quantity, points in (("leak_at_k_worst", self.worst), ("leak_at_k", self.mean)):
+            for point in points:
+                point.to_row(rows, "model", quantity, basis)
+
+    def sentences(self, of: str) -> list[str]:
+        """The two bands at `TOLD_QUERIES` queries, each with its guarantee; ``of`` names the prompts."""
+        lines = []
+        for point in (at(self.worst), at(self.mean)):
+            least = replace(point.lower, value=min(point.lower.value, BELOW_1))
+            band = f"{least.significant()} to {point.upper.significant()}"
+            upper = point.upper
+            lines.append(
+                f"Leak@{point.k:,}, the probability of a leak in {point.k:,} answers, is {band} {upper.on(of)}, each side "
+                f"{upper.level()}, assuming {upper.assumes} ({upper.method})."
+            )
+        return lines
+
+
+def each_leak_at_k(prompts: Sequence[PromptMeasure], alpha: float) -> list[Points | None]:
+    """Leak@k of each prompt by itself; None for a prompt whose scores are not all 0 or 1."""
+    if not prompts:
+        return []
+    band = leak_rate(prompts).each(alpha, QUERIES)
+    return [points_of(band, row) or None for row in range(len(prompts))]
+
+
+def leak_at_k_over(prompts: Sequence[PromptMeasure], alpha: float) -> OverPrompts | None:
+    """Leak@k of the worst prompt with 0/1 scores, and of the mean over these prompts; None if there is no such prompt."""
+    judged = [prompt for prompt in prompts if prompt.leaking is not None]
+    if not judged:
+        return None
+    rate = leak_rate(judged)
+    return OverPrompts(points_of(rate.worst(alpha, QUERIES)), points_of(rate.mean(alpha, QUERIES)))
+
+
+def passes(prompts: Sequence[PromptMeasure], alpha: float, ks: Sequence[int]) -> Points:
+    """pass^k over the prompts, whose scores are all 0 or 1: the probability that k answers all have a score of 1."""
+    rate = leak_rate(prompts)
+    return points_of(pass_hat_k(rate.leaks, rate.n, rate.missing, alpha, ks))
+
+
+def at(points: Sequence[LeakPoint], k: int = TOLD_QUERIES) -> LeakPoint:
+    """The point at ``k`` queries."""
+    return next(point for point in points if point.k == k)
+
+
+def leak_rate(prompts: Sequence[PromptMeasure], judge: Calibration | None = None) -> Rate:
+    """The counted leaks of each prompt; NaN unless its scores are all 0 or 1."""
+    judged = [prompt.leaking is not None for prompt in prompts]
+    leaking = np.array([np.nan if p.leaking is None else p.leaking for p in prompts], dtype=np.float64)
+    missing = np.where(judged, [prompt.leaks_missing for prompt in prompts], 0)
+    return Rate(leaking - missing, np.array([prompt.n for prompt in prompts]), missing, judge)
+
+
+def points_of(band: Band, row: int | None = None) -> Points:
+    """The band, or one row of its tables, as bounds with their guarantees; empty where there is none."""
+    estimates = band.estimate if row is None else band.estimate[row]
+    ends = [band.bounds(row, place) for place in range(len(band.k))]
+    return tuple(
+        LeakPoint(k, guess, *pair)
+        for k, guess, pair in zip(band.k.tolist(), estimates.tolist(), ends, strict=True)
+        if pair
+    )
+
+
+TRUE_LEAK = "the true probability of a leak, the judge's error included,"
+
+
+@dataclass(frozen=True)
+class JudgedRate:
+    """Bounds of a true leak probability, each side at alpha by itself, and leak@k from the same bounds.
+
+    ``ends`` are None and ``leak_at_k`` is empty where the calibration does not fit the verdicts. ``estimate`` is Rogan and
+    Gladen's, without a guarantee; NaN if the judge does not separate leaks from clean answers. ``fits`` is False if no leak
+    probability explains these verdicts.
+    """
+
+    ends: tuple[Bound, Bound] | None
+    estimate: float
+    fits: bool
+    leak_at_k: Points
+
+    def as_dict(self, error: JudgeError, alpha: float) -> dict[str, object]:
+        """The entry ``judged`` of `lethe bounds --json`."""
+        lower, upper = self.ends or (None, None)
+        return {
+            "lower": lower and lower.value,
+            "upper": upper and upper.value,
+            "sensitivity": list(error.sensitivity),
+            "false_positive": list(error.false_positive),
+            "alpha": alpha,
+            "estimate": self.estimate,
+            "fits": self.fits,
+            "leak_at_k": [point.row() for point in self.leak_at_k],
+            "assumes": lower and lower.assumes,
+        }
+
+
+@dataclass(frozen=True)
+class JudgedMeasures:
+    """Bounds from the verdicts and the judge's measured error.
+
+    ``each`` has one entry per prompt, None for a prompt that the judge cannot judge. ``worst`` is the prompt with the largest
+    upper bound, and the ends of the worst prompt; None where the calibration does not fit. ``pool`` is the average over the
+    judged prompts, None if their numbers of answers differ. ``error`` bounds the judge's sensitivity and false positive
+    rate, each side at alpha / 3.
+    """
+
+    calibration: Calibration
+    error: JudgeError
+    alpha: float
+    prompt_ids: tuple[str, ...]
+    each: tuple[JudgedRate | None, ...]
+    worst: tuple[str, Bound, Bound] | None
+    pool: JudgedRate | None
+    over_prompts: OverPrompts
+
+    @property
+    def misfits(self) -> list[str]:
+        """The prompts whose verdicts the calibration does not explain."""
+        return [name for name, own in zip(self.prompt_ids, self.each, strict=True) if own and not own.fits]
+
+    @property
+    def fits(self) -> bool:
+        """Whether the calibration explains the verdicts on every prompt."""
+        return not self.misfits
+
+    def to_rows(self, rows: Rows) -> None:
+        """Add the rows of each prompt, of the worst, of the average, and of the judge's measured rates."""
+        for name, own in zip(self.prompt_ids, self.each, strict=True):
+            if own is not None:
+                place: dict[str, Any] = {"item": name, "split": "forget"}
+                rows.add("question", "leak", "judged", own.estimate, *(own.ends or ()), **place)
+                rows.add("question", "judge_fits", "judged", own.fits, **place)
+        if self.worst:
+            rows.add("model", "leak_worst", "judged", None, *self.worst[1:], split="forget")
+        if self.pool and self.pool.ends:
+            rows.add("model", "leak", "judged", None, *self.pool.ends, split="forget")
+        self.over_prompts.to_rows(rows, "judged")
+        known, error = self.calibration, self.error
+        counts = asdict(known)
+        for quantity, found, ends in (
+            ("sensitivity", known.sensitivity, (self._side(error.sensitivity[0], "lower"), None)),
+            ("false_positive", known.false_positive, (None, self._side(error.false_positive[1], "upper"))),
+        ):
+            rows.add("model", quantity, "judged", found, *ends, evidence=counts)
+        rows.add("model", "labels", "judged", known.leaks + known.clean)
+        rows.add("model", "judge_fits", "judged", self.fits)
+
+    def sentences(self, of: str) -> list[str]:
+        """The statements on the judge and on the true leak probability; ``of`` names the prompts."""
+        lines = [self.judge()]
+        if self.pool and self.pool.ends:
+            lines.append(self.pool.ends[1].sentence(TRUE_LEAK, of))
+        if self.worst is None:
+            misfits = self.misfits
+            return [
+                *lines,
+                f"The verdicts on {len(misfits)} of {of} do not fit the calibration (first: {misfits[0]}): no leak "
+                "probability explains them. The calibration describes other answers, so no prompt has a bound. Label "
+                "random draws of this run: `lethe label`.",
+            ]
+        name, _, worst = self.worst
+        point = at(self.over_prompts.worst)
+        return [
+            *lines,
+            f"{worst.sentence(TRUE_LEAK, of)} The bound is that of {name}.",
+            f"Leak@{point.k:,} of true leaks is {point.lower.significant()} to {point.upper.significant()} "
+            f"{point.upper.on(of)}, each side {point.upper.level()}, assuming {point.upper.assumes}.",
+        ]
+
+    def judge(self) -> str:
+        """The judge's errors on the answers that a person labelled, in words."""
+        known = self.calibration
+        least = self._side(self.error.sensitivity[0], "lower")
+        most = self._side(self.error.false_positive[1], "upper")
+        return (
+            f"The judge called {known.leaks_called:,} of {known.leaks:,} leaks a leak and {known.clean_called:,} of "
+            f"{known.clean:,} clean answers, by a person's labels: sensitivity at least {least.percent()}, false positive "
+            f"rate at most {most.percent()}, each {most.level()}."
+        )
+
+    def _side(self, value: float, side: Side) -> Bound:
+        return Bound(value, side, self.error.alpha, Covers.AVERAGE, self.calibration.assumes(), METHOD)
+
+
+def judged_measures(prompts: Sequence[PromptMeasure], calibration: Calibration, alpha: float) -> JudgedMeasures:
+    """Bounds of the true leak probability behind verdicts of 0 and 1."""
+    judged = [prompt for prompt in prompts if prompt.leaking is not None]
+    if not judged:
+        raise BadInput(
+            "A calibration needs verdicts, and no prompt has scores that are all 0 or 1. Give the judge's verdicts as the "
+            "scores."
+        )
+    rate = leak_rate(judged, calibration)
+    one, many, fits = rate.each(alpha), rate.each(alpha, QUERIES), rate.fits(alpha)
+    own = {
+        prompt.prompt_id: JudgedRate(
+            one.bounds(place), float(one.estimate[place, 0]), bool(fits[place]), points_of(many, place)
+        )
+        for place, prompt in enumerate(judged)
+    }
+    worst, mean = rate.worst(alpha, QUERIES), points_of(rate.mean(alpha, QUERIES))
+    ends = worst.bounds()
+    return JudgedMeasures(
+        calibration=calibration,
+        error=calibration.error(alpha / 3),
+        alpha=alpha,
+        prompt_ids=tuple(prompt.prompt_id for prompt in prompts),
+        each=tuple(own.get(prompt.prompt_id) for prompt in prompts),
+        worst=(judged[worst.place or 0].prompt_id, *ends) if ends else None,
+        pool=_average(rate.average(alpha), mean) if (rate.n == rate.n[0]).all() else None,
+        over_prompts=OverPrompts(points_of(worst), mean),
+    )
+
+
+def _average(band: Band, points: Points) -> JudgedRate:
+    ends = band.bounds()
+    return JudgedRate(ends, float(band.estimate[0]), ends is not None, points)
