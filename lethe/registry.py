@@ -13,7 +13,6 @@ the groups of entry points; this module does not depend on their content.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
@@ -29,23 +28,10 @@ Member = Any
 class Registry(Mapping[str, Member]):
     """The members of one kind by name; ``registry[name]`` imports the member.
 
-    Parameters
-    ----------
-    noun
-        The word for a member in errors, such as "scorer".
-    kind
-        The name of the kind for `register`. The group of entry points in other packages is "lethe." plus this name.
-    folders
-        Packages of this library. Each of their modules is a member with the name of the module.
-    module, attribute
-        Templates of the module's name, where the module differs from the member's name, and of the attribute that is the
-        member. ``{name}`` and ``{Name}`` (in camel case) mean the name. Without an attribute the module is the member.
-    order
-        Names that come first, in this order; the other names follow alphabetically.
-    tables
-        Modules that hold several members: the names in each, which are the keys of its ``MEMBERS``.
-    dashed
-        Whether names have a dash where modules have an underscore.
+    ``noun`` is the word for a member in errors, ``kind`` the name of the kind for `register` and, after "lethe.", the group
+    of entry points. Each module of ``folders`` whose name ends in ``suffix`` is a member, or holds it as ``attribute``,
+    where ``{Name}`` is the member's name in camel case. ``tables`` lists the modules that hold several members, and the
+    names in each, which are the keys of its ``MEMBERS``. The names in ``order`` come first, the others alphabetically.
 
     Examples
     --------
@@ -59,16 +45,15 @@ class Registry(Mapping[str, Member]):
         self,
         noun: str,
         kind: str,
-        folders: tuple[str, ...],
+        folders: tuple[str, ...] = (),
         *,
-        module: str = "{name}",
+        suffix: str = "",
         attribute: str | None = None,
         order: tuple[str, ...] = (),
         tables: Mapping[str, tuple[str, ...]] | None = None,
-        dashed: bool = False,
     ):
         self.noun, self.kind, self.folders = noun, kind, folders
-        self.module, self.attribute, self.dashed = module, attribute, dashed
+        self.suffix, self.attribute = suffix, attribute
         self.order, self.tables = order, tables or {}
         self.registered: dict[str, Member] = {}
 
@@ -98,9 +83,9 @@ class Registry(Mapping[str, Member]):
             return self.registered[name]
         if name in self._built_in:
             module = importlib.import_module(self._built_in[name])
-            if module.__name__.rpartition(".")[2] in self.tables:
+            if module.__name__ in self.tables:
                 return module.MEMBERS[name]
-            return getattr(module, self._spelt(self.attribute, name)) if self.attribute else module
+            return getattr(module, self.attribute.format(Name=name.title())) if self.attribute else module
         if name in self._foreign:
             return self._foreign[name].load()
         raise BadValue(self.noun, name, f"one of {', '.join(self.names())}")
@@ -117,97 +102,63 @@ class Registry(Mapping[str, Member]):
     @cached_property
     def _built_in(self) -> dict[str, str]:
         """Map names to modules."""
-        before, after = self.module.split("{name}")
-        modules = {}
+        modules = {name: module for module, names in self.tables.items() for name in names}
         for package in self.folders:
-            for path in sorted(_folder(package).glob(f"{before}[!_]*{after}.py")):
-                own = path.stem.removeprefix(before).removesuffix(after)
-                for name in self.tables.get(path.stem, (own,)):
-                    modules[name.replace("_", "-") if self.dashed else name] = f"{package}.{path.stem}"
+            folder = Path(__file__).parents[1].joinpath(*package.split("."))
+            for path in sorted(folder.glob(f"[!_]*{self.suffix}.py")):
+                if f"{package}.{path.stem}" not in self.tables:
+                    modules[path.stem.removesuffix(self.suffix)] = f"{package}.{path.stem}"
         return modules
 
     @cached_property
     def _foreign(self) -> dict[str, EntryPoint]:
         return {point.name: point for point in entry_points(group=f"lethe.{self.kind}")}
 
-    def _spelt(self, template: str, name: str) -> str:
-        return template.format(name=name, Name=name.title().replace("_", "").replace("-", ""))
-
-
-def _folder(package: str) -> Path:
-    """Return the folder of a package of this library, or of a package beside it, without importing the package."""
-    return Path(__file__).parents[1].joinpath(*package.split("."))
-
 
 METHODS = Registry("unlearning method", "methods", ("lethe.unlearning.methods",), attribute="Method")
 ROUGE = ("rouge_l", "rouge_l_precision", "rouge_l_f", "rouge_1", "rouge_1_precision", "rouge_1_f")
+BINARY = ("keyword_leak", "exact_match", "above")
 SCORERS = Registry(
     "scorer",
     "scorers",
     ("lethe.scoring.text",),
     order=(*ROUGE, "keyword_leak", "exact_match"),
-    tables={"rouge": ROUGE},
+    tables={"lethe.scoring.text.rouge": ROUGE, "lethe.scoring.text.binary": BINARY},
 )
 JUDGES = Registry("judge", "judges", ("lethe.scoring.judges",), attribute="Judge")
 MEMBERSHIP = ("mia_loss", "mia_zlib", "mia_min_k", "mia_min_k_plus_plus")
 OF_ANSWERS = ("probability", "choice_probability", "truth_ratio", "extraction_strength", "exact_memorisation")
-LIKELIHOODS = Registry(
-    "likelihood",
-    "likelihoods",
-    ("lethe.scoring.likelihood",),
-    attribute="measure",
-    order=(*OF_ANSWERS, *MEMBERSHIP),
-    tables={"membership": MEMBERSHIP, "given_answers": OF_ANSWERS},
-)
+MEASURES = (*OF_ANSWERS, *MEMBERSHIP)
+LIKELIHOODS = Registry("likelihood", "likelihoods", order=MEASURES, tables={"lethe.scoring.likelihood": MEASURES})
 NGRAMS = ("self_bleu", "distinct_1", "distinct_2", "distinct")
-DIVERSITY = Registry(
-    "diversity",
-    "diversity",
-    ("lethe.scoring.diversity",),
-    attribute="measure",
-    order=NGRAMS,
-    tables={"ngrams": NGRAMS},
-)
+DIVERSITY = Registry("diversity", "diversity", order=NGRAMS, tables={"lethe.scoring.diversity": NGRAMS})
 DATASETS = Registry("dataset", "datasets", ("lethe.data.kinds",))
-ENGINES = Registry("engine", "engines", ("lethe.sampling",), module="{name}_engine", attribute="{Name}Engine")
+ENGINES = Registry("engine", "engines", ("lethe.sampling",), suffix="_engine", attribute="{Name}Engine")
 AUDITS = Registry("audit", "audits", ("lethe.audits.kinds",), order=("guesses", "dp_sgd"))
 GAMES = Registry("game", "games", ("lethe.audits.unlearning_game.kinds",))
+OF_LIKELIHOODS = ("loss", "min_k", "min_k_plus_plus", "reference", "zlib")
 TEXT_ATTACKS = Registry(
     "text attack",
     "text_attacks",
     ("lethe.audits.unlearning_game.text.attacks",),
-    tables={"likelihood": ("loss", "min_k", "min_k_plus_plus", "reference", "zlib")},
+    tables={"lethe.audits.unlearning_game.text.attacks.likelihood": OF_LIKELIHOODS},
 )
 MODEL_ATTACKS = Registry("model attack", "model_attacks", ("lethe.attacks.kinds",), attribute="Attack")
+INDEPENDENT_BITS, ANY_DEPENDENCE = (
+    ("exact", "chernoff", "independent", "clopper-pearson"),
+    ("steinke", "mahloujifar"),
+)
 ONE_RUN_METHODS = Registry(
     "method",
     "one_run_methods",
-    ("lethe.statistics.one_run.methods",),
     order=("exact", "chernoff", "steinke", "mahloujifar", "independent", "clopper-pearson"),
     tables={
-        "independent_bits": ("exact", "chernoff", "independent", "clopper-pearson"),
-        "any_dependence": ("steinke", "mahloujifar"),
+        "lethe.statistics.one_run.methods.independent_bits": INDEPENDENT_BITS,
+        "lethe.statistics.one_run.methods.any_dependence": ANY_DEPENDENCE,
     },
-    dashed=True,
 )
 # The name of a kind, for `register`; the group of entry points is "lethe." plus this name.
-KINDS = {
-    registry.kind: registry
-    for registry in (
-        METHODS,
-        SCORERS,
-        JUDGES,
-        LIKELIHOODS,
-        DIVERSITY,
-        DATASETS,
-        ENGINES,
-        AUDITS,
-        GAMES,
-        TEXT_ATTACKS,
-        MODEL_ATTACKS,
-        ONE_RUN_METHODS,
-    )
-}
+KINDS = {registry.kind: registry for registry in list(globals().values()) if isinstance(registry, Registry)}
 
 
 def register(kind: str, name: str, member: Member) -> None:
@@ -218,14 +169,9 @@ def register(kind: str, name: str, member: Member) -> None:
     kind
         One of ``KINDS``: "methods", "scorers", "judges", "datasets", "engines", "audits", "games", ...
     name
-        The name of the member in params.yaml.
+        The name of the member in params.yaml; `BadValue` where a module or another package already has the name.
     member
         An object as the protocol of the kind defines it; docs/extending.md has examples.
-
-    Raises
-    ------
-    BadValue
-        If there is no such kind, or a module of the library or another package already has the name.
 
     Notes
     -----

@@ -243,7 +243,7 @@ def tofu_log(
     """
     from pathlib import Path
 
-    from lethe.scoring import tofu, tofu_intervals
+    from lethe.scoring import tofu
 
     check_alpha(alpha)
     log = tofu.read_log(Path(file))
@@ -253,10 +253,10 @@ def tofu_log(
     sets = {name: vars(log[name]) for name in tofu.UTILITY_SETS}
     utility, terms, truth = tofu.model_utility(sets), tofu.utility_values(sets), tofu.forget_truth(ratios)
     intervals = {
-        "model_utility": tofu_intervals.of_utility(terms, alpha),
-        "forget_quality": quality and tofu_intervals.of_quality(quality, alpha),
-        "forget_truth_ratio": tofu_intervals.of_mean(tofu.closeness(ratios), alpha),
-        **{name: tofu_intervals.of_mean(values, alpha) for name, values in terms.items()},
+        "model_utility": tofu.of_utility(terms, alpha),
+        "forget_quality": quality and tofu.of_quality(quality, alpha),
+        "forget_truth_ratio": tofu.of_mean(tofu.closeness(ratios), alpha),
+        **{name: tofu.of_mean(values, alpha) for name, values in terms.items()},
     }
     return TofuLog(
         path=str(file),

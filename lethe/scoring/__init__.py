@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,27 +27,20 @@ from lethe.errors import BadValue
 from lethe.registry import JUDGES, SCORERS
 from lethe.scoring.verdicts import Question, VerdictStore, judged
 
-if TYPE_CHECKING:
-    from lethe.scoring.judges import Judge
 
+class Scorer(NamedTuple):
+    """A scorer ready to score many questions.
 
-class Scorer(Protocol):
-    """A scorer ready to score many questions."""
+    ``columns`` gives one array (answers, columns) per question. ``endings`` are those of the columns' names; "" is the
+    column with the scorer's own name, which is the first.
+    """
 
-    endings: tuple[str, ...]  # the column names' endings; "" is the column with the scorer's own name
+    columns: Callable[[Sequence[Question]], list[np.ndarray]]
+    endings: tuple[str, ...] = ("",)
 
     def score(self, questions: Sequence[Question]) -> list[np.ndarray]:
-        """One array per question, one value per answer."""
-        ...
-
-    def columns(self, questions: Sequence[Question]) -> list[np.ndarray]:
-        """One array (answers, columns) per question, of which `score` is the first column."""
-        ...
-
-
-def names() -> list[str]:
-    """The names that ``score.scorers`` may list: the text scorers, then the judges."""
-    return [*SCORERS, *JUDGES]
+        """The first column: one array per question, one value per answer."""
+        return [values[:, 0] for values in self.columns(questions)]
 
 
 def open_scorer(name: str, params: ScorerParams | None = None, kept: Path | None = None) -> Scorer:
@@ -59,13 +52,15 @@ def open_scorer(name: str, params: ScorerParams | None = None, kept: Path | None
     >>> open_scorer("keyword_leak").score([question])[0].tolist()
     [1.0, nan]
     """
-    _check(name)
+    member = _member(name)
     if name in JUDGES:
-        return _Judging(JUDGES[name](params or scorer_params(name)), name, kept)
-    member = SCORERS[name]
-    if not hasattr(member, "Params"):
-        return _Scoring(member.score)
-    return _Scoring(functools.partial(member.score, params=params or scorer_params(name)))
+        judge = member(params or scorer_params(name))
+        store = VerdictStore(judge, kept) if kept else None
+        return Scorer(functools.partial(judged, judge, store=store, label=name), judge.COLUMNS)
+    score = member.score
+    if hasattr(member, "Params"):
+        score = functools.partial(score, params=params or scorer_params(name))
+    return Scorer(lambda questions: [score(one.answers, one.item)[:, None] for one in questions])
 
 
 def scorer(name: str) -> Callable[[Sequence[str | None], Mapping[str, object]], np.ndarray]:
@@ -76,40 +71,12 @@ def scorer(name: str) -> Callable[[Sequence[str | None], Mapping[str, object]], 
 
 def applies(name: str, item: Mapping[str, object]) -> bool:
     """Whether the scorer or judge called ``name`` can score answers to the row ``item``."""
-    _check(name)
-    member = JUDGES[name] if name in JUDGES else SCORERS[name]
-    return getattr(member, "applies", lambda _: True)(item)
+    return bool(getattr(_member(name), "applies", lambda _: True)(item))
 
 
-def _check(name: str) -> None:
-    if name not in SCORERS and name not in JUDGES:
-        raise BadValue("scorer", name, "one of " + ", ".join(names()))
-
-
-class _Scoring:
-    """A text scorer, which scores each question separately."""
-
-    endings: tuple[str, ...] = ("",)
-
-    def __init__(self, function: Callable[[Sequence[str | None], Mapping[str, object]], np.ndarray]):
-        self.function = function
-
-    def score(self, questions: Sequence[Question]) -> list[np.ndarray]:
-        return [self.function(question.answers, question.item) for question in questions]
-
-    def columns(self, questions: Sequence[Question]) -> list[np.ndarray]:
-        return [values[:, None] for values in self.score(questions)]
-
-
-class _Judging:
-    """A judge that reads each distinct answer to a question once, in batches that span questions."""
-
-    def __init__(self, judge: Judge, name: str, kept: Path | None):
-        self.judge, self.name, self.endings = judge, name, judge.COLUMNS
-        self.store = VerdictStore(judge, kept) if kept else None
-
-    def score(self, questions: Sequence[Question]) -> list[np.ndarray]:
-        return [values[:, 0] for values in self.columns(questions)]
-
-    def columns(self, questions: Sequence[Question]) -> list[np.ndarray]:
-        return judged(self.judge, questions, self.store, self.name)
+def _member(name: str) -> Any:
+    if name in JUDGES:
+        return JUDGES[name]
+    if name in SCORERS:
+        return SCORERS[name]
+    raise BadValue("scorer", name, "one of " + ", ".join([*SCORERS, *JUDGES]))

@@ -3,6 +3,13 @@
 Each metric takes one value per row, NaN if missing. Missing values are omitted from the mean and counted, never zero.
 `read_log` reads the evaluation logs of TOFU's authors, one JSON file per model with generation, losses and ROUGE per row,
 and TOFU_EVAL.json of open-unlearning, one block of rows per metric.
+
+The intervals take the questions as a sample. The interval of a mean over the questions is by betting, at every number of
+questions. Model utility rises with each of its terms, so the ends of all terms together (Bonferroni) give its ends. Forget
+quality is a p-value and no property of the models by itself: its interval is that of the p-value which the same numbers of
+questions give at the true distance of the two distributions of truth ratios. The distance lies within the
+Dvoretzky-Kiefer-Wolfowitz band of both samples (Massart 1990), each at half of alpha, whether or not the models answer the
+same questions.
 """
 
 from __future__ import annotations
@@ -16,8 +23,10 @@ import numpy as np
 
 from lethe.errors import BadFile, BadValue
 from lethe.io.json_files import read_json
-from lethe.scoring.likelihood.given_answers import among, ratio
+from lethe.scoring.likelihood import among, ratio
 from lethe.scoring.text.rouge import rouge_l
+from lethe.statistics.bands import dkw
+from lethe.statistics.betting import mean_lower, mean_upper
 from lethe.statistics.two_sample import KsTest, ks_test
 
 UTILITY_SETS = ("retain", "real_authors", "world")
@@ -59,15 +68,6 @@ def closeness(ratios: np.ndarray) -> np.ndarray:
         return np.minimum(ratios, 1 / np.asarray(ratios, dtype=np.float64))
 
 
-def utility_truth(ratios: np.ndarray) -> Term:
-    """Mean max(0, 1 - R) on the other sets: 1 if the wrong answers have negligible probability."""
-    return mean_term(_truth(ratios))
-
-
-def _truth(ratios: np.ndarray) -> np.ndarray:
-    return np.maximum(0, 1 - np.asarray(ratios, dtype=np.float64))
-
-
 def model_utility(sets: Mapping[str, Mapping[str, np.ndarray]]) -> Utility:
     """Harmonic mean of probability, ROUGE-L recall and truth over ``sets`` (Maini et al., 2024)."""
     if not sets:
@@ -82,7 +82,8 @@ def utility_values(sets: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, np
     for name, values in sets.items():
         terms[f"{name}_probability"] = values["probability"]
         terms[f"{name}_rouge"] = values["rouge"]
-        terms[f"{name}_truth"] = _truth(values["truth_ratio"])
+        ratios = np.asarray(values["truth_ratio"], dtype=np.float64)
+        terms[f"{name}_truth"] = np.maximum(0, 1 - ratios)  # 1 if the wrong answers have negligible probability
     return terms
 
 
@@ -157,7 +158,7 @@ def read_log(path: str | os.PathLike, names: Iterable[str] = tuple(SECTIONS)) ->
     log = read_json(path)
     if not isinstance(log, dict):
         raise BadFile(
-            path, f"holds {type(log).__name__}, expected an object with the keys {_listed(SECTIONS.values())}"
+            path, f"holds {type(log).__name__}, expected an object with the keys {', '.join(SECTIONS.values())}"
         )
     read = _blocks if any(block in log for blocks in BLOCKS.values() for block in blocks) else _section
     return {name: read(path, log, name) for name in names}
@@ -188,7 +189,7 @@ def _blocks(path: str | os.PathLike, log: Mapping[str, Any], name: str) -> Secti
     )
     rows = next((list(block) for block in (rouge, truth, probability) if isinstance(block, dict) and block), None)
     if rows is None:
-        raise BadFile(path, f"no rows of {_listed(BLOCKS[name])}", "Evaluate with these metrics.")
+        raise BadFile(path, f"no rows of {', '.join(BLOCKS[name])}", "Evaluate with these metrics.")
 
     def column(block: Any, key: str, largest: float) -> np.ndarray:
         entries = [block.get(row) if isinstance(block, dict) else None for row in rows]
@@ -209,10 +210,10 @@ def _blocks(path: str | os.PathLike, log: Mapping[str, Any], name: str) -> Secti
 def _section(path: str | os.PathLike, log: Mapping[str, Any], name: str) -> Section:
     section = log.get(SECTIONS[name])
     if not isinstance(section, dict):
-        raise BadFile(path, f"no object {SECTIONS[name]!r}; the log must contain {_listed(SECTIONS.values())}")
+        raise BadFile(path, f"no object {SECTIONS[name]!r}; the log must contain {', '.join(SECTIONS.values())}")
     for key in KEYS:
         if not isinstance(section.get(key), dict):
-            raise BadFile(path, f"{SECTIONS[name]}: no object {key!r}; the section must contain {_listed(KEYS)}")
+            raise BadFile(path, f"{SECTIONS[name]}: no object {key!r}; the section must contain {', '.join(KEYS)}")
     rows = list(section["generated_text"])
     if not rows:
         raise BadFile(path, f"{SECTIONS[name]}: no rows in generated_text")
@@ -254,5 +255,67 @@ def _numbers(value: Any) -> np.ndarray:
     return np.array([_number(item) for item in value] if isinstance(value, list) and value else [np.nan])
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names)
+BETTING = "betting (Waudby-Smith and Ramdas), alpha / 2 a side"
+TOGETHER = "betting on every term, Bonferroni, carried to the harmonic mean"
+DISTANCE = "Dvoretzky-Kiefer-Wolfowitz on the distance, carried to the exact p-value"
+ASSUMES = "the questions are independent draws (TOFU has 20 of each author)"
+QUESTIONS = "questions like these"
+ORDER = 0  # the seed of the order in which the questions are bet on, fixed beforehand
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with a two-sided interval, which fails with probability at most ``alpha``."""
+
+    estimate: float
+    lower: float
+    upper: float
+    alpha: float
+    method: str
+    covers: str = QUESTIONS
+    assumes: str = ASSUMES
+
+
+def of_mean(values: np.ndarray, alpha: float) -> Interval | None:
+    """The mean of values in [0, 1] over questions, NaN left out; None without any value."""
+    values = np.asarray(values, dtype=np.float64)
+    present = values[~np.isnan(values)]
+    if not present.size:
+        return None
+    estimate = float(present.mean())
+    drawn = np.random.default_rng(ORDER).permutation(present)[
+        None
+    ]  # a bet follows the order, and rows are by author
+    low, high = float(mean_lower(drawn, alpha / 2)[0]), float(mean_upper(drawn, alpha / 2)[0])
+    return Interval(estimate, min(low, estimate), max(high, estimate), alpha, BETTING)
+
+
+def of_utility(terms: Mapping[str, np.ndarray], alpha: float) -> Interval | None:
+    """Model utility, from the values of each term over its questions; None where a term has no value."""
+    each = [of_mean(values, alpha / len(terms)) for values in terms.values()]
+    found = [interval for interval in each if interval is not None]
+    if len(found) < len(terms):
+        return None
+    estimate, lower, upper = (
+        harmonic_mean(np.array([getattr(interval, end) for interval in found]))
+        for end in ("estimate", "lower", "upper")
+    )
+    return Interval(estimate, lower, upper, alpha, TOGETHER)
+
+
+def of_quality(test: KsTest, alpha: float) -> Interval:
+    """Forget quality: the p-value at both ends of the distance of the two distributions."""
+    n, m = test.n_first, test.n_second
+    width = dkw(n, alpha / 2, 2) + dkw(m, alpha / 2, 2)
+    grid = (1 / n + 1 / m) / 2  # what a statistic of samples of these sizes can miss a distance by
+    lower = _p_value(test.statistic + width + grid, n, m)
+    upper = _p_value(test.statistic - width - grid, n, m)
+    return Interval(test.p_value, lower, upper, alpha, DISTANCE)
+
+
+def _p_value(distance: float, n: int, m: int) -> float:
+    """The exact p-value of two samples that lie ``distance`` apart, within one step of their sizes."""
+    if distance <= 0:
+        return 1.0
+    first, second = ((np.arange(size) + 0.5) / size for size in (n, m))
+    return ks_test(first, second + min(distance, 1.0)).p_value

@@ -19,7 +19,7 @@ from rouge_score.rouge_scorer import RougeScorer
 from lethe.io.artifacts import read_split, read_tables
 from lethe.registry import DIVERSITY
 from lethe.scoring import scorer
-from lethe.scoring.diversity.ngrams import tokenize
+from lethe.scoring.diversity import tokenize
 from lethe.scoring.text import rouge
 
 ROUNDS = 5  # of ours: the fastest counts; the references run once

@@ -25,7 +25,7 @@ from lethe.sampling.loading import Checkpoint
 from lethe.scoring import Question as Scored
 from lethe.scoring import applies, open_scorer
 from lethe.scoring.text import is_text, normalise
-from lethe.scoring.text.keyword_leak import Match, occurs
+from lethe.scoring.text.binary import Match, occurs
 
 if TYPE_CHECKING:
     from lethe.io.artifacts import Row

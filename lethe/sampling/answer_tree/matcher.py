@@ -21,7 +21,7 @@ import numpy as np
 
 from lethe.errors import BadValue
 from lethe.scoring.text import normalise
-from lethe.scoring.text.keyword_leak import Match, joins
+from lethe.scoring.text.binary import Match, joins
 
 LEAK, DIRTY = 0, 1  # the two absorbing states
 MOST_STATES = 20_000

@@ -15,8 +15,7 @@ from typing import Literal
 import numpy as np
 
 from lethe.models.published_prompts import harmbench, harmbench_text
-from lethe.scoring.judges import Asked
-from lethe.scoring.judges._words import ModelParams, WordJudge
+from lethe.scoring.judges import Asked, ModelParams, WordJudge
 
 # The tag and the functional category of copyright behaviours, which are judged by hashes of the works. Either may be absent:
 # a row on the hub need not have the tag.

@@ -55,10 +55,6 @@ class Judge(judges.Judge[Params], params=Params):
         self.model = model.eval().to(device)
         self.entailment = _entailment(params.model, self.model.config.id2label)
 
-    @property
-    def batch(self) -> int:
-        return self.params.batch
-
     @classmethod
     def applies(cls, item: Mapping[str, object]) -> bool:
         return bool(item.get("answer"))

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from lethe.models.published_prompts import filled, strongreject
-from lethe.scoring.judges import Asked
-from lethe.scoring.judges._words import ModelParams, WordJudge, expected
+from lethe.scoring.judges import Asked, ModelParams, WordJudge, expected
 
 GRADES = 5
 

@@ -27,7 +27,7 @@ RESULTS = {
         "lethe.sampling.answer_tree",
         "lethe.sampling.answer_tree.asking",
         "lethe.sampling.answer_tree.predictor",
-        "lethe.scoring.text.keyword_leak",
+        "lethe.scoring.text.binary",
     ),
 }
 

@@ -15,8 +15,8 @@ from lethe.sampling.answer_tree.automaton import KeywordAutomaton, WholeTexts
 from lethe.sampling.answer_tree.recall import RecallAutomaton
 from lethe.sampling.loading import Checkpoint
 from lethe.scoring import Question, open_scorer, scorer
-from lethe.scoring.text import keyword_leak, normalise
-from lethe.scoring.text.keyword_leak import occurs
+from lethe.scoring.text import normalise
+from lethe.scoring.text.binary import KeywordLeak, occurs
 from tests.lethe.sampling.answer_tree.small_tokenizers import SPELLED, byte_level, word_piece
 
 ROW = {
@@ -93,7 +93,7 @@ def test_both_rules_are_those_of_the_keyword_scorer(text, keyword):
     if normalise(keyword) and text.strip():
         found = {match: occurs(text, (normalise(keyword),), match) for match in ("word", "substring")}
         for match, got in found.items():
-            opened = open_scorer("keyword_leak", keyword_leak.Params(keyword_match=match))
+            opened = open_scorer("keyword_leak", KeywordLeak.Params(keyword_match=match))
             assert got == opened.score([Question([text], {"keywords": [keyword]})])[0]
         assert found["substring"] or not found["word"]
 

@@ -28,7 +28,7 @@ from lethe.sampling.answer_tree.matcher import (
 )
 from lethe.sampling.answer_tree.spelling import CannotSpell, comparable, spelling_of
 from lethe.scoring.text import normalise
-from lethe.scoring.text.keyword_leak import joins, occurs
+from lethe.scoring.text.binary import joins, occurs
 from tests.lethe.sampling.answer_tree.small_tokenizers import SPELLED, word_piece
 
 KEYWORDS = [

@@ -16,7 +16,7 @@ from lethe.sampling.answer_tree.law import Law
 from lethe.sampling.answer_tree.matcher import build_matcher
 from lethe.sampling.answer_tree.question import Growth
 from lethe.sampling.answer_tree.spelling import Spelling
-from lethe.scoring.text.keyword_leak import occurs
+from lethe.scoring.text.binary import occurs
 from lethe.statistics.answer_tree import leak_interval
 from tests.lethe.sampling.answer_tree.toy_models import LETTERS, ToyPredictor, decode, every_answer, whole_question
 

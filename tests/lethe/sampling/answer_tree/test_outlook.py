@@ -14,7 +14,7 @@ from lethe.sampling.answer_tree.matcher import DIRTY, build_matcher
 from lethe.sampling.answer_tree.outlook import Outlooks, Sight
 from lethe.sampling.answer_tree.question import Growth
 from lethe.sampling.answer_tree.spelling import Spelling, spelling_of
-from lethe.scoring.text.keyword_leak import occurs
+from lethe.scoring.text.binary import occurs
 from tests.lethe.sampling.answer_tree.small_tokenizers import SPELLED
 from tests.lethe.sampling.answer_tree.toy_models import LETTERS, ToyPredictor, whole_question
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lethe.errors import BadValue
 from lethe.registry import DIVERSITY
-from lethe.scoring.diversity.ngrams import tokenize
+from lethe.scoring.diversity import tokenize
 
 
 @given(st.lists(st.text("ab .", max_size=12), min_size=1, max_size=6), st.sampled_from([1, 2]))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 
 from lethe.registry import DIVERSITY
-from lethe.scoring.diversity.ngrams import Tokens, _each, tokenize
+from lethe.scoring.diversity import Tokens, _each, tokenize
 from tests.growth import growth
 
 measure = DIVERSITY["self_bleu"]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lethe.config.evaluating import Score
 from lethe.scoring import Question, open_scorer, scorer
-from lethe.scoring.text import keyword_leak
+from lethe.scoring.text.binary import KeywordLeak
 from tests.growth import growth
 
 score = scorer("keyword_leak")
@@ -55,7 +55,7 @@ def test_composed_and_decomposed_letters_are_the_same():
 )
 def test_a_keyword_inside_a_longer_word_counts_only_as_substring(text, keyword, word, substring):
     for match, leaks in (("word", word), ("substring", substring)):
-        opened = open_scorer("keyword_leak", keyword_leak.Params(keyword_match=match))
+        opened = open_scorer("keyword_leak", KeywordLeak.Params(keyword_match=match))
         assert opened.score([Question([text], {"keywords": [keyword]})])[0].tolist() == [leaks]
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from lethe.api.logs import tofu_log
 from lethe.errors import BadFile, BadValue
-from lethe.scoring.tofu import BLOCKS, read_log
-from lethe.scoring.tofu_intervals import of_mean, of_quality, of_utility
+from lethe.scoring.tofu import BLOCKS, of_mean, of_quality, of_utility, read_log
 from lethe.statistics.two_sample import ks_test
 
 PUBLISHED = {"full_evals_forget10": (4.35e-25, 0.63, 0.52), "retain90": (None, 0.61, 0.68)}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.errors import BadValue
-from lethe.scoring.tofu import forget_quality, forget_truth, harmonic_mean, mean_term, model_utility, utility_truth
+from lethe.scoring.tofu import forget_quality, forget_truth, harmonic_mean, mean_term, model_utility
 
 NAN = float("nan")
 
@@ -16,11 +16,12 @@ NAN = float("nan")
 def test_truth_on_the_forget_set_and_elsewhere():
     assert forget_truth([0.5, 2.0, 1.0]).value == pytest.approx(2 / 3)
     assert forget_truth([0.0, np.inf]).value == 0
-    assert utility_truth([0.25, 2.0, np.inf]).value == pytest.approx(0.25)
+    ratios = {"probability": [1.0], "rouge": [1.0], "truth_ratio": [0.25, 2.0, np.inf]}
+    assert model_utility({"world": ratios}).terms["world_truth"].value == pytest.approx(0.25)
 
 
 def test_missing_rows_are_counted_and_never_zero():
-    for term in (mean_term([1.0, NAN]), forget_truth([1.0, NAN]), utility_truth([0.0, NAN])):
+    for term in (mean_term([1.0, NAN]), forget_truth([1.0, NAN])):
         assert (term.value, term.n, term.missing) == (1, 1, 1)
     assert np.isnan(mean_term([NAN]).value)
     assert mean_term([]).n == 0

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lethe.audits.unlearning_game.text.attacks import TextView
-from lethe.scoring.likelihood import Item, membership
+from lethe.scoring import likelihood as membership
+from lethe.scoring.likelihood import Item
 
 
 @dataclass(frozen=True)
