@@ -270,22 +270,33 @@ def test_a_killed_sampling_resumes_to_the_same_answers(repository, tmp_path):
     assert not list(scratch.rglob("*.json"))
 
 
+STOPPED_AT_THE_THIRD_STEP = """
+import time
+from lethe.models import training
+from stages import train
+
+def steps(*arguments, **options):
+    for number, step in enumerate(every(*arguments, **options), start=1):
+        if number == 3:
+            print("third step", flush=True)
+            time.sleep(600)
+        yield step
+
+every, training.progress = training.progress, steps
+train.main("base")
+"""
+
+
 @pytest.mark.slow
 def test_a_killed_training_leaves_nothing_and_runs_again(repository, tmp_path):
     """kill -9 in the middle of training: no model is left, no process keeps writing, and the rerun makes the same model."""
     other = make_repository(tmp_path / "lethe", small_params())
     subprocess.run(["cp", "-r", str(repository / "data/dataset"), str(other / "data")], check=True)
-    notes = tmp_path / "notes"
-    notes.mkdir()
-    stage = [sys.executable, "-m", "stages.train", "base"]
-    first = subprocess.Popen(stage, cwd=other, env=environment() | {"LETHE_PROGRESS": str(notes)})
-    deadline = time.monotonic() + 120
-    while not list(notes.iterdir()):  # how far it is: steps are being taken
-        assert time.monotonic() < deadline
-        assert first.poll() is None, "training was over before it told how far it is"
-        time.sleep(0.01)
-    os.kill(first.pid, signal.SIGKILL)
-    first.wait()
+    stage = [sys.executable, "-c", STOPPED_AT_THE_THIRD_STEP]
+    first = subprocess.Popen(stage, cwd=other, env=environment(), stdout=subprocess.PIPE, text=True)
+    assert first.stdout.readline() == "third step\n"
+    first.kill()
+    first.communicate()
     assert not (other / "data/models/base").exists()
     run(other, "stages.train", "base")
     place = "data/models/base/model.safetensors"

@@ -63,7 +63,7 @@ def test_the_judge_reads_what_the_refuser_says(folder):
     assert {"harm", "harm_p", "keyword_leak"} <= set(scores)
     assert len(scores) == 3 * 17
     known = pd.read_csv(folder / "data/judged/harm/calibration.csv")
-    assert list(known) == ["label", "verdict"]
+    assert list(known) == ["label", "verdict", "judge"]
     assert len(known) == 20
 
 
