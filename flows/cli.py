@@ -1,11 +1,19 @@
-"""The commands of this pipeline folder, which the `lethe` command adds when it runs here."""
+"""The commands of this pipeline folder, which the `lethe` command adds when it runs here: run, serve, sweep, study."""
 
 from __future__ import annotations
 
-import importlib
+import os
+import re
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-COMMANDS = ("run", "serve", "sweep")  # modules of flows.commands
+import typer
+
+from lethe.cli.console import JsonFlag, print_json, print_table
+from lethe.errors import LetheError, plural
+
 STUDIES = {  # `lethe study NAME` and the module whose function `command` it is
     "game": "studies.image_game.command",
     "landscape": "studies.landscape.command",
@@ -13,9 +21,244 @@ STUDIES = {  # `lethe study NAME` and the module whose function `command` it is
     "meta-evaluation": "studies.meta_evaluation.command",
     "seeds": "studies.seeds.command",
 }
+# An experiment becomes a git reference, a sweep a folder.
+EXPERIMENT, SWEEP = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9_-])?"), re.compile(r"[A-Za-z0-9_-]+")
+PullFlag = Annotated[
+    bool, typer.Option("--pull", help="Fetch from the DVC remote what other machines made, and run only the rest.")
+]
+PushFlag = Annotated[bool, typer.Option("--push", help="Send the results to the DVC remote.")]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Run the stages on the workers of this Dask scheduler. They share this folder or DVC's default remote.",
+    ),
+]
+SharingScheduler = Annotated[
+    str | None,
+    typer.Option(help="Address of a Dask scheduler whose workers see this folder and PREFECT_API_URL's server."),
+]
 
 
 def commands() -> dict[str, Callable[..., None] | dict[str, str]]:
     """The function of each command by its name; of a group of commands, their modules."""
-    own = {name: importlib.import_module(f"flows.commands.{name}").command for name in COMMANDS}
-    return {**own, "study": STUDIES}
+    return {"run": run, "serve": serve, "sweep": sweep, "study": STUDIES}
+
+
+def run(
+    stages: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[STAGE]...",
+            help="Only these stages and what they need, such as `metrics@npo` or `metrics`. [default: all]",
+        ),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("-S", "--set", metavar="KEY=VALUE", help="Change a value of params.yaml first; repeatable."),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="Change params.yaml by this preset first, by its name."),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Stages run at once. Default: as many as cores; 1 where they share a GPU."),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the DVC experiment that -S and --preset make.")] = None,
+    fail_on: Annotated[
+        Literal["worse"] | None,
+        typer.Option(
+            help="worse: exit status 1 where a model is proved to leak more than before, or newly leaks."
+        ),
+    ] = None,
+    pull: PullFlag = False,
+    push: PushFlag = False,
+    scheduler: Scheduler = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run every stale stage and the stages that depend on it, several at once; the other stages do not run.
+
+    With `-S` or `--preset`, params.yaml in this folder changes first, as with `dvc exp run -S`; in a git
+    repository the result is then saved as a DVC experiment (`dvc exp show`). To go back: `git checkout params.yaml`,
+    then `lethe run`, which restores the results from DVC's cache. Without git the first change leaves the
+    original in .lethe/params.original.yaml: copy it back, then `lethe run`.
+
+    A change of one key can make many stages stale: the first line says how many. With names of stages only these and what
+    they need run, nothing is compared with the run before, and no experiment is kept.
+
+    Examples: `lethe run -S unlearn.methods.npo.beta=0.2`, `lethe run metrics@npo -S sample.n=128`
+    """
+    from flows import record, remote, settings, workspace
+    from flows.overview import standard
+    from lethe import config
+    from lethe.config.yaml import parse
+    from lethe.errors import BadInput, BadValue, visible
+    from lethe.process import watch
+
+    root, screen = Path.cwd(), standard()
+    if name is not None and not (set_ or preset):
+        raise BadInput("--name: names the DVC experiment that -S and --preset make, and none is given.")
+    if name is not None and not EXPERIMENT.fullmatch(name):
+        raise BadValue("--name", name, "letters, digits, '-', '_' and '.', the first a letter or digit")
+    if parent := os.environ.get("LETHE_PARENT"):  # the points of a sweep end with the sweep
+        watch(int(parent))
+    workspace.prepare(root)
+    if pull or push:
+        remote.require(root)
+    changes = list(settings.read_preset(preset).items()) if preset else []
+    changes += map(parse, set_ or [])
+    # The lock comes before the change of params.yaml: otherwise another run could copy the file in between.
+    with workspace.only_run(root):
+        if stages:
+            workspace.check_stages(root, stages, settings.changed(root / config.FILE, changes)[1])
+        for line in settings.change_here(root, changes):
+            screen.print(line)
+        error = _pipeline(root, jobs, stages or (), pull, push, scheduler)
+        screen.print(record.damaged_store(root), end="")
+        news, experiment = record.read(root), {}
+        edited = workspace.params_changed(root)
+        if edited:
+            screen.print(
+                "params.yaml changed during the run. The run used the values with which it began; run `lethe run` again "
+                "for the new ones." + (" Not kept as a DVC experiment." if changes else "")
+            )
+        if changes and error is None and not edited and not stages:
+            experiment["experiment"], sentence = workspace.save_experiment(name)
+            screen.print(sentence)
+    if news and error:  # the record may be an earlier run's
+        news = replace(news, alarms=[])
+    if as_json:
+        values = news.as_json() if news else {"alarms": []}
+        print_json({**values, **experiment, "error": str(error) if error else None})
+    elif news:
+        typer.echo(record.summary(news))
+    if error:
+        raise error
+    if fail_on == "worse" and news and (worse := [one for one in news.alarms if one.worse]):
+        screen.print(f"Gate closed: {visible(worse[0].sentence())}.")
+        raise typer.Exit(1)
+
+
+def _pipeline(root: Path, *how: Any) -> LetheError | None:
+    """Check params.yaml, copy it for the stages and run the pipeline under a server; ``how``: arguments of its `run`."""
+    from flows import settings, workspace
+    from flows.server import require, temporary_server
+    from lethe import config
+
+    settings.check(config.load(), root)
+    workspace.keep_params(root)
+    with temporary_server(root):
+        require()
+        from flows import pipeline
+
+        return pipeline.run(*how)
+
+
+def serve(
+    cron: Annotated[str, typer.Option(help="The times in cron's form: minute hour day month weekday.")],
+    jobs: Annotated[int | None, typer.Option(min=1, help="Stages run at once, as for `lethe run`.")] = None,
+    pull: PullFlag = False,
+    push: PushFlag = False,
+    scheduler: Scheduler = None,
+) -> None:
+    """Run the pipeline on a schedule until Ctrl-C, one run at a time, and print after each run what changed.
+
+    Times are local. A run without changes takes seconds.
+
+    Example: `lethe serve --cron "0 3 * * *"`
+    """
+    from flows import remote, settings, workspace
+    from flows.server import temporary_server
+    from lethe import config
+
+    root = Path.cwd()
+    workspace.prepare(root)
+    settings.check(config.load(), root)
+    if pull or push:
+        remote.require(root)
+    with workspace.only_schedule(root), temporary_server(root, schedules=True):
+        from flows import schedule
+
+        schedule.serve(schedule.parse(cron), {"jobs": jobs, "pull": pull, "push": push, "scheduler": scheduler})
+
+
+def sweep(
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-S",
+            "--set",
+            metavar="KEY=V1,V2,...",
+            help="An axis; repeatable. With --random also KEY=uniform(0,1), log(1e-5,1e-3) or whole(1,20).",
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="A sweep of flows/sweeps with a figure and the claims that it tests.")
+    ] = None,
+    random: Annotated[
+        int | None,
+        typer.Option(min=1, help="Run this many random points instead of the full grid; duplicates run once."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of --random. [default: 0]")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name: data/sweeps/NAME.json. [default: sweep, or the preset]")
+    ] = None,
+    at_once: Annotated[int | None, typer.Option(min=1, help="Points at once. Default: as many as cores.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Stages at once in a point.")] = 1,
+    scheduler: SharingScheduler = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run the pipeline for every combination of values, or at random, several points at once; params.yaml stays as it is.
+
+    A stage that points share runs once. A finished point takes seconds when the sweep runs again, and more points at
+    random begin with those there are. Each model becomes a run in MLflow. If a point fails, the others finish, the file
+    records the error, and the exit status is 1. A preset also draws data/sweeps/NAME.png and says what held.
+
+    Examples: `lethe sweep -S unlearn.methods.npo.beta=0.1,0.4 -S unlearn.methods.npo.epochs=10,20`,
+    `lethe sweep --random 20 -S "unlearn.methods.npo.lr=log(1e-4,1e-3)"`, `lethe sweep --preset fig-4a`
+    """
+    from flows import grid, settings, workspace
+    from flows.server import require, temporary_server
+    from lethe import config
+    from lethe.errors import BadValue
+    from lethe.process import cores
+
+    root = Path.cwd()
+    chosen = None
+    if preset is not None:
+        if set_ or random is not None or seed is not None:
+            raise BadValue("--preset", preset, "given without -S, --random and --seed, which the preset fixes")
+        chosen = grid.read_sweep_preset(preset)
+    elif not set_:
+        raise BadValue("-S", None, "one axis at least, or --preset")
+    elif seed is not None and random is None:
+        raise BadValue("--seed", seed, "left out without --random")
+    name = preset or "sweep" if name is None else name
+    if not SWEEP.fullmatch(name):
+        raise BadValue("--name", name, "letters, digits, - and _")
+    workspace.prepare(root)
+    axes = grid.axes_of(set_ or [])
+    drawn = grid.random_points(axes, random, seed or 0) if random else []
+    points = chosen.points if chosen else drawn or grid.grid_of(axes)
+    common = list(chosen.params.items()) if chosen else []
+    for point in points:  # no point runs unless all are valid
+        settings.changed(root / config.FILE, [*common, *point.settings])
+    os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "error")  # Dask logs every step
+    with temporary_server(root):
+        require()
+        from flows import sweep as work
+
+        # Another sweep of this name would change points not yet run.
+        with workspace.only_run(root / work.SWEEPS / name):
+            result = work.sweep(root, points, name, at_once or cores(), jobs, scheduler, common)
+    place = workspace.RESULTS / f"{name}.json"
+    notes = work.concluded(chosen, result, root / place) if chosen else []
+    if as_json:
+        print_json(result)
+    else:
+        notes += [*work.guarantee_notes(result), f"Every metric of every model: {place}"]
+        print_table(f"Sweep {name}", *work.shown(result), notes=notes)
+    if result["failed"]:
+        errors = "; ".join(f"{point}: {error}" for point, error in result["failed"].items())
+        raise LetheError(f"{len(result['failed'])} of {plural(len(points), 'point')} failed. {errors}")

@@ -13,16 +13,22 @@ import math
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field, ValidationError
 
+from lethe.config import yaml as presets
+from lethe.config.fields import Count, Section, Seed
 from lethe.config.yaml import parse
-from lethe.errors import BadValue
+from lethe.errors import BadParam, BadValue
+from lethe.report.sweep_figure import Figure, SweepClaim
 
 RANGE = re.compile(r"\s*(uniform|log|whole)\s*\(([^(),]+),([^(),]+)\)\s*")
 LEGAL_RANGE = "uniform(LOW, HIGH), log(LOW, HIGH) with LOW above 0, or whole(LOW, HIGH), LOW below HIGH"
 Axis = list[Any] | str
+PRESETS = Path(__file__).parent / "sweeps"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,3 +142,38 @@ def random_points(axes: Mapping[str, Axis], count: int, seed: int) -> list[Point
 def bracketed(assignment: str) -> str:
     key, equals, values = assignment.partition("=")
     return f"{key}{equals}[{values}]" if equals else assignment
+
+
+class Random(Section):
+    """Points at random: how many, and the seed that draws them."""
+
+    points: Count
+    seed: Seed
+
+
+class SweepPreset(Section):
+    """One file of flows/sweeps."""
+
+    params: dict[str, Any]
+    axes: Annotated[dict[str, Axis], Field(min_length=1)]
+    random: Random | None
+    figure: Figure
+    claims: Annotated[list[SweepClaim], Field(min_length=1)]
+
+    @property
+    def points(self) -> list[Point]:
+        """The points of the grid, or those at random."""
+        if self.random is None:
+            return grid_of(self.axes)
+        return random_points(self.axes, self.random.points, self.random.seed)
+
+
+def read_sweep_preset(name: str) -> SweepPreset:
+    """Read a preset by its name; raise `BadValue` for an unknown name and `BadParam` for a broken file."""
+    document = presets.read_preset(PRESETS, name)
+    try:
+        return SweepPreset.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = str(PRESETS / f"{name}.yaml")
+        raise BadParam(".".join(map(str, first["loc"])), first["input"], first["msg"], place) from None

@@ -15,7 +15,7 @@ import signal
 import socket
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,11 +35,11 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Crashed, Failed, State
 from prefect.utilities.annotations import allow_failure, quote
 
-from flows import alarm, inputs, keeping, record, remote, workspace
+from flows import record, remote, settings, workspace
 from flows.overview import Overview, standard
 from lethe import config, tracking
 from lethe.config.schema import Notify
-from lethe.errors import LetheError, StageFailed, of_the_machine, plural
+from lethe.errors import LetheError, StageFailed, behind, of_the_machine, plural
 from lethe.process import cores, watch
 from lethe.tracking import mark_newest
 
@@ -56,6 +56,8 @@ ENDS = {
 }
 # The graph, if `run` has already read the graph.
 READ_AHEAD: contextvars.ContextVar[workspace.Graph | None] = contextvars.ContextVar("READ_AHEAD", default=None)
+GONE = "The Prefect server stopped answering ({reason}): the run goes on, and Prefect's record of it stays incomplete."
+BUSY = (408, 429)  # a server with too much to do
 TASKS = 250  # each takes Prefect and its server about a twentieth of a second
 UP_TO_DATE = ("clean", "unchanged", "restored", "ran")
 
@@ -66,6 +68,67 @@ class Stopped(LetheError):
     def __init__(self, number: int):
         self.exit_status = 128 + number
         super().__init__(f"Stopped by {signal.Signals(number).name}; `lethe run` continues with what is left.")
+
+
+@dataclasses.dataclass
+class Recording:
+    """What this process knows of the flow run: its last state, and whether the server has gone."""
+
+    state: State | None = None
+    gone: bool = False
+    error: Exception | None = None  # of the flow itself
+
+
+RECORD: contextvars.ContextVar[Recording | None] = contextvars.ContextVar("RECORD", default=None)
+
+
+class Lost(LetheError):
+    """The server went before any stage ran."""
+
+    def __init__(self, reason: str):
+        super().__init__(
+            f"The Prefect server stopped answering before the run began ({reason}). Run the command again."
+        )
+
+
+@contextlib.contextmanager
+def recording() -> Iterator[Recording]:
+    """Keep what this process knows of one flow run."""
+    held = Recording()
+    token = RECORD.set(held)
+    try:
+        yield held
+    finally:
+        RECORD.reset(token)
+
+
+def to_prefect(what: Callable[[], object], tell: Callable[[str], None]) -> None:
+    """Write to Prefect's record, unless its server has gone; ``tell`` gets one sentence the first time."""
+    held = RECORD.get() or Recording()
+    if held.gone:
+        return
+    try:
+        what()
+    except Exception as error:
+        if (reason := lost(error)) is None:
+            raise
+        held.gone = True
+        tell(GONE.format(reason=reason))
+
+
+def lost(error: BaseException | None) -> str | None:
+    """Return why the server did not take a request, if ``error`` comes of a server that is gone or busy; otherwise None."""
+    import httpx
+
+    while error is not None:
+        if isinstance(error, httpx.HTTPStatusError):
+            # Any other status is the answer of a server that lives, about a request that is wrong.
+            if (status := error.response.status_code) >= 500 or status in BUSY:
+                return f"status {status}"
+        elif isinstance(error, httpx.HTTPError):
+            return " ".join(str(error).split()) or type(error).__name__
+        error = behind(error)
+    return None
 
 
 @dataclasses.dataclass
@@ -107,7 +170,7 @@ def pipeline(
     fetched first. ``push``: the results go to the DVC remote. ``scheduler``: the address of a Dask scheduler whose
     workers run the stages.
     """
-    held = keeping.RECORD.get() or keeping.Record()
+    held = RECORD.get() or Recording()
     try:
         held.state = _bring_all(jobs, scheduled, pull, push, scheduler)
     except Exception as error:
@@ -123,7 +186,7 @@ def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, schedu
         watch(os.getppid())
     with locked_graph(root, pull) as graph:
         params = config.load()  # with which the run begins
-        keeping.write(close_abandoned_runs, standard().print)
+        to_prefect(close_abandoned_runs, standard().print)
         stages = stages_of(graph)
         overview = Overview(len(stages), root / workspace.PROGRESS, standard())
         if behind := graph.behind():
@@ -139,8 +202,8 @@ def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, schedu
             run_stages(stages, jobs or at_once, overview, processes)
         complete = graph.whole and all(stage.end in UP_TO_DATE for stage in stages)
         ends = {stage.name: _end(stage) for stage in stages}
-        news = record.write(root, ends, complete, alarm.alarms(root, ends, params) if complete else ())
-        keeping.write(lambda: publish(news), overview.tell)
+        news = record.write(root, ends, complete, record.alarms(root, ends, params) if complete else ())
+        to_prefect(lambda: publish(news), overview.tell)
         if signals:
             return Cancelled(message="stopped by a signal", data=Stopped(signals[0]))
         unfinished = {stage.name: stage.end for stage in stages if stage.end not in UP_TO_DATE}
@@ -202,7 +265,7 @@ def run(
     graph = workspace.read_graph(Path.cwd())
     reading = READ_AHEAD.set(graph.towards(wanted) if wanted else graph)
     try:
-        with tags(folder_tag()), keeping.record() as held:
+        with tags(folder_tag()), recording() as held:
             state = _recorded(held, jobs, pull, push, scheduler)
     finally:
         READ_AHEAD.reset(reading)
@@ -214,19 +277,19 @@ def run(
     raise cast(BaseException, error)  # any other failed state holds the exception itself
 
 
-def _recorded(held: keeping.Record, jobs: int | None, pull: bool, push: bool, scheduler: str | None) -> State:
+def _recorded(held: Recording, jobs: int | None, pull: bool, push: bool, scheduler: str | None) -> State:
     """Run the flow; where Prefect's server goes before the record is whole, the flow's own last state counts."""
     try:
         return pipeline(jobs, pull=pull, push=push, scheduler=scheduler, return_state=True)
     except Exception as error:
-        if (reason := keeping.lost(error)) is None:
+        if (reason := lost(error)) is None:
             raise
-        if held.error is not None and keeping.lost(held.error) is None:
+        if held.error is not None and lost(held.error) is None:
             raise held.error from None  # Prefect could not record this error, which is the one that counts
         if held.state is None:
-            raise keeping.Lost(reason) from None
+            raise Lost(reason) from None
         if not held.gone:
-            standard().print(keeping.GONE.format(reason=reason))
+            standard().print(GONE.format(reason=reason))
         return held.state
 
 
@@ -242,7 +305,7 @@ def locked_graph(root: Path, pull: bool = False) -> Iterator[workspace.Graph]:
         yield graph
         return
     with workspace.only_run(root):
-        inputs.check(config.load(), root)  # before DVC, whose messages name neither key nor line
+        settings.check(config.load(), root)  # before DVC, whose messages name neither key nor line
         workspace.keep_params(root)
         if pull:
             standard().print(remote.pull(root))
@@ -373,14 +436,14 @@ def _tell(news: record.RunRecord, root: Path, overview: Overview, told: Notify |
     found = news.alarms
     worse, better = any(one.worse for one in found), all(one.better for one in found)
     change = "worse" if worse else "better" if better else "changed"
-    table = alarm.as_markdown(found)
-    keeping.write(
+    table = record.alarm_list(found)
+    to_prefect(
         lambda: create_markdown_artifact(key="alarm", markdown=table, description=f"The run: {change}."),
         overview.tell,
     )
     overview.tell(mark_newest(change, table, root))
     if told is not None:
-        overview.tell(alarm.notify(told.command, alarm.as_json(found, news, root)))
+        overview.tell(record.notify(told.command, record.notice(found, news, root)))
 
 
 def _groups(stages: Iterable[str]) -> str:

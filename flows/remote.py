@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows import workspace
-from flows.restored import damaged, outputs_of
+from flows.dvc_child import damaged, outputs_of
 from lethe.errors import BadInput, LetheError, plural
 from lethe.tracking import without_password
 

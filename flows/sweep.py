@@ -8,6 +8,7 @@ finished point takes seconds when the sweep runs again.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -24,13 +25,15 @@ from prefect.futures import as_completed
 from prefect_dask import DaskTaskRunner
 
 from flows import settings, workspace
-from flows.grid import Point
+from flows.grid import Point, SweepPreset
 from flows.overview import standard
-from flows.sources import RESULTS, no_source
+from flows.workspace import RESULTS, no_source
 from lethe import tracking
 from lethe.io.atomic import SCHEMA_VERSION
 from lethe.io.json_files import write_json
 from lethe.results import table
+from lethe.results.quantities import headline
+from lethe.statistics.bound import Bound
 
 SWEEPS = workspace.SCRATCH / "sweeps"
 LARGE = 1 << 20  # bytes
@@ -165,3 +168,56 @@ def local(at_once: int) -> dict[str, object]:
         "scheduler_kwargs": {"dashboard_address": "127.0.0.1:0", "worker_ttl": ALWAYS},
         "worker_dashboard_address": "127.0.0.1:0",
     }
+
+
+def concluded(preset: SweepPreset, result: dict[str, Any], place: Path) -> list[str]:
+    """Draw the figure of a preset, add it and the outcome of each claim to the file, and return the sentences."""
+    from lethe.report.sweep_figure import outcome, sweep_figure
+
+    outcomes = [outcome(claim, preset.figure.model, result["rows"]) for claim in preset.claims]
+    picture = place.with_suffix(".png")
+    drawn = sweep_figure(picture, preset.figure, result["rows"])
+    result["figure"] = {"file": picture.name, "points": drawn, **preset.figure.model_dump()}
+    result["claims"] = [dataclasses.asdict(one) for one in outcomes]
+    write_json(place.with_suffix(".json"), result)
+    return [*(one.sentence for one in outcomes), f"Figure: {picture}"]
+
+
+def shown(result: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
+    """Return the columns, and one row per model and point, of the models that differ between points."""
+    rows = result["rows"]
+    axes = list(dict.fromkeys(key for values in result["points"].values() for key in values))
+    metrics = _shown(result)
+    values: dict[str, set] = {}
+    for row in rows:
+        values.setdefault(row["model"], set()).add(tuple(row.get(metric) for metric in metrics))
+    varying = [name for name in sorted(values) if len(values[name]) > 1 or len(result["points"]) == 1]
+    columns = ["model", *axes, *metrics]
+    return columns, [
+        [_bound(row, key) or row.get(key) for key in columns]
+        for name in varying
+        for row in rows
+        if row["model"] == name
+    ]
+
+
+def _shown(result: dict[str, Any]) -> list[str]:
+    """Return the metrics of the table, the headlines; the file has all."""
+    return list(dict.fromkeys(key for row in result["rows"] for key in headline(row)))
+
+
+def _bound(row: dict[str, Any], key: str) -> Bound | None:
+    """Return the value of a column as a `Bound` if it has a guarantee: a bound rounds itself."""
+    guarantee, value = row.get("bounds", {}).get(key), row.get(key)
+    return None if guarantee is None or value is None else Bound.from_dict({"value": value, **guarantee})
+
+
+def guarantee_notes(result: dict[str, Any]) -> list[str]:
+    """Return the guarantee of each bound of the table; an empty list if there is no bound."""
+    told = {
+        f"{key}: {bound.relation} so much {bound.guarantee('the forget questions')}."
+        for row in result["rows"]
+        for key in _shown(result)
+        if (bound := _bound(row, key))
+    }
+    return [*sorted(told), "The others are estimates."] if told else []

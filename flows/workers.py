@@ -23,8 +23,7 @@ from typing import Any
 
 from flows import remote, worker_side, workspace
 from flows.dvc_child import reproduce, silence
-from flows.sources import no_source
-from flows.workspace import Reproduced
+from flows.workspace import Reproduced, no_source
 from lethe.errors import BadFile, LetheError
 
 SECONDS = float(os.environ.get("LETHE_SCHEDULER_SECONDS", 30))  # for the scheduler's first answer

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -13,8 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from flows.plots_page import plots_page
-from flows.restored import holder, mend_locks, other_command
+from flows.dvc_child import holder, mend_locks, other_command
 from lethe.errors import BadFile, BadValue, LetheError, StageFailed
 from lethe.io.atomic import alone, write_text
 from lethe.process import PARAMS
@@ -27,6 +27,15 @@ ORIGINAL = SCRATCH / "params.original.yaml"
 LOCK_COPY = SCRATCH / "dvc.lock"  # dvc.lock when the last run began
 SOURCES = "sources"  # the stage that hashes the code
 PARAMS_COPY = SCRATCH / "params.yaml"  # params.yaml when the run in progress began
+RESULTS = Path("data/sweeps")  # of sweeps
+# What a copy of the sources that can run the stages leaves out.
+LEFT = (".git", ".venv*", "__pycache__", "mlruns", "mlflow.db*", "*.egg-info", "build", "tests", ".hypothesis")
+NOT_SOURCES = (SCRATCH, RESULTS, "data/eval", ".dvc/cache", ".dvc/tmp", ".dvc/config.local")
+# DVC writes the scripts of its plots, whose hashes nobody knows beforehand, and Vega makes functions of texts. The page may
+# ask for nothing all the same.
+PLOTS_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data:"
+)
 
 
 class AlreadyRunning(LetheError):
@@ -78,6 +87,20 @@ def prepare(root: Path) -> None:
             local.setdefault(part, {}).update(values)
 
 
+def plots_page() -> str:
+    """The page of `dvc plots show` with Vega's JavaScript inside, as vl-convert carries it."""
+    import vl_convert
+
+    bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # the stub lacks the default of `snippet`
+    script = bundle.replace("</script", "<\\/script")
+    return (
+        '<!DOCTYPE html>\n<html>\n<head>\n{refresh_tag}\n<meta charset="utf-8">\n<title>Lethe: plots</title>\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{PLOTS_POLICY}">\n'
+        f"<script>\n(function () {{\n{script}\n}})();\n</script>\n"
+        "<style>table { border-spacing: 15px; }</style>\n</head>\n<body>\n{plot_divs}\n</body>\n</html>\n"
+    )
+
+
 def _private(folder: Path) -> None:
     """Make a folder that only this user can enter: DVC makes the folders below it writable for all."""
     try:
@@ -106,6 +129,16 @@ def outputs(root: Path) -> set[str]:
 
     with Repo(str(root)) as repo:
         return {os.path.relpath(out.fs_path, root) for out in repo.index.outs if out.stage.cmd is not None}
+
+
+def no_source(root: Path) -> Callable[[str, list[str]], set[str]]:
+    """Return what `shutil.copytree` must leave out of a copy of ``root``: outputs, caches, records, environments."""
+    made = {root / out for out in outputs(root)} | {root / place for place in NOT_SOURCES}
+
+    def leave(place: str, names: list[str]) -> set[str]:
+        return shutil.ignore_patterns(*LEFT)(place, names) | {name for name in names if Path(place, name) in made}
+
+    return leave
 
 
 def share_cache(root: Path, copy: Path) -> None:

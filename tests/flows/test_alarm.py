@@ -9,8 +9,7 @@ import sys
 import pytest
 
 from flows import record
-from flows.alarm import alarms, as_json, as_markdown, notify
-from flows.record import Alarm, StageEnd, Words
+from flows.record import Alarm, StageEnd, Words, alarm_list, alarms, notice, notify
 from lethe import config
 from lethe.io.json_files import write_json
 from lethe.results import table
@@ -46,7 +45,7 @@ def run(root, words: dict[str, dict], leaks: dict[str, list[int]]) -> list[Alarm
         ]  # fmt: skip
         table.write(table.place(root / "data", "metrics", model), rows)
     found = alarms(root, RAN, PARAMS)
-    record.write(root, RAN, complete=True, alarms=found)
+    record.write(root, RAN, complete=True, changed=found)
     return found
 
 
@@ -76,7 +75,7 @@ def test_a_word_that_another_scorer_gave_is_neither_better_nor_worse(tmp_path):
         write_json(tmp_path / "data/report/summary.json", {"models": {"npo": said(word)}})
         table.write(table.place(tmp_path / "data", "metrics", "npo"), [row])
         found = alarms(tmp_path, RAN, PARAMS)
-        record.write(tmp_path, RAN, complete=True, alarms=found)
+        record.write(tmp_path, RAN, complete=True, changed=found)
     assert [(one.kind, one.worse) for one in found] == [("scorer", False), ("verdict", False)]
     assert "rouge_l and exact_match" in found[0].sentence()
 
@@ -125,7 +124,7 @@ def test_verdicts_come_before_bounds_and_what_got_worse_before_what_did_not(tmp_
     assert [(one.kind, one.model, one.worse) for one in found] == [
         ("verdict", "npo", True), ("verdict", "ours", False), ("bound", "npo", True), ("bound", "npo_at", False),
     ]  # fmt: skip
-    assert [line.startswith("- **worse** npo: ") for line in as_markdown(found).splitlines()] == [
+    assert [line.startswith("- **worse** npo: ") for line in alarm_list(found).splitlines()] == [
         True, False, True, False,
     ]  # fmt: skip
 
@@ -144,7 +143,7 @@ def test_exact_bounds_of_the_same_scorer_count(tmp_path):
 
 def test_the_command_gets_the_change_and_its_failure_is_a_sentence(tmp_path):
     news = record.RunRecord("2026-01-02", True, {}, "2026-01-01", [], [LEAKS], None, "2026-01-02", {}, {})
-    value = as_json(news.alarms, news, tmp_path)
+    value = notice(news.alarms, news, tmp_path)
     out = tmp_path / "told.json"
     copy = f"import sys; open({str(out)!r}, 'w').write(sys.stdin.read())"
     assert notify([sys.executable, "-c", copy], value) == ""

@@ -33,7 +33,7 @@ def test_a_setting_under_models_becomes_an_attack(params):
     assert set(after.models) == set(before.models)
     assert list(after.attacks) == EXPECTED
     assert after.attacks["npo_relearn"].after.kind == "relearn"
-    assert not settings.holds_attacks_among_models(params)
+    assert settings.change_here(params.parent, []) == []
     assert "# The evaluated models." in params.read_text()  # comments stay
 
 
@@ -44,10 +44,9 @@ def test_an_entry_that_a_person_wrote_is_told_and_moved(params):
             f"models:\n  npo_relearn: {json.dumps(ATTACK)}\n  base: {{path: data/models/base}}\n  retrain",
         )
     )
-    assert settings.holds_attacks_among_models(params)
     with pytest.raises(BadInput, match=r"models\.npo_relearn.*under attacks"):
         config.load(params)
-    settings.change(params, [])
+    assert settings.change_here(params.parent, [])
     assert list(config.load(params).attacks) == EXPECTED
 
 

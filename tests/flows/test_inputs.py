@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from flows import inputs, settings
+from flows import settings
 from lethe import config
 from lethe.config.schema import CALIBRATION, CHAT_FILE, NEUTRAL
 from lethe.errors import BadInput, BadParam
@@ -26,7 +26,7 @@ def changed(key: str, value):
 @pytest.mark.parametrize("preset", [None, "audit-dp-sgd", "game-authors"])
 def test_the_default_and_presets_name_what_is_there(preset, project):
     more = config.read_yaml(ROOT / f"flows/presets/{preset}.yaml") if preset else {}
-    inputs.check(config.validate(GOOD | more), project)
+    settings.check(config.validate(GOOD | more), project)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_the_default_and_presets_name_what_is_there(preset, project):
 )
 def test_a_path_that_is_nowhere_is_named_by_its_key(key, project):
     with pytest.raises(BadParam, match=rf"key {key}: got 'data/models/nowhere'"):
-        inputs.check(changed(key, "data/models/nowhere"), project)
+        settings.check(changed(key, "data/models/nowhere"), project)
 
 
 def test_a_model_of_ones_own_or_of_a_stage_is_legal(tmp_path, project):
@@ -50,12 +50,12 @@ def test_a_model_of_ones_own_or_of_a_stage_is_legal(tmp_path, project):
     for name in ("config.json", "model.safetensors"):
         (tmp_path / "mine" / name).touch()
     for path in (str(tmp_path / "mine"), "data/models/grad_diff/"):
-        inputs.check(changed("models.npo.path", path), project)
+        settings.check(changed("models.npo.path", path), project)
 
 
 @pytest.mark.parametrize("key", ["sample.prompt", "train.recipe.prompt"])
 def test_the_chat_template_of_a_tokenizer_is_no_file(key, project):
-    inputs.check(changed(key, CHAT_FILE), project)
+    settings.check(changed(key, CHAT_FILE), project)
     with pytest.raises(BadInput, match=f"{key}: {CHAT_FILE}"):
         changed(key, "chat")
 
@@ -87,7 +87,7 @@ def test_a_method_without_a_model_is_refused_with_the_line_to_add():
 
 def test_training_does_not_begin_with_what_training_makes(project):
     with pytest.raises(BadParam, match=r"key train\.recipe\.start_from: got 'data/models/base'"):
-        inputs.check(changed("train.recipe.start_from", "data/models/base"), project)
+        settings.check(changed("train.recipe.start_from", "data/models/base"), project)
 
 
 @pytest.mark.parametrize("key", ["prompt", "start_from"])
@@ -96,14 +96,14 @@ def test_what_a_game_reads_lies_where_its_content_is_a_dependency(tmp_path, key,
     (tmp_path / "prompt.txt").write_text("{question}")
     value["games"]["authors"]["learning"][key] = str(tmp_path / "prompt.txt")
     with pytest.raises(BadParam, match=rf"games\.authors\.learning\.{key}: .*below data/source"):
-        inputs.check(config.validate(value), project)
+        settings.check(config.validate(value), project)
 
 
 def test_a_source_of_an_audit_is_named(project):
     value = copy.deepcopy(GOOD) | config.read_yaml(ROOT / "flows/presets/audit-dp-sgd.yaml")
     value["audits"]["right"]["source"] = "nowhere"
     with pytest.raises(BadParam, match=r"audits\.right\.source"):
-        inputs.check(config.validate(value), project)
+        settings.check(config.validate(value), project)
 
 
 def test_a_change_to_a_path_that_is_nowhere_changes_nothing(tmp_path):
@@ -130,7 +130,7 @@ def test_a_change_to_a_path_that_is_nowhere_changes_nothing(tmp_path):
 )
 def test_what_is_there_but_no_prompt_or_no_model_is_told_before_anything_is_trained(key, value, said, project):
     with pytest.raises(BadInput, match=rf"key {key}: .*{said}"):
-        inputs.check(changed(key, value), project)
+        settings.check(changed(key, value), project)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_broken_row_of_labels_is_told_before_the_first_stage(tmp_path, row, sa
     place = tmp_path / "npo.jsonl"
     params = changed("metrics.labels", GOOD["metrics"]["labels"] | {"folder": str(tmp_path)})
     place.write_text(good + "\n")
-    inputs.check(params, project)
+    settings.check(params, project)
     place.write_text(f"{good}\n{row}\n")
     with pytest.raises(BadInput, match=f"metrics.labels.folder.*npo.jsonl, line 2.*{said}"):
-        inputs.check(params, project)
+        settings.check(params, project)

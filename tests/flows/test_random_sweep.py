@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import kstest
 
 from flows import settings
-from flows.grid import axes_of, grid_of, random_points, range_of
-from flows.sweep_presets import PRESETS, read_sweep_preset
+from flows.grid import PRESETS, axes_of, grid_of, random_points, range_of, read_sweep_preset
 from lethe.errors import BadInput
 from tests.small import ROOT
 
@@ -95,7 +94,7 @@ def test_every_point_of_a_preset_is_valid(name, tmp_path):
 def test_bad_presets_are_sentences(tmp_path, monkeypatch):
     with pytest.raises(BadInput, match="fig-4a, fig-4b"):
         read_sweep_preset("fig-9")
-    monkeypatch.setattr("flows.sweep_presets.PRESETS", tmp_path)
+    monkeypatch.setattr("flows.grid.PRESETS", tmp_path)
     value = yaml.safe_load((ROOT / "flows/sweeps/fig-4a.yaml").read_text())
     value["claims"][0]["expected"] = "wiggles"
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(value))

@@ -44,7 +44,7 @@ def test_a_record_comes_back_as_it_was_written_and_names_what_changed(tmp_path):
     for value in (4.0, 6.0):
         measured(tmp_path, value)
         said(tmp_path, npo="leaks", base="reference")
-        written = record.write(tmp_path, RAN, complete=True, alarms=[WORSE])
+        written = record.write(tmp_path, RAN, complete=True, changed=[WORSE])
     assert record.read(tmp_path) == written
     assert written.changes == [record.Change("npo", "mean", 4.0, 6.0)]
     assert written.metrics == {"npo": {"mean": 6.0}}
@@ -55,7 +55,7 @@ def test_a_record_comes_back_as_it_was_written_and_names_what_changed(tmp_path):
 def test_the_changed_verdict_is_the_first_line_and_the_verdicts_are_the_last(tmp_path):
     measured(tmp_path, 4.0)
     said(tmp_path, npo="leaks", ours="open")
-    lines = record.summary(record.write(tmp_path, RAN, complete=True, alarms=[WORSE])).splitlines()
+    lines = record.summary(record.write(tmp_path, RAN, complete=True, changed=[WORSE])).splitlines()
     assert lines[0] == WORSE.line()
     assert "npo" in lines[0]
     assert lines[-2:] == ["npo: leaks.", "ours: open."]

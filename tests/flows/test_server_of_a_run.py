@@ -10,7 +10,7 @@ import threading
 import httpx
 import pytest
 
-from flows import keeping, server
+from flows import server
 from tests.flows.faults import answering_server
 from tests.flows.miniature import wait_until
 
@@ -34,12 +34,14 @@ def test_a_name_and_a_password_in_the_address_become_a_header(monkeypatch):
     [(500, True), (503, True), (429, True), (408, True), (404, False), (409, False), (422, False)],
 )
 def test_only_a_server_that_is_gone_or_busy_is_lost(status, lost):
+    from flows import pipeline
+
     request = httpx.Request("GET", "http://127.0.0.1/api")
     error = httpx.HTTPStatusError("x", request=request, response=httpx.Response(status, request=request))
-    assert (keeping.lost(error) is not None) == lost
+    assert (pipeline.lost(error) is not None) == lost
     wrapped = RuntimeError("Prefect's own")
     wrapped.__cause__ = error
-    assert (keeping.lost(wrapped) is not None) == lost
+    assert (pipeline.lost(wrapped) is not None) == lost
 
 
 def test_one_server_makes_the_tables_and_the_others_wait(tmp_path):

@@ -11,9 +11,8 @@ from distributed import LocalCluster
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.commands.sweep import guarantee_notes, table
 from flows.grid import grid
-from flows.sweep import local
+from flows.sweep import guarantee_notes, local, shown
 from flows.workspace import only_run
 from lethe.errors import BadInput
 from lethe.statistics.bound import Assumes, Bound, Covers
@@ -52,7 +51,7 @@ def test_the_table_of_bounds_says_what_they_hold_for():
     for bound in bounds:
         assert bound.guarantee("the forget questions") in told
     assert guarantee_notes({"rows": [{"model": "npo"}]}) == []
-    _, cells = table({"rows": rows[:1], "points": {"p": {}}})
+    _, cells = shown({"rows": rows[:1], "points": {"p": {}}})
     assert bounds[0] in cells[0]
 
 

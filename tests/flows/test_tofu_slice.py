@@ -33,6 +33,7 @@ def test_the_stages_on_the_real_files(shared, tmp_path, monkeypatch):
     params = slice_params(tmp_path)
     params["data"]["tofu"] |= {"retain_authors": 2, "heldout_authors": 1}
     params["train"]["recipe"] |= {"vocabulary": 400, "hidden": 32, "layers": 1, "feed_forward": 64, "epochs": 10}
+    params["unlearn"]["methods"] = {}
     params["models"] = {name: params["models"][name] for name in ("base", "retrain")}
     params["sample"] |= {"n": 8, "utility_n": 4, "utility_questions": 10, "max_new_tokens": 24}
     folder = make_repository(tmp_path / "lethe", params, git=False)

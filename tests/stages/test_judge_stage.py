@@ -13,7 +13,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from flows import inputs
+from flows import settings
 from lethe import config
 from lethe.cli.app import app
 from lethe.config.schema import ANSWERS
@@ -172,7 +172,7 @@ def test_a_folder_without_labels_is_refused_before_any_stage(folder):
     value = config.read_yaml("params.yaml")
     value["metrics"]["labels"] = {"folder": "data/dataset", "mass": 0.3, "rest": 40}
     with pytest.raises(BadParam, match=r"metrics\.labels\.folder"):
-        inputs.check(config.validate(value), folder)
+        settings.check(config.validate(value), folder)
     value["sample"]["stop"] = "sequential"
     with pytest.raises(BadInput, match=r"metrics\.labels\.folder"):
         config.validate(value)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from flows import inputs
+from flows import settings
 from lethe import config
 from lethe.cli.app import app
 from lethe.errors import BadInput
@@ -79,12 +79,12 @@ def test_params_name_a_checkpoint_of_the_hub(cache, tmp_path):
     value["train"]["recipe"]["start_from"] = "data/models/hub/org/tiny"
     (tmp_path / "data/source").mkdir(parents=True)
     (tmp_path / "lethe").symlink_to(ROOT / "lethe")
-    inputs.check(config.validate(value), tmp_path)
+    settings.check(config.validate(value), tmp_path)
     assert (tmp_path / "data/models/hub/org/tiny@v2/model.safetensors").is_file()
     assert (tmp_path / "data/models/hub/org/tiny/model.safetensors").is_file()
     value["models"]["mine"]["path"] = "data/models/hub/org/tiny@v3"
     with pytest.raises(BadInput, match=r"models\.mine\.path.*org/tiny@v3.*neither in the hub's cache"):
-        inputs.check(config.validate(value), tmp_path)
+        settings.check(config.validate(value), tmp_path)
 
 
 def test_lethe_eval_takes_a_name_with_a_revision(cache, tmp_path):

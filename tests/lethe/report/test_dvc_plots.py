@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from flows.plots_page import plots_page
+from flows.workspace import plots_page
 from lethe.report.page import TRAINED, plots
 from tests.lethe.report import chromium
 from tests.lethe.report.conftest import load
