@@ -107,16 +107,16 @@ class OwnServer:
     def _start(self) -> subprocess.Popen:
         descriptor = self._listening.fileno()
         arguments = [str(descriptor), *(["schedules"] if self._schedules else [])]
+        # Python finds flows wherever the run was started.
+        places = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
         with open(self.log, "a") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "flows.server", *arguments],
-                cwd=Path(__file__).parents[
-                    1
-                ],  # the folder in which Python finds flows, wherever the run was started
                 pass_fds=[descriptor],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(places)},
                 start_new_session=True,
             )
 

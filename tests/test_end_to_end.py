@@ -5,7 +5,6 @@ import copy
 import json
 import os
 import platform
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +17,6 @@ import pytest
 import yaml
 
 from lethe import tracking
-from lethe.instruction_set import VARIABLES
 from lethe.results import table
 from lethe.results.quantities import MOST
 from lethe.tracking.view import client_of
@@ -92,21 +90,6 @@ def test_dvc_shows_few_numbers_per_model_in_120_columns(repository):
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the golden values are those of x86-64")
 def test_every_machine_makes_the_same_values(repository):
     assert golden.differences(golden.hashes(repository / "data"), golden.committed("small")) == []
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="the golden values are those of x86-64")
-def test_the_environment_may_ask_for_other_kernels(repository, tmp_path):
-    """Training again by DVC alone, while every variable asks for kernels that would give other bytes."""
-    other = make_repository(tmp_path / "lethe", small_params())
-    shutil.copytree(repository / "data/dataset", other / "data/dataset")
-    shutil.copy(repository / "data/sources.json", other / "data/sources.json")
-    asked = environment() | dict.fromkeys(VARIABLES, "") | {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "SSE4_2"}
-    stage = [sys.executable, "-m", "dvc", "repro", "--single-item", "train@base"]
-    done = subprocess.run(stage, cwd=other, env=asked, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    name = "models/base/model.safetensors"
-    assert golden.hashes(other / "data") == {name: golden.committed("small")[name]}
 
 
 @pytest.mark.slow
@@ -268,37 +251,3 @@ def test_a_killed_sampling_resumes_to_the_same_answers(repository, tmp_path):
         place = f"data/generations/base/{split}.parquet"
         assert (other / place).read_bytes() == (repository / place).read_bytes()
     assert not list(scratch.rglob("*.json"))
-
-
-STOPPED_AT_THE_THIRD_STEP = """
-import time
-from lethe.models import training
-from stages import train
-
-def steps(*arguments, **options):
-    for number, step in enumerate(every(*arguments, **options), start=1):
-        if number == 3:
-            print("third step", flush=True)
-            time.sleep(600)
-        yield step
-
-every, training.progress = training.progress, steps
-train.main("base")
-"""
-
-
-@pytest.mark.slow
-def test_a_killed_training_leaves_nothing_and_runs_again(repository, tmp_path):
-    """kill -9 in the middle of training: no model is left, no process keeps writing, and the rerun makes the same model."""
-    other = make_repository(tmp_path / "lethe", small_params())
-    subprocess.run(["cp", "-r", str(repository / "data/dataset"), str(other / "data")], check=True)
-    stage = [sys.executable, "-c", STOPPED_AT_THE_THIRD_STEP]
-    first = subprocess.Popen(stage, cwd=other, env=environment(), stdout=subprocess.PIPE, text=True)
-    assert first.stdout.readline() == "third step\n"
-    first.kill()
-    first.communicate()
-    assert not (other / "data/models/base").exists()
-    run(other, "stages.train", "base")
-    place = "data/models/base/model.safetensors"
-    assert (other / place).read_bytes() == (repository / place).read_bytes()
-    assert {path.name for path in (other / "data/models").iterdir()} == {".gitkeep", "base"}
