@@ -265,7 +265,7 @@ def _compare(
     alpha: float = 0.05, difference: float = 0.1, power: float = 0.8, leak: float = 0.0, prompts: int = 1
 ) -> Plan:
     """Answers per question and side with which a comparison sees a difference."""
-    from lethe.statistics.planning_comparisons import answers_to_see
+    from lethe.statistics.planning import answers_to_see
 
     apart, unknown = (answers_to_see(leak, difference, power, alpha, prompts, known) for known in (True, False))
     values = {"alpha": alpha, "difference": difference, "power": power, "leak": leak, "prompts": prompts}

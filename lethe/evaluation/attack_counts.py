@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from lethe.statistics.attack_curve import Counted, Excess, HalfLife, Point, band, excess, half_life
+from lethe.statistics.many_prompts import Counted, Excess, HalfLife, Point, band, excess, half_life
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,13 +12,12 @@ import numpy as np
 from lethe.errors import BadInput, plural
 from lethe.evaluation.sides import UNKNOWN_STOP, Answers, Scored, Side, relation
 from lethe.progress import progress
-from lethe.statistics.average_difference import mean_of_differences
 from lethe.statistics.betting import mean_upper
 from lethe.statistics.bound import Assumes, Bound, Covers, level, rounded
 from lethe.statistics.bounds import binary_upper
 from lethe.statistics.checks import check_alpha
 from lethe.statistics.many_prompts import holm
-from lethe.statistics.mean_difference import Difference, Draws, difference
+from lethe.statistics.mean_difference import Difference, Draws, difference, mean_of_differences
 from lethe.statistics.sequential import METHOD as AT_THE_STOP
 from lethe.statistics.sequential import StoppedSamples
 

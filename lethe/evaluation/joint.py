@@ -17,7 +17,7 @@ from lethe.statistics.bound import Assumes, Bound, Covers, Side
 from lethe.statistics.bounds import leak_bounds
 from lethe.statistics.checks import check_alpha
 from lethe.statistics.judge_error import METHOD, Calibration, JudgeError
-from lethe.statistics.leak_rates import QUERIES, Band, Rate
+from lethe.statistics.leak_rates import QUERIES, Band, Rate, pass_hat_k
 from lethe.statistics.many_prompts import (
     Together,
     binary_p_value,
@@ -26,7 +26,6 @@ from lethe.statistics.many_prompts import (
     every_prompt_under,
     holm,
 )
-from lethe.statistics.pass_hat_k import pass_hat_k
 
 if TYPE_CHECKING:
     from lethe.evaluation.prompts import PromptMeasure

@@ -17,19 +17,19 @@ from lethe.io.atomic import SCHEMA_VERSION
 from lethe.io.json_files import FIRST, KEY, read_artifact, read_jsonl, write_jsonl
 from lethe.io.tables import file_line, numeric_column, read_table
 from lethe.statistics.bound import Bound, Covers, rounded
-from lethe.statistics.counts import rate_bounds
-from lethe.statistics.judge_error import Calibration
-from lethe.statistics.label_rates import (
-    ASSUMES,
+from lethe.statistics.counts import (
     AT_RANDOM,
-    METHOD,
+    LABELLED,
+    LABELLED_METHOD,
     METHOD_AT_RANDOM,
     METHOD_REST,
     WITH_REST,
     labelled_average,
     labelled_rates,
     random_labels,
+    rate_bounds,
 )
+from lethe.statistics.judge_error import Calibration
 from lethe.statistics.many_prompts import LARGEST_POOLED_ALPHA
 
 if TYPE_CHECKING:
@@ -473,10 +473,10 @@ def measure(draws: Draws, queue: Queue, labels: Labels, alpha: float) -> Labelle
     pool = None
     if (n == n[0]).all() and alpha <= LARGEST_POOLED_ALPHA:
         ends = labelled_average(leaks, rest, n, of_rest, alpha)
-        guarantee = (METHOD, ASSUMES) if of_rest is None else (METHOD_REST, WITH_REST)
+        guarantee = (LABELLED_METHOD, LABELLED) if of_rest is None else (METHOD_REST, WITH_REST)
         pool = _bounds(*ends, alpha, Covers.AVERAGE, *guarantee, int(n.sum()))
     each = [
-        _bounds(low, high, alpha, Covers.ONE_PROMPT, METHOD, ASSUMES, int(size))
+        _bounds(low, high, alpha, Covers.ONE_PROMPT, LABELLED_METHOD, LABELLED, int(size))
         for low, high, size in zip(lower.tolist(), upper.tolist(), n, strict=True)
     ]
     return LabelledMeasures(

@@ -27,9 +27,8 @@ from lethe.statistics.bound import Assumes, Bound, Covers
 from lethe.statistics.bounds import binary_lower, binary_upper, paper_bounds
 from lethe.statistics.counts import pooled_bounds
 from lethe.statistics.judge_error import Calibration
-from lethe.statistics.leak_rates import Rate
+from lethe.statistics.leak_rates import Rate, share_exceeding
 from lethe.statistics.many_prompts import LARGEST_POOLED_ALPHA, worst_prompt
-from lethe.statistics.prompt_share import share_exceeding
 from lethe.statistics.sequential import CERTIFIED, LEAKS, UNDECIDED, Decision
 
 if TYPE_CHECKING:

@@ -32,9 +32,8 @@ from lethe.evaluation.joint import (
 )
 from lethe.evaluation.scores import ALL, Plain, PromptScores, Scores, as_prompts
 from lethe.statistics.bound import Bound
-from lethe.statistics.bounds import paper_bounds, possible
+from lethe.statistics.bounds import paper_bounds, possible, tighter_bounds
 from lethe.statistics.many_prompts import pooled, share_above, worst_prompt
-from lethe.statistics.tighter import tighter_bounds
 
 if TYPE_CHECKING:
     from lethe.results.table import Rows

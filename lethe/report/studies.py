@@ -18,8 +18,8 @@ from lethe.report.columns import Column, columns
 from lethe.report.figures import Panel, drawing
 from lethe.report.svg import ACCENT, INK, MUTED, WARM
 from lethe.results.quantities import headline
-from lethe.statistics.attack_curve import HalfLife
 from lethe.statistics.bound import Bound
+from lethe.statistics.many_prompts import HalfLife
 from lethe.text import NONE, Rounding, number
 
 if TYPE_CHECKING:

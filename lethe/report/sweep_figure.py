@@ -12,7 +12,7 @@ from pydantic import Field
 
 from lethe.config.fields import Name, Place, Section
 from lethe.report.svg import COLOURS, MARKS, picture
-from lethe.statistics.trend import Trend, trend
+from lethe.statistics.two_sample import Trend, trend
 
 LEVEL = 0.05  # of the two directions together, for one claim
 Expected = Literal["falls", "rises", "unrelated"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from lethe.config.evaluating import Sample, ScorerParams
     from lethe.config.schema import Attack
-    from lethe.statistics.attack_curve import Point
+    from lethe.statistics.many_prompts import Point
 
 
 def run(name: str, attack: Attack, sample: Sample, scorer: ScorerParams | None, root: Path = Path("data")) -> None:
@@ -30,7 +30,7 @@ def run(name: str, attack: Attack, sample: Sample, scorer: ScorerParams | None, 
     from lethe.evaluation.attack_counts import counts_of
     from lethe.models.checkpoints import prepare_torch
     from lethe.registry import MODEL_ATTACKS
-    from lethe.statistics.attack_curve import band
+    from lethe.statistics.many_prompts import band
 
     prepare_torch()
     tables = [

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from lethe.statistics.bounds import binary_lower, binary_upper
+from lethe.statistics.counts import random_labels
 from lethe.statistics.judge_error import Calibration
-from lethe.statistics.label_rates import random_labels
 from lethe.statistics.leak_rates import Rate
 
 TRUTH, JUDGES = "human_majority", ("TDC", "GCG", "BERT", "llama_guard", "gpt_4_turbo", "gpt_4")

@@ -14,9 +14,8 @@ import numpy as np
 from lethe.statistics import betting
 from lethe.statistics.bounds import binary_upper
 from lethe.statistics.counts import at_least_once, pooled_bounds, rate_bounds
-from lethe.statistics.leak_rates import Rate
+from lethe.statistics.leak_rates import Rate, share_exceeding
 from lethe.statistics.planning import samples_to_certify
-from lethe.statistics.prompt_share import share_exceeding
 
 ALPHA, RUNS = 0.01, 40
 Gain = tuple[str, float, float]

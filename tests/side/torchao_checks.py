@@ -20,7 +20,7 @@ from lethe.evaluation.attack_counts import AttackResult
 from lethe.io.json_files import read_json
 from lethe.models import checkpoints
 from lethe.registry import MODEL_ATTACKS
-from lethe.statistics.attack_curve import band
+from lethe.statistics.many_prompts import band
 from stages import attack, prepare, train
 from tests.small import make_repository, small_params
 

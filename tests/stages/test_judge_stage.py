@@ -23,8 +23,7 @@ from lethe.models.published_prompts import harmbench, harmbench_text
 from lethe.results import table
 from lethe.statistics.bound import Covers
 from lethe.statistics.judge_error import Calibration
-from lethe.statistics.leak_rates import Rate
-from lethe.statistics.prompt_share import share_exceeding
+from lethe.statistics.leak_rates import Rate, share_exceeding
 from tests.lethe.scoring.judges.tiny import classifier
 from tests.small import ROOT, make_repository, small_params, work
 

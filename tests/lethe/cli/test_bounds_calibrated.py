@@ -7,8 +7,8 @@ import pytest
 import lethe
 from lethe.statistics.bound import Covers
 from lethe.statistics.bounds import binary_upper
+from lethe.statistics.counts import random_labels
 from lethe.statistics.judge_error import Calibration
-from lethe.statistics.label_rates import random_labels
 from lethe.statistics.leak_rates import QUERIES, Rate
 from tests.lethe.cli.calls import Command
 

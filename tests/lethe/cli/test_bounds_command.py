@@ -12,8 +12,7 @@ import lethe
 from lethe.io.tables import read_table
 from lethe.results.table import Results, read_rows
 from lethe.statistics.bound import Covers
-from lethe.statistics.bounds import binary_lower, binary_upper, paper_bounds
-from lethe.statistics.tighter import tighter_bounds
+from lethe.statistics.bounds import binary_lower, binary_upper, paper_bounds, tighter_bounds
 from tests.lethe.cli.calls import Command
 from tests.lethe.statistics.draws import drawn
 

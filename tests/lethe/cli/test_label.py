@@ -21,8 +21,8 @@ from lethe.errors import BadRow
 from lethe.evaluation.labels import Answer, Asked, Draws, Labels, Queue, measure, read_draws, read_labels
 from lethe.results.table import Numbers, Rows, read_rows
 from lethe.statistics.bounds import binary_upper
+from lethe.statistics.counts import labelled_average, labelled_rates
 from lethe.statistics.judge_error import Calibration
-from lethe.statistics.label_rates import labelled_average, labelled_rates
 from tests.lethe.statistics.misses import tolerated
 from tests.small import environment
 

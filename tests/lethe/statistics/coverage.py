@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from lethe.statistics.betting import predictable_squares
-from lethe.statistics.bounds import binary_upper, leak_bounds, paper_bounds, sd_upper
+from lethe.statistics.bounds import binary_upper, leak_bounds, paper_bounds, sd_upper, tighter_bounds
 from lethe.statistics.many_prompts import (
     binary_p_value,
     bonferroni,
@@ -19,7 +19,6 @@ from lethe.statistics.many_prompts import (
     worst_prompt,
 )
 from lethe.statistics.sequential import Capital
-from lethe.statistics.tighter import tighter_bounds
 from tests.lethe.statistics.answer_tree_coverage import TREES, no_bounds, tree_misses
 from tests.lethe.statistics.draws import LAWS, Law
 from tests.lethe.statistics.misses import tolerated

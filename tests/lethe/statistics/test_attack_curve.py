@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lethe.errors import BadValue
-from lethe.statistics.attack_curve import Counted, band, excess, half_life
+from lethe.statistics.many_prompts import Counted, band, excess, half_life
 
 
 def counts(values, n=200, binary=True):

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from lethe.errors import BadValue
 from lethe.statistics import bands, betting, bounds
-from lethe.statistics.bounds import paper_bounds
+from lethe.statistics.bounds import paper_bounds, tighter_bounds
 from lethe.statistics.checks import check_alpha
 from lethe.statistics.planning import samples_for_width
-from lethe.statistics.tighter import tighter_bounds
 from tests.lethe.statistics import coverage, printed
 from tests.lethe.statistics.coverage import misses
 from tests.lethe.statistics.draws import LAWS, bernoulli, drawn

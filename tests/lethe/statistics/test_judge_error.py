@@ -1,7 +1,6 @@
 """Bounds that include the judge's error: a brute-force twin, every corner, and coverage against bounds that ignore it."""
 
 import dataclasses
-import doctest
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from scipy.stats import beta
 
 from lethe.errors import BadValue
 from lethe.evaluation.findings import judged_interval
-from lethe.statistics import judge_error as module
 from lethe.statistics.bound import Covers
 from lethe.statistics.counts import at_least_once, rate_bounds
 from lethe.statistics.judge_error import Calibration, true_rate
@@ -40,12 +38,6 @@ def true_rate_upper(called, sensitivity, false_positive):
 
 def true_rate_lower(called, sensitivity, false_positive):
     return true_rate(called, sensitivity, false_positive, useless=0.0)
-
-
-def test_the_examples_in_the_docstrings():
-    result = doctest.testmod(module)
-    assert result.attempted > 3
-    assert not result.failed
 
 
 # --- naive twins -------------------------------------------------------------------------------------------------

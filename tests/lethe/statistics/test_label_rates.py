@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import doctest
-
 import numpy as np
 import pytest
 
 from lethe.errors import BadValue
-from lethe.statistics import label_rates as module
 from lethe.statistics.bounds import binary_lower, binary_upper
-from lethe.statistics.counts import rate_bounds
-from lethe.statistics.label_rates import labelled_average, labelled_rates, random_labels
+from lethe.statistics.counts import labelled_average, labelled_rates, random_labels, rate_bounds
 from tests.lethe.statistics.misses import tolerated
 
 SIDES = {"lower": binary_lower, "upper": binary_upper}
-
-
-def test_the_examples_in_the_docstrings():
-    result = doctest.testmod(module)
-    assert result.attempted
-    assert not result.failed
 
 
 def test_the_ends_by_hand():

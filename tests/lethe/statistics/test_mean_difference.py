@@ -7,9 +7,8 @@ import pytest
 from scipy.stats import beta, binom
 
 from lethe.errors import BadValue
-from lethe.statistics.average_difference import mean_of_differences
 from lethe.statistics.many_prompts import holm
-from lethe.statistics.mean_difference import difference
+from lethe.statistics.mean_difference import difference, mean_of_differences
 from tests.lethe.statistics.misses import allowed
 
 ALPHA = 0.1
@@ -232,7 +231,7 @@ def test_one_answer_per_question_gives_false_claims_at_most_alpha():
 
 
 def test_planned_answers_have_the_planned_power():
-    from lethe.statistics.planning_comparisons import answers_to_see, chance
+    from lethe.statistics.planning import answers_to_see, chance
 
     rng = np.random.default_rng(12)
     n = answers_to_see(0.1, 0.2, power=0.8, alpha=0.05, prompts=1, apart=True)

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import BadValue
-from lethe.statistics.leak_rates import Rate
-from lethe.statistics.pass_hat_k import pass_hat_k
+from lethe.statistics.leak_rates import Rate, pass_hat_k
 
 NONE = np.zeros(1, dtype=int)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,25 +9,18 @@ from hypothesis import strategies as st
 from scipy.stats import beta
 
 from lethe.errors import BadValue
-from lethe.statistics import prompt_share
+from lethe.statistics import leak_rates
 from lethe.statistics.bound import Covers
 from lethe.statistics.judge_error import Calibration
-from lethe.statistics.leak_rates import Rate
-from lethe.statistics.prompt_share import CERTIFY, DETECT
+from lethe.statistics.leak_rates import CERTIFY, DETECT, Rate
 
 
 def share_exceeding(leaks, answers, tau, alpha, side):
-    return prompt_share.share_exceeding(Rate.of(leaks, answers), tau, alpha, side)
+    return leak_rates.share_exceeding(Rate.of(leaks, answers), tau, alpha, side)
 
 
 def judged_share_exceeding(leaks, answers, tau, judge, alpha, side):
-    return prompt_share.share_exceeding(Rate.of(leaks, answers, judge=judge), tau, alpha, side)
-
-
-def test_the_examples_in_the_docstrings():
-    found = doctest.testmod(prompt_share)
-    assert found.attempted > 1
-    assert not found.failed
+    return leak_rates.share_exceeding(Rate.of(leaks, answers, judge=judge), tau, alpha, side)
 
 
 def upper(k, n, alpha):

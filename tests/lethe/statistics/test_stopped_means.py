@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from lethe.errors import BadValue
-from lethe.statistics.average_difference import mean_of_differences
-from lethe.statistics.mean_difference import difference
+from lethe.statistics.mean_difference import difference, mean_of_differences
 from lethe.statistics.sequential import SequentialTest, StoppedSamples, stopped_average, stopped_upper
 from tests.lethe.statistics.misses import allowed
 from tests.lethe.statistics.test_stopped_upper import greedy_stop

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import kendalltau
 
 from lethe.errors import BadValue
-from lethe.statistics.trend import trend
+from lethe.statistics.two_sample import trend
 
 
 def plain(x, y, groups):
