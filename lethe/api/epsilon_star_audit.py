@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from lethe.api.result import Measurement, Place, View
-from lethe.statistics.epsilon_star import summary
+from lethe.statistics import epsilon_star as summary
 
 if TYPE_CHECKING:
     import numpy as np

@@ -52,12 +52,10 @@ class Masses:
 
     @property
     def leak(self) -> float:
-        """The mass that leaks, in [0, 1]."""
         return math.fsum(self.leak_by_length)
 
     @property
     def clean(self) -> float:
-        """The mass that does not leak, in [0, 1]."""
         return math.fsum(self.clean_by_length)
 
 
@@ -171,26 +169,19 @@ def leak_interval(
 ) -> LeakInterval:
     """Return the interval of P(leak) of one question, each end rounded outward.
 
-    Parameters
-    ----------
-    masses : Masses
-        The masses of an enumeration of the answers.
-    remainder : Remainder
-        The Poisson sample of the unexplored mass.
-    alpha : float
-        Error probability of the sampled ends, above 0 and up to 0.5.
-    rounding : Rounding
-        The largest error of the computed probabilities; by default none.
-
-    Returns
-    -------
-    LeakInterval
-        Ends in [0, 1]. ``lower`` and ``upper_certain`` cannot fail, given ``assumes``.
-
-    Notes
-    -----
     The certain upper end is 1 - clean, not leak + rest: ``clean`` is a sum of positive numbers, so dropped mass counts as
     unknown. The sampled ends use Garwood's limits (1936).
+
+    Parameters
+    ----------
+    masses
+        The masses of an enumeration of the answers.
+    remainder
+        The Poisson sample of the unexplored mass.
+    alpha
+        Error probability of the sampled ends, above 0 and up to 0.5.
+    rounding
+        The largest error of the computed probabilities; by default none.
 
     Examples
     --------
@@ -234,21 +225,7 @@ def pooled_leak(
     """Bound the mean over questions sampled at one rate: exact, without a correction for the number of questions.
 
     Independent Poisson counts add up to a Poisson count, whose mean is rho times the sum of the
-    questions' leaking unexplored masses.
-
-    Parameters
-    ----------
-    questions
-        The explored masses and the sample of each question; at least one, all at one rate above 0.
-    alpha
-        Error probability of each end.
-    rounding
-        The largest error of the masses.
-
-    Raises
-    ------
-    BadValue
-        If the questions have no common rate above 0, or alpha is out of range.
+    questions' leaking unexplored masses. The masses and samples of the questions must have one rate above 0.
     """
     check_alpha(alpha)
     rates = {remainder.rho for _, remainder in questions}
@@ -349,7 +326,7 @@ def against_retrain(
     Parameters
     ----------
     lower
-        The model's certain lower ends, shape (m,).
+        The model's certain lower ends, (m,).
     retrain
         Retrain's masses and sample for each of the m questions.
     factor
@@ -358,11 +335,6 @@ def against_retrain(
         The level, for all questions together by Holm's rule.
     rounding
         The largest error of Retrain's masses.
-
-    Raises
-    ------
-    BadValue
-        If alpha or factor is out of range, or ``lower`` does not match Retrain's questions.
     """
     check_alpha(alpha)
     if not 1 <= factor < math.inf:

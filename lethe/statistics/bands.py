@@ -15,21 +15,11 @@ _SOLVED: dict[tuple[int, float], float] = {}  # for callers that do not store le
 
 
 def dkw(n: int, alpha: float, sides: int = 1) -> float:
-    """Half-width of the Dvoretzky-Kiefer-Wolfowitz band with Massart's constant.
+    """Half-width of the Dvoretzky-Kiefer-Wolfowitz band with Massart's constant (1990), for independent draws.
 
-    Assumes independent draws, and nothing about their distribution. Source: Massart (1990).
+    ``sides`` is 1 for F(x) >= F_n(x) - e at all x at once, 2 for |F(x) - F_n(x)| <= e; the one-sided band needs alpha <=
+    1/2.
 
-    Parameters
-    ----------
-    n
-        The number of draws, at least 1.
-    alpha
-        Error probability of the whole band; the one-sided band needs alpha <= 1/2.
-    sides
-        1 for F(x) >= F_n(x) - e at all x at once, 2 for |F(x) - F_n(x)| <= e.
-
-    Examples
-    --------
     >>> round(dkw(1024, alpha=0.01), 4)
     0.0474
     """
@@ -52,17 +42,9 @@ def berk_jones(n: int, eta: float) -> np.ndarray:
 def berk_jones_eta(n: int, alpha: float, known: MutableMapping[tuple[int, float], float] | None = None) -> float:
     """The level of each quantile at which the whole band holds with probability 1 - alpha; relative error 1e-10.
 
-    The band is that of Berk and Jones (1979); its joint level is computed exactly, not approximated. The computation
-    takes seconds for n in the thousands.
-
-    Parameters
-    ----------
-    n
-        The number of draws.
-    alpha
-        Error probability of the whole band.
-    known
-        Solved levels by (n, alpha), to which a new one is added; by default those of this process.
+    The band is that of Berk and Jones (1979); its joint level is computed exactly, not approximated, in seconds for n in
+    the thousands. ``known`` holds solved levels by (n, alpha), to which a new one is added; by default those of this
+    process.
     """
     check_count("n", n)
     check_alpha(alpha)

@@ -34,24 +34,16 @@ TOLERANCE = 1e-10
 def mean_upper(scores: np.ndarray, alpha: float, recomputed: bool = True) -> np.ndarray:
     """Upper bound of each row's mean, with probability 1 - alpha for that row.
 
+    Source: Waudby-Smith and Ramdas (2024), section 4; Voráček and Orabona (2025), "STaR-Bets".
+
     Parameters
     ----------
-    scores : array of shape (P, n)
-        Independent draws in [0, 1], in sampling order.
-    alpha : float
+    scores
+        Independent draws in [0, 1], in sampling order, (P, n).
+    alpha
         Error probability of each bound, above 0 and up to 0.5.
-    recomputed : bool
+    recomputed
         Whether the stakes follow the capital; otherwise the bound inverts `p_value`.
-
-    Returns
-    -------
-    array of shape (P,)
-        Bounds in [0, 1].
-
-    Notes
-    -----
-    Assumes nothing about the distribution of the draws. Source: Waudby-Smith and Ramdas (2024), section 4;
-    Voráček and Orabona (2025), "STaR-Bets".
 
     Examples
     --------
@@ -64,23 +56,15 @@ def mean_upper(scores: np.ndarray, alpha: float, recomputed: bool = True) -> np.
 
 
 def mean_lower(scores: np.ndarray, alpha: float, recomputed: bool = True) -> np.ndarray:
-    """(P,) lower bound of each row's mean, with probability 1 - alpha: 1 minus the upper bound of the mean of 1 - X.
-
-    The parameters are those of `mean_upper`.
-    """
+    """(P,) lower bound of each row's mean: 1 minus the upper bound of the mean of 1 - X."""
     return 1.0 - mean_upper(1.0 - check_scores(scores), alpha, recomputed)
 
 
 def sd_upper(scores: np.ndarray, alpha: float, missing: Literal["refuse", "worst"] = "refuse") -> np.ndarray:
     """(P,) upper bound of each row's standard deviation, with probability 1 - alpha; not capped at the trivial 1/2.
 
-    Bets on `predictable_squares`, whose mean given the past is at least the variance. Further parameters are those of
-    `mean_upper`.
-
-    Parameters
-    ----------
-    missing
-        "worst" counts a NaN as the score farthest from the centre; "refuse" raises `BadValue`.
+    Bets on `predictable_squares`, whose mean given the past is at least the variance. With ``missing`` "worst" a NaN counts
+    as the score farthest from the centre.
     """
     squares = predictable_squares(check_scores(scores, missing))
     check_alpha(alpha)
@@ -122,20 +106,10 @@ def _smallest_refuted(values: np.ndarray, alpha: float, recomputed: bool = True)
 
 
 def p_value(scores: np.ndarray, mean: float | np.ndarray, alpha: float) -> np.ndarray:
-    """(P,) p-value of the hypothesis that each row's mean is at least the given mean.
+    """(P,) p-value of the hypothesis that each row's mean is at least the given mean, from draws in sampling order.
 
-    Parameters
-    ----------
-    scores
-        Independent draws in [0, 1], in sampling order, shape (P, n).
-    mean
-        One number, or one per row, in [0, 1].
-    alpha
-        The level for which the stakes are sized; the p-value is valid at any level.
-
-    Notes
-    -----
-    The stakes do not follow the capital, so that the p-value falls with the mean at every level.
+    The stakes are sized for ``alpha``; the p-value is valid at any level. The stakes do not follow the capital, so that the
+    p-value falls with the mean at every level.
     """
     scores = check_scores(scores)
     check_alpha(alpha)

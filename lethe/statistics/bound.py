@@ -100,25 +100,16 @@ class Bound:
 
     Parameters
     ----------
-    value : float
-        The bound itself, unrounded.
-    side : {"upper", "lower"}
+    value
+        The bound itself, unrounded: a number or infinity.
+    side
         An upper bound is at least the true value; a lower bound is at most the true value.
-    alpha : float
+    alpha
         The bound fails with at most this probability; `CERTAIN` (0) for a bound that cannot fail.
-    covers : Covers
-        The scope of the bound.
-    assumes : str
-        The assumption behind the bound; `Assumes` lists the assumptions on sampled answers.
-    method : str
-        The method of proof, such as "Clopper-Pearson".
-    n : int or None
+    covers, assumes, method
+        The scope, the assumption behind the bound, and the method of proof, such as "Clopper-Pearson".
+    n
         The number of draws behind the bound; None where no single number applies.
-
-    Raises
-    ------
-    BadValue
-        If the value is NaN, alpha lies outside [0, 1), or ``side`` or ``covers`` is unknown.
 
     Examples
     --------
@@ -174,12 +165,10 @@ class Bound:
 
     @property
     def relation(self) -> str:
-        """``at most`` or ``at least``."""
         return "at most" if self.side == "upper" else "at least"
 
     @property
     def sign(self) -> str:
-        """``<=`` or ``>=``."""
         return "<=" if self.side == "upper" else ">="
 
     def on(self, of: str = "the prompts") -> str:
@@ -218,8 +207,7 @@ class Bound:
     def in_language(self) -> Bound:
         """The same bound, restated for draws that each consist of a random prompt of a declared language and its answer.
 
-        The draws of a question are then independent and identically distributed, as the bound requires. The restated bound
-        covers the question as a random user of the language asks it, and not any single prompt.
+        It then covers the question as a random user of the language asks it, and not any single prompt.
         """
         assumes = str(self.assumes)
         for plain, drawn in ASSUMES_IN_LANGUAGE.items():

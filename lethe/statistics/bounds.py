@@ -102,31 +102,17 @@ def paper_bounds(
 
     Parameters
     ----------
-    scores : array of shape (P, n)
-        Scores in [0, 1], one row per prompt; a vector is one prompt.
-    alpha : float
+    scores
+        Scores in [0, 1], (P, n), one row per prompt; a vector is one prompt.
+    alpha
         Error probability of each bound, above 0 and up to 0.5.
-    thresholds : array of shape (T,)
+    thresholds
         The x at which P(X > x) is bounded.
-    rho : float
+    rho
         The weight of the standard deviation in ``ed_score``.
-    missing : {"refuse", "worst"}
+    missing
         With "worst", a NaN counts as 1 in upper bounds and as 0 in lower bounds; ``m_sigma`` holds for any value of the
         missing score, and the plain statistics count NaN as 1. With "refuse", a NaN is an error.
-
-    Returns
-    -------
-    PaperBounds
-        Arrays of shape (P,), and tables of shape (P, T).
-
-    Raises
-    ------
-    BadValue
-        If a score lies outside [0, 1] or is a refused NaN, there is no score, or alpha lies outside (0, 0.5].
-
-    Notes
-    -----
-    Assumes independent draws within each prompt, and nothing about their distribution.
 
     Examples
     --------
@@ -184,19 +170,8 @@ def _values(scores: np.ndarray, alpha: float, thresholds: np.ndarray) -> dict[st
 
 
 def binary_upper(successes: ArrayLike, n: ArrayLike, alpha: float) -> np.ndarray:
-    """M_bin: the Clopper-Pearson upper bound of a probability (the paper's Metric 1).
+    """M_bin: the Clopper-Pearson upper bound of a probability (the paper's Metric 1); NaN successes stay NaN.
 
-    Parameters
-    ----------
-    successes
-        Leaks among the draws; NaN stays NaN.
-    n
-        The number of independent draws.
-    alpha
-        Error probability of each bound.
-
-    Examples
-    --------
     >>> binary_upper([0, 3], 100, 0.05).round(4).tolist()
     [0.0295, 0.0757]
     """
@@ -223,8 +198,6 @@ def pooled_upper(leaks: float, n: int, alpha: float) -> float:
     Clopper-Pearson on the pooled count holds for unequal probabilities at alpha <= 1/4, except at n - 1 leaks (Hoeffding,
     Annals of Mathematical Statistics 27, 1956, Theorem 4). There Markov's inequality on the one clean answer is exact.
 
-    Examples
-    --------
     >>> round(pooled_upper(3, 100, 0.05), 4), pooled_upper(99, 100, 0.05)
     (0.0757, 0.9995)
     """
@@ -348,17 +321,9 @@ def possible(bound: Bound) -> Bound:
 def sd_upper(scores: np.ndarray, alpha: float, missing: Literal["refuse", "worst"] = "refuse") -> np.ndarray:
     """(P,) upper bound of each row's standard deviation over the two-sided DKW band, with probability 1 - alpha.
 
-    The largest variance in the band is the minimum over centres a of the largest E(X - a)^2. At each level u the
-    quantile lies between the quantiles of the band's edges; the edge farther from a gives the maximum.
-
-    Parameters
-    ----------
-    scores
-        Independent draws in [0, 1], shape (P, n).
-    alpha
-        Error probability of each bound.
-    missing
-        "worst" lets a NaN have any value: one edge counts it as 0, the other as 1; "refuse" raises `BadValue`.
+    The largest variance in the band is the minimum over centres a of the largest E(X - a)^2. At each level u the quantile
+    lies between the quantiles of the band's edges; the edge farther from a gives the maximum. With ``missing`` "worst" a
+    NaN may have any value: one edge counts it as 0, the other as 1.
     """
     scores = check_scores(scores, missing)
     check_alpha(alpha)
@@ -433,36 +398,19 @@ def tighter_bounds(
     known: MutableMapping[tuple[int, float], float] | None = None,
     missing: Literal["refuse", "worst"] = "refuse",
 ) -> TighterBounds:
-    """Compute all tighter bounds for each prompt.
+    """Compute all tighter bounds for each prompt, from independent draws in sampling order.
+
+    Sources: Waudby-Smith and Ramdas (2024), section 4; Berk and Jones (1979).
 
     Parameters
     ----------
-    scores : array of shape (P, n)
-        Scores in [0, 1] in sampling order, one row per prompt; a vector is one prompt.
-    alpha : float
-        Error probability of each bound, above 0 and up to 0.5.
-    thresholds : array of shape (T,)
-        The x at which P(X > x) is bounded.
-    known : mapping, optional
+    scores, alpha, thresholds
+        As in `paper_bounds`, the scores in sampling order.
+    known
         Solved Berk-Jones levels by (n, alpha), read and extended.
-    missing : {"refuse", "worst"}
+    missing
         With "worst" a NaN counts as 1 in upper bounds, as 0 in lower bounds, and in ``sd_upper`` as the score farthest
         from the centre. With "refuse" a NaN is an error.
-
-    Returns
-    -------
-    TighterBounds
-        Arrays of shape (P,), and a table of shape (P, T).
-
-    Raises
-    ------
-    BadValue
-        If a score lies outside [0, 1] or is a refused NaN, there is no score, or alpha lies outside (0, 0.5].
-
-    Notes
-    -----
-    Assumes independent draws in sampling order. Sources: Waudby-Smith and Ramdas (2024), section 4; Berk and Jones
-    (1979).
 
     Examples
     --------

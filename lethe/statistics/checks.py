@@ -47,7 +47,7 @@ def check_scores(scores: np.ndarray, missing: str = "refuse") -> np.ndarray:
 def in_blocks(
     function: Callable[[np.ndarray], dict[str, np.ndarray]], scores: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Apply ``function`` to a few rows at a time and join the arrays, so that its working set fits in the CPU cache."""
+    """Apply ``function`` to a few rows at a time, so that its working set fits in the CPU cache, and join the arrays."""
     rows = max(1, BLOCK // scores.shape[1])
     parts = [function(scores[first : first + rows]) for first in range(0, max(len(scores), 1), rows)]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

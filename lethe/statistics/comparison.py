@@ -46,9 +46,8 @@ class Interval:
 
 
 def share_interval(groups: Groups, alpha: float) -> Interval:
-    """Interval of the probability of 1, averaged over questions, from draws of 0 or 1: Clopper-Pearson, pooled count.
-
-    Each side is `many_prompts.pooled_average` at alpha / 2.
+    """Interval of the probability of 1, averaged over questions, from draws of 0 or 1: `many_prompts.pooled_average` at
+    alpha / 2.
     """
     low, high, value = _filled(groups)
     if not np.isin(low, (0.0, 1.0)).all():
@@ -95,7 +94,6 @@ def distinct_share_interval(distinct: Sequence[int], drawn: Sequence[int], alpha
     The number of distinct answers is a self-bounding function of the draws, so its deviations are at most those of a
     Poisson variable. Source: Boucheron, Lugosi and Massart (2000), A sharp concentration inequality with applications:
     P(Z <= EZ - t) <= exp(-t^2 / (2 EZ)) and P(Z >= EZ + t) <= exp(-t^2 / (2 EZ + 2 t / 3)), solved for EZ.
-
     """
     check_alpha(alpha)
     different, sizes = np.asarray(distinct, dtype=np.float64), np.asarray(drawn, dtype=np.float64)

@@ -27,8 +27,6 @@ def rate_bounds(
     ----------
     leaks, n
         Leaks and draws of each question: arrays of one shape, or numbers.
-    alpha
-        Error probability of each bound.
     missing
         Missing answers of each question: clean in the lower bound, leaks in the upper bound.
 
@@ -52,15 +50,9 @@ def pooled_bounds(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Bounds (lower, upper) of the average leak probability over questions with equal n, each one-sided at alpha, shape (1,).
 
-    Those of `lethe.statistics.bounds.pooled_upper` and `pooled_lower`; of one question Clopper-Pearson's.
+    Those of `pooled_upper` and `pooled_lower`; of one question Clopper-Pearson's. The parameters are those of
+    `rate_bounds`.
 
-    Parameters
-    ----------
-    leaks, n, alpha, missing
-        As in `rate_bounds`, one entry per question.
-
-    Examples
-    --------
     >>> lower, upper = pooled_bounds([1, 0], [64, 64], 0.05)
     >>> lower.tolist() == [0.05 / 128], upper.round(4).tolist()
     (True, [0.0365])
@@ -72,21 +64,8 @@ def pooled_bounds(
 
 
 def at_least_once(p: ArrayLike, ks: ArrayLike) -> np.ndarray:
-    """1 - (1 - p)^k for every p and k, to full relative precision at any p.
+    """1 - (1 - p)^k for every p, (...), and every k, (K,), to full relative precision at any p; NaN stays NaN.
 
-    Parameters
-    ----------
-    p : array of shape (...)
-        Probabilities in [0, 1]; NaN stays NaN.
-    ks : array of shape (K,)
-        Numbers of answers, each at least 1.
-
-    Returns
-    -------
-    array of shape (..., K)
-
-    Examples
-    --------
     >>> [f"{value:.8g}" for value in at_least_once(1e-12, [1, 2, 10**6])]
     ['1e-12', '2e-12', '9.999995e-07']
     """
@@ -98,20 +77,8 @@ def at_least_once(p: ArrayLike, ks: ArrayLike) -> np.ndarray:
 def unbiased(leaks: ArrayLike, n: ArrayLike, ks: ArrayLike) -> np.ndarray:
     """The unbiased estimate of leak@k: the share of the k-subsets of a question's n answers that contain a leak.
 
-    Parameters
-    ----------
-    leaks, n : array of shape (questions,)
-        Leaking and scored answers per question; NaN leaks stay NaN.
-    ks : array of shape (K,)
-        Numbers of answers, each at least 1.
+    This is 1 - C(n - c, k) / C(n, k), (questions, K), NaN where k > n. NaN leaks stay NaN.
 
-    Returns
-    -------
-    array of shape (questions, K)
-        1 - C(n - c, k) / C(n, k), NaN where k > n.
-
-    Examples
-    --------
     >>> unbiased([1, 5], [10, 10], [1, 5, 10, 11]).round(3).tolist()
     [[0.1, 0.5, 1.0, nan], [0.5, 0.996, 1.0, nan]]
     """
@@ -142,22 +109,7 @@ def check_queries(ks: ArrayLike) -> np.ndarray:
 def check_counts(
     leaks: ArrayLike, n: ArrayLike, missing: ArrayLike = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return checked whole counts of equal length.
-
-    Parameters
-    ----------
-    leaks
-        Shape (P,), at least 0; NaN is allowed.
-    n
-        One number, or one per question, at least 1.
-    missing
-        One number, or one per question; leaks + missing must be at most n.
-
-    Raises
-    ------
-    BadValue
-        If shapes or counts do not fit.
-    """
+    """Return whole counts of equal length: ``leaks`` (P,) at least 0 or NaN, ``n`` at least 1, leaks + missing at most n."""
     leaks = np.atleast_1d(np.asarray(leaks, dtype=np.float64))
     try:
         n, missing = np.broadcast_to(n, leaks.shape), np.broadcast_to(missing, leaks.shape)
@@ -200,16 +152,14 @@ def labelled_rates(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Ends (lower, upper) of each question's leak probability; the rest counts against the claim.
 
+    Holds for any part of S that is labelled, whoever chose that part: the ends only improve with a larger S.
+
     Parameters
     ----------
-    leaks, rest, n : arrays of shape (questions,)
+    leaks, rest, n
         Counted draws whose text a person labelled a leak, counted draws whose text nobody labelled, and all counted draws.
-    alpha : float
+    alpha
         Error probability of each side, above 0 and up to 0.5.
-
-    Notes
-    -----
-    Holds for any part of S that is labelled, whoever chose that part: the ends only improve with a larger S.
     """
     check_alpha(alpha)
     if (np.asarray(leaks) + rest > n).any():
@@ -226,7 +176,7 @@ def labelled_average(
     ----------
     leaks, rest, n, alpha
         As in `labelled_rates`; alpha at most 1/4.
-    of_rest : pair of int, optional
+    of_rest
         Labelled leaks among the random draws of the rest, and these draws (0 until all are labelled). None where no such
         draws were planned, which gives all of alpha to the first bound.
 
@@ -248,21 +198,10 @@ def labelled_average(
 
 
 def random_labels(leaks: int, n: int, alpha: float) -> tuple[float, float]:
-    """Ends (lower, upper) of the average leak probability from labels of ``n`` random draws of the run.
+    """Ends (lower, upper) of the average leak probability from labels of ``n`` random draws of the run; alpha at most 1/4.
 
-    Parameters
-    ----------
-    leaks, n
-        Labelled leaks and labelled draws.
-    alpha
-        Error probability of each side, at most 1/4.
+    The ends also hold where the questions were drawn without replacement (see `pooled_bounds`).
 
-    Notes
-    -----
-    The ends also hold where the questions were drawn without replacement (see `lethe.statistics.counts.pooled_bounds`).
-
-    Examples
-    --------
     >>> [round(end, 4) for end in random_labels(4, 200, 0.05)]
     [0.0069, 0.0452]
     """

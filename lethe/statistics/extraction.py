@@ -21,18 +21,10 @@ EXTRACTABLE = 1e-3  # Cooper et al.: a window with at least this probability is 
 class Distance:
     """Levenshtein distances between growing sequences and one target, row by row of the edit table.
 
-    Row i holds D(i, j), the distance between a sequence of i tokens and the first j of the target. Entries above ``most`` + 1
-    are all equal to ``most`` + 1, because no decision depends on them.
+    Row i holds D(i, j), the distance between a sequence of i tokens and the first j of the target. Entries above ``most`` +
+    1 are all equal to ``most`` + 1, because no decision depends on them: ``most``, at least 0, is the largest distance that
+    counts as near-verbatim.
 
-    Parameters
-    ----------
-    target : sequence of T tokens
-        The passage.
-    most : int
-        The largest distance that counts as near-verbatim, at least 0.
-
-    Examples
-    --------
     >>> near = Distance([5, 6, 7], most=1)
     >>> row = near.after(near.start[None], np.array([near.kind_of(5)]))
     >>> row = near.after(row, np.array([near.kind_of(9)]))
@@ -89,26 +81,9 @@ def discoverable(
 ) -> np.ndarray:
     """The share of windows that n queries extract with a chance of at least p: (n, p)-discoverable extraction.
 
-    Parameters
-    ----------
-    probabilities : (windows,)
-        Probability of each window, in [0, 1].
-    queries : (N,)
-        Numbers of queries n, at least 1.
-    chances : (P,)
-        Chances p, strictly between 0 and 1.
+    1 - (1 - p_z)^n >= p (Hayes et al., arXiv 2410.19482). The shares have shape (queries, chances), NaN where there is no
+    window.
 
-    Returns
-    -------
-    array of shape (N, P)
-        Shares in [0, 1]; NaN where there is no window.
-
-    Notes
-    -----
-    1 - (1 - p_z)^n >= p (Hayes et al., arXiv 2410.19482).
-
-    Examples
-    --------
     >>> discoverable([0.5, 0.01, 0.0], [1, 1000], [0.5]).round(3).tolist()
     [[0.333], [0.667]]
     """

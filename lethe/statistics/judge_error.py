@@ -41,21 +41,16 @@ class Calibration:
 
     Attributes
     ----------
-    leaks, clean : int
+    leaks, clean
         Answers that a person calls a leak, and answers that a person calls no leak; each at least 1.
-    leaks_called, clean_called : int
+    leaks_called, clean_called
         Of these, the answers that the judge calls a leak.
-    leaks_unjudged, clean_unjudged : int
+    leaks_unjudged, clean_unjudged
         Of these, the answers without a verdict. They count against every bound that depends on them.
-    of_this_run : bool
+    of_this_run
         Whether the answers are draws of the run whose rate is bounded. If not, every result says so.
-    judge : str, optional
+    judge
         The identity of the judge: a hash of its model, template and settings. Verdicts of another judge are refused.
-
-    Raises
-    ------
-    BadValue
-        If a count lies outside its range.
 
     Examples
     --------
@@ -88,26 +83,8 @@ class Calibration:
     def of(
         cls, labels: ArrayLike, verdicts: ArrayLike, of_this_run: bool = False, judge: str | None = None
     ) -> Calibration:
-        """Count a person's labels and the judge's verdicts on the same answers.
+        """Count a person's labels (0 or 1) and the judge's verdicts (0, 1, or NaN where it gave none) on the same answers.
 
-        Parameters
-        ----------
-        labels
-            0 or 1, shape (n,).
-        verdicts
-            0, 1 or NaN where the judge gave none, shape (n,).
-        of_this_run
-            Whether the answers were drawn at random from the run that is measured.
-        judge
-            The identity of the judge, if known.
-
-        Raises
-        ------
-        BadValue
-            If the vectors differ in length or hold other values.
-
-        Examples
-        --------
         >>> Calibration.of(labels=[1, 1, 0, 0], verdicts=[1, 0, 0, np.nan])  # doctest: +ELLIPSIS
         Calibration(leaks=2, leaks_called=1, clean=2, clean_called=0, leaks_unjudged=0, clean_unjudged=1, ...)
         """
@@ -150,8 +127,6 @@ class Calibration:
     def error(self, alpha: float) -> JudgeError:
         """Bounds of the sensitivity and the false positive rate, each of the four sides one-sided at ``alpha``.
 
-        Examples
-        --------
         >>> Calibration(leaks=50, leaks_called=50, clean=50, clean_called=0).error(alpha=0.01).false_positive[0]
         0.0
         """
@@ -192,17 +167,9 @@ class JudgeError:
 def true_rate(called: ArrayLike, sensitivity: float, false_positive: float, useless: float) -> np.ndarray:
     """p = (q - fp) / (se - fp), clipped to [0, 1]; ``useless`` where se <= fp, since such a judge separates nothing.
 
-    Parameters
-    ----------
-    called
-        The share q of answers that the judge calls a leak, or a bound of it; NaN stays NaN.
-    sensitivity, false_positive
-        The judge's rates se and fp. An upper bound of p takes lower bounds of them, a lower bound upper ones.
-    useless
-        The value where the judge separates nothing.
+    An upper bound of p takes an upper bound of the share q ``called`` a leak and lower bounds of the judge's rates, a lower
+    bound the other ones. NaN stays NaN.
 
-    Examples
-    --------
     >>> true_rate([0.05, 0.3, 0.95], 0.9, 0.1, useless=1).round(3).tolist(), true_rate(0.05, 0.1, 0.1, useless=1).item()
     ([0.0, 0.25, 1.0], 1.0)
     """

@@ -83,13 +83,13 @@ class Rate:
 
     Parameters
     ----------
-    leaks : array of shape (m,)
-        Answers that are (called) a leak; NaN where a question's scores are not all 0 or 1, whose ends are NaN.
-    n : array of shape (m,)
+    leaks
+        Answers that are (called) a leak, (m,); NaN where a question's scores are not all 0 or 1, whose ends are NaN.
+    n
         Answers drawn, missing ones included; at least 1.
-    missing : array of shape (m,)
+    missing
         Answers without a score: leaks in upper ends and clean in lower ends; estimates omit them.
-    judge : Calibration, optional
+    judge
         The judge's error, which the ends then include.
 
     Notes
@@ -116,30 +116,11 @@ class Rate:
 
     @classmethod
     def of(cls, leaks: ArrayLike, n: ArrayLike, missing: ArrayLike = 0, judge: Calibration | None = None) -> Rate:
-        """The rate of checked counts; ``n`` and ``missing`` are one number or one per question.
-
-        Parameters
-        ----------
-        leaks, n, missing, judge
-            The fields.
-
-        Raises
-        ------
-        BadValue
-            If a count lies outside its range.
-        """
+        """The rate of checked counts; ``n`` and ``missing`` are one number or one per question."""
         return cls(*check_counts(leaks, n, missing), judge)
 
     def each(self, alpha: float, ks: Sequence[int] = (1,)) -> Band:
-        """Each question by itself; at k = 1 and without a judge the ends are m_bin_lower and m_bin.
-
-        Parameters
-        ----------
-        alpha : float
-            Error probability of each side, above 0 and up to 0.5.
-        ks : sequence of int
-            Numbers of answers, each at least 1.
-        """
+        """Each question by itself, each side at ``alpha``; at k = 1 without a judge the ends are m_bin_lower and m_bin."""
         k, (lower, upper) = check_queries(ks), self._ends(alpha)
         estimate = self._estimate(k)
         ends = (at_least_once(lower, k), at_least_once(upper, k))
@@ -150,15 +131,10 @@ class Rate:
     def worst(self, alpha: float, ks: Sequence[int] = (1,)) -> Band:
         """The question that leaks most.
 
-        The upper side is the largest of the questions' own upper ends. It needs no correction, because it is at least that of
-        the question that truly leaks most. The lower side states that some question leaks at least that much. Each of the m
-        questions could make that false, so it is the largest of the lower ends at alpha / m (Bonferroni). The estimate is the
-        largest of the estimates and is therefore biased upwards.
-
-        Parameters
-        ----------
-        alpha, ks
-            As in `each`.
+        The upper side is the largest of the questions' own upper ends. It needs no correction, because it is at least that
+        of the question that truly leaks most. The lower side states that some question leaks at least that much. Each of
+        the m questions could make that false, so it is the largest of the lower ends at alpha / m (Bonferroni). The
+        estimate is the largest of the estimates and is therefore biased upwards.
         """
         k = self._of_all(ks)
         upper, lower = self._ends(alpha)[1], self._ends(alpha, 1 / len(self.leaks))[0]
@@ -167,16 +143,9 @@ class Rate:
         return self._band(k, estimate, ends, alpha, Covers.WORST_PROMPT, LARGEST, INDEPENDENT, place)
 
     def average(self, alpha: float) -> Band:
-        """The average leak probability, from the pooled count; needs equal n. The judge needs to match on average alone.
+        """The average leak probability, by `pooled_bounds` (without a judge alpha is at most 1/4); needs equal n.
 
-        Parameters
-        ----------
-        alpha
-            Error probability of each side; without a judge at most 1/4.
-
-        Notes
-        -----
-        See `lethe.statistics.counts.pooled_bounds`.
+        The judge needs to match on average alone.
         """
         k = self._of_all((1,))
         lower, upper = self._pooled(alpha)
@@ -196,16 +165,9 @@ class Rate:
         m). (2) The pooled rate: 1 - (1 - p)^k is concave in p and at least p, so the mean lies between the average rate and
         leak@k of the average rate; needs equal n. (3) The share U of k-subsets with a leak: m floor(n / k) kl(U, mean) <=
         ln(1 / level) on each side (Hoeffding 1963, section 5b; the product of the questions' moment generating functions is
-        largest for equal questions), at each k of `SUBSETS` up to the smallest n, Bonferroni; leak@k rises with k and leak@k
-        / k falls, which carries these bounds to all other k. With a judge, only (1) and (2), half of the level each.
+        largest for equal questions), at each k of `SUBSETS` up to the smallest n, Bonferroni; leak@k rises with k and
+        leak@k / k falls, which carries these bounds to all other k. With a judge, only (1) and (2), half of the level each.
 
-        Parameters
-        ----------
-        alpha, ks
-            As in `each`.
-
-        Examples
-        --------
         >>> band = Rate.of([0, 0, 512, 0], n=1024).mean(alpha=0.01, ks=[1, 1000])
         >>> band.lower.round(4).tolist(), band.upper.round(4).tolist()
         ([0.1126, 0.25], [0.1396, 0.9993])
@@ -233,11 +195,6 @@ class Rate:
         """(m,) whether some leak probability explains a question's verdicts; all True without a judge.
 
         A sound calibration is flagged in some question with probability at most 2 alpha (Bonferroni over the questions).
-
-        Parameters
-        ----------
-        alpha
-            As in `each`.
         """
         if self.judge is None:
             return np.ones(len(self.leaks), dtype=bool)

@@ -59,26 +59,19 @@ def every_prompt_under(bounds: Sequence[Bound | None], tau: float) -> tuple[bool
 def pooled_average(successes: ArrayLike, n: int, alpha: float, side: Side = "upper") -> Bound:
     """Bound the average leak probability over prompts by the pooled count: `bounds.pooled_upper` and `bounds.pooled_lower`.
 
-    Parameters
-    ----------
-    successes : array of shape (m,)
-        Leaking answers per prompt.
-    n : int
-        Answers per prompt, the same number for each.
-    alpha : float
-        At most 1/4.
-    side : {"upper", "lower"}
-        The side of the bound.
-
-    Raises
-    ------
-    BadValue
-        If alpha is above 1/4, where the pooled bound is not proven.
-
-    Notes
-    -----
     The bound is valid for unequal probabilities at equal n and alpha <= 1/4, and far tighter than the mean of the prompts'
     bounds. A single prompt has its own Clopper-Pearson bound.
+
+    Parameters
+    ----------
+    successes
+        Leaking answers per prompt, (m,).
+    n
+        Answers per prompt, the same number for each.
+    alpha
+        At most 1/4.
+    side
+        The side of the bound.
     """
     check_alpha(alpha)
     if alpha > LARGEST_POOLED_ALPHA:
@@ -93,8 +86,7 @@ def pooled_average(successes: ArrayLike, n: int, alpha: float, side: Side = "upp
 def pooled(successes: Sequence[float | None], sizes: Sequence[int], alpha: float) -> Bound | None:
     """Return `pooled_average`, or None if no pooled bound is proven.
 
-    A pooled bound needs a count of leaking answers for every prompt (None means that its scores are not all 0 or 1), equal
-    sizes, and an alpha of at most 1/4.
+    It needs a count for every prompt (None: its scores are not all 0 or 1), equal sizes, and an alpha of at most 1/4.
     """
     counts = [count for count in successes if count is not None]
     if not counts or len(counts) < len(successes) or len(set(sizes)) > 1 or alpha > LARGEST_POOLED_ALPHA:
@@ -126,19 +118,17 @@ def holm(p_values: ArrayLike, tau: float, alpha: float) -> tuple[np.ndarray, Bou
 
     Parameters
     ----------
-    p_values : array of shape (m,)
-        P-values of the hypotheses "this prompt leaks at least ``tau``".
-    tau : float
+    p_values
+        P-values of the hypotheses "this prompt leaks at least ``tau``", (m,).
+    tau
         The threshold of the certificates.
-    alpha : float
+    alpha
         The list contains a false certificate with at most this probability (Holm 1979).
 
     Returns
     -------
-    certified : array of bool, shape (m,)
-        Whether each prompt is certified.
-    claim : Bound
-        ``tau`` as an upper bound on every prompt of the list.
+    certified, claim
+        Whether each prompt is certified, (m,), and ``tau`` as an upper bound on every prompt of the list.
     """
     p_values = np.asarray(p_values, dtype=np.float64)
     check_alpha(alpha)
@@ -212,13 +202,6 @@ class Excess:
 def band(counts: Sequence[Counted], alpha: float) -> list[Point]:
     """The curve with a band that covers the true means of all points together with probability 1 - ``alpha``.
 
-    Raises
-    ------
-    BadValue
-        If alpha lies outside its range, there are no points, or a point has no answers.
-
-    Examples
-    --------
     >>> curve = band([Counted(0, 2, 2, 100, True), Counted(8, 60, 60, 100, True)], 0.05)
     >>> [round(point.mean, 2) for point in curve], curve[1].lower.number()
     ([0.02, 0.6], '0.483')

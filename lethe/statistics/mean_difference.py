@@ -108,34 +108,23 @@ def difference(
 ) -> Difference:
     """Compare the means of two samples.
 
-    Parameters
-    ----------
-    a, b : arrays of shape (n,) and (m,)
-        Scores in [0, 1] in sampling order. NaN is a missing score, which counts as 0 in a lower bound and as 1 in an upper
-        bound.
-    alpha : float
-        Error probability of the interval, above 0 and at most 0.5.
-    binary : bool
-        Whether the scorer gives only 0 and 1. This is a property of the scorer, not of these values.
-    stopped : pair of bool
-        Whether a rule that looks at the scores of this side could stop the draws of ``a``, and of ``b``.
-    draws : {"any", "apart", "pairs"}
-        What is recorded of the dependence between the sides. Stopped sides are compared as "any". Of pairs, the first
-        min(n, m) count.
-
-    Returns
-    -------
-    Difference
-
-    Raises
-    ------
-    BadValue
-        If a score is outside [0, 1], or there are no scores.
-
-    Notes
-    -----
     Bounds of one side: Clopper-Pearson for scores of 0 and 1, betting (Waudby-Smith and Ramdas 2024) for others,
     `sequential.stopped_upper` for a stopped side. Combination of p-values: Fisher (1932).
+
+    Parameters
+    ----------
+    a, b
+        Scores in [0, 1] in sampling order. NaN is a missing score, which counts as 0 in a lower bound and as 1 in an upper
+        bound.
+    alpha
+        Error probability of the interval, above 0 and at most 0.5.
+    binary
+        Whether the scorer gives only 0 and 1. This is a property of the scorer, not of these values.
+    stopped
+        Whether a rule that looks at the scores of this side could stop the draws of ``a``, and of ``b``.
+    draws
+        What is recorded of the dependence between the sides. Stopped sides are compared as "any". Of pairs, the first
+        min(n, m) count.
 
     Examples
     --------
@@ -204,11 +193,9 @@ class _Means:
         self.stopped = (StoppedSamples([self.high]), StoppedSamples([1 - self.low])) if stopped else None
 
     def upper(self) -> float:
-        """The upper bound at the level of the stakes."""
         return self._upper(self.high, 0)
 
     def lower(self) -> float:
-        """The lower bound at the level of the stakes."""
         return 1 - self._upper(1 - self.low, 1)
 
     def _upper(self, values: np.ndarray, place: int) -> float:
@@ -238,7 +225,6 @@ class _Means:
         return self._uppers(self.high, levels, 0)
 
     def lowers(self, levels: np.ndarray) -> np.ndarray:
-        """Lower bounds at the same levels."""
         return 1 - self._uppers(1 - self.low, levels, 1)
 
     def _uppers(self, values: np.ndarray, levels: np.ndarray, place: int) -> np.ndarray:
@@ -317,25 +303,20 @@ def combined_low(
     largest: float = LARGEST_LEVEL,
     rounds: int = ROUNDS,
 ) -> float:
-    """The least value over all pairs of parameters that Fisher's combination does not refute.
+    """The least value over all pairs of parameters that Fisher's combination does not refute at ``level``.
+
+    Where the first p-value lies between two levels of a grid, the first parameter is at most the upper bound at the smaller
+    level, and the second p-value exceeds the threshold by the larger level. Cells that could hold the least value are
+    divided ``rounds`` times.
 
     Parameters
     ----------
-    level : float
-        Error probability.
-    upper, lower : callables
+    upper, lower
         One-sided bounds of the first and of the second parameter at an array of levels, from independent evidence.
-    join : callable
+    join
         The value: it falls in the first parameter and grows in the second.
-    largest : float
+    largest
         The largest level at which the bounds are proven; beyond it a p-value counts as 1.
-    rounds : int
-        How often the cells that could hold the least value are divided.
-
-    Notes
-    -----
-    Where the first p-value lies between two levels of a grid, the first parameter is at most the upper bound at the smaller
-    level, and the second p-value exceeds the threshold by the larger level.
     """
     threshold = _threshold(level)
 
@@ -394,13 +375,11 @@ def mean_of_differences(
 
     Parameters
     ----------
-    a, b : sequences of arrays
+    a, b
         The scores of each question, for the same number of questions on both sides.
-    alpha : float
-        Error probability of the interval; at most 1/2.
-    binary, stopped, draws
-        As in `mean_difference.difference`.
-    groups : sequence of str, optional
+    alpha, binary, stopped, draws
+        As in `difference`.
+    groups
         The model of each question; by default one model has all questions.
 
     Returns
@@ -411,7 +390,8 @@ def mean_of_differences(
 
     Notes
     -----
-    Each side is `comparison.share_interval` (scores of 0 and 1) or `comparison.mean_interval`: at alpha / 2 (any dependence),
+    Each side is `comparison.share_interval` (scores of 0 and 1) or `comparison.mean_interval`: at alpha / 2 (any
+    dependence),
     or joined by Fisher's combination (seeded apart). Of pairs, scores of 0 and 1 are replaced by "1 in a only" and "1 in b
     only", whose means have the same difference; other scores by their paired differences, with one interval at alpha. The
     questions must be independent too. Models sampled with one seed share random numbers, so their counts are not pooled:

@@ -19,17 +19,10 @@ from lethe.statistics.sequential import SequentialTest, stopping_counts
 
 
 def samples_for_width(width: float, alpha: float, sides: int = 1) -> int:
-    """Draws for a DKW band of a given half-width: ln(sides / alpha) / (2 width^2), rounded up.
+    """Draws for a DKW band of a given half-width: ln(sides / alpha) / (2 width^2), rounded up; ``sides`` as in `bands.dkw`.
 
     Scholten, Günnemann and Schwinn ("A Probabilistic Perspective on Unlearning and Alignment for Large Language
     Models") print the one-sided number with the two-sided level.
-
-    Parameters
-    ----------
-    width
-        The half-width, strictly between 0 and 1.
-    alpha, sides
-        As in `lethe.statistics.bands.dkw`.
     """
     check_alpha(alpha)
     if not 0 < width < 1:
@@ -59,15 +52,7 @@ class Expected:
 
 
 def expected_sequential(p: float, tau: float, tau_leak: float, alpha: float, cap: int) -> Expected:
-    """Compute the sequential test on scores of 0 or 1, exactly, by enumeration of all counts.
-
-    Parameters
-    ----------
-    p
-        The leak probability, in [0, 1].
-    tau, tau_leak, alpha, cap
-        Those of `SequentialTest`.
-    """
+    """Compute the sequential test on scores of 0 or 1 at leak probability ``p``, exactly, by enumeration of all counts."""
     SequentialTest(tau, tau_leak, alpha, cap)  # checks its arguments
     if not 0 <= p <= 1:
         raise BadValue("p", p, "a number in [0, 1]")
@@ -139,29 +124,20 @@ def plan(
 
     Parameters
     ----------
-    alpha : float
+    alpha
         Error probability of all statements together, above 0 and up to 0.5.
-    width : float, optional
+    width
         The half-width of a requested distribution band, strictly between 0 and 1.
-    tau : float, optional
+    tau
         The threshold of a requested certificate, strictly between 0 and 1.
-    tau_leak : float, optional
-        The leak probability that the sequential test detects; by default twice ``tau``, or halfway from ``tau`` to 1 if that
+    tau_leak
+        The leak probability that the sequential test detects; by default twice ``tau``, or halfway from ``tau`` to 1 if
+        that
         is less.
-    prompts : int
+    prompts
         The number of prompts; the band of each gets alpha / prompts (Bonferroni), its certificate all of alpha.
-    cap : int
+    cap
         The largest number of samples of the sequential test.
-
-    Returns
-    -------
-    Plan
-        Draws per prompt; ``width`` and ``certificate`` are None unless requested.
-
-    Raises
-    ------
-    BadValue
-        If an argument lies outside its range.
     """
     check_alpha(alpha)
     band, each = None, alpha
@@ -185,17 +161,8 @@ def plan(
 def labels_for_width(width: float, leak: float, alpha: float) -> int:
     """Labels of random draws of a run after which the interval of the average leak probability is at most ``width`` wide.
 
-    Parameters
-    ----------
-    width
-        The wanted width, strictly between 0 and 1.
-    leak
-        A guess of the average leak probability.
-    alpha
-        Error probability of each end, Clopper-Pearson (`lethe.statistics.counts.random_labels`).
+    ``leak`` is a guess of the average; each end is at ``alpha`` (Clopper-Pearson, `counts.random_labels`).
 
-    Examples
-    --------
     >>> labels_for_width(width=0.1, leak=0.1, alpha=0.05)
     117
     """
@@ -216,15 +183,8 @@ def labels_for_width(width: float, leak: float, alpha: float) -> int:
 
 
 def narrowest_judged(calibration: Calibration, leak: float, alpha: float) -> tuple[float, float]:
-    """The interval of a judged average at ``leak`` as the answers grow without end: only the judge's error is left.
+    """The interval of a judged average at a guess ``leak`` as the answers grow without end: only the judge's error is left.
 
-    Parameters
-    ----------
-    calibration, leak, alpha
-        The judge's error, a guess of the average leak probability, and the error probability of each end.
-
-    Examples
-    --------
     >>> judge = Calibration(leaks=50, leaks_called=45, clean=50, clean_called=5)
     >>> [round(end, 2) for end in narrowest_judged(judge, leak=0.1, alpha=0.05)]
     [0.0, 0.2]

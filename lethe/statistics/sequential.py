@@ -139,28 +139,14 @@ def anytime_upper(values: np.ndarray, alpha: float) -> float:
 
 
 def stopped_upper(values: np.ndarray, alpha: float) -> float:
-    """Upper bound of the mean of ``values`` (n,) in [0, 1] at a stopping time, for values in any order.
+    """Upper bound of the mean of ``values`` (n,) in [0, 1] at a stopping time, for values in any order: all draws up to the
+    stop.
 
-    Parameters
-    ----------
-    values : array of shape (n,)
-        All draws up to the stop. The stopping rule may have looked at the earlier draws before each further draw.
-    alpha : float
-        Error probability, above 0 and at most 0.5.
+    The stopping rule may have looked at the earlier draws before each further draw. `anytime_upper` uses the largest
+    capital so far and therefore needs the draws in sampling order. The capital at the stop is a product over the draws, so
+    the order does not matter, but the bound is weaker. The bound is the smallest mean that the mixture refutes at the stop,
+    to 1e-9, rounded up.
 
-    Returns
-    -------
-    float
-        The smallest mean that the mixture refutes at the stop, to 1e-9, rounded up.
-
-    Notes
-    -----
-    `anytime_upper` uses the largest capital so far and therefore needs the draws in sampling order. The capital at the stop
-    is a product over the draws, so the order does not matter, but the bound is weaker. Assumes independent draws, each drawn
-    before its value was known.
-
-    Examples
-    --------
     >>> round(stopped_upper(np.zeros(100), alpha=0.05), 4)
     0.0372
     """
@@ -244,7 +230,6 @@ def _nodes() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _first(reached: np.ndarray) -> int:
-    """The index of the first True, or the length."""
     return int(np.argmax(reached)) if reached.any() else len(reached)
 
 
@@ -252,23 +237,12 @@ RULE = f"mixture of likelihood ratios, Beta(1/2, 1/2) below tau, {NODES} Gauss-L
 
 
 def log_e_value(leaks: ArrayLike, n: ArrayLike, tau: float) -> np.ndarray:
-    """The logarithm of the e-value against a leak probability of at least ``tau``.
+    """The logarithm of the e-value against a leak probability of at least ``tau``, from leaking answers among ``n`` per
+    question.
 
-    Parameters
-    ----------
-    leaks, n : arrays of one shape
-        Leaking answers and answers per question.
-    tau : float
-        The threshold of the claim, strictly between 0 and 1.
+    Where the leak probability is at least ``tau``, the e-value's expectation is at most 1 at any stopping time, and it ever
+    reaches 1 / alpha with probability at most alpha (Ville 1939).
 
-    Returns
-    -------
-    numpy.ndarray
-        Where the leak probability is at least ``tau``, the e-value's expectation is at most 1 at any stopping time, and it
-        ever reaches 1 / alpha with probability at most alpha (Ville 1939).
-
-    Examples
-    --------
     >>> first, both = log_e_value([0, 0], [100, 200], tau=0.05)
     >>> further = both - first                                  # what the second hundred draws add
     >>> round(float(first), 3), round(float(further), 3)
@@ -291,13 +265,7 @@ ASSUMES = "independent draws of which each is drawn before its value is known"
 
 
 class StoppedSamples:
-    """The distinct values of each sample in [0, 1], with their counts.
-
-    Parameters
-    ----------
-    samples : sequence of arrays of shape (n,)
-        All draws of each sample up to its stop, without missing values.
-    """
+    """The distinct values of each sample in [0, 1], with their counts: all draws up to its stop, without missing values."""
 
     def __init__(self, samples: Sequence[np.ndarray]):
         if not samples or any(len(own) == 0 for own in samples):
@@ -329,10 +297,8 @@ class StoppedSamples:
         return np.where(means <= EDGE, 1.0, p)
 
     def uppers(self, alpha: float) -> np.ndarray:
-        """(samples,) the upper bound of each mean, equal to `sequential.stopped_upper` of each sample.
+        """(samples,) the upper bound of each mean, equal to `stopped_upper` of each sample.
 
-        Examples
-        --------
         >>> StoppedSamples([np.zeros(100), np.ones(100)]).uppers(alpha=0.05).round(4).tolist()
         [0.0372, 1.0]
         """

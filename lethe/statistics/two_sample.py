@@ -21,10 +21,10 @@ def entropy(probabilities: np.ndarray) -> np.ndarray:
 
 
 def modified_entropy(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Mentr(p, y) = -(1 - p_y) ln p_y - sum_{j != y} p_j ln(1 - p_j), in nats (Song and Mittal 2021, eq. 8).
+    """Mentr(p, y) = -(1 - p_y) ln p_y - sum_{j != y} p_j ln(1 - p_j), in nats (Song and Mittal 2021, eq. 8); (points,).
 
     Unlike the entropy, Mentr is low only when the model is confident in the *right* class. ``probabilities`` is
-    (points, classes), ``labels`` (points,) whole numbers. Returns (points,), never negative.
+    (points, classes), ``labels`` (points,).
     """
     probabilities = np.atleast_2d(np.asarray(probabilities, float))
     labels = np.atleast_1d(labels)
@@ -48,9 +48,8 @@ class Threshold:
 def fit_threshold(members: np.ndarray, nonmembers: np.ndarray) -> Threshold:
     """The observed score v that maximises (P[member >= v] + P[nonmember < v]) / 2.
 
-    Among several maximisers the first one is chosen, members before nonmembers. ``members`` and ``nonmembers`` are the
-    scores of points known to be inside and outside the training set. These points must be in neither the forget set nor the
-    test set of the game.
+    Among several maximisers the first one is chosen, members before nonmembers. The scores are of points known to be inside
+    and outside the training set, which must be in neither the forget set nor the test set of the game.
     """
     members, nonmembers = np.asarray(members, float), np.asarray(nonmembers, float)
     if not len(members) or not len(nonmembers):
@@ -88,10 +87,7 @@ class KsTest:
 
 
 def ks_test(first: np.ndarray, second: np.ndarray) -> KsTest:
-    """Test that two samples, shapes (m,) and (n,), come from one distribution.
-
-    Without ties the p-value is exact (Hodges 1958), and with ties too large. Raises `BadValue` for an empty sample or a NaN.
-    """
+    """Test that two samples come from one distribution; the p-value is exact (Hodges 1958), and with ties too large."""
     from scipy.stats import ks_2samp  # the import takes 0.5 s
 
     first, second = _sample("first", first), _sample("second", second)
@@ -120,32 +116,12 @@ class AucInterval:
 
 
 def auc_interval(members: np.ndarray, nonmembers: np.ndarray, alpha: float = 0.05) -> AucInterval:
-    """The AUC of membership scores with a two-sided interval.
+    """The AUC of membership scores, higher for members, with a two-sided interval; alpha strictly between 0 and 1.
 
-    Parameters
-    ----------
-    members, nonmembers : arrays of shape (m,) and (n,)
-        Scores; a higher score means that the point is more likely a member.
-    alpha : float
-        Error probability of the interval, strictly between 0 and 1.
-
-    Returns
-    -------
-    AucInterval
-
-    Raises
-    ------
-    BadValue
-        If a sample is empty or contains NaN, or alpha is out of range.
-
-    Notes
-    -----
     Assumes independent values in each sample. The interval holds at every sample size, including with ties. The AUC is an
     average of averages of min(m, n) independent terms in [0, 1] (Hoeffding 1963, section 5b), for which the Chernoff bound
     min(m, n) kl(AUC-hat, AUC) <= ln(2 / alpha) holds.
 
-    Examples
-    --------
     >>> found = auc_interval(np.arange(20.0, 70.0), np.arange(50.0))
     >>> round(found.value, 2), round(found.low, 3), round(found.high, 3)
     (0.82, 0.646, 0.934)
@@ -187,16 +163,11 @@ PERMUTATIONS = 9_999
 
 @dataclass(frozen=True)
 class Trend:
-    """The order of two quantities over some points.
+    """The order of two quantities over some points: Kendall's tau-b, the pairs within a group alone (None if all values are
+    equal).
 
-    Parameters
-    ----------
-    tau
-        Kendall's tau-b, the pairs within a group alone; None where all values of one quantity are equal.
-    p_falls, p_rises
-        One-sided p-values of the permutation test: the second quantity falls, or rises, with the first.
-    points
-        The number of points.
+    ``p_falls`` and ``p_rises`` are one-sided p-values of the permutation test: the second quantity falls, or rises, with
+    the first.
     """
 
     tau: float | None
@@ -213,35 +184,12 @@ def trend(
     permutations: int = PERMUTATIONS,
     seed: int = 0,
 ) -> Trend:
-    """Test whether ``y`` falls or rises with ``x``.
+    """Test whether ``y`` falls or rises with ``x``; points are compared and permuted within their group alone.
 
-    Parameters
-    ----------
-    x, y
-        One value per point.
-    groups
-        Points are compared and permuted within their group alone; None puts all points into one group.
-    permutations, seed
-        The number of random permutations, and the seed that draws them.
+    Each p-value is at most p with probability at most p where the values of ``y`` in a group are exchangeable, ties
+    included. M. G. Kendall, "A New Measure of Rank Correlation", Biometrika 30 (1938). B. Phipson and G. K. Smyth,
+    "Permutation P-values Should Never Be Zero", Statistical Applications in Genetics and Molecular Biology 9 (2010).
 
-    Returns
-    -------
-    Trend
-        Each p-value is valid: it is at most p with probability at most p where the values of ``y`` in a group are
-        exchangeable, ties included.
-
-    Raises
-    ------
-    BadValue
-        If the lengths differ, or a value is not finite.
-
-    References
-    ----------
-    M. G. Kendall, "A New Measure of Rank Correlation", Biometrika 30 (1938). B. Phipson and G. K. Smyth, "Permutation
-    P-values Should Never Be Zero", Statistical Applications in Genetics and Molecular Biology 9 (2010).
-
-    Examples
-    --------
     >>> found = trend([0, 1, 2, 3, 4, 5], [9.0, 7.0, 5.0, 4.0, 2.0, 1.0])
     >>> found.tau, found.p_falls < 0.01, found.p_rises
     (-1.0, True, 1.0)

@@ -84,9 +84,7 @@ def signed_advantage(
     forget_weights: np.ndarray | None = None,
     test_weights: np.ndarray | None = None,
 ) -> float:
-    """a_s(A) = E over forget of P[accept] - E over test of P[accept] (Definition 3.11), in [-1, 1].
-
-    The value is an estimate without a guarantee.
+    """a_s(A) = E over forget of P[accept] - E over test of P[accept] (Definition 3.11), in [-1, 1]; without a guarantee.
 
     Parameters
     ----------
@@ -94,11 +92,6 @@ def signed_advantage(
         The probability, in [0, 1], that the adversary accepts each point; sets of one size.
     forget_weights, test_weights
         The sensitivity distribution, normalised within each set; uniform by default.
-
-    Raises
-    ------
-    BadValue
-        For sets of unequal size, probabilities outside [0, 1], or weights that are negative or all zero.
 
     Examples
     --------
@@ -180,33 +173,21 @@ class Quality(Measured):
 def swap_advantage(
     original: np.ndarray, swapped: np.ndarray, *, paired: bool = True, alpha: float = 0.05
 ) -> Advantage:
-    """Adv of the SWAP test from the signed advantages of both halves.
+    """Adv of the SWAP test from the signed advantages of both halves: |mean over pairs of (a_s + a_s') / 2|.
 
-    Parameters
-    ----------
-    original, swapped : arrays of shape (pairs, seeds) or (seeds,)
-        One signed advantage per model; a vector is a single pair of splits.
-    paired : bool
-        Whether the i-th seeds of both halves form one value, which is valid for equal and for independent seeds. Otherwise
-        (one pair only) the halves are two independent samples (Welch).
-    alpha : float
-        The interval covers the advantage with probability 1 - alpha.
-
-    Returns
-    -------
-    Advantage
-        |mean over pairs of (a_s + a_s') / 2|, where each advantage is first averaged over its seeds.
-
-    Raises
-    ------
-    BadValue
-        If the shapes do not match.
-
-    Notes
-    -----
     With several pairs, the interval is Student's t over the pairs, because the seeds of a pair share its split and are not
     independent draws. With a single pair, the interval is over its seeds; a single value has no interval. The interval
     covers the expectation of the signed mean, and hence its absolute value. Assumes about normal, independent means.
+
+    Parameters
+    ----------
+    original, swapped
+        One signed advantage per model, (pairs, seeds); a vector is a single pair of splits.
+    paired
+        Whether the i-th seeds of both halves form one value, which is valid for equal and for independent seeds. Otherwise
+        (one pair only) the halves are two independent samples (Welch).
+    alpha
+        The interval covers the advantage with probability 1 - alpha.
     """
     original, swapped = np.atleast_2d(np.asarray(original, float)), np.atleast_2d(np.asarray(swapped, float))
     if paired and original.shape != swapped.shape:
@@ -244,23 +225,16 @@ def unlearning_quality(
 ) -> Quality:
     """Q(U) = 1 - max over the adversaries of Adv (Definition 3.7) from each adversary's signed advantages.
 
-    Parameters
-    ----------
-    original, swapped : mappings from str to array
-        The signed advantages of each adversary, as in `swap_advantage`.
-    paired, alpha
-        As in `swap_advantage`.
-
-    Returns
-    -------
-    Quality
-        The quality, its interval, and the advantage of each adversary with an interval at level alpha.
-
-    Notes
-    -----
     The interval of the quality uses alpha / (number of adversaries) for each adversary (Bonferroni), because the strongest
     adversary is chosen on the same numbers. The supremum is only over the given adversaries: a stronger adversary can lower
     the quality.
+
+    Parameters
+    ----------
+    original, swapped
+        The signed advantages of each adversary, as in `swap_advantage`.
+    paired, alpha
+        As in `swap_advantage`.
     """
     if not original or set(original) != set(swapped):
         raise BadValue("swapped", sorted(swapped), f"the adversaries of the original half, {sorted(original)}")
@@ -419,16 +393,9 @@ def certified_bound(epsilon: float, delta: float = 0.0) -> CertifiedBound:
 def group_bound(epsilon: float, delta: float, records: int) -> CertifiedBound:
     """The bounds of `certified_bound` for learning with (epsilon, delta)-DP per record, without unlearning.
 
-    Record-level privacy protects one record. For a forget set of k records, the guarantee follows only from group privacy:
-    (k epsilon, delta (e^(k epsilon) - 1) / (e^epsilon - 1)), where neighbours add or remove one record. For practical forget
-    sets and budgets the bound is vacuous, and the result says so.
-
-    Parameters
-    ----------
-    epsilon, delta
-        The guarantee per record.
-    records
-        The number k of forgotten records, at least 1.
+    Record-level privacy protects one record. For a forget set of k ``records``, the guarantee follows only from group
+    privacy: (k epsilon, delta (e^(k epsilon) - 1) / (e^epsilon - 1)), where neighbours add or remove one record. For
+    practical forget sets and budgets the bound is vacuous, and the result says so.
     """
     _check_privacy(epsilon, delta)
     if records < 1:

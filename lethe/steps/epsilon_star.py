@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lethe.config.evaluating import Model
     from lethe.config.schema import EpsilonStar
     from lethe.statistics.bound import Bound
-    from lethe.statistics.epsilon_star.summary import EpsilonStarAudit
+    from lethe.statistics.epsilon_star import EpsilonStarAudit
 
 LEAST = 2  # losses per side
 
@@ -92,7 +92,8 @@ def measured(train: np.ndarray, population: np.ndarray, settings: EpsilonStar) -
     The forget set counts as a sample, not as the complete set of members. With a complete set, every ratio beyond the
     largest loss of such a small set would be infinite, whatever the model.
     """
-    from lethe.statistics.epsilon_star import audit, recommended_delta
+    from lethe.statistics.epsilon_star import audit
+    from lethe.statistics.epsilon_star.ratios import recommended_delta
 
     delta = recommended_delta(len(train)) if settings.delta is None else settings.delta
     return audit(train, population, delta=delta, method=settings.method, cut=settings.cut, alpha=settings.alpha)

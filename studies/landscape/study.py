@@ -17,8 +17,10 @@ import numpy as np
 from lethe.audits.finished_models import Runner, in_processes
 from lethe.io.cache import cache_key, digest, versions
 from lethe.io.json_files import read_json
-from lethe.statistics.epsilon_star import Mechanism, audit, mechanism_epsilon, recommended_delta
+from lethe.statistics.epsilon_star import audit
+from lethe.statistics.epsilon_star.lower import Mechanism, mechanism_epsilon
 from lethe.statistics.epsilon_star.parametric import Scale, rejected_sides
+from lethe.statistics.epsilon_star.ratios import recommended_delta
 from studies.landscape import classification, training
 from studies.landscape.classification import Classification
 from studies.landscape.settings import LandscapeSettings, Strategy

@@ -27,7 +27,8 @@ from lethe.scoring import applies
 from lethe.scoring.likelihood import Item
 from lethe.scoring.tofu import forget_truth, mean_term
 from lethe.statistics.counts import unbiased
-from lethe.statistics.epsilon_star import audit, recommended_delta
+from lethe.statistics.epsilon_star import audit
+from lethe.statistics.epsilon_star.ratios import recommended_delta
 from lethe.statistics.leak_trees import PROVED
 
 if TYPE_CHECKING:

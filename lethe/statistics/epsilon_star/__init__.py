@@ -1,28 +1,136 @@
 """Epsilon*: the privacy of one trained model from its losses (Negoescu et al. 2024), and valid lower bounds."""
 
-from lethe.statistics.epsilon_star.lower import band_lower_bound, split_lower_bound
-from lethe.statistics.epsilon_star.mechanism import Mechanism, mechanism_epsilon
-from lethe.statistics.epsilon_star.parametric import parametric_epsilon_star
-from lethe.statistics.epsilon_star.ratios import (
-    EpsilonStar,
-    LowerBound,
-    empirical_epsilon_star,
-    from_rates,
-    recommended_delta,
-)
-from lethe.statistics.epsilon_star.summary import EpsilonStarAudit, audit
+from __future__ import annotations
 
-__all__ = [
-    "EpsilonStar",
-    "EpsilonStarAudit",
-    "LowerBound",
-    "Mechanism",
-    "audit",
-    "band_lower_bound",
-    "empirical_epsilon_star",
-    "from_rates",
-    "mechanism_epsilon",
-    "parametric_epsilon_star",
-    "recommended_delta",
-    "split_lower_bound",
-]
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from lethe.errors import BadValue
+from lethe.statistics.bound import Bound, Covers
+from lethe.statistics.epsilon_star.lower import band_lower_bound, split_lower_bound
+from lethe.statistics.epsilon_star.parametric import Fit, parametric_epsilon_star
+from lethe.statistics.epsilon_star.ratios import EpsilonStar, LowerBound, empirical_epsilon_star
+
+LOWER: dict[str, Callable[..., LowerBound]] = {"split": split_lower_bound, "band": band_lower_bound}
+
+
+@dataclass(frozen=True)
+class FitSummary:
+    """Each side's mixture components on the transformed losses, and the p-value of the test of fit."""
+
+    weights: dict[str, list[float]]
+    means: dict[str, list[float]]
+    sds: dict[str, list[float]]
+    ks_p_values: dict[str, float]
+
+
+@dataclass(frozen=True)
+class EpsilonStarAudit:
+    """An estimate of Epsilon* and a lower bound that holds with probability 1 - ``alpha``.
+
+    Infinite values are floats here. JSON stores them as null, so ``infinite`` and ``lower_infinite`` are fields.
+    """
+
+    epsilon_star: float
+    infinite: bool
+    epsilon_lower: float
+    lower_infinite: bool
+    delta: float
+    cut: float | None
+    n_train: int
+    n_population: int
+    threshold: float | None
+    ratio: str | None
+    method: str
+    alpha: float
+    lower_method: str
+    lower_threshold: float | None
+    lower_ratio: str | None
+    assumes: str
+    note: str | None
+    fit: FitSummary | None = None
+
+    @property
+    def bound(self) -> Bound:
+        return Bound(self.epsilon_lower, "lower", self.alpha, Covers.MODEL, self.assumes, self.lower_method)
+
+    def as_json(self) -> dict[str, object]:
+        """The audit under the keys of `lethe audit epsilon-star --json`; ``fit`` is present only where a law was fitted."""
+        return {key: value for key, value in asdict(self).items() if key != "fit" or value is not None}
+
+
+def audit(
+    train: np.ndarray,
+    population: np.ndarray,
+    *,
+    delta: float,
+    method: str = "parametric",
+    cut: float | None = None,
+    components: int = 1,
+    alpha: float = 0.05,
+    lower: str = "split",
+    train_complete: bool = False,
+) -> EpsilonStarAudit:
+    """Estimate Epsilon* of one model, and bound it from below.
+
+    Parameters
+    ----------
+    train, population, delta, alpha, train_complete
+        As in `lower.split_lower_bound`.
+    method, cut, components
+        The estimate: "parametric" (`parametric_epsilon_star`) or "empirical" (`empirical_epsilon_star`).
+    lower
+        The lower bound: "split" (`split_lower_bound`) or "band" (`band_lower_bound`).
+    """
+    if lower not in LOWER:
+        raise BadValue("lower", lower, f"one of {', '.join(LOWER)}")
+    if method == "parametric":
+        estimate = parametric_epsilon_star(train, population, delta, cut, components)
+    elif method == "empirical":
+        estimate = empirical_epsilon_star(train, population, delta, cut)
+    else:
+        raise BadValue("method", method, "parametric or empirical")
+    bound = LOWER[lower](train, population, delta, alpha, train_complete)
+    return EpsilonStarAudit(
+        epsilon_star=estimate.value,
+        infinite=math.isinf(estimate.value),
+        epsilon_lower=bound.value,
+        lower_infinite=math.isinf(bound.value),
+        delta=estimate.delta,
+        cut=estimate.cut,
+        n_train=estimate.n_train,
+        n_population=estimate.n_population,
+        threshold=estimate.threshold,
+        ratio=estimate.ratio,
+        method=estimate.method,
+        alpha=bound.alpha,
+        lower_method=bound.method,
+        lower_threshold=bound.threshold,
+        lower_ratio=bound.ratio,
+        assumes=bound.assumes,
+        note=_note(estimate, bound),
+        fit=_fit(estimate.fit) if estimate.fit else None,
+    )
+
+
+def _note(estimate: EpsilonStar, bound: LowerBound) -> str | None:
+    notes = [estimate.note] if estimate.note else []
+    if math.isinf(bound.value):
+        notes.append(
+            "the lower bound is infinite because the whole training set has no loss beyond some threshold where the "
+            "population has more than delta: true of this set, not of the mechanism"
+        )
+    return "; ".join(notes) or None
+
+
+def _fit(fit: Fit) -> FitSummary:
+    sides = {"train": fit.train, "population": fit.population}
+    return FitSummary(
+        weights={side: mixture.weights.tolist() for side, mixture in sides.items()},
+        means={side: mixture.means.tolist() for side, mixture in sides.items()},
+        sds={side: mixture.sds.tolist() for side, mixture in sides.items()},
+        ks_p_values={"train": fit.ks_train, "population": fit.ks_population},
+    )

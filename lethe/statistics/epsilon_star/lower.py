@@ -1,12 +1,19 @@
-"""Lower bounds of a model's Epsilon* that hold with probability 1 - alpha."""
+"""Lower bounds that hold with probability 1 - alpha: of a model's Epsilon*, and of a training mechanism's from several
+models.
+"""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtri
 
 from lethe.errors import BadValue
 from lethe.statistics.bands import LARGEST_BERK_JONES, berk_jones, berk_jones_eta, dkw
+from lethe.statistics.betting import mean_lower
 from lethe.statistics.bounds import binary_lower
 from lethe.statistics.epsilon_star.ratios import (
     INSTANCE,
@@ -16,6 +23,7 @@ from lethe.statistics.epsilon_star.ratios import (
     checked_delta,
     checked_losses,
     counts,
+    empirical_epsilon_star,
     largest,
     log_ratios,
     shares,
@@ -37,34 +45,22 @@ def split_lower_bound(
 ) -> LowerBound:
     """Choose a threshold and a ratio on one half of the losses, and certify them on the other half.
 
-    Parameters
-    ----------
-    train, population : arrays of shape (n,) and (m,)
-        Losses of members and of non-members: at least two each, all finite.
-    delta : float
-        The delta of Epsilon*, in [0, 1).
-    alpha : float
-        Error probability of the bound, strictly between 0 and 1.
-    train_complete : bool
-        Whether ``train`` holds the losses of the whole training set, whose shares are then exact.
-    seed : int
-        Determines the split.
-
-    Returns
-    -------
-    LowerBound
-        Epsilon* of the model is at least ``value`` with probability 1 - alpha.
-
-    Raises
-    ------
-    BadValue
-        If an argument lies outside its range.
-
-    Notes
-    -----
     Assumes independent losses on each side. The certificate is two Clopper-Pearson bounds at alpha / 2 each. With
     ``train_complete`` the training losses are not split, and the remaining bound takes alpha. The choice maximises the same
     bound in Wilson's approximation; a poor choice loosens the bound but keeps it valid.
+
+    Parameters
+    ----------
+    train, population
+        Losses of members and of non-members: at least two each, all finite.
+    delta
+        The delta of Epsilon*, in [0, 1).
+    alpha
+        Error probability of the bound, strictly between 0 and 1.
+    train_complete
+        Whether ``train`` holds the losses of the whole training set, whose shares are then exact.
+    seed
+        Determines the split.
     """
     train, population = checked_losses(train, "train"), checked_losses(population, "population")
     delta, alpha = checked_delta(delta), checked_alpha(alpha)
@@ -115,19 +111,17 @@ def band_lower_bound(
 ) -> LowerBound:
     """Bound the largest ratio over all thresholds from below, by simultaneous bands on both distribution functions.
 
-    Result, errors and further parameters are those of `split_lower_bound`.
+    Assumes independent losses on each side. The bands hold at all thresholds at once, two-sided at alpha / 2 each. The
+    threshold may therefore be chosen on the same losses, and no loss is set aside. With ``train_complete`` the remaining
+    band takes alpha.
 
     Parameters
     ----------
-    band : {"auto", "dkw", "berk-jones"}
+    train, population, delta, alpha, train_complete
+        As in `split_lower_bound`.
+    band
         "dkw" has one width everywhere; "berk-jones" is far narrower in the tails, where the ratios are large. "auto" is
         Berk-Jones if its level is solved in seconds (each side has at most `LARGEST_BERK_JONES` losses), else DKW.
-
-    Notes
-    -----
-    Assumes independent losses on each side. The bands hold at all thresholds at once, two-sided at alpha / 2 each. The
-    threshold may therefore be chosen on the same losses, and no loss is set aside. With ``train_complete`` the remaining band
-    takes alpha.
     """
     train, population = checked_losses(train, "train"), checked_losses(population, "population")
     delta, alpha = checked_delta(delta), checked_alpha(alpha)
@@ -206,3 +200,129 @@ def _berk_jones(k: np.ndarray, n: int, level: float) -> Bounds:
 
 BANDS = {"berk-jones": _berk_jones, "dkw": _dkw}
 NAMES = {"berk-jones": "Berk-Jones", "dkw": "DKW"}
+
+
+QUANTILES = 1000  # the largest number of compared FPRs
+FEWEST = 4  # instances for a lower bound: two for the choice, two for the certificate
+INDEPENDENT_INSTANCES = (
+    "training sets, training and populations of the instances are independent; records are exchanged one for one"
+)
+
+Losses = Sequence[tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """``value`` estimates eps-bar (eq. 19); ``jensen_upper`` estimates ln E[e^(Epsilon*)], an upper bound of eps-bar.
+
+    Neither bounds the mechanism's epsilon from below. ``lower`` does, with probability 1 - alpha; ``lower`` is None, with
+    a ``reason``, if no claim is possible.
+    """
+
+    value: float
+    jensen_upper: float
+    lower: float | None
+    reason: str | None
+    alpha: float
+    delta: float
+    instances: int
+    fpr: float | None
+    ratio: str | None
+    method: str = "mean FNR at equal FPR"
+    assumes: str = INDEPENDENT_INSTANCES
+
+
+def mechanism_epsilon(
+    instances: Losses, delta: float, alpha: float = 0.05, fresh_training_sets: bool = False, seed: int = 0
+) -> Mechanism:
+    """Compute eps-bar: Epsilon* at the FNR averaged over independently trained instances at equal FPR.
+
+    Source: Negoescu et al. (2024), appendix A, eq. 19. The lower bound fixes the rate and the ratio on the first half of
+    the instances, and bounds both means over the other half by betting, at alpha / 2 each.
+
+    Parameters
+    ----------
+    instances
+        The training losses and the population losses of each model; at least one model.
+    delta, alpha
+        As in `split_lower_bound`.
+    fresh_training_sets
+        Whether each model was trained on an independent draw of the training set. Otherwise no claim about the mechanism is
+        made.
+    seed
+        Splits the populations: one half sets the thresholds, the other evaluates them.
+    """
+    checked = [(checked_losses(a, "train"), checked_losses(b, "population")) for a, b in instances]
+    delta, alpha = checked_delta(delta), checked_alpha(alpha)
+    if not checked:
+        raise BadValue("instances", 0, "at least one")
+    fpr, fnr = rates([(train, population, population) for train, population in checked])
+    mean_fpr, mean_fnr = fpr.mean(axis=0), fnr.mean(axis=0)
+    value, row, column = largest(log_ratios((1 - mean_fnr, mean_fnr), (mean_fpr, 1 - mean_fpr), delta))
+    singles = np.array([empirical_epsilon_star(*losses, delta).value for losses in checked])
+    lower, reason = None, None
+    if not fresh_training_sets:
+        reason = (
+            "every instance was trained on the same training set, so the effect of the training set is unknown"
+        )
+    elif len(checked) < FEWEST:
+        reason = (
+            f"{len(checked)} instances are too few for an interval over instances; at least {FEWEST} are needed"
+        )
+    else:
+        lower = _certify(checked, delta, alpha, np.random.default_rng(seed))
+    return Mechanism(
+        value=value,
+        jensen_upper=float(np.logaddexp.reduce(singles) - math.log(len(singles))),
+        lower=lower,
+        reason=reason,
+        alpha=alpha,
+        delta=delta,
+        instances=len(checked),
+        fpr=float(mean_fpr[column]) if value > 0 else None,
+        ratio=RATIOS[row].name if value > 0 else None,
+    )
+
+
+def rates(instances: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """(FPR, FNR) of each instance at equal quantiles of the population, arrays (instances, quantiles).
+
+    An instance is (training losses, population losses that set the thresholds, population losses that evaluate them).
+    """
+    points = min(QUANTILES, *(len(setting) for _, setting, _ in instances))
+    levels = np.arange(1, points + 1) / points
+    fpr, fnr = [], []
+    for train, setting, judged in instances:
+        places = np.ceil(levels * len(setting) - 1e-9).astype(int) - 1
+        thresholds = np.sort(setting)[places]
+        fpr.append(np.searchsorted(np.sort(judged), thresholds, side="right") / len(judged))
+        fnr.append(1 - np.searchsorted(np.sort(train), thresholds, side="right") / len(train))
+    return np.array(fpr), np.array(fnr)
+
+
+def _certify(instances: Losses, delta: float, alpha: float, rng: np.random.Generator) -> float:
+    parts = []
+    for train, population in instances:
+        mixed = rng.permutation(population)
+        parts.append((train, mixed[: len(mixed) // 2], mixed[len(mixed) // 2 :]))
+    points = min(len(setting) for _, setting, _ in parts)
+    if points < 1:
+        raise BadValue("population losses", points, "at least 2 in each instance")
+    fpr, fnr = rates(parts)
+    half = len(parts) // 2
+    _, row, column = largest(_mean_bounds(fpr[:half], fnr[:half], delta, alpha))
+    bounds = _mean_bounds(fpr[half:, [column]], fnr[half:, [column]], delta, alpha)
+    return max(0.0, float(bounds[row, 0]))
+
+
+def _mean_bounds(fpr: np.ndarray, fnr: np.ndarray, delta: float, alpha: float) -> np.ndarray:
+    """`log_ratios` of means over instances, with betting bounds: numerators from below, denominators from above."""
+    least = {name: mean_lower(x.T, alpha / 2) for name, x in (("fpr", fpr), ("fnr", fnr))}
+    most = {name: 1 - mean_lower(1 - x.T, alpha / 2) for name, x in (("fpr", fpr), ("fnr", fnr))}
+    train, population = (1 - most["fnr"], least["fnr"]), (least["fpr"], 1 - most["fpr"])
+    return log_ratios(
+        train,
+        population,
+        delta,
+        denominators=((1 - least["fnr"], most["fnr"]), (most["fpr"], 1 - least["fpr"])),
+    )

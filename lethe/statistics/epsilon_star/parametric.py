@@ -38,12 +38,11 @@ class Mixture:
 
     @classmethod
     def normal(cls, mean: float, sd: float) -> Mixture:
-        """The normal distribution with this mean and standard deviation."""
         return cls(np.ones(1), np.array([mean], float), np.array([sd], float))
 
     @property
     def point(self) -> float | None:
-        """The location of a point mass, or None."""
+        """The location of a point mass."""
         return float(self.means[0]) if self.sds[0] == 0 else None
 
     def mirrored(self) -> Mixture:
@@ -68,7 +67,6 @@ class Mixture:
         return high
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw ``n`` values."""
         component = rng.choice(len(self.weights), size=n, p=self.weights)
         return rng.normal(self.means[component], self.sds[component])
 
@@ -105,11 +103,9 @@ class Scale:
 
     @classmethod
     def of(cls, train: np.ndarray, population: np.ndarray) -> Scale:
-        """The scale of the losses of both sides."""
         return cls(float(min(train.min(), population.min())), float(max(train.max(), population.max())))
 
     def phi(self, losses: np.ndarray) -> np.ndarray:
-        """Transform losses."""
         width = self.high / 2 - self.low / 2  # halves: the difference of two huge losses must not overflow
         u = (losses / 2 - self.low / 2) / width if width > 0 else np.zeros_like(losses)
         return logit(u)
@@ -192,31 +188,19 @@ def parametric_epsilon_star(
 ) -> EpsilonStar:
     """Epsilon* of the distributions fitted to the transformed losses (Negoescu et al. 2024, section 3.1 and appendix B).
 
+    An estimate without a guarantee, which assumes that the transformed losses of each side follow the fitted distribution.
+
     Parameters
     ----------
     train, population, delta
-        As in `split_lower_bound`.
-    cut : float, optional
+        As in `lower.split_lower_bound`.
+    cut
         Restricts FPR and FNR to [cut, 1 - cut], in (0, 0.5). The paper cuts at delta, which caps the value near
         ln(1 / delta). Without a cut the supremum is exact; with delta = 0 it is infinite unless both fits agree.
-    components : int
+    components
         Gaussians per side; the paper fits one.
-    seed : int
+    seed
         Affects only the p-values of the goodness-of-fit test.
-
-    Returns
-    -------
-    EpsilonStar
-        An estimate without a guarantee, and the fit behind it.
-
-    Raises
-    ------
-    BadValue
-        If an argument lies outside its range.
-
-    Notes
-    -----
-    Assumes that the transformed losses of each side follow the fitted distribution.
     """
     train, population = checked_losses(train, "train"), checked_losses(population, "population")
     delta, cut = checked_delta(delta), checked_cut(cut)

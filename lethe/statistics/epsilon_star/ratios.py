@@ -106,20 +106,7 @@ def largest(logs: np.ndarray) -> tuple[float, int, int]:
 
 
 def from_rates(fpr: np.ndarray, fnr: np.ndarray, delta: float) -> float:
-    """Epsilon* of given operating points (eq. 7).
-
-    Parameters
-    ----------
-    fpr, fnr
-        False positive and false negative rates in [0, 1], shape (k,) each.
-    delta
-        In [0, 1).
-
-    Raises
-    ------
-    BadValue
-        If the rates do not match or a number is out of range.
-    """
+    """Epsilon* of given operating points (eq. 7): false positive and false negative rates in [0, 1], delta in [0, 1)."""
     fpr, fnr = np.atleast_1d(np.asarray(fpr, float)), np.atleast_1d(np.asarray(fnr, float))
     if fpr.shape != fnr.shape or not fpr.size:
         raise BadValue("rates", f"{fpr.size} FPRs and {fnr.size} FNRs", "as many FPRs as FNRs, at least one")
@@ -130,7 +117,6 @@ def from_rates(fpr: np.ndarray, fnr: np.ndarray, delta: float) -> float:
 
 
 def checked_losses(losses: np.ndarray, name: str) -> np.ndarray:
-    """Losses as float64 (n,): at least two, all finite."""
     losses = np.asarray(losses, float).ravel()
     if len(losses) < 2:
         raise BadValue(f"{name} losses", f"{len(losses)} of them", "at least 2")
@@ -140,7 +126,6 @@ def checked_losses(losses: np.ndarray, name: str) -> np.ndarray:
 
 
 def checked_delta(delta: float) -> float:
-    """``delta`` as a float in [0, 1); raises `BadValue` otherwise."""
     if not 0 <= delta < 1:
         raise BadValue(
             "delta", delta, "a number in [0, 1)", "Choose delta well below 1 / n, for example 1 / (n ln n)."
@@ -149,14 +134,12 @@ def checked_delta(delta: float) -> float:
 
 
 def checked_cut(cut: float | None) -> float | None:
-    """``cut`` if it is None or in (0, 0.5); raises `BadValue` otherwise."""
     if cut is not None and not 0 < cut < 0.5:
         raise BadValue("cut", cut, "a number in (0, 0.5)", "Omit the cut for the exact value.")
     return cut
 
 
 def checked_alpha(alpha: float) -> float:
-    """``alpha`` as a float strictly between 0 and 1; raises `BadValue` otherwise."""
     if not 0 < alpha < 1:
         raise BadValue("alpha", alpha, "strictly between 0 and 1")
     return float(alpha)
@@ -170,27 +153,16 @@ def recommended_delta(n: int) -> float:
 def empirical_epsilon_star(
     train: np.ndarray, population: np.ndarray, delta: float, cut: float | None = None
 ) -> EpsilonStar:
-    """The exact maximum of the ratios over all observed thresholds (Negoescu et al. 2024, eq. 7).
+    """The exact maximum of the ratios over all observed thresholds (Negoescu et al. 2024, eq. 7): an estimate, biased upward.
 
     Parameters
     ----------
-    train, population : arrays of shape (n,) and (m,)
-        Losses of members and of non-members: at least two each, all finite.
-    delta : float
-        The delta of Epsilon*, in [0, 1).
-    cut : float, optional
-        Keeps only thresholds whose FPR and FNR lie strictly inside (cut, 1 - cut), in (0, 0.5). The paper's cut of .001 caps
+    train, population, delta
+        As in `lower.split_lower_bound`.
+    cut
+        Keeps only thresholds whose FPR and FNR lie strictly inside (cut, 1 - cut), in (0, 0.5). The paper's cut of .001
+        caps
         the value near ln(1 / cut).
-
-    Returns
-    -------
-    EpsilonStar
-        An estimate without a guarantee, biased upward; see `split_lower_bound` for a bound.
-
-    Raises
-    ------
-    BadValue
-        If an argument lies outside its range.
     """
     train, population = checked_losses(train, "train"), checked_losses(population, "population")
     delta, cut = checked_delta(delta), checked_cut(cut)

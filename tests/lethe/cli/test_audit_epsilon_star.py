@@ -12,7 +12,9 @@ from lethe.io.json_files import plain
 from lethe.io.loss_files import read_losses
 from lethe.io.tables import read_table
 from lethe.results.table import read_rows
-from lethe.statistics.epsilon_star import empirical_epsilon_star, parametric_epsilon_star, split_lower_bound
+from lethe.statistics.epsilon_star.lower import split_lower_bound
+from lethe.statistics.epsilon_star.parametric import parametric_epsilon_star
+from lethe.statistics.epsilon_star.ratios import empirical_epsilon_star
 
 KEYS = {"epsilon_star", "infinite", "epsilon_lower", "delta", "cut", "n_train", "n_population", "threshold"}
 EMPIRICAL = ("--method", "empirical")

@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 from lethe.errors import BadValue
-from lethe.statistics.epsilon_star import (
-    band_lower_bound,
-    empirical_epsilon_star,
-    from_rates,
+from lethe.statistics.epsilon_star.lower import band_lower_bound, split_lower_bound
+from lethe.statistics.epsilon_star.parametric import (
+    Mixture,
+    Scale,
+    fit_mixture,
+    logit,
     parametric_epsilon_star,
-    recommended_delta,
-    split_lower_bound,
+    supremum,
 )
-from lethe.statistics.epsilon_star.parametric import Mixture, Scale, fit_mixture, logit, supremum
+from lethe.statistics.epsilon_star.ratios import empirical_epsilon_star, from_rates, recommended_delta
 from tests.lethe.statistics.epsilon_star.coverage import LOWER, SETTINGS, share_above
 from tests.lethe.statistics.misses import tolerated
 

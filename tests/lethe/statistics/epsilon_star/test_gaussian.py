@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lethe.errors import BadValue
-from lethe.statistics.epsilon_star import parametric_epsilon_star
 from lethe.statistics.epsilon_star.parametric import (
     Mixture,
     Scale,
     fit_mixture,
     goodness_of_fit,
+    parametric_epsilon_star,
     supremum,
 )
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lethe.errors import BadValue
-from lethe.statistics.epsilon_star import empirical_epsilon_star, from_rates, mechanism_epsilon
-from lethe.statistics.epsilon_star.mechanism import rates
+from lethe.statistics.epsilon_star.lower import mechanism_epsilon, rates
+from lethe.statistics.epsilon_star.ratios import empirical_epsilon_star, from_rates
 
 
 def instances(count, shift, n=400, seed=0):
