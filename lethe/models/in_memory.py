@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lethe.config.evaluating import Endpoint
 from lethe.errors import BadFile
 from lethe.io.json_files import read_json
-from lethe.models import adapters, checkpoints
+from lethe.models import checkpoints
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -51,7 +51,7 @@ def default_prompt(source: Origin) -> str:
         return "chat"
     if not isinstance(source, Path):
         return "chat" if source.tokenizer.chat_template else str(QA_PROMPT)
-    source = adapters.whole(source)
+    source = checkpoints.whole(source)
     place = source / "tokenizer_config.json"
     config = read_json(place) if place.is_file() else {}
     if not isinstance(config, dict):

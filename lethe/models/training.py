@@ -1,29 +1,34 @@
-"""The training loop that `train` and `unlearn` share."""
+"""Training of language models: the loop that `train` and `unlearn` share, its state on disk, and its failures."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import math
+import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from lethe.io.cache import cache_key, versions
+from lethe.errors import LetheError
+from lethe.io.atomic import atomic_file
+from lethe.io.cache import cache_key, digest, versions
 from lethe.models.checkpoints import default_device
-from lethe.models.divergence import Losses, Taken
-from lethe.models.resuming import Resumable, Saved, generator_states, restore_generators
+from lethe.models.encoding import Encoder, collate
+from lethe.models.published_prompts import HARMBENCH, harmbench_row
 from lethe.models.team import Team
 from lethe.progress import progress
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from lethe.config.schema import Compute, TrainRecipe, UnlearnRecipe
-
+    from lethe.io.artifacts import Row
 
 Entry = TypeVar("Entry")  # what a step is computed from
 StepRecord = dict[
@@ -184,3 +189,193 @@ def _little_memory(model: PreTrainedModel, compute: Compute) -> Iterator[None]:
         yield
     finally:
         model.gradient_checkpointing_disable()
+
+
+class Taken(NamedTuple):
+    """A step, counted from 0 as in training.json, and its loss."""
+
+    step: int
+    loss: float
+
+
+class TrainingFailed(LetheError):
+    """A step has a loss that is not finite, or leaves weights that are not."""
+
+    def __init__(self, run: str, steps: int, lr: float, failed: Taken, last: Taken | None):
+        """``failed`` is the step that ended the run, ``last`` the last step with a finite loss, if there is one."""
+        self.run, self.steps, self.failed, self.last = run, steps, failed, last
+        if failed == last:
+            problem = f"weights of {run} are not finite after step {failed.step}"
+        else:
+            problem = f"loss of {run} is {failed.loss} at step {failed.step}"
+        before = f"the last finite loss is {last.loss:.6g}, at step {last.step}" if last else "no loss was finite"
+        remedy = f"Set a smaller lr (it is {lr:g}), or a smaller clip where the settings have one."
+        if last is None:
+            remedy = "Check the model that training starts from, and the loss: no step changed the weights before."
+        super().__init__(f"The {problem} (of steps 0 to {steps - 1}); {before}. The model is not kept. {remedy}")
+
+
+class Losses:
+    """The losses of one training run, of which the first that is not finite ends the run.
+
+    Every process of a team sees the same losses and weights, so all of them stop at the same step.
+    """
+
+    def __init__(self, run: str, steps: int, lr: float, last: Taken | None = None):
+        """``run`` is the label of the run, ``last`` the last step before a resumed run goes on."""
+        self.run, self.steps, self.lr, self.last = run, steps, lr, last
+
+    def add(self, step: int, loss: float) -> None:
+        """Note the loss of a step; call it before the step changes the weights, where that costs nothing."""
+        if not math.isfinite(loss):
+            raise TrainingFailed(self.run, self.steps, self.lr, Taken(step, loss), self.last)
+        self.last = Taken(step, loss)
+
+    def check(self, weights: Iterable[torch.Tensor]) -> None:
+        """Check the weights after the last noted step: a finite loss can have a gradient that is not finite."""
+        import torch
+
+        finite = torch.stack([one.detach().isfinite().all() for one in weights])
+        if not bool(finite.all()):
+            failed = self.last or Taken(0, math.nan)  # no step had rows
+            raise TrainingFailed(self.run, self.steps, self.lr, failed, self.last)
+
+
+SCRATCH = Path(".lethe/scratch/training")
+STATE = "state.pt"  # while its digest is not known; a finished state has its digest as its name
+
+
+@dataclass(frozen=True)
+class Saved:
+    """Everything that the next step depends on; ``own`` is the state of the caller's loss, such as its generators."""
+
+    step: int
+    weights: Mapping[str, torch.Tensor]
+    optimizer: Mapping[str, object]
+    rate: Mapping[str, object]
+    history: list[dict]
+    torch: list[torch.Tensor]
+    own: Mapping[str, object]
+
+
+class Resumable:
+    """The last saved state of one run."""
+
+    def __init__(self, folder: Path, every: int):
+        self.folder, self.every = folder, every
+
+    def due(self, step: int) -> bool:
+        """Whether to save the state after step ``step``, counted from 0."""
+        return (step + 1) % self.every == 0
+
+    def save(self, state: Saved) -> None:
+        """Write the state atomically, then remove the one before."""
+        import torch
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        before = self._states()
+        with atomic_file(self.folder / STATE) as temporary:
+            torch.save(vars(state), temporary)
+        place = self.folder / f"{_digest(self.folder / STATE)}.pt"
+        os.replace(self.folder / STATE, place)
+        for path in before:
+            if path != place:
+                path.unlink(missing_ok=True)
+
+    def load(self, device: torch.device) -> Saved | None:
+        """The last state; None before the first, and where the file is damaged: the run then begins again.
+
+        Only tensors and plain values are read, never code.
+        """
+        import torch
+
+        whole = [path for path in self._states() if path.stem == _digest(path)]
+        if not whole:
+            return None
+        # A kill between the two steps of `save` leaves two states.
+        states = [torch.load(path, map_location=device, weights_only=True) for path in whole]
+        state = max(states, key=lambda one: one["step"])
+        state["torch"] = [one.cpu() for one in state["torch"]]
+        return Saved(**state)
+
+    def clear(self) -> None:
+        """Remove the state of a finished run."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _states(self) -> list[Path]:
+        return sorted(path for path in self.folder.glob("*.pt") if path.name != STATE)
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def generator_states() -> list[torch.Tensor]:
+    """The states of torch's own generators: the CPU's, then each GPU's."""
+    import torch
+
+    return [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
+
+
+def restore_generators(states: list[torch.Tensor]) -> None:
+    """Restore what `generator_states` returned."""
+    import torch
+
+    torch.set_rng_state(states[0])
+    if len(states) > 1:
+        torch.cuda.set_rng_state_all(states[1:])
+
+
+SHARED = ("forget", "retain")  # the recipe's general knowledge is added to these
+ROWS = {  # the splits that an entry of train.models learns, by its key rows
+    "all": SHARED,
+    "retain": ("retain",),
+    "demonstrations": ("demonstrations", "retain"),
+    "judgements": ("judgements",),
+}
+
+
+def texts_of(rows: Sequence[Row], recipe: TrainRecipe) -> list[str]:
+    """The texts on which a fresh model's tokenizer is trained."""
+    classified = recipe.prompt == HARMBENCH
+    return [f"{harmbench_row(row) if classified else row['question']} {row['answer']}" for row in rows]
+
+
+def learn(
+    rows: Sequence[Row], everything: Sequence[Row], recipe: TrainRecipe, seed: int, label: str
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, list[StepRecord]]:
+    """Train a model on rows of a dataset."""
+    import torch
+
+    from lethe.models import checkpoints
+    from lethe.models.checkpoints import adapted
+    from lethe.models.forward import forward
+    from lethe.models.team import Team
+
+    torch.manual_seed(seed)
+    if recipe.start_from:
+        model, tokenizer = checkpoints.load(recipe.start_from, "float32")
+        model = adapted(model, recipe.compute.lora, seed)
+    else:
+        model, tokenizer = checkpoints.fresh(recipe, texts_of(everything, recipe))
+        if torch.cuda.is_available():
+            model.cuda()  # type: ignore[call-arg]  # transformers wraps it without its signature
+    encoder, padding = Encoder(tokenizer, recipe.prompt), tokenizer.pad_token_id or 0
+    examples = [encoder.example(row) for row in rows]
+    steps = list(batches(len(rows), recipe.batch, recipe.epochs, np.random.default_rng(seed)))
+
+    team = Team()
+
+    def loss(step: int, picks: np.ndarray) -> Iterator[dict[str, torch.Tensor]]:
+        whole = sum(examples[i].counted for i in picks)
+        for part in team.share(np.array_split(picks, min(len(picks), recipe.compute.accumulate * team.size))):
+            out = forward(model, collate([examples[i] for i in part], padding, model.device))
+            yield {"loss": out.nll * (sum(examples[i].counted for i in part) / whole)}
+
+    rows_seen = [(example.prompt, example.answer) for example in examples]
+    saved_state = resumable(SCRATCH, model, recipe.compute, (__name__,), recipe, seed=seed, rows=digest(rows_seen))
+    history = optimise(model, steps, loss, recipe, recipe.lr, label, resumable=saved_state)
+    if saved_state:
+        saved_state.clear()
+    return model, tokenizer, history

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lethe.errors import BadValue
 from lethe.models import checkpoints
-from lethe.models.adapters import whole
+from lethe.models.checkpoints import whole
 from lethe.models.encoding import context_of
 from lethe.models.in_memory import InMemory, Source
 from lethe.sampling.engine import Options

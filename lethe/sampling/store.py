@@ -19,7 +19,7 @@ from lethe.io.atomic import SCHEMA_VERSION
 from lethe.io.cache import cache_key, content_digest, digest, module_of, versions
 from lethe.io.json_files import read_artifact, write_json
 from lethe.io.scratch import keep, kept
-from lethe.models.adapters import whole
+from lethe.models.checkpoints import whole
 from lethe.sampling.engine import Answers, Engine, Options, Prompt, Settings
 
 if TYPE_CHECKING:

@@ -205,15 +205,14 @@ class _Drawing:
 
 def _weights(model: Path) -> str:
     """The hash of a model's weights; an adapter's hash covers its base model, wherever that is on this machine."""
-    from lethe.models.adapters import content_hash
+    from lethe.models.checkpoints import content_hash
 
     return content_hash(model, lambda folder: _files(folder, WEIGHTS))
 
 
 def _tokenizer(model: Path) -> Path:
     """The folder with the model's tokenizer; an adapter without a tokenizer takes that of its base model."""
-    from lethe.models.adapters import base_of, is_adapter
-    from lethe.models.checkpoints import has_tokenizer
+    from lethe.models.checkpoints import base_of, has_tokenizer, is_adapter
 
     while is_adapter(model) and not has_tokenizer(model):
         model = base_of(model)

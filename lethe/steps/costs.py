@@ -265,7 +265,7 @@ class _Counts:
 
     def stages(self, rate: float | None) -> Iterator[StageCost]:
         """Every training, method and attack."""
-        from lethe.models.learning import ROWS
+        from lethe.models.training import ROWS
 
         for name, entry in self.params.train.models.items():
             recipe = self.params.train.recipe_of(name)

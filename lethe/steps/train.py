@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def run(name: str, recipe: TrainRecipe, rows_of: str, root: Path = Path("data")) -> None:
     """Train a model on the splits that ``rows_of`` names and on the recipe's knowledge; write ``root/models/name``."""
     from lethe.models import checkpoints
-    from lethe.models.learning import ROWS, SHARED, learn
     from lethe.models.team import Team
+    from lethe.models.training import ROWS, SHARED, learn
 
     dataset = root / "dataset"
     checkpoints.prepare_torch()

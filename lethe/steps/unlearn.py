@@ -17,7 +17,7 @@ def run(name: str, recipe: UnlearnRecipe, method: MethodParams, prompt: str, roo
     import torch
 
     from lethe.models import checkpoints
-    from lethe.models.adapters import adapted
+    from lethe.models.checkpoints import adapted
     from lethe.models.encoding import Encoder
     from lethe.models.team import Team
     from lethe.unlearning.loop import unlearn

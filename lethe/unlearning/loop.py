@@ -15,9 +15,8 @@ import numpy as np
 
 from lethe.io.cache import digest, module_of
 from lethe.models.encoding import Example
-from lethe.models.resuming import SCRATCH
 from lethe.models.team import Team
-from lethe.models.training import StepRecord, batches, optimise, precision, resumable
+from lethe.models.training import SCRATCH, StepRecord, batches, optimise, precision, resumable
 from lethe.registry import METHODS
 from lethe.unlearning.protocol import Counts, Done, Method, MethodParams, Rows, Run, Step
 from lethe.unlearning.reference import Reference

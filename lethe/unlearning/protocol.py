@@ -163,7 +163,7 @@ class Rows:
     @property
     def blocks(self) -> int:
         """The number of the model's transformer blocks."""
-        from lethe.models.hidden_states import number_of_blocks
+        from lethe.models.forward import number_of_blocks
 
         return number_of_blocks(self.model, self.batch)
 
@@ -186,7 +186,7 @@ class Rows:
         return self.batch.labels != IGNORED
 
     def _states(self, model: PreTrainedModel, block: int) -> torch.Tensor:
-        from lethe.models.hidden_states import block_output
+        from lethe.models.forward import block_output
 
         key = (model is self.model, block)
         if key not in self._hidden:

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lethe.models.encoding import IGNORED, Batch, Example, collate
-from lethe.models.forward import forward
-from lethe.models.hidden_states import block_output
+from lethe.models.forward import block_output, forward
 from lethe.unlearning.protocol import Counts, Method, Rows
 
 if TYPE_CHECKING:

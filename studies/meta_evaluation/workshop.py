@@ -150,7 +150,7 @@ class Workshop:
                 libraries=libraries,
             )
         return cache_key(
-            "lethe.models.learning",
+            "lethe.models.training",
             settings=model.recipe,
             start=model_digest(Path(model.recipe.start_from))
             if model.recipe and model.recipe.start_from
@@ -198,7 +198,7 @@ class Workshop:
 
     def _train(self, model: PoolModel, key: str) -> None:
         from lethe.models import checkpoints
-        from lethe.models.learning import learn
+        from lethe.models.training import learn
 
         if model.recipe is None:
             raise BadInput(f"The model {model.name} has neither a recipe nor a path.")

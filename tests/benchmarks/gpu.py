@@ -76,7 +76,7 @@ def benchmark(size: Size) -> Iterator[Measured]:
     from lethe.models import checkpoints
     from lethe.models.encoding import Encoder
     from lethe.models.in_memory import InMemory
-    from lethe.models.learning import learn
+    from lethe.models.training import learn
     from lethe.registry import METHODS
     from lethe.sampling.engine import Options, Prompt, Settings, open_engine
     from lethe.unlearning.loop import unlearn

@@ -18,7 +18,7 @@ from lethe import config
 from lethe.audits.kinds.dp_sgd import train_and_guess
 from lethe.errors import BadInput
 from lethe.io.json_files import read_json, restored
-from lethe.models.divergence import TrainingFailed
+from lethe.models.training import TrainingFailed
 from lethe.registry import AUDITS
 from lethe.report.audits import curve, sentence
 from lethe.results import table

@@ -63,9 +63,9 @@ class Attack(protocol.Attack[Params], params=Params):
     def attacked(self, model: PreTrainedModel, known: Known, seed: int) -> Iterator[tuple[float, PreTrainedModel]]:
         import torch
 
-        from lethe.models.divergence import Losses
         from lethe.models.encoding import collate
         from lethe.models.forward import forward
+        from lethe.models.training import Losses
 
         examples = [known.encoder.example(row) for row in self.learned(known, seed)]
         rng, own = np.random.default_rng([seed, 1]), self.params

@@ -67,8 +67,8 @@ def train_and_guess(settings: Params) -> Guesses:
     from torch.nn.functional import cross_entropy
 
     from lethe.models.checkpoints import prepare_torch
-    from lethe.models.divergence import Losses
     from lethe.models.dp_sgd import make_private
+    from lethe.models.training import Losses
     from lethe.statistics.one_run.counts import Guesses
 
     prepare_torch()

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from lethe.config.fields import Integer, Place
 from lethe.errors import BadValue
-from lethe.models.hidden_states import number_of_blocks
+from lethe.models.forward import number_of_blocks
 from lethe.unlearning import protocol
 from lethe.unlearning.protocol import MethodParams, Needs, Positive, Rows, Run, Weight
 

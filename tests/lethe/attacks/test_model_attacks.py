@@ -14,9 +14,9 @@ from lethe.attacks.kinds.prune import pruned
 from lethe.attacks.kinds.quantise import on_grid
 from lethe.attacks.protocol import Known, linear_weights
 from lethe.errors import BadInput, LetheError
-from lethe.models.divergence import TrainingFailed
 from lethe.models.encoding import Encoder, collate
 from lethe.models.forward import forward
+from lethe.models.training import TrainingFailed
 from lethe.registry import MODEL_ATTACKS
 
 OWN: dict[str, dict] = {

@@ -18,7 +18,7 @@ from lethe.errors import BadFile, of_the_machine
 from lethe.io import scratch, tables
 from lethe.io.artifacts import read_tables
 from lethe.io.scratch import Kept
-from lethe.models.resuming import Resumable, Saved
+from lethe.models.training import Resumable, Saved
 from lethe.sampling.engine import Answers, Prompt, Settings
 from lethe.sampling.store import AnswerStore
 from lethe.tracking import notes

@@ -24,7 +24,7 @@ class OfAModel(Counting):
 def keys(folder: Path) -> dict[str, str]:
     judge = OfAModel(folder)
     kept = training.resumable(
-        folder, torch.nn.Linear(1, 1), Compute(checkpoint_every=1), ("lethe.models.learning",)
+        folder, torch.nn.Linear(1, 1), Compute(checkpoint_every=1), ("lethe.models.training",)
     )
     return {
         "verdicts": VerdictStore(judge, folder).key,

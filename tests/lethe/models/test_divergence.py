@@ -10,10 +10,8 @@ import torch
 from lethe import config
 from lethe.io.artifacts import write_splits
 from lethe.models import checkpoints
-from lethe.models.divergence import Losses, Taken, TrainingFailed
 from lethe.models.in_memory import QA_PROMPT
-from lethe.models.resuming import Resumable
-from lethe.models.training import optimise
+from lethe.models.training import Losses, Resumable, Taken, TrainingFailed, optimise
 from lethe.steps import train as train_step
 from lethe.steps import unlearn as unlearn_step
 from tests.small import ROOT

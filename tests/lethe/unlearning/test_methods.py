@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from lethe.models import hidden_states
 from lethe.models.encoding import IGNORED, Example, collate
+from lethe.models.forward import block_output, number_of_blocks
 from lethe.registry import METHODS
 from lethe.unlearning.protocol import Rows, Step
 from tests.lethe.unlearning import oracles
@@ -230,8 +230,8 @@ def test_the_dual_variable_waits_for_its_warm_up_and_steps_at_the_end_of_an_epoc
 def test_the_output_of_a_block_is_taken_before_the_final_norm(tiny):
     """The last of transformers' hidden states has been normalised: its gradient would not reach the block alike."""
     model, given = tiny[0].eval(), collate([Example((5, 6), (7, 8)), Example((5,), (9,))], 0)
-    assert hidden_states.number_of_blocks(model, given) == 1
-    states = hidden_states.block_output(model, given, 0)
+    assert number_of_blocks(model, given) == 1
+    states = block_output(model, given, 0)
     with torch.no_grad():
         normed = model(input_ids=given.ids, attention_mask=given.mask, output_hidden_states=True).hidden_states[-1]
     assert not torch.allclose(states, normed)

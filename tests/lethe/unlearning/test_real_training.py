@@ -13,7 +13,7 @@ import torch
 from lethe import config
 from lethe.config.schema import Compute
 from lethe.io.json_files import read_json, write_json
-from lethe.models import adapters, checkpoints, training
+from lethe.models import checkpoints, training
 from lethe.models.encoding import Encoder
 from lethe.registry import METHODS
 from lethe.unlearning import loop
@@ -153,11 +153,11 @@ def base(tiny, tmp_path):
 
 
 def test_an_adapter_is_trained_kept_and_merged(tiny, prompt, base, tmp_path, monkeypatch):
-    monkeypatch.setattr(adapters, "MERGED", tmp_path / "merged")
+    monkeypatch.setattr(checkpoints, "MERGED", tmp_path / "merged")
     lora = Compute.model_validate({"lora": {"rank": 2}}).lora
     model, tokenizer = checkpoints.load(base)
     before = {name: one.clone() for name, one in model.named_parameters()}
-    adapted = adapters.adapted(model, lora, 0)
+    adapted = checkpoints.adapted(model, lora, 0)
     unlearned(tiny, prompt, model=adapted)
     kept = {
         name.replace("base_model.model.", "").replace(".base_layer", ""): one
@@ -173,43 +173,43 @@ def test_an_adapter_is_trained_kept_and_merged(tiny, prompt, base, tmp_path, mon
     with torch.no_grad():
         assert torch.allclose(merged(ids).logits, adapted.eval()(ids).logits, atol=1e-5)
     assert not torch.allclose(merged(ids).logits, tiny[0](ids).logits, atol=1e-3)
-    whole = adapters.whole(folder)
+    whole = checkpoints.whole(folder)
     stamp = (whole / "model.safetensors").stat().st_mtime_ns
-    assert adapters.whole(folder) == whole
+    assert checkpoints.whole(folder) == whole
     assert (whole / "model.safetensors").stat().st_mtime_ns == stamp
     checkpoints.save(base, perturbed(tiny[0]), tiny[1])
     with pytest.raises(checkpoints.BadFile, match="other weights"):
         checkpoints.load(folder)
-    (folder / adapters.PROVENANCE).unlink()  # as of an adapter from elsewhere
-    assert adapters.whole(folder) != whole
+    (folder / checkpoints.PROVENANCE).unlink()  # as of an adapter from elsewhere
+    assert checkpoints.whole(folder) != whole
 
 
 def test_an_adapter_above_an_adapter_is_merged_anew_when_the_lowest_model_changes(
     tiny, base, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(adapters, "MERGED", tmp_path / "merged")
+    monkeypatch.setattr(checkpoints, "MERGED", tmp_path / "merged")
     lora = Compute.model_validate({"lora": {}}).lora
     below, above = tmp_path / "below", tmp_path / "above"
-    checkpoints.save(below, adapters.adapted(checkpoints.load(base)[0], lora, 0), tiny[1])
-    checkpoints.save(above, adapters.adapted(checkpoints.load(below)[0], lora, 1), tiny[1])
-    settings = read_json(above / adapters.CONFIG)
-    write_json(above / adapters.CONFIG, {**settings, "base_model_name_or_path": str(below)})
+    checkpoints.save(below, checkpoints.adapted(checkpoints.load(base)[0], lora, 0), tiny[1])
+    checkpoints.save(above, checkpoints.adapted(checkpoints.load(below)[0], lora, 1), tiny[1])
+    settings = read_json(above / checkpoints.CONFIG)
+    write_json(above / checkpoints.CONFIG, {**settings, "base_model_name_or_path": str(below)})
     for folder in (below, above):  # as of adapters from elsewhere
-        (folder / adapters.PROVENANCE).unlink(missing_ok=True)
-    first = adapters.whole(above)
-    assert adapters.whole(above) == first
+        (folder / checkpoints.PROVENANCE).unlink(missing_ok=True)
+    first = checkpoints.whole(above)
+    assert checkpoints.whole(above) == first
     checkpoints.save(base, perturbed(tiny[0]), tiny[1])
-    assert adapters.whole(above) != first
+    assert checkpoints.whole(above) != first
 
 
 def test_an_adapter_whose_model_is_not_here_is_told(tiny, base, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    model = adapters.adapted(checkpoints.load(base)[0], Compute.model_validate({"lora": {}}).lora, 0)
+    model = checkpoints.adapted(checkpoints.load(base)[0], Compute.model_validate({"lora": {}}).lora, 0)
     checkpoints.save(tmp_path / "adapter", model, tiny[1])
     base.rename(tmp_path / "elsewhere")
     with pytest.raises(checkpoints.BadFile, match="neither a folder here"):
         checkpoints.check(tmp_path / "adapter")
-    (tmp_path / "adapter" / adapters.WEIGHTS).unlink()
+    (tmp_path / "adapter" / checkpoints.WEIGHTS).unlink()
     with pytest.raises(checkpoints.BadFile, match="safetensors"):
         checkpoints.check(tmp_path / "adapter")
 

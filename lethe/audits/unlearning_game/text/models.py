@@ -15,8 +15,8 @@ import numpy as np
 
 from lethe.io.atomic import atomic_folder
 from lethe.models.encoding import Encoder
-from lethe.models.learning import learn
 from lethe.models.likelihood import AnswerTokens, answer_tokens
+from lethe.models.training import learn
 
 if TYPE_CHECKING:
     from lethe.audits.unlearning_game.kinds.text import Params
