@@ -114,7 +114,7 @@ def run(
             workspace.check_stages(root, stages, settings.changed(root / config.FILE, changes)[1])
         for line in settings.change_here(root, changes):
             screen.print(line)
-        error = _pipeline(root, jobs, stages or (), pull, push, scheduler)
+        error = _pipeline(root, wanted=stages or (), jobs=jobs, pull=pull, push=push, scheduler=scheduler)
         screen.print(record.damaged_store(root), end="")
         news, experiment = record.read(root), {}
         edited = workspace.params_changed(root)
@@ -140,7 +140,7 @@ def run(
         raise typer.Exit(1)
 
 
-def _pipeline(root: Path, *how: Any) -> LetheError | None:
+def _pipeline(root: Path, **how: Any) -> LetheError | None:
     """Check params.yaml, copy it for the stages and run the pipeline under a server; ``how``: arguments of its `run`."""
     from flows import settings, workspace
     from flows.server import require, temporary_server
@@ -152,7 +152,7 @@ def _pipeline(root: Path, *how: Any) -> LetheError | None:
         require()
         from flows import pipeline
 
-        return pipeline.run(*how)
+        return pipeline.run(**how)
 
 
 def serve(

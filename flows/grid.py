@@ -87,7 +87,7 @@ def axes_of(assignments: Sequence[str]) -> dict[str, Axis]:
         if equals and RANGE.fullmatch(text):
             key, values = key.strip(), text
         else:
-            key, found = parse(assignment if "=[" in assignment else bracketed(assignment))
+            key, found = parse(assignment if not equals or text.startswith("[") else f"{key}=[{text}]")
             if not found or not isinstance(found, (list, str)):
                 raise BadValue("-S", assignment, "key=value,value,... or key=[value, value]")
             values = found
@@ -95,11 +95,6 @@ def axes_of(assignments: Sequence[str]) -> dict[str, Axis]:
             raise BadValue("-S", key, "each key once", "Put all values of a key into one -S.")
         axes[key] = values
     return axes
-
-
-def grid(assignments: Sequence[str]) -> list[Point]:
-    """Return all combinations of the axes ``key=v1,v2``, the last axis fastest; raises `BadValue`."""
-    return grid_of(axes_of(assignments))
 
 
 def grid_of(axes: Mapping[str, Axis]) -> list[Point]:
@@ -122,26 +117,12 @@ def random_points(axes: Mapping[str, Axis], count: int, seed: int) -> list[Point
     Equal draws are one point, so lists and whole numbers may give fewer points than draws.
     """
     laws = {key: range_of(key, values) if isinstance(values, str) else values for key, values in axes.items()}
-    points = []
-    for stream in np.random.SeedSequence(seed).spawn(count):
-        generator = np.random.default_rng(stream)
-        points.append(
-            Point(
-                tuple(
-                    (
-                        key,
-                        law.draw(generator) if isinstance(law, Range) else law[int(generator.integers(len(law)))],
-                    )
-                    for key, law in laws.items()
-                )
-            )
-        )
-    return _distinct(points)
 
+    def draw(law: Range | list[Any], generator: np.random.Generator) -> Any:
+        return law.draw(generator) if isinstance(law, Range) else law[int(generator.integers(len(law)))]
 
-def bracketed(assignment: str) -> str:
-    key, equals, values = assignment.partition("=")
-    return f"{key}{equals}[{values}]" if equals else assignment
+    generators = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(count))
+    return _distinct([Point(tuple((key, draw(law, each)) for key, law in laws.items())) for each in generators])
 
 
 class Random(Section):

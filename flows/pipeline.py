@@ -15,7 +15,7 @@ import signal
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,7 +40,7 @@ from flows.overview import Overview, standard
 from lethe import config, tracking
 from lethe.config.schema import Notify
 from lethe.errors import LetheError, StageFailed, behind, of_the_machine, plural
-from lethe.process import cores, watch
+from lethe.process import watch
 from lethe.tracking import mark_newest
 
 # How a stage can end, and what Prefect's record calls it.
@@ -54,8 +54,6 @@ ENDS = {
     "stopped": ("Cancelled", "stopped by a signal"),
     "not started": ("Cancelled", "a signal came before it started"),
 }
-# The graph, if `run` has already read the graph.
-READ_AHEAD: contextvars.ContextVar[workspace.Graph | None] = contextvars.ContextVar("READ_AHEAD", default=None)
 GONE = "The Prefect server stopped answering ({reason}): the run goes on, and Prefect's record of it stays incomplete."
 BUSY = (408, 429)  # a server with too much to do
 TASKS = 250  # each takes Prefect and its server about a twentieth of a second
@@ -71,48 +69,36 @@ class Stopped(LetheError):
 
 
 @dataclasses.dataclass
-class Recording:
-    """What this process knows of the flow run: its last state, and whether the server has gone."""
+class Run:
+    """What `run` and the flow tell each other: the graph, the flow's last state or error, whether the server has gone."""
 
+    graph: workspace.Graph | None = None
     state: State | None = None
     gone: bool = False
-    error: Exception | None = None  # of the flow itself
+    error: Exception | None = None
 
 
-RECORD: contextvars.ContextVar[Recording | None] = contextvars.ContextVar("RECORD", default=None)
+RUN: contextvars.ContextVar[Run | None] = contextvars.ContextVar("RUN", default=None)
 
 
 class Lost(LetheError):
-    """The server went before any stage ran."""
-
     def __init__(self, reason: str):
         super().__init__(
             f"The Prefect server stopped answering before the run began ({reason}). Run the command again."
         )
 
 
-@contextlib.contextmanager
-def recording() -> Iterator[Recording]:
-    """Keep what this process knows of one flow run."""
-    held = Recording()
-    token = RECORD.set(held)
-    try:
-        yield held
-    finally:
-        RECORD.reset(token)
-
-
 def to_prefect(what: Callable[[], object], tell: Callable[[str], None]) -> None:
     """Write to Prefect's record, unless its server has gone; ``tell`` gets one sentence the first time."""
-    held = RECORD.get() or Recording()
-    if held.gone:
+    this = RUN.get() or Run()
+    if this.gone:
         return
     try:
         what()
     except Exception as error:
         if (reason := lost(error)) is None:
             raise
-        held.gone = True
+        this.gone = True
         tell(GONE.format(reason=reason))
 
 
@@ -141,7 +127,7 @@ class Stage:
     end: str = ""
     seconds: float = 0.0
     status: int = 0
-    said: str = ""  # its last lines, if it failed
+    tail: str = ""  # its last lines, if it failed
 
     def ready(self) -> bool:
         return not self.end and all(stage.end for stage in self.upstream)
@@ -165,18 +151,18 @@ def pipeline(
 ) -> State:
     """Bring every stage up to date, ``jobs`` at once, from the repository's root.
 
-    ``jobs``: default `default_jobs`, or the threads of the cluster's workers. ``scheduled``: `lethe serve` runs the flow
+    ``jobs``: default the threads of the runner. ``scheduled``: `lethe serve` runs the flow
     in a process of its own, which ends with `lethe serve` and prints a summary. ``pull``: what the DVC remote holds is
     fetched first. ``push``: the results go to the DVC remote. ``scheduler``: the address of a Dask scheduler whose
     workers run the stages.
     """
-    held = RECORD.get() or Recording()
+    this = RUN.get() or Run()
     try:
-        held.state = _bring_all(jobs, scheduled, pull, push, scheduler)
+        this.state = _bring_all(jobs, scheduled, pull, push, scheduler)
     except Exception as error:
-        held.error = error
+        this.error = error
         raise
-    return held.state
+    return this.state
 
 
 def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, scheduler: str | None) -> State:
@@ -190,18 +176,22 @@ def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, schedu
         stages = stages_of(graph)
         overview = Overview(len(stages), root / workspace.PROGRESS, standard())
         if behind := graph.behind():
-            overview.tell(f"{plural(len(stages), 'stage')}, of which at most {len(behind)} run: {_groups(behind)}")
+            groups = Counter(name.partition("@")[0] for name in behind)
+            counts = ", ".join(f"{count} {group}" for group, count in groups.items())
+            overview.tell(f"{plural(len(stages), 'stage')}, of which at most {len(behind)} run: {counts}")
         # Only the flow run has the tag: before each tagged task Prefect would ask the server for a limit of the tag.
         untagged = TagsContext(current_tags=set())
         with (
-            runner(root, graph, scheduler, overview, pull) as (processes, at_once),
+            contextlib.closing(runner(root, graph, scheduler, overview, pull)) as processes,
             overview.live(),
             signals_stop(processes) as signals,
             untagged,
         ):
-            run_stages(stages, jobs or at_once, overview, processes)
+            run_stages(stages, jobs or processes.threads, overview, processes)
         complete = graph.whole and all(stage.end in UP_TO_DATE for stage in stages)
-        ends = {stage.name: _end(stage) for stage in stages}
+        ends = {
+            stage.name: record.StageEnd(ENDS[stage.end][0], stage.end, round(stage.seconds, 2)) for stage in stages
+        }
         news = record.write(root, ends, complete, record.alarms(root, ends, params) if complete else ())
         to_prefect(lambda: publish(news), overview.tell)
         if signals:
@@ -211,50 +201,41 @@ def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, schedu
         if push:
             overview.tell(remote.push(root))
         if news.alarms:
-            _tell(news, root, overview, params.notify)
+            _notify(news, root, overview, params.notify)
         if scheduled:
             overview.tell(record.summary(news))
+    return _state(stages, news)
+
+
+def _state(stages: Sequence[Stage], news: record.RunRecord) -> State:
+    """Return how a flow that no signal stopped ended."""
     failed = [stage for stage in stages if stage.end == "failed"]
     if failed:
         blocked = sum(stage.end == "blocked" for stage in stages)
-        # Bad input comes first: the user can mend it.
-        first = max(failed, key=lambda stage: stage.status == 2)
-        error = StageFailed(first.name, first.status, first.said)
+        first = max(failed, key=lambda stage: stage.status == 2)  # bad input comes first: the user can mend it
+        error = StageFailed(first.name, first.status, first.tail)
         return Failed(message=f"{plural(len(failed), 'stage')} failed, {blocked} not run", data=error)
-    ran = sum(stage.end == "ran" for stage in stages)
     if worse := [one for one in news.alarms if one.worse]:
         return Completed(name="Worse", message=f"{len(worse)} got worse: {worse[0].sentence()}")
+    ran = sum(stage.end == "ran" for stage in stages)
     return Completed(message=f"{plural(ran, 'stage')} ran, {len(stages) - ran} up to date")
 
 
-@contextlib.contextmanager
 def runner(
     root: Path, graph: workspace.Graph, scheduler: str | None, overview: Overview, pull: bool
-) -> Iterator[tuple[workspace.StageRunner, int]]:
-    """Yield what runs the stages, and how many stages it runs at once."""
+) -> workspace.StageRunner:
+    """Return what runs the stages: processes here, or the workers of the cluster."""
     if scheduler is None:
-        notes = overview.notes if overview.console.is_terminal else None
-        yield workspace.Processes(notes, pull), default_jobs()
-        return
+        return workspace.Processes(overview.notes if overview.console.is_terminal else None, pull)
     from flows.workers import Workers
 
-    workers = Workers(root, scheduler, graph.upstream, graph.clean())
-    try:
-        yield workers, workers.threads
-    finally:
-        workers.close()
+    return Workers(root, scheduler, graph.upstream, graph.clean())
 
 
-def run(
-    jobs: int | None = None,
-    wanted: Sequence[str] = (),
-    pull: bool = False,
-    push: bool = False,
-    scheduler: str | None = None,
-) -> LetheError | None:
+def run(wanted: Sequence[str] = (), pull: bool = False, **how: Any) -> LetheError | None:
     """Run the pipeline in this process under the server that PREFECT_API_URL names; return the error of a failed run.
 
-    ``wanted``: only these stages and what they need; without any, all stages.
+    ``wanted``: only these stages and what they need; without any, all stages. ``how``: arguments of `pipeline`.
 
     The caller must hold the folder's lock (`workspace.only_run`) before it changes params.yaml. The record of the run is
     in `record.FILE`. Raises `LetheError` if the run cannot begin.
@@ -263,12 +244,24 @@ def run(
         standard().print(remote.pull(Path.cwd()))
     # The server starts while DVC reads the repository; both take equally long.
     graph = workspace.read_graph(Path.cwd())
-    reading = READ_AHEAD.set(graph.towards(wanted) if wanted else graph)
+    this = Run(graph.towards(wanted) if wanted else graph)
+    token = RUN.set(this)
     try:
-        with tags(folder_tag()), recording() as held:
-            state = _recorded(held, jobs, pull, push, scheduler)
+        with tags(folder_tag()):
+            state = pipeline(pull=pull, return_state=True, **how)
+    except Exception as error:
+        # Where Prefect's server goes before the record is whole, the flow's own last state counts.
+        if (reason := lost(error)) is None:
+            raise
+        if this.error is not None and lost(this.error) is None:
+            raise this.error from None  # Prefect could not record this error, which is the one that counts
+        if this.state is None:
+            raise Lost(reason) from None
+        if not this.gone:
+            standard().print(GONE.format(reason=reason))
+        state = this.state
     finally:
-        READ_AHEAD.reset(reading)
+        RUN.reset(token)
     if state.is_completed():
         return None
     error = state.result(raise_on_failure=False)
@@ -277,32 +270,11 @@ def run(
     raise cast(BaseException, error)  # any other failed state holds the exception itself
 
 
-def _recorded(held: Recording, jobs: int | None, pull: bool, push: bool, scheduler: str | None) -> State:
-    """Run the flow; where Prefect's server goes before the record is whole, the flow's own last state counts."""
-    try:
-        return pipeline(jobs, pull=pull, push=push, scheduler=scheduler, return_state=True)
-    except Exception as error:
-        if (reason := lost(error)) is None:
-            raise
-        if held.error is not None and lost(held.error) is None:
-            raise held.error from None  # Prefect could not record this error, which is the one that counts
-        if held.state is None:
-            raise Lost(reason) from None
-        if not held.gone:
-            standard().print(GONE.format(reason=reason))
-        return held.state
-
-
-def default_jobs() -> int:
-    """Return the number of cores that this process may use; 1 where the stages share a GPU."""
-    return 1 if Path("/dev/nvidia0").exists() else cores()
-
-
 @contextlib.contextmanager
 def locked_graph(root: Path, pull: bool = False) -> Iterator[workspace.Graph]:
     """Hold the folder's lock and yield its graph; `run` and its caller may have done both already."""
-    if graph := READ_AHEAD.get():
-        yield graph
+    if (this := RUN.get()) and this.graph:
+        yield this.graph
         return
     with workspace.only_run(root):
         settings.check(config.load(), root)  # before DVC, whose messages name neither key nor line
@@ -371,9 +343,9 @@ def bring_up_to_date(stage: Stage, overview: Overview, processes: workspace.Stag
         try:
             result = processes.reproduce(stage.name, overview.say)
         except Exception as error:  # Prefect would keep it to itself
-            said = of_the_machine(error) or f"{type(error).__name__}: {error}"
-            result = workspace.Reproduced("failed", 1, str(said))
-        stage.status, stage.said = result.status, result.tail
+            sentence = of_the_machine(error) or f"{type(error).__name__}: {error}"
+            result = workspace.Reproduced("failed", 1, str(sentence))
+        stage.status, stage.tail = result.status, result.tail
         stage.seconds = overview.ended(stage.name, result.state)
         stage.end = result.state
     name, message = ENDS[stage.end]
@@ -388,7 +360,6 @@ def signals_stop(processes: workspace.StageRunner) -> Iterator[list[int]]:
     if threading.current_thread() is not threading.main_thread():
         yield received
         return
-    former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
     def restore() -> None:
         for number, handler in former.items():
@@ -399,8 +370,7 @@ def signals_stop(processes: workspace.StageRunner) -> Iterator[list[int]]:
         restore()
         processes.stop()
 
-    for number in former:
-        signal.signal(number, handle)
+    former = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield received
     finally:
@@ -428,30 +398,21 @@ def publish(news: record.RunRecord) -> None:
     """Add the stages and the changes to Prefect's record, as artifacts of this run."""
     rows = [{"stage": name, **dataclasses.asdict(end)} for name, end in news.stages.items()]
     create_table_artifact(key="stages", table=rows, description="How each stage ended.")
-    create_markdown_artifact(key="changes", markdown=record.as_markdown(news), description="What changed.")
+    create_markdown_artifact(
+        key="changes", markdown=f"```\n{record.summary(news, 200)}\n```", description="What changed."
+    )
 
 
-def _tell(news: record.RunRecord, root: Path, overview: Overview, told: Notify | None) -> None:
+def _notify(news: record.RunRecord, root: Path, overview: Overview, how: Notify | None) -> None:
     """Mark a change in Prefect and MLflow, and start the command of params."""
-    found = news.alarms
-    worse, better = any(one.worse for one in found), all(one.better for one in found)
+    changes = news.alarms
+    worse, better = any(one.worse for one in changes), all(one.better for one in changes)
     change = "worse" if worse else "better" if better else "changed"
-    table = record.alarm_list(found)
+    marks = record.alarm_list(changes)
     to_prefect(
-        lambda: create_markdown_artifact(key="alarm", markdown=table, description=f"The run: {change}."),
+        lambda: create_markdown_artifact(key="alarm", markdown=marks, description=f"The run: {change}."),
         overview.tell,
     )
-    overview.tell(mark_newest(change, table, root))
-    if told is not None:
-        overview.tell(record.notify(told.command, record.notice(found, news, root)))
-
-
-def _groups(stages: Iterable[str]) -> str:
-    """Return how many stages of each group there are, in words."""
-    return ", ".join(
-        f"{count} {group}" for group, count in Counter(name.partition("@")[0] for name in stages).items()
-    )
-
-
-def _end(stage: Stage) -> record.StageEnd:
-    return record.StageEnd(ENDS[stage.end][0], stage.end, round(stage.seconds, 2))
+    overview.tell(mark_newest(change, marks, root))
+    if how is not None:
+        overview.tell(record.notify(how.command, record.notice(news, root)))

@@ -13,7 +13,9 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeGuard, cast
+from typing import TypeGuard, cast
+
+from pydantic import TypeAdapter
 
 from flows.overview import standard
 from flows.workspace import SCRATCH
@@ -133,23 +135,8 @@ class RunRecord:
     def as_json(self) -> dict[str, object]:
         return {"schema": SCHEMA_VERSION, **dataclasses.asdict(self)}
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, object]) -> RunRecord:
-        """The record that `as_json` wrote."""
-        known: dict[str, Any] = {key: value[key] for key in value if key != "schema"}
-        return cls(
-            **{
-                **known,
-                "stages": {name: StageEnd(**end) for name, end in known["stages"].items()},
-                "changes": [Change(**change) for change in known["changes"]],
-                "alarms": [Alarm(**alarm) for alarm in known["alarms"]],
-                "verdicts": {model: Words(**words) for model, words in known["verdicts"].items()},
-            }
-        )
 
-
-def read_metrics(root: Path) -> dict[str, dict[str, float]]:
-    """Return the single numbers of each measured model."""
+def _read_metrics(root: Path) -> dict[str, dict[str, float]]:
     names = measured(root / DATA)
     results = table.read(root / DATA, names)
     return {
@@ -185,8 +172,8 @@ def read(root: Path) -> RunRecord | None:
     """Return the record of the last run, if there is one; a damaged record is renamed with a warning."""
     path = root / FILE
     try:
-        return RunRecord.from_json(read_artifact(path)) if path.exists() else None
-    except (LetheError, AttributeError, KeyError, TypeError, ValueError) as error:
+        return TypeAdapter(RunRecord).validate_python(read_artifact(path)) if path.exists() else None
+    except (LetheError, ValueError) as error:
         other = isinstance(error, OtherSchema)
         aside = path.with_suffix(".other.json" if other else ".damaged.json")
         path.replace(aside)
@@ -267,15 +254,15 @@ def _same_tables(root: Path) -> bool:
     return True
 
 
-def notice(found: Sequence[Alarm], news: RunRecord, root: Path) -> dict[str, object]:
+def notice(news: RunRecord, root: Path) -> dict[str, object]:
     """What the command of params gets on its standard input."""
     return {
         "schema": 1,
         "folder": str(root.resolve()),
         "finished": news.finished,
         "compared_with": news.compared_with,
-        "worse": any(one.worse for one in found),
-        "changes": [dataclasses.asdict(one) for one in found],
+        "worse": any(one.worse for one in news.alarms),
+        "changes": [dataclasses.asdict(one) for one in news.alarms],
         "report": news.report and str((root / news.report).resolve()),
     }
 
@@ -309,7 +296,7 @@ def write(root: Path, stages: dict[str, StageEnd], complete: bool, changed: Sequ
     ``changed`` comes from `alarms`, which must compare first: a complete run replaces the tables of the last one.
     """
     last = read(root)
-    metrics = read_metrics(root)
+    metrics = _read_metrics(root)
     known, known_of = (last.metrics, last.metrics_of) if last else (None, None)
     finished = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     record = RunRecord(
@@ -366,22 +353,6 @@ def summary(record: RunRecord, limit: int = 10) -> str:
     if record.complete:
         lines += [words.sentence for words in record.verdicts.values() if words.sentence]
     return "\n".join(visible(line) for line in lines)
-
-
-def as_markdown(record: RunRecord, limit: int = 200) -> str:
-    """Return the changes since the last complete run as a Markdown table."""
-    if not record.complete:
-        return "The run did not finish: its metrics are not compared."
-    if record.compared_with is None:
-        return "The first complete run of this folder: nothing to compare with."
-    if not record.changes:
-        return f"No metric changed since {record.compared_with}."
-    lines = [f"Changed since {record.compared_with}:", "", "| model | metric | before | after |", "|-|-|-|-|"]
-    for change in record.changes[:limit]:
-        lines.append(f"| {change.model} | {change.metric} | {_cell(change.before)} | {_cell(change.after)} |")
-    if len(record.changes) > limit:
-        lines.append(f"\n{len(record.changes) - limit} more changes are in {FILE}.")
-    return "\n".join(lines)
 
 
 def _cell(value: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import warnings
 import zlib
@@ -10,7 +11,6 @@ from datetime import datetime
 from typing import Any
 
 from prefect import get_client
-from prefect._vendor.croniter import CroniterBadDateError, croniter  # the calendar that Prefect itself uses
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.exceptions import ObjectNotFound
 
@@ -36,10 +36,12 @@ def parse(cron: str) -> CronSchedule:
 
 
 def next_time(schedule: CronSchedule) -> datetime:
-    """Return the next local time of a schedule; raises `BadValue` if there is none."""
+    """Return the next local time of a schedule by Prefect's own calendar; raises `BadValue` if there is none."""
+    from prefect.server.schemas.schedules import CronSchedule as Calendar
+
     try:
-        return croniter(schedule.cron, datetime.now().astimezone()).get_next(datetime)
-    except CroniterBadDateError:
+        return asyncio.run(Calendar(cron=schedule.cron, timezone=schedule.timezone).get_dates(1))[0]
+    except (ValueError, IndexError):
         raise BadValue("--cron", schedule.cron, "a date that the calendar has") from None
 
 

@@ -6,10 +6,8 @@ Here the server starts during the import. If PREFECT_API_URL names a server, tha
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import fcntl
-import http.client
 import importlib.metadata
 import os
 import socket
@@ -17,9 +15,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar, TextIO
@@ -28,6 +23,7 @@ from flows.workspace import SCRATCH
 from lethe.errors import LetheError
 from lethe.io.atomic import make_folder
 from lethe.process import die_with_parent, no_telemetry
+from lethe.tracking import without_password
 
 MAKING, BEGUN = "making-tables", "begun"
 RESTARTS = 3
@@ -168,44 +164,29 @@ class Unreachable(LetheError):
 
 def require() -> None:
     """Raise `Unreachable` if the server that PREFECT_API_URL names does not answer; call within `temporary_server`."""
-    address = os.environ["PREFECT_API_URL"]
-    shown = urllib.parse.urlsplit(address)
-    named = urllib.parse.urlunsplit(shown._replace(netloc=shown.netloc.rpartition("@")[2]))
+    import httpx
+
+    address = os.environ["PREFECT_API_URL"].rstrip("/")
     until = time.monotonic() + PATIENCE
     while True:
+        own = OwnServer.running
         try:
-            left = max(1.0, min(120.0, until - time.monotonic()))
-            urllib.request.urlopen(health(address), timeout=left).close()
-        except urllib.error.HTTPError:  # the server answers and will report the error itself
-            return
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            own = OwnServer.running
-            if own is not None and not own.given_up and time.monotonic() < until:
-                time.sleep(0.2)  # the server died with this connection and starts again
-                continue
-            # http.client quotes what it takes for a port, which may be a password.
-            hidden = isinstance(error, http.client.InvalidURL)
-            reason = "no valid address" if hidden else getattr(error, "reason", error)
-            raise Unreachable(named, getattr(reason, "strerror", None) or str(reason)) from None
-        return
-
-
-def health(address: str) -> urllib.request.Request:
-    """Return the question whether a server lives; a name and a password in the address become a header, as httpx does."""
-    parts = urllib.parse.urlsplit(address.rstrip("/") + "/health")
-    user, at, host = parts.netloc.rpartition("@")
-    request = urllib.request.Request(urllib.parse.urlunsplit(parts._replace(netloc=host)))
-    if at:
-        held = ":".join(map(urllib.parse.unquote, (user if ":" in user else f"{user}:").split(":", 1)))
-        request.add_header("Authorization", f"Basic {base64.b64encode(held.encode()).decode()}")
-    return request
+            httpx.get(f"{address}/health", timeout=max(1.0, min(120.0, until - time.monotonic())))
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol):  # its text may quote a password
+            raise Unreachable(without_password(address), "no valid address") from None
+        except httpx.HTTPError as error:
+            if own is None or own.given_up or time.monotonic() > until:
+                raise Unreachable(without_password(address), str(error) or type(error).__name__) from None
+            time.sleep(0.2)  # the server died with this connection and starts again
+        else:
+            return  # an error that the server answers with is for the flow to report
 
 
 def first_tables(home: Path) -> TextIO | None:
-    """Remove what a server left that was killed while it made the first tables: every later start would fail on it.
+    """Begin the first tables: return a locked file until `tables_made`, or None where they are made.
 
-    Returns the file that this server holds locked while it makes the tables itself, None where they are made. Servers with
-    one home wait for one another here, since two that make the tables at once both fail.
+    A server that was killed while it made them left a database on which every later start would fail; it goes first. Two
+    servers that made the tables at once would both fail: the second waits here.
     """
     making = open(home / MAKING, "a+")  # noqa: SIM115  # open until the tables are made
     fcntl.flock(making, fcntl.LOCK_EX)
@@ -223,7 +204,6 @@ def first_tables(home: Path) -> TextIO | None:
 
 
 def tables_made(making: TextIO | None) -> None:
-    """Say that the tables are made, and let the next server begin."""
     if making is not None:
         making.truncate(0)
         making.close()

@@ -1,4 +1,4 @@
-"""A sweep: the pipeline over a grid of params on Dask, one folder per point; shared stages run once.
+"""A sweep: the pipeline over a grid of params, one folder per point; shared stages run once.
 
 Every point is a copy of the sources under .lethe/sweeps, with its own params.yaml and this repository's DVC cache. A stage
 that two points share runs in the first and is restored in the second, unless both reach the stage at the same time. A
@@ -17,12 +17,12 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.futures import as_completed
-from prefect_dask import DaskTaskRunner
+from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows import settings, workspace
 from flows.grid import Point, SweepPreset
@@ -37,7 +37,6 @@ from lethe.statistics.bound import Bound
 
 SWEEPS = workspace.SCRATCH / "sweeps"
 LARGE = 1 << 20  # bytes
-ALWAYS = 365 * 86_400  # seconds that a thread may be silent
 Changes = Sequence[tuple[str, object]]
 
 
@@ -66,28 +65,20 @@ def copy(source: str, target: str) -> None:
     shutil.copy2(source, target)
 
 
-class PointOutcome(TypedDict, total=False):
-    """What `lethe run --json` printed in a point's folder, or the error in its place."""
-
-    error: str
-    metrics: dict[str, dict[str, float]]
-
-
 @task(cache_policy=NO_CACHE)
-def run_point(folder: str, jobs: int) -> PointOutcome:
-    """Run `lethe run` in the point's folder; return its record, or ``error``."""
+def run_point(folder: str, jobs: int) -> dict[str, Any]:
+    """Run `lethe run --json` in the point's folder; return what it prints, or ``error``."""
     command = [sys.executable, "-m", "lethe", "run", "--json", "--jobs", str(jobs)]
     environment = workspace.child_environment() | {"LETHE_TRACKING": "off", "LETHE_PARENT": str(os.getpid())}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     try:
-        found = json.loads(done.stdout.splitlines()[-1])
+        return json.loads(done.stdout.splitlines()[-1])
     except (IndexError, json.JSONDecodeError):
-        found = {"error": " ".join(done.stderr.split())[-500:] or f"exit status {done.returncode}"}
-    return found
+        return {"error": " ".join(done.stderr.split())[-500:] or f"exit status {done.returncode}"}
 
 
 @flow(name="lethe sweep")
-def run_points(folders: list[str], jobs: int) -> list[PointOutcome]:
+def run_points(folders: list[str], jobs: int) -> list[dict[str, Any]]:
     futures = [run_point.with_options(name=Path(folder).name).submit(folder, jobs) for folder in folders]
     names = {future.task_run_id: Path(folder).name for future, folder in zip(futures, folders, strict=True)}
     begun = time.monotonic()
@@ -115,10 +106,10 @@ def sweep(
     folders = [root / SWEEPS / name / point.name for point in points]
     for point, folder in zip(points, folders, strict=True):
         make_folder(root, folder, point, common)
-    flow_of_points = run_points.with_options(task_runner=task_runner(at_once, scheduler))  # futures of its own
-    found = flow_of_points([str(folder) for folder in folders], jobs)
+    flow_of_points = run_points.with_options(task_runner=runner(at_once, scheduler))  # futures of its own
+    outcomes = flow_of_points([str(folder) for folder in folders], jobs)
     rows, failed = [], {}
-    for point, folder, outcome in zip(points, folders, found, strict=True):
+    for point, folder, outcome in zip(points, folders, outcomes, strict=True):
         if outcome.get("error"):
             failed[point.name] = outcome["error"]
         else:
@@ -147,27 +138,13 @@ def sweep(
     return result
 
 
-def task_runner(at_once: int, scheduler: str | None) -> Any:
-    """Return a runner on the Dask scheduler at this address, or on threads of this process."""
-    return DaskTaskRunner(address=scheduler) if scheduler else DaskTaskRunner(cluster_kwargs=local(at_once))
+def runner(at_once: int, scheduler: str | None) -> TaskRunner:
+    """Return threads of this process, or what submits to the Dask scheduler at this address."""
+    if scheduler is None:
+        return ThreadPoolTaskRunner(max_workers=at_once)
+    from prefect_dask import DaskTaskRunner
 
-
-def local(at_once: int) -> dict[str, object]:
-    """Return the settings of a cluster of threads without a dashboard; each point has processes of its own.
-
-    Dask serves its own state over HTTP even without a dashboard, by default to the whole network; here to this machine alone.
-    It takes a worker that was silent for five minutes by the clock for dead. After a machine slept these threads would be
-    gone, and the flow would wait for them for ever; hence `ALWAYS`.
-    """
-    return {
-        "n_workers": 1,
-        "threads_per_worker": at_once,
-        "processes": False,
-        "protocol": "inproc://",
-        "dashboard_address": None,
-        "scheduler_kwargs": {"dashboard_address": "127.0.0.1:0", "worker_ttl": ALWAYS},
-        "worker_dashboard_address": "127.0.0.1:0",
-    }
+    return DaskTaskRunner(address=scheduler)
 
 
 def concluded(preset: SweepPreset, result: dict[str, Any], place: Path) -> list[str]:

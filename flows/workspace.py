@@ -11,13 +11,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any, Protocol
 
 from flows.dvc_child import holder, mend_locks, other_command
 from lethe.errors import BadFile, BadValue, LetheError, StageFailed
 from lethe.io.atomic import alone, write_text
-from lethe.process import PARAMS
+from lethe.process import PARAMS, cores
 
 SCRATCH = Path(".lethe")  # ignored by git and DVC: Prefect's records, locks, progress, the page template of plots
 PROGRESS = SCRATCH / "progress"
@@ -272,7 +273,7 @@ def _graph(root: Path) -> Graph:
                 "Take the last good one (`git checkout dvc.lock`), or delete the file: DVC then runs every stage again.",
             ) from error
         raise BadFile(root / "dvc.yaml", f"DVC cannot use it: {told}") from error
-    return Graph(in_order(upstream), stale)
+    return Graph({name: upstream[name] for name in TopologicalSorter(upstream).static_order()}, stale)
 
 
 def _keep_lock(root: Path) -> None:
@@ -294,21 +295,6 @@ def _keep_lock(root: Path) -> None:
         write_text(copy, text)
     elif copy.exists():
         write_text(lock, copy.read_text(encoding="utf-8"))
-
-
-def in_order(upstream: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Return the stages in an order in which they can run."""
-    order: dict[str, list[str]] = {}
-
-    def visit(stage: str) -> None:
-        if stage not in order:
-            for before in upstream[stage]:
-                visit(before)
-            order[stage] = upstream[stage]
-
-    for stage in upstream:
-        visit(stage)
-    return order
 
 
 def _reasons(changes: list) -> list[str]:
@@ -341,10 +327,13 @@ class StageRunner(Protocol):
     """Brings stages up to date, here or elsewhere, until a signal ends all of them."""
 
     stopped: bool
+    threads: int  # stages at once
 
     def reproduce(self, stage: str, say: Callable[[str, str], None]) -> Reproduced: ...
 
     def stop(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Processes:
@@ -353,6 +342,7 @@ class Processes:
     def __init__(self, notes: Path | None = None, pull: bool = False) -> None:
         """``notes``: the folder for the stages' progress; ``pull``: DVC takes from its remote what was made elsewhere."""
         self.stopped = False
+        self.threads = 1 if Path("/dev/nvidia0").exists() else cores()  # stages that share a GPU run one by one
         self._environment = child_environment() | ({"LETHE_PROGRESS": str(notes)} if notes else {})
         if PARAMS_COPY.exists():
             self._environment[PARAMS] = str(PARAMS_COPY.absolute())
@@ -401,6 +391,9 @@ class Processes:
             )
             self._started.append(process)
             return process
+
+    def close(self) -> None:
+        pass  # every process has ended with its stage
 
     def stop(self) -> None:
         """Send SIGTERM to every running process, which ends its stage; no process starts afterwards."""

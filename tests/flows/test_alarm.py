@@ -143,7 +143,7 @@ def test_exact_bounds_of_the_same_scorer_count(tmp_path):
 
 def test_the_command_gets_the_change_and_its_failure_is_a_sentence(tmp_path):
     news = record.RunRecord("2026-01-02", True, {}, "2026-01-01", [], [LEAKS], None, "2026-01-02", {}, {})
-    value = notice(news.alarms, news, tmp_path)
+    value = notice(news, tmp_path)
     out = tmp_path / "told.json"
     copy = f"import sys; open({str(out)!r}, 'w').write(sys.stdin.read())"
     assert notify([sys.executable, "-c", copy], value) == ""

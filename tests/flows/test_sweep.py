@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 
-import psutil
 import pytest
-from distributed import LocalCluster
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.grid import grid
-from flows.sweep import guarantee_notes, local, shown
+from flows.grid import axes_of, grid_of
+from flows.sweep import guarantee_notes, shown
 from flows.workspace import only_run
 from lethe.errors import BadInput
 from lethe.statistics.bound import Assumes, Bound, Covers
@@ -21,16 +19,16 @@ from tests.flows.records import mlflow_runs
 
 
 def test_all_combinations_the_last_axis_fastest():
-    points = grid(["a.b=1,2", "c=x,null"])
+    points = grid_of(axes_of(["a.b=1,2", "c=x,null"]))
     assert [dict(point.settings) for point in points] == [
         {"a.b": 1, "c": "x"}, {"a.b": 1, "c": None}, {"a.b": 2, "c": "x"}, {"a.b": 2, "c": None},
     ]  # fmt: skip
-    assert [dict(point.settings) for point in grid(["a=[[1, 2], [3]]"])] == [{"a": [1, 2]}, {"a": [3]}]
+    assert [dict(point.settings) for point in grid_of(axes_of(["a=[[1, 2], [3]]"]))] == [{"a": [1, 2]}, {"a": [3]}]
 
 
 @given(st.lists(st.integers() | st.floats(allow_nan=False) | st.text(), min_size=2, max_size=6, unique_by=repr))
 def test_names_differ_and_are_folders(values):
-    points = grid([f"a.b={json.dumps(values)}"])
+    points = grid_of(axes_of([f"a.b={json.dumps(values)}"]))
     names = [point.name for point in points]
     assert len(set(names)) == len(values)
     assert all("/" not in name and not name.startswith(".") for name in names)
@@ -39,7 +37,7 @@ def test_names_differ_and_are_folders(values):
 @pytest.mark.parametrize("axes", [["a"], ["a="], ["a=[]"], ["a=1,2", "a=3"]])
 def test_bad_axes(axes):
     with pytest.raises(BadInput):
-        grid(axes)
+        grid_of(axes_of(axes))
 
 
 def test_the_table_of_bounds_says_what_they_hold_for():
@@ -53,22 +51,6 @@ def test_the_table_of_bounds_says_what_they_hold_for():
     assert guarantee_notes({"rows": [{"model": "npo"}]}) == []
     _, cells = shown({"rows": rows[:1], "points": {"p": {}}})
     assert bounds[0] in cells[0]
-
-
-def test_the_cluster_listens_on_this_machine_alone():
-    with LocalCluster(**local(1)):
-        listening = [each.laddr.ip for each in psutil.Process().net_connections("inet") if each.status == "LISTEN"]
-    assert listening
-    assert set(listening) == {"127.0.0.1"}
-
-
-def test_the_workers_of_a_machine_that_slept_are_not_taken_for_dead():
-    """Dask would remove them, since the clock has gone on without a sign of theirs; nothing starts them again."""
-    with LocalCluster(**local(1)) as cluster:
-        for worker in cluster.scheduler.workers.values():
-            worker.last_seen -= 86_400
-        cluster.sync(cluster.scheduler.check_worker_ttl)
-        assert len(cluster.scheduler.workers) == 1
 
 
 @pytest.mark.slow
