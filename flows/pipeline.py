@@ -264,10 +264,10 @@ def run(wanted: Sequence[str] = (), pull: bool = False, **how: Any) -> LetheErro
         RUN.reset(token)
     if state.is_completed():
         return None
-    error = state.result(raise_on_failure=False)
-    if isinstance(error, (StageFailed, Stopped)):
-        return error
-    raise cast(BaseException, error)  # any other failed state holds the exception itself
+    problem = state.result(raise_on_failure=False)
+    if isinstance(problem, (StageFailed, Stopped)):
+        return problem
+    raise cast(BaseException, problem)  # any other failed state holds the exception itself
 
 
 @contextlib.contextmanager

@@ -138,7 +138,7 @@ def sweep(
     return result
 
 
-def runner(at_once: int, scheduler: str | None) -> TaskRunner:
+def runner(at_once: int, scheduler: str | None) -> TaskRunner[Any]:
     """Return threads of this process, or what submits to the Dask scheduler at this address."""
     if scheduler is None:
         return ThreadPoolTaskRunner(max_workers=at_once)
