@@ -88,14 +88,26 @@ def _smallest_refuted(values: np.ndarray, alpha: float, recomputed: bool = True)
 
     Chandrupatla's method takes about ten evaluations per row, and bisection about fifty.
     """
-    sizes, goal = _sizes(values, recomputed), math.log(1 / alpha)
+    draws, goal = np.ascontiguousarray(values.T), math.log(1 / alpha)
+    sizes = _sizes(draws, recomputed)
+
     bounds = np.ones(len(values))
-    refutable = np.flatnonzero(_log_capital(np.ones(len(values)), values, sizes, goal, recomputed) >= goal)
+    at_one = _log_capital(bounds, draws, sizes, goal, recomputed) - goal
+
+    def excess(mean: np.ndarray, place: np.ndarray) -> np.ndarray:
+        if not mean.any():  # a bet against 0 never gains
+            return np.full(len(mean), -goal)
+        if (mean == 1).all():
+            return at_one[place]
+        own = (draws, sizes) if len(place) == len(values) else (draws[:, place], sizes[:, place])
+        return _log_capital(mean, *own, goal, recomputed) - goal
+
+    refutable = np.flatnonzero(at_one >= 0)
     if refutable.size:
         from scipy.optimize.elementwise import find_root  # a quarter of a second to import
 
         found = find_root(
-            lambda mean, row: _log_capital(mean, values[row], sizes[row], goal, recomputed) - goal,
+            excess,
             (np.zeros(refutable.size), np.ones(refutable.size)),
             args=(refutable,),
             tolerances={"xatol": TOLERANCE, "xrtol": 0},
@@ -113,47 +125,46 @@ def p_value(scores: np.ndarray, mean: float | np.ndarray, alpha: float) -> np.nd
     """
     scores = check_scores(scores)
     check_alpha(alpha)
-    sizes, goal = _sizes(scores, recomputed=False), math.log(1 / alpha)
-    return np.minimum(
-        1.0, np.exp(-_log_capital(np.full(len(scores), mean), scores, sizes, goal, recomputed=False))
-    )
+    goal, draws = math.log(1 / alpha), np.ascontiguousarray(scores.T)
+    means = np.full(len(scores), mean)
+    return np.minimum(1.0, np.exp(-_log_capital(means, draws, _sizes(draws, False), goal, recomputed=False)))
 
 
 def _log_capital(
-    mean: np.ndarray, values: np.ndarray, sizes: np.ndarray, goal: float, recomputed: bool
+    mean: np.ndarray, draws: np.ndarray, sizes: np.ndarray, goal: float, recomputed: bool
 ) -> np.ndarray:
-    """(P,) the largest log capital at the end of a block that the bets against each row's ``mean`` reach.
+    """(P,) the largest log capital at the end of a block that the bets against each column's ``mean`` reach.
 
-    A bet against m = 1 that wins every draw has stakes without a cap, and a bet against m = 0 never gains.
+    ``draws`` and ``sizes`` have the shape (n, P). A bet against m = 1 that wins every draw has stakes without a cap, and a
+    bet against m = 0 never gains.
     """
-    mean, step = mean[:, None], _block(values)
-    gaps, wagers = mean - values, np.empty((len(values), step))
+    n, step = len(draws), _block(len(draws))
     with np.errstate(divide="ignore"):
-        caps = [cap / (1 - mean) for cap in CAPS]
-    logs, best = np.zeros((len(CAPS), len(values))), np.zeros(len(values))
-    target = goal + math.log(len(CAPS))
-    for start in range(0, values.shape[1], step):
-        own = wagers[:, : min(step, values.shape[1] - start)]
-        for log, cap in zip(logs, caps, strict=True):
-            missing = np.maximum(target - log, LEAST_MISSING) if recomputed else np.full(len(log), goal)
-            np.multiply(sizes[:, start : start + step], np.sqrt(missing)[:, None], out=own)
-            np.minimum(own, cap, out=own)
-            own *= gaps[:, start : start + step]
-            own += 1
-            log += np.log(own.prod(axis=1))
-        np.maximum(best, np.logaddexp.reduce(logs, axis=0) - math.log(len(CAPS)), out=best)
-    return best
+        caps = np.array(CAPS)[:, None] / (1 - mean)
+    logs, target, path = np.zeros(caps.shape), goal + math.log(len(CAPS)), []
+    missing, factors = np.full(caps.shape, goal), np.empty((step, *caps.shape))
+    for start in range(0, n, step):
+        block, own = slice(start, start + step), factors[: n - start]
+        if recomputed:
+            missing = np.maximum(target - logs, LEAST_MISSING)
+        np.multiply(sizes[block, None], np.sqrt(missing), out=own)
+        np.minimum(own, caps, out=own)
+        own *= (mean - draws[block])[:, None]
+        own += 1
+        logs = logs + np.log(own.prod(axis=0))
+        path.append(logs)
+    return np.maximum(np.max(np.logaddexp(*np.stack(path, axis=1)) - math.log(len(CAPS)), axis=0), 0.0)
 
 
-def _sizes(values: np.ndarray, recomputed: bool) -> np.ndarray:
-    """sqrt(2 / (draws left * s2_{t-1})), a stake by the root of the missing log capital."""
-    n, counts = values.shape[1], np.arange(2, values.shape[1] + 2)
-    means = (PRIOR_MEAN + np.cumsum(values, axis=1)) / counts
-    variances = (PRIOR_VARIANCE + np.cumsum(np.square(values - means), axis=1)) / counts
-    before = np.concatenate([np.full((len(values), 1), PRIOR_VARIANCE), variances[:, :-1]], axis=1)
-    left = n - np.arange(n) // _block(values) * _block(values) if recomputed else n
+def _sizes(draws: np.ndarray, recomputed: bool) -> np.ndarray:
+    """(n, P) sqrt(2 / (draws left * s2_{t-1})), a stake by the root of the missing log capital."""
+    n, counts = len(draws), np.arange(2, len(draws) + 2)[:, None]
+    means = (PRIOR_MEAN + np.cumsum(draws, axis=0)) / counts
+    variances = (PRIOR_VARIANCE + np.cumsum(np.square(draws - means), axis=0)) / counts
+    before = np.concatenate([np.full((1, draws.shape[1]), PRIOR_VARIANCE), variances[:-1]])
+    left = n - np.arange(n)[:, None] // _block(n) * _block(n) if recomputed else n
     return np.sqrt(2 / (left * before))
 
 
-def _block(values: np.ndarray) -> int:
-    return min(max(values.shape[1] // BLOCKS, 1), LONGEST)
+def _block(n: int) -> int:
+    return min(max(n // BLOCKS, 1), LONGEST)

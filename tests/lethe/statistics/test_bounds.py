@@ -226,9 +226,9 @@ def test_betting_refutes_every_mean_above_its_bound(n):
     rng = np.random.default_rng(n)
     x = np.where(rng.random((20, n)) < rng.random((20, 1)), rng.random((20, 1)), rng.random((20, n)))
     bound, goal = betting.mean_upper(x, 0.05), math.log(1 / 0.05)
-    sizes = betting._sizes(x, recomputed=True)
+    sizes = betting._sizes(x.T, recomputed=True)
     for mean in np.linspace(0, 1, 101)[1:-1]:
-        capital = betting._log_capital(np.full(20, mean), x, sizes, goal, recomputed=True)
+        capital = betting._log_capital(np.full(20, mean), x.T, sizes, goal, recomputed=True)
         np.testing.assert_array_equal(capital >= goal, bound <= mean)
 
 
