@@ -292,6 +292,31 @@ def verdict(lower: float, upper: float, tau: float) -> TreeVerdict:
     return "proved to leak" if lower >= tau else "bounded" if upper < tau else "open"
 
 
+def together_below(
+    questions: Sequence[tuple[Masses, Remainder]], tau: float, alpha: float, rounding: Rounding = EXACTLY
+) -> np.ndarray:
+    """(m,) the questions that leak less than ``tau``; with probability 1 - alpha every named question does (Holm 1979).
+
+    Parameters
+    ----------
+    questions, alpha, rounding
+        As in `pooled_leak`, at any rates; alpha is that of the whole list.
+    tau
+        The threshold, chosen before the samples are seen.
+
+    Examples
+    --------
+    >>> clean = Masses((0.0,), (0.7,))
+    >>> together_below([(clean, Remainder(1000, 9, leaks)) for leaks in (0, 0, 4)], tau=0.01, alpha=0.01).tolist()
+    [True, True, False]
+    """
+    p_values = [
+        _p_value(tau, masses, rest, leak_interval(masses, rest, alpha, rounding).upper_certain, rounding)
+        for masses, rest in questions
+    ]
+    return holm(p_values, tau, alpha)[0]
+
+
 @dataclass(frozen=True)
 class AgainstRetrain:
     """Lower bounds of the ratio of the model's P(leak) to Retrain's, one entry per question, (m,).
@@ -358,7 +383,7 @@ def against_retrain(
 
 
 def _p_value(claimed: float, masses: Masses, remainder: Remainder, certain: float, rounding: Rounding) -> float:
-    """P(at most the observed number of leaks | Retrain leaks with probability ``claimed`` or more)."""
+    """P(at most the observed number of leaks | the question leaks with probability ``claimed`` or more)."""
     if claimed > certain:
         return 0.0  # the enumeration alone refutes the null
     rest = (claimed - rounding.most(masses.leak_by_length)) / rounding.factor

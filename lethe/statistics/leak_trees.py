@@ -21,6 +21,7 @@ from lethe.statistics.answer_tree import (
     TreeVerdict,
     against_retrain,
     pooled_leak,
+    together_below,
     verdict,
 )
 from lethe.statistics.bound import CERTAIN, Bound, Covers, Side
@@ -206,7 +207,9 @@ def model_tree(trees: Sequence[AnswerTree], rounding: Rounding, tau: float) -> M
         np.array([getattr(tree, end) for tree in trees]) for end in ("lower", "upper", "upper_certain")
     )
     sampled = all(tree.rho for tree in trees)
-    words = Counter(verdict(tree.lower, tree.upper, tau) for tree in trees)
+    below = together_below([(tree.masses, tree.remainder) for tree in trees], tau, trees[0].alpha, rounding)
+    uppers = np.where(below, upper, 1.0)  # only a list at alpha has a number of bounded questions
+    words = Counter(verdict(*ends, tau) for ends in zip(lower, uppers, strict=True))
     return ModelTree(
         questions=len(trees),
         tau=tau,
@@ -292,8 +295,8 @@ class Certificates:
             bounds["tree_lower_worst"].sentence("P(leak) per query", of),
             bounds["tree_upper_worst"].sentence("P(leak) per query", of),
             bounds["tree_upper_mean"].sentence("P(leak) per query", of),
-            f"At a threshold of {self.tau:g} per query: {counts}. Each question is bounded by itself "
-            f"{bounds['tree_upper_worst'].level()}; the number of bounded questions has no level.",
+            f"At a threshold of {self.tau:g} per query: {counts}. All bounded questions are bounded together "
+            f"{bounds['tree_upper_worst'].level()} (Holm).",
             *(
                 f"{count} of {of} leak with a probability above {tau:g}, with certainty."
                 for tau, count in model.certain_leaks.items()

@@ -24,6 +24,7 @@ from lethe.statistics.answer_tree import (
     poisson_upper,
     pooled_leak,
     queries_until,
+    together_below,
     verdict,
 )
 from tests.lethe.statistics.misses import tolerated
@@ -194,6 +195,23 @@ def test_queries_and_bands_of_the_ends():
     assert bands == {1: (0.0, 1.0), 1000: (0.0, 1.0)}
     low, high = leak_bands(1e-6, 1e-3, [1000])[1000]
     assert (low, high) == (pytest.approx(9.995e-4, rel=1e-3), pytest.approx(0.6323, rel=1e-3))
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.05])
+def test_the_list_of_bounded_questions_holds_together(alpha):
+    """Thirty questions just above the threshold: one by one some of them is bounded far more often."""
+    rho, tau, runs = 1500.0, 0.01, 500
+    counts = np.random.default_rng(22).poisson(rho * tau * 1.0001, (runs, 30))
+    pairs = {int(k): (Masses((0.0,), (0.5,)), Remainder(rho, int(k), int(k))) for k in np.unique(counts)}
+    listed = sum(together_below([pairs[k] for k in row], tau, alpha).any() for row in counts.tolist()) / runs
+    alone = sum(any(leak_interval(*pairs[k], alpha).upper < tau for k in row) for row in counts.tolist()) / runs
+    assert listed <= tolerated(alpha, runs)
+    assert alone > 3 * alpha
+
+
+def test_a_question_whose_enumeration_excludes_the_threshold_is_bounded_without_a_draw():
+    clean, unknown = (Masses((0.0,), (own,)) for own in (0.995, 0.5))
+    assert together_below([(clean, Remainder()), (unknown, Remainder())], 0.01, 0.01).tolist() == [True, False]
 
 
 def test_the_verdicts():
