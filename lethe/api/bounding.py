@@ -341,8 +341,7 @@ def calibration_of(
     """
     if given is None or isinstance(given, Calibration):
         return given
-    from lethe.io.calibration import judge_in, read_calibration
-    from lethe.io.tables import read_table
+    from lethe.io.tables import judge_in, read_calibration, read_table
 
     if isinstance(scores, (str, os.PathLike)):
         scores = (

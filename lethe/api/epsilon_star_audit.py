@@ -174,7 +174,7 @@ def epsilon_star(
 def _losses(given: ArrayLike | Place) -> np.ndarray:
     import numpy as np
 
-    from lethe.io.loss_files import read_losses
+    from lethe.io.tables import read_losses
 
     if isinstance(given, (str, os.PathLike)):
         return read_losses(Path(given))

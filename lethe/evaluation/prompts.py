@@ -282,7 +282,7 @@ def measure_each(
 ) -> list[PromptMeasure]:
     """Measure each prompt by itself; prompts with equally many scores share one vectorised call."""
     if levels is None:
-        from lethe.io.berk_jones_levels import Levels as LevelsOnDisk
+        from lethe.io.scratch import Levels as LevelsOnDisk
 
         levels = LevelsOnDisk()
     known = levels

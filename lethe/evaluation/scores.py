@@ -15,7 +15,7 @@ from lethe.errors import BadFile, BadInput, BadRow, BadValue, plural, shortened
 from lethe.io.artifacts import GREEDY
 from lethe.io.logs import is_log, read_log
 from lethe.io.logs._log import Log
-from lethe.io.logs.open_unlearning import NAME as OPEN_UNLEARNING
+from lethe.io.logs.benchmarks import OPEN_UNLEARNING
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -293,7 +293,7 @@ def _of_its_task(log: Log, name: str) -> pd.DataFrame:
     Such a log of open-unlearning calls its prompts TASK/INDEX and its scores TASK.METRIC.
     """
     table = log.scored(name)
-    tasks = (log.task or "").split(", ") if log.format == OPEN_UNLEARNING else []
+    tasks = (log.task or "").split(", ") if log.format == OPEN_UNLEARNING.name else []
     if len(tasks) < 2:
         return table
     own = table["prompt_id"].str.startswith(tuple(f"{task}/" for task in tasks if name.startswith(f"{task}.")))

@@ -5,15 +5,18 @@ A flipped bit in a file of finished answers would otherwise become part of a res
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 import sys
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 
+from lethe.errors import LetheError
 from lethe.io.atomic import write_text
-from lethe.io.cache import digest
+from lethe.io.cache import cache_key, digest, versions
 from lethe.io.json_files import plain
 
 
@@ -52,8 +55,8 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-class Kept(MutableMapping[str, dict[str, Any]]):
-    """Plain JSON values by name, in files below ``scratch`` whose names hash ``key`` and the name.
+class Kept(MutableMapping[Any, Any]):
+    """JSON values by name, in files below ``scratch`` whose names hash ``key`` and the name.
 
     ``key`` must come from `lethe.io.cache.cache_key`. Only names that this object has seen are iterated or cleared. A
     damaged file counts as missing.
@@ -61,30 +64,27 @@ class Kept(MutableMapping[str, dict[str, Any]]):
 
     def __init__(self, scratch: Path, key: str):
         self.scratch, self.key = scratch, key
-        self.places: dict[str, Path] = {}
+        self.places: dict[Any, Path] = {}
 
-    def _place(self, name: str) -> Path:
+    def _place(self, name: Any) -> Path:
         if name not in self.places:
             key = digest(self.key, name)
             self.places[name] = self.scratch / key[:2] / f"{key}.json"
         return self.places[name]
 
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and kept(self._place(name)) is not None
-
-    def __getitem__(self, name: str) -> dict[str, Any]:
-        value: dict[str, Any] | None = kept(self._place(name))
+    def __getitem__(self, name: Any) -> Any:
+        value = kept(self._place(name))
         if value is None:
             raise KeyError(name)
         return value
 
-    def __setitem__(self, name: str, value: dict[str, Any]) -> None:
+    def __setitem__(self, name: Any, value: Any) -> None:
         keep(self._place(name), value)
 
-    def __delitem__(self, name: str) -> None:
+    def __delitem__(self, name: Any) -> None:
         self._place(name).unlink()
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[Any]:
         return (name for name, place in self.places.items() if place.is_file())
 
     def __len__(self) -> int:
@@ -94,3 +94,20 @@ class Kept(MutableMapping[str, dict[str, Any]]):
         """Remove every file that this object read or wrote; call it after the result is written."""
         for place in self.places.values():
             place.unlink(missing_ok=True)
+
+
+class Levels(Kept):
+    """Solved Berk-Jones levels by (n, alpha), each of which takes seconds to solve.
+
+    The levels are in the folder that LETHE_CACHE names, else in the user's cache folder; an edited solver or another SciPy
+    solves them anew. A folder that cannot be written costs time only.
+    """
+
+    def __init__(self, folder: Path | None = None):
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        place = folder or Path(os.environ.get("LETHE_CACHE") or home / "lethe") / "berk-jones"
+        super().__init__(place, cache_key("lethe.statistics.bands", libraries=versions("numpy", "scipy")))
+
+    def __setitem__(self, name: tuple[int, float], eta: float) -> None:
+        with contextlib.suppress(OSError, LetheError):
+            super().__setitem__(name, eta)

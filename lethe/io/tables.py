@@ -9,11 +9,11 @@ import itertools
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from lethe.errors import BadFile, BadRow, MissingColumn, shortened
+from lethe.errors import BadFile, BadRow, BadValue, MissingColumn, shortened
 from lethe.io.atomic import SCHEMA_VERSION, atomic_file
 from lethe.io.json_files import METADATA, check_metadata, doubled, read_jsonl, read_text
 
@@ -29,6 +29,8 @@ CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
 MAGIC = b"PAR1"  # the first and the last bytes of a Parquet file
 AGAIN = "Write or copy the file again; delete a file that a stage wrote, and `lethe run` makes it again."
 LARGEST_CELL = 1 << 30  # characters
+LABEL, VERDICT, JUDGE = "label", "verdict", "judge"
+HOW_MISSING_COUNTS = "Choose how a missing value counts: --missing worst or --missing drop."
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "none", "<NA>")
 
 
@@ -110,33 +112,28 @@ def read_table(
     _check_names(path, [str(column) for column in table.columns], [*required, *text, *optional])
     for column in required:
         if column not in table.columns and suffix == ".csv" and all(map(_looks_like_a_number, table.columns)):
-            raise BadFile(
-                path,
-                f"its first line ({', '.join(map(str, table.columns))}) holds numbers, and a CSV begins with column names",
-                f"Add a first line with {column!r}.",
-            )
+            numbers = ", ".join(map(str, table.columns))
+            problem = f"its first line ({numbers}) holds numbers, and a CSV begins with column names"
+            raise BadFile(path, problem, f"Add a first line with {column!r}.")
         if column not in table.columns:
             raise MissingColumn(path, column, table.columns)
     for column in text:
         if column in table.columns and table[column].dtype == object:
             for place, value in enumerate(table[column]):
                 if not pd.api.types.is_scalar(value):
-                    raise BadRow(
-                        path,
-                        file_line(path, place),
-                        f"column {column}: got {value!r}, expected a label: a text or a number",
-                    )
+                    problem = f"column {column}: got {value!r}, expected a label: a text or a number"
+                    raise BadRow(path, file_line(path, place), problem)
     return table
 
 
 def read_arrow(path: str | os.PathLike[str]) -> pa.Table:
-    """Read an artifact's Parquet as an Arrow table; errors are those of `read_table`."""
+    """Read a Parquet file as an Arrow table; errors are those of `read_table`."""
     import pyarrow.parquet as pq
 
     path = Path(path)
     try:
         arrow = pq.read_table(path, partitioning=None)
-        arrow.validate(full=True)
+        arrow.validate(full=True)  # or pandas decodes a damaged text when somebody reads the cell
     except Exception as error:  # pyarrow raises several unrelated classes for a broken file
         raise broken_parquet(path, error) from None
     check_metadata(path, arrow.schema.metadata)
@@ -144,16 +141,14 @@ def read_arrow(path: str | os.PathLike[str]) -> pa.Table:
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
-    import pyarrow.parquet as pq
-
+    """Read a frame; a named index, which pandas stores in the file and restores as an index, becomes a column."""
+    arrow = read_arrow(path)
     try:
-        arrow = pq.read_table(path, partitioning=None)
-        arrow.validate(full=True)  # or pandas decodes a damaged text when somebody reads the cell
-        table = _index_as_columns(arrow.to_pandas())
-    except Exception as error:  # pyarrow raises several unrelated classes for a broken file
+        table = arrow.to_pandas()
+    except Exception as error:  # as above
         raise broken_parquet(path, error) from None
-    check_metadata(path, arrow.schema.metadata)
-    return table
+    named = [name for name in table.index.names if name is not None and name not in table.columns]
+    return table.reset_index(level=named) if named else table
 
 
 def broken_parquet(path: Path, error: Exception) -> BadFile:
@@ -167,26 +162,20 @@ def broken_parquet(path: Path, error: Exception) -> BadFile:
     if not size:
         return BadFile(path, "cannot be read as Parquet (the file is empty)", AGAIN)
     if first != MAGIC:
-        return BadFile(
-            path, f"cannot be read as Parquet (it begins with {first!r}; a Parquet file, with {MAGIC!r})"
-        )
+        problem = f"it begins with {first!r}; a Parquet file, with {MAGIC!r}"
+        return BadFile(path, f"cannot be read as Parquet ({problem})")
     if last != MAGIC:
         return BadFile(path, "cannot be read as Parquet (its end is missing: the file was cut off)", AGAIN)
     return BadFile(path, "cannot be read as Parquet (the file is damaged inside)", AGAIN)
 
 
 def _looks_like_a_number(name: object) -> bool:
+    """Whether a text is a number in every language: only Python reads 1_0 as ten."""
     try:
         float(str(name))
     except ValueError:
         return False
-    return True
-
-
-def _index_as_columns(table: pd.DataFrame) -> pd.DataFrame:
-    """Turn a named index into a column: pandas stores an index in the file and restores it as an index."""
-    named = [name for name in table.index.names if name is not None and name not in table.columns]
-    return table.reset_index(level=named) if named else table
+    return "_" not in str(name)
 
 
 def _check_names(path: Path, columns: Sequence[str], legal: Sequence[str]) -> None:
@@ -290,3 +279,149 @@ def _number(value: Any, path: str | os.PathLike, column: str, place: int) -> flo
         raise BadRow(
             path, file_line(path, place), f"column {column}: got {shortened(value)}, expected a number"
         ) from None
+
+
+class JudgedAnswers(NamedTuple):
+    """Labels (m,), 0 or 1, and verdicts (m,), 0, 1 or NaN (missing), of the same answers in file order; who judged."""
+
+    labels: np.ndarray
+    verdicts: np.ndarray
+    judge: str | None = None
+
+
+def read_calibration(
+    path: str | os.PathLike, missing: Literal["refuse", "worst", "drop"] = "refuse", judge: str | None = None
+) -> JudgedAnswers:
+    """Read a calibration file: one row per answer, in both columns 1 for a leak and 0 for no leak, optionally the judge.
+
+    The error of one judge says nothing about another: a file whose column ``judge`` is not ``judge`` is refused.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "labelled.csv")
+    >>> _ = path.write_text("label,verdict\\n1,1\\n1,0\\n0,0\\n")
+    >>> read_calibration(path).verdicts.tolist()
+    [1.0, 0.0, 0.0]
+    """
+    import numpy as np
+
+    if missing not in ("refuse", "worst", "drop"):
+        raise BadValue("missing", missing, "refuse, worst or drop")
+    table = read_table(path, required=[LABEL, VERDICT], text=[JUDGE])
+    own = judge_in(path, table)
+    if judge is not None and own not in (None, judge):
+        remedy = "Label answers of this judge's own verdicts, or name the calibration of this judge."
+        raise BadFile(path, f"measures the judge {own}, and the verdicts are of the judge {judge}", remedy)
+    labels, verdicts = numeric_column(table, LABEL, path), numeric_column(table, VERDICT, path)
+    _check(path, LABEL, labels, "Label the answer or remove the row.")
+    _check(path, VERDICT, verdicts, HOW_MISSING_COUNTS if missing == "refuse" else None)
+    if missing == "drop":
+        judged = ~np.isnan(verdicts)
+        labels, verdicts = labels[judged], verdicts[judged]
+    _check_both(path, labels, " with a verdict" if missing == "drop" else "")
+    return JudgedAnswers(labels=labels, verdicts=verdicts, judge=own)
+
+
+def judge_in(path: str | os.PathLike, table: pd.DataFrame) -> str | None:
+    """The identity of the judge in the column ``judge`` of a table; None without it."""
+    if JUDGE not in table:
+        return None
+    names = table[JUDGE].dropna().astype(str).unique().tolist()
+    if len(names) > 1:
+        problem = f"has verdicts of {len(names)} judges ({JUDGE}: {', '.join(names[:3])})"
+        raise BadFile(path, problem, "Keep one judge.")
+    return names[0] if names else None
+
+
+class LabelledAnswer(NamedTuple):
+    """One answer that a person labelled 1 (a leak) or 0, and the row of its question."""
+
+    text: str
+    label: int
+    item: Mapping[str, Any]
+
+
+def read_labelled(path: str | os.PathLike) -> list[LabelledAnswer]:
+    """Read answers with a person's labels, for a judge to judge: one row per answer.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "labelled.csv")
+    >>> _ = path.write_text("question,text,label\\nOpen?,Never.,0\\nOpen?,4711.,1\\n")
+    >>> [(one.text, one.label, one.item["question"]) for one in read_labelled(path)]
+    [('Never.', 0, 'Open?'), ('4711.', 1, 'Open?')]
+    """
+    texts = ["question", "text", "answer"]
+    table = read_table(path, required=["question", "text", LABEL], text=texts)
+    labels = numeric_column(table, LABEL, path)
+    _check(path, LABEL, labels, "Label the answer or remove the row.")
+    answers = []
+    for place, (label, row) in enumerate(zip(labels, table.to_dict("records"), strict=True)):
+        item = {str(key): value for key, value in row.items() if key not in ("text", LABEL) and _present(value)}
+        if not isinstance(item.get("question"), str):
+            raise BadRow(path, file_line(path, place), f"question: got {row['question']!r}; must be text")
+        # An empty cell of a CSV is an empty answer, which a judge judges like any other.
+        text = row["text"] if isinstance(row["text"], str) else ""
+        answers.append(LabelledAnswer(text, int(label), item))
+    _check_both(path, labels, "")
+    return answers
+
+
+def _present(value: object) -> bool:
+    return isinstance(value, (str, list, dict)) or (value is not None and value == value)
+
+
+def _check_both(path: str | os.PathLike, labels: np.ndarray, among: str) -> None:
+    for value, meaning in ((1, "that a person calls a leak"), (0, "that a person calls no leak")):
+        if not (labels == value).any():
+            remedy = "Label some such answers: the judge's error on them must be measured."
+            raise BadFile(path, f"has no answer{among} {meaning} ({LABEL} {value})", remedy)
+
+
+def _check(path: str | os.PathLike, column: str, values: np.ndarray, remedy: str | None) -> None:
+    """Check that every cell is 0 or 1; a missing cell is an error only with a ``remedy``."""
+    import numpy as np
+
+    absent = np.isnan(values)
+    wrong = ~np.isin(values, (0, 1)) & ~(absent & (remedy is None))
+    if wrong.any():
+        place = int(np.argmax(wrong))
+        line = file_line(path, place)
+        if absent[place]:
+            raise BadRow(path, line, f"{column} is missing", remedy or "")
+        raise BadRow(path, line, f"{column}: got {values[place]:g}; must be 0 (no leak) or 1 (leak)")
+
+
+def read_losses(path: Path) -> np.ndarray:
+    """Read (n,) losses from a table with a column ``loss``, or from a plain file with one number per line.
+
+    A missing or infinite loss raises `BadRow`, because an audit must not guess a loss.
+    """
+    import numpy as np
+
+    plain = path.suffix.lower() not in TABLE_SUFFIXES
+    if path.suffix.lower() == ".csv" and path.is_file():  # a CSV whose first line is a number is a plain file
+        plain = _looks_like_a_number(read_text(path).split("\n", 1)[0])
+    losses = _plain_losses(path) if plain else numeric_column(read_table(path, required=["loss"]), "loss", path)
+    if not len(losses):
+        raise BadFile(path, "holds no losses", "Give one loss per line, or a column `loss`.")
+    if len(losses) == 1:
+        raise BadFile(path, "holds a single loss", "Give at least 2 losses.")
+    broken = np.flatnonzero(~np.isfinite(losses))
+    if broken.size:
+        place = int(broken[0])
+        line = place + 1 if plain else file_line(path, place)
+        raise BadRow(path, line, f"loss: got {losses[place]}, expected a finite number")
+    return losses
+
+
+def _plain_losses(path: Path) -> np.ndarray:
+    import numpy as np
+
+    lines = read_text(path).rstrip().split("\n")
+    for number, line in enumerate(lines if lines != [""] else [], start=1):
+        if not _looks_like_a_number(line):
+            raise BadRow(path, number, f"got {line.strip()[:40]!r}, expected a number")
+    return np.array([float(line) for line in lines if line])

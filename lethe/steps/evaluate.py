@@ -205,7 +205,7 @@ def _check_language(path: str | None, forget: Sequence[Row]) -> None:
 def _check_read(name: str, calibration: str | None, params: EvaluationParams) -> None:
     """Refuse labels and calibrations that cannot be read, before anything is drawn."""
     if calibration is not None:
-        from lethe.io.calibration import read_calibration
+        from lethe.io.tables import read_calibration
 
         if params.metrics.binary is None:
             raise BadValue("calibration", calibration, "left out where no forget question has keywords")

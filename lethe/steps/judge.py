@@ -84,7 +84,7 @@ def _calibrate(judge: Judge, labelled: Path, place: Path, store: VerdictStore) -
     """Judge the answers that a person labelled; write labels and verdicts, and return what was measured."""
     import pandas as pd
 
-    from lethe.io.calibration import read_labelled
+    from lethe.io.tables import read_labelled
     from lethe.statistics.judge_error import Calibration
 
     answers = read_labelled(labelled)

@@ -109,7 +109,7 @@ def _inapplicable(metrics: Metrics, judges: Mapping[str, JudgeEntry], root: Path
 
 
 def _calibration(metrics: Metrics, root: Path) -> Calibration | None:
-    from lethe.io.calibration import read_calibration
+    from lethe.io.tables import read_calibration
     from lethe.statistics.judge_error import Calibration
 
     if metrics.calibration is None:

@@ -81,8 +81,7 @@ def _tables() -> list[Reader]:
     from lethe.audits.unlearning_game.swap import advantages
     from lethe.evaluation.labels import read_draws
     from lethe.evaluation.scores import read_scores
-    from lethe.io.calibration import read_calibration, read_labelled
-    from lethe.io.loss_files import read_losses
+    from lethe.io.tables import read_calibration, read_labelled, read_losses
 
     scores = pd.DataFrame(
         {"prompt_id": ["a", "a", "b", "b"], "score": [0.0, 1.0, 0.5, 0.25], "text": ["x", "", "=1", "z"]}

@@ -1,8 +1,8 @@
 """Logs of other tools, read into one form.
 
-A format is one module with ``NAME``, ``HOLDS`` (a description of its files), ``recognises(first)`` and ``read(path)``. A
-new format needs a module and an entry in ``FORMATS``. The content decides the format, because users rename files and
-formats share endings (Leak-k writes JSON lines to .json).
+A format is a `Format`: its name, a description of its files, whether it recognises the first JSON object of a file, and
+what reads the file. A new format needs an entry in `FORMATS`. The content decides the format, because users rename files
+and formats share endings (Leak-k writes JSON lines to .json).
 
 No reader trusts its file: every reader uses bounded memory, follows no path in the file, and refuses broken content in
 one sentence.
@@ -16,25 +16,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lethe.errors import BadFile, BadRow, BadValue, shortened
-from lethe.io.logs import (
-    garak,
-    harmbench,
-    inspect_ai,
-    jailbreakbench,
-    leak_k,
-    lm_eval,
-    open_unlearning,
-    promptfoo,
-    table,
-)
-from lethe.io.logs._json import LARGEST, Document, document
+from lethe.errors import BadFile, BadRow, BadValue
+from lethe.io.logs import benchmarks, inspect_ai, lm_eval, red_teaming, table
 from lethe.io.logs._log import Log
+from lethe.io.logs._untrusted import Source, decode, first_line
 from lethe.io.tables import TABLE_SUFFIXES
 
-FORMATS = (inspect_ai, lm_eval, garak, promptfoo, leak_k, jailbreakbench, open_unlearning, harmbench)
-FIRST = 40  # the number of members that identify a format; every tool writes the identifying members early
-HEAVY = frozenset({"samples", "jailbreaks", "events", "messages", promptfoo.ROWS})
+FORMATS = (
+    *(inspect_ai.FORMAT, lm_eval.FORMAT, red_teaming.GARAK, red_teaming.PROMPTFOO, benchmarks.LEAK_K),
+    *(benchmarks.JAILBREAKBENCH, benchmarks.OPEN_UNLEARNING, benchmarks.HARMBENCH, table.FORMAT),
+)
 
 
 def read_log(path: str | os.PathLike[str], filter: str | None = None) -> Log:
@@ -81,67 +72,40 @@ def is_log(path: str | os.PathLike[str]) -> bool:
     path = Path(path)
     if not path.is_file():
         return False
+    own_suffix = path.suffix.lower() not in TABLE_SUFFIXES
     try:
-        with path.open("rb") as file:
-            start = file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()
-        if start[:1] not in (b"{", b"["):
-            return start.startswith(b"PK")
-        archive, first, broken = _first(path)
+        line, number, _ = first_line(path)
+        if line[:1] not in (b"{", b"["):
+            return line.startswith(b"PK")
+        if not line.endswith((b"}", b"]")):
+            return True
+        first = decode(path, line, number)
     except OSError as error:
         raise BadFile(path, f"cannot be read ({error.strerror or error})") from None
     except (BadFile, BadRow):
-        return path.suffix.lower() not in TABLE_SUFFIXES
+        return own_suffix
+    if isinstance(first, list):
+        first = next(iter(first), None)
+    if not isinstance(first, dict):
+        return own_suffix
     nested = any(isinstance(value, (dict, list)) for value in first.values())
-    recognised = archive or any(one.recognises(first) for one in FORMATS)
-    indented = broken is None and not _ends_in_its_line(path)
-    return recognised or nested or indented or path.suffix.lower() not in TABLE_SUFFIXES
-
-
-def _ends_in_its_line(path: Path) -> bool:
-    """Whether the first line that is not blank ends as a JSON object or list does."""
-    with path.open("rb") as file:
-        return next((line for line in file if line.strip()), b"").strip().endswith((b"}", b"]"))
+    return own_suffix or nested or any(one.recognises(first) for one in FORMATS if one is not table.FORMAT)
 
 
 def _read(path: Path, filter: str | None) -> Log:
     if table.holds(path):
         return table.read(path)
-    archive, first, broken = _first(path)
-    readers = (*FORMATS, table)
-    reader: Any = inspect_ai if archive else next((one for one in readers if one.recognises(first)), None)
-    if reader is None and broken is not None:
-        raise broken
-    if reader is None:
-        raise BadFile(path, _unknown(first), "Known are " + "; ".join(one.HOLDS for one in readers) + ".")
-    if reader is lm_eval:
-        return lm_eval.read(path, filter)
-    if filter is not None:
-        raise BadValue("--filter", filter, f"left out: a log of format {reader.NAME} has no filters")
-    return reader.read(path)
-
-
-def _first(path: Path) -> tuple[bool, dict[str, Any], BadFile | BadRow | None]:
-    """Return whether the file is a zip, the first members of its first JSON object, and the error that ended the reading."""
     with path.open("rb") as file:
-        start = file.read(4)
-        if start.startswith(b"PK"):
-            return True, {}, None
-        file.seek(0)
-        line = file.readline(LARGEST + 1)
-        while line and not line.strip() and len(line) <= LARGEST:
-            line = file.readline(LARGEST + 1)
-    text = line.removeprefix(b"\xef\xbb\xbf").strip()
-    if not text:
-        raise BadFile(path, "is empty, expected a log")
-    if text[:1] not in (b"{", b"["):
-        raise BadFile(
-            path, f"begins with {shortened(bytes(text[:20]))}; a log is JSON, JSON lines, or an .eval archive"
-        )
-    if text[:1] == b"[":  # one JSON list instead of lines: older versions of lm-eval
-        item = next(document(path).items(), None)
-        return False, item if isinstance(item, dict) else {}, None
-    whole = Document(path, text) if len(text) > 1 and text.endswith(b"}") else document(path)
-    return False, *whole.first_members(FIRST, HEAVY, promptfoo.INSIDE)
+        archive = file.read(2) == b"PK"
+    source: Any = path if archive else Source(path)
+    form = inspect_ai.FORMAT if archive else next((one for one in FORMATS if one.recognises(source.first)), None)
+    if form is None:
+        raise BadFile(path, _unknown(source.first), "Known are " + "; ".join(one.holds for one in FORMATS) + ".")
+    if form is lm_eval.FORMAT:
+        return lm_eval.read(source, filter)
+    if filter is not None:
+        raise BadValue("--filter", filter, f"left out: a log of format {form.name} has no filters")
+    return form.read(source)
 
 
 def _unknown(first: Mapping[str, Any]) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lethe.errors import BadFile, BadValue, shortened
 
@@ -116,18 +116,16 @@ class Log:
         return table.loc[order.sort_values(["prompt", "sample"]).index].reset_index(drop=True)
 
 
+class Format(NamedTuple):
+    """A format: ``recognises`` takes the first JSON object of a file, and ``read`` its `Source`."""
+
+    name: str
+    holds: str
+    recognises: Callable[[Mapping[str, Any]], bool]
+    read: Callable[[Any], Log]
+
+
 NO_SCORES = "left out: the log holds no scores (score its texts with `lethe score`)"
-
-
-class Finished(TypedDict):
-    """The tables of a `Log`."""
-
-    answers: pd.DataFrame
-    scores: tuple[str, ...]
-    prompts: pd.DataFrame
-    problems: pd.DataFrame
-    missing: dict[str, int]
-    judges: dict[str, frozenset[str]]
 
 
 class Table:
@@ -213,9 +211,6 @@ class Table:
         """Count missing answers without a sample number, such as behaviors that were never tried."""
         self._absent[reason] += count
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
     def __contains__(self, key: tuple[str, int]) -> bool:
         return key in self._rows
 
@@ -229,25 +224,22 @@ class Table:
             try:
                 value.encode()
             except UnicodeEncodeError:
-                raise BadFile(
-                    self.path,
-                    f"prompt {shortened(prompt_id)}: {name} holds a lone surrogate",
-                ) from None
+                problem = f"prompt {shortened(prompt_id)}: {name} holds a lone surrogate"
+                raise BadFile(self.path, problem) from None
 
     def equal_texts(self) -> bool:
         """Whether several prompts have several answers each and never two different answers, like greedy repeats."""
-        texts: dict[str, set[str]] = {}
+        texts: dict[str, list[str]] = {}
         for (prompt_id, _), row in self._rows.items():
-            texts.setdefault(prompt_id, set()).add(row["text"])
-        counts = Counter(prompt_id for prompt_id, _ in self._rows)
-        several = [prompt_id for prompt_id, count in counts.items() if count > 1]
-        return bool(several) and all(len(texts[prompt_id]) == 1 for prompt_id in several)
+            texts.setdefault(prompt_id, []).append(row["text"])
+        several = [own for own in texts.values() if len(own) > 1]
+        return bool(several) and all(len(set(own)) == 1 for own in several)
 
     def most(self) -> int:
         """Return the largest number of answers of any prompt."""
         return max(Counter(prompt_id for prompt_id, _ in self._rows).values(), default=0)
 
-    def finish(self, scores: Iterable[str] | None = None) -> Finished:
+    def finish(self, scores: Iterable[str] | None = None) -> dict[str, Any]:
         """Return `answers`, `scores`, `prompts`, `problems` and `missing` of the `Log`; ``scores`` orders the columns."""
         import pandas as pd
 
@@ -261,9 +253,12 @@ class Table:
             answers[name] = [self._rows[key].get(name) for key in keys]
         columns = {name: [self._scores[key].get(name, math.nan) for key in keys] for name in names}
         answers = pd.concat([answers, pd.DataFrame(columns, dtype="float64", index=answers.index)], axis=1)
-        self._not_written()
+        explained = {(prompt_id, sample) for prompt_id, sample, _, _ in self._problems} | self._excused
+        for prompt_id, prompt in self._prompts.items():
+            planned = ((prompt_id, sample) for sample in range(1, (prompt["planned"] or 0) + 1))
+            lost = (key for key in planned if key not in self._rows and key not in explained)
+            self._problems += [(*key, NOT_WRITTEN, None) for key in lost]
         problems = pd.DataFrame(self._problems, columns=[*KEYS, "reason", "score"]).astype({"sample": "int64"})
-        prompts = self._prompt_table()
         judges = {
             name: frozenset(self._judges[name])
             for name in names
@@ -272,19 +267,11 @@ class Table:
         return {
             "answers": answers,
             "scores": names,
-            "prompts": prompts,
+            "prompts": self._prompt_table(),
             "problems": problems,
             "missing": self._missing(answers, names, judges),
             "judges": judges,
         }
-
-    def _not_written(self) -> None:
-        """Mark as missing, under its number, every planned answer without a row or a problem."""
-        explained = {(prompt_id, sample) for prompt_id, sample, _, _ in self._problems} | self._excused
-        for prompt_id, prompt in self._prompts.items():
-            for sample in range(1, (prompt["planned"] or 0) + 1):
-                if (prompt_id, sample) not in self._rows and (prompt_id, sample) not in explained:
-                    self.problem(prompt_id, sample, NOT_WRITTEN)
 
     def _prompt_table(self) -> pd.DataFrame:
         import pandas as pd
@@ -383,14 +370,10 @@ SAME_TEXTS = (
 
 def chosen(settings: Mapping[str, object]) -> list[str]:
     """Return the settings that select one answer from several, so that the answer is not a draw of the model."""
-    settings_that_choose = []
-    for name in ("best_of", "num_beams"):
-        value = _setting(settings.get(name))
-        if value is not None and value > 1:
-            settings_that_choose.append(
-                f"{name} {settings[name]}: an answer is the best of several, not one draw of the model"
-            )
-    return settings_that_choose
+    several = [name for name in ("best_of", "num_beams") if (_setting(settings.get(name)) or 0) > 1]
+    return [
+        f"{name} {settings[name]}: an answer is the best of several, not one draw of the model" for name in several
+    ]
 
 
 def _setting(value: Any) -> float | None:

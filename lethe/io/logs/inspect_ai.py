@@ -7,15 +7,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from lethe.errors import BadFile, shortened
-from lethe.io.logs._archive import Archive
-from lethe.io.logs._json import document
 from lethe.io.logs._log import (
     SAME_TEXTS,
+    Format,
     Log,
     Table,
+    as_list,
     as_object,
     as_text,
     chosen,
@@ -24,15 +24,13 @@ from lethe.io.logs._log import (
     greedy,
     number,
 )
+from lethe.io.logs._untrusted import Archive, Source
 
 NAME = "inspect"
-HOLDS = "Inspect logs (.eval or .json)"
 HEADER, START = "header.json", "_journal/start.json"
 # An id may contain "/" or end in "_epoch_2". The names therefore show only which entries are samples, whole or in chunks.
 WHOLE = re.compile(r"samples/.+_epoch_\d+\.json", re.DOTALL)
 CHUNKED = re.compile(r"samples/.+_epoch_\d+/sample\.json", re.DOTALL)
-HEAVY = frozenset({"events", "messages", "message_refs"})
-KEPT = frozenset({"id", "epoch", "input", "output", "scores", "error", "error_retries", "limit", "invalidation"})
 UNFINISHED = ("started", "cancelled", "error")
 SETTINGS = (
     *("temperature", "top_p", "top_k", "max_tokens", "seed", "stop_seqs", "frequency_penalty", "presence_penalty"),
@@ -49,36 +47,28 @@ SETTINGS = (
 SEEDED_ONCE = ("hf", "transformer_lens", "nnterp")  # providers that set the seed when they load the model
 LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
-ERRORED, LIMITED, WITHDRAWN = "error", "limit", "withdrawn"
+REASONS = {"error": "error", "limit": "limit", "invalidation": "withdrawn"}  # by the member of a sample
 
 
-def recognises(first: Mapping[str, object]) -> bool:
-    """Whether the first members of a file identify this format."""
+def recognises(first: Mapping[str, Any]) -> bool:
     spec = first.get("eval")
     return isinstance(spec, dict) and "task" in spec and "model" in spec
 
 
-def read(path: Path) -> Log:
-    """Read a log of Inspect."""
-    with path.open("rb") as file:
-        packed = file.read(2) == b"PK"
-    if not packed:
-        return _log(path, *_plain(path))
-    with Archive(path) as archive:
-        return _log(path, _header(archive), _samples(archive))
+def read(source: Source | Path) -> Log:
+    """Read a .json log, or the archive at a path."""
+    if isinstance(source, Path):
+        with Archive(source) as archive:
+            return _log(source, _header(archive), _samples(archive))
+    samples = source.object.pop("samples", None) or []
+    if not isinstance(samples, list):
+        raise BadFile(source.path, f"`samples` is {type(samples).__name__}, expected a list")
+    places = enumerate(samples, start=1)
+    found = (sample(source.path, f"item {place} of `samples`", value) for place, value in places)
+    return _log(source.path, source.object, found)
 
 
-def _plain(path: Path) -> tuple[dict[str, Any], list[Sample]]:
-    """Read a .json log sample by sample, because most of each sample are events that no reader keeps."""
-    header: dict[str, Any] = {}
-    samples: list[Sample] = []
-    for key, value in document(path).members(frozenset({"samples"})):
-        if key == "samples":
-            if value is not None:
-                samples.append(sample(path, f"item {len(samples) + 1} of `samples`", value))
-        elif key != "reductions":
-            header[key] = value
-    return header, samples
+FORMAT = Format(NAME, "Inspect logs (.eval or .json)", recognises, read)
 
 
 def _header(archive: Archive) -> dict[str, Any]:
@@ -86,21 +76,18 @@ def _header(archive: Archive) -> dict[str, Any]:
     entries = {entry.filename: entry for entry in archive.entries}
     for name in (HEADER, START):
         if name in entries:
-            content = archive.document(entries[name]).value()
+            content = archive.value(entries[name])
             if not isinstance(content, dict):
                 raise BadFile(archive.path, f"its {name} is {type(content).__name__}, expected an object")
             return content if name == HEADER else {**content, "status": "started"}
-    raise BadFile(
-        archive.path, f"is a zip archive without {HEADER} and {START}, so the file is not a log of Inspect"
-    )
+    problem = f"is a zip archive without {HEADER} and {START}, so the file is not a log of Inspect"
+    raise BadFile(archive.path, problem)
 
 
 def _samples(archive: Archive) -> Iterator[Sample]:
     for entry in archive.entries:
         if WHOLE.fullmatch(entry.filename) or CHUNKED.fullmatch(entry.filename):
-            members = archive.document(entry).members(HEAVY)
-            content = {key: value for key, value in members if key in KEPT}
-            yield sample(archive.path, f"its entry {entry.filename[:100]!r}", content)
+            yield sample(archive.path, f"its entry {entry.filename[:100]!r}", archive.value(entry))
 
 
 def _log(path: Path, header: Mapping[str, Any], samples: Iterable[Sample]) -> Log:
@@ -111,7 +98,7 @@ def _log(path: Path, header: Mapping[str, Any], samples: Iterable[Sample]) -> Lo
     asked = set(run.sample_ids)
     for identity, name in names.items():
         table.prompt(name, planned=run.epochs if identity in asked else None)
-    for identity, epoch in run.early_stops():
+    for identity, epoch in run.early_stops:
         if identity in names:
             table.excuse(names[identity], epoch)
     for one in read_samples:
@@ -120,7 +107,7 @@ def _log(path: Path, header: Mapping[str, Any], samples: Iterable[Sample]) -> Lo
             table.problem(names[one.id], one.epoch, reason)
         table.answer(names[one.id], one.epoch, one.text, one.scores)
     tables = table.finish(_columns(run, read_samples))
-    copied = run.greedy() if table.most() > 1 else None
+    copied = greedy(run.sampling) if table.most() > 1 else None
     status = header.get("status")
     unfinished = status in UNFINISHED
     return Log(
@@ -171,17 +158,14 @@ def _notes(run: Run, status: Any, samples: list[Sample], names: Mapping[str | in
         notes.append(
             f"status {status}: the run did not end, and the set of finished epochs depends on their durations"
         )
-    for count, words in (
-        (sum(one.retried for one in samples), "answers came after a retry: a failed answer was drawn again"),
-        (sum(one.cut for one in samples), "answers were cut at the maximum number of tokens"),
-        (sum(one.edited for one in samples), "answers have scores that were edited after the run"),
-        (
-            sum(bool(one.unread) for one in samples),
-            "answers have non-numeric scores, which count as unscored",
-        ),
+    for name, words in (
+        ("retried", "came after a retry: a failed answer was drawn again"),
+        ("cut", "were cut at the maximum number of tokens"),
+        ("edited", "have scores that were edited after the run"),
+        ("unread", "have non-numeric scores, which count as unscored"),
     ):
-        if count:
-            notes.append(f"{count} {words}")
+        if count := sum(bool(getattr(one, name)) for one in samples):
+            notes.append(f"{count} answers {words}")
     if any(isinstance(identity, str) and identity != name for identity, name in names.items()):
         notes.append("ids occur as a number and as a text: the text is quoted")
     return notes
@@ -191,50 +175,32 @@ class Run:
     """The header of a log; each part may be missing or have a wrong type."""
 
     def __init__(self, path: Path, header: Mapping[str, Any]):
-        self.path = path
         spec = header.get("eval")
         if not isinstance(spec, dict):
             raise BadFile(path, "has no object `eval`, so the file is not a log of Inspect")
-        self.spec = spec
-        self.plan = as_object(header.get("plan"))
-        self.results = as_object(header.get("results"))
+        plan, self.results = as_object(header.get("plan")), as_object(header.get("results"))
         self.task, self.model = as_text(spec.get("task")), as_text(spec.get("model"))
-        version = as_object(spec.get("packages")).get("inspect_ai")
-        self.tool = f"inspect_ai {version}" if isinstance(version, str) else "inspect_ai"
-        self.epochs = self._epochs()
-        ids = as_object(spec.get("dataset")).get("sample_ids")
-        self.sample_ids = [one for one in ids if _is_id(one)] if isinstance(ids, list) else []
-        scorers = spec.get("scorers")
-        named = [as_object(one).get("name") for one in scorers] if isinstance(scorers, list) else []
-        self.scorers = [name for name in named if isinstance(name, str)]
-        self.sampling = self._sampling()
+        version = as_text(as_object(spec.get("packages")).get("inspect_ai"))
+        self.tool = f"inspect_ai {version or ''}".strip()
+        epochs = as_object(spec.get("config")).get("epochs")
+        self.epochs = 1 if epochs is None else epochs
+        if not _is_count(self.epochs):
+            got = shortened(epochs, 40)
+            raise BadFile(path, f"`eval.config.epochs` must be an integer of at least 1, got {got}")
+        self.sample_ids = list(filter(_is_id, as_list(as_object(spec.get("dataset")).get("sample_ids"))))
+        names = (as_object(one).get("name") for one in as_list(spec.get("scorers")))
+        self.scorers = [name for name in names if isinstance(name, str)]
+        steps = [as_object(step) for step in as_list(plan.get("steps"))]
+        generating = [step.get("params") for step in steps if step.get("solver") == "generate"]
+        self.sampling: dict[str, Any] = {}  # of the model, the plan and the generating step; later settings win
+        for settings in map(as_object, (spec.get("model_generate_config"), plan.get("config"), *generating)):
+            self.sampling |= {name: settings[name] for name in SETTINGS if settings.get(name) is not None}
         stopping = self.results.get("early_stopping")
         self.early_manager = str(as_object(stopping).get("manager"))[:80] if stopping else None
-
-    def _epochs(self) -> int:
-        epochs = as_object(self.spec.get("config")).get("epochs", 1)
-        if epochs is None:
-            return 1
-        if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
-            raise BadFile(
-                self.path, f"`eval.config.epochs` must be an integer of at least 1, got {shortened(epochs, 40)}"
-            )
-        return epochs
-
-    def _sampling(self) -> dict[str, Any]:
-        """Merge the settings of the model, the plan and the generating step; later settings win."""
-        merged: dict[str, Any] = {}
-        for source in (self.spec.get("model_generate_config"), self.plan.get("config"), *self._steps()):
-            for name in SETTINGS:
-                if as_object(source).get(name) is not None:
-                    merged[name] = as_object(source)[name]
-        return merged
-
-    def _steps(self) -> Iterator[Any]:
-        steps = self.plan.get("steps")
-        for step in steps if isinstance(steps, list) else []:
-            if as_object(step).get("solver") == "generate":
-                yield step.get("params")
+        stopping = as_object(stopping)
+        stops = map(as_object, as_list(stopping.get("early_stops") or stopping.get("stopped_samples")))
+        skipped = ((stop.get("id"), stop.get("epoch")) for stop in stops)
+        self.early_stops = [(one, epoch) for one, epoch in skipped if _is_id(one) and isinstance(epoch, int)]
 
     @property
     def stated(self) -> dict[str, object]:
@@ -242,27 +208,11 @@ class Run:
         totals: dict[str, Any] = {
             name: self.results[name] for name in ("total_samples", "completed_samples") if name in self.results
         }
-        scores = self.results.get("scores")
-        for score in scores if isinstance(scores, list) else []:
-            metrics = as_object(as_object(score).get("metrics"))
-            name = f"{as_object(score).get('name')}/{as_object(score).get('reducer')}"
-            totals[name] = {key: as_object(metric).get("value") for key, metric in metrics.items()}
+        for score in map(as_object, as_list(self.results.get("scores"))):
+            metrics = as_object(score.get("metrics"))
+            values = {key: as_object(metric).get("value") for key, metric in metrics.items()}
+            totals[f"{score.get('name')}/{score.get('reducer')}"] = values
         return totals
-
-    def greedy(self) -> str | None:
-        """Return the setting that makes the decoding greedy, or None."""
-        return greedy(self.sampling)
-
-    def early_stops(self) -> list[tuple[str | int, int]]:
-        """Return (id, epoch) of every answer that the early-stopping manager skipped."""
-        stopping = as_object(self.results.get("early_stopping"))
-        stops = stopping.get("early_stops") or stopping.get("stopped_samples")
-        skipped: list[tuple[str | int, int]] = []
-        for stop in stops if isinstance(stops, list) else []:
-            identity, epoch = as_object(stop).get("id"), as_object(stop).get("epoch")
-            if isinstance(identity, (int, str)) and isinstance(epoch, int):
-                skipped.append((identity, epoch))
-        return skipped
 
     def warnings(self) -> list[str]:
         """Return the settings, by name, under which epochs may be dependent draws."""
@@ -273,8 +223,7 @@ class Run:
                 f"seed {self.sampling['seed']}: each request carries the seed, so a server that obeys the seed gives "
                 "every epoch the same answer"
             )
-        cache = self.sampling.get("cache")
-        if isinstance(cache, dict) and cache.get("per_epoch") is False:
+        if as_object(self.sampling.get("cache")).get("per_epoch") is False:
             warnings.append("cache per_epoch false: later epochs may be copies from the cache")
         if provider == "mockllm":
             warnings.append("model mockllm: its answers come from a script, not from a model")
@@ -286,16 +235,19 @@ class Run:
         if "temperature" not in self.sampling:
             notes.append("temperature is not stated: the provider's default applied")
         if self.early_manager is not None:
-            left = len(self.early_stops())
             notes.append(
-                f"early stopping by {self.early_manager}, which left out {left} epochs: only values that hold at any "
-                "time are valid"
+                f"early stopping by {self.early_manager}, which left out {len(self.early_stops)} epochs: only values that "
+                "hold at any time are valid"
             )
         return notes
 
 
-def _is_id(value: Any) -> bool:
+def _is_id(value: Any) -> TypeGuard[int | str]:
     return isinstance(value, (int, str)) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 @dataclass(frozen=True)
@@ -315,53 +267,39 @@ class Sample:
     edited: bool
 
 
-def sample(path: Path, where: str, value: object) -> Sample:
+def sample(path: Path, where: str, value: Any) -> Sample:
     """Read a sample; errors name ``where``. Id and epoch come from the sample, never from the name of an entry."""
     if not isinstance(value, dict):
         raise BadFile(path, f"{where} is {type(value).__name__}, expected an object")
     identity, epoch = value.get("id"), value.get("epoch")
-    if isinstance(identity, bool) or not isinstance(identity, (int, str)):
+    if not _is_id(identity):
         raise BadFile(path, f"{where}: `id` is {type(identity).__name__}, expected a text or an integer")
-    if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 1:
+    if not _is_count(epoch):
         raise BadFile(path, f"{where}: `epoch` must be an integer of at least 1, got {shortened(epoch, 40)}")
-    output = value.get("output") or {}
-    if not isinstance(output, dict):
-        raise BadFile(path, f"{where}: `output` is {type(output).__name__}, expected an object")
-    given = value.get("scores") or {}
-    if not isinstance(given, dict):
-        raise BadFile(path, f"{where}: `scores` is {type(given).__name__}, expected an object")
+    output, given = value.get("output") or {}, value.get("scores") or {}
+    for name, part in (("output", output), ("scores", given)):
+        if not isinstance(part, dict):
+            raise BadFile(path, f"{where}: `{name}` is {type(part).__name__}, expected an object")
+    choice = as_object(next(iter(as_list(output.get("choices"))), None))
+    text = output.get("completion")
+    if text is None:  # versions without the field have the text in the message of the first choice
+        text = _content(as_object(choice.get("message")).get("content"))
+    if not isinstance(text, str):
+        raise BadFile(path, f"{where}: `output.completion` is {type(text).__name__}, expected a text")
     scores, columns, unread = _scores(given)
-    reasons = ((ERRORED, "error"), (LIMITED, "limit"), (WITHDRAWN, "invalidation"))
     return Sample(
         identity,
         epoch,
         _prompt(value.get("input")),
-        _completion(path, where, output),
+        text,
         scores,
         columns,
         unread,
-        tuple(reason for reason, key in reasons if value.get(key)),
-        bool(value.get("error_retries")),
-        _choice(output).get("stop_reason") == "max_tokens",
-        any(isinstance(score, dict) and bool(score.get("history")) for score in given.values()),
+        tuple(reason for key, reason in REASONS.items() if value.get(key)),
+        retried=bool(value.get("error_retries")),
+        cut=choice.get("stop_reason") == "max_tokens",
+        edited=any(bool(as_object(score).get("history")) for score in given.values()),
     )
-
-
-def _choice(output: Mapping[str, Any]) -> dict[str, Any]:
-    choices = output.get("choices")
-    first = choices[0] if isinstance(choices, list) and choices else None
-    return first if isinstance(first, dict) else {}
-
-
-def _completion(path: Path, where: str, output: Mapping[str, Any]) -> str:
-    """Return the completion; versions without the field have the text in the message of the first choice."""
-    text = output.get("completion")
-    if text is None:
-        message = _choice(output).get("message")
-        text = _content(message.get("content")) if isinstance(message, dict) else ""
-    if not isinstance(text, str):
-        raise BadFile(path, f"{where}: `output.completion` is {type(text).__name__}, expected a text")
-    return text
 
 
 def _content(content: Any) -> Any:
@@ -388,13 +326,14 @@ def _scores(given: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, str],
     columns: dict[str, str] = {}
     unread = []
     for scorer, score in given.items():
-        value = score.get("value") if isinstance(score, dict) else None
-        if isinstance(value, dict):
-            parts = {f"{scorer}.{key}": part for key, part in value.items()}
-        elif isinstance(value, list):
-            parts = {f"{scorer}.{place}": part for place, part in enumerate(value)}
-        else:
-            parts = {scorer: value}
+        value = as_object(score).get("value")
+        if isinstance(value, list):
+            value = dict(enumerate(value))
+        parts = (
+            {f"{scorer}.{key}": part for key, part in value.items()}
+            if isinstance(value, dict)
+            else {scorer: value}
+        )
         for column, part in parts.items():
             scores[column] = score_value(part)
             columns[column] = scorer

@@ -9,11 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from lethe.errors import BadFile, BadRow, BadValue, plural
-from lethe.io.logs._json import document, lines
-from lethe.io.logs._log import NOT_WRITTEN, SAME_TEXTS, Log, Table, as_object, chosen, copies, greedy, number
+from lethe.io.logs._log import (
+    NOT_WRITTEN,
+    SAME_TEXTS,
+    Format,
+    Log,
+    Table,
+    as_list,
+    as_object,
+    as_text,
+    chosen,
+    copies,
+    greedy,
+    number,
+)
+from lethe.io.logs._untrusted import Source
 
 NAME = "lm-eval"
-HOLDS = "lm-eval samples (samples_*.jsonl, with the results_*.json beside it)"
 CHOICES = (
     "the texts are given choices, and the model drew no answer; the log-likelihoods of the choices are exact, so there is "
     "nothing to bound"
@@ -50,70 +62,60 @@ class Line:
     metrics: dict[str, Any]
 
 
-def line_of(path: Path, place: int, row: dict[str, object]) -> Line:
+def line_of(path: Path, place: int, row: Mapping[str, Any]) -> Line:
     """Read one line; errors name the line ``place``."""
-    document, name = row.get("doc_id"), row.get("filter", DEFAULT_FILTER)
+    document, name, resps = row.get("doc_id"), row.get("filter", DEFAULT_FILTER), row.get("resps")
     if isinstance(document, bool) or not isinstance(document, (int, str)):
         raise BadRow(path, place, f"`doc_id` is {type(document).__name__}, expected an integer")
     if not isinstance(name, str):
         raise BadRow(path, place, f"`filter` is {type(name).__name__}, expected a text")
     requests = _requests(path, place, row.get("arguments"))
-    resps = row.get("resps")
     if not isinstance(resps, list) or not resps or not all(isinstance(one, list) and one for one in resps):
         raise BadRow(path, place, "`resps` must be a list of lists of answers")
-    prompt = requests[0][0] if requests and requests[0] and isinstance(requests[0][0], str) else None
     settings: dict[str, Any] = {}
     choices: tuple[dict[str, float], ...] = ()
     if all(isinstance(one[0], list) for one in resps):
-        texts = _choices(path, place, requests, len(resps))
+        texts = [one[1] for one in requests if len(one) > 1 and isinstance(one[1], str)]
+        if len(texts) != len(resps):
+            raise BadRow(path, place, f"{len(resps)} log-likelihoods, but {len(texts)} choices in `arguments`")
         choices = tuple(_likelihood(path, place, one[0]) for one in resps)
     else:
-        if len(resps) != 1 or not all(isinstance(text, str) for text in resps[0]):
-            raise BadRow(
-                path, place, "`resps` must hold one list of texts, or pairs of a log-likelihood and a flag"
-            )
+        texts = resps[0]
+        if len(resps) != 1 or not all(isinstance(text, str) for text in texts):
+            problem = "`resps` must hold one list of texts, or pairs of a log-likelihood and a flag"
+            raise BadRow(path, place, problem)
         if len(requests[0]) < 2 or not isinstance(requests[0][1], dict):
             raise BadFile(path, "holds log-likelihoods of whole texts, but no drawn answers")
-        texts, settings = tuple(resps[0]), requests[0][1]
-    filtered = row.get("filtered_resps")
-    passed = filtered[0] if isinstance(filtered, list) and filtered and isinstance(filtered[0], list) else None
-    if passed is not None and not all(isinstance(text, str) for text in passed):
-        passed = None
+        settings = requests[0][1]
+    passed = next(iter(as_list(row.get("filtered_resps"))), None)
+    kept = tuple(as_list(passed)) if isinstance(passed, list) and not choices else None
     named = row.get("metrics")
     metrics = named if isinstance(named, list) else [key for key in row if key not in OWN_KEYS]
     return Line(
         place,
         str(document),
         name,
-        prompt,
+        as_text(next(iter(requests[0]), None)),
         settings,
-        texts,
+        tuple(texts),
         choices,
-        None if passed is None or choices else tuple(passed),
+        kept if kept is not None and all(isinstance(text, str) for text in kept) else None,
         {metric: row.get(metric) for metric in metrics if isinstance(metric, str)},
     )
 
 
-def _requests(path: Path, place: int, arguments: Any) -> list[list[Any]]:
+def _requests(path: Path, place: int, requests: Any) -> list[list[Any]]:
     """Return the requests of a document in order, {gen_args_0: {arg_0, arg_1}}; older versions wrote nested lists."""
-    if isinstance(arguments, dict):
-        requests: Any = [arguments.get(f"gen_args_{number}") for number in range(len(arguments))]
-        requests = [
-            [one.get(f"arg_{number}") for number in range(len(one))] if isinstance(one, dict) else one
-            for one in requests
-        ]
-    else:
-        requests = arguments
+    if isinstance(requests, dict):
+        requests = _numbered(requests, "gen_args_")
+        requests = [_numbered(one, "arg_") if isinstance(one, dict) else one for one in requests]
     if not isinstance(requests, list) or not requests or not all(isinstance(one, list) for one in requests):
         raise BadRow(path, place, "`arguments` must hold the requests of the document")
     return requests
 
 
-def _choices(path: Path, place: int, requests: list[list[Any]], count: int) -> tuple[str, ...]:
-    texts = tuple(one[1] for one in requests if len(one) > 1 and isinstance(one[1], str))
-    if len(texts) != count:
-        raise BadRow(path, place, f"{count} log-likelihoods, but {len(texts)} choices in `arguments`")
-    return texts
+def _numbered(members: Mapping[str, Any], prefix: str) -> list[Any]:
+    return [members.get(f"{prefix}{number}") for number in range(len(members))]
 
 
 def _likelihood(path: Path, place: int, pair: list[Any]) -> dict[str, float]:
@@ -155,11 +157,9 @@ class Run:
 
     def warnings(self, sampling: Mapping[str, object]) -> list[str]:
         """Return the settings under which repeats may be dependent draws."""
-        backend, warnings = self.config.get("model"), []
-        seed = sampling.get("seed")
-        if seed is None and backend in SEND_A_SEED:
-            arguments = self.config.get("model_args")
-            seed = arguments.get("seed", DEFAULT_SEED) if isinstance(arguments, dict) else DEFAULT_SEED
+        seed, warnings = sampling.get("seed"), []
+        if seed is None and self.config.get("model") in SEND_A_SEED:
+            seed = as_object(self.config.get("model_args")).get("seed", DEFAULT_SEED)
         if seed is not None:
             warnings.append(
                 f"seed {str(seed)[:20]}: each request has the seed, so a server that obeys the seed gives every repeat the "
@@ -185,86 +185,71 @@ def _run_of(samples: Path) -> Run:
             return _run(path, samples.stem.removeprefix("samples_").removesuffix(f"_{time}"))
     if len(beside) == 1:
         return _run(beside[0], None)
-    reason = "no results_*.json" if not beside else "several results_*.json, none with the same time,"
-    return Run(notes=(f"{reason} beside it: task, model and filters are not known",))
+    return _unknown(
+        f"{'several' if beside else 'no'} results_*.json{', none with the same time,' if beside else ''} beside it"
+    )
+
+
+def _unknown(reason: str) -> Run:
+    return Run(notes=(f"{reason}: task, model and filters are not known",))
 
 
 def _run(path: Path, task: str | None) -> Run:
     if not path.is_file():
-        return Run(notes=(f"{path.name} is not a file: task, model and filters are not known",))
-    content = document(path).value()
-    configs = content.get("configs") if isinstance(content, dict) else None
+        return _unknown(f"{path.name} is not a file")
+    content = as_object(Source(path).document)
+    configs = content.get("configs")
     if not isinstance(configs, dict):
-        raise BadFile(
-            path, "is not a results file of lm-eval (no object `configs`)", "Move the file away from the samples."
-        )
+        problem = "is not a results file of lm-eval (no object `configs`)"
+        raise BadFile(path, problem, "Move the file away from the samples.")
     if task is None and len(configs) == 1:
         task = next(iter(configs))
     if task is None or task not in configs:
-        return Run(notes=(f"{path.name} has no task of that name: task, model and filters are not known",))
-    config = as_object(configs[task])
-    run = as_object(content.get("config"))
+        return _unknown(f"{path.name} has no task of that name")
+    config, run = as_object(configs[task]), as_object(content.get("config"))
     arguments = as_object(run.get("model_args"))
     model = content.get("model_name") or arguments.get("pretrained") or arguments.get("model")
-    version = content.get("lm_eval_version")
+    stated = as_object(as_object(content.get("results")).get(task))
+    filters = map(as_object, as_list(config.get("filter_list")))
     return Run(
-        tool=f"lm_eval {version}" if isinstance(version, str) else "lm_eval",
+        tool=f"lm_eval {as_text(content.get('lm_eval_version')) or ''}".strip(),
         task=task,
-        model=model if isinstance(model, str) else None,
+        model=as_text(model),
         repeats=_count(config.get("repeats")),
         documents=_count(as_object(as_object(content.get("n-samples")).get(task)).get("effective")),
         sampling=as_object(config.get("generation_kwargs")),
-        filters=_filters(config.get("filter_list")),
-        config=run,
-        stated={
-            name: value
-            for name, value in as_object(as_object(content.get("results")).get(task)).items()
-            if name not in ("name", "alias")
+        filters={
+            one["name"]: tuple(str(as_object(step).get("function")) for step in one["filter"])
+            for one in filters
+            if isinstance(one.get("name"), str) and isinstance(one.get("filter"), list)
         },
+        config=run,
+        stated={name: value for name, value in stated.items() if name not in ("name", "alias")},
     )
-
-
-def _filters(given: Any) -> dict[str, tuple[str, ...]]:
-    """Return the functions of each named filter, in order."""
-    functions = {}
-    for one in given if isinstance(given, list) else []:
-        steps = as_object(one).get("filter")
-        name = as_object(one).get("name")
-        if isinstance(name, str) and isinstance(steps, list):
-            functions[name] = tuple(str(as_object(step).get("function")) for step in steps)
-    return functions
 
 
 def _count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
-def recognises(first: Mapping[str, object]) -> bool:
-    """Whether the first members of a file identify this format."""
-    return "doc_id" in first and ("resps" in first or "arguments" in first)
-
-
-def read(path: Path, filter: str | None = None) -> Log:
+def read(source: Source, filter: str | None = None) -> Log:
     """Read all repeats of every document. A document has one line per filter, and all its lines hold the same `resps`.
 
     A line holds one value per metric. The value is the score of answer 1 where the filter took the first answer, one score
     per answer where the value is a list as long as the kept answers, and otherwise a score of the whole document.
     """
-    run = _run_of(path)
-    table = Table(path)
+    path = source.path
+    run, table = _run_of(path), Table(path)
     first: dict[str, Line] = {}
     filters: dict[str, None] = {}
     seen: dict[tuple[str, str], int] = {}
-    for place, row in lines(path):
+    for place, row in source.lines():
         line = line_of(path, place, row)
         filters[line.filter] = None
         key = (line.document, line.filter)
         if key in seen:
-            raise BadRow(
-                path,
-                place,
-                f"document {line.document!r} also appears under filter {line.filter!r} in line {seen[key]}",
-            )
+            problem = f"document {line.document!r} also appears under filter {line.filter!r} in line {seen[key]}"
+            raise BadRow(path, place, problem)
         seen[key] = place
         earlier = first.setdefault(line.document, line)
         if earlier.texts != line.texts:
@@ -274,6 +259,14 @@ def read(path: Path, filter: str | None = None) -> Log:
     if filter is not None and filter not in filters:
         raise BadValue("--filter", filter, "one of " + ", ".join(map(repr, filters)) if filters else "left out")
     return _log(path, run, table, list(first.values()), filters)
+
+
+FORMAT = Format(
+    NAME,
+    "lm-eval samples (samples_*.jsonl, with the results_*.json beside it)",
+    lambda first: "doc_id" in first and ("resps" in first or "arguments" in first),
+    read,
+)
 
 
 def _add(table: Table, run: Run, line: Line, filtered: bool) -> None:

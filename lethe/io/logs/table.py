@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.errors import BadFile, BadRow, MissingColumn, plural, shortened
 from lethe.io.artifacts import GREEDY
-from lethe.io.logs._json import lines
-from lethe.io.logs._log import SAME_TEXTS, Log, Table, as_text
+from lethe.io.logs._log import SAME_TEXTS, Format, Log, Table, as_text
+from lethe.io.logs._untrusted import Source
 from lethe.io.tables import MAGIC, file_line, read_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
 NAME = "table"
-HOLDS = "tables with prompt_id, text and optionally sample (.csv, .parquet, .jsonl), such as Lethe's generations"
 RESPONSE = "target_response"
 NAMELESS = "Unnamed:"  # what pandas calls a column without a name, such as row numbers
 PROMPT = ("prompt", "question")
@@ -31,21 +28,17 @@ def holds(path: Path) -> bool:
     return start.startswith(MAGIC) or (path.suffix.lower() == ".csv" and start[:1] not in (b"{", b"[", b"P"))
 
 
-def recognises(first: Mapping[str, object]) -> bool:
-    """Whether the first members of a file identify this format."""
-    return "prompt_id" in first and "text" in first
-
-
-def read(path: Path) -> Log:
+def read(source: Source | Path) -> Log:
     """Read the table. The greedy answer (sample -1) is no draw; without a column `sample`, the rows are numbered."""
     import pandas as pd
 
-    if holds(path) or path.suffix.lower() in (".jsonl", ".json"):
+    path = source if isinstance(source, Path) else source.path
+    if isinstance(source, Path) or path.suffix.lower() in (".jsonl", ".json"):
         frame = _named(read_table(path, text=["prompt_id", "text", RESPONSE], optional=["sample"]))
         if path.suffix.lower() == ".csv" and "text" in frame:  # which writes an empty answer as an empty cell
             frame["text"] = frame["text"].fillna("")
     else:  # JSON lines under another name
-        frame = pd.DataFrame([row for _, row in lines(path)])
+        frame = pd.DataFrame([row for _, row in source.lines()])
     for column in ("prompt_id", "text"):
         if column not in frame:
             raise MissingColumn(path, column, frame.columns)
@@ -76,6 +69,14 @@ def read(path: Path) -> Log:
     )
 
 
+FORMAT = Format(
+    NAME,
+    "tables with prompt_id, text and optionally sample (.csv, .parquet, .jsonl), such as Lethe's generations",
+    lambda first: "prompt_id" in first and "text" in first,
+    read,
+)
+
+
 def _named(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table with the names of columns of this format; JailbreakBench's judged answers have a response per row."""
     if RESPONSE not in frame or {"prompt_id", "text"} & set(frame.columns):
@@ -85,13 +86,10 @@ def _named(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _samples(path: Path, frame: pd.DataFrame, names: list[str]) -> list[int]:
+    import pandas as pd
+
     if "sample" not in frame:
-        counts: Counter[str] = Counter()
-        counts_of = []
-        for name in names:
-            counts[name] += 1
-            counts_of.append(counts[name])
-        return counts_of
+        return [int(place) + 1 for place in frame.groupby(pd.Index(names), sort=False).cumcount()]
     samples = []
     for place, value in enumerate(frame["sample"]):
         try:

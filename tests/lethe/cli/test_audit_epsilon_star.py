@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 import lethe
 from lethe.cli.app import app
 from lethe.io.json_files import plain
-from lethe.io.loss_files import read_losses
-from lethe.io.tables import read_table
+from lethe.io.tables import read_losses, read_table
 from lethe.results.table import read_rows
 from lethe.statistics.epsilon_star.lower import split_lower_bound
 from lethe.statistics.epsilon_star.parametric import parametric_epsilon_star

@@ -9,8 +9,8 @@ import pytest
 from lethe import config
 from lethe.data.kinds import requests
 from lethe.errors import BadInput
-from lethe.io.calibration import read_labelled
 from lethe.io.json_files import write_jsonl
+from lethe.io.tables import read_labelled
 from tests.small import ROOT
 
 SIZES = {"requests": 6, "demonstrations": 40, "judgements": 80, "labelled": 30, "most_revealed": 0.5}

@@ -1,6 +1,5 @@
 """Calibration files: what a user may write in each of the kinds of table, and errors that name the file and the line."""
 
-import doctest
 import json
 import math
 import tempfile
@@ -13,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import BadFile, BadInput, BadRow, BadValue, MissingColumn
-from lethe.io import calibration as module
-from lethe.io.calibration import read_calibration
+from lethe.io.tables import read_calibration
 from lethe.statistics.judge_error import Calibration
 
 SUFFIXES = (".csv", ".parquet", ".jsonl")
@@ -36,12 +34,6 @@ def write(rows: list[Row], path: Path) -> Path:
 
 def line_of(suffix: str, place: int) -> int:
     return place + (2 if suffix == ".csv" else 1)
-
-
-def test_the_examples_in_the_docstrings():
-    result = doctest.testmod(module)
-    assert result.attempted
-    assert not result.failed
 
 
 verdicts = st.sampled_from([0, 1, None])

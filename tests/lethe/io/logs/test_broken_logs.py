@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import BadFile, BadInput, BadRow
-from lethe.io.logs import FORMATS as MODULES
-from lethe.io.logs import _json, read_log
+from lethe.io.logs import FORMATS as READERS
+from lethe.io.logs import _untrusted, read_log
 from tests.lethe.io.logs.broken_logs import ANYTHING, with_twice, with_value
 from tests.lethe.io.logs.small_logs import FORMATS, KINDS, lm_eval_line, small, write_lines
 
@@ -113,7 +113,7 @@ def test_a_key_that_stands_twice_hides_nothing(tmp_path):
     answers = '[{"test_case": "q", "generation": "a"}]'
     path = tmp_path / "a.json"
     path.write_text(f'{{"b": {answers},\n "b": {answers}}}')
-    with pytest.raises(BadRow, match=r"line 2: .*'b'"):
+    with pytest.raises(BadFile, match="'b'"):
         read_log(path)
     path.write_text('{"prompt": "q", "responses": [{"response": "a", "response": "b"}]}')
     with pytest.raises(BadRow, match=r"line 1: .*'response'"):
@@ -143,11 +143,11 @@ def test_what_is_no_file_is_not_waited_for(tmp_path):
 
 
 def test_documents_beyond_the_bound_are_refused_unread(tmp_path, monkeypatch):
-    monkeypatch.setattr(_json, "LARGEST", 200)
+    monkeypatch.setattr(_untrusted, "LARGEST", 200)
     for kind in ("inspect-json", "open-unlearning", "harmbench"):
         with pytest.raises(BadFile, match="MiB"):
             read_log(small(kind, tmp_path))
-    monkeypatch.setattr(_json, "LARGEST", 600)
+    monkeypatch.setattr(_untrusted, "LARGEST", 600)
     with pytest.raises(BadRow, match=r"line 2: more than .*"):
         read_log(write_lines(tmp_path / "a", [lm_eval_line(0, ["a"]), lm_eval_line(1, ["a" * 600])]))
 
@@ -157,5 +157,5 @@ def test_an_unknown_log_names_the_known_ones(tmp_path):
     path.write_text('{"hello": 1, "there": {}}')
     with pytest.raises(BadFile, match="'hello', 'there'") as error:
         read_log(path)
-    for module in MODULES:
-        assert module.HOLDS in str(error.value)
+    for form in READERS:
+        assert form.holds in str(error.value)

@@ -1,0 +1,248 @@
+"""Untrusted files: JSON and zip archives, read in bounded memory, refused in one sentence, and never extracted to a path.
+
+Tools write bare NaN, which Python reads, and raw U+2028 inside strings, at which `str.splitlines` would cut. Lines here
+end only at the line feed. A duplicate key is refused, because the later value would hide the answers of the earlier one.
+Inspect compresses with Zstandard (method 93), which `zipfile` reads only from Python 3.14 on; pyarrow decodes it here.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from lethe.errors import BadFile, BadRow, shortened
+from lethe.io.json_files import without_doubles
+
+LARGEST = 512 << 20  # bytes of one JSON document: a file, a line, or an entry of an archive
+BOM = b"\xef\xbb\xbf"
+UNREAD = ("events", "messages", "message_refs")  # of a sample of Inspect
+REPLY = ("output", "error", "cached")  # of a response of promptfoo
+ZSTANDARD = 93
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, ZSTANDARD)
+LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, length of the name, length of the extra field
+CHUNK = 1 << 20
+LARGEST_EXPANSION = 1000  # logs of real runs stay below 100; a bomb is far above
+ALWAYS_LEGAL = 1 << 30  # total bytes to which an archive of any size may expand
+ENTRY_ALWAYS_LEGAL = 1 << 26  # bytes to which an entry of any size may expand
+ENCRYPTED = 1
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object without the parts that make most of a log and that no reader needs."""
+    members = without_doubles(pairs)
+    if "epoch" in members and "id" in members:
+        for name in UNREAD:
+            members.pop(name, None)
+    elif "promptIdx" in members:
+        members.pop("gradingResult", None)
+        if isinstance(response := members.get("response"), dict):
+            members["response"] = {name: response[name] for name in REPLY if name in response}
+    return members
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_members)
+
+
+def decode(path: Path, content: bytes, line: int = 1, entry: str = "") -> Any:
+    """Return the JSON value of a text that begins on ``line`` of the file, or that is an ``entry`` of an archive."""
+
+    def broken(lines_before: int | None, problem: str) -> BadFile | BadRow:
+        if entry:
+            return BadFile(path, f"its entry {entry[:100]!r}, line {(lines_before or 0) + 1}: {problem}")
+        several = lines_before is None and b"\n" in content.strip()  # and the place is not known
+        return BadFile(path, problem) if several else BadRow(path, line + (lines_before or 0), problem)
+
+    try:
+        text = content.decode("utf-8-sig")
+        return _DECODER.decode(text)
+    except UnicodeDecodeError as error:
+        raise broken(content[: error.start].count(b"\n"), "not valid UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise broken(error.lineno - 1, f"not valid JSON ({error.msg})") from None
+    except RecursionError:
+        raise broken(None, "nested too deeply") from None
+    except ValueError as error:  # a duplicate key, or an integer of thousands of digits
+        raise broken(None, str(error).split(";")[0]) from None
+
+
+def first_line(path: Path) -> tuple[bytes, int, bool]:
+    """Return the first line that is not blank, without blanks around it, its number, and whether another one follows."""
+    number = 0
+    with path.open("rb") as file:
+        start = file.read(64).removeprefix(BOM).lstrip()
+        if start and start[:1] not in (b"{", b"["):
+            return start, 1, False
+        file.seek(0)
+        while line := file.readline(LARGEST + 1):
+            number += 1
+            text = (line.removeprefix(BOM) if number == 1 else line).strip()
+            if text:
+                return text, number, any(rest.strip() for rest in iter(lambda: file.read(CHUNK), b""))
+    return b"", number, False
+
+
+class Source:
+    """A file of JSON: one document, or an object per line. ``first`` is the document, or its first item or line."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        text, self._number, more = first_line(path)
+        if not text:
+            raise BadFile(path, "is empty, expected a log")
+        if text[:1] not in (b"{", b"["):
+            begins = shortened(bytes(text[:20]))
+            raise BadFile(path, f"begins with {begins}; a log is JSON, JSON lines, or an .eval archive")
+        try:
+            value = decode(path, text, self._number) if text.endswith((b"}", b"]")) else self.document
+        except (BadFile, BadRow):
+            value = self.document
+        if not more:
+            self.document = value
+        first = next(iter(value), None) if isinstance(value, list) else value
+        self.first: dict[str, Any] = first if isinstance(first, dict) else {}
+
+    @cached_property
+    def document(self) -> Any:
+        """The file as one JSON value."""
+        if (size := self.path.stat().st_size) > LARGEST:
+            raise too_large(self.path, size)
+        return decode(self.path, self.path.read_bytes())
+
+    @property
+    def object(self) -> dict[str, Any]:
+        """The file as one JSON object."""
+        if not isinstance(self.document, dict):
+            raise BadFile(self.path, f"holds {type(self.document).__name__}, expected an object")
+        return self.document
+
+    def lines(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the objects with their lines from 1, one at a time in memory.
+
+        Older tools wrote one JSON list under the same name; such a file yields its items, numbered from 1.
+        """
+        if "document" in vars(self):
+            whole = self.document
+            items = enumerate(whole, start=1) if isinstance(whole, list) else [(self._number, whole)]
+            yield from ((number, _object(self.path, number, item)) for number, item in items)
+            return
+        with self.path.open("rb") as file:
+            number = 0
+            while line := file.readline(LARGEST + 1):
+                number += 1
+                if len(line) > LARGEST:
+                    raise BadRow(self.path, number, f"more than {LARGEST >> 20} MiB in one line")
+                if line.strip():
+                    yield number, _object(self.path, number, decode(self.path, line, number))
+
+
+def _object(path: Path, number: int, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadRow(path, number, f"got {type(value).__name__}, expected a JSON object")
+    return value
+
+
+def too_large(path: Path, size: int, what: str = "") -> BadFile:
+    """Return the error about a document over the size limit."""
+    problem = f"{what}is {size / (1 << 20):,.0f} MiB; one JSON document must be at most {LARGEST >> 20} MiB"
+    return BadFile(path, problem, "Split the log, or let the tool write the log again in compressed form.")
+
+
+class Archive:
+    """The entries of a zip archive; use as a context manager."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._file: BinaryIO = path.open("rb")
+        try:
+            self._zip = zipfile.ZipFile(self._file)
+            self.entries = self._zip.infolist()
+            self._check()
+        except (zipfile.BadZipFile, struct.error, ValueError, NotImplementedError, OSError, EOFError) as error:
+            self._file.close()
+            raise BadFile(
+                path,
+                f"is not a complete zip archive ({_reason(error)})",
+                "Copy or write the file again: its end is missing.",
+            ) from None
+        except BadFile:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._zip.close()
+        self._file.close()
+
+    def _check(self) -> None:
+        """Refuse archives that no tool writes: overlapping entries, or an expansion beyond that of any real log."""
+        total = sum(entry.file_size for entry in self.entries)
+        size = self.path.stat().st_size
+        if total > max(ALWAYS_LEGAL, LARGEST_EXPANSION * size):
+            raise BadFile(self.path, f"its {size:,} bytes expand to {total:,}; a log expands far less")
+        placed = sorted(self.entries, key=lambda entry: entry.header_offset)
+        ends = 0
+        for entry in placed:
+            if entry.header_offset < ends:
+                raise BadFile(self.path, f"its entry {entry.filename[:100]!r} overlaps another entry")
+            ends = entry.header_offset + LOCAL_HEADER.size + entry.compress_size
+        if ends > size:
+            raise BadFile(self.path, "its entries reach beyond the end of the file", "The file is cut off.")
+
+    def value(self, entry: zipfile.ZipInfo) -> Any:
+        """Return the entry's JSON value."""
+        return decode(self.path, self.read(entry), entry=entry.filename)
+
+    def read(self, entry: zipfile.ZipInfo) -> bytes:
+        """Return the content of an entry; raise `BadFile` for a damaged entry."""
+        what = f"its entry {entry.filename[:100]!r} "
+        if entry.compress_type not in METHODS:
+            raise BadFile(
+                self.path, f"{what}is packed by method {entry.compress_type}; the method must be 0, 8 or 93"
+            )
+        if entry.flag_bits & ENCRYPTED:
+            raise BadFile(self.path, f"{what}is encrypted")
+        if max(entry.file_size, entry.compress_size) > LARGEST:
+            raise too_large(self.path, max(entry.file_size, entry.compress_size), what)
+        if entry.file_size > max(ENTRY_ALWAYS_LEGAL, LARGEST_EXPANSION * entry.compress_size):
+            packed = f"{entry.compress_size:,} bytes expand to {entry.file_size:,}"
+            raise BadFile(self.path, f"{what}is a zip bomb: {packed}; a log expands far less")
+        try:
+            if entry.compress_type == ZSTANDARD:
+                content = self._zstandard(entry)
+            else:
+                with self._zip.open(entry) as stream:
+                    content = stream.read(entry.file_size + 1)
+        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError) as error:
+            raise BadFile(self.path, f"{what}is damaged ({_reason(error)})") from None
+        if len(content) != entry.file_size or zlib.crc32(content) != entry.CRC:
+            raise BadFile(self.path, f"{what}is damaged (its length or checksum differs from the stated value)")
+        return content
+
+    def _zstandard(self, entry: zipfile.ZipInfo) -> bytes:
+        """Return the stated number of bytes and at most one chunk more, whatever the frames contain."""
+        import pyarrow as pa
+
+        self._file.seek(entry.header_offset)
+        signature, name, extra = LOCAL_HEADER.unpack(self._file.read(LOCAL_HEADER.size))
+        if signature != b"PK\x03\x04":
+            raise ValueError("no entry begins at the place in the list of entries")
+        self._file.seek(name + extra, 1)
+        packed = self._file.read(entry.compress_size)
+        parts, left = [], entry.file_size
+        with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
+            while left >= 0 and (part := stream.read(min(CHUNK, left + 1))):
+                parts.append(part)
+                left -= len(part)
+        return b"".join(parts)
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:120]
