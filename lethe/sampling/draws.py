@@ -6,9 +6,13 @@ nor on the number of samples that share a row.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from lethe.config.evaluating import Drawing, Threshold
+from lethe.config.fields import Direct
+from lethe.errors import LetheError
 
 if TYPE_CHECKING:
     import torch
@@ -79,3 +83,65 @@ def first_above(shares: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) 
     floors = torch.arange(len(shares), device=shares.device) << BITS
     places = torch.searchsorted((shares + floors[:, None]).view(-1), values + floors[rows], right=True)
     return places - rows * shares.shape[1]
+
+
+def top_probability(logits: torch.Tensor) -> torch.Tensor:
+    """The largest probability of each row at temperature 1. ``logits``: (rows, vocabulary) -> (rows,), float32."""
+    logits = logits.float()
+    return (logits.amax(-1) - logits.logsumexp(-1)).exp()
+
+
+class Diverged(LetheError):
+    """The model's next-token probabilities are not numbers; ``name`` names the model in the message."""
+
+    def __init__(self, name: str | None = None):
+        whose = f"Model {name!r}: its" if name else "The model's"
+        super().__init__(
+            f"{whose} next-token probabilities are not numbers, so its training has diverged. Train the model again with a "
+            "lower learning rate, or name another checkpoint."
+        )
+
+
+def check_numbers(tops: torch.Tensor) -> torch.Tensor:
+    """Return ``tops``; raises `Diverged` if the largest probabilities are not numbers."""
+    if not tops.isfinite().all():
+        raise Diverged
+    return tops
+
+
+def force_top(logits: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Leave only the most likely token in the rows where ``rows`` (rows,) is true."""
+    forced = logits.new_full(logits.shape, float("-inf")).scatter_(1, logits.argmax(-1, keepdim=True), 0.0)
+    return logits.where(~rows[:, None], forced)
+
+
+class Law(Direct, Drawing):
+    """The sampling settings that change the probability of an answer.
+
+    ``end_ids`` end an answer, and so does its ``max_new_tokens``-th token. ``adaptive_threshold`` in (0, 1] or None:
+    see `lethe.sampling.draws`.
+    """
+
+    end_ids: tuple[int, ...]
+    adaptive_threshold: Threshold | None = None
+
+    def __init__(self, end_ids: tuple[int, ...], max_new_tokens: int, **values: Any):
+        super().__init__(end_ids=end_ids, max_new_tokens=max_new_tokens, **values)
+
+    def probabilities(
+        self, logits: np.ndarray, confidence: np.ndarray, step: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Next-token probabilities (rows, V), float64, and the rows' confidence sums (rows,), this step included."""
+        import torch
+
+        exact = torch.from_numpy(np.ascontiguousarray(logits)).double()
+        top, weights = weigh(exact, self.temperature, self.top_k, self.top_p)
+        check_numbers(top)
+        chances = weights[:, : logits.shape[1]].numpy()
+        chances /= chances.sum(axis=1, keepdims=True)
+        confidence = confidence + top.numpy()
+        if self.adaptive_threshold is not None:
+            forced = np.flatnonzero(confidence / (step + 1) > self.adaptive_threshold)
+            chances[forced] = 0
+            chances[forced, logits[forced].argmax(axis=1)] = 1
+        return chances, confidence

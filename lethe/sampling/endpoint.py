@@ -18,8 +18,19 @@ from lethe.io.artifacts import GREEDY
 from lethe.io.cache import digest
 from lethe.io.scratch import keep, kept
 from lethe.progress import progress
-from lethe.sampling.endpoint_client import MISSING, Ask, Client, Drawn, Failed, ServerGone, run
-from lethe.sampling.endpoint_probes import Probes, drift, identity, probe
+from lethe.sampling.endpoint_client import (
+    MISSING,
+    Ask,
+    Client,
+    Drawn,
+    Failed,
+    Probes,
+    ServerGone,
+    drift,
+    identity,
+    probe,
+    run,
+)
 from lethe.sampling.engine import Answers, Prompt, Settings
 
 MOST_AT_ONCE = 16  # answers of one request

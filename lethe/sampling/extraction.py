@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.errors import BadValue
-from lethe.sampling.answer_tree.law import Law
+from lethe.sampling.draws import Law
 from lethe.statistics.answer_tree import LeakInterval, Masses, Remainder, Rounding, leak_interval
 from lethe.statistics.extraction import Distance
 
 if TYPE_CHECKING:
-    from lethe.sampling.answer_tree.predictor import ModelPredictor, Predictor
+    from lethe.sampling.answer_tree.growth import Predictor
+    from lethe.sampling.predictor import ModelPredictor
 
 LIKE_EDITS = 4.0  # half of the further prefixes are those of the largest log mass - 4 x edit distance
 BYTES = 24  # per entry of a window's logits: float32, float64 and a working copy

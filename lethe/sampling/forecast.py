@@ -1,15 +1,21 @@
-"""Memory and time of sampling, known before it starts: the rows that fit, and an estimate from a short pilot."""
+"""Memory and time of sampling, known before it starts: the rows that fit, a pilot's estimate, and ``sample.n: auto``.
+
+Answers that agree so far share a row, so rows grow more slowly than answers. For ``auto``, a pilot counts the rows of a
+few questions, and a power law gives the number of answers that spends the row budget. That number is fixed before any
+answer of the sample is drawn and does not depend on a score, so every bound keeps its level.
+"""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from lethe.errors import BadValue, plural
-from lethe.sampling.engine import Engine, Options, Prompt, Settings
-from lethe.sampling.loading import checkpoint
-from lethe.sampling.row_budget import APART
+from lethe.sampling.engine import Engine, Options, Prompt, Settings, checkpoint
 from lethe.sampling.store import AnswerStore
 
 if TYPE_CHECKING:
@@ -17,8 +23,12 @@ if TYPE_CHECKING:
     from lethe.sampling.tasks import Task
 
 MIB = 1 << 20
-PILOTS = (2, 16)  # answers to one question; their times give the cost of a question and that of an answer
+TIMED = (2, 16)  # answers to one question; their times give the cost of a question and that of an answer
 WORTH = 1 << 14  # tokens; less work than this ends before an estimate helps
+LEAST, MOST = 1 << 10, 1 << 16  # answers per question of ``auto``
+PILOTS = (128, 512)  # answers whose rows are counted
+ASKED = 6  # questions of the pilot that counts rows
+APART = 1 << 40  # the first sample number of a pilot, which no answer has
 
 
 def rows_within(memory: int, source: Source, positions: int, dtype: str) -> int:
@@ -35,35 +45,39 @@ def forecast(engine: Engine, work: Sequence[Task], store: AnswerStore) -> str | 
     A further answer costs at most what it costs in the pilot, because answers share their first tokens with earlier ones.
     None also for vLLM, whose speed at a few answers says nothing about many.
     """
+    settings = work[0].settings
     missing = {task.split: [one for one in task.prompts if not store.has(one, task.settings)] for task in work}
-    counts = {task.split: len(missing[task.split]) * (task.settings.n + task.settings.greedy) for task in work}
-    (first, *_) = work
-    if sum(counts.values()) * first.settings.max_new_tokens < WORTH or engine.name == "vllm":
+    answers = sum(len(missing[task.split]) * (task.settings.n + task.settings.greedy) for task in work)
+    if answers * settings.max_new_tokens < WORTH or engine.name == "vllm":
         return None
     asked = next(prompts for prompts in missing.values() if prompts)
-    begun = time.perf_counter()
-    few, many = (_seconds(engine, asked[len(asked) // 2], first.settings, n) for n in PILOTS)
-    took = time.perf_counter() - begun
-    answer = max(0.0, many - few) / (PILOTS[1] - PILOTS[0])
-    question = max(0.0, few - PILOTS[0] * answer)
-    seconds = answer * sum(counts.values()) + question * sum(map(len, missing.values()))
+    few, many = (_seconds(engine, asked[len(asked) // 2], settings, n) for n in TIMED)
+    answer = max(0.0, many - few) / (TIMED[1] - TIMED[0])
+    question = max(0.0, few - TIMED[0] * answer)
+    seconds = answer * answers + question * sum(map(len, missing.values()))
+    positions = max(len(one.token_ids) for one in asked) + settings.max_new_tokens
     return (
-        f"{plural(sum(counts.values()), 'answer')} to draw take at most about {_duration(seconds)} and "
-        f"{_peak(engine, max(map(len, (one.token_ids for one in asked))), first.settings, counts) / (1 << 30):.1f} GiB of "
-        f"memory (a pilot of {sum(PILOTS)} answers took {_duration(took)})"
+        f"{plural(answers, 'answer')} to draw take at most about {_duration(seconds)} and "
+        f"{_peak(engine, positions, answers) / (1 << 30):.1f} GiB of memory (a pilot of {sum(TIMED)} answers took "
+        f"{_duration(few + many)})"
     )
 
 
-def _seconds(engine: Engine, prompt: Prompt, settings: Settings, n: int) -> float:
-    """The time of ``n`` answers from a stream of their own, which are discarded."""
-    begun = time.perf_counter()
-    apart = settings.model_copy(update={"n": n, "first_sample": APART + n, "greedy": False})
-    for _ in engine.answer([prompt], apart):
+def _pilot(engine: Engine, prompts: Sequence[Prompt], settings: Settings, n: int) -> None:
+    """Draw and discard ``n`` answers from streams of their own."""
+    for _ in engine.answer(
+        prompts, settings.model_copy(update={"n": n, "first_sample": APART + n, "greedy": False})
+    ):
         pass
+
+
+def _seconds(engine: Engine, prompt: Prompt, settings: Settings, n: int) -> float:
+    begun = time.perf_counter()
+    _pilot(engine, [prompt], settings, n)
     return time.perf_counter() - begun
 
 
-def _peak(engine: Engine, longest: int, settings: Settings, counts: dict[str, int]) -> float:
+def _peak(engine: Engine, positions: int, answers: int) -> float:
     """The bytes in use after the pilot, and those of the rows in flight."""
     import resource
 
@@ -72,9 +86,9 @@ def _peak(engine: Engine, longest: int, settings: Settings, counts: dict[str, in
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     if torch.cuda.is_available():
         used = torch.cuda.max_memory_allocated()
-    described, most = getattr(engine, "checkpoint", None), getattr(engine, "max_rows", 1)
-    row = described.row_bytes(longest + settings.max_new_tokens) if described else 0
-    return used + row * min(most, sum(counts.values()))
+    described = getattr(engine, "checkpoint", None)
+    row = described.row_bytes(positions) if described else 0
+    return used + row * min(getattr(engine, "max_rows", 1), answers)
 
 
 def _duration(seconds: float) -> str:
@@ -82,3 +96,29 @@ def _duration(seconds: float) -> str:
         if seconds >= 1.5 * size:
             return f"{seconds / size:.1f} {unit}"
     return f"{max(1, round(seconds))} s"
+
+
+def affordable(engine: Engine, prompts: Sequence[Prompt], settings: Settings, budget: int) -> int:
+    """How many answers per question fit a budget on average: a power of two, `LEAST` to `MOST`.
+
+    An engine whose answers share no rows gets `LEAST`.
+    """
+    if not hasattr(engine, "forward"):
+        return LEAST
+    chosen = [prompts[place] for place in np.unique(np.linspace(0, len(prompts) - 1, ASKED).astype(int))]
+    few, many = (rows_of(engine, chosen, settings, n) for n in PILOTS)
+    return fitting(few, many, budget)
+
+
+def fitting(few: float, many: float, budget: int) -> int:
+    """The power of two whose rows fit, by the power law through the rows of both `PILOTS`."""
+    power = max(1e-3, math.log(max(1.0, many / few)) / math.log(PILOTS[1] / PILOTS[0]))
+    most = math.log2(PILOTS[1]) + math.log2(budget / many) / power
+    return 1 << int(min(math.log2(MOST), max(math.log2(LEAST), math.floor(most + 1e-9))))
+
+
+def rows_of(engine: Any, prompts: Sequence[Prompt], settings: Settings, n: int) -> float:
+    """The mean number of rows per question that ``n`` answers to each take."""
+    before = engine.forward.rows
+    _pilot(engine, prompts, settings, n)
+    return (engine.forward.rows - before) / len(prompts)

@@ -10,31 +10,21 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 
 from lethe.errors import LetheError
 from lethe.io.artifacts import GREEDY
 from lethe.models.in_memory import Source
-from lethe.sampling.adaptive_temperature import check_numbers
-from lethe.sampling.draws import draw, random_table, weigh
-from lethe.sampling.engine import Answers, CannotOpen, Options, Prompt, Settings, check_prompts
-from lethe.sampling.frontier import Branch, Frontier, Leaf, Running
-from lethe.sampling.loading import checkpoint, load
-
-if TYPE_CHECKING:
-    import torch
-    from transformers import PreTrainedModel
-    from transformers.cache_utils import Cache
+from lethe.sampling.draws import check_numbers, draw, random_table, weigh
+from lethe.sampling.engine import Answers, CannotOpen, Options, Prompt, Settings, check_prompts, checkpoint, load
+from lethe.sampling.predictor import PREFILL_ROWS, Forward, slots, to_device
 
 logger = logging.getLogger(__name__)
 
-# On a CPU, matrix products use different kernels, with different last bits, for few rows than for many. So do
-# elementwise functions for the last numbers that do not fill a vector. Multiples of sixteen rows avoid both.
-ROWS_ON_CPU = 16
 WEIGHTS_AT_ONCE = 1 << 24  # entries of a (rows, vocabulary) block of the draws: 128 MiB in float64
-PREFILL_ROWS = 64
 
 
 class PrefixEngine:
@@ -61,84 +51,6 @@ class PrefixEngine:
         yield from Decoding(self, prompts, settings).run()
 
 
-class Forward:
-    """Calls of the model with a row cache."""
-
-    def __init__(self, model: PreTrainedModel):
-        import inspect
-
-        self.model, self.device = model, model.device
-        self.vocabulary = int(model.get_input_embeddings().num_embeddings)  # type: ignore[arg-type]  # torch types it as any attribute
-        self.multiple = ROWS_ON_CPU if model.device.type == "cpu" else 1
-        accepts = inspect.signature(self.model.forward).parameters
-        self.rows = 0  # that went through `step` so far
-        self.last_only = {"logits_to_keep": 1} if "logits_to_keep" in accepts else {}
-
-    def prefill(self, tokens: np.ndarray) -> Cache:
-        """Keys and values of whole rows: (rows, length) of equally long prefixes."""
-        import torch
-        from transformers.cache_utils import Cache, DynamicLayer
-
-        cache = Cache(layer_class_to_replicate=DynamicLayer)
-        ids = torch.from_numpy(tokens).to(self.device)
-        self.model(input_ids=ids, past_key_values=cache, use_cache=True, **self.last_only)
-        return cache
-
-    def step(self, tokens: np.ndarray, cache: Cache) -> torch.Tensor:
-        """Append one token (rows,) to each row of the cache; returns float32 logits (rows, vocabulary)."""
-        import torch
-
-        self.rows += len(tokens)
-        ids = torch.zeros(-(-len(tokens) // self.multiple) * self.multiple, 1, dtype=torch.long)
-        ids[: len(tokens), 0] = torch.from_numpy(tokens)
-        logits = self.model(input_ids=ids.to(self.device), past_key_values=cache, use_cache=True).logits
-        return logits[: len(tokens), -1].float()
-
-    def keeps_keys(self) -> bool:
-        """Whether the model keeps all its state in keys and values, layer by layer."""
-        import torch
-        from transformers.cache_utils import DynamicLayer
-
-        try:
-            with torch.inference_mode():
-                cache = self.prefill(np.zeros((1, 2), np.int64))
-        except (AttributeError, TypeError, ValueError, NotImplementedError):
-            return False  # the model requested another kind of state from the cache
-        return len(cache.layers) > 0 and all(
-            isinstance(layer, DynamicLayer) and layer.get_seq_length() == 2 for layer in cache.layers
-        )
-
-    def rows_are_independent(self) -> bool:
-        """Whether a row's result is bit-identical in batches of any size; tested with the model itself."""
-        import torch
-
-        from lethe.sampling.row_cache import RowCache
-
-        random = np.random.default_rng(0)
-        rows, length = 48, 4
-        prefixes = random.integers(self.vocabulary, size=(rows, length))
-        tokens = random.integers(self.vocabulary, size=rows)
-
-        def results(chosen: np.ndarray) -> list[torch.Tensor]:
-            cache = RowCache(length + 1)
-            for slot, row in enumerate(chosen):
-                cache.fill(slot, prefills[row])
-            cache.set_length(length)
-            logits = self.step(tokens[chosen], cache)
-            last = cache.layers[-1]
-            return [logits, last.keys[: len(chosen), :, length], last.values[: len(chosen), :, length]]
-
-        batches = [np.arange(start, start + count) for start, count in [(0, 1), (3, 16), (7, 17), (1, 33)]]
-        with torch.inference_mode():
-            prefills = [self.prefill(prefix[None]) for prefix in prefixes]
-            whole = results(np.arange(rows))
-            return all(
-                torch.equal(part, all_rows[torch.from_numpy(batch)])
-                for batch in [*batches, random.permutation(rows)]
-                for part, all_rows in zip(results(batch), whole, strict=True)
-            )
-
-
 class Decoding:
     """One call of `answer`: prompts wait until the running rows reach their length, then join."""
 
@@ -160,9 +72,7 @@ class Decoding:
         return Branch(index, tokens, np.zeros(1), number, np.zeros(len(number), np.int64))
 
     def run(self) -> Iterator[Answers]:
-        import torch
-
-        from lethe.sampling.row_cache import RowCache
+        from lethe.sampling.predictor import RowCache
 
         self.cache = RowCache(
             max(map(len, (prompt.token_ids for prompt in self.prompts)), default=0) + self.settings.max_new_tokens
@@ -230,8 +140,6 @@ class Decoding:
 
     def _draw(self, logits: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Each row's top probability, and each sample's drawn token."""
-        import torch
-
         rows, draws, settings = self.frontier.row, self.frontier.draws(), self.settings
         block = max(1, WEIGHTS_AT_ONCE // logits.shape[1])
         drawn, tops = np.empty(len(rows), np.int64), []
@@ -270,8 +178,6 @@ class Decoding:
         self.cache.layers.clear()
         gc.collect()
         if self.forward.device.type == "cuda":
-            import torch
-
             torch.cuda.empty_cache()
 
     def _finished(self) -> Iterator[Answers]:
@@ -306,15 +212,172 @@ class Decoding:
         )
 
 
-def to_device(values: np.ndarray, device: torch.device) -> torch.Tensor:
-    """``values`` as a tensor on ``device``."""
-    import torch
-
-    return torch.from_numpy(values).to(device)
-
-
 def is_out_of_memory(error: Exception) -> bool:
     """Whether torch or NumPy ran out of memory; on the CPU torch raises a plain RuntimeError."""
-    import torch
-
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)
+
+
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """Work that can start at any time: equally long prefixes of one prompt, and the samples that follow them.
+
+    ``prompt`` is the prompt's index; ``tokens`` (rows, length) include the prompt's; ``confidence``
+    (rows,) sums the top probabilities of the steps so far; sample ``number[i]`` follows prefix ``row[i]``.
+    """
+
+    prompt: int
+    tokens: np.ndarray
+    confidence: np.ndarray
+    number: np.ndarray
+    row: np.ndarray
+
+    @property
+    def length(self) -> int:
+        return self.tokens.shape[1]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A finished answer and the samples that drew it. ``tokens`` are the generated tokens, the end token included."""
+
+    tokens: tuple[int, ...]
+    number: np.ndarray
+    mean_confidence: float
+    stopped: bool
+
+
+@dataclass
+class Running:
+    """A running branch: its start, in case of a restart, and its finished leaves."""
+
+    start: Branch
+    leaves: list[Leaf] = field(default_factory=list)
+    most_rows: int = 0
+
+
+class Frontier:
+    """Flat arrays over the live rows of all running branches, and over the samples that follow them.
+
+    All rows are equally long, so no row is padded: a prompt joins when the rows reach the prompt's length.
+    Rows: ``owner`` (key of ``running``), ``prompt_length``, ``confidence``, ``tokens`` (rows, length), and
+    between `grow` and `settle` the ``parent`` row. Samples: ``row``, ``number``, and ``lane``, its row of
+    ``table``.
+    """
+
+    def __init__(self, end_ids: tuple[int, ...], max_new_tokens: int, vocabulary: int):
+        self.end_ids, self.max_new_tokens, self.vocabulary = np.array(end_ids, int), max_new_tokens, vocabulary
+        self.running: dict[int, Running] = {}
+        self._joined = 0
+        self.clear(0)
+
+    def clear(self, length: int) -> None:
+        """Remove all rows and set the length."""
+        self.tokens = np.zeros((0, length), np.int64)
+        self.owner = self.prompt_length = self.parent = np.zeros(0, np.int64)
+        self.confidence = np.zeros(0)
+        self.row = self.number = self.lane = np.zeros(0, np.int64)
+        self.table = np.zeros((0, self.max_new_tokens), np.int64)
+
+    @property
+    def length(self) -> int:
+        return self.tokens.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def join(self, branch: Branch, prompt_length: int, table: np.ndarray) -> None:
+        """Append a branch's rows."""
+        key, rows = self._joined, len(branch.tokens)
+        self._joined += 1
+        self.running[key] = Running(branch, most_rows=rows)
+        self.row = np.concatenate([self.row, branch.row + len(self)])
+        self.number = np.concatenate([self.number, branch.number])
+        self.table = np.concatenate([self.table[self.lane], table])
+        self.lane = np.arange(len(self.table))
+        self.tokens = np.concatenate([self.tokens, branch.tokens])
+        self.confidence = np.concatenate([self.confidence, branch.confidence])
+        self.owner, self.parent = np.append(self.owner, np.full(rows, key)), np.arange(len(self))
+        self.prompt_length = np.append(self.prompt_length, np.full(rows, prompt_length))
+
+    def steps_done(self) -> np.ndarray:
+        """Tokens generated so far on each row."""
+        return self.length - self.prompt_length
+
+    def draws(self) -> np.ndarray:
+        """Each sample's draw for the coming step."""
+        return self.table[self.lane, self.steps_done()[self.row]]
+
+    def grow(self, top_probability: np.ndarray, drawn: np.ndarray) -> None:
+        """Put every sample on the row of its new token; finished answers become leaves of their branch.
+
+        ``top_probability`` (rows,), ``drawn`` (samples,).
+        """
+        self.confidence = self.confidence + top_probability
+        children, row = np.unique(self.row * self.vocabulary + drawn, return_inverse=True)
+        parent, token = children // self.vocabulary, children % self.vocabulary
+        self.tokens = np.column_stack([self.tokens[parent], token])
+        self.parent, self.row = parent, row.reshape(-1)
+        self.owner, self.prompt_length = self.owner[parent], self.prompt_length[parent]
+        self.confidence = self.confidence[parent]
+        stopped = np.isin(token, self.end_ids)
+        finished = stopped | (self.steps_done() == self.max_new_tokens)
+        if finished.any():
+            self._shed(finished, stopped)
+        for key, rows in zip(*np.unique(self.owner, return_counts=True), strict=True):
+            self.running[key].most_rows = max(self.running[key].most_rows, rows)
+
+    def _shed(self, finished: np.ndarray, stopped: np.ndarray) -> None:
+        samples = np.flatnonzero(finished[self.row])
+        samples = samples[np.argsort(self.row[samples], kind="stable")]
+        groups = np.split(samples, np.flatnonzero(np.diff(self.row[samples])) + 1)
+        means = self.confidence / self.steps_done()
+        for row, group in zip(np.flatnonzero(finished), groups, strict=True):
+            answer = tuple(self.tokens[row, self.prompt_length[row] :].tolist())
+            leaf = Leaf(answer, self.number[group], float(means[row]), bool(stopped[row]))
+            self.running[self.owner[row]].leaves.append(leaf)
+        self._keep(~finished)
+
+    def _keep(self, rows: np.ndarray) -> None:
+        """Drop the other rows, and the samples that follow them. ``rows``: (rows,) of bool."""
+        samples = rows[self.row]
+        self.row = (np.cumsum(rows) - 1)[self.row[samples]]
+        self.number, self.lane = self.number[samples], self.lane[samples]
+        for name in ("tokens", "owner", "prompt_length", "confidence", "parent"):
+            setattr(self, name, getattr(self, name)[rows])
+
+    def finished(self) -> list[Running]:
+        """Remove and return the branches without live rows."""
+        done = [key for key in self.running if key not in set(self.owner.tolist())]
+        return [self.running.pop(key) for key in done]
+
+    def split(self, key: int, most_rows: int) -> tuple[Running, list[Branch]]:
+        """Remove a branch; returns its finished part and the rest in parts of up to ``most_rows`` rows.
+
+        The parts are cut in the order of their tokens, so they do not depend on other branches.
+        """
+        own = np.flatnonzero(self.owner == key)
+        own = own[np.lexsort(self.tokens[own].T[::-1])]
+        parts = [self._branch(own[start : start + most_rows]) for start in range(0, len(own), most_rows)]
+        self._keep(self.owner != key)
+        return self.running.pop(key), parts
+
+    def _branch(self, rows: np.ndarray) -> Branch:
+        position = np.full(len(self), -1)
+        position[rows] = np.arange(len(rows))
+        samples = position[self.row] >= 0
+        prompt = self.running[self.owner[rows[0]]].start.prompt
+        row = position[self.row[samples]]
+        return Branch(prompt, self.tokens[rows], self.confidence[rows], self.number[samples], row)
+
+    def abandon(self, key: int) -> Branch:
+        """Remove an unfinished branch; returns the branch as it was when it joined."""
+        self._keep(self.owner != key)
+        return self.running.pop(key).start
+
+    def settle(self) -> tuple[np.ndarray, np.ndarray]:
+        """Give every child a slot below the number of children; returns (sources, targets), the slots to copy."""
+        order, sources, targets = slots(self.parent)
+        for name in ("tokens", "owner", "prompt_length", "confidence", "parent"):
+            setattr(self, name, getattr(self, name)[order])
+        self.row = np.argsort(order)[self.row]
+        return sources, targets

@@ -123,7 +123,7 @@ def decisive(options: Options) -> dict[str, object]:
     A dtype that stays ``auto`` is the checkpoint's own, which the model's content determines. ``vllm_from`` only
     chooses the engine, whose name is in the key.
     """
-    from lethe.sampling.loading import resolve_device, resolve_dtype
+    from lethe.sampling.engine import resolve_device, resolve_dtype
 
     device = resolve_device(options.device)
     values = {key: value for key, value in dataclasses.asdict(options).items() if key != "vllm_from"}

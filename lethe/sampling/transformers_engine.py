@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.models.in_memory import Source
-from lethe.sampling.adaptive_temperature import ConfidenceProcessor
-from lethe.sampling.engine import Answers, Options, Prompt, Settings, check_prompts
-from lethe.sampling.loading import checkpoint, load
+from lethe.sampling.draws import check_numbers, force_top, top_probability
+from lethe.sampling.engine import Answers, Options, Prompt, Settings, check_prompts, checkpoint, load
 
 if TYPE_CHECKING:
     import torch
@@ -93,3 +92,28 @@ def lengths_until_end(generated: torch.Tensor, end_ids: Sequence[int]) -> torch.
     ended = torch.isin(generated, torch.tensor(end_ids, dtype=generated.dtype, device=generated.device))
     steps = torch.arange(1, generated.shape[1] + 1, device=generated.device)
     return steps.where(ended, generated.shape[1]).amin(1)
+
+
+class ConfidenceProcessor:
+    """Logits processor of one `model.generate` call: records confidences and makes rows greedy.
+
+    Row 0 is always greedy if ``greedy_row``; every row is greedy while its mean confidence exceeds ``threshold``.
+    The processor must receive the raw logits, before any warper.
+    """
+
+    def __init__(self, threshold: float | None, greedy_row: bool):
+        self.threshold, self.greedy_row = threshold, greedy_row
+        self.confidences: list[torch.Tensor] = []  # one (rows,) tensor per step
+        self._sum: torch.Tensor | float = 0.0
+
+    def __call__(self, input_ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        self.confidences.append(check_numbers(top_probability(logits)))
+        self._sum = self._sum + self.confidences[-1]
+        greedy = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
+        if self.threshold is not None:
+            greedy = self._sum / len(self.confidences) > self.threshold
+        if self.greedy_row:
+            greedy[0] = True
+        return force_top(logits, greedy) if greedy.any() else logits

@@ -8,7 +8,7 @@ import torch
 from vllm.config import VllmConfig
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
 
-from lethe.sampling.adaptive_temperature import force_top, top_probability
+from lethe.sampling.draws import force_top, top_probability
 
 THRESHOLD = "adaptive_threshold"  # key of the request's extra arguments
 REMEMBERED = 4096  # requests outside the batch that may return (vLLM preempts when its cache is full)

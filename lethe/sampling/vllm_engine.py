@@ -18,8 +18,7 @@ import numpy as np
 
 from lethe.errors import BadValue, LetheError
 from lethe.models.first_token import ENVIRONMENT, LONGEST_ON_CPU
-from lethe.sampling.engine import Answers, Options, Prompt, Settings, check_prompts
-from lethe.sampling.loading import checkpoint, resolve_device
+from lethe.sampling.engine import Answers, Options, Prompt, Settings, check_prompts, checkpoint, resolve_device
 
 if TYPE_CHECKING:
     from vllm import LLM, CompletionOutput, SamplingParams

@@ -161,8 +161,7 @@ class _Drawing:
     def __init__(self, model: Path, rows: Sequence[Row], how: How):
         from lethe.models.checkpoints import prepare_torch
         from lethe.models.encoding import Encoder
-        from lethe.sampling.engine import Prompt, open_engine
-        from lethe.sampling.loading import checkpoint
+        from lethe.sampling.engine import Prompt, checkpoint, open_engine
         from lethe.scoring import open_scorer
 
         prepare_torch()

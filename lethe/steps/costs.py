@@ -168,7 +168,7 @@ def generations(sample: Sample, questions: Mapping[str, int]) -> int:
 
 def size_of(folder: Path) -> ModelSize | None:
     """The size of the checkpoint in ``folder``; None where there is no checkpoint."""
-    from lethe.sampling.loading import parameter_count
+    from lethe.sampling.engine import parameter_count
 
     config = folder / "config.json"
     if not config.is_file():

@@ -228,7 +228,7 @@ def _fitting(
     anything is written.
     """
     from lethe.models.encoding import Encoder
-    from lethe.sampling.loading import checkpoint
+    from lethe.sampling.engine import checkpoint
 
     if isinstance(source, Endpoint):
         return dict(splits), ()

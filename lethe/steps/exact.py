@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lethe.models.in_memory import Source
     from lethe.sampling.answer_tree import Effort, Law, Question
     from lethe.sampling.answer_tree.asking import Asker
-    from lethe.sampling.answer_tree.predictor import ModelPredictor
+    from lethe.sampling.predictor import ModelPredictor
     from lethe.statistics.leak_trees import Certificates, How
 
 MIB = 1 << 20
@@ -81,7 +81,7 @@ def run(
     from lethe.io.artifacts import read_split
     from lethe.results import table
     from lethe.results.exact_bounds import rows_of
-    from lethe.sampling.answer_tree.predictor import NoKeys
+    from lethe.sampling.predictor import NoKeys
     from lethe.sampling.store import SCRATCH
 
     found, reason = None, "exact is null"
@@ -120,8 +120,8 @@ def certify(
     from lethe.models.in_memory import default_prompt
     from lethe.sampling.answer_tree import enumerate_answers
     from lethe.sampling.answer_tree.asking import Asker, check_scorer, question_about
-    from lethe.sampling.answer_tree.predictor import ModelPredictor
     from lethe.sampling.engine import Options
+    from lethe.sampling.predictor import ModelPredictor
     from lethe.scoring.parts import marks_of
     from lethe.statistics.leak_trees import Certificates
 
@@ -167,7 +167,7 @@ def _how(settings: ExactSettings, predictor: ModelPredictor, questions: Sequence
     import numpy as np
 
     from lethe.sampling.answer_tree.asking import leak_of
-    from lethe.sampling.answer_tree.predictor import measured_allowance
+    from lethe.sampling.predictor import measured_allowance
     from lethe.statistics.leak_trees import How
 
     prompts = [np.array(question.prompt) for question in questions]
@@ -208,7 +208,7 @@ def _kept(
     key = cache_key(
         "lethe.sampling.answer_tree",
         "lethe.sampling.answer_tree.asking",
-        "lethe.sampling.answer_tree.predictor",
+        "lethe.sampling.predictor",
         module_of(SCORERS[settings.scorer]),
         settings=list(decisive),
         model=model_digest(source),

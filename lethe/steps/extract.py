@@ -17,9 +17,9 @@ from lethe.statistics.answer_tree import Masses, Remainder, Rounding
 if TYPE_CHECKING:
     from lethe.io.scratch import Kept
     from lethe.models.in_memory import Source
-    from lethe.sampling.answer_tree.law import Law
-    from lethe.sampling.answer_tree.predictor import ModelPredictor
+    from lethe.sampling.draws import Law
     from lethe.sampling.extraction import Search, Window
+    from lethe.sampling.predictor import ModelPredictor
 
 BLOCK = 64  # windows of a scan that are kept together
 MEASURED = 2  # windows on which the error of the logits is measured
@@ -68,7 +68,7 @@ class ExtractSettings:
 
     def law(self, end_ids: tuple[int, ...]) -> Law:
         """The decoding rule."""
-        from lethe.sampling.answer_tree.law import Law
+        from lethe.sampling.draws import Law
 
         return Law(end_ids, self.suffix, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
 
@@ -78,9 +78,9 @@ def extract(
 ) -> Extraction:
     """Measure every window of a text."""
     from lethe.models.checkpoints import prepare_torch
-    from lethe.sampling.answer_tree.predictor import ModelPredictor, measured_allowance
     from lethe.sampling.engine import Options
     from lethe.sampling.extraction import windows_of
+    from lethe.sampling.predictor import ModelPredictor, measured_allowance
 
     law = settings.law(())
     settings.search()
@@ -145,7 +145,7 @@ def _kept(
 
     key = cache_key(
         "lethe.sampling.extraction",
-        "lethe.sampling.answer_tree.predictor",
+        "lethe.sampling.predictor",
         settings=asdict(settings),
         tokens=list(tokens),
         model=model_digest(source),

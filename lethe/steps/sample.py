@@ -41,13 +41,21 @@ def run(
     from lethe.data.prompt_language import as_json, read_language
     from lethe.models.encoding import Encoder
     from lethe.models.in_memory import tokenizer_of
-    from lethe.sampling.adaptive_temperature import Diverged
+    from lethe.sampling.draws import Diverged
     from lethe.sampling.endpoint import EndpointEngine
     from lethe.sampling.engine import Options
     from lethe.sampling.forecast import forecast
-    from lethe.sampling.in_language import draw_in_language, draw_prompts
     from lethe.sampling.store import SCRATCH, AnswerStore
-    from lethe.sampling.tasks import about, chosen, draw_into, draw_sequentially, drawn_parts, tasks
+    from lethe.sampling.tasks import (
+        about,
+        chosen,
+        draw_in_language,
+        draw_into,
+        draw_prompts,
+        draw_sequentially,
+        drawn_parts,
+        tasks,
+    )
 
     source = source or model.source
     rows = chosen(sample, root / "dataset")
@@ -123,7 +131,7 @@ def _opened(source: Origin, sample: Sample, scratch: Path) -> Engine:
 
 def _affordable(name: str, source: Origin, sample: Sample, model: Model, rows: list[Row], engine: Engine) -> int:
     """The number of answers per forget question for ``sample.n: auto``, fixed before any is drawn."""
-    from lethe.sampling.row_budget import affordable
+    from lethe.sampling.forecast import affordable
     from lethe.sampling.tasks import tasks
 
     (task,) = tasks(source, {"forget": rows}, sample, model)

@@ -258,7 +258,7 @@ class Observer:
 
     def _trees(self) -> Path | None:
         from lethe.config.evaluating import Model
-        from lethe.sampling.answer_tree.predictor import NoKeys
+        from lethe.sampling.predictor import NoKeys
         from lethe.steps.exact import NothingToJudge, certify, of_params
 
         exact = self.workshop.params.exact
@@ -266,7 +266,7 @@ class Observer:
             return None
         exact = exact.model_copy(update={"seed": seed_of(self.seed, "answer trees") % (1 << 31)})
         how = of_params(exact, self.workshop.sample, Model(path="-"), self.workshop.params.score.keyword_match)
-        modules = ("lethe.steps.exact", "lethe.sampling.answer_tree", "lethe.sampling.answer_tree.predictor")
+        modules = ("lethe.steps.exact", "lethe.sampling.answer_tree", "lethe.sampling.predictor")
         prompt = self.workshop.text_of(self.workshop.sample.prompt)
         place = self._place("trees", DRAWN, *modules, module_of(SCORERS[how.scorer]), settings=[how, prompt])
         if not place.is_dir():

@@ -18,8 +18,8 @@ from lethe.models.checkpoints import prepare_torch
 from lethe.sampling.answer_tree import PLAIN, Effort, Law, Question, enumerate_answers
 from lethe.sampling.answer_tree.asking import Asker
 from lethe.sampling.answer_tree.enumeration import grow
-from lethe.sampling.answer_tree.predictor import ModelPredictor
-from lethe.sampling.answer_tree.question import Growth
+from lethe.sampling.answer_tree.growth import Growth
+from lethe.sampling.predictor import ModelPredictor
 from lethe.statistics.bounds import binary_lower, binary_upper
 
 ALPHA = 0.01

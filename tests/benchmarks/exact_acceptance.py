@@ -27,11 +27,11 @@ from lethe.results.exact_bounds import certificates_of
 from lethe.sampling.answer_tree import Effort, Law, Question, enumerate_answers, first_look
 from lethe.sampling.answer_tree.automaton import KeywordAutomaton, WholeTexts, read
 from lethe.sampling.answer_tree.enumeration import SCORED_FROM, grow
-from lethe.sampling.answer_tree.predictor import ModelPredictor
-from lethe.sampling.answer_tree.question import Growth
+from lethe.sampling.answer_tree.growth import Growth
 from lethe.sampling.engine import Options, Prompt, Settings
+from lethe.sampling.forecast import rows_of
+from lethe.sampling.predictor import ModelPredictor
 from lethe.sampling.prefix_engine import PrefixEngine
-from lethe.sampling.row_budget import rows_of
 from lethe.scoring import scorer
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.leak_trees import AnswerTree

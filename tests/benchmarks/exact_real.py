@@ -19,8 +19,8 @@ from lethe.data.rows import read_rows
 from lethe.models.checkpoints import prepare_torch
 from lethe.sampling.answer_tree import Effort, Law, first_look
 from lethe.sampling.answer_tree.asking import Asker
-from lethe.sampling.answer_tree.predictor import ModelPredictor, measured_allowance
 from lethe.sampling.engine import Options, Prompt, Settings
+from lethe.sampling.predictor import ModelPredictor, measured_allowance
 from lethe.sampling.prefix_engine import PrefixEngine
 from lethe.scoring import scorer
 from lethe.statistics.answer_tree import Remainder, Rounding, leak_interval

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lethe.sampling.answer_tree.law import Law
-from lethe.sampling.answer_tree.predictor import ModelPredictor
+from lethe.sampling.draws import Law
 from lethe.sampling.extraction import Search, near_verbatim, path_of, windows_of
+from lethe.sampling.predictor import ModelPredictor
 from lethe.statistics.answer_tree import Rounding
 from tests.benchmarks.constrained_beam import beam_mass
 

@@ -24,12 +24,18 @@ from lethe.errors import BadValue
 from lethe.io.json_files import restored
 from lethe.progress import progress
 from lethe.sampling.answer_tree.automaton import WholeTexts
-from lethe.sampling.answer_tree.enumeration import HEAVIEST, grow
-from lethe.sampling.answer_tree.law import Law
-from lethe.sampling.answer_tree.outlook import Sight
-from lethe.sampling.answer_tree.planning import Outline, common_rho, curve_of, search
-from lethe.sampling.answer_tree.predictor import Predictor
-from lethe.sampling.answer_tree.question import Grown, Growth, Question
+from lethe.sampling.answer_tree.enumeration import HEAVIEST, Sight, grow
+from lethe.sampling.answer_tree.growth import (
+    Grown,
+    Growth,
+    Outline,
+    Predictor,
+    Question,
+    common_rho,
+    curve_of,
+    search,
+)
+from lethe.sampling.draws import Law
 from lethe.statistics.answer_tree import Masses, Remainder, Rounding, leak_bands, leak_interval, queries_until
 from lethe.statistics.leak_trees import AnswerTree, HeavyLeak
 

@@ -16,12 +16,17 @@ import numpy as np
 from lethe.errors import BadValue
 from lethe.models.encoding import Encoder
 from lethe.registry import JUDGES, SCORERS
-from lethe.sampling.answer_tree.automaton import KeywordAutomaton, TokenLetters, WholeTexts
-from lethe.sampling.answer_tree.matcher import build_matcher, spellable
-from lethe.sampling.answer_tree.question import Question, Scores
+from lethe.sampling.answer_tree.automaton import (
+    KeywordAutomaton,
+    TokenLetters,
+    WholeTexts,
+    build_matcher,
+    spellable,
+)
+from lethe.sampling.answer_tree.growth import Question, Scores
 from lethe.sampling.answer_tree.recall import RecallAutomaton, TokenBytes
 from lethe.sampling.answer_tree.spelling import CannotSpell, spelling_of
-from lethe.sampling.loading import Checkpoint
+from lethe.sampling.engine import Checkpoint
 from lethe.scoring import Question as Scored
 from lethe.scoring import applies, open_scorer
 from lethe.scoring.text import is_text, normalise

@@ -13,7 +13,7 @@ from lethe.data.prompt_language import as_json, read_language
 from lethe.evaluation.measure import measure, measure_language
 from lethe.results.table import in_language
 from lethe.sampling.engine import Settings
-from lethe.sampling.in_language import draw_in_language, draw_prompts
+from lethe.sampling.tasks import draw_in_language, draw_prompts
 from lethe.statistics.bounds import binary_lower, binary_upper
 from tests.lethe.evaluation.of_rows import made, of_model
 from tests.lethe.evaluation.toy_language import LANGUAGE, ROWS, SHARE_ABOVE, ToyEngine, leak, leak_of_question

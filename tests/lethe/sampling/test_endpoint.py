@@ -20,8 +20,7 @@ from lethe.config.schema import CHAT_FILE
 from lethe.errors import BadInput, BadValue, LetheError
 from lethe.io.artifacts import write_splits
 from lethe.sampling.endpoint import CapReached, EndpointEngine
-from lethe.sampling.endpoint_client import ServerGone
-from lethe.sampling.endpoint_probes import drift
+from lethe.sampling.endpoint_client import ServerGone, drift
 from lethe.sampling.engine import Prompt, Settings, open_engine
 from tests.lethe.sampling.fault_server import WORDS, FaultServer, Status, words
 from tests.lethe.sampling.sampling_models import build_llama, exact_probabilities

@@ -230,7 +230,7 @@ def test_the_choice_and_its_reason_are_logged(tiny_model, caplog):
 def test_parameters_are_counted_without_loading_them(tiny_model):
     from transformers import AutoModelForCausalLM
 
-    from lethe.sampling.loading import parameter_count
+    from lethe.sampling.engine import parameter_count
 
     model = AutoModelForCausalLM.from_pretrained(tiny_model)
     assert parameter_count(tiny_model) == sum(weight.numel() for weight in model.parameters())

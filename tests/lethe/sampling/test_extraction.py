@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lethe.errors import BadValue
-from lethe.sampling.answer_tree.law import Law
+from lethe.sampling.draws import Law
 from lethe.sampling.extraction import Search, Window, near_verbatim, windows_of
 from lethe.statistics.answer_tree import Rounding
 from tests.benchmarks.constrained_beam import beam_mass

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.sampling.frontier import Branch, Frontier
+from lethe.sampling.prefix_engine import Branch, Frontier
 
 END, VOCABULARY, STEPS = 3, 4, 6
 

@@ -11,8 +11,8 @@ from lethe.data.prompt_language import productions, read_language
 from lethe.errors import LetheError
 from lethe.models.encoding import Encoder
 from lethe.sampling.engine import Answers, Settings, open_engine
-from lethe.sampling.in_language import ask, draw_in_language, draw_prompts, pick
 from lethe.sampling.store import AnswerStore
+from lethe.sampling.tasks import ask, draw_in_language, draw_prompts, pick
 from tests.lethe.evaluation.toy_language import LANGUAGE, ROWS, ToyEngine
 
 SETTINGS = Settings(n=400, max_new_tokens=4, seed=3)

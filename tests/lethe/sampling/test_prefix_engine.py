@@ -11,7 +11,7 @@ from lethe.errors import BadFile, LetheError
 from lethe.sampling import prefix_engine
 from lethe.sampling.draws import BITS, random_table
 from lethe.sampling.engine import Prompt, Settings, open_engine
-from lethe.sampling.row_cache import RowCache
+from lethe.sampling.predictor import RowCache
 from tests.lethe.sampling.sampling_models import (
     build_tokenizer,
     chi_square_p_value,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from lethe.config.evaluating import MOST_DRAWN
 from lethe.sampling.engine import Options, Prompt, Settings
+from lethe.sampling.forecast import LEAST, MOST, PILOTS, affordable, fitting, rows_of
 from lethe.sampling.prefix_engine import PrefixEngine
-from lethe.sampling.row_budget import LEAST, MOST, PILOTS, affordable, fitting, rows_of
 
 PROMPTS = [Prompt("one", (0, 1, 2)), Prompt("two", (3,))]
 HOW = Settings(n=8, max_new_tokens=4)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from lethe.sampling.answer_tree.predictor import ModelPredictor
-from lethe.sampling.row_cache import RowCache, RowLayer
+from lethe.sampling.predictor import ModelPredictor, RowCache, RowLayer
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])

@@ -12,15 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.errors import BadValue
+from lethe.sampling import predictor as answer_predictor
 from lethe.sampling.answer_tree import Effort, Law, Question, enumerate_answers, first_look, rate
-from lethe.sampling.answer_tree import predictor as answer_predictor
-from lethe.sampling.answer_tree.automaton import KeywordAutomaton, TokenLetters, WholeTexts
+from lethe.sampling.answer_tree.automaton import KeywordAutomaton, TokenLetters, WholeTexts, build_matcher
 from lethe.sampling.answer_tree.enumeration import grow
-from lethe.sampling.answer_tree.matcher import build_matcher
-from lethe.sampling.answer_tree.planning import Curve, Outline, common_rho, curve_of
-from lethe.sampling.answer_tree.predictor import LEAST_ALLOWANCE, ModelPredictor, measured_allowance, slots
-from lethe.sampling.answer_tree.question import Growth
+from lethe.sampling.answer_tree.growth import Curve, Growth, Outline, common_rho, curve_of
 from lethe.sampling.answer_tree.spelling import Spelling, spelling_of
+from lethe.sampling.predictor import LEAST_ALLOWANCE, ModelPredictor, measured_allowance, slots
 from lethe.statistics.answer_tree import Rounding
 from lethe.statistics.leak_trees import AnswerTree, compared_with_retrain, model_tree
 from tests.lethe.sampling.answer_tree.toy_models import LETTERS, ToyPredictor, decode, every_answer, whole_question

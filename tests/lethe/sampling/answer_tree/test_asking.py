@@ -13,7 +13,7 @@ from lethe.errors import BadValue
 from lethe.sampling.answer_tree.asking import Asker
 from lethe.sampling.answer_tree.automaton import KeywordAutomaton, WholeTexts
 from lethe.sampling.answer_tree.recall import RecallAutomaton
-from lethe.sampling.loading import Checkpoint
+from lethe.sampling.engine import Checkpoint
 from lethe.scoring import Question, open_scorer, scorer
 from lethe.scoring.text import normalise
 from lethe.scoring.text.binary import KeywordLeak, occurs

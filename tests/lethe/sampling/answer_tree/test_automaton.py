@@ -12,17 +12,15 @@ from hypothesis import strategies as st
 from lethe.errors import BadValue
 from lethe.sampling.answer_tree.automaton import (
     CLEAN_END,
+    LEAK,
     LEAK_END,
+    MOST_ASCII,
     UNKNOWN_END,
     KeywordAutomaton,
     TokenLetters,
-    read,
-)
-from lethe.sampling.answer_tree.matcher import (
-    LEAK,
-    MOST_ASCII,
     build_matcher,
     normal_form,
+    read,
     spellable,
     starts_segment,
 )

@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import BadValue
-from lethe.sampling.answer_tree.automaton import KeywordAutomaton, TokenLetters
+from lethe.sampling.answer_tree.automaton import KeywordAutomaton, TokenLetters, build_matcher
 from lethe.sampling.answer_tree.enumeration import grow
-from lethe.sampling.answer_tree.law import Law
-from lethe.sampling.answer_tree.matcher import build_matcher
-from lethe.sampling.answer_tree.question import Growth
+from lethe.sampling.answer_tree.growth import Growth
 from lethe.sampling.answer_tree.spelling import Spelling
+from lethe.sampling.draws import Law
 from lethe.scoring.text.binary import occurs
 from lethe.statistics.answer_tree import leak_interval
 from tests.lethe.sampling.answer_tree.toy_models import LETTERS, ToyPredictor, decode, every_answer, whole_question

@@ -7,13 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from lethe.sampling.answer_tree.automaton import KeywordAutomaton, TokenLetters, read
-from lethe.sampling.answer_tree.enumeration import grow, places
-from lethe.sampling.answer_tree.law import Law
-from lethe.sampling.answer_tree.matcher import DIRTY, build_matcher
-from lethe.sampling.answer_tree.outlook import Outlooks, Sight
-from lethe.sampling.answer_tree.question import Growth
+from lethe.sampling.answer_tree.automaton import DIRTY, KeywordAutomaton, TokenLetters, build_matcher, read
+from lethe.sampling.answer_tree.enumeration import Outlooks, Sight, grow, places
+from lethe.sampling.answer_tree.growth import Growth
 from lethe.sampling.answer_tree.spelling import Spelling, spelling_of
+from lethe.sampling.draws import Law
 from lethe.scoring.text.binary import occurs
 from tests.lethe.sampling.answer_tree.small_tokenizers import SPELLED
 from tests.lethe.sampling.answer_tree.toy_models import LETTERS, ToyPredictor, whole_question

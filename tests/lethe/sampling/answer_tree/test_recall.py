@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from lethe.errors import BadValue
 from lethe.sampling.answer_tree.automaton import read
 from lethe.sampling.answer_tree.enumeration import grow
-from lethe.sampling.answer_tree.law import Law
-from lethe.sampling.answer_tree.question import Growth
+from lethe.sampling.answer_tree.growth import Growth
 from lethe.sampling.answer_tree.recall import GUIDED, LEAK, RecallAutomaton, TokenBytes
 from lethe.sampling.answer_tree.spelling import Spelling, spelling_of
+from lethe.sampling.draws import Law
 from lethe.scoring.text.rouge import rouge_l, stems
 from tests.lethe.sampling.answer_tree.small_tokenizers import SPELLED
 from tests.lethe.sampling.answer_tree.toy_models import LETTERS, ToyPredictor, decode, every_answer, whole_question

@@ -1,0 +1,336 @@
+"""A key-value cache whose rows can be forked, dropped and filled while a model is decoding.
+
+The dynamic cache of transformers is concatenated at every step and gathered as a whole when its rows change. Here the
+rows are slots of a buffer: a step writes one position in place, and a fork copies only the forked row.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from transformers.cache_utils import Cache, DynamicLayer
+
+from lethe.errors import BadFile
+from lethe.models.in_memory import Source
+from lethe.sampling.engine import Checkpoint, Options, checkpoint, load
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+SPARE_ROWS = 16  # rows that may take part in a step before they are filled
+
+
+class RowLayer(DynamicLayer):
+    """One layer: buffers (slots, heads, positions, head size), whose first ``length`` positions are filled."""
+
+    keys: torch.Tensor
+    values: torch.Tensor
+
+    def __init__(self, positions: int):
+        super().__init__()
+        self.positions, self.length = positions, 0
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        self.dtype, self.device, self.is_initialized = key_states.dtype, key_states.device, True
+        self.keys, self.values = (
+            states.new_zeros(SPARE_ROWS, states.shape[1], self.positions, states.shape[3])
+            for states in (key_states, value_states)
+        )
+
+    def reserve(self, rows: int) -> None:
+        if rows > len(self.keys):
+            slots = 1 << (rows - 1).bit_length()
+            self.keys, self.values = grown(self.keys, slots), grown(self.values, slots)
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        rows, end = key_states.shape[0], self.length + key_states.shape[2]
+        self.reserve(rows)
+        self.keys[:rows, :, self.length : end] = key_states
+        self.values[:rows, :, self.length : end] = value_states
+        self.length = end
+        return self.keys[:rows, :, :end], self.values[:rows, :, :end]
+
+    def get_seq_length(self) -> int:
+        return self.length
+
+    def copy(self, rows: int, sources: torch.Tensor, targets: torch.Tensor) -> None:
+        """Make slots equal to others, in this layer."""
+        self.reserve(rows)
+        for buffer in (self.keys, self.values):
+            filled = buffer[:, :, : self.length]
+            if buffer.device.type == "cpu":  # NumPy copies these rows in a third of torch's time
+                moved = filled.view(torch.uint8).numpy()
+                moved[targets.numpy()] = moved[sources.numpy()]
+            else:
+                filled.index_copy_(0, targets, filled.index_select(0, sources))
+
+    def fill(self, slot: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Put prefilled rows into neighbouring slots."""
+        if not self.is_initialized:
+            self.lazy_initialization(keys, values)
+        rows, positions = keys.shape[0], keys.shape[2]
+        self.reserve(slot + rows)
+        self.keys[slot : slot + rows, :, :positions] = keys
+        self.values[slot : slot + rows, :, :positions] = values
+
+
+def grown(old: torch.Tensor, slots: int) -> torch.Tensor:
+    """``old`` extended to ``slots`` slots, the new ones uninitialised."""
+    new = old.new_empty(slots, *old.shape[1:])
+    new[: len(old)] = old
+    return new
+
+
+class RowCache(Cache):
+    """The ``past_key_values`` of a model; ``positions`` is the largest number of tokens per row."""
+
+    layers: list[RowLayer]  # type: ignore[assignment]  # the base class declares a list of any kind of layer
+
+    def __init__(self, positions: int):
+        super().__init__(
+            layer_class_to_replicate=partial(RowLayer, positions)  # type: ignore[arg-type]  # it is only called
+        )
+        self.positions = positions
+
+    def set_length(self, length: int) -> None:
+        for layer in self.layers:
+            layer.length = length
+
+    def copy(self, rows: int, sources: torch.Tensor, targets: torch.Tensor) -> None:
+        """Make slots equal to others, in every layer.
+
+        The parameters are those of `RowLayer.copy`.
+        """
+        for layer in self.layers:
+            layer.copy(rows, sources, targets)
+
+    def fill(self, slot: int, prefilled: Cache) -> None:
+        self.layers += [RowLayer(self.positions) for _ in range(len(prefilled.layers) - len(self.layers))]
+        for layer, source in zip(self.layers, prefilled.layers, strict=True):
+            if not isinstance(source, DynamicLayer) or source.keys is None or source.values is None:
+                raise TypeError(f"{type(source).__name__} has no keys and values")
+            layer.fill(slot, source.keys, source.values)
+
+
+FLOAT64_UP_TO = 50_000_000  # the most parameters of a model that is copied to float64 to measure its rounding
+SPARE_POSITIONS = 8  # of the buffers, so that they serve prompts of other lengths without being allocated anew
+CONTINUATIONS = 2  # per prompt, on which the error of the logits is measured
+SAFETY = 4.0  # the allowance is this multiple of the largest error that was seen
+LEAST_ALLOWANCE = 1e-5  # the smallest allowed error of the logits, used where the measured error is smaller
+
+
+PREFILL_ROWS = 64
+# On a CPU, matrix products use different kernels, with different last bits, for few rows than for many. So do
+# elementwise functions for the last numbers that do not fill a vector. Multiples of sixteen rows avoid both.
+ROWS_ON_CPU = 16
+
+
+class Forward:
+    """Calls of the model with a row cache."""
+
+    def __init__(self, model: PreTrainedModel):
+        self.model, self.device = model, model.device
+        self.vocabulary = int(model.get_input_embeddings().num_embeddings)  # type: ignore[arg-type]  # torch types it as any attribute
+        self.multiple = ROWS_ON_CPU if model.device.type == "cpu" else 1
+        accepts = inspect.signature(self.model.forward).parameters
+        self.rows = 0  # that went through `step` so far
+        self.last_only = {"logits_to_keep": 1} if "logits_to_keep" in accepts else {}
+
+    def prefill(self, tokens: np.ndarray) -> Cache:
+        """Keys and values of whole rows: (rows, length) of equally long prefixes."""
+        cache = Cache(layer_class_to_replicate=DynamicLayer)
+        ids = torch.from_numpy(tokens).to(self.device)
+        self.model(input_ids=ids, past_key_values=cache, use_cache=True, **self.last_only)
+        return cache
+
+    def step(self, tokens: np.ndarray, cache: Cache) -> torch.Tensor:
+        """Append one token (rows,) to each row of the cache; returns float32 logits (rows, vocabulary)."""
+        self.rows += len(tokens)
+        ids = torch.zeros(-(-len(tokens) // self.multiple) * self.multiple, 1, dtype=torch.long)
+        ids[: len(tokens), 0] = torch.from_numpy(tokens)
+        logits = self.model(input_ids=ids.to(self.device), past_key_values=cache, use_cache=True).logits
+        return logits[: len(tokens), -1].float()
+
+    def keeps_keys(self) -> bool:
+        """Whether the model keeps all its state in keys and values, layer by layer."""
+        try:
+            with torch.inference_mode():
+                cache = self.prefill(np.zeros((1, 2), np.int64))
+        except (AttributeError, TypeError, ValueError, NotImplementedError):
+            return False  # the model requested another kind of state from the cache
+        return len(cache.layers) > 0 and all(
+            isinstance(layer, DynamicLayer) and layer.get_seq_length() == 2 for layer in cache.layers
+        )
+
+    def rows_are_independent(self) -> bool:
+        """Whether a row's result is bit-identical in batches of any size; tested with the model itself."""
+        random = np.random.default_rng(0)
+        rows, length = 48, 4
+        prefixes = random.integers(self.vocabulary, size=(rows, length))
+        tokens = random.integers(self.vocabulary, size=rows)
+
+        def results(chosen: np.ndarray) -> list[torch.Tensor]:
+            cache = RowCache(length + 1)
+            for slot, row in enumerate(chosen):
+                cache.fill(slot, prefills[row])
+            cache.set_length(length)
+            logits = self.step(tokens[chosen], cache)
+            last = cache.layers[-1]
+            return [logits, last.keys[: len(chosen), :, length], last.values[: len(chosen), :, length]]
+
+        batches = [np.arange(start, start + count) for start, count in [(0, 1), (3, 16), (7, 17), (1, 33)]]
+        with torch.inference_mode():
+            prefills = [self.prefill(prefix[None]) for prefix in prefixes]
+            whole = results(np.arange(rows))
+            return all(
+                torch.equal(part, all_rows[torch.from_numpy(batch)])
+                for batch in [*batches, random.permutation(rows)]
+                for part, all_rows in zip(results(batch), whole, strict=True)
+            )
+
+
+def to_device(values: np.ndarray, device: torch.device) -> torch.Tensor:
+    """``values`` as a tensor on ``device``."""
+    return torch.from_numpy(values).to(device)
+
+
+class NoKeys(BadFile):
+    """A model without a key-value cache, such as one with a recurrent state."""
+
+    def __init__(self, source: Source):
+        super().__init__(str(source), "exact probabilities need a key-value cache", "Sample from it instead.")
+
+
+class ModelPredictor:
+    """A causal language model with the row cache of the prefix engine.
+
+    ``memory`` bounds the bytes used by the rows of a step: keys, values and probabilities.
+    """
+
+    def __init__(self, source: Source, options: Options | None = None, memory: int = 1 << 30):
+
+        options = options or Options()
+        self.checkpoint: Checkpoint = checkpoint(source)
+        self.forward = Forward(load(self.checkpoint, options))
+        if not self.forward.keeps_keys():
+            raise NoKeys(source)
+        self.vocabulary, self.memory, self.limit = self.checkpoint.vocabulary, memory, options.max_rows
+        self.dtype = str(self.forward.model.dtype).removeprefix("torch.")
+        self.cache, self.positions, self.length = RowCache(0), 0, 0
+
+    def begin(self, prefixes: np.ndarray, positions: int) -> None:
+        if not positions <= self.cache.positions <= positions + 2 * SPARE_POSITIONS:
+            self.cache = RowCache(positions + SPARE_POSITIONS)
+        self.positions, self.length = positions, prefixes.shape[1] - 1
+        with torch.inference_mode():
+            for start in range(0, len(prefixes), PREFILL_ROWS) if self.length else ():
+                rows = prefixes[start : start + PREFILL_ROWS, :-1]
+                self.cache.fill(start, self.forward.prefill(rows))
+        self.cache.set_length(self.length)
+
+    def step(self, tokens: np.ndarray) -> np.ndarray:
+        with torch.inference_mode():
+            self.cache.set_length(self.length)
+            logits = self.forward.step(tokens, self.cache)
+        self.length += 1
+        return logits.cpu().numpy()
+
+    def fork(self, parents: np.ndarray) -> np.ndarray:
+        order, sources, targets = slots(parents)
+        if len(targets):
+            device = self.forward.device
+            with torch.inference_mode():
+                self.cache.copy(len(parents), to_device(sources, device), to_device(targets, device))
+        return order
+
+    def most_rows(self) -> int:
+
+        needed = 4 * self.vocabulary  # for logits; derived arrays are computed a few rows at a time
+        for layer in self.cache.layers:
+            if isinstance(layer, RowLayer) and layer.keys is not None:
+                _, heads, _, size = layer.keys.shape  # of the buffers' positions only these rows' own count
+                needed += 2 * heads * self.positions * size * layer.keys.element_size()
+        return max(1, min(self.limit, self.memory // needed))
+
+
+def measured_allowance(
+    predictor: ModelPredictor, prompts: Sequence[np.ndarray], length: int, seed: int = 0
+) -> float:
+    """The observed error of the logits times `SAFETY`: measured on continuations that the model itself draws, not proved.
+
+    The error is the largest difference between cached steps, whole passes, and (for a small model) whole passes in
+    float64, at every token of `CONTINUATIONS` answers to each prompt; for the first prompt also between cached steps of
+    one row and of many. The allowance is at least `LEAST_ALLOWANCE`. A model in a dtype other than float32 is its own
+    reference, because no more exact version exists.
+    """
+    random, model = np.random.default_rng(seed), predictor.forward.model
+    exactly = model.dtype == torch.float32 and model.num_parameters() <= FLOAT64_UP_TO
+    references = [model, *([copy.deepcopy(model).double()] if exactly else [])]
+    errors = []
+    for place, prompt in enumerate(prompts):
+        whole, many = _drawn(predictor, prompt, length, random)
+        for row in range(CONTINUATIONS):  # a row at a time: all logits may not fit in memory in float64
+            own = whole[[row]]
+            others = [_passed(predictor, one, own, length) for one in references]
+            others += [_stepped(predictor, own, length)] if place == 0 else []
+            errors += [float(np.abs(other - many[[row]]).max()) for other in others]
+    return max(LEAST_ALLOWANCE, SAFETY * max(errors))
+
+
+def _drawn(
+    predictor: ModelPredictor, prompt: np.ndarray, length: int, random: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """(CONTINUATIONS, all tokens) drawn from the model, and (CONTINUATIONS, length, vocabulary) the logits of each step."""
+    rows = np.tile(prompt, (CONTINUATIONS, 1))  # a copy, which torch may write to
+    predictor.begin(rows, len(prompt) + length)
+    tokens, logits = [rows], []
+    for _ in range(length):
+        logits.append(predictor.step(tokens[-1][:, -1]))
+        heights = np.exp(logits[-1] - logits[-1].max(axis=1, keepdims=True)).cumsum(axis=1)
+        thresholds = random.random((len(heights), 1)) * heights[:, -1:]
+        tokens.append((heights <= thresholds).sum(axis=1)[:, None])
+    return np.concatenate(tokens, axis=1), np.stack(logits, axis=1)
+
+
+def _stepped(predictor: ModelPredictor, whole: np.ndarray, length: int) -> np.ndarray:
+    """(rows, length, vocabulary) the logits of given tokens, step by step."""
+    start = whole.shape[1] - length
+    predictor.begin(whole[:, :start], whole.shape[1])
+    return np.stack([predictor.step(whole[:, start - 1 + place]) for place in range(length)], axis=1)
+
+
+def _passed(predictor: ModelPredictor, network: torch.nn.Module, whole: np.ndarray, length: int) -> np.ndarray:
+    """(rows, length, vocabulary) the logits of given tokens in one pass."""
+    # all positions may not fit in memory
+    last = {"logits_to_keep": length + 1} if predictor.forward.last_only else {}
+    ids = torch.from_numpy(whole).to(predictor.forward.device)
+    with torch.inference_mode():
+        return network(input_ids=ids, **last).logits[:, -length - 1 : -1].double().cpu().numpy()
+
+
+def slots(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The slots of the rows' children: (order, sources, targets), i.e. the children by slot and the slots to copy.
+
+    A parent's first child stays in the parent's slot if that slot is below the number of children; no slot is both a source
+    and a target.
+    """
+    children = len(parents)
+    _, first = np.unique(parents, return_index=True)
+    stays = np.zeros(children, bool)
+    stays[first] = True
+    stays &= parents < children
+    vacant = np.ones(children, bool)
+    vacant[parents[stays]] = False
+    slot = parents.copy()
+    slot[~stays] = targets = np.flatnonzero(vacant)
+    return np.argsort(slot), parents[~stays], targets
