@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows import workspace
 from lethe import config
-from lethe.audits.unlearning_game.kinds.text import Params as TextGame
+from lethe.audits.unlearning_game.text_game import Params as TextGame
 from lethe.config import yaml as presets
 from lethe.config.schema import ANSWERS, CALIBRATION, LABELS, PLAIN, Params
 from lethe.config.yaml import section_of

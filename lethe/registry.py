@@ -135,27 +135,15 @@ DIVERSITY = Registry("diversity", "diversity", order=NGRAMS, tables={"lethe.scor
 DATASETS = Registry("dataset", "datasets", ("lethe.data.kinds",))
 ENGINES = Registry("engine", "engines", ("lethe.sampling",), suffix="_engine", attribute="{Name}Engine")
 AUDITS = Registry("audit", "audits", ("lethe.audits.kinds",), order=("guesses", "dp_sgd"))
-GAMES = Registry("game", "games", ("lethe.audits.unlearning_game.kinds",))
+GAMES = Registry("game", "games", ("lethe.audits.unlearning_game",), suffix="_game")
 OF_LIKELIHOODS = ("loss", "min_k", "min_k_plus_plus", "reference", "zlib")
 TEXT_ATTACKS = Registry(
-    "text attack",
-    "text_attacks",
-    ("lethe.audits.unlearning_game.text.attacks",),
-    tables={"lethe.audits.unlearning_game.text.attacks.likelihood": OF_LIKELIHOODS},
+    "text attack", "text_attacks", tables={"lethe.audits.unlearning_game.text_attacks": OF_LIKELIHOODS}
 )
 MODEL_ATTACKS = Registry("model attack", "model_attacks", ("lethe.attacks.kinds",), attribute="Attack")
-INDEPENDENT_BITS, ANY_DEPENDENCE = (
-    ("exact", "chernoff", "independent", "clopper-pearson"),
-    ("steinke", "mahloujifar"),
-)
+OF_GUESSES = ("exact", "chernoff", "steinke", "mahloujifar", "independent", "clopper-pearson")
 ONE_RUN_METHODS = Registry(
-    "method",
-    "one_run_methods",
-    order=("exact", "chernoff", "steinke", "mahloujifar", "independent", "clopper-pearson"),
-    tables={
-        "lethe.statistics.one_run.methods.independent_bits": INDEPENDENT_BITS,
-        "lethe.statistics.one_run.methods.any_dependence": ANY_DEPENDENCE,
-    },
+    "method", "one_run_methods", order=OF_GUESSES, tables={"lethe.statistics.one_run.methods": OF_GUESSES}
 )
 # The name of a kind, for `register`; the group of entry points is "lethe." plus this name.
 KINDS = {registry.kind: registry for registry in list(globals().values()) if isinstance(registry, Registry)}

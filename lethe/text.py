@@ -14,7 +14,7 @@ from lethe.errors import plural as plural
 from lethe.statistics.bound import Side, as_percent, exact, rounded
 
 if TYPE_CHECKING:
-    from lethe.statistics.one_run.summary import MethodBound, OneRunAudit
+    from lethe.statistics.one_run.audit import MethodBound, OneRunAudit
 
 NONE = "–"
 LONGEST = 600

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from lethe.api.result import Measurement, Place, View
-from lethe.audits.one_run.guesses import TRADEOFF, Mechanism
+from lethe.audits.one_run import TRADEOFF, Mechanism
 from lethe.errors import BadArguments, BadValue, plural
-from lethe.statistics.one_run import summary
-from lethe.statistics.one_run.summary import MethodBound as OneRunResult
+from lethe.statistics.one_run import audit as summary
+from lethe.statistics.one_run.audit import MethodBound as OneRunResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -200,7 +200,7 @@ def one_run(
     >>> found["steinke"].assumes
     ('r_fixed', 'iid_bits')
     """
-    from lethe.audits.one_run.guesses import family_of, read_tradeoff
+    from lethe.audits.one_run import family_of, read_tradeoff
     from lethe.statistics.one_run.audit import check_levels
 
     check_levels(delta, alpha)
@@ -233,7 +233,7 @@ def _runs(
     n: int | None, r: Sequence[int], errors: int | None, guesses: Place | pd.DataFrame | None, seed: int
 ) -> list[Counts]:
     """Return the counts of the run, one per r."""
-    from lethe.audits.one_run.guesses import read_guesses
+    from lethe.audits.one_run import read_guesses
     from lethe.statistics.one_run.counts import Counts, release
 
     if not r:

@@ -23,7 +23,7 @@ from lethe.results.table import Numbers, Result, Results, Value
 from lethe.statistics.bound import Bound
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_trees import Certificates
-from lethe.statistics.one_run.summary import OneRunAudit
+from lethe.statistics.one_run.audit import OneRunAudit
 
 if TYPE_CHECKING:
     import pandas as pd

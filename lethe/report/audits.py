@@ -9,8 +9,7 @@ from markupsafe import Markup
 from lethe.evaluation.run import OneRunRecord, Record, Run
 from lethe.report import svg
 from lethe.statistics.bound import coverage, level
-from lethe.statistics.one_run.audit import ASSUMPTIONS, load_method
-from lethe.statistics.one_run.summary import MethodBound, OneRunAudit
+from lethe.statistics.one_run.audit import ASSUMPTIONS, MethodBound, OneRunAudit, load_method
 from lethe.text import NONE, count, epsilon_found, number
 
 COLOURS = {"exact": svg.ACCENT, "chernoff": svg.WARM, "steinke": svg.MUTED, "mahloujifar": svg.INK}

@@ -6,8 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from lethe.audits.unlearning_game.result import GameResult
-from lethe.audits.unlearning_game.trends import infinity, label, trends
+from lethe.audits.unlearning_game.result import GameResult, infinity, label, trends
 from lethe.errors import plural
 from lethe.report import svg
 from lethe.report.templates import templates

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lethe.audits.protocol import AuditResult
+from lethe.audits import AuditResult
 from lethe.config.schema import AuditParams
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.json_files import flat_numbers, write_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lethe.audits.protocol import AuditResult
+from lethe.audits import AuditResult
 from lethe.config.schema import GameParams
 from lethe.errors import BadParam
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder, write_text

@@ -1,6 +1,6 @@
 """Adversaries of the image game, by the name under ``attacks`` of an entry.
 
-``ATTACKS[name](shadows, seed)`` returns a fitted adversary (`lethe.audits.unlearning_game.adversaries.Adversary`). The
+``ATTACKS[name](shadows, seed)`` returns a fitted adversary (`lethe.audits.unlearning_game.rounds.Adversary`). The
 game fits it **once**, on shadow models and the shadow half of the data, which is disjoint from every forget and test set,
 and it attacks both halves of every swapped pair: refitted on each split it would find chance differences even in a
 retrained model.
@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import log_softmax, logsumexp
 
-from lethe.audits.unlearning_game.adversaries import Adversary, Shadow, ThresholdAttack
+from lethe.audits.unlearning_game.rounds import Adversary, Shadow, ThresholdAttack
 from lethe.statistics.two_sample import entropy, modified_entropy
 
 SMALLEST_SPREAD = 1e-3  # shadow models that all agree have a spread of 0, which would make the ratio infinite

@@ -14,7 +14,7 @@ from lethe.errors import BadValue
 from lethe.io.json_files import restored
 
 if TYPE_CHECKING:
-    from lethe.audits.protocol import AuditResult
+    from lethe.audits import AuditResult
     from lethe.config.schema import GameParams
     from lethe.statistics.unlearning_game import Quality
 

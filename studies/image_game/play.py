@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.audits.finished_models import SCRATCH, Runner, in_processes
-from lethe.audits.unlearning_game.adversaries import Adversary, Shadow
 from lethe.audits.unlearning_game.result import (
     AttackOutcome,
     Confusion,
@@ -27,7 +26,7 @@ from lethe.audits.unlearning_game.result import (
     Table,
     Tables,
 )
-from lethe.audits.unlearning_game.rounds import NOTHING, Game, Job, Played
+from lethe.audits.unlearning_game.rounds import NOTHING, Adversary, Game, Job, Played, Shadow
 from lethe.data import images as image_data
 from lethe.data.images import Images
 from lethe.errors import BadParam

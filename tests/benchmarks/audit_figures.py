@@ -18,9 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from lethe.statistics.one_run.audit import audit, log_p_value
-from lethe.statistics.one_run.channel import Family
+from lethe.statistics.one_run.channel import Family, approx_dp, gaussian, laplace, subsampled_gaussian
 from lethe.statistics.one_run.counts import Counts, Guesses, release
-from lethe.statistics.one_run.families import approx_dp, gaussian, laplace, subsampled_gaussian
 from tests.lethe.statistics.one_run import simulated_mechanisms as mechanisms
 
 FOLDER = Path("data/figures")
@@ -141,7 +140,7 @@ def dp_sgd():
     """Each run trains a network with its own canaries; the claim is the accountant's epsilon."""
     from lethe import config
     from lethe.audits.kinds.dp_sgd import train_and_guess
-    from lethe.audits.one_run.privacy_loss import dp_sgd as family
+    from lethe.audits.one_run import dp_sgd as family
     from lethe.models.dp_sgd import noise_multiplier
 
     entry = config.read_yaml("flows/presets/audit-dp-sgd.yaml")["audits"]["right"]

@@ -36,8 +36,8 @@ for name in ("epsilon_one_run", "epsilon_one_run_fdp"):
 
 def main() -> None:
     from lethe.statistics.one_run.audit import audit
+    from lethe.statistics.one_run.channel import Gaussian, family
     from lethe.statistics.one_run.counts import release
-    from lethe.statistics.one_run.families import Gaussian, family
     from tests.lethe.statistics.one_run.simulated_mechanisms import by_rank, fair_bits
 
     options = argparse.ArgumentParser()

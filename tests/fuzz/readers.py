@@ -77,7 +77,7 @@ def _logs(folder: Path) -> list[Reader]:
 def _tables() -> list[Reader]:
     import pandas as pd
 
-    from lethe.audits.one_run.guesses import read_guesses, read_tradeoff
+    from lethe.audits.one_run import read_guesses, read_tradeoff
     from lethe.audits.unlearning_game.swap import advantages
     from lethe.evaluation.labels import read_draws
     from lethe.evaluation.scores import read_scores

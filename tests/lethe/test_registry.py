@@ -188,8 +188,8 @@ def test_another_package_brings_a_method_and_a_scorer(package):
 @pytest.mark.parametrize("name", ONE_RUN_METHODS)
 def test_every_one_run_method_bounds_what_a_private_and_a_leaky_run_show(name):
     from lethe.statistics.one_run.audit import audit
+    from lethe.statistics.one_run.channel import gaussian
     from lethe.statistics.one_run.counts import Counts
-    from lethe.statistics.one_run.families import gaussian
 
     def bound(errors):
         counts = Counts(200, 200, errors, negatives=100, false_positives=errors // 2)

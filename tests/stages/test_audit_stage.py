@@ -23,8 +23,8 @@ from lethe.registry import AUDITS
 from lethe.report.audits import curve, sentence
 from lethe.results import table
 from lethe.statistics.bound import Covers
-from lethe.statistics.one_run import summary
-from lethe.statistics.one_run.summary import OneRunAudit
+from lethe.statistics.one_run import audit as summary
+from lethe.statistics.one_run.audit import OneRunAudit
 from stages import audit
 from tests.benchmarks import audit_dp_sgd
 from tests.lethe.statistics.one_run.simulated_mechanisms import gaussian

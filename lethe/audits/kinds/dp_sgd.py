@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from lethe.audits.one_run.entry import OneRunParams, audited
-from lethe.audits.protocol import AuditResult
+from lethe.audits import AuditResult
+from lethe.audits.kinds.guesses import OneRunParams, audited
 from lethe.config.fields import Count, Integer, Positive, Real
 from lethe.errors import BadValue
 
@@ -49,7 +49,7 @@ class Params(OneRunParams):
 
 def audit(settings: Params) -> AuditResult:
     """Train once and guess. The sampling rate and the number of steps decide the family of nulls."""
-    from lethe.audits.one_run.privacy_loss import dp_sgd
+    from lethe.audits.one_run import dp_sgd
     from lethe.models.dp_sgd import spent
 
     claimed = spent(settings.noise_multiplier, settings.delta, settings.q, settings.steps)

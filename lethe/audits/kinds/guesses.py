@@ -1,16 +1,68 @@
-"""A one-run audit of a file of guesses, with the columns bit, guess and score."""
+"""A one-run audit of a file of guesses with the columns bit, guess and score, and what every one-run audit shares."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from lethe.audits.one_run.entry import OneRunParams, audited
-from lethe.audits.one_run.guesses import Mechanism, misfit
-from lethe.audits.protocol import AuditResult
-from lethe.config.fields import Count, Delta, Positive, Real
+from lethe.audits import AuditResult
+from lethe.audits.one_run import Mechanism, misfit
+from lethe.config.fields import Alpha, Count, Delta, NameIn, Positive, Real, Seed
+from lethe.config.schema import AuditParams
+from lethe.registry import ONE_RUN_METHODS
+
+if TYPE_CHECKING:
+    from lethe.statistics.one_run.audit import ClaimVerdict
+    from lethe.statistics.one_run.channel import Family
+    from lethe.statistics.one_run.counts import Guesses
+
+
+class OneRunParams(AuditParams):
+    """The keys of a one-run audit: the r fixed in advance share alpha; ``method`` or exact judges the claim."""
+
+    r: Annotated[list[Count], Field(min_length=1)]
+    delta: Delta
+    alpha: Alpha
+    method: Annotated[str, NameIn((ONE_RUN_METHODS,), also=("all",), quoted=True)]
+    seed: Seed
+
+
+def audited(guesses: Guesses, family: Family, claimed: float | None, settings: OneRunParams) -> AuditResult:
+    """Release the most confident guesses and audit them."""
+    import pandas as pd
+
+    from lethe.statistics.one_run.audit import audit_runs
+    from lethe.statistics.one_run.counts import release
+    from lethe.text import epsilon_found
+
+    runs = [release(guesses.bits, guesses.guesses, guesses.scores, r, settings.seed) for r in settings.r]
+    whole = audit_runs(
+        runs,
+        family,
+        delta=settings.delta,
+        alpha=settings.alpha,
+        claimed=claimed,
+        curve=True,
+        method=settings.method,
+    )
+    decides = whole.results[0]  # exact, if it ran
+    headline = {"kind": settings.kind, "mechanism": family.name, "claimed_epsilon": claimed}
+    headline |= {key: getattr(decides, key) for key in ("method", "epsilon_lower", "p_value")}
+    headline["contradicted"] = whole.verdict.contradicted if whole.verdict else None
+    table = pd.DataFrame({"bit": guesses.bits, "guess": guesses.guesses, "score": guesses.scores})
+    said = f"{epsilon_found(whole, decides)} by {decides.method}; {_said(whole.verdict)}"
+    bound = whole.bound(decides)
+    return AuditResult(
+        headline, whole.as_json(), {"guesses": table}, (said,), {"epsilon_lower": bound} if bound else {}
+    )
+
+
+def _said(verdict: ClaimVerdict | None) -> str:
+    if verdict is None:
+        return "nothing was claimed"
+    return f"claimed {verdict.claimed_epsilon:.4g}, {'' if verdict.contradicted else 'not '}contradicted"
 
 
 class Params(OneRunParams):
@@ -34,7 +86,7 @@ class Params(OneRunParams):
 
 def audit(settings: Params) -> AuditResult:
     """Test the guesses of the file against the family of nulls, and against the claim if the entry has one."""
-    from lethe.audits.one_run.guesses import family_of, read_guesses
+    from lethe.audits.one_run import family_of, read_guesses
 
     family = family_of(
         settings.mechanism, delta=settings.delta, q=settings.q, steps=settings.steps, delta0=settings.delta0

@@ -1,16 +1,17 @@
-"""The audit: every method's epsilon lower bound and p-value, with its assumptions."""
+"""The audit of a run: every method's epsilon lower bound, the verdict on a claim, and p-values over epsilon."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
 
 from lethe.errors import BadValue
 from lethe.registry import ONE_RUN_METHODS
+from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.one_run.channel import Channel, Family, bracket_root
 from lethe.statistics.one_run.counts import Counts
-from lethe.statistics.one_run.methods import Method
+from lethe.statistics.one_run.methods import DEFAULT, Method
 
 ASSUMPTIONS = {
     "product_channel": "given the bits, the observations of the bits are independent: no shared batch, coin or noise scale",
@@ -18,30 +19,25 @@ ASSUMPTIONS = {
     "r_fixed": "r was fixed before the guesses were seen (or declared in a list, each at its share of alpha)",
     "iid_bits": "the bits are independent fair coins",
 }
-INFINITE = "epsilon is infinite at delta = {:g}"
+POINTS = 16  # points of the p-value curve
+BEYOND = 1.25  # the curve extends to this multiple of the strongest null rejected or claimed
 
 
 @dataclass(frozen=True)
 class MethodResult:
     """The verdict of a single method on one run.
 
-    ``value`` is the lower bound on epsilon at ``delta`` (confidence 1 - ``alpha``): the epsilon of the least private
-    rejected member of the family, 0 if no member is rejected, None if every member is rejected. ``parameter`` is the
-    parameter of that member. ``p_value`` is the p-value of the requested null; None if no null was given.
+    ``value`` is the lower bound on epsilon: the epsilon of the least private rejected member of the family, 0 if no member is
+    rejected, None if every member is rejected. ``parameter`` is the parameter of that member. ``p_value`` is the p-value of
+    the requested null; None if no null was given.
     """
 
     method: str
     value: float | None
     parameter: float | None
     p_value: float | None
-    n: int
-    r: int
-    errors: int
-    delta: float
-    alpha: float
-    assumes: tuple[str, ...]
     note: str
-    side: str = "lower"
+    r: int
 
 
 def load_method(name: str) -> Method:
@@ -66,59 +62,55 @@ def applicable(counts: Counts) -> list[str]:
 
 def audit(
     counts: Counts,
-    family: Family,
+    nulls: Family | Channel,
     *,
     delta: float,
     alpha: float = 0.05,
     methods: Iterable[str] | None = None,
     null: float | None = None,
 ) -> tuple[MethodResult, ...]:
-    """Audit one run by one or more methods.
+    """Audit one run by one or more methods, by default by all that apply to the counts.
 
     Parameters
     ----------
-    counts : Counts
-        Bits, released guesses and errors of the run.
-    family : Family
-        The nulls, ordered by strength.
-    delta : float
-        The delta of epsilon, in [0, 1).
-    alpha : float
-        Error probability of each lower bound, strictly between 0 and 1.
-    methods : iterable of str, optional
-        Names of methods; by default all that apply to the counts.
-    null : float, optional
+    nulls
+        A family, ordered by strength, or a single trade-off function, whose epsilon is the bound if it is rejected.
+    delta, alpha
+        The delta of epsilon, in [0, 1), and the error probability of each lower bound, strictly between 0 and 1.
+    null
         The parameter of the family (mu, epsilon or sigma) for the p-value.
-
-    Returns
-    -------
-    tuple of MethodResult
-        One result per method; ``assumes`` names the assumptions, which `ASSUMPTIONS` explains.
-
-    Raises
-    ------
-    BadValue
-        If an argument lies outside its range, or a method does not apply.
     """
     check_levels(delta, alpha)
-    names = applicable(counts) if methods is None else list(methods)
-    channel = None if null is None else family.channel(_strength(family, null))
-    return tuple(_run(name, counts, family, delta, alpha, channel) for name in names)
+    names = applicable(counts) if methods is None else methods
+    one = nulls if isinstance(nulls, Channel) else None
+    if isinstance(nulls, Family) and null is not None:
+        one = nulls.channel(_strength(nulls, null))
+    return tuple(_result(name, counts, nulls, one, delta, alpha) for name in names)
 
 
-def audit_null(
-    counts: Counts, channel: Channel, *, delta: float, alpha: float = 0.05, methods: Iterable[str] | None = None
-) -> tuple[MethodResult, ...]:
-    """Test one null: ``value`` is its epsilon if the null is rejected (``p_value`` at most ``alpha``), else 0."""
-    check_levels(delta, alpha)
-    results = []
-    for name in applicable(counts) if methods is None else methods:
-        method = _applying(name, counts)
-        log_p = _log_p(method, counts, channel, delta)
-        value = channel.epsilon(delta) if log_p <= math.log(alpha) else 0.0
-        note = method.NOTE if math.isfinite(value) else f"{INFINITE.format(delta)}; {method.NOTE}"
-        results.append(_result(name, method, counts, delta, alpha, value, None, math.exp(log_p), note))
-    return tuple(results)
+def _result(
+    name: str, counts: Counts, nulls: Family | Channel, one: Channel | None, delta: float, alpha: float
+) -> MethodResult:
+    """The verdict of one method; ``one`` is the null of the p-value."""
+    method = _applying(name, counts)
+    log_p = None if one is None else _log_p(method, counts, one, delta)
+    value: float | None = 0.0
+    parameter, note = None, method.NOTE
+    if isinstance(nulls, Family):
+        strength = largest_rejected(*_test(method, counts, nulls, delta, math.log(alpha)), nulls.tolerance)
+        if strength == math.inf:
+            value = None
+            note = f"family rejected: no member of {nulls.name} explains so few errors; {note}"
+        elif strength is not None and method.FAMILY_FREE:
+            value = strength
+        elif strength is not None:
+            value = nulls.channel(strength).epsilon(delta)
+            parameter = nulls.strength(strength) if strength else None
+    elif log_p is not None and log_p <= math.log(alpha):
+        value = nulls.epsilon(delta)
+    if value == math.inf:
+        note = f"epsilon is infinite at delta = {delta:g}; {note}"
+    return MethodResult(name, value, parameter, None if log_p is None else math.exp(log_p), note, counts.r)
 
 
 def check_levels(delta: float, alpha: float) -> None:
@@ -142,53 +134,6 @@ def parameter_at(family: Family, epsilon: float, delta: float) -> float:
         lambda s: family.channel(s).epsilon(delta) - epsilon, family.strongest, family.tolerance
     )
     return family.strength(min(strength or 0.0, family.strongest))
-
-
-def _run(
-    name: str, counts: Counts, family: Family, delta: float, alpha: float, null: Channel | None
-) -> MethodResult:
-    method = _applying(name, counts)
-    strength = largest_rejected(*_test(method, counts, family, delta, math.log(alpha)), family.tolerance)
-    value: float | None = 0.0
-    parameter: float | None = None
-    note = method.NOTE
-    if strength == math.inf:
-        value = None
-        note = f"family rejected: no member of {family.name} explains so few errors; {note}"
-    elif strength is not None and method.FAMILY_FREE:
-        value = strength
-    elif strength is not None:
-        value, parameter = family.channel(strength).epsilon(delta), family.strength(strength) if strength else None
-        if value == math.inf:
-            note = f"{INFINITE.format(delta)}; {note}"
-    p = None if null is None else math.exp(_log_p(method, counts, null, delta))
-    return _result(name, method, counts, delta, alpha, value, parameter, p, note)
-
-
-def _result(
-    name: str,
-    method: Method,
-    counts: Counts,
-    delta: float,
-    alpha: float,
-    value: float | None,
-    parameter: float | None,
-    p: float | None,
-    note: str,
-) -> MethodResult:
-    return MethodResult(
-        method=name,
-        value=value,
-        parameter=parameter,
-        p_value=p,
-        n=counts.n,
-        r=counts.r,
-        errors=counts.errors,
-        delta=delta,
-        alpha=alpha,
-        assumes=method.ASSUMES,
-        note=note,
-    )
 
 
 def _applying(name: str, counts: Counts) -> Method:
@@ -238,3 +183,201 @@ def _strength(family: Family, null: float) -> float:
             "null", null, f"a finite {family.parameter} {f'from {edge:g}' if falls else f'from 0 to {edge:g}'}"
         )
     return strength
+
+
+@dataclass(frozen=True)
+class MethodBound:
+    """One method's result on the run: the strongest bound over all r, with a p-value corrected for their number.
+
+    ``epsilon_lower`` is None where the whole family is rejected. ``rejected`` applies to a single null, given as
+    a trade-off function.
+    """
+
+    method: str
+    epsilon_lower: float | None
+    p_value: float | None
+    assumes: tuple[str, ...]
+    note: str
+    infinite: bool = False
+    rejected: bool | None = None
+
+    def as_json(self) -> dict[str, object]:
+        """The row under the keys of `lethe audit one-run --json`; ``infinite``: JSON writes infinity as null."""
+        row = {key: getattr(self, key) for key in ("method", "epsilon_lower", "p_value")}
+        row |= {"assumes": list(self.assumes), "note": self.note}
+        if self.infinite:
+            row["infinite"] = True
+        if self.rejected is not None:
+            row["rejected"] = self.rejected
+        return row
+
+
+@dataclass(frozen=True)
+class ClaimVerdict:
+    """Whether the method fixed beforehand contradicts a claimed epsilon, and the list of all methods that do."""
+
+    claimed_epsilon: float
+    method: str
+    contradicted: bool
+    contradicted_by: list[str]
+
+
+@dataclass(frozen=True)
+class OneRunAudit:
+    """One run audited by one or more methods.
+
+    ``r`` and ``errors`` are lists where several r were declared. ``curve`` has a row per epsilon with the family's
+    parameter and a p-value per method.
+    """
+
+    results: list[MethodBound]
+    n: int
+    r: int | list[int]
+    errors: int | list[int]
+    delta: float
+    alpha: float
+    verdict: ClaimVerdict | None = None
+    curve: list[dict[str, float]] | None = None
+
+    def bound(self, found: MethodBound) -> Bound | None:
+        """One method's lower bound on epsilon with its guarantee; None where the whole family is rejected."""
+        value = math.inf if found.infinite else found.epsilon_lower
+        if value is None:
+            return None
+        assumes = ", ".join(flag.replace("_", " ") for flag in found.assumes)
+        if not load_method(found.method).CONSERVATIVE:
+            assumes += ", at a nominal level that this published bound does not always keep"
+        return Bound(value, "lower", self.alpha, Covers.RUN, assumes, found.method, self.n)
+
+    def as_json(self) -> dict[str, object]:
+        """The audit under the keys of `lethe audit one-run --json`."""
+        whole = {name: getattr(self, name) for name in self._plain()}
+        whole = {"results": [row.as_json() for row in self.results], **whole}
+        if self.verdict is not None:
+            whole["verdict"] = asdict(self.verdict)
+        if self.curve is not None:
+            whole["curve"] = self.curve
+        return whole
+
+    @classmethod
+    def _plain(cls) -> list[str]:
+        """The fields that JSON holds unchanged, also for a subclass."""
+        return [field.name for field in fields(cls) if field.name not in ("results", "verdict", "curve")]
+
+
+def audit_runs(
+    runs: Sequence[Counts],
+    nulls: Family | Channel,
+    *,
+    delta: float,
+    alpha: float,
+    method: str = "all",
+    null: float | None = None,
+    claimed: float | None = None,
+    curve: bool = False,
+) -> OneRunAudit:
+    """Audit one run released at one r, or at several r declared beforehand, each at its share of ``alpha``.
+
+    Parameters
+    ----------
+    runs
+        The counts of the run at each r.
+    nulls, delta, alpha
+        As in `audit`; each lower bound fails over all r with probability at most ``alpha``.
+    method
+        The name of one method, or "all" for every method that applies.
+    null
+        The parameter of the p-values; by default that of the family member that ``claimed`` at ``delta`` describes.
+    claimed
+        A claimed epsilon to test.
+    curve
+        Whether to compute p-values over a range of epsilons; only for a family.
+    """
+    family, declared = nulls if isinstance(nulls, Family) else None, len(runs)
+    if curve and family is None:
+        raise BadValue("curve", "one trade-off function", "a family of nulls")
+    if family is not None and null is None and claimed is not None:
+        null = parameter_at(family, claimed, delta)
+    found: dict[str, list[MethodResult]] = {}
+    for run in runs:
+        methods = _methods(method, run, runs)
+        for result in audit(run, nulls, delta=delta, alpha=alpha / declared, methods=methods, null=null):
+            found.setdefault(result.method, []).append(result)
+    best = [
+        max(several, key=lambda result: math.inf if result.value is None else result.value)
+        for several in found.values()
+    ]
+    results = [_bound(result, found[result.method], declared, alpha, family is None) for result in best]
+    return OneRunAudit(
+        results=results,
+        n=runs[0].n,
+        r=_one_or_all([run.r for run in runs]),
+        errors=_one_or_all([run.errors for run in runs]),
+        delta=delta,
+        alpha=alpha,
+        verdict=None if claimed is None else verdict(results, claimed),
+        curve=p_value_curve(runs, family, best, delta, null) if curve and family else None,
+    )
+
+
+def verdict(results: Sequence[MethodBound], claimed: float) -> ClaimVerdict:
+    """Whether the claim is contradicted, by the method fixed beforehand: exact, or the only requested one.
+
+    The verdict also lists every method that contradicts the claim; the most favourable of several methods would not be a
+    test at alpha. A family that is rejected as a whole contradicts every claim within it.
+    """
+    above = [row.method for row in results if row.epsilon_lower is None or row.epsilon_lower > claimed]
+    names = [row.method for row in results]
+    decides = DEFAULT if DEFAULT in names else names[0]
+    return ClaimVerdict(claimed, decides, decides in above, above)
+
+
+def p_value_curve(
+    runs: Sequence[Counts], family: Family, results: Iterable[MethodResult], delta: float, null: float | None
+) -> list[dict[str, float]]:
+    """Rows of epsilon, the family's parameter and one p-value per method: the smallest over all r, times their number."""
+    marks = [family.strength(p) for p in [null, *(result.parameter for result in results)] if p]
+    top = min(BEYOND * max(marks, default=1.0), family.strongest)
+    rows = []
+    for step in range(1, POINTS + 1):
+        parameter = family.strength(top * step / POINTS)
+        epsilon = family.channel(top * step / POINTS).epsilon(delta)
+        if not math.isfinite(epsilon):
+            break
+        row = {"epsilon": epsilon, family.parameter: parameter}
+        for result in results:
+            able = [run for run in runs if result.method in applicable(run)]
+            least = min(math.exp(log_p_value(result.method, run, family, parameter, delta)) for run in able)
+            row[result.method] = min(1.0, len(runs) * least)
+        rows.append(row)
+    return rows
+
+
+def _methods(method: str, run: Counts, runs: Sequence[Counts]) -> list[str] | None:
+    """The methods to run; a method requested by name must apply to at least one r."""
+    if method == "all":
+        return None
+    able = any(method in applicable(other) for other in runs)
+    return [method] if method in applicable(run) or not able else []
+
+
+def _bound(
+    best: MethodResult, several: Sequence[MethodResult], declared: int, alpha: float, single_null: bool
+) -> MethodBound:
+    """The result at the r with the largest bound; its p-value is the smallest over all r, times their number."""
+    p_values = [result.p_value for result in several if result.p_value is not None]
+    p = best.p_value if best.p_value is None else min(1.0, declared * min(p_values))
+    at = "" if declared == 1 else f"r = {best.r}, of {declared} each at alpha / {declared}; "
+    return MethodBound(
+        method=best.method,
+        epsilon_lower=None if best.value is None else float(best.value),
+        p_value=p,
+        assumes=load_method(best.method).ASSUMES,
+        note=at + best.note,
+        infinite=best.value == math.inf,
+        rejected=p <= declared * (alpha / declared) if single_null and p is not None else None,
+    )
+
+
+def _one_or_all(values: list[int]) -> int | list[int]:
+    return values[0] if len(values) == 1 else values

@@ -1,10 +1,12 @@
-"""The counts of one audit: secret bits, released guesses and errors."""
+"""The counts of one audit, averages over the order statistic at the cut of released guesses, and binomial tails."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import special
 
 from lethe.errors import BadValue
 
@@ -37,7 +39,6 @@ class Counts:
 
     @property
     def correct(self) -> int:
-        """The number of right guesses."""
         return self.r - self.errors
 
     def by_bit(self) -> tuple[int, int]:
@@ -63,23 +64,15 @@ def release(bits: np.ndarray, guesses: np.ndarray, scores: np.ndarray, r: int, s
 
     Parameters
     ----------
-    bits, guesses : arrays of shape (n,)
-        Secret bits and guesses of them, 0 or 1.
-    scores : array of shape (n,)
+    bits, guesses
+        Secret bits and guesses of them, 0 or 1, (n,).
+    scores
         The confidence in each guess: any number except NaN. A guess with the score -inf is never released.
-    r : int
+    r
         The number of released guesses, from 1 to the number of guesses with a score above -inf.
-    seed : int
-        Breaks ties at the cut at random. Breaking ties by position would leak the bits whenever the rows are ordered by bit.
-
-    Returns
-    -------
-    Counts
-
-    Raises
-    ------
-    BadValue
-        If an array has the wrong shape, or a value or ``r`` lies outside its range.
+    seed
+        Breaks ties at the cut at random. Breaking ties by position would leak the bits whenever the rows are ordered by
+        bit.
     """
     bits, guesses, scores = np.asarray(bits), np.asarray(guesses), np.asarray(scores, dtype=np.float64)
     n = bits.size
@@ -109,3 +102,156 @@ def _highest(scores: np.ndarray, r: int, rng: np.random.Generator) -> np.ndarray
     cut = np.partition(scores, scores.size - r)[scores.size - r]
     above, tied = np.flatnonzero(scores > cut), np.flatnonzero(scores == cut)
     return np.concatenate([above, rng.choice(tied, r - above.size, replace=False)])
+
+
+# Below this the incomplete beta function approaches the smallest double, so the series is used.
+SMALLEST_TAIL = 1e-250
+
+
+def log_cdf(u: int, n: int, p: np.ndarray | float) -> np.ndarray:
+    """ln P(Binomial(n, p) <= u), elementwise; exact even far below the smallest double."""
+    p = np.asarray(p, dtype=np.float64)
+    if u >= n:
+        return np.zeros(p.shape)
+    tail = special.betaincc(u + 1, n - u, p)
+    with np.errstate(divide="ignore"):
+        value = np.where(tail < 0.5, np.log(tail), np.log1p(-special.betainc(u + 1, n - u, p)))
+    deep = tail < SMALLEST_TAIL
+    if deep.any():
+        value[deep] = _log_cdf_series(u, n, p[deep])
+    return value
+
+
+def log_pmf(k: np.ndarray | int, n: int, p: np.ndarray | float) -> np.ndarray:
+    """ln P(Binomial(n, p) = k), elementwise."""
+    return -np.log1p(n) - special.betaln(n - k + 1, k + 1) + special.xlogy(k, p) + special.xlog1py(n - k, -p)
+
+
+def _log_cdf_series(u: int, n: int, p: np.ndarray) -> np.ndarray:
+    """ln of pmf(u) (1 + pmf(u-1)/pmf(u) + ...): deep in the lower tail the ratios fall geometrically."""
+    odds = (1 - p) / p
+    total = np.ones(p.shape)
+    term = np.ones(p.shape)
+    for k in range(u, 0, -1):
+        term = term * odds * (k / (n - k + 1))
+        total = total + term
+        if np.all(term < 1e-18 * total):
+            break
+    return log_pmf(u, n, p) + np.log(total)
+
+
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
+
+# Maps values at the nodes to the last three coefficients of their Legendre series, small if the series has converged.
+_TRAILING = (np.polynomial.legendre.legvander(NODES, 15) * WEIGHTS[:, None] * (np.arange(16) + 0.5)).T[-3:]
+
+
+def unresolved(values: np.ndarray) -> np.ndarray:
+    """The size of the part that the nodes do not resolve, for each panel (row) of values at the nodes."""
+    return np.abs(values @ _TRAILING.T).max(axis=-1)
+
+
+NEGLIGIBLE = 40.0  # nats below the largest value: e^-40 of the integral
+NATS_IN_PANEL = 2.0  # a panel is halved if the integrand changes by more nats than this within it
+FAR = 30.0  # nats from the peak; farther out, no digits cancel, and e^y would overflow
+RELATIVE_ERROR = 1e-8  # per panel, relative to a thousandth of the integrand's peak: 1e-11 of the integral
+
+
+def log_beta_average(
+    log_value: Callable[[np.ndarray], np.ndarray], n: int, r: int, breaks: Sequence[float] = ()
+) -> float:
+    """ln E[exp(log_value(S))] for S ~ Beta(r + 1, n - r), the mass above the cut if r of n guesses are released.
+
+    The integral runs over y = logit s, in Gauss-Legendre panels that end at the breaks and are halved until the
+    integrand changes little within each. Negligible panels are omitted, which is safe because the two factors are
+    monotone and log-concave.
+    """
+    peak = np.log((r + 1) / (n - r))
+    scale = np.sqrt(1 / (r + 1) + 1 / (n - r))
+    share = min(r + 1, n - r) / (n + 1)
+    top = (
+        _stirling_rest(n + 1) - _stirling_rest(r + 1) - _stirling_rest(n - r) - np.log(scale * np.sqrt(2 * np.pi))
+    )
+
+    def log_weight(y: np.ndarray) -> np.ndarray:
+        # (r + 1) ln s + (n - r) ln(1 - s) - betaln(r + 1, n - r), relative to its maximum: the three terms are of order n,
+        # and their sum would lose all digits for large n.
+        away = np.copysign(1.0, n - 2 * r - 1) * (y - peak)
+        grown = np.log1p(share * np.expm1(np.minimum(away, FAR)))
+        grown = np.where(away > FAR, away + np.log(share + (1 - share) * np.exp(-np.maximum(away, FAR))), grown)
+        return top + (n + 1) * (share * away - grown)
+
+    def evaluate(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return log_weight(y), log_value(special.expit(y))
+
+    edges = _window(evaluate, peak, scale)
+    inner = special.logit([s for s in breaks if 0 < s < 1])
+    edges = np.union1d(edges, [y for y in inner if edges[0] < y < edges[-1]])
+    weight, value = evaluate(edges)
+    while True:
+        total = weight + value
+        left, right = edges[:-1], edges[1:]
+        highest = np.maximum(weight[:-1], weight[1:])
+        highest = np.where((left < peak) & (peak < right), log_weight(peak), highest)
+        matters = highest + value[:-1] > total.max() - NEGLIGIBLE
+        coarse = (right - left > 1.5 * scale) | (np.abs(np.diff(total)) > NATS_IN_PANEL)
+        middle = 0.5 * (left + right)
+        split = matters & coarse & (middle > left) & (middle < right)
+        if not split.any():
+            break
+        new = middle[split]
+        new_weight, new_value = evaluate(new)
+        place = np.flatnonzero(split) + 1
+        edges = np.insert(edges, place, new)
+        weight = np.insert(weight, place, new_weight)
+        value = np.insert(value, place, new_value)
+    return _sum_panels(lambda y: sum(evaluate(y)), left[matters], right[matters], 1e-3 * scale)
+
+
+def _stirling_rest(x: int) -> float:
+    """ln gamma(x) minus Stirling's (x - 1/2) ln x - x + ln(2 pi) / 2."""
+    if x < 50:
+        return float(special.gammaln(x) - (x - 0.5) * np.log(x) + x - 0.5 * np.log(2 * np.pi))
+    return 1 / (12 * x) - 1 / (360 * x**3) + 1 / (1260 * x**5)
+
+
+def _sum_panels(log_integrand: Callable, left: np.ndarray, right: np.ndarray, narrowest: float) -> float:
+    """ln of the integral over the panels; each panel is halved until the nodes resolve the integrand."""
+    logs, weights = [], []
+    top = -np.inf
+    while left.size:
+        half, middle = 0.5 * (right - left), 0.5 * (left + right)
+        values = log_integrand(middle[:, None] + half[:, None] * NODES)
+        top = max(top, values.max())
+        rough = unresolved(np.exp(values - top)) * half > RELATIVE_ERROR * narrowest
+        rough &= half > narrowest
+        logs.append(values[~rough].ravel())
+        weights.append((half[:, None] * WEIGHTS)[~rough].ravel())
+        left, right = (
+            np.concatenate([left[rough], middle[rough]]),
+            np.concatenate([middle[rough], right[rough]]),
+        )
+    return float(special.logsumexp(np.concatenate(logs), b=np.concatenate(weights)))
+
+
+def _window(evaluate: Callable, peak: float, scale: float) -> np.ndarray:
+    """Equally spaced edges, from a left end where the weight is negligible to a right end where the product is."""
+    edges = list(peak + scale * np.arange(-8.0, 9.0))
+    weight, value = evaluate(np.array(edges))
+    top = float(np.max(weight + value))
+    step = scale
+    w_left = float(weight[0])
+    while w_left > top - NEGLIGIBLE:
+        step *= 1.5
+        edges.insert(0, edges[0] - step)
+        weight, value = evaluate(np.array(edges[:1]))
+        w_left = float(weight[0])
+        top = max(top, w_left + float(value[0]))
+    step = scale
+    right = evaluate(np.array(edges[-1:]))
+    while float(sum(right)[0]) > top - NEGLIGIBLE:
+        step *= 1.5
+        edges.append(edges[-1] + step)
+        right = evaluate(np.array(edges[-1:]))
+        top = max(top, float(sum(right)[0]))
+    return np.array(edges)

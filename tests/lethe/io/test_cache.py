@@ -17,7 +17,7 @@ RESULTS = {
     "landscape": ("studies.landscape.training",),
     "levels": ("lethe.statistics.bands",),
     "image models": ("studies.image_game.training", "studies.image_game.unlearning"),
-    "text models": ("lethe.audits.unlearning_game.text.models", "lethe.unlearning.methods.npo"),
+    "text models": ("lethe.audits.unlearning_game.text_models", "lethe.unlearning.methods.npo"),
     "unlearned": ("lethe.unlearning.loop", "lethe.unlearning.methods.npo"),
     "trained": ("lethe.models.training",),
     "verdicts": ("lethe.scoring.judges.nli",),

@@ -8,8 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from lethe.audits.unlearning_game.result import GameResult
-from lethe.audits.unlearning_game.trends import kendall, trends
+from lethe.audits.unlearning_game.result import GameResult, kendall, trends
 from lethe.io.json_files import restored
 from lethe.report.game_page import page
 from lethe.statistics.bound import Assumes, Bound, Covers

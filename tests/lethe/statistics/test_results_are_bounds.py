@@ -15,8 +15,8 @@ from lethe.report.game_page import _interval
 from lethe.statistics.bound import CERTAIN, Bound, Covers
 from lethe.statistics.epsilon_star import audit as epsilon_star_audit
 from lethe.statistics.mean_difference import difference
+from lethe.statistics.one_run.audit import MethodBound, OneRunAudit, audit_runs
 from lethe.statistics.one_run.counts import Counts
-from lethe.statistics.one_run.summary import MethodBound, OneRunAudit, audit_runs
 from lethe.statistics.unlearning_game import certified_bound, unlearning_quality
 from lethe.text import epsilon_found
 
@@ -63,7 +63,7 @@ def test_epsilon_star_is_a_lower_bound_on_this_model():
 
 @pytest.fixture(scope="module")
 def one_run() -> OneRunAudit:
-    from lethe.audits.one_run.guesses import family_of
+    from lethe.audits.one_run import family_of
 
     family = family_of("gaussian", q=None, steps=None, delta0=None, delta=1e-5)
     return audit_runs([Counts(1000, 100, 3)], family, delta=1e-5, alpha=0.05)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from lethe.audits.unlearning_game.adversaries import Shadow, ThresholdAttack
+from lethe.audits.unlearning_game.rounds import Shadow, ThresholdAttack
 from lethe.statistics.two_sample import auc
 from lethe.statistics.unlearning_game import signed_advantage
 from studies.image_game.attacks import ATTACKS, View, deviation, logit_confidence

@@ -16,11 +16,10 @@ from functools import cache, partial
 
 import numpy as np
 
-from lethe.audits.one_run.privacy_loss import dp_sgd
+from lethe.audits.one_run import dp_sgd
 from lethe.statistics.one_run.audit import applicable, load_method
-from lethe.statistics.one_run.channel import Channel
+from lethe.statistics.one_run.channel import ApproxDP, Channel, Gaussian, Laplace, SubsampledGaussian
 from lethe.statistics.one_run.counts import Counts, Guesses, release
-from lethe.statistics.one_run.families import ApproxDP, Gaussian, Laplace, SubsampledGaussian
 from lethe.statistics.one_run.tradeoff import from_tradeoff
 from tests.lethe.statistics.misses import tolerated
 from tests.lethe.statistics.one_run import simulated_mechanisms as mechanisms

@@ -14,9 +14,8 @@ from functools import partial
 
 import numpy as np
 
-from lethe.statistics.one_run.channel import Channel
+from lethe.statistics.one_run.channel import ApproxDP, Channel
 from lethe.statistics.one_run.counts import Guesses
-from lethe.statistics.one_run.families import ApproxDP
 from lethe.statistics.one_run.tradeoff import Atoms
 
 

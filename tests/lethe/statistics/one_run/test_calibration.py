@@ -9,7 +9,7 @@ import pytest
 from scipy.special import ndtr
 
 from lethe.statistics.one_run.counts import release
-from lethe.statistics.one_run.methods.independent_bits import lower_bound
+from lethe.statistics.one_run.methods import lower_bound
 from tests.lethe.statistics.one_run.calibration import (
     ALPHA,
     BRUTE,

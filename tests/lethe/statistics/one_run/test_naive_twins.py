@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from lethe.registry import ONE_RUN_METHODS
-from lethe.statistics.one_run.counts import Counts
-from lethe.statistics.one_run.families import ApproxDP, Gaussian, Laplace, SubsampledGaussian
-from lethe.statistics.one_run.integral import log_beta_average
+from lethe.statistics.one_run.channel import ApproxDP, Gaussian, Laplace, SubsampledGaussian
+from lethe.statistics.one_run.counts import Counts, log_beta_average
 
 chernoff, exact, mahloujifar, steinke = (
     ONE_RUN_METHODS[name] for name in ("chernoff", "exact", "mahloujifar", "steinke")
@@ -165,7 +164,7 @@ def test_the_subsampled_gaussians_epsilon_is_where_its_hockey_stick_is_delta(del
 @pytest.mark.parametrize("sigma", [0.5, 1.0])
 def test_one_step_of_dp_sgd_is_the_subsampled_gaussian(sigma):
     """The accountant's two distributions, combined, leak what the pair itself leaks, and a little more."""
-    from lethe.audits.one_run.privacy_loss import dp_sgd
+    from lethe.audits.one_run import dp_sgd
 
     s = np.array([0.01, 0.1, 0.3, 0.6, 0.9, 1.0])
     pair = dp_sgd(0.3, 1, 1e-5).channel(1 / sigma).error_mass(s)

@@ -8,8 +8,8 @@ import pytest
 
 from lethe.registry import ONE_RUN_METHODS
 from lethe.statistics.one_run.audit import audit, log_p_value
+from lethe.statistics.one_run.channel import approx_dp, gaussian, laplace, subsampled_gaussian
 from lethe.statistics.one_run.counts import Counts
-from lethe.statistics.one_run.families import approx_dp, gaussian, laplace, subsampled_gaussian
 from lethe.statistics.one_run.tradeoff import Atoms
 
 METHOD = {

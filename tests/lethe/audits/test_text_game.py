@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lethe.audits.unlearning_game.adversaries import Shadow
-from lethe.audits.unlearning_game.kinds.text import Params as Settings
-from lethe.audits.unlearning_game.text import play
-from lethe.audits.unlearning_game.text.attacks import TextView, fit
-from lethe.audits.unlearning_game.text.play import TextGame
+from lethe.audits.unlearning_game import text_play as play
+from lethe.audits.unlearning_game.rounds import Shadow, ThresholdAttack
+from lethe.audits.unlearning_game.text_attacks import TextView
+from lethe.audits.unlearning_game.text_game import Params as Settings
+from lethe.audits.unlearning_game.text_play import TextGame
 from lethe.config.yaml import read_yaml
 from lethe.errors import BadFile
 from lethe.io import cache
@@ -36,7 +36,7 @@ def settings(**changes):
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
-    from lethe.audits.unlearning_game.text.play import play
+    from lethe.audits.unlearning_game.text_play import play
 
     scratch = tmp_path_factory.mktemp("scratch")
     with pytest.MonkeyPatch.context() as patch:
@@ -96,7 +96,7 @@ def test_finished_models_are_taken_up(played):
     [
         ("lethe.models.likelihood", {"retrain", "npo", "none"}),
         ("lethe.unlearning.methods.npo", {"npo"}),
-        ("lethe.audits.unlearning_game.text.attacks.likelihood", set()),
+        ("lethe.audits.unlearning_game.text_attacks", set()),
         ("lethe.scoring.text.rouge", set()),
     ],
 )
@@ -162,7 +162,9 @@ def draw(rng, n, gain):
 @pytest.mark.parametrize("name", ATTACKS)
 def test_every_attack_finds_a_planted_signal_and_none_on_null_data(name):
     rng = np.random.default_rng(1)
-    adversary = fit(name, [Shadow(draw(rng, 150, 1.0), draw(rng, 150, 0)) for _ in range(2)])
+    adversary = ThresholdAttack(
+        TEXT_ATTACKS[name].score, [Shadow(draw(rng, 150, 1.0), draw(rng, 150, 0)) for _ in range(2)]
+    )
 
     def gained(gain):
         return signed_advantage(adversary.accept(draw(rng, 500, gain)), adversary.accept(draw(rng, 500, 0)))

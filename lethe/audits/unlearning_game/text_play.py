@@ -20,11 +20,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.audits.finished_models import SCRATCH, Runner, in_processes
-from lethe.audits.unlearning_game.adversaries import Shadow, ThresholdAttack
 from lethe.audits.unlearning_game.result import HALVES, AttackOutcome, GameResult
-from lethe.audits.unlearning_game.rounds import Game, Job
-from lethe.audits.unlearning_game.text import attacks
-from lethe.audits.unlearning_game.text.attacks import TextView
+from lethe.audits.unlearning_game.rounds import Game, Job, Shadow, ThresholdAttack
+from lethe.audits.unlearning_game.text_attacks import TextView
 from lethe.data import load_splits
 from lethe.errors import BadFile
 from lethe.evaluation.joint import MeasureSettings
@@ -33,7 +31,7 @@ from lethe.evaluation.scores import PromptScores
 from lethe.io.cache import digest, module_of, versions
 from lethe.models.encoding import CHAT
 from lethe.models.likelihood import AnswerTokens
-from lethe.registry import METHODS
+from lethe.registry import METHODS, TEXT_ATTACKS
 from lethe.sampling.engine import Options, Prompt, Settings, open_engine
 from lethe.sampling.store import AnswerStore, model_digest
 from lethe.sampling.tasks import Task, draw
@@ -42,7 +40,7 @@ from lethe.scoring.likelihood import Item
 from lethe.statistics.bound import Bound
 
 if TYPE_CHECKING:
-    from lethe.audits.unlearning_game.kinds.text import Params
+    from lethe.audits.unlearning_game.text_game import Params
     from lethe.io.artifacts import Row
 
 
@@ -70,7 +68,7 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
 
     def decides(self, method: str | None) -> tuple[list[str], dict[str, object]]:
         settings, recipe = self.settings, self.settings.learning
-        modules = ["lethe.audits.unlearning_game.text.models"]
+        modules = ["lethe.audits.unlearning_game.text_models"]
         facts: dict[str, object] = {
             "data": self.content,
             "learning": recipe,
@@ -87,7 +85,7 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
         return modules, facts
 
     def make(self, job: Job) -> None:
-        from lethe.audits.unlearning_game.text.models import make
+        from lethe.audits.unlearning_game.text_models import make
 
         retain, forget = self._of(job.retain), self._of(job.forget)
         start = self.beginning(job)
@@ -95,7 +93,7 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
 
     def observe(self, job: Job) -> list[AnswerTokens]:
         """Return the likelihood of every row's answer, in the order of the rows."""
-        from lethe.audits.unlearning_game.text.models import observe
+        from lethe.audits.unlearning_game.text_models import observe
 
         return observe(self.place(job))
 
@@ -115,7 +113,7 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
         return TextView(items, references, self.place(job) / "model")
 
     def fit(self, name: str, shadows: Sequence[Shadow[TextView]], seed: int) -> ThresholdAttack[TextView]:
-        return attacks.fit(name, shadows)
+        return ThresholdAttack(TEXT_ATTACKS[name].score, shadows)
 
     def performance(self, job: Job, units: np.ndarray) -> float:
         """Return the mean over rows of exp of the mean log-probability of the answer's tokens."""

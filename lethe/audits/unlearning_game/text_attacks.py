@@ -1,4 +1,7 @@
-"""Attacks on the likelihood of the answers.
+"""Adversaries of the text game, which ``attacks`` of params.yaml names.
+
+An adversary has ``score(view)``: (n,) float64 from a `TextView`, higher where the model more probably learned the row. The
+game fits one threshold for all rows once, on the shadow models (see `lethe.audits.unlearning_game.rounds`).
 
 - ``loss``: the mean log-probability per token (Yeom et al. 2018), and ``zlib``: the same per compressed byte (Carlini et al.
   2021).
@@ -10,14 +13,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from lethe.audits.unlearning_game.text.attacks import TextView
+from lethe.models.likelihood import AnswerTokens
 from lethe.scoring import likelihood as membership
 from lethe.scoring.likelihood import Item
+
+
+@dataclass(frozen=True)
+class TextView:
+    """An adversary's view of one language model on n rows.
+
+    The view has the likelihood of each answer under the model, and under a shadow model that never saw the answer's
+    author. ``model``: folder of the weights.
+    """
+
+    items: Sequence[Item]
+    references: Sequence[AnswerTokens]
+    model: Path | None = None
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Return the labels: all rows have one class."""
+        return np.zeros(len(self.items), dtype=np.int64)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.audits.one_run.guesses import read_guesses
+from lethe.audits.one_run import read_guesses
 from lethe.errors import BadFile, BadInput, BadRow, BadValue, MissingColumn
 from lethe.statistics.one_run.counts import release
 

@@ -19,7 +19,7 @@ from lethe.models.likelihood import AnswerTokens, answer_tokens
 from lethe.models.training import learn
 
 if TYPE_CHECKING:
-    from lethe.audits.unlearning_game.kinds.text import Params
+    from lethe.audits.unlearning_game.text_game import Params
     from lethe.io.artifacts import Row
 
 MODEL, ANSWERS = "model", "answers.npz"

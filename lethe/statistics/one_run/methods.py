@@ -1,4 +1,9 @@
-"""Methods for independent channels per bit: exact, chernoff, independent and clopper-pearson.
+"""The methods of a one-run audit: a module is a `Method` (``METHOD``), or several by name (``MEMBERS``).
+
+``log_p_value(counts, channel)`` is ln of the p-value of one null; of a ``FAMILY_FREE`` method it is
+``log_p_value(counts, epsilon, delta)`` for the null (epsilon, delta)-DP, which is searched up to ``STRONGEST``.
+
+Methods for independent channels per bit: exact, chernoff, independent and clopper-pearson.
 
 Given the largest loss that is not released, the released guesses err independently with probability G(S) / S, where the
 mass S above that loss is Beta(r + 1, n - r). P(U <= u) is therefore one integral of a binomial tail, which ``exact``
@@ -6,12 +11,24 @@ computes. ``chernoff`` is the bound of Xiang et al. ("Tight Privacy Audit in One
 Chernoff's inequality for errors that are independent by rank. Released errors are positively correlated, so the true level of
 a nominal 5% test reaches 18.6% for the family (0, delta); elsewhere the slack of the inequality hides the error.
 ``clopper-pearson`` bounds both error rates (Nasr et al. 2023; equation 6 of Xiang et al.), each at half the level.
+
+Methods that hold under any dependence between the bits' channels: steinke and mahloujifar.
+
+Steinke, Nasr and Jagielski (2023): with v right guesses among r and q = 1 / (1 + e^-epsilon), Theorem 5.2 states
+P <= P(X >= v) + 2 n delta max over 1 <= i <= v of P(v - i <= X < v) / i, X ~ Binomial(r, q).
+
+Mahloujifar, Melis and Chaudhuri (2024): suppose P(U <= u) = tau. In runs with at least v right guesses, the mass per bit is
+R = tau v / n for right guesses and H = tau (r - v) / n for wrong guesses. f-DP of every bit requires more wrong guesses, so
+runs with one right guess fewer must supply them, and so on down to runs without a right guess. If more mass than the released
+r / n is needed, tau is impossible. The recursion attains the maximum of the underlying linear program (the tests solve it).
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
@@ -19,9 +36,33 @@ from scipy import special
 
 from lethe.errors import BadValue
 from lethe.statistics.one_run.channel import Channel, bracket_root
-from lethe.statistics.one_run.counts import Counts
-from lethe.statistics.one_run.integral import NODES, WEIGHTS, log_beta_average, log_cdf, unresolved
-from lethe.statistics.one_run.methods import Method
+from lethe.statistics.one_run.counts import NODES, WEIGHTS, Counts, log_beta_average, log_cdf, log_pmf, unresolved
+
+DEFAULT = "exact"
+SMALLEST_LOG_LEVEL = -700.0
+
+
+def _applies(counts: Counts) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method: its assumptions (`audit.ASSUMPTIONS` explains the flags), one line about it, and its p-value.
+
+    ``CONSERVATIVE``: whether its level holds whenever its assumptions do. ``refusal(counts)`` is the error where the method
+    does not apply. ``rejects(counts, channel, log_alpha)`` is a decision cheaper than a p-value.
+    """
+
+    ASSUMES: tuple[str, ...]
+    NOTE: str
+    log_p_value: Callable[..., float]
+    FAMILY_FREE: bool = False
+    CONSERVATIVE: bool = True
+    STRONGEST: float = 600.0
+    refusal: Callable[[Counts], BadValue | None] = _applies
+    rejects: Callable[[Counts, Channel, float], bool] | None = None
+
 
 SINGLE_RANKS = 100  # ranks summed one by one at each end of 1..n; between them an integral replaces the sum
 # sum from a to b = integral from a - 1/2 to b + 1/2, minus F'/24 - 7 F'''/5760 between its ends. At an end between the
@@ -30,7 +71,6 @@ END_WEIGHTS = np.array([0, -1, 1, 0]) / 24 + np.array([1, -3, 3, -1]) * 17 / 576
 INNER_NODES, INNER_WEIGHTS = np.polynomial.legendre.leggauss(12)
 DEVIATIONS_IN_PANEL = 2.5  # of an order statistic's logit
 CHUNK = 64  # ranks integrated together, with the number of panels that the widest rank needs
-SMALLEST_LOG_LEVEL = -700.0
 
 
 def exact(counts: Counts, channel: Channel) -> float:
@@ -182,6 +222,88 @@ def _upper(k: int, n: int, alpha: float) -> float:
     return 1.0 if k >= n else float(special.betainccinv(k + 1, n - k, alpha))
 
 
+LOOK_AHEAD = 64  # steps between two checks of whether the recursion can still reach r / n
+
+
+def steinke(counts: Counts, epsilon: float, delta: float) -> float:
+    """ln of the bound P of Theorem 5.2 at the observed number of right guesses."""
+    n, r, v = counts.n, counts.r, counts.correct
+    if v == 0:
+        return 0.0
+    wrong = special.expit(-epsilon)
+    log_tail = float(
+        log_cdf(counts.errors, r, wrong)
+    )  # at least v right guesses means at most r - v wrong guesses
+    if delta == 0 or not math.isfinite(epsilon):
+        return log_tail
+    # Forty standard deviations from its mean, X has negligible mass: intervals farther above are empty, and longer
+    # intervals below only divide by a larger i.
+    mean, reach = r * (1 - wrong), 40 * math.sqrt(r * wrong * (1 - wrong)) + 40
+    below = np.arange(min(v - 1, math.ceil(mean + reach)), max(0, math.floor(min(v, mean) - reach)) - 1, -1)
+    mass = np.cumsum(np.exp(log_pmf(r - below, r, wrong)))
+    extra = 2 * n * delta * float(np.max(mass / (v - below)))
+    return min(0.0, float(np.logaddexp(log_tail, math.log(extra) if extra > 0 else -math.inf)))
+
+
+def mahloujifar(counts: Counts, channel: Channel) -> float:
+    """ln of the smallest level at which the null is rejected, found by bisection because the recursion takes a level."""
+    if not rejects(counts, channel, 0.0):
+        return 0.0
+    low, high = SMALLEST_LOG_LEVEL, 0.0
+    if rejects(counts, channel, low):
+        return low
+    while high - low > 1e-12 * max(1.0, -high):
+        middle = 0.5 * (low + high)
+        if not low < middle < high:
+            break
+        if rejects(counts, channel, middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def rejects(counts: Counts, channel: Channel, log_tau: float) -> bool:
+    """Whether P(U <= errors) cannot be as large as e^log_tau."""
+    n, r, v = counts.n, counts.r, counts.correct
+    least_errors, limit = channel.least_errors, r / n
+    right = math.exp(log_tau) * v / n
+    wrong = math.exp(log_tau) * (r - v) / n
+    for i in range(v - 1, -1, -1):
+        step = least_errors(right) - wrong
+        if step <= 0:
+            return right + wrong > limit
+        wrong += step
+        weight = i / (r - i)
+        right += weight * step
+        if right + wrong > limit:
+            return True
+        if (v - i) % LOOK_AHEAD == 0 and _is_hopeless(least_errors, right, wrong, step, weight, i, limit):
+            return False
+    return False
+
+
+def _is_hopeless(
+    least_errors: Callable[[float], float],
+    right: float,
+    wrong: float,
+    step: float,
+    weight: float,
+    steps: int,
+    limit: float,
+) -> bool:
+    """Whether the remaining steps are too few and too small to pass ``limit``.
+
+    The weights fall and ``least_errors`` is convex. If the slope times the weight is at most 1 over the range of ``steps``
+    further steps of the present size, no step can be larger than the previous one.
+    """
+    end = right + steps * weight * step
+    if end + wrong + steps * step > limit:
+        return False
+    ahead = max(end - right, 1e-9 * end)
+    return weight * (least_errors(end + ahead) - least_errors(end)) <= ahead
+
+
 ALL = ("product_channel", "family", "r_fixed", "iid_bits")
 MEMBERS = {
     "exact": Method(
@@ -207,5 +329,17 @@ MEMBERS = {
         clopper_pearson,
         FAMILY_FREE=True,
         refusal=_clopper_pearson_refusal,
+    ),
+    "steinke": Method(
+        ("r_fixed", "iid_bits"),
+        "valid under any dependence between bits, for (epsilon, delta)-DP of any family",
+        steinke,
+        FAMILY_FREE=True,
+    ),
+    "mahloujifar": Method(
+        ("family", "r_fixed", "iid_bits"),
+        "valid under any dependence between bits, for f-DP of this family",
+        mahloujifar,
+        rejects=rejects,
     ),
 }

@@ -13,7 +13,7 @@ from lethe.config.schema import Data, GameParams, Method, TrainRecipe, UnlearnRe
 from lethe.registry import TEXT_ATTACKS
 
 if TYPE_CHECKING:
-    from lethe.audits.protocol import AuditResult
+    from lethe.audits import AuditResult
     from lethe.audits.unlearning_game.rounds import Runner
 
 AttackName = Annotated[str, NameIn((TEXT_ATTACKS,))]
@@ -78,10 +78,10 @@ class Params(GameParams):
 def play(settings: Params, scratch: Path | None = None, run: Runner | None = None) -> AuditResult:
     """Play, and bound the leakage of each method's first model on its forget set.
 
-    The parameters are those of `images.play.play`.
+    ``scratch`` is the folder of finished models, ``run`` the function that runs calls.
     """
     from lethe.audits.finished_models import SCRATCH, in_processes
     from lethe.audits.unlearning_game.result import played
-    from lethe.audits.unlearning_game.text.play import play
+    from lethe.audits.unlearning_game.text_play import play
 
     return played(*play(settings, scratch or SCRATCH, run or in_processes))

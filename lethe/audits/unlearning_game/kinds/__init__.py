@@ -1,8 +1,0 @@
-"""The kinds of game: one module per kind, which ``games.NAME.kind`` of params.yaml names.
-
-A module has
-
-- ``Params``: the model of the entry, derived from `lethe.config.schema.GameParams`,
-- ``play(settings, scratch=None, run=None) -> AuditResult``: ``scratch`` is the folder of finished models, ``run`` the
-  function that runs calls (see `lethe.audits.unlearning_game.rounds.Runner`); both have a default.
-"""
