@@ -67,7 +67,8 @@ def test_a_member_is_what_its_kind_asks_for(kind, name):
 
 
 def test_every_module_of_a_folder_is_a_member_and_no_helper_is():
-    for registry, suffix in ((METHODS, ""), (SCORERS, ""), (AUDITS, ""), (GAMES, ""), (ENGINES, "_engine")):
+    for registry in (METHODS, SCORERS, AUDITS, GAMES, ENGINES):
+        suffix = registry.suffix
         for folder in registry.folders:
             modules = [path.stem for path in (ROOT / folder.replace(".", "/")).glob(f"[!_]*{suffix}.py")]
             names = [registry.tables.get(f"{folder}.{one}", (one.removesuffix(suffix),)) for one in modules]
