@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 import unicodedata
 from decimal import Decimal
 from typing import TYPE_CHECKING, Literal
-
-from markupsafe import Markup, escape
 
 from lethe.errors import plural as plural
 from lethe.statistics.bound import Side, as_percent, exact, rounded
@@ -17,7 +14,6 @@ if TYPE_CHECKING:
     from lethe.statistics.one_run.audit import MethodBound, OneRunAudit
 
 NONE = "–"
-LONGEST = 600
 VISIBLE = {"\n": "↵", "\r": "␍", "\t": "⇥", "\x7f": "␡"}
 # Control, format (bidirectional overrides, zero width), surrogate, private, unassigned, line and paragraph breaks
 INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -93,20 +89,6 @@ def upper_first(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
 
 
-def bold_percents(sentence: str) -> Markup:
-    """Return a sentence with its percentages in bold."""
-    return Markup(re.sub(r"\d[\d.]*%", r"<b>\g<0></b>", str(escape(sentence))))
-
-
-def visible(text: str, longest: int = LONGEST) -> Markup:
-    """Return an untrusted text as safe HTML: escaped markup, named invisible characters, long texts cut with their length."""
-    shown = text[:longest]
-    html = Markup("").join(_character(character) for character in shown)
-    if len(text) > longest:
-        html += Markup('<span class="cut"> … cut here: {} characters in all</span>').format(f"{len(text):,}")
-    return html
-
-
 def named(character: str) -> str | None:
     """Return the visible name of an invisible character, one sign or U+XXXX; None for a visible character."""
     if unicodedata.category(character) not in INVISIBLE:
@@ -114,10 +96,3 @@ def named(character: str) -> str | None:
     if character in VISIBLE:
         return VISIBLE[character]
     return chr(0x2400 + ord(character)) if character < " " else f"U+{ord(character):04X}"
-
-
-def _character(character: str) -> Markup:
-    shown = named(character)
-    if shown is None:
-        return escape(character)
-    return Markup('<span class="control" title="U+{}">{}</span>').format(f"{ord(character):04X}", shown)

@@ -9,7 +9,8 @@ from markupsafe import Markup
 
 from lethe.evaluation.answers import DrawnAnswer, QuestionAnswers, judged, question_answers, worst_answers
 from lethe.evaluation.run import Model, Run
-from lethe.text import label, visible
+from lethe.report.templates import visible
+from lethe.text import label
 
 SHOWN = 5
 KEPT = 3  # per question, for the reader who picks the question

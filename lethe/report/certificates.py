@@ -13,9 +13,10 @@ from lethe.errors import plural
 from lethe.evaluation.run import Model, Question, Run
 from lethe.report import svg
 from lethe.report.svg import ACCENT, INK, MUTED, WARM
+from lethe.report.templates import visible
 from lethe.statistics.bound import significant
 from lethe.statistics.leak_trees import AnswerTree, Certificates, HeavyLeak
-from lethe.text import NONE, number, queries, visible
+from lethe.text import NONE, number, queries
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -28,10 +28,10 @@ from lethe.report.figures import Panel
 from lethe.report.picker import picker
 from lethe.report.studies import studies
 from lethe.report.svg import standalone
-from lethe.report.templates import templates
+from lethe.report.templates import bold_percents, templates, visible
 from lethe.report.verdicts import cells, guarantee_notes, head, headline, verdict_alpha
 from lethe.statistics.bound import Bound, exact, joint_level, significant
-from lethe.text import NONE, bold_percents, count, label, number, plural, upper_first, visible
+from lethe.text import NONE, count, label, number, plural, upper_first
 
 TRAINED = "trained from the start"  # the panel of the losses of training rather than unlearning
 GIVEN = "given answers"  # the basis of the second table of models

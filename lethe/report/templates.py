@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
+
+from lethe.text import named
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 HERE = Path(__file__).parent
+LONGEST = 600  # characters of an answer on a page
 
 
 def templates(*filters: Callable[..., object]) -> Environment:
@@ -49,3 +53,24 @@ def policy(style: str, script: str) -> str:
 
 def _digest(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def bold_percents(sentence: str) -> Markup:
+    """Return a sentence with its percentages in bold."""
+    return Markup(re.sub(r"\d[\d.]*%", r"<b>\g<0></b>", str(escape(sentence))))
+
+
+def visible(text: str, longest: int = LONGEST) -> Markup:
+    """Return an untrusted text as safe HTML: escaped markup, named invisible characters, long texts cut with their length."""
+    shown = text[:longest]
+    html = Markup("").join(_character(character) for character in shown)
+    if len(text) > longest:
+        html += Markup('<span class="cut"> … cut here: {} characters in all</span>').format(f"{len(text):,}")
+    return html
+
+
+def _character(character: str) -> Markup:
+    shown = named(character)
+    if shown is None:
+        return escape(character)
+    return Markup('<span class="control" title="U+{}">{}</span>').format(f"{ord(character):04X}", shown)

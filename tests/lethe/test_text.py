@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.text import INVISIBLE, bold_percents, listing, number, percent, plural, visible
+from lethe.report.templates import bold_percents, visible
+from lethe.text import INVISIBLE, listing, number, percent, plural
 
 unit = st.floats(0, 1)
 
