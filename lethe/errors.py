@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
@@ -242,9 +243,35 @@ def out_of_memory(error: BaseException | None) -> LetheError | None:
     return None
 
 
+# Packages whose name on the index is not the name that Python imports.
+INDEX_NAMES = {"dp_accounting": "dp-accounting", "huggingface_hub": "huggingface-hub", "ruamel": "ruamel.yaml"} | {
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+    "prefect_dask": "prefect-dask",
+    "vl_convert": "vl-convert-python",
+}
+
+
+def not_installed(error: BaseException | None) -> BadInput | None:
+    """Return the error about a package of an extra that is not installed, if its absence caused ``error``; else None."""
+    from importlib.metadata import requires
+
+    for cause in causes(error):
+        if isinstance(cause, ModuleNotFoundError) and cause.name:
+            module = cause.name.partition(".")[0]
+            package = INDEX_NAMES.get(module, module)
+            for requirement in requires("lethe") or []:
+                if extra := re.match(rf"{re.escape(package)}\b.*extra == ['\"]([\w-]+)['\"]", requirement):
+                    return BadInput(
+                        f"This needs the package {package}, which is not installed: `pip install 'lethe[{extra[1]}]'`, or "
+                        f"`pip install '.[{extra[1]}]'` in a clone."
+                    )
+    return None
+
+
 def of_the_machine(error: BaseException) -> LetheError | None:
-    """Return the error about the machine (disk, permissions, memory) behind ``error``, if the machine caused it."""
-    return disk_full(error) or out_of_memory(error) or unwritable(error)
+    """Return the error about the machine (disk, permissions, memory, packages) behind ``error``, if it caused it."""
+    return disk_full(error) or out_of_memory(error) or unwritable(error) or not_installed(error)
 
 
 def plural(value: int, thing: str, things: str = "") -> str:

@@ -9,9 +9,12 @@ import subprocess
 import sys
 import types
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.small import ROOT, environment
 
@@ -41,13 +44,17 @@ def installed(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def run(installed, tmp_path):
-    """Python in an empty folder, with the unpacked wheel first on its path and the repository not on it."""
+    """Python in an empty folder, with the unpacked wheel first on its path and the repository not on it.
 
-    def run(*arguments: str) -> subprocess.CompletedProcess:
+    With ``only``, a folder with a sitecustomize, Python begins with that.
+    """
+
+    def run(*arguments: str, only: Path | None = None) -> subprocess.CompletedProcess:
+        path = os.pathsep.join(str(folder) for folder in (only, installed) if folder)
         return subprocess.run(
             [sys.executable, *arguments],
             cwd=tmp_path,
-            env={**environment(), "PYTHONPATH": str(installed), "LETHE_CACHE": str(tmp_path / "cache")},
+            env={**environment(), "PYTHONPATH": path, "LETHE_CACHE": str(tmp_path / "cache")},
             capture_output=True,
             text=True,
             timeout=120,
@@ -100,6 +107,88 @@ def test_a_model_is_evaluated_in_an_empty_folder(run, tmp_path):
     result = json.loads(done.stdout)
     assert (result["n"], result["n_questions"]) == (8, 1)
     assert "Who is Ada?" in (tmp_path / result["report"]).read_text()
+
+
+FINDER = """
+import sys
+from importlib.machinery import PathFinder
+
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        absent = top not in {modules} and top not in sys.stdlib_module_names and not top.startswith("_")
+        if absent and PathFinder.find_spec(top):
+            raise ModuleNotFoundError(f"No module named {{top!r}}", name=top)
+
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+def needed(packages: set[str], names: list[str]) -> set[str]:
+    """The packages ``names`` and all that they need, added to ``packages``."""
+    for name in map(canonicalize_name, names):
+        if name not in packages:
+            packages.add(name)
+            wanted = map(Requirement, metadata.requires(name) or [])
+            needed(
+                packages, [one.name for one in wanted if one.marker is None or one.marker.evaluate({"extra": ""})]
+            )
+    return packages
+
+
+@pytest.fixture(scope="module")
+def light(installed, tmp_path_factory) -> Path:
+    """A folder whose sitecustomize hides every package that `pip install lethe` would not bring."""
+    (about,) = installed.glob("lethe-*.dist-info")
+    wanted = [Requirement(line) for line in metadata.Distribution.at(about).requires or []]
+    packages = needed(set(), [one.name for one in wanted if one.marker is None])
+    providers = metadata.packages_distributions()
+    modules = {name for name, by in providers.items() if packages & set(map(canonicalize_name, by))} | {"lethe"}
+    folder = tmp_path_factory.mktemp("light")
+    (folder / "sitecustomize.py").write_text(FINDER.format(modules=sorted(modules)))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "bounds leaks.csv --json",
+        "bounds leaks.csv --table leaks.parquet",
+        "compare leaks.csv leaks.csv --json",
+        "log inspect.json --table answers.csv",
+        "audit one-run --n 1000 --r 200 --errors 26 --mechanism gaussian --delta 1e-5 --json",
+        "audit epsilon-star --train train.csv --population population.txt --delta 1e-4 --json",
+        "label answers.csv --verdicts verdicts.csv --mass 0.5 --rest 30 --json",
+        "score tofu-log tofu.json --retain tofu_retain.json --json",
+        "plan --tau 0.01 --json",
+        "--help",
+    ],
+)
+def test_a_log_needs_no_model_and_no_pipeline(run, light, tmp_path, call):
+    shutil.copytree(ROOT / "tests/contract/inputs", tmp_path, dirs_exist_ok=True)
+    done = run("-m", "lethe", *call.split(), only=light)
+    assert done.returncode in (0, 1), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("call", "extra"),
+    [
+        ("eval --model m --data forget.jsonl", "models"),
+        (
+            "audit one-run --n 1000 --r 200 --errors 26 --mechanism dp-sgd --q 0.1 --steps 5 --delta 1e-5",
+            "privacy",
+        ),
+    ],
+)
+def test_a_command_names_the_extra_that_it_needs(run, light, tmp_path, call, extra):
+    shutil.copytree(ROOT / "tests/contract/inputs", tmp_path, dirs_exist_ok=True)
+    (tmp_path / "m").mkdir()
+    done = run("-m", "lethe", *call.split(), only=light)
+    assert done.returncode == 2
+    assert f"lethe[{extra}]" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["run", "serve", "sweep", "study"])
