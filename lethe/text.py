@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lethe.statistics.one_run.audit import MethodBound, OneRunAudit
 
 NONE = "–"
+LONGEST = 600  # characters of an answer that a reader sees
 VISIBLE = {"\n": "↵", "\r": "␍", "\t": "⇥", "\x7f": "␡"}
 # Control, format (bidirectional overrides, zero width), surrogate, private, unassigned, line and paragraph breaks
 INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}

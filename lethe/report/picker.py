@@ -19,8 +19,7 @@ from lethe.io.artifacts import Row
 from lethe.report.answers import Drawn, ranking
 from lethe.report.columns import Column, columns, end
 from lethe.report.figures import BOUNDS, chosen_question
-from lethe.report.templates import LONGEST
-from lethe.text import NONE, count, label, named
+from lethe.text import LONGEST, NONE, count, label, named
 
 BUDGET = 1_500_000  # bytes for all answers, so that a page of many models and questions stays small
 SHORTEST = 60  # bytes of an answer that a reader can still judge

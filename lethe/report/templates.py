@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
-from lethe.text import named
+from lethe.text import LONGEST, named
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 HERE = Path(__file__).parent
-LONGEST = 600  # characters of an answer on a page
 
 
 def templates(*filters: Callable[..., object]) -> Environment:
