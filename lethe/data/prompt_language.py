@@ -23,10 +23,14 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any, NamedTuple, TypeVar
 
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, model_validator
+
+from lethe.config.fields import Draws, Positive, Real, Section
+from lethe.config.load import validate
 from lethe.config.yaml import read_yaml
-from lethe.errors import BadFile, shortened
+from lethe.errors import BadFile
 from lethe.io.artifacts import Reference, Row
 
 PARTS = ("system", "shots", "wording", "prefix")
@@ -36,8 +40,89 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,39}")
 MOST = 10_000  # productions per question
 
 
-@dataclass(frozen=True)
-class Choice:
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("text that is not empty")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_not_blank)]
+
+
+def _name(name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise ValueError("at most 40 letters, digits, blanks, '.', '_' and '-'")
+    return name
+
+
+class _Pair(Section):
+    question: Text
+    answer: Text
+
+
+class _Entry(Section):
+    """A choice of a part, as the file writes it; one with a name other than "plain" must have content."""
+
+    name: Annotated[str, AfterValidator(_name)] | None = None
+    weight: Positive = 1
+    optional: StrictBool = False
+
+    @model_validator(mode="after")
+    def _has_content(self) -> _Entry:
+        content = "examples" if isinstance(self, _Shots) else "text"
+        if content not in self.model_fields_set and (self.name or "plain") != "plain":
+            raise ValueError(f"it must have the key {content}, null for a choice that says nothing")
+        return self
+
+
+class _Plain(_Entry):
+    text: str | None = None
+
+
+class _Wording(_Plain):
+    answer: Text | None = None
+
+    @model_validator(mode="after")
+    def _names_a_key(self) -> _Wording:
+        if not KEY.search(self.text or ""):
+            raise ValueError("its text names no key of the row; it must have {question} or another key")
+        return self
+
+
+def _listed(examples: object) -> object:
+    return examples if isinstance(examples, list) else [examples]
+
+
+class _Shots(_Entry):
+    examples: Annotated[list[_Pair], BeforeValidator(_listed)] | None = None
+
+
+def _written_short(entry: object) -> object:
+    """A text, or null, stands for a choice with this text."""
+    return {"text": entry} if isinstance(entry, str) else {} if entry is None else entry
+
+
+C = TypeVar("C", bound=_Entry)
+Choices = Annotated[list[Annotated[C, BeforeValidator(_written_short)]], Field(min_length=1)]
+
+
+class Share(Section):
+    """The second sample: ``prompts`` random prompts over all questions, ``answers`` to each, and the threshold ``tau``."""
+
+    prompts: Draws
+    answers: Draws
+    tau: Annotated[Real, Field(gt=0, lt=1)]
+
+
+class _File(Section):
+    system: Choices[_Plain]
+    shots: Choices[_Shots]
+    wording: Choices[_Wording]
+    prefix: Choices[_Plain]
+    share: Share | None = None
+
+
+class Choice(NamedTuple):
     """One choice of a part.
 
     ``examples`` are the question-answer pairs of a choice of ``shots``. ``answer`` is what a wording asks for, empty where
@@ -50,15 +135,6 @@ class Choice:
     examples: tuple[tuple[str, str], ...] = ()
     optional: bool = False
     answer: str = ""
-
-
-@dataclass(frozen=True)
-class Share:
-    """The second sample: ``prompts`` random prompts over all questions, ``answers`` to each, and the threshold ``tau``."""
-
-    prompts: int
-    answers: int
-    tau: float
 
 
 @dataclass(frozen=True)
@@ -93,102 +169,23 @@ class Production:
 
 
 def read_language(path: str | os.PathLike) -> Language:
-    """Read and check a language; raise `BadFile` with the key of a mistake."""
-    value = read_yaml(path)
-    for key in value:
-        if key not in (*PARTS, "share"):
-            raise BadFile(path, f"key {key}: unknown; must be one of {', '.join((*PARTS, 'share'))}")
-    parts = {part: tuple(_choices(path, part, value.get(part, [PLAIN[part]]))) for part in PARTS}
-    return Language(str(path), parts, _share(path, value.get("share")))
+    """Read and check a language; an error names the file and the key of a mistake."""
+    file = validate({part: [text or None] for part, text in PLAIN.items()} | read_yaml(path), str(path), _File)
+    parts: dict[str, tuple[Choice, ...]] = {}
+    for part in PARTS:
+        choices = [_choice(part, one, number) for number, one in enumerate(getattr(file, part), start=1)]
+        names = [choice.name for choice in choices]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise BadFile(path, f"key {part}: the name {twice!r} appears twice")
+        parts[part] = tuple(choices)
+    return Language(str(path), parts, file.share)
 
 
-def _choices(path: str | os.PathLike, part: str, entries: object) -> Iterator[Choice]:
-    if not isinstance(entries, list) or not entries:
-        raise BadFile(path, f"key {part}: got {shortened(entries)}; must be a list of at least one choice")
-    seen: set[str] = set()
-    for number, entry in enumerate(entries, start=1):
-        key = f"{part}, choice {number}"
-        whole = {_content(part): entry} if entry is None or isinstance(entry, str) else entry
-        choice = _choice(path, part, key, whole, number)
-        if choice.name in seen:
-            raise BadFile(path, f"{key}: the name {choice.name!r} appears twice in {part}")
-        seen.add(choice.name)
-        yield choice
-
-
-def _content(part: str) -> str:
-    """The key that holds the content of a choice of this part."""
-    return "examples" if part == "shots" else "text"
-
-
-def _choice(path: str | os.PathLike, part: str, key: str, entry: object, number: int) -> Choice:
-    content = _content(part)
-    legal = ["name", content, "weight", "optional", *(["answer"] if part == "wording" else [])]
-    if not isinstance(entry, dict) or set(entry) - set(legal):
-        text_or = "" if part == "shots" else "a text, "
-        raise BadFile(
-            path, f"{key}: got {shortened(entry)}; must be {text_or}null, or the keys {', '.join(legal)}"
-        )
-    # A choice with a name other than "plain" must have content.
-    if content not in entry and entry.get("name", "plain") != "plain":
-        raise BadFile(
-            path,
-            f"{key}: got {shortened(entry)}, which has no {content}; must have the key {content}, null for a choice "
-            "that says nothing",
-        )
-    weight, text = entry.get("weight", 1), (entry.get("text") or "")
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
-        raise BadFile(path, f"{key}, weight: got {shortened(weight)}; must be a number above 0")
-    if not isinstance(text, str):
-        raise BadFile(path, f"{key}: got {shortened(text)}; must be text")
-    if part == "wording" and not KEY.search(text):
-        raise BadFile(
-            path, f"{key}: got {text!r}, which names no key of the row; must have {{question}} or another key"
-        )
-    examples = _examples(path, key, entry.get("examples")) if part == "shots" else ()
-    plain = text == PLAIN[part] and not examples
-    name = entry.get("name", "plain" if plain else f"{part} {number}")
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise BadFile(
-            path,
-            f"{key}, name: got {shortened(name)}; must be at most 40 letters, digits, blanks, '.', '_' and '-'",
-        )
-    optional = entry.get("optional", False)
-    if not isinstance(optional, bool):
-        raise BadFile(path, f"{key}, optional: got {shortened(optional)}; must be true or false")
-    answer = entry.get("answer", "")
-    if not isinstance(answer, str) or ("answer" in entry and not answer.strip()):
-        raise BadFile(
-            path, f"{key}, answer: got {shortened(answer)}; must be a text, which may name keys of the row"
-        )
-    return Choice(name, text, float(weight), examples, optional, answer)
-
-
-def _examples(path: str | os.PathLike, key: str, examples: object) -> tuple[tuple[str, str], ...]:
-    pairs = []
-    for example in examples if isinstance(examples, list) else [examples] if examples else []:
-        pair = tuple(example.get(name) for name in ("question", "answer")) if isinstance(example, dict) else ()
-        if len(pair) != 2 or not all(isinstance(text, str) and text.strip() for text in pair):
-            raise BadFile(path, f"{key}, examples: got {shortened(example)}; must have a question and an answer")
-        pairs.append((str(pair[0]), str(pair[1])))
-    return tuple(pairs)
-
-
-def _share(path: str | os.PathLike, value: object) -> Share | None:
-    if value is None:
-        return None
-    keys = ("prompts", "answers", "tau")
-    if not isinstance(value, dict) or set(value) != set(keys):
-        raise BadFile(path, f"key share: got {shortened(value)}; must have the keys {', '.join(keys)}, or be null")
-    for key in keys[:2]:
-        if isinstance(value[key], bool) or not isinstance(value[key], int) or not 1 <= value[key] <= 1_000_000:
-            raise BadFile(
-                path, f"key share.{key}: got {shortened(value[key])}; must be a whole number from 1 to 1000000"
-            )
-    tau = value["tau"]
-    if isinstance(tau, bool) or not isinstance(tau, int | float) or not 0 < tau < 1:
-        raise BadFile(path, f"key share.tau: got {shortened(tau)}; must be a number above 0 and below 1")
-    return Share(value["prompts"], value["answers"], float(tau))
+def _choice(part: str, entry: Any, number: int) -> Choice:
+    text, answer = getattr(entry, "text", None) or "", getattr(entry, "answer", None) or ""
+    examples = tuple((pair.question, pair.answer) for pair in getattr(entry, "examples", None) or ())
+    name = entry.name or ("plain" if text == PLAIN[part] and not examples else f"{part} {number}")
+    return Choice(name, text, float(entry.weight), examples, entry.optional, answer)
 
 
 def as_json(language: Language, rows: Sequence[Row]) -> dict[str, object]:
@@ -214,7 +211,7 @@ def as_json(language: Language, rows: Sequence[Row]) -> dict[str, object]:
         "varied": language.varied,
         "productions": list(entries.values()),
         "references": references,
-        "share": None if share is None else {"prompts": share.prompts, "answers": share.answers, "tau": share.tau},
+        "share": None if share is None else share.model_dump(),
     }
 
 
@@ -223,36 +220,24 @@ def productions(language: Language, row: Row) -> list[Production]:
     options = [list(_filled(language, part, row)) for part in PARTS]
     for part, choices in zip(PARTS, options, strict=True):
         if not choices:
-            raise BadFile(
-                language.path,
-                f"{part}: every choice is optional, and row {row['id']!r} of the dataset has the keys of none",
-                "Add a choice that every row has.",
+            problem = (
+                f"{part}: every choice is optional, and row {row['id']!r} of the dataset has the keys of none"
             )
-    if math.prod(map(len, options)) > MOST:
-        raise BadFile(
-            language.path,
-            f"gives {math.prod(map(len, options)):,} productions for {row['id']!r}; must be at most {MOST:,}",
-        )
+            raise BadFile(language.path, problem, "Add a choice that every row has.")
+    if (count := math.prod(map(len, options))) > MOST:
+        raise BadFile(language.path, f"gives {count:,} productions for {row['id']!r}; must be at most {MOST:,}")
     whole = math.prod(sum(choice.weight for choice in part) for part in options)
-    varied = [
-        part for part, choices in zip(PARTS, options, strict=True) if len(choices) > 1 or part in language.varied
-    ]
-    return [_production(taken, varied, whole) for taken in itertools.product(*options)]
-
-
-def _production(taken: Sequence[Choice], varied: Sequence[str], whole: float) -> Production:
-    system, shots, wording, prefix = taken
-    choices = tuple((part, choice.name) for part, choice in zip(PARTS, taken, strict=True))
-    return Production(
-        name=", ".join(f"{part}: {name}" for part, name in choices if part in varied) or "plain",
-        probability=math.prod(choice.weight for choice in taken) / whole,
-        system=system.text,
-        shots=shots.examples,
-        question=wording.text,
-        prefix=prefix.text,
-        choices=choices,
-        answer=wording.answer,
-    )
+    lengths = dict(zip(PARTS, map(len, options), strict=True))
+    varied = [part for part in PARTS if lengths[part] > 1 or part in language.varied]
+    every = []
+    for taken in itertools.product(*options):
+        system, shots, wording, prefix = taken
+        names = tuple((part, choice.name) for part, choice in zip(PARTS, taken, strict=True))
+        name = ", ".join(f"{part}: {chosen}" for part, chosen in names if part in varied) or "plain"
+        probability = math.prod(choice.weight for choice in taken) / whole
+        asked = (system.text, shots.examples, wording.text, prefix.text)
+        every.append(Production(name, probability, *asked, names, wording.answer))
+    return every
 
 
 def _filled(language: Language, part: str, row: Mapping[str, object]) -> Iterator[Choice]:
