@@ -117,7 +117,8 @@ def run(
         error = _pipeline(root, wanted=stages or (), jobs=jobs, pull=pull, push=push, scheduler=scheduler)
         screen.print(record.damaged_store(root), end="")
         news, experiment = record.read(root), {}
-        edited = workspace.params_changed(root)
+        params = root / config.FILE
+        edited = not params.is_file() or params.read_bytes() != (root / workspace.PARAMS_COPY).read_bytes()
         if edited:
             screen.print(
                 "params.yaml changed during the run. The run used the values with which it began; run `lethe run` again "

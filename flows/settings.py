@@ -39,10 +39,10 @@ def read_preset(name: str) -> dict[str, object]:
 
 def change(path: Path, settings: Sequence[tuple[str, object]]) -> list[str]:
     """Set keys of a params file in order and return the changes; the whole file is validated before it is written."""
-    said, text = changed(path, settings)
-    if said:
+    changes, text = changed(path, settings)
+    if changes:
         write_text(path, text)
-    return said
+    return changes
 
 
 def change_here(root: Path, settings: Sequence[tuple[str, object]]) -> list[str]:
@@ -52,8 +52,10 @@ def change_here(root: Path, settings: Sequence[tuple[str, object]]) -> list[str]
     entries = models.values() if isinstance(models, dict) else ()
     if not settings and not any(isinstance(entry, dict) and "after" in entry for entry in entries):
         return []
-    if not workspace.in_git(root):
-        workspace.keep_original(root)
+    if not workspace.in_git(root) and not (root / workspace.ORIGINAL).exists():
+        write_text(
+            root / workspace.ORIGINAL, path.read_text(encoding="utf-8")
+        )  # the way back in a folder without git
     return [f"params.yaml changes: {line}" for line in change(path, settings)] or ["params.yaml unchanged"]
 
 
@@ -61,17 +63,17 @@ def changed(path: Path, settings: Sequence[tuple[str, object]]) -> tuple[list[st
     """Return the changes and the text that `change` would write; raises `BadParam` as `change` does."""
     config.read_yaml(path)  # refuses what is no YAML, with its line
     document = _yaml().load(path.read_text(encoding="utf-8"))
-    said = []
+    changes = []
     for key, value in settings:
         section, last = section_of(document, key, value, str(path))
         if last not in section or section[last] != value:
-            said.append(f"{key}: {_short(section.get(last, 'absent'))} -> {_short(value)}")
+            changes.append(f"{key}: {_short(section.get(last, 'absent'))} -> {_short(value)}")
             section[last] = value
-    said += _attacks_in_their_place(document)
+    changes += _attacks_in_their_place(document)
     stream = io.StringIO()
     _yaml().dump(document, stream)
     check(config.validate(config.parse_yaml(stream.getvalue(), path), str(path)), path.parent)
-    return said, stream.getvalue()
+    return changes, stream.getvalue()
 
 
 def _attacks_in_their_place(document: dict[str, Any]) -> list[str]:
@@ -148,66 +150,63 @@ def check(params: Params, root: Path) -> None:
     Call it before any stage starts. Paths are relative to ``root``. A checkpoint of the hub is put into its folder.
     """
     made = {str(MODELS / name) for name in (*params.train.models, *params.unlearn.methods)}
-    prompts, models_named = _prompts(params), _models(params)
-    for key, path in models_named.items():
-        if found := hub.named_by(path):
-            with _told_as(key):
-                hub.fill(found, root)
-    _check_labelled(params, root)
-    _check_calibration(params, root)
+    prompts, models = _prompts(params), _models(params)
+    for key, path in models.items():
+        if named := hub.named_by(path):
+            with _as_of(key):
+                hub.fill(named, root)
+    _check_judged(params, root)
     _check_labels(params, root)
-    _check_language(params, root)
-    for key, path in (_sources(params) | prompts | models_named).items():
-        from_stage = key in models_named and key != FIRST and not key.startswith("games.")
+    if (language := params.sample.language) is not None:
+        if not (root / language).is_file():
+            raise BadParam("sample.language", language, f"a file that exists, such as {PLAIN}")
+        with _as_of("sample.language"):
+            read_language(root / language)
+    sources = {f"audits.{name}.source": audit.source for name, audit in params.audits.items()}
+    for key, path in ({"data.source": params.data.source} | sources | prompts | models).items():
+        from_stage = key in models and key != FIRST and not key.startswith("games.")
         if (root / path).exists() or (from_stage and os.path.normpath(path) in made):
             continue
-        legal = "a path that exists"
-        if from_stage:
-            legal += f", or a model that a stage makes ({', '.join(sorted(made))})"
-        raise BadParam(key, path, legal)
-    first = params.train.recipe.start_from
-    if first is not None and os.path.normpath(first) in made:
-        raise BadParam(FIRST, first, "a model that no stage makes: the stage `train` would wait for itself")
+        legal = f", or a model that a stage makes ({', '.join(sorted(made))})" if from_stage else ""
+        raise BadParam(key, path, f"a path that exists{legal}")
+    if FIRST in models and os.path.normpath(models[FIRST]) in made:
+        raise BadParam(
+            FIRST, models[FIRST], "a model that no stage makes: the stage `train` would wait for itself"
+        )
     for key, path in prompts.items():
-        with _told_as(key):
+        with _as_of(key):
             read_template(root / path)
-    _check_games(params, root)
+    for key, path in (
+        prompts | models
+    ).items():  # dvc.yaml lists two folders, since only some games have these keys
+        inside = any(
+            Path(os.path.abspath(root / path)).is_relative_to(os.path.abspath(root / f)) for f in GAMES_READ
+        )
+        if key.startswith("games.") and not inside:
+            legal = f"a path below {' or '.join(map(str, GAMES_READ))}, whose content the stage game depends on"
+            raise BadParam(key, path, legal)
     # Report a mistake in a model that no stage makes before hours of training.
-    for key, path in models_named.items():
+    for key, path in models.items():
         if os.path.normpath(path) not in made:
-            with _told_as(key):
+            with _as_of(key):
                 checkpoints.check(root / path)
 
 
-def _check_labelled(params: Params, root: Path) -> None:
-    """The labelled answers of each judge are a file, or a split that the stage prepare writes."""
+def _check_judged(params: Params, root: Path) -> None:
+    """Labelled answers are a file or a split that the stage prepare writes; a calibration is a file or made of them."""
+    made = []
     for name, judge in params.judges.items():
         path = judge.labelled
-        if path is None or (root / path).is_file() or Path(os.path.normpath(path)).parent == Path("data/dataset"):
+        if path is None:
             continue
-        legal = f"a file that exists, a split of the dataset (data/dataset/SPLIT.jsonl), or {ANSWERS}"
-        raise BadParam(f"judges.{name}.labelled", path, legal)
-
-
-def _check_language(params: Params, root: Path) -> None:
-    path = params.sample.language
-    if path is None:
-        return
-    if not (root / path).is_file():
-        raise BadParam("sample.language", path, f"a file that exists, such as {PLAIN}")
-    with _told_as("sample.language"):
-        read_language(root / path)
-
-
-def _check_calibration(params: Params, root: Path) -> None:
+        if not (root / path).is_file() and Path(os.path.normpath(path)).parent != Path("data/dataset"):
+            legal = f"a file that exists, a split of the dataset (data/dataset/SPLIT.jsonl), or {ANSWERS}"
+            raise BadParam(f"judges.{name}.labelled", path, legal)
+        made.append(f"data/judged/{name}/calibration.csv")
     path = params.metrics.calibration
-    made = [f"data/judged/{name}/calibration.csv" for name, judge in params.judges.items() if judge.labelled]
-    if path is None or os.path.normpath(path) in made or (root / path).is_file():
-        return
-    legal = f"a file that exists, such as {CALIBRATION}"
-    if made:
-        legal += f", or what a stage makes of labelled answers ({', '.join(made)})"
-    raise BadParam("metrics.calibration", path, legal)
+    if path is not None and os.path.normpath(path) not in made and not (root / path).is_file():
+        more = f", or what a stage makes of labelled answers ({', '.join(made)})" if made else ""
+        raise BadParam("metrics.calibration", path, f"a file that exists, such as {CALIBRATION}{more}")
 
 
 def _check_labels(params: Params, root: Path) -> None:
@@ -218,62 +217,35 @@ def _check_labels(params: Params, root: Path) -> None:
     if not any((root / folder / f"{name}.jsonl").is_file() for name in params.models):
         legal = f"a folder with a file of `lethe label` for one of the models ({', '.join(params.models)}), or {LABELS}"
         raise BadParam("metrics.labels.folder", folder, legal)
-    with _told_as("metrics.labels.folder"):
+    with _as_of("metrics.labels.folder"):
         for name in params.models:  # a broken row would otherwise stop the stage metrics, hours later
             read_labels(root / folder / f"{name}.jsonl")
 
 
-def _check_games(params: Params, root: Path) -> None:
-    """Require a game's prompt and model in folders that dvc.yaml lists, since only some games have these keys."""
-    tracked = [os.path.abspath(root / place) for place in GAMES_READ]
-    for name, game in _text_games(params).items():
-        for key in ("prompt", "start_from"):
-            path = getattr(game.learning, key)
-            if path in (None, CHAT):
-                continue
-            place = Path(os.path.abspath(root / path))
-            if not any(place.is_relative_to(folder) for folder in tracked):
-                legal = (
-                    f"a path below {' or '.join(map(str, GAMES_READ))}, whose content the stage game depends on"
-                )
-                raise BadParam(f"games.{name}.learning.{key}", path, legal)
-
-
 @contextlib.contextmanager
-def _told_as(key: str) -> Iterator[None]:
+def _as_of(key: str) -> Iterator[None]:
     try:
         yield
     except BadInput as error:
         raise ParamsClash(key, str(error).rstrip(".")) from None
 
 
-def _sources(params: Params) -> dict[str, str]:
-    audits = {f"audits.{name}.source": audit.source for name, audit in params.audits.items()}
-    return {"data.source": params.data.source, **audits}
+def _of_games(params: Params, key: str) -> dict[str, str]:
+    """A path of each game that trains language models; only these name a prompt or a model."""
+    games = {name: game.learning for name, game in params.games.items() if isinstance(game, TextGame)}
+    paths = {f"games.{name}.learning.{key}": getattr(learning, key) for name, learning in games.items()}
+    return {name: path for name, path in paths.items() if path is not None}
 
 
 def _prompts(params: Params) -> dict[str, str]:
     """Return the template files by key; the tokenizer's own chat template is not a file."""
-    named = {
-        "train.recipe.prompt": params.train.recipe.prompt,
-        "sample.prompt": params.sample.prompt,
-        **{f"games.{name}.learning.prompt": game.learning.prompt for name, game in _text_games(params).items()},
-    }
-    return {key: path for key, path in named.items() if path != CHAT}
-
-
-def _text_games(params: Params) -> dict[str, TextGame]:
-    """Return the games that train language models; only these name a prompt or a model."""
-    return {name: game for name, game in params.games.items() if isinstance(game, TextGame)}
+    named = {"train.recipe.prompt": params.train.recipe.prompt, "sample.prompt": params.sample.prompt}
+    return {key: path for key, path in (named | _of_games(params, "prompt")).items() if path != CHAT}
 
 
 def _models(params: Params) -> dict[str, str]:
     places = {FIRST: params.train.recipe.start_from} if params.train.recipe.start_from else {}
-    places |= {
-        f"games.{name}.learning.start_from": game.learning.start_from
-        for name, game in _text_games(params).items()
-        if game.learning.start_from is not None
-    }
+    places |= _of_games(params, "start_from")
     if params.unlearn.methods:
         places["unlearn.recipe.start_from"] = params.unlearn.recipe.start_from
     places |= {f"judges.{name}.model": judge.model for name, judge in params.judges.items()}

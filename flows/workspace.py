@@ -39,21 +39,9 @@ PLOTS_POLICY = (
 )
 
 
-class AlreadyRunning(LetheError):
-    def __init__(self, pid: str, folder: Path):
-        super().__init__(f"Another run (process {pid}) works in {folder}. Wait for it, or end it first.")
-
-
 class Busy(LetheError):
     def __init__(self, folder: Path, command: str):
         super().__init__(f"{command} works in {folder}. Wait for it, or end it first.")
-
-
-class AlreadyServing(LetheError):
-    def __init__(self, pid: str, folder: Path):
-        super().__init__(
-            f"`lethe serve` (process {pid}) already keeps the schedule of {folder}. End it before you start another."
-        )
 
 
 def prepare(root: Path) -> None:
@@ -80,7 +68,12 @@ def prepare(root: Path) -> None:
     place = config["core"].get("site_cache_dir")
     if "DVC_SITE_CACHE_DIR" not in os.environ and (place is None or place.endswith(SITE_CACHE)):
         wanted["core"]["site_cache_dir"] = own  # another path is of a folder that was copied or moved
-        _private(Path(own))
+        try:
+            os.makedirs(own, exist_ok=True)
+            os.chmod(own, 0o700)  # DVC makes the folders below it writable for all
+        except OSError as error:
+            remedy = "Make it a folder of your own, or set core.site_cache_dir."
+            raise BadFile(own, f"cannot be made: {error.strerror}", remedy) from None
     if all(config[part].get(key) == value for part, values in wanted.items() for key, value in values.items()):
         return
     with config.edit("local") as local:
@@ -100,20 +93,6 @@ def plots_page() -> str:
         f"<script>\n(function () {{\n{script}\n}})();\n</script>\n"
         "<style>table { border-spacing: 15px; }</style>\n</head>\n<body>\n{plot_divs}\n</body>\n</html>\n"
     )
-
-
-def _private(folder: Path) -> None:
-    """Make a folder that only this user can enter: DVC makes the folders below it writable for all."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if folder.stat().st_mode & 0o077:
-            folder.chmod(0o700)
-    except OSError as error:
-        raise BadFile(
-            folder,
-            f"cannot be made: {error.strerror}",
-            "Make it a folder of your own, or set core.site_cache_dir.",
-        ) from None
 
 
 def in_git(root: Path) -> bool:
@@ -177,11 +156,11 @@ class Graph:
 
     def behind(self) -> list[str]:
         """Return the stages that may have to run: stale ones and all that read their outputs."""
-        found: dict[str, None] = {}
+        stages: dict[str, None] = {}
         for stage, before in self.upstream.items():
-            if stage in self.stale or any(name in found for name in before):
-                found[stage] = None
-        return list(found)
+            if stage in self.stale or any(name in stages for name in before):
+                stages[stage] = None
+        return list(stages)
 
     def clean(self) -> list[str]:
         """Return the stages whose outputs are up to date, as those of every stage that they read."""
@@ -361,7 +340,8 @@ class Processes:
         """Have a child do a job of `flows.dvc_child`; return its answer, None if it died, and its last lines."""
         reading, writing = os.pipe()
         with open(reading, encoding="utf-8") as answer:
-            process = self._start([json.dumps(job), str(writing)], writing)
+            with self._lock:
+                process = None if self.stopped else self._start(job, writing)
             os.close(writing)
             if process is None:
                 return None, ""
@@ -373,24 +353,20 @@ class Processes:
             text = answer.read()
         return json.loads(text) if text else None, "\n".join(tail)
 
-    def _start(self, arguments: list[str], descriptor: int) -> subprocess.Popen | None:
-        """Start the child; return None after a call of `stop`."""
-        with self._lock:
-            if self.stopped:
-                return None
-            process = subprocess.Popen(
-                [sys.executable, "-m", "flows.dvc_child", *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                env=self._environment,
-                pass_fds=[descriptor],
-                start_new_session=True,  # Ctrl-C reaches only this process, which ends the children in order
-            )
-            self._started.append(process)
-            return process
+    def _start(self, job: dict[str, Any], descriptor: int) -> subprocess.Popen:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "flows.dvc_child", json.dumps(job), str(descriptor)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=self._environment,
+            pass_fds=[descriptor],
+            start_new_session=True,  # Ctrl-C reaches only this process, which ends the children in order
+        )
+        self._started.append(process)
+        return process
 
     def close(self) -> None:
         pass  # every process has ended with its stage
@@ -424,23 +400,21 @@ def keep_params(root: Path) -> None:
     write_text(root / PARAMS_COPY, (root / "params.yaml").read_text(encoding="utf-8"))
 
 
-def keep_original(root: Path) -> None:
-    """Copy params.yaml before its first change, in a folder without git."""
-    if not (root / ORIGINAL).exists():
-        write_text(root / ORIGINAL, (root / "params.yaml").read_text(encoding="utf-8"))
-
-
-def params_changed(root: Path) -> bool:
-    """Whether params.yaml has changed since the run began."""
-    file = root / "params.yaml"
-    return not file.is_file() or file.read_bytes() != (root / PARAMS_COPY).read_bytes()
-
-
 def only_run(root: Path) -> contextlib.AbstractContextManager[None]:
-    """Hold the folder's lock, to run a pipeline or change its params; raises `AlreadyRunning` where another holds it."""
-    return alone(root / SCRATCH / "run.lock", lambda pid: AlreadyRunning(pid, root))
+    """Hold the folder's lock, to run a pipeline or change its params; raises `LetheError` where another holds it."""
+
+    def running(pid: str) -> LetheError:
+        return LetheError(f"Another run (process {pid}) works in {root}. Wait for it, or end it first.")
+
+    return alone(root / SCRATCH / "run.lock", running)
 
 
 def only_schedule(root: Path) -> contextlib.AbstractContextManager[None]:
-    """Hold the folder's schedule; raises `AlreadyServing` where another process holds it."""
-    return alone(root / SCRATCH / "serve.lock", lambda pid: AlreadyServing(pid, root))
+    """Hold the folder's schedule; raises `LetheError` where another process holds it."""
+
+    def serving(pid: str) -> LetheError:
+        return LetheError(
+            f"`lethe serve` (process {pid}) already keeps the schedule of {root}. End it before you start another."
+        )
+
+    return alone(root / SCRATCH / "serve.lock", serving)
