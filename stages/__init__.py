@@ -4,8 +4,6 @@ DVC starts them as `python -m stages.NAME`. Where DVC's own environment is not a
 `python` is another one, which lacks Lethe's libraries: the stage then starts again in the environment's own.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import sys
@@ -25,10 +23,7 @@ if importlib.util.find_spec("ruamel") is None:
 
 
 def entry(run: Callable[..., None], module: str) -> Callable[..., None]:
-    """Return the main function of a stage, which gives ``run`` params.yaml, data/ and the name of the command line.
-
-    It runs at once where DVC started the module.
-    """
+    """Return a stage's main function: ``run`` with params.yaml, data/ and a name; it runs at once where DVC started it."""
 
     def main(*name: str) -> None:
         from lethe import config

@@ -1,7 +1,5 @@
 """Stage `attack@NAME`: one model under one attack, asked the forget questions after every budget."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lethe.config import Params

@@ -1,7 +1,5 @@
 """Stage `audit@NAME`: one entry of `audits`, by the module of its kind."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lethe.config import Params

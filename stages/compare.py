@@ -1,7 +1,5 @@
 """Stage `compare`: every model against Retrain, from the likelihoods of the forget set and the held-out set."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lethe.config import Params

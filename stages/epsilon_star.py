@@ -3,8 +3,6 @@
 The members are the forget set. An Epsilon* near 0 says that the losses no longer distinguish the set from unseen authors.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lethe.config import Params

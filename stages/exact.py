@@ -1,7 +1,5 @@
 """Stage `exact@MODEL`: bounds of P(leak) from next-token probabilities, the lower ones certain."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lethe.config import Params

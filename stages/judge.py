@@ -1,7 +1,5 @@
 """Stage `judge@NAME`: one judge's verdicts on the answers of every model, and its error on labelled answers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lethe.config import Params

@@ -1,7 +1,5 @@
 """Stage `likelihood@MODEL`: the model's likelihood of the dataset's answers, token by token."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lethe.config import Params

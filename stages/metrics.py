@@ -1,7 +1,5 @@
 """Stage `metrics@MODEL`: high-probability bounds on the whole output distribution, from the scores."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lethe.config import Params

@@ -1,7 +1,5 @@
 """Stage `prepare`: the dataset's splits as JSON lines, checked row by row."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lethe.config import Params

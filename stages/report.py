@@ -1,7 +1,5 @@
 """Stage `report`: one HTML page, its figures, a machine-readable summary and the rows of the DVC plots."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lethe import tracking

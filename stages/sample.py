@@ -1,7 +1,5 @@
 """Stage `sample@MODEL`: many answers per forget question, fewer per utility question, and the greedy answers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lethe.config import Params

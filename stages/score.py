@@ -1,7 +1,5 @@
 """Stage `score@MODEL`: the scores of every generation, one column per scorer; a missing score is null, never 0."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lethe.config import Params

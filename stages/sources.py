@@ -4,8 +4,6 @@ Each other stage of dvc.yaml takes its own hashes from data/sources.json as para
 stages run again that can load the module.
 """
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 
@@ -66,7 +64,6 @@ def run(root: Path, out: Path) -> None:
 
 
 def main() -> None:
-    """Run the stage as DVC does."""
     run(Path.cwd(), Path("data/sources.json"))
 
 

@@ -1,7 +1,5 @@
 """Stage `train@NAME`: the base model on everything, or Retrain on all but the forget set."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lethe.config import Params

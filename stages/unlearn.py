@@ -1,7 +1,5 @@
 """Stage `unlearn@METHOD`: make the base model forget the forget set."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lethe.config import Params
