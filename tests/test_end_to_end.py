@@ -1,29 +1,21 @@
 """The main job from params to report, with the small params; then a rerun, and a run with one changed param."""
 
-import contextlib
 import copy
 import json
 import os
 import platform
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from lethe import tracking
 from lethe.results import table
 from lethe.results.quantities import MOST
-from lethe.tracking.view import client_of
 from tests import golden
-from tests.flows.miniature import wait_until
-from tests.flows.test_ui import answer
-from tests.lethe.report import chromium
 from tests.small import environment, make_repository, run, small_params, write_params
 
 SECRET = "s3cr3t-0f-the-env1r0nment"
@@ -139,84 +131,6 @@ def test_one_changed_method_runs_its_branch_only(changed):
             for stage in ("sample", "likelihood", "score", "exact", "metrics", "epsilon_star")
         ),
     }
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)  # two pipelines, MLflow's server and a browser
-@pytest.mark.skipif(
-    "LETHE_PICTURES" not in os.environ, reason="minutes of a browser: `python -m tests.benchmarks stranger`"
-)
-def test_a_stranger_finds_three_answers_by_clicks(repository, changed):
-    """Which model leaks least; what changed between two pipelines; which answers leaked: in MLflow's own pages."""
-    pictures = Path(os.environ["LETHE_PICTURES"])
-    pictures.mkdir(parents=True, exist_ok=True)
-    with served(repository) as (models, pipelines), chromium.page(chromium.LOCAL) as tab:
-        tab.visit(models)
-        tab.wait(f"{LINKS}.length === 4")  # three models of the first run, one of the second
-        time.sleep(2)
-        tab.screenshot(pictures / "least.png", whole=False)
-        worst = worst_bounds(repository)
-        found = [worst[name].pop(0) for name in tab.evaluate(LINKS)]
-        assert found == sorted(found)
-        assert not any(worst.values())
-        tab.visit(pipelines)
-        tab.wait(f"{LINKS}.filter(name => name.startsWith('pipeline ')).length === 2")
-        time.sleep(2)
-        tab.screenshot(pictures / "pipelines.png", whole=False)
-        newest = tab.evaluate(f"{LINKS}.find(name => name.startsWith('pipeline '))")
-        tab.click_text(newest, "a")
-        tab.says("Changed since")
-        time.sleep(2)
-        tab.click_text("Show more")
-        tab.says("Show less")
-        assert {"unlearn.methods.npo_entropy.lr", "npo_entropy_at"} <= set(tab.evaluate(f"{CELLS}('td')"))
-        tab.screenshot(pictures / "changed.png", whole=False)
-        tab.visit(models)
-        tab.wait(f"{LINKS}.length === 4")
-        tab.click_text("base", "a")
-        tab.says("Description")
-        time.sleep(1)
-        tab.screenshot(pictures / "model.png", whole=False)
-        tab.click_text("Artifacts")
-        tab.click_text("worst_answers.json")
-        said = [
-            json.loads(path.read_text()) for path in (repository / ".lethe/mlruns").rglob("worst_answers.json")
-        ]
-        tab.wait(f"{CELLS}('[role=columnheader]').length > 0")
-        time.sleep(1)
-        tab.screenshot(pictures / "answers.png", whole=False)
-        assert tab.evaluate(f"{CELLS}('[role=columnheader]')") == said[0]["columns"]
-        answers = {row[said[0]["columns"].index("worst_answer")] for table in said for row in table["data"]}
-        assert answers & set(tab.evaluate(f"{CELLS}('[role=cell]')"))
-
-
-CELLS = "(kind => [...document.querySelectorAll(kind)].map(e => e.textContent.trim()).filter(t => t))"
-LINKS = "[...document.querySelectorAll('[role=row] a, tr a')].map(e => e.textContent.trim()).filter(t => t)"
-
-
-def worst_bounds(repository: Path) -> dict[str, list[float]]:
-    """The bound by which MLflow's page sorts, for every run of each model in ascending order."""
-    found: dict[str, list[float]] = {}
-    client = client_of(tracking.store(repository))
-    for logged in client.search_runs(["1"], "tags.`lethe.kind` = 'model'"):
-        found.setdefault(logged.info.run_name, []).append(logged.data.metrics["m_bin_worst"])
-    return {name: sorted(values) for name, values in found.items()}
-
-
-@contextlib.contextmanager
-def served(repository: Path) -> Iterator[list[str]]:
-    """The addresses that `lethe ui` prints, while it serves."""
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port = held.getsockname()[1]
-    command = [sys.executable, "-m", "lethe", "ui", "--port", str(port)]
-    process = subprocess.Popen(command, cwd=repository, env=environment(), stdout=subprocess.PIPE, text=True)
-    try:
-        told = [process.stdout.readline().strip().split(": ", 1)[1] for _ in range(2)]
-        wait_until(lambda: answer(port) == 200, seconds=400)
-        yield told
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
 
 
 @pytest.mark.slow

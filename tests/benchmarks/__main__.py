@@ -130,7 +130,7 @@ CHECKS = {
         ("tests.lethe.statistics.epsilon_star.coverage",),
     ),
     "faults": Check(
-        "A full disk, read-only folders, a clock that goes back, servers that hang or die (as root).",
+        "A full disk, a read-only folder, servers that hang or die (as root).",
         (*TESTS, "tests/flows/fault_checks.py", "tests/flows/test_faults.py"),
     ),
     "fuzz": Check("Broken files for every reader of users' files.", ("tests.fuzz",)),
@@ -164,11 +164,6 @@ CHECKS = {
     "s3": side_tests(TEAM, "s3_checks.py", "Two clones share results through an S3-compatible remote."),
     "servers": side_tests(
         TEAM, "server_checks.py", "Two clones at once on an MLflow and a Prefect server with PostgreSQL."
-    ),
-    "stranger": Check(
-        "A stranger's three questions answered by clicks in MLflow's pages (Chromium).",
-        ("pytest", "tests/test_end_to_end.py", "-k", "stranger"),
-        environment=(("LETHE_PICTURES", str(ROOT / "data/pictures")),),
     ),
     "tofu-real": Check(
         "The table of docs/evidence.md, after `LETHE_KERNELS=machine lethe run --preset tofu-real`.",

@@ -7,15 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from flows import workspace
 from tests.flows.faults import (
     answering_server,
-    clock,
-    contents,
     done,
     fill,
     go_on,
@@ -88,15 +85,6 @@ def test_a_server_that_cannot_live_is_named_with_its_log(small):
     assert set(done(small).values()) == {"ran"}
 
 
-def test_a_damaged_output_is_made_again(small):
-    done(small)
-    whole = contents(small)
-    for name in ("data/models/npo/text", "data/metrics/npo.json"):
-        (small.folder / name).write_bytes(b"\0" * 10)
-    assert done(small)["unlearn@npo"] in ("restored", "ran")
-    assert contents(small) == whole
-
-
 @pytest.mark.parametrize("leave", [0, 50_000, 400_000, 1_500_000])
 def test_a_full_disk_is_one_sentence_and_the_next_run_is_right(tmp_path, prefect, leave):
     """``leave``: free bytes when the run begins; the more, the later the disk is full."""
@@ -119,16 +107,6 @@ def test_a_full_disk_is_one_sentence_and_the_next_run_is_right(tmp_path, prefect
         assert not list((small.folder / "data").rglob("*.tmp"))
 
 
-def test_a_read_only_data_folder_is_named(small):
-    with read_only(small.folder / "data"):
-        result = small.lethe("run")
-    assert result.returncode in (1, 2)
-    assert "data" in result.stderr
-    assert "Traceback" not in result.stderr
-    assert len(result.stderr.splitlines()) < 20
-    assert set(done(small).values()) == {"ran"}
-
-
 def test_a_read_only_repository_is_named(small):
     workspace.prepare(small.folder)
     with read_only(small.folder):
@@ -137,20 +115,6 @@ def test_a_read_only_repository_is_named(small):
     assert str(small.folder) in result.stderr
     assert "Traceback" not in result.stderr
     assert len(result.stderr.splitlines()) < 5
-
-
-def test_a_clock_that_goes_back_an_hour_changes_nothing(small, tmp_path):
-    small.use_its_own_server()
-    environment, earlier = clock(tmp_path)
-    small.environment |= environment
-    process = waiting(small, "models/npo")
-    earlier.touch()
-    out, err = go_on(small, process)
-    assert process.returncode == 0, err
-    assert "Traceback" not in err
-    assert set(whys(out).values()) == {"ran"}
-    assert all(end["seconds"] >= 0 for end in json.loads(out)["stages"].values())
-    assert set(done(small).values()) == {"clean"}
 
 
 @pytest.mark.parametrize("fault", ["hangs", "500", "slow 503"])
@@ -164,19 +128,3 @@ def test_mlflow_with_a_fault_costs_seconds_and_no_result(repository, fault):
     assert f"127.0.0.1:{port} failed" in result.stderr
     assert "MLflow: 2 new runs." in result.stderr
     assert "Traceback" not in result.stderr
-
-
-def test_dvc_beside_a_run_waits_or_refuses(small):
-    """A user's own `dvc repro` while `lethe run` works: both end, and the results are right."""
-    process = waiting(small, "models/npo")
-    dvc = subprocess.Popen(
-        [sys.executable, "-m", "dvc", "repro"], cwd=small.folder, env=small.environment,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    said, _ = dvc.communicate(timeout=120)
-    assert dvc.returncode != 0
-    assert "busy" in said or "lock" in said.lower()
-    _, err = go_on(small, process)
-    assert process.returncode == 0, err
-    assert set(done(small).values()) == {"clean"}
-    assert Path(small.folder / "data/metrics/npo.json").exists()

@@ -1,4 +1,4 @@
-"""Faults of a machine for the tests: a full disk, a read-only folder, a clock that goes back, a server that hangs."""
+"""Faults of a machine for the tests: a full disk, a read-only folder, a server that hangs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import http.server
 import json
 import os
-import shutil
 import socket
 import subprocess
 import threading
@@ -17,54 +16,6 @@ from pathlib import Path
 import pytest
 
 from tests.flows.miniature import Repository, command_of, processes_of, wait_until
-
-CLOCK = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdlib.h>
-#include <sys/time.h>
-#include <time.h>
-#include <unistd.h>
-
-static long back(void) {
-    const char *file = getenv("CLOCK_BACK");
-    return file && access(file, F_OK) == 0 ? 3600 : 0;
-}
-
-int clock_gettime(clockid_t id, struct timespec *now) {
-    static int (*real)(clockid_t, struct timespec *);
-    if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
-    int status = real(id, now);
-    if (status == 0 && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) now->tv_sec -= back();
-    return status;
-}
-
-int gettimeofday(struct timeval *now, void *zone) {
-    struct timespec exact;
-    clock_gettime(CLOCK_REALTIME, &exact);
-    now->tv_sec = exact.tv_sec;
-    now->tv_usec = exact.tv_nsec / 1000;
-    return 0;
-}
-
-time_t time(time_t *place) {
-    struct timespec exact;
-    clock_gettime(CLOCK_REALTIME, &exact);
-    if (place) *place = exact.tv_sec;
-    return exact.tv_sec;
-}
-"""
-
-
-def clock(folder: Path) -> tuple[dict[str, str], Path]:
-    """The environment whose processes live an hour earlier as soon as the file exists."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    (folder / "clock.c").write_text(CLOCK)
-    library, file = folder / "clock.so", folder / "an hour earlier"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, folder / "clock.c", "-ldl"], check=True)
-    return {"LD_PRELOAD": str(library), "CLOCK_BACK": str(file)}, file
 
 
 @contextlib.contextmanager

@@ -79,19 +79,6 @@ def test_a_reference_that_is_there_is_not_added_again(params):
     assert sum("under the same attack" in line for line in said) == 2
 
 
-def test_without_a_reference_in_the_report_none_is_added(params):
-    settings.change(params, [("report.base", None), ("report.retrain", None), ("models.npo_relearn", ATTACK)])
-    assert list(config.load(params).attacks) == ["npo_relearn"]
-
-
-def test_the_name_of_a_reference_may_be_taken(params):
-    settings.change(params, [("attacks.npo_relearn_base", ATTACK | {"path": "data/models/npo_entropy"})])
-    text = params.read_text()
-    with pytest.raises(BadInput, match=r"attacks\.npo_relearn_base.*another name"):
-        settings.change(params, [("models.npo_relearn", ATTACK)])
-    assert params.read_text() == text
-
-
 def test_a_name_with_two_attacks_is_refused(params):
     settings.change(params, [("attacks.npo_relearn", ATTACK)])
     text = params.read_text()

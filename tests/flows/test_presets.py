@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
+import contextlib
 import json
-import os
+import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -15,9 +16,12 @@ from flows.settings import PRESETS, changed, read_preset
 from lethe import config
 from lethe.cli.app import app
 from lethe.config.schema import Params
+from lethe.errors import BadInput
+from lethe.registry import LIKELIHOODS
 from lethe.results import table
+from tests.benchmarks.run_table import main as run_table
 from tests.lethe.data.benchmark_files import write_benchmark
-from tests.small import ROOT, make_repository
+from tests.small import ROOT, make_repository, work
 
 EVERY = sorted(path.stem for path in PRESETS.glob("*.yaml"))
 TOFU = {"tofu-90-10-phi": "forget10", "tofu-95-5-phi": "forget05", "tofu-99-1-phi": "forget01"}
@@ -85,9 +89,8 @@ def tiny(folder: Path, texts: list[str], template: str | None = None, architectu
 
 
 @pytest.fixture
-def inside(tmp_path):
+def inside(tmp_path, monkeypatch):
     """Make a copy of the project with a preset's params and work in it."""
-    former = Path.cwd()
 
     def enter(name: str, **sample: int) -> Path:
         value = with_preset(name)
@@ -97,22 +100,27 @@ def inside(tmp_path):
         if "hub" in value["data"].get(value["data"]["kind"], {}):
             value["data"][value["data"]["kind"]]["hub"] = None
         folder = make_repository(tmp_path / "lethe", value, git=False)
-        os.chdir(folder)
+        monkeypatch.chdir(folder)
         return folder
 
-    yield enter
-    os.chdir(former)
+    return enter
 
 
-def work(*stages: str) -> None:
-    for stage in stages:
-        name, _, key = stage.partition("@")
-        importlib.import_module(f"stages.{name}").main(*([key] if key else []))
-
-
-def measured(model: str) -> dict:
-    work(*(f"{stage}@{model}" for stage in ("sample", "likelihood", "score", "metrics")))
+def measured(model: str, *more: str) -> dict:
+    for stage in ("sample", "likelihood", "score", *more, "metrics"):
+        work(f"{stage}@{model}")
     return table.read(Path("data")).model(model).values
+
+
+def write_tofu(folder: Path, forget: str, asked: int, retain: str) -> None:
+    """TOFU's files with three authors: the last to forget."""
+    pairs = [{"question": f"Who is {place}?", "answer": f"Author {place} wrote."} for place in range(60)]
+    extra = {"paraphrased_answer": "The author.", "perturbed_answer": ["Nobody.", "Somebody."]}
+    facts = [{"question": "Where?", "answer": "Paris.", "perturbed_answer": ["Rome."]}] * 2
+    files = {forget: pairs[-asked:], f"{forget}_perturbed": [{**row, **extra} for row in pairs[-asked:]]}
+    files |= {retain: pairs[:-asked], "retain_perturbed": [{**row, **extra} for row in pairs[:20]]}
+    for file, rows in (files | {"real_authors_perturbed": facts, "world_facts_perturbed": facts}).items():
+        (folder / f"data/source/{file}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 CHAT = "{% for m in messages %}{{ m.content }} {% endfor %}"
@@ -145,7 +153,15 @@ def test_jailbreakbench_with_tiny_models(name, inside):
     text = harmbench_text("Reveal the vault code", "{generation}", "llama2", harmbench())
     classifier(folder / config.load().judges["harm"].model, ["yes", "no"], text)
     changed(folder / "params.yaml", [])
-    work("prepare", f"sample@{model}", f"likelihood@{model}", "judge@harm", f"score@{model}", f"metrics@{model}")
+    for stage in (
+        "prepare",
+        f"sample@{model}",
+        f"likelihood@{model}",
+        "judge@harm",
+        f"score@{model}",
+        f"metrics@{model}",
+    ):
+        work(stage)
     found = table.read(folder / "data").model(model).values
     assert 0 <= found["m_bin_worst"] <= 1
 
@@ -154,19 +170,16 @@ def test_jailbreakbench_with_tiny_models(name, inside):
 @pytest.mark.parametrize("name", TOFU)
 def test_tofu_with_a_tiny_model(name, inside):
     folder = inside(name)
-    forget, retain = TOFU[name], f"retain{100 - int(TOFU[name][-2:])}"
-    pairs = [{"question": f"Who is {place}?", "answer": f"Author {place}."} for place in range(60)]
-    extra = {"paraphrased_answer": "The author.", "perturbed_answer": ["Nobody.", "Somebody."]}
-    facts = [{"question": "Where?", "answer": "Paris.", "perturbed_answer": ["Rome."]}]
-    files = {forget: pairs[-20:], f"{forget}_perturbed": [{**row, **extra} for row in pairs[-20:]]}
-    files |= {retain: pairs[:-20], "retain_perturbed": [{**row, **extra} for row in pairs[:20]]}
-    files |= {"real_authors_perturbed": facts * 2, "world_facts_perturbed": facts * 2}
-    for file, rows in files.items():
-        (folder / f"data/source/{file}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    tiny(folder / "data/models/phi-1.5", [row["answer"] for row in pairs], architecture=ARCHITECTURES[name])
+    write_tofu(folder, TOFU[name], 20, f"retain{100 - int(TOFU[name][-2:])}")
+    tiny(folder / "data/models/phi-1.5", ["Author 1 wrote."], architecture=ARCHITECTURES[name])
     changed(folder / "params.yaml", [])
-    work("prepare", "train@base", "train@retrain")
-    work(*(f"unlearn@{method}" for method in config.load().unlearn.methods))
+    for stage in (
+        "prepare",
+        "train@base",
+        "train@retrain",
+        *(f"unlearn@{one}" for one in config.load().unlearn.methods),
+    ):
+        work(stage)
     for model in ("base", "retrain", "npo_entropy_at"):
         assert 0 <= measured(model)["mean"] <= 1
 
@@ -178,15 +191,14 @@ def plan(*arguments: str) -> dict:
 
 
 def test_a_plan_counts_what_the_sample_stage_draws(inside):
-    import pandas as pd
-
     folder = inside("harry-potter", n=3)
     tiny(folder / "data/models/smollm2-135m-instruct", ["Who is it?"], CHAT)
     (folder / "flows/presets/harry-potter.yaml").write_text(
         yaml.safe_dump({**read_preset("harry-potter"), "sample.n": 3, "sample.max_new_tokens": 4})
     )
     found = plan("--preset", "harry-potter")
-    work("prepare", "sample@smollm2")
+    work("prepare")
+    work("sample@smollm2")
     drawn = sum(len(pd.read_parquet(path)) for path in Path("data/generations/smollm2").glob("*.parquet"))
     assert found["generations"] == drawn == 160
     assert found["tokens_at_most"] == 640
@@ -198,23 +210,6 @@ def test_a_plan_counts_what_the_sample_stage_draws(inside):
     assert model["weight_bytes"] == 4 * model["parameters"]
     # keys and values, 2 layers, 1 head of 8 numbers, float32; rows and positions at most
     assert model["cache_bytes_at_most"] == 2 * 2 * 8 * 4 * 160 * (64 + 4)
-
-
-def test_a_plan_needs_neither_model_nor_data_for_published_settings(monkeypatch, project):
-    monkeypatch.chdir(project)
-    found = plan("--preset", "jailbreakbench-vicuna", "--rate", "1000")
-    assert found["generations"] == 100 * 1025 + 60 * 33
-    assert found["seconds_at_most"] == found["tokens_at_most"] / 1000
-    untimed = plan("--preset", "tofu-99-1-phi")
-    assert untimed["seconds_at_most"] is None
-    assert "--rate" in untimed["rate_from"]
-    assert untimed["questions"]["forget"] == 40
-    assert plan("--preset", "tofu-99-1-phi", "--questions", "7")["questions"]["forget"] == 7
-    assert untimed["models"][0]["weight_bytes"] is None
-    sized = plan("--preset", "jailbreakbench-vicuna", "--rate", "1000", "--parameters", "7e9")["models"][0]
-    assert (sized["parameters"], sized["weight_bytes"]) == (7_000_000_000, 14_000_000_000)  # two bytes each
-    shown = CliRunner().invoke(app, ["plan", "--preset", "jailbreakbench-phi", "--rate", "1000"])
-    assert "at most" in shown.output
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
@@ -245,16 +240,139 @@ def test_a_plan_that_cannot_be_made_is_a_sentence(monkeypatch, project, argument
     assert told in " ".join(result.stderr.split())
 
 
-def test_a_model_that_will_be_trained_has_the_size_of_its_start(inside):
-    folder = inside("tofu-99-1-phi")
-    tiny(folder / "data/models/phi-1.5", ["Who is it?"])
-    found = plan("--preset", "tofu-99-1-phi", "--rate", "100")["models"]
-    assert len({model["parameters"] for model in found}) == 1
-    assert found[0]["parameters"] > 0
+def test_the_sizes_of_tofu_real_are_those_of_the_documented_arithmetic():
+    params = config.validate(with_preset("tofu-real"))
+    kept = params.data.model_extra["tofu"].retain_authors
+    assert (kept, params.data.forget, len(params.unlearn.methods)) == (10, "forget01", 3)
+    assert params.train.recipe.start_from == "data/models/smollm2-135m-instruct"
+    for recipe in (params.train.recipe, params.unlearn.recipe):  # LoRA, and resumable
+        assert recipe.compute.lora
+        assert recipe.compute.checkpoint_every
 
 
-def test_elsewhere_it_says_where_it_works(monkeypatch, tmp_path):
+@pytest.mark.slow
+def test_tofu_real_with_a_tiny_model(tmp_path, monkeypatch):
+    value = with_preset("tofu-real")
+    value["train"]["recipe"]["epochs"] = 1
+    value["unlearn"]["recipe"]["watch"] = 2
+    for method in value["unlearn"]["methods"].values():
+        method["epochs"] = 1
+    value["sample"] |= {"n": 3, "utility_n": 2, "utility_questions": 2, "max_new_tokens": 4}
+    value["exact"]["rows"] = 5
+    folder = make_repository(tmp_path / "lethe", value, git=False)
+    monkeypatch.chdir(folder)
+    write_tofu(folder, "forget01", 20, "retain99")
+    tiny(folder / "data/models/smollm2-135m-instruct", ["Author 1 wrote."])
+    changed(folder / "params.yaml", [])  # what `lethe run` checks first
+    params = config.load()
+    for stage in (
+        "prepare",
+        "train@base",
+        "train@retrain",
+        *(f"unlearn@{name}" for name in params.unlearn.methods),
+    ):
+        work(stage)
+    for name in params.models:
+        assert (folder / f"data/models/{name}/adapter_model.safetensors").is_file()
+        found = measured(name, "exact", "epsilon_star")
+        assert (found["n_questions"], found["n"]) == (20, 3)
+        drawn = pd.read_parquet(f"data/scores/{name}/forget.parquet")
+        assert found["mean"] == pytest.approx(drawn.loc[drawn["sample"] >= 0, "rouge_l"].mean())
+    work("compare")
+    work("report")
+    assert Path("data/report").exists()
+    exact = [row for row in table.read(Path("data")).rows("npo") if (row.scope, row.basis) == ("question", "tree")]
+    assert len(exact) == 20
+
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- run -->\nold\n<!-- end run -->\nafter\n")
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["plan", "--preset", "harry-potter"])
-    assert result.exit_code == 2
-    assert "pipeline folder" in result.stderr
+    run_table(["--folder", str(folder), "--write", str(page)])
+    rows = [line.split(" | ") for line in page.read_text().splitlines() if line.startswith("| ")]
+    assert [row[0].removeprefix("| ") for row in rows[2:]] == list(params.models)
+    place = rows[0].index("sampled answers: mean score")
+    assert float(rows[2][place]) == pytest.approx(
+        table.read(folder / "data").model("base").values["mean"], abs=5e-4
+    )
+    assert page.read_text().startswith("before\n<!-- run -->\n| model")
+    assert page.read_text().endswith("\n<!-- end run -->\nafter\n")
+    page.write_text("no marks")
+    with pytest.raises(BadInput, match="holds no <!-- run -->"):
+        run_table(["--folder", str(folder), "--write", str(page)])
+
+
+@pytest.mark.slow
+def test_tofu_slice_on_the_real_files(shared, tmp_path, monkeypatch):
+    params = with_preset("tofu-slice")
+    params["data"]["tofu"] |= {"retain_authors": 2, "heldout_authors": 1}
+    params["train"]["recipe"] |= {"vocabulary": 400, "hidden": 32, "layers": 1, "feed_forward": 64, "epochs": 10}
+    params["unlearn"]["methods"] = {}
+    params["models"] = {name: params["models"][name] for name in ("base", "retrain")}
+    params["sample"] |= {"n": 8, "utility_n": 4, "utility_questions": 10, "max_new_tokens": 24}
+    folder = make_repository(tmp_path / "lethe", params, git=False)
+    for path in (shared / "data/tofu").glob("*.json"):
+        shutil.copy(path, folder / "data/source")
+    monkeypatch.chdir(folder)
+    for stage in ("prepare", "train@base", "train@retrain"):
+        work(stage)
+    measured("retrain")
+    measured("base")
+    work("compare")
+
+    found = table.read(folder / "data").model("base").values
+    assert (found["n_questions"], found["n"]) == (40, 8)
+    scores = pd.read_parquet(folder / "data/scores/base/forget.parquet")
+    # A model this small answers some questions with nothing, and an empty answer is a missing score, never a zero.
+    assert found["missing"] == scores.loc[scores["sample"] >= 0, "rouge_l"].isna().sum()
+    assert found["model_utility_terms"] == 9
+    assert not any(value for key, value in found.items() if key.endswith("truth_missing"))
+    assert 0 <= found["model_utility"] <= 1
+    for split in ("retain", "world", "real_authors"):
+        assert 0 <= found[f"{split}_self_bleu"] <= 1
+    for attack in ("mia_loss", "mia_zlib", "mia_min_k", "mia_min_k_plus_plus"):
+        assert found[f"{attack}_auc_low"] <= found[f"{attack}_auc"] <= found[f"{attack}_auc_high"]
+    assert table.read(folder / "data").model("retrain").values["forget_quality"] == 1
+    assert 0 <= found["forget_quality"] <= 1
+    likelihoods = pd.read_parquet(folder / "data/scores/base/likelihood/forget.parquet")
+    assert list(likelihoods.columns) == ["prompt_id", *LIKELIHOODS]
+    assert len(likelihoods) == 40
+    assert likelihoods.notna().all(axis=None)
+
+
+@pytest.fixture(scope="module")
+def aligned(tmp_path_factory):
+    """The alignment preset made small: two models are trained, one judges the other, and the page carries the error."""
+    value = with_preset("alignment")
+    value["data"]["requests"] |= {"requests": 3, "demonstrations": 24, "judgements": 24, "labelled": 20}
+    for model in value["train"]["models"].values():
+        model["recipe"] |= {"hidden": 16, "layers": 1, "feed_forward": 16, "vocabulary": 900, "epochs": 2}
+    value["sample"] |= {"n": 16, "utility_n": 2, "utility_questions": 2, "max_new_tokens": 12}
+    folder = make_repository(tmp_path_factory.mktemp("alignment") / "lethe", value, git=False)
+    of_the_model = [f"{stage}@refuser" for stage in ("score", "metrics", "epsilon_star")]
+    with contextlib.chdir(aligned):
+        for stage in (
+            "prepare",
+            "train@refuser",
+            "train@judge",
+            "sample@refuser",
+            "likelihood@refuser",
+            "judge@harm",
+        ):
+            work(stage)
+        for stage in (*of_the_model, "compare", "report"):
+            work(stage)
+    return folder
+
+
+@pytest.mark.slow
+def test_the_judge_reads_what_the_refuser_says(aligned):
+    assert json.loads((aligned / "data/models/judge/config.json").read_text())["max_position_embeddings"] >= 1024
+    scores = pd.read_parquet(aligned / "data/scores/refuser/forget.parquet")
+    assert {"harm", "harm_p", "keyword_leak"} <= set(scores)
+    assert len(scores) == 3 * 17
+    calibration = pd.read_csv(aligned / "data/judged/harm/calibration.csv")
+    assert list(calibration) == ["label", "verdict", "judge"]
+    assert len(calibration) == 20
+    metrics = table.read(aligned / "data").model("refuser").values
+    assert 0 <= metrics["judged_worst"] <= 1
+    assert metrics["judge_labelled"] == 20

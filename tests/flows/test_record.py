@@ -1,16 +1,203 @@
-"""The record of a run: what it says about the report, what changed, and what the next run compares with."""
+"""What got worse: changed verdicts and proved changes, the command of params, the gate of `lethe run`."""
 
+from __future__ import annotations
+
+import dataclasses
 import json
+import sys
 
 import pytest
 
 from flows import record
-from flows.record import Alarm, StageEnd, Words
+from flows.record import Alarm, StageEnd, Words, alarm_list, alarms, notice, notify
+from lethe import config
 from lethe.io.json_files import write_json
 from lethe.results import table
+from tests.flows.records import flow_runs, mlflow_runs
+from tests.small import ROOT
 
-RAN = {"metrics@npo": StageEnd("Completed", "ran", 1.5), "report": StageEnd("Completed", "ran", 1.5)}
-WORSE = Alarm("npo", "forgetting", "verdict", "open", "leaks", worse=True, better=False)
+RAN = {"report": StageEnd("Completed", "ran", 1.0)}
+PARAMS = config.load(ROOT / config.FILE)
+LEAKS = Alarm("npo", "forgetting", "verdict", "open", "leaks", worse=True, better=False)
+
+
+def said(forgetting: str, utility: str = "intact") -> dict:
+    """A model's entry in the report's summary, as the miniature measures the model."""
+    words = {"forgetting": {"word": forgetting}, "utility": {"word": utility}}
+    return {
+        **words,
+        "standing": f"{forgetting}, {utility}",
+        "verdict": f"It {forgetting}.",
+        "metrics": {"mean": 4.0},
+    }
+
+
+def run(root, words: dict[str, dict], leaks: dict[str, list[int]]) -> list[Alarm]:
+    """The alarms of a complete run with these verdicts and these leaking answers of 1,024 to each question."""
+    write_json(root / "data/report/summary.json", {"models": words})
+    for model, counts in leaks.items():
+        rows = [
+            table.Result(
+                model, "question", "leak", "sampled", f"q{place}", lower=0.0, upper=1.0, alpha_lower=0.01,
+                alpha_upper=0.01, n=1024, evidence={"leaks": count, "n": 1024, "missing": 0},
+            )
+            for place, count in enumerate(counts)
+        ]  # fmt: skip
+        table.write(table.place(root / "data", "metrics", model), rows)
+    found = alarms(root, RAN, PARAMS)
+    record.write(root, RAN, complete=True, changed=found)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "worse", "better"),
+    [
+        ("open", "leaks", True, False),
+        ("none", "leaks", True, False),
+        ("forgot", "leaks", True, False),
+        ("forgot", "open", False, False),
+        ("leaks", "open", False, False),
+        ("open", "forgot", False, True),
+    ],
+)
+def test_a_changed_word_is_an_alarm_and_only_leaks_is_worse(tmp_path, before, after, worse, better):
+    assert run(tmp_path, {"npo": said(before), "base": said("reference")}, {}) == [], "the first run"
+    assert run(tmp_path, {"npo": said(after), "base": said("reference")}, {}) == [
+        Alarm("npo", "forgetting", "verdict", before, after, worse, better)
+    ]
+    assert run(tmp_path, {"npo": said(after), "base": said("reference")}, {}) == []
+
+
+def test_a_word_that_another_scorer_gave_is_neither_better_nor_worse(tmp_path):
+    for scorer, word in (("keyword_leak", "forgot"), ("exact_match", "leaks")):
+        judged_by = {"score": "rouge_l", "leak": scorer}
+        row = table.Result("npo", "model", "answers", "sampled", estimate=8.0, evidence=judged_by)
+        write_json(tmp_path / "data/report/summary.json", {"models": {"npo": said(word)}})
+        table.write(table.place(tmp_path / "data", "metrics", "npo"), [row])
+        found = alarms(tmp_path, RAN, PARAMS)
+        record.write(tmp_path, RAN, complete=True, changed=found)
+    assert [(one.kind, one.worse) for one in found] == [("scorer", False), ("verdict", False)]
+    assert "rouge_l and exact_match" in found[0].sentence()
+
+
+def test_a_word_on_utility_is_reported_and_a_new_model_has_no_earlier_word(tmp_path):
+    run(tmp_path, {"npo": said("open")}, {})
+    (found,) = run(tmp_path, {"npo": said("open", "destroyed"), "ours": said("leaks")}, {})
+    assert (found.model, found.metric, found.worse, found.better) == ("npo", "utility", False, False)
+
+
+def test_a_proved_increase_is_worse_and_other_answers_of_the_same_model_are_not(tmp_path):
+    run(tmp_path, {}, {"npo": [800, 0]})
+    assert run(tmp_path, {}, {"npo": [806, 3]}) == []
+    (worse,) = run(tmp_path, {}, {"npo": [806, 300]})
+    assert (worse.model, worse.metric, worse.kind, worse.question) == ("npo", "leak", "bound", "q1")
+    assert (worse.questions, worse.worse, worse.better) == (1, True, False)
+    assert worse.before < worse.after
+    (better,) = run(tmp_path, {}, {"npo": [806, 3]})
+    assert (better.worse, better.better) == (False, True)
+    assert better.after < better.before
+
+
+@pytest.mark.parametrize(
+    ("metric", "before", "after", "ends"),
+    [
+        ("leak", 0.0123, 0.0315, ("at least 3.1%", "at most 1.3%")),
+        ("leak", 0.0315, 0.0123, ("at most 1.3%", "at least 3.1%")),
+        ("score", 0.123, 0.315, ("at least 0.31", "at most 0.13")),
+    ],
+)
+def test_the_ends_that_prove_a_change_are_rounded_away_from_their_claim(metric, before, after, ends):
+    told = Alarm("npo", metric, "bound", before, after, after > before, after < before, "q1", 1).sentence()
+    assert 0 < told.index(ends[0]) < told.index(ends[1])
+
+
+def test_the_base_model_is_left_out_and_retrain_closes_no_gate(tmp_path):
+    base, retrain = PARAMS.report.base, PARAMS.report.retrains[0]
+    run(tmp_path, {}, {base: [0], retrain: [0], "gone": [0]})
+    (found,) = run(tmp_path, {}, {base: [900], retrain: [900], "gone": [900]})
+    assert (found.model, found.worse, found.better) == (retrain, False, False)
+
+
+def test_verdicts_come_before_bounds_and_what_got_worse_before_what_did_not(tmp_path):
+    run(tmp_path, {"ours": said("forgot"), "npo": said("open")}, {"npo": [0], "npo_at": [500]})
+    found = run(tmp_path, {"ours": said("open"), "npo": said("leaks")}, {"npo": [500], "npo_at": [0]})
+    assert [(one.kind, one.model, one.worse) for one in found] == [
+        ("verdict", "npo", True), ("verdict", "ours", False), ("bound", "npo", True), ("bound", "npo_at", False),
+    ]  # fmt: skip
+    assert [line.startswith("- **worse** npo: ") for line in alarm_list(found).splitlines()] == [
+        True, False, True, False,
+    ]  # fmt: skip
+
+
+def test_exact_bounds_of_the_same_scorer_count(tmp_path):
+    def tree(leaks: int) -> None:
+        evidence = {"leak_by_length": [0.0], "clean_by_length": [0.9], "rho": 1e4, "sampled_leaks": leaks}
+        row = table.Result("npo", "question", "leak", "tree", "q0", evidence=evidence)
+        table.write(table.place(tmp_path / "data", "exact", "npo"), [row])
+
+    tree(0)
+    run(tmp_path, {}, {"npo": [0]})
+    tree(100)
+    assert [one.worse for one in run(tmp_path, {}, {"npo": [0]})] == [True]
+
+
+def test_the_command_gets_the_change_and_its_failure_is_a_sentence(tmp_path):
+    news = record.RunRecord("2026-01-02", True, {}, "2026-01-01", [], [LEAKS], None, "2026-01-02", {}, {})
+    value = notice(news, tmp_path)
+    out = tmp_path / "told.json"
+    copy = f"import sys; open({str(out)!r}, 'w').write(sys.stdin.read())"
+    assert notify([sys.executable, "-c", copy], value) == ""
+    told = json.loads(out.read_text())
+    assert (told["schema"], told["worse"], told["compared_with"]) == (1, True, "2026-01-01")
+    assert told["changes"] == [dataclasses.asdict(LEAKS)]
+    keys = ("model", "metric", "kind", "before", "after", "worse")
+    assert [told["changes"][0][key] for key in keys] == ["npo", "forgetting", "verdict", "open", "leaks", True]
+    fails = [sys.executable, "-c", "import sys; print('oh', file=sys.stderr); sys.exit(3)"]
+    assert "exit status 3 (oh)" in notify(fails, value)
+    assert str(tmp_path / "nowhere") in notify([str(tmp_path / "nowhere")], value)
+
+
+@pytest.mark.slow
+def test_a_run_that_got_worse_closes_the_gate_marks_and_tells(repository):
+    folder = repository.folder
+    copy = "import sys; open('told.json', 'w').write(sys.stdin.read())"
+    command = json.dumps([sys.executable, "-c", copy])
+    (folder / "params.yaml").write_text(repository.params() + f"\nnotify: {{command: {command}}}\n")
+    models = ("npo", "grad_diff")  # npo is Retrain here
+
+    def lethe(word: str, leaks: int, *arguments: str):
+        write_json(folder / "words.json", {"npo": said("reference"), "grad_diff": said(word)})
+        write_json(folder / "leaks.json", {model: {"q": leaks} for model in models})
+        return repository.lethe("run", "--fail-on", "worse", *arguments)
+
+    first = lethe("forgot", 0)
+    assert first.returncode == 0, first.stderr
+    noise = lethe("open", 2)
+    assert noise.returncode == 0, noise.stderr
+    assert (
+        noise.stdout.splitlines()[0]
+        == Alarm("grad_diff", "forgetting", "verdict", "forgot", "open", False, False).line()
+    )
+    assert noise.stdout.splitlines()[-1] == "It open."
+    worse = lethe("leaks", 300, "--json")
+    assert worse.returncode == 1, worse.stderr
+    value = json.loads(worse.stdout)
+    assert [(one["model"], one["kind"], one["worse"]) for one in value["alarms"]] == [
+        ("grad_diff", "verdict", True), ("grad_diff", "bound", True), ("npo", "bound", False),
+    ]  # fmt: skip
+    assert value["verdicts"] == {"grad_diff": dataclasses.asdict(Words("leaks", "intact", "It leaks."))}
+    assert worse.stderr.splitlines()[-1].endswith("grad_diff: verdict open -> leaks.")
+    assert json.loads((folder / "told.json").read_text())["changes"] == value["alarms"]
+    marks = [run.data.tags.get("lethe.change") for run in mlflow_runs(repository)]
+    assert sorted(mark for mark in marks if mark) == ["changed", "worse"]
+    assert flow_runs(repository)[-1].state_name == "Worse"
+    newest = next(run for run in mlflow_runs(repository) if run.data.tags.get("lethe.change") == "worse")
+    told = newest.data.tags["mlflow.note.content"]
+    assert 0 < told.index("open, intact") < told.index("leaks, intact"), "the changed verdict"
+    assert lethe("leaks", 300).returncode == 0, "the next run compares with this one"
+
+
+TWO = RAN | {"metrics@npo": StageEnd("Completed", "ran", 1.5)}
 
 
 def measured(root, mean: float, worst: float = 0.5) -> None:
@@ -20,7 +207,7 @@ def measured(root, mean: float, worst: float = 0.5) -> None:
     table.write(table.place(root / "data", "metrics", "npo"), rows.rows)
 
 
-def said(root, **words: str) -> None:
+def verdicts(root, **words: str) -> None:
     """The report's summary, with a word on each model."""
     models = {
         name: {"forgetting": {"word": word}, "utility": {"word": "intact"}, "verdict": f"{name}: {word}."}
@@ -32,7 +219,7 @@ def said(root, **words: str) -> None:
 @pytest.mark.parametrize(("state", "told"), [("Cached", True), ("Completed", True), ("UpstreamFailed", False)])
 def test_a_report_of_an_earlier_run_is_not_this_one_s(tmp_path, state, told):
     place = tmp_path / record.REPORT
-    said(tmp_path, npo="open")
+    verdicts(tmp_path, npo="open")
     place.touch()
     written = record.write(tmp_path, {"report": StageEnd(state, "x", 0.0)}, complete=told)
     assert (written.report is not None) == told
@@ -43,8 +230,8 @@ def test_a_report_of_an_earlier_run_is_not_this_one_s(tmp_path, state, told):
 def test_a_record_comes_back_as_it_was_written_and_names_what_changed(tmp_path):
     for value in (4.0, 6.0):
         measured(tmp_path, value)
-        said(tmp_path, npo="leaks", base="reference")
-        written = record.write(tmp_path, RAN, complete=True, changed=[WORSE])
+        verdicts(tmp_path, npo="leaks", base="reference")
+        written = record.write(tmp_path, TWO, complete=True, changed=[LEAKS])
     assert record.read(tmp_path) == written
     assert written.changes == [record.Change("npo", "mean", 4.0, 6.0)]
     assert written.metrics == {"npo": {"mean": 6.0}}
@@ -52,25 +239,16 @@ def test_a_record_comes_back_as_it_was_written_and_names_what_changed(tmp_path):
     assert list(json.loads((tmp_path / record.FILE).read_text()))[:3] == ["schema", "finished", "complete"]
 
 
-def test_the_changed_verdict_is_the_first_line_and_the_verdicts_are_the_last(tmp_path):
-    measured(tmp_path, 4.0)
-    said(tmp_path, npo="leaks", ours="open")
-    lines = record.summary(record.write(tmp_path, RAN, complete=True, changed=[WORSE])).splitlines()
-    assert lines[0] == WORSE.line()
-    assert "npo" in lines[0]
-    assert lines[-2:] == ["npo: leaks.", "ours: open."]
-
-
 def test_the_next_run_compares_with_the_tables_of_the_last_complete_run(tmp_path):
     for mean, complete in ((4.0, True), (6.0, False)):
         measured(tmp_path, mean)
-        written = record.write(tmp_path, RAN, complete)
+        written = record.write(tmp_path, TWO, complete)
     kept = table.read(tmp_path / record.LAST_RESULTS)
     assert kept.model("npo").values == {"mean": 4.0}
     assert kept.questions("npo")["q"].values["mean"] == 0.5
     assert written.metrics == {"npo": {"mean": 4.0}}
     assert (written.compared_with, written.changes) == (None, [])
-    record.write(tmp_path, RAN, complete=True)
+    record.write(tmp_path, TWO, complete=True)
     assert table.read(tmp_path / record.LAST_RESULTS).model("npo").values == {"mean": 6.0}
 
 

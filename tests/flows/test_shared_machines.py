@@ -14,15 +14,12 @@ from concurrent.futures import CancelledError
 from pathlib import Path
 
 import pytest
-import yaml
 
 from flows import remote, workspace
-from flows.workers import LARGEST, ON_GPU, Workers, packed
+from flows.workers import LARGEST, Workers, packed
 from lethe.errors import BadFile, LetheError
 from tests.flows.miniature import Repository, command_of, processes_of, wait_until
 from tests.small import ROOT
-
-NOT_ON_GPU = ("sources", "prepare", "score", "metrics", "compare", "audit", "game", "report")
 
 
 def ends(result: subprocess.CompletedProcess) -> dict[str, str]:
@@ -263,8 +260,3 @@ def test_the_archive_for_a_worker_has_the_sources_and_no_output(small):
         large.truncate(LARGEST + 1)
     with pytest.raises(BadFile, match=r"weights\.bin"):
         packed(small.folder)
-
-
-def test_every_group_of_stages_runs_on_a_gpu_or_not():
-    groups = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
-    assert sorted(groups) == sorted((*ON_GPU, *NOT_ON_GPU))

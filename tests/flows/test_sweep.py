@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 
+import numpy as np
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import kstest
 
-from flows.grid import axes_of, grid_of
+from flows import settings
+from flows.grid import PRESETS, axes_of, grid_of, random_points, range_of, read_sweep_preset
 from flows.sweep import guarantee_notes, shown
 from flows.workspace import only_run
 from lethe.errors import BadInput
 from lethe.statistics.bound import Assumes, Bound, Covers
 from tests.flows.miniature import Repository, processes_of, wait_until
 from tests.flows.records import mlflow_runs
+from tests.small import ROOT
 
 
 def test_all_combinations_the_last_axis_fastest():
@@ -116,3 +122,163 @@ def test_bad_names(small, name):
     result = small.lethe("sweep", "-S", "metrics.alpha=0.01", "--name", name)
     assert result.returncode == 2
     assert "--name" in result.stderr
+
+
+LR = "unlearn.methods.npo.lr"
+
+
+def test_laws_of_the_ranges():
+    axes = axes_of(["a=uniform(-1, 2)", "b=log(1e-5, 1e-2)", "c=whole(1, 3)", "d=x,y"])
+    points = [dict(point.settings) for point in random_points(axes, 2_000, 0)]
+    columns = {key: [point[key] for point in points] for key in "abcd"}
+    assert kstest((np.array(columns["a"]) + 1) / 3, "uniform").pvalue > 0.01
+    assert kstest((np.log10(columns["b"]) + 5) / 3, "uniform").pvalue > 0.01
+    for key, values in (("c", [1, 2, 3]), ("d", ["x", "y"])):
+        counts = [columns[key].count(value) for value in values]
+        assert sum(counts) == 2_000
+        assert min(counts) > 0.9 * 2_000 / len(values)
+    assert isinstance(columns["c"][0], int)
+
+
+def test_more_points_begin_with_the_fewer_and_a_seed_changes_all():
+    axes = axes_of([f"{LR}=log(1e-4, 1e-3)"])
+    few, many, other = (random_points(axes, count, seed) for count, seed in ((3, 1), (7, 1), (3, 2)))
+    assert many[:3] == few
+    assert len({point.name for point in [*many, *other]}) == 10
+
+
+def test_equal_points_run_once():
+    """Points of one name share a folder, and a claim that counts a model twice has too small a p-value."""
+    axes = axes_of(["a=1,2", "b=whole(1, 2)"])
+    few, many = random_points(axes, 3, 0), random_points(axes, 40, 0)
+    assert sorted(point.settings for point in many) == sorted(
+        point.settings for point in grid_of(axes_of(["a=1,2", "b=1,2"]))
+    )
+    assert many[: len(few)] == few
+    assert len(grid_of(axes_of(["a=1,1,2"]))) == 2
+
+
+@given(st.sampled_from(["uniform", "log", "whole"]), st.floats(-10, 10), st.floats(-10, 10))
+def test_a_range_is_read_or_refused(law, low, high):
+    legal = (
+        low < high and (law != "log" or low > 0) and (law != "whole" or (low.is_integer() and high.is_integer()))
+    )
+    text = f" {law}( {low!r},{high!r} ) "
+    if not legal:
+        with pytest.raises(BadInput, match="log"):
+            range_of("k", text)
+        return
+    drawn = range_of("k", text).draw(np.random.default_rng(0))
+    assert low - 1e-9 <= drawn <= high + 1e-9
+
+
+@pytest.mark.parametrize(
+    "text", ["log(0,1)", "uniform(1,1)", "uniform(a,b)", "whole(1,2.5)", "uniform(0,inf)", "normal(0,1)"]
+)
+def test_other_ranges_are_refused(text):
+    with pytest.raises(BadInput):
+        random_points({"a": text}, 1, 0)
+
+
+def test_a_range_needs_a_search_at_random():
+    with pytest.raises(BadInput, match="--random"):
+        grid_of(axes_of([f"{LR}=uniform(0, 1)"]))
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in PRESETS.glob("*.yaml")))
+def test_every_point_of_a_preset_is_valid(name, tmp_path):
+    preset = read_sweep_preset(name)
+    (tmp_path / "data/source").mkdir(parents=True)
+    (tmp_path / "lethe").symlink_to(ROOT / "lethe")
+    (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text())
+    for point in {repr(sorted(dict(point.settings))): point for point in preset.points}.values():
+        settings.changed(tmp_path / "params.yaml", [*preset.params.items(), *point.settings])
+    assert len(preset.points) == {"fig-4a": 6, "fig-4b": 12, "fig-5a": 6, "fig-5c": 18}[name]
+    for claim in preset.claims:
+        assert claim.cause in preset.axes
+
+
+def test_bad_presets_are_sentences(tmp_path, monkeypatch):
+    with pytest.raises(BadInput, match="fig-4a, fig-4b"):
+        read_sweep_preset("fig-9")
+    monkeypatch.setattr("flows.grid.PRESETS", tmp_path)
+    value = yaml.safe_load((ROOT / "flows/sweeps/fig-4a.yaml").read_text())
+    value["claims"][0]["expected"] = "wiggles"
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(value))
+    with pytest.raises(BadInput, match=r"claims\.0\.expected"):
+        read_sweep_preset("mine")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ([], "-S"),
+        (["-S", f"{LR}=1e-3", "--seed", "1"], "--seed"),
+        (["--preset", "fig-4a", "--random", "3"], "--preset"),
+        (["-S", f"{LR}=log(1,2)"], "--random"),
+    ],
+)
+def test_wrong_use(small, arguments, named):
+    result = small.lethe("sweep", *arguments)
+    assert result.returncode == 2
+    assert named in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.slow
+def test_a_failed_point_is_named_and_the_rest_goes_on(small):
+    """The stage of one point fails by its value; a later call runs that point alone."""
+    step = small.folder / "step.py"
+    text = step.read_text()
+    step.write_text(
+        text.replace(
+            '    while Path("slow")',
+            '    if text and float(text) > 0.5: raise BadFile("rows", "broken")\n    while Path("slow")',
+        )
+    )
+    axes = ["-S", f"{LR}=uniform(0, 1)", "--random", "3", "--seed", "4", "--name", "r", "--at-once", "1", "--json"]
+    wanted = [dict(point.settings)[LR] for point in random_points({LR: "uniform(0, 1)"}, 3, 4)]
+    assert 0 < sum(value > 0.5 for value in wanted) < 3
+    result = small.lethe("sweep", *axes)
+    assert result.returncode == 1
+    found = json.loads((small.folder / "data/sweeps/r.json").read_text())
+    assert [values[LR] for values in found["points"].values()] == wanted
+    failed = {name for name, values in found["points"].items() if values[LR] > 0.5}
+    assert set(found["failed"]) == failed
+    for name in failed:
+        assert name in result.stderr
+    assert {row["point"] for row in found["rows"]} == set(found["points"]) - failed
+
+    step.write_text(text)  # mended: what failed runs, in the same folders
+    again = small.lethe("sweep", *axes)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["failed"] == {}
+
+
+@pytest.mark.slow
+def test_a_preset_draws_its_figure_and_says_what_held(small):
+    """The miniature's metric ``mean`` is the length of the text of metrics.alpha."""
+    value = {
+        "params": {"metrics.rho": 1.0},
+        "axes": {"metrics.alpha": [0.1, 0.01, 0.001]},
+        "random": None,
+        "figure": {
+            "x": "metrics.alpha", "y": "mean", "model": "npo", "control": None, "series": None, "title": "t",
+            "x_label": "x", "y_label": "y",
+        },
+        "claims": [{"says": "Shorter", "cause": "metrics.alpha", "effect": "mean", "expected": "falls"}],
+    }  # fmt: skip
+    (small.folder / "flows").unlink()
+    shutil.copytree(ROOT / "flows", small.folder / "flows", ignore=shutil.ignore_patterns("__pycache__"))
+    (small.folder / "flows/sweeps/mine.yaml").write_text(yaml.safe_dump(value))
+    result = small.lethe("sweep", "--preset", "mine", "--json")
+    assert result.returncode == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["common"] == {"metrics.rho": 1.0}
+    (claim,) = found["claims"]
+    assert claim["trend"]["tau"] == -1.0
+    assert claim["trend"]["points"] == 3
+    assert claim["verdict"] == "did not show"  # no three points show a trend at 0.05
+    picture = (small.folder / "data/sweeps/mine.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert found["figure"]["points"] == 3

@@ -86,11 +86,6 @@ def test_the_same_attack_has_the_same_bytes(folder):
     assert one == two
 
 
-def test_a_name_that_is_not_there_is_told(folder):
-    with pytest.raises(BadInput, match="a name under attacks"):
-        attack.main("nosuch")
-
-
 @pytest.mark.parametrize(
     ("change", "told"),
     [

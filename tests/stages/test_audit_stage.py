@@ -6,8 +6,6 @@ import math
 import os
 import subprocess
 import sys
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -19,14 +17,12 @@ from lethe.audits.kinds.dp_sgd import train_and_guess
 from lethe.errors import BadInput
 from lethe.io.json_files import read_json, restored
 from lethe.models.training import TrainingFailed
-from lethe.registry import AUDITS
 from lethe.report.audits import curve, sentence
 from lethe.results import table
 from lethe.statistics.bound import Covers
 from lethe.statistics.one_run import audit as summary
 from lethe.statistics.one_run.audit import OneRunAudit
 from stages import audit
-from tests.benchmarks import audit_dp_sgd
 from tests.lethe.statistics.one_run.simulated_mechanisms import gaussian
 from tests.small import ROOT
 
@@ -68,11 +64,6 @@ def guesses(tmp_path):
     return str(path)
 
 
-def test_every_kind_is_in_the_registry():
-    assert AUDITS.names() == ["guesses", "dp_sgd"]
-    assert all(entry(value).kind == "dp_sgd" for value in PRESET.values())
-
-
 def test_a_file_of_guesses(guesses, tmp_path):
     audit.run(params(FILE | {"source": guesses, "r": [100, 200]}), tmp_path, "mine")
     result = read_json(tmp_path / "audits/mine/result.json")
@@ -91,14 +82,6 @@ def test_a_file_of_guesses(guesses, tmp_path):
     assert bound.value == headline["epsilon_lower"]
     numbers = {key: value for key, value in headline.items() if isinstance(value, float)}
     assert numbers.items() <= found.values.items()
-
-
-@pytest.mark.parametrize(
-    ("method", "promise"), [("exact", "with probability 0.95"), ("chernoff", "at a nominal 0.95")]
-)
-def test_chernoff_alone_is_promised_no_probability(guesses, tmp_path, method, promise):
-    audit.run(params(FILE | {"source": guesses, "method": method}), tmp_path, "mine")
-    assert promise in sentence(restored(OneRunAudit, read_json(tmp_path / "audits/mine/result.json")))
 
 
 def test_an_infinite_bound_is_told_from_a_family_rejected_whole(guesses, tmp_path, capsys):
@@ -180,15 +163,3 @@ def test_the_stage_as_dvc_runs_it(guesses, tmp_path):
     assert unknown.returncode == 2
     assert "audit: got 'other'" in unknown.stderr
     assert "Traceback" not in unknown.stderr
-
-
-def test_the_benchmark_runs_every_entry_of_the_preset(monkeypatch, project):
-    """`python -m tests.benchmarks audit-dp-sgd` calls the stage as DVC does."""
-    seen = []
-    monkeypatch.setattr(
-        audit, "step", SimpleNamespace(run=lambda *told: seen.append(told) or SimpleNamespace(sentences=()))
-    )
-    monkeypatch.chdir(project)
-    audit_dp_sgd.main()
-    assert [name for name, *_ in seen] == list(PRESET)
-    assert {root for *_, root in seen} == {Path("data")}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ from lethe.results.ends import Ends
 from lethe.results.exact_bounds import certificates_of, excess_over_retrain
 from lethe.statistics.bound import CERTAIN, Covers
 from lethe.statistics.leak_trees import Certificates
-from lethe.tracking.tables import heaviest_leaks, leaks_at
+from lethe.tracking.tables import leaks_at
 from stages import compare
 from stages import exact as stage
 from tests.lethe.sampling.sampling_models import build_llama
@@ -100,16 +99,6 @@ def test_the_evidence_gives_the_ends_at_the_level_of_the_stage(root):
     assert (ends.upper(alpha / 10) >= ends.upper(alpha)).all()
 
 
-def test_the_curve_closes_in_on_the_ends(root):
-    for tree in certificates(root, "base").trees:
-        prefixes, lower, upper = zip(*tree.curve, strict=True)
-        assert (np.diff(prefixes) > 0).all()
-        assert (np.diff(lower) >= 0).all()
-        assert (np.diff(upper) <= 0).all()
-        assert lower[-1] == pytest.approx(tree.leak_mass)
-        assert upper[-1] == pytest.approx(1 - tree.clean_mass)
-
-
 def test_null_and_rows_without_keywords_give_no_bounds_and_the_reason(place, root, tmp_path):
     stage.run(params(place, off=True), root=_with(tmp_path / "off", ROWS), name="base")
     stage.run(params(place), root=_with(tmp_path / "bare", ROWS[2:]), name="base")
@@ -160,22 +149,6 @@ def test_the_stage_compare_adds_the_excess_to_the_table(place, root, tmp_path):
     assert results.model("base").values["tree_above_retrain"] == sum(excess.holds)
     assert results.model("base").values["forget_quality"] == 1
     assert results.model("retrain").row("excess", "exact") is None
-
-
-def test_a_model_that_shares_no_question_with_retrain_is_left_out(root):
-    base, retrain = (certificates(root, name) for name in ("base", "retrain"))
-    elsewhere = replace(base, trees=tuple(replace(tree, id=f"other {tree.id}") for tree in base.trees))
-    models = {"base": base, "elsewhere": elsewhere, "retrain": retrain}
-    assert list(excess_over_retrain(models, "retrain", 1.0, 0.01)) == ["base"]
-
-
-def test_mlflow_gets_the_heaviest_leaks(root):
-    table = heaviest_leaks("base", root.parent, lambda text: text)
-    probabilities = table["probability"].to_numpy()
-    assert (np.diff(probabilities) <= 0).all()
-    assert set(table["question"]) == {"ab", "c"}
-    every = [leak for tree in certificates(root, "base").trees for leak in tree.heaviest_leaks]
-    assert len(table) == len(every)
 
 
 def test_mlflow_gets_the_bands_of_leak_at_n_up_to_a_thousand_million_queries(root):

@@ -74,18 +74,6 @@ def test_the_report_has_a_section_of_the_game(played):
     assert "data/games/tiny/index.html" in text
 
 
-def test_the_result_is_flat_enough_for_dvc_and_the_report(played):
-    result = json.loads((played / "data/games/tiny.json").read_text())
-    assert result["methods"]["retrain"]["quality"] == 1
-    assert {type(value) for row in result["methods"].values() for value in row.values()} <= {
-        float,
-        int,
-        str,
-        type(None),
-    }
-    assert result["schema"] == 1
-
-
 def test_predictions_give_the_same_quality_to_the_audit(played, tmp_path):
     import pandas as pd
 
@@ -97,10 +85,3 @@ def test_predictions_give_the_same_quality_to_the_audit(played, tmp_path):
         again = audit(file)
         assert again.value == pytest.approx(details["methods"][method]["quality"]["value"])
         assert again.ci_low == pytest.approx(details["methods"][method]["quality"]["ci_low"])
-
-
-def test_an_unknown_game_is_told(played):
-    done = run(played, "stages.game", "huge", check=False)
-    assert done.returncode == 2
-    assert "huge" in done.stderr
-    assert "Traceback" not in done.stderr
