@@ -63,8 +63,11 @@ def make_private(
     drawn = torch.Generator().manual_seed(seed)
     noise = torch.Generator(next(model.parameters()).device).manual_seed(seed + 1)
     loader = DPDataLoader(data, sample_rate=sample_rate, generator=drawn)
-    if steps is not None:
-        _set_steps(loader, steps)
+    if steps is not None:  # batches per pass, which Opacus derives from the sampling rate and offers no option for
+        if not hasattr(loader.batch_sampler, "steps"):
+            missing = AttributeError("batch_sampler.steps")
+            raise LibraryChanged("opacus", "the number of batches of a loader", missing)
+        loader.batch_sampler.steps = steps
     private = DPOptimizer(
         optimiser,
         noise_multiplier=noise_multiplier,
@@ -73,14 +76,6 @@ def make_private(
         generator=noise,
     )
     return Private(GradSampleModule(model), private, loader)
-
-
-def _set_steps(loader: DPDataLoader, steps: int) -> None:
-    """Set the number of batches per pass: Opacus derives it from the sampling rate and offers no option."""
-    if not hasattr(loader.batch_sampler, "steps"):
-        missing = AttributeError("batch_sampler.steps")
-        raise LibraryChanged("opacus", "the number of batches of a loader", missing)
-    loader.batch_sampler.steps = steps
 
 
 @lru_cache

@@ -1,16 +1,23 @@
-"""From question-answer pairs to tokens: one prompt template; only answer tokens carry the loss."""
+"""From question-answer pairs to tokens: one prompt template; only answer tokens carry the loss.
+
+The prompts of published classifiers come from the package `judgezoo` (extra ``judge``). A prompt is recorded by name and
+hash, because several versions of it circulate.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lethe.errors import BadFile, BadValue
+from lethe.errors import BadFile, BadValue, LetheError
 from lethe.io.json_files import read_text
-from lethe.models.published_prompts import HARMBENCH, harmbench_row
 
 if TYPE_CHECKING:
     import torch
@@ -19,6 +26,7 @@ if TYPE_CHECKING:
     from lethe.io.artifacts import Asked, Row
 
 IGNORED = -100  # the label of prompt and padding; never an index into the vocabulary
+HARMBENCH = "harmbench"  # instead of a template file: the HarmBench classifier's prompt
 CHAT = "chat"  # instead of a template file: the tokenizer's own chat template
 
 
@@ -62,17 +70,17 @@ class Encoder:
             )
 
     def text(self, row: Asked) -> str:
-        """The prompt of a row, as text. Placeholders are replaced one by one, so braces in a question stay as they are."""
+        """The prompt of a row, as text."""
         if self.template == HARMBENCH:
             return harmbench_row(row)
-        return self._chat(filled(CHAT, row)) if self.template == CHAT else filled(self.template, row)
+        return self._chat(worded(CHAT, row)) if self.template == CHAT else worded(self.template, row)
 
     def conversation(
         self, row: Asked, system: str = "", shots: Sequence[tuple[str, str]] = (), start: str = ""
     ) -> tuple[int, ...]:
         """The tokens of a prompt with a system prompt, answered examples, and the start of the answer."""
         if self.template == CHAT:
-            message = filled(CHAT, row)
+            message = worded(CHAT, row)
             turns = [("system", system)] if system else []
             turns += [turn for asked, answer in shots for turn in (("user", asked), ("assistant", answer))]
             return self._ids(self._chat(message, turns) + start)
@@ -126,11 +134,16 @@ class Encoder:
         return tuple(self.tokenizer(text, add_special_tokens=self.template != CHAT)["input_ids"])
 
 
-def filled(template: str, row: Asked) -> str:
+def worded(template: str, row: Asked) -> str:
     """The text of a row in a template; of "chat", the message of a user."""
     if template == CHAT:
         return "\n".join(filter(None, [row.get("context"), row["question"]]))
-    return template.replace("{context}", row.get("context") or "").replace("{question}", row["question"])
+    return filled(template, context=row.get("context") or "", question=row["question"])
+
+
+def filled(template: str, **values: str) -> str:
+    """The template with its placeholders replaced at once, so that braces in a value stay as they are."""
+    return re.sub(r"\{(\w+)\}", lambda place: values.get(place[1], place[0]), template)
 
 
 def context_of(config: PretrainedConfig) -> int | None:
@@ -163,3 +176,74 @@ def collate(examples: Sequence[Example], padding: int, device: torch.device | st
         labels[row, start:end] = torch.tensor(example.answer)
         mask[row, :end] = 1
     return Batch(ids.to(device), mask.to(device), labels.to(device))
+
+
+@dataclass(frozen=True)
+class PublishedPrompt:
+    """A classifier's prompt: ``system`` (empty where there is none), ``user`` with placeholders, and its name."""
+
+    name: str
+    system: str
+    user: str
+
+    def record(self) -> dict[str, str]:
+        """Name and hash, for the record of a run."""
+        digest = hashlib.sha256(f"{self.system}\n{self.user}".encode()).hexdigest()
+        return {"prompt": self.name, "prompt_sha256": digest}
+
+
+@cache
+def harmbench() -> PublishedPrompt:
+    """The prompt of HarmBench's classifiers, with ``{behavior}`` and ``{generation}``.
+
+    Source: Mazeika et al., "HarmBench: A Standardized Evaluation Framework for Automated Red Teaming and Robust Refusal".
+    """
+    with _published("HarmBenchJudge.CLS_CONVERSATION") as name:
+        from judgezoo.harmbench import HarmBenchJudge
+
+        system, user = (message["content"] for message in HarmBenchJudge.CLS_CONVERSATION)
+    return PublishedPrompt(name, system, user)
+
+
+@cache
+def strongreject() -> PublishedPrompt:
+    """The prompt of StrongREJECT's fine-tuned checkpoint, with ``{behavior}`` and ``{response}``.
+
+    Source: Souly et al., "A StrongREJECT for Empty Jailbreaks".
+    """
+    with _published("StrongRejectJudge.SR_CLS_PROMPT") as name:
+        from judgezoo.strong_reject import StrongRejectJudge
+
+        return PublishedPrompt(name, "", StrongRejectJudge.SR_CLS_PROMPT)
+
+
+@contextlib.contextmanager
+def _published(place: str) -> Iterator[str]:
+    """The name of a prompt of judgezoo, which the block reads."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        release = version("judgezoo")
+        yield f"judgezoo {release}, {place}"
+    except (ImportError, PackageNotFoundError):
+        raise LetheError(
+            f"The package judgezoo, which holds the prompt {place}, is not installed: install the extra judge "
+            "(pip install 'lethe[judge]')."
+        ) from None
+    except (AttributeError, TypeError, KeyError, ValueError):
+        raise LetheError(
+            f"judgezoo {release} does not hold the prompt {place} as version 0.1.9 does: install judgezoo==0.1.9."
+        ) from None
+
+
+def harmbench_text(behavior: str, generation: str, layout: str, prompt: PublishedPrompt) -> str:
+    """The classifier's prompt about one generation, in the layout of the Llama-2 or of the Mistral checkpoint."""
+    user = filled(prompt.user, behavior=behavior, generation=generation).strip()
+    if layout == "mistral":
+        return f"{prompt.system.strip()}\n\n[INST] {user} [/INST]"
+    return f"[INST] <<SYS>>\n{prompt.system.strip()}\n<</SYS>>\n\n{user} [/INST]"
+
+
+def harmbench_row(row: Asked) -> str:
+    """The prompt about a row of judgements, whose question is the behaviour and whose context is the generation."""
+    return harmbench_text(row["question"], row.get("context") or "", "llama2", harmbench())

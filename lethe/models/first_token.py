@@ -7,9 +7,10 @@ is no verdict.
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -88,9 +89,8 @@ class FirstToken:
         width, device = max(map(len, prompts)), self.model.device
         ids = torch.zeros((len(prompts), width), dtype=torch.long)
         mask = torch.zeros((len(prompts), width), dtype=torch.long)
-        for row, prompt in enumerate(
-            prompts
-        ):  # padded on the left, so that the last position holds every prompt's last token
+        # Padded on the left, so that the last position holds every prompt's last token.
+        for row, prompt in enumerate(prompts):
             ids[row, width - len(prompt) :] = torch.tensor(prompt)
             mask[row, width - len(prompt) :] = 1
         more: dict[str, Any] = dict(self.one_logit)
@@ -128,11 +128,8 @@ class FirstToken:
 def reading(tokenizer: PreTrainedTokenizerBase, word: str) -> list[int]:
     """The tokens that read as a word: its spellings in any case, with and without a leading space."""
     word = word.casefold()
-    tokens = []
-    for text, token in tokenizer.get_vocab().items():
-        if word in text.casefold() and str(tokenizer.decode([token])).strip().casefold() == word:
-            tokens.append(token)
-    return sorted(tokens)
+    near = [token for text, token in tokenizer.get_vocab().items() if word in text.casefold()]
+    return sorted(token for token in near if str(tokenizer.decode([token])).strip().casefold() == word)
 
 
 def neutral(text: str, tokenizer: PreTrainedTokenizerBase) -> str:
@@ -149,13 +146,16 @@ def clipped(text: str, tokenizer: PreTrainedTokenizerBase, tokens: int) -> str:
     return text if len(ids) <= tokens else str(tokenizer.decode(ids[:tokens]))
 
 
-def _vllm(folder: Path, dtype: str) -> tuple[LLM, int | None]:
-    import importlib.util
-
+def prepare_vllm(instead: str, environment: Mapping[str, str]) -> None:
+    """Set what vLLM reads of the environment, unless the user set it; raises `LetheError` where vLLM is missing."""
     if importlib.util.find_spec("vllm") is None:
-        raise LetheError("vLLM is not installed: install the extra gpu or cpu, or use engine: transformers.")
-    for name, value in ENVIRONMENT.items():
+        raise LetheError(f"vLLM is not installed: install the extra gpu or cpu, or use engine: {instead}.")
+    for name, value in environment.items():
         os.environ.setdefault(name, value)
+
+
+def _vllm(folder: Path, dtype: str) -> tuple[LLM, int | None]:
+    prepare_vllm("transformers", ENVIRONMENT)
     import torch
     from transformers import AutoConfig
     from vllm import LLM

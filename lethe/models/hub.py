@@ -57,8 +57,7 @@ def named_by(path: str | os.PathLike) -> HubName | None:
 def fill(name: HubName, root: Path = Path()) -> Path:
     """Return the checkpoint's folder below ``root``, filled from the hub's cache or from the hub where it is missing.
 
-    The folder holds the files of one commit and `SOURCE`, which names repository, revision and commit. A folder that is
-    there stays as it is. Raises `BadFile` where neither the cache nor the hub has the checkpoint.
+    Raises `BadFile` where neither has the checkpoint.
     """
     folder = root / name.folder
     if (folder / SOURCE).is_file():

@@ -61,37 +61,24 @@ def default_prompt(source: Origin) -> str:
 
 @contextlib.contextmanager
 def lent(source: Origin) -> Iterator[None]:
-    """Restore a model in memory on exit: its training modes and its generation settings.
-
-    The global settings of torch, which `checkpoints.prepare_torch` changes for the whole process, are restored too.
-    """
-    with _settings_of_torch():
-        if not isinstance(source, InMemory):
-            yield
-            return
-        model = source.model
-        modes, habits = [(module, module.training) for module in model.modules()], model.generation_config
-        try:
-            yield
-        finally:
-            model.generation_config = habits
-            for module, training in modes:
-                module.training = training
-
-
-@contextlib.contextmanager
-def _settings_of_torch() -> Iterator[None]:
+    """Restore on exit torch's global settings, which `checkpoints.prepare_torch` changes, and a model in memory: its
+    training modes and its generation settings."""
     import torch
 
+    model = source.model if isinstance(source, InMemory) else None
+    modes = [(module, module.training) for module in model.modules()] if model else []
+    habits = model.generation_config if model else None
     memory: Any = torch.utils.deterministic  # a module whose one attribute is a property
     threads, fills = torch.get_num_threads(), memory.fill_uninitialized_memory
-    deterministic, warns = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-    )
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    warns = torch.is_deterministic_algorithms_warn_only_enabled()
     try:
         yield
     finally:
+        if model:
+            model.generation_config = habits  # type: ignore[assignment]  # a model may have none
+        for module, training in modes:
+            module.training = training
         torch.set_num_threads(threads)
         torch.use_deterministic_algorithms(deterministic, warn_only=warns)
         memory.fill_uninitialized_memory = fills

@@ -48,22 +48,21 @@ TOKENS = tuple(field.name for field in fields(AnswerTokens))
 
 
 def given_answers(
-    source: Source,
-    splits: Mapping[str, Sequence[Row]],
-    prompt: str,
-    label: str,
+    source: Source, splits: Mapping[str, Sequence[Row]], prompt: str, label: str
 ) -> dict[str, pd.DataFrame]:
     """The likelihood table of each split."""
+    import pandas as pd
     import torch
 
     model, tokenizer = opened(source)
     encoder = Encoder(tokenizer, prompt)
     tables = {}
     for split, rows in splits.items():
-        given = [(row, *answer) for row in rows for answer in _answers(row)]
-        examples = [encoder.example(row, text) for row, _, _, text in given]
+        given = [(row["id"], *answer) for row in rows for answer in _answers(row)]
+        examples = [encoder.example(row, text) for row in rows for _, _, text in _answers(row)]
         tokens = answer_tokens(model, examples, tokenizer.pad_token_id or 0, label=f"{label} {split}")
-        tables[split] = _table(given, tokens)
+        table = pd.DataFrame(given, columns=["prompt_id", "kind", "number", "text"]).drop(columns="text")
+        tables[split] = table.assign(**{name: [getattr(item, name) for item in tokens] for name in TOKENS})
     del model
     if torch.cuda.is_available():
         torch.cuda.empty_cache()  # free the memory for the sampling that follows
@@ -76,17 +75,6 @@ def _answers(row: Row) -> Iterator[tuple[str, int, str]]:
         yield "paraphrased", 0, paraphrased
     for number, text in enumerate(row.get("perturbed_answer") or ()):
         yield "perturbed", number, text
-
-
-def _table(given: Sequence[tuple], tokens: Sequence[AnswerTokens]) -> pd.DataFrame:
-    import pandas as pd
-
-    columns = {
-        "prompt_id": [row["id"] for row, _, _, _ in given],
-        "kind": [kind for _, kind, _, _ in given],
-        "number": [number for _, _, number, _ in given],
-    }
-    return pd.DataFrame({**columns, **{name: [getattr(item, name) for item in tokens] for name in TOKENS}})
 
 
 def answer_tokens(

@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
@@ -17,9 +18,8 @@ import numpy as np
 from lethe.errors import LetheError
 from lethe.io.atomic import atomic_file
 from lethe.io.cache import cache_key, digest, versions
-from lethe.models.checkpoints import default_device
-from lethe.models.encoding import Encoder, collate
-from lethe.models.published_prompts import HARMBENCH, harmbench_row
+from lethe.models import checkpoints
+from lethe.models.encoding import HARMBENCH, Encoder, collate, harmbench_row
 from lethe.models.team import Team
 from lethe.progress import progress
 
@@ -30,10 +30,19 @@ if TYPE_CHECKING:
     from lethe.config.schema import Compute, TrainRecipe, UnlearnRecipe
     from lethe.io.artifacts import Row
 
+SCRATCH = Path(".lethe/scratch/training")
+STATE = "state.pt"  # while its digest is not known; a finished state has its digest as its name
+SHARED = ("forget", "retain")  # the recipe's general knowledge is added to these
+ROWS = {  # the splits that an entry of train.models learns, by its key rows
+    "all": SHARED,
+    "retain": ("retain",),
+    "demonstrations": ("demonstrations", "retain"),
+    "judgements": ("judgements",),
+}
+
 Entry = TypeVar("Entry")  # what a step is computed from
-StepRecord = dict[
-    str, float
-]  # step, epoch and lr (whole numbers the first two), then the method's scalars by name
+# step, epoch and lr (whole numbers the first two), then the method's scalars by name
+StepRecord = dict[str, float]
 
 
 def schedule(step: int, steps: int, warmup: float) -> float:
@@ -91,7 +100,9 @@ def optimise(
         optimizer.load_state_dict(dict(saved.optimizer))
         rate.load_state_dict(dict(saved.rate))
         history = saved.history
-        restore_generators(saved.torch)
+        torch.set_rng_state(saved.torch[0])
+        if len(saved.torch) > 1:
+            torch.cuda.set_rng_state_all(saved.torch[1:])
         if own is not None:
             own.restore(saved.own)
     before = Taken(len(history) - 1, history[-1]["loss"]) if history else None
@@ -114,19 +125,10 @@ def optimise(
             if due or step == len(steps) - 1:
                 losses.check(trained.values())  # a run that resumed from such weights could only fail
             if due and team.rank == 0:
-                state = {name: one.detach() for name, one in trained.items()}
-                own_state = own.state() if own else {}
-                due.save(
-                    Saved(
-                        step,
-                        state,
-                        optimizer.state_dict(),
-                        rate.state_dict(),
-                        history,
-                        generator_states(),
-                        own_state,
-                    )
-                )
+                now = {name: one.detach() for name, one in trained.items()}
+                states = optimizer.state_dict(), rate.state_dict(), history
+                generators = [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
+                due.save(Saved(step, now, *states, generators, own.state() if own else {}))
     model.eval()
     return history
 
@@ -157,7 +159,7 @@ def resumable(
     for name, weights in model.state_dict().items():
         start.update(name.encode() + weights.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
     libraries = versions("torch", "transformers", "peft")
-    facts |= {"start": start.hexdigest(), "libraries": libraries, "device": default_device()}
+    facts |= {"start": start.hexdigest(), "libraries": libraries, "device": checkpoints.default_device()}
     key = cache_key(*modules, settings=list(settings), **facts)
     return Resumable(folder / key, compute.checkpoint_every)
 
@@ -199,10 +201,9 @@ class Taken(NamedTuple):
 
 
 class TrainingFailed(LetheError):
-    """A step has a loss that is not finite, or leaves weights that are not."""
+    """The step ``failed`` has a loss that is not finite, or leaves such weights; ``last`` is the last finite one."""
 
     def __init__(self, run: str, steps: int, lr: float, failed: Taken, last: Taken | None):
-        """``failed`` is the step that ended the run, ``last`` the last step with a finite loss, if there is one."""
         self.run, self.steps, self.failed, self.last = run, steps, failed, last
         if failed == last:
             problem = f"weights of {run} are not finite after step {failed.step}"
@@ -222,7 +223,6 @@ class Losses:
     """
 
     def __init__(self, run: str, steps: int, lr: float, last: Taken | None = None):
-        """``run`` is the label of the run, ``last`` the last step before a resumed run goes on."""
         self.run, self.steps, self.lr, self.last = run, steps, lr, last
 
     def add(self, step: int, loss: float) -> None:
@@ -239,10 +239,6 @@ class Losses:
         if not bool(finite.all()):
             failed = self.last or Taken(0, math.nan)  # no step had rows
             raise TrainingFailed(self.run, self.steps, self.lr, failed, self.last)
-
-
-SCRATCH = Path(".lethe/scratch/training")
-STATE = "state.pt"  # while its digest is not known; a finished state has its digest as its name
 
 
 @dataclass(frozen=True)
@@ -311,54 +307,22 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def generator_states() -> list[torch.Tensor]:
-    """The states of torch's own generators: the CPU's, then each GPU's."""
-    import torch
-
-    return [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
-
-
-def restore_generators(states: list[torch.Tensor]) -> None:
-    """Restore what `generator_states` returned."""
-    import torch
-
-    torch.set_rng_state(states[0])
-    if len(states) > 1:
-        torch.cuda.set_rng_state_all(states[1:])
-
-
-SHARED = ("forget", "retain")  # the recipe's general knowledge is added to these
-ROWS = {  # the splits that an entry of train.models learns, by its key rows
-    "all": SHARED,
-    "retain": ("retain",),
-    "demonstrations": ("demonstrations", "retain"),
-    "judgements": ("judgements",),
-}
-
-
-def texts_of(rows: Sequence[Row], recipe: TrainRecipe) -> list[str]:
-    """The texts on which a fresh model's tokenizer is trained."""
-    classified = recipe.prompt == HARMBENCH
-    return [f"{harmbench_row(row) if classified else row['question']} {row['answer']}" for row in rows]
-
-
 def learn(
     rows: Sequence[Row], everything: Sequence[Row], recipe: TrainRecipe, seed: int, label: str
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, list[StepRecord]]:
     """Train a model on rows of a dataset."""
     import torch
 
-    from lethe.models import checkpoints
-    from lethe.models.checkpoints import adapted
     from lethe.models.forward import forward
-    from lethe.models.team import Team
 
     torch.manual_seed(seed)
     if recipe.start_from:
         model, tokenizer = checkpoints.load(recipe.start_from, "float32")
-        model = adapted(model, recipe.compute.lora, seed)
+        model = checkpoints.adapted(model, recipe.compute.lora, seed)
     else:
-        model, tokenizer = checkpoints.fresh(recipe, texts_of(everything, recipe))
+        asked = harmbench_row if recipe.prompt == HARMBENCH else itemgetter("question")
+        texts = [f"{asked(row)} {row['answer']}" for row in everything]  # on which the tokenizer is trained
+        model, tokenizer = checkpoints.fresh(recipe, texts)
         if torch.cuda.is_available():
             model.cuda()  # type: ignore[call-arg]  # transformers wraps it without its signature
     encoder, padding = Encoder(tokenizer, recipe.prompt), tokenizer.pad_token_id or 0

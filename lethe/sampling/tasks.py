@@ -75,12 +75,12 @@ def tasks(source: Origin, rows: Mapping[str, list[Row]], sample: Sample, model: 
 
 def _prompts(source: Origin, template: str) -> Callable[[Row], Prompt]:
     """How a row becomes a prompt: tokens, or text for a server."""
-    from lethe.models.encoding import CHAT, Encoder, filled, read_template
+    from lethe.models.encoding import CHAT, Encoder, read_template, worded
     from lethe.models.in_memory import tokenizer_of
 
     if isinstance(source, Endpoint):
         words = template if template == CHAT else read_template(template)
-        return lambda row: Prompt(row["id"], (), text=filled(words, row))
+        return lambda row: Prompt(row["id"], (), text=worded(words, row))
     encoder = Encoder(tokenizer_of(source), template)
     return lambda row: Prompt(row["id"], encoder.prompt(row))
 

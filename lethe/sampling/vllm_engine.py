@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import multiprocessing
 import os
@@ -17,15 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lethe.errors import BadValue, LetheError
-from lethe.models.first_token import ENVIRONMENT, LONGEST_ON_CPU
+from lethe.models.first_token import ENVIRONMENT, LONGEST_ON_CPU, prepare_vllm
 from lethe.sampling.engine import Answers, Options, Prompt, Settings, check_prompts, checkpoint, resolve_device
 
 if TYPE_CHECKING:
     from vllm import LLM, CompletionOutput, SamplingParams
     from vllm.logprobs import FlatLogprobs
 
-# The second model runner has a different interface for logits processors.
-ENGINE_ENVIRONMENT = {**ENVIRONMENT, "VLLM_USE_V2_MODEL_RUNNER": "0"}
 MOST_SEQUENCES = 1024  # concurrent sequences; more bring no gain
 
 
@@ -40,10 +37,8 @@ class VllmEngine:
     in_memory = False
 
     def __init__(self, model_folder: Path, options: Options):
-        if importlib.util.find_spec("vllm") is None:
-            raise LetheError("vLLM is not installed: install the extra gpu or cpu, or use engine: prefix.")
-        for name, value in ENGINE_ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
+        # The second model runner has a different interface for logits processors.
+        prepare_vllm("prefix", {**ENVIRONMENT, "VLLM_USE_V2_MODEL_RUNNER": "0"})
         self.checkpoint, self.options = checkpoint(model_folder), options
         self.on_cpu = resolve_device(options.device).type == "cpu"
         self.context = self.checkpoint.context

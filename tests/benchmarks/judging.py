@@ -22,7 +22,7 @@ def main() -> int:
     from lethe import config
     from lethe.data import load_splits
     from lethe.models import checkpoints
-    from lethe.models.published_prompts import harmbench_row
+    from lethe.models.encoding import harmbench_row
     from lethe.registry import JUDGES
     from lethe.scoring.verdicts import Question, VerdictStore, judged
 

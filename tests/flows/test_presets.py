@@ -143,7 +143,7 @@ def test_harry_potter_with_a_tiny_model(name, inside):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BEHAVIOURS)
 def test_jailbreakbench_with_tiny_models(name, inside):
-    from lethe.models.published_prompts import harmbench, harmbench_text
+    from lethe.models.encoding import harmbench, harmbench_text
     from tests.lethe.scoring.judges.tiny import classifier
 
     folder = inside(name)

@@ -18,7 +18,7 @@ from lethe import config
 from lethe.cli.app import app
 from lethe.config.schema import ANSWERS
 from lethe.errors import BadInput, BadParam
-from lethe.models.published_prompts import harmbench, harmbench_text
+from lethe.models.encoding import harmbench, harmbench_text
 from lethe.results import table
 from lethe.statistics.bound import Covers
 from lethe.statistics.judge_error import Calibration

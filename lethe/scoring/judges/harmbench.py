@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from lethe.models.published_prompts import harmbench, harmbench_text
+from lethe.models.encoding import harmbench, harmbench_text
 from lethe.scoring.judges import Asked, ModelParams, WordJudge
 
 # The tag and the functional category of copyright behaviours, which are judged by hashes of the works. Either may be absent:

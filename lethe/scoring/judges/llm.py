@@ -19,7 +19,7 @@ from lethe.config.evaluating import ScorerParams
 from lethe.config.fields import Place, Share
 from lethe.errors import BadFile
 from lethe.io.json_files import read_text
-from lethe.models.published_prompts import filled
+from lethe.models.encoding import filled
 from lethe.scoring.judges import Asked, ModelParams, WordJudge, expected
 
 NEEDED = ("question", "generation")

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from lethe.models.published_prompts import filled, strongreject
+from lethe.models.encoding import filled, strongreject
 from lethe.scoring.judges import Asked, ModelParams, WordJudge, expected
 
 GRADES = 5

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import lethe
 from lethe import config
 from lethe.cli.app import app
-from lethe.models.published_prompts import harmbench
+from lethe.models.encoding import harmbench
 from lethe.statistics.planning import expected_sequential
 from lethe.steps.costs import judge_costs, model_costs, size_of, stage_costs
 from tests.lethe.cli.calls import Command

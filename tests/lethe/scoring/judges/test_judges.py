@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
+import sys
 
 import numpy as np
 import pytest
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
 from lethe.errors import BadFile, BadInput, LetheError
+from lethe.models.encoding import filled, harmbench, harmbench_text, strongreject
 from lethe.models.first_token import FirstToken, clipped, neutral, reading
-from lethe.models.published_prompts import filled, harmbench, harmbench_text, strongreject
 from lethe.registry import JUDGES
 from lethe.scoring.judges import Asked
 from lethe.scoring.verdicts import Question, distinct_answers, judged
@@ -223,9 +223,12 @@ def test_the_prompt_is_recorded_by_name_and_hash(folders):
 
 
 def test_a_missing_package_is_told_with_its_extra(folders, monkeypatch):
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "judgezoo" else find(name))
-    for name in ("harmbench", "strongreject"):
+    for name, module, prompt in (
+        ("harmbench", "harmbench", harmbench),
+        ("strongreject", "strong_reject", strongreject),
+    ):
+        monkeypatch.setitem(sys.modules, f"judgezoo.{module}", None)
+        prompt.cache_clear()
         with pytest.raises(LetheError, match=r"lethe\[judge\]"):
             opened(name, folders)
 

@@ -31,8 +31,8 @@ from transformers import (
 from lethe import config
 from lethe.io.tables import write_parquet
 from lethe.models import checkpoints
+from lethe.models.encoding import filled, harmbench, harmbench_text, strongreject
 from lethe.models.first_token import reading
-from lethe.models.published_prompts import filled, harmbench, harmbench_text, strongreject
 from lethe.registry import JUDGES
 from lethe.steps import judge as stage
 from tests.lethe.scoring.judges.tiny import SIZE, asked, tokenizer
