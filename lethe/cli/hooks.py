@@ -158,9 +158,9 @@ def compare(
     found = call(**given, **({"worst": True} if fail_above is not None else {}))
     if page is not None:
         from lethe.io.atomic import write_text
-        from lethe.report.compare_page import render
+        from lethe.report.pages import comparison_page
 
-        write_text(page, render(found))
+        write_text(page, comparison_page(found))
     error, gates = None, {"--fail-on": fail_on, "--require": require, "--fail-above": fail_above}
     named = " ".join(f"{name} {value}" for name, value in gates.items() if value is not None)
     if named and not found.per_question:
@@ -308,10 +308,11 @@ def extract(call: Call, given: Given, as_json: bool, page: Path | None = None) -
     found = call(**given, scratch=SCRATCH)
     if page is None:
         return Answer(found)
-    from lethe.report.extraction_page import write
+    from lethe.report.pages import write_extraction
 
     written = [
-        str(each) for each in write(page, (found.found, *found.references), found.headline(), found.sentences())
+        str(each)
+        for each in write_extraction(page, (found.found, *found.references), found.headline(), found.sentences())
     ]
     return Answer(
         found, {"page": written[0], "picture": written[1]}, [f"The page is {written[0]}, its strip {written[1]}."]

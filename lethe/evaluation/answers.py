@@ -157,13 +157,13 @@ class QuestionAnswers:
 
 
 def question_answers(
-    model: Model, ranking: Sequence[str], leak: str, most: int
+    answers: Mapping[str, pd.DataFrame], ranking: Sequence[str], leak: str, most: int
 ) -> dict[str, QuestionAnswers] | None:
     """The answers of a model by forget question, in sampling order."""
-    if not {*ranking, leak} <= set(answer_columns(model.answers, "forget")):
+    if not {*ranking, leak} <= set(answer_columns(answers, "forget")):
         return None
     found: dict[str, QuestionAnswers] = {}
-    for part in answer_parts(model.answers, "forget", ["text", *ranking, leak]):
+    for part in answer_parts(answers, "forget", ["text", *ranking, leak]):
         found |= _of_part(part, ranking, leak, most)
     return found
 

@@ -11,11 +11,10 @@ import numpy as np
 from markupsafe import Markup
 
 from lethe.errors import plural
-from lethe.evaluation.answers import BINS
+from lethe.evaluation.answers import BINS, QuestionAnswers
 from lethe.evaluation.run import Model, Question, Run, TailPoint
 from lethe.evaluation.wording import Wording
 from lethe.report import svg
-from lethe.report.answers import Drawn
 from lethe.report.svg import ACCENT, INK, MUTED, WARM
 from lethe.results import quantities
 from lethe.statistics.bound import Bound
@@ -70,7 +69,7 @@ def chosen_question(run: Run) -> Chosen | None:
     return None
 
 
-def draw(run: Run, drawn: Mapping[str, Drawn]) -> dict[str, list[Panel]]:
+def draw(run: Run, drawn: Mapping[str, Mapping[str, QuestionAnswers]]) -> dict[str, list[Panel]]:
     """All figures of the report, by kind; ``drawn`` are the answers by model and question."""
     chosen = chosen_question(run)
     return {
@@ -95,7 +94,7 @@ def overview(run: Run) -> list[Panel]:
     return panels
 
 
-def histograms(run: Run, drawn: Mapping[str, Drawn], prompt_id: str) -> list[Panel]:
+def histograms(run: Run, drawn: Mapping[str, Mapping[str, QuestionAnswers]], prompt_id: str) -> list[Panel]:
     """How often each leakage score was drawn for one question; the greedy answer's score as a dashed line."""
     scorer, panels = label(run.params.metrics.leak), []
     for model in run.models:

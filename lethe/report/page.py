@@ -13,23 +13,11 @@ from lethe.evaluation.joint import TOLD_QUERIES
 from lethe.evaluation.run import Model, Question, Run
 from lethe.evaluation.standing import MEANING, Standing, standings
 from lethe.io.atomic import SCHEMA_VERSION
-from lethe.report import (
-    answers,
-    audits,
-    certificates,
-    columns,
-    figures,
-    first_screen,
-    game_page,
-    language,
-    tables,
-)
+from lethe.report import audits, certificates, columns, figures, first_screen, game_page, picker, tables
 from lethe.report.figures import Panel
-from lethe.report.picker import picker
 from lethe.report.studies import studies
 from lethe.report.svg import standalone
 from lethe.report.templates import bold_percents, templates, visible
-from lethe.report.verdicts import cells, guarantee_notes, head, headline, verdict_alpha
 from lethe.statistics.bound import Bound, exact, joint_level, significant
 from lethe.text import NONE, count, label, number, plural, upper_first
 
@@ -53,7 +41,7 @@ class Page:
 def render(run: Run) -> Page:
     """Render the page of a run; the same run gives the same bytes."""
     found = findings(run)
-    said, drawn = standings(run, found), answers.drawn(run)
+    said, drawn = standings(run, found), picker.drawn(run)
     kinds = figures.draw(run, drawn)
     panels = [panel for kind in kinds.values() for panel in kind]
     files = {f"{panel.name}.svg": standalone(panel.svg) for panel in panels if panel.svg is not None}
@@ -64,7 +52,7 @@ def _html(
     run: Run,
     found: Findings,
     said: list[Standing],
-    drawn: Mapping[str, answers.Drawn],
+    drawn: Mapping[str, picker.Drawn],
     kinds: dict[str, list[Panel]],
 ) -> str:
     stopped_early = run.params.sample.stop == "sequential"
@@ -75,10 +63,13 @@ def _html(
     return environment.get_template("template.html").render(
         run=run,
         findings=found,
-        numbers=[(one, cells(model, one, run, found.level)) for one, model in zip(said, run.models, strict=True)],
+        numbers=[
+            (one, first_screen.cells(model, one, run, found.level))
+            for one, model in zip(said, run.models, strict=True)
+        ],
         every=every_number(run),
         title=first_screen.title(run),
-        headline=headline(said, run.words),
+        headline=first_screen.headline(said, run.words),
         words=run.words,
         heading=run.words.heading[len(run.models) > 1],
         lines=first_screen.lines(run, said),
@@ -87,11 +78,11 @@ def _html(
         scorers=first_screen.scorers(run),
         leaks_if=first_screen.leaks_if(run),
         keyword_rule=first_screen.keyword_rule(run),
-        verdict_head=head(run),
+        verdict_head=first_screen.head(run),
         shown=TOLD_QUERIES,
         asked=any(model.asked(TOLD_QUERIES) for model in run.models),
-        verdict_alpha=verdict_alpha(run),
-        guarantee_notes=guarantee_notes(run),
+        verdict_alpha=first_screen.verdict_alpha(run),
+        guarantee_notes=first_screen.guarantee_notes(run),
         m_gen_level=_level(bound for model in run.models for bound in _of_curve(model)),
         convergence_level=_level(bound for model in run.models for bound in _of_convergence(model)),
         up_to="up to " if stopped_early else "",
@@ -101,13 +92,13 @@ def _html(
         chosen=figures.chosen_question(run),
         certificates=certificates.section(run),
         **kinds,
-        picker=picker(run, drawn),
-        kept=answers.KEPT,
-        worst=[(model, answers.worst(model, run, drawn[model.name])) for model in run.models],
-        worst_rule=answers.rule(run),
-        language=language.views(run),
-        language_head=language.HEAD,
-        language_choices_head=language.CHOICES,
+        picker=picker.picker(run, drawn),
+        kept=picker.KEPT,
+        worst=[(model, picker.worst(model, run, drawn[model.name])) for model in run.models],
+        worst_rule=picker.rule(run),
+        language=tables.language_views(run),
+        language_head=tables.LANGUAGE_HEAD,
+        language_choices_head=tables.CHOICES,
         epsilon_star_head=tables.EPSILON_STAR,
         epsilon_star_notes=tables.epsilon_star_notes(run),
         epsilon_star=tables.epsilon_star_rows(run),

@@ -13,13 +13,83 @@ from typing import Any
 
 from markupsafe import Markup
 
-from lethe.evaluation.answers import BINS, DrawnAnswer, QuestionAnswers
-from lethe.evaluation.run import Question, Run
+from lethe.evaluation.answers import (
+    BINS,
+    DrawnAnswer,
+    QuestionAnswers,
+    judged,
+    question_answers,
+    worst_answers,
+)
+from lethe.evaluation.run import Model, Question, Run
 from lethe.io.artifacts import Row
-from lethe.report.answers import Drawn, ranking
 from lethe.report.columns import Column, columns, end
 from lethe.report.figures import BOUNDS, chosen_question
+from lethe.report.templates import visible
 from lethe.text import LONGEST, NONE, count, label, named
+
+SHOWN = 5
+KEPT = 3  # per question, for the reader who picks the question
+RULE = (
+    "For each question, the sampled answer with the highest score ({scores}; among equals, the one drawn most often, "
+    "then the one drawn first); of these the {shown} highest. Answers that score 0 are left out."
+)
+
+Drawn = Mapping[str, QuestionAnswers]
+
+
+@dataclass(frozen=True)
+class Answer:
+    prompt_id: str
+    question: Markup
+    expected: Markup
+    text: Markup
+    times: int
+    drawn: int
+    first: int
+    scores: dict[str, float | None]
+    greedy: bool  # the greedy answer is the same text
+
+
+def rule(run: Run) -> str:
+    return RULE.format(scores=", then ".join(map(label, ranking(run))), shown=SHOWN)
+
+
+def ranking(run: Run) -> list[str]:
+    """The scores by which answers are ranked: the 0/1 score first, if there is one."""
+    return [scorer for scorer in (run.params.metrics.binary, run.params.metrics.leak) if scorer]
+
+
+def drawn(run: Run) -> dict[str, Drawn]:
+    """The answers drawn from each model, by model and question; empty if the answers or their scores are absent."""
+    leak = run.params.metrics.leak
+    return {model.name: question_answers(model.answers, ranking(run), leak, KEPT) or {} for model in run.models}
+
+
+def worst(model: Model, run: Run, found: Drawn) -> list[Answer] | None:
+    """At most ``SHOWN`` answers by the rule above; missing scores rank as zero here and are shown as missing.
+
+    None if no answer was judged: then nothing is known about the worst answer.
+    """
+    if not found or not judged(model, ranking(run)):
+        return None
+    return [_worst(answer, run, found) for answer in worst_answers(found.values(), SHOWN)]
+
+
+def _worst(answer: DrawnAnswer, run: Run, found: Drawn) -> Answer:
+    row = run.forget.get(answer.prompt_id)
+    return Answer(
+        prompt_id=answer.prompt_id,
+        question=visible(row["question"] if row else answer.prompt_id),
+        expected=visible(row["answer"] if row else ""),
+        text=visible(answer.text),
+        times=answer.times,
+        drawn=found[answer.prompt_id].drawn,
+        first=answer.first,
+        scores=dict(zip(ranking(run), answer.scores, strict=True)),
+        greedy=answer.greedy,
+    )
+
 
 BUDGET = 1_500_000  # bytes for all answers, so that a page of many models and questions stays small
 SHORTEST = 60  # bytes of an answer that a reader can still judge

@@ -11,13 +11,17 @@ runs go to the repository's database, and to the server the next time it answers
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fcntl
 import os
-from collections.abc import Mapping
+import socket
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from lethe.tracking import notes
+from lethe.errors import BadInput
+from lethe.io.json_files import read_json, write_json
 from lethe.tracking.entries import TRAINING, Entry, Pipeline, read_before, read_entries, read_pipeline
 
 __all__ = [
@@ -50,7 +54,7 @@ def log_new(
     # DVC_ROOT is the repository itself, even where DVC runs an experiment in a copy of it.
     home = Path(home or os.environ.get("DVC_ROOT") or workspace).resolve()
     try:
-        with notes.in_turn(home):
+        with in_turn(home):
             pipeline, left = _finished(read_pipeline(workspace, unfinished or {}), unfinished or {})
             sentence = _log_new(pipeline, workspace, home)
             return f"{sentence or 'MLflow: no new run.'} Not logged: {', '.join(left)}." if left else sentence
@@ -67,13 +71,13 @@ def mark_newest(change: str, text: str, home: Path) -> str:
         return ""
     home = Path(os.environ.get("DVC_ROOT") or home).resolve()
     uri = os.environ.get("MLFLOW_TRACKING_URI") or store(home)
-    if not notes.answers(uri):
+    if not answers(uri):
         uri = store(home)
     try:
-        from lethe.tracking import runs, view
+        from lethe.tracking import runs
 
-        client = view.client_of(uri)
-        run = runs.newest_pipeline(client, view.experiment_of(client, None))
+        client = runs.client_of(uri)
+        run = runs.newest_pipeline(client, runs.experiment_of(client, None))
         if run is not None:
             client.set_tag(run.info.run_id, CHANGE_TAG, change)
             client.set_tag(run.info.run_id, f"{CHANGE_TAG}.text", text[: runs.MAX_TAG])
@@ -89,9 +93,9 @@ def store(home: Path) -> str:
 
 def pages(home: Path) -> list[str]:
     """The paths, after the port, of MLflow's pages for the repository's models and pipelines."""
-    from lethe.tracking import view
+    from lethe.tracking import runs
 
-    return view.pages(store(home))
+    return runs.pages(store(home))
 
 
 def without_password(uri: str) -> str:
@@ -130,7 +134,7 @@ def _log_new(pipeline: Pipeline, workspace: Path, home: Path) -> str:
     sentence = ""
     if not pipeline.entries or not _new(pipeline, wanted, home):
         return ""
-    if not notes.answers(wanted):
+    if not answers(wanted):
         sentence = f"MLflow: {named} does not answer; logged locally (`lethe ui`), and there once it answers. "
         wanted = store(home)
     try:
@@ -152,16 +156,65 @@ def _log(pipeline: Pipeline, uri: str, workspace: Path, home: Path) -> int:
 
     place = (home / ".lethe/mlruns").as_uri() if uri == store(home) else None
     count = runs.log(pipeline, uri, place, workspace, home)
-    notes.remember(without_password(uri), pipeline.states, home)
+    remember(without_password(uri), pipeline.states, home)
     return count
 
 
 def _new(pipeline: Pipeline, uri: str, home: Path) -> bool:
     """Whether anything is not yet recorded as logged at ``uri``; everything is new if the database is gone."""
     gone = uri == store(home) and not (home / "mlflow.db").exists()
-    known = set() if gone else notes.known(without_password(uri), home)
+    known = set() if gone else logged_states(without_password(uri), home)
     return not set(pipeline.states) <= known
 
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or ["no message"])[0][:200]
+
+
+PATIENCE = 2.0  # seconds a server may take to accept a connection
+
+
+def logged_states(server: str, home: Path) -> set[str]:
+    """The states recorded as logged at ``server``, an address without a password."""
+    return set(_tracked(home).get(server, []))
+
+
+def remember(server: str, states: Iterable[str], home: Path) -> None:
+    """Record states as logged."""
+    tracked = _tracked(home)
+    tracked[server] = sorted({*tracked.get(server, []), *states})
+    write_json(home / ".lethe" / "tracked.json", tracked)
+
+
+def _tracked(home: Path) -> dict[str, list[str]]:
+    """The record; a damaged record is empty, because the store itself knows which runs it has."""
+    path = home / ".lethe" / "tracked.json"
+    try:
+        found = read_json(path) if path.exists() else {}
+    except BadInput:
+        return {}
+    whole = isinstance(found, dict) and all(isinstance(states, list) for states in found.values())
+    return found if whole else {}
+
+
+def answers(uri: str) -> bool:
+    """Whether a tracking server accepts connections; files and databases always do."""
+    address = urlsplit(uri)
+    if address.scheme not in ("http", "https"):
+        return True
+    port = address.port or (443 if address.scheme == "https" else 80)
+    try:
+        socket.create_connection((address.hostname or "", port), timeout=PATIENCE).close()
+    except OSError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def in_turn(home: Path) -> Iterator[None]:
+    """Hold a lock, so that two pipelines that end together log one after the other."""
+    path = home / ".lethe" / "tracking.lock"
+    path.parent.mkdir(exist_ok=True)
+    with open(path, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 from lethe.config.yaml import load_yaml
 from lethe.io.json_files import flat_numbers, read_artifact
@@ -23,20 +23,9 @@ KEPT = ("epsilon_star", "attacks", "audits", "games")  # folders of data/ that a
 NO_CURVE = ("step", "epoch", "lr")
 
 
-class LockedFile(TypedDict):
-    """A dependency or output of a stage in dvc.lock."""
-
-    path: str
-    md5: NotRequired[str]
-
-
-class LockedStage(TypedDict):
-    """The entry of a stage in dvc.lock; ``params`` are by file."""
-
-    cmd: NotRequired[str]
-    deps: NotRequired[list[LockedFile]]
-    outs: NotRequired[list[LockedFile]]
-    params: NotRequired[dict[str, dict[str, object]]]
+LockedStage = Mapping[
+    str, Any
+]  # the entry of a stage in dvc.lock: cmd, deps and outs with path and md5, params by file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +64,6 @@ class Entry:
 
     @cached_property
     def _whole(self) -> Numbers:
-        """The rows of the model, audit or game as a whole."""
         return Numbers([row for row in self.rows if row.scope != "question"])
 
     @property
@@ -104,10 +92,7 @@ class Pipeline:
 
 
 def read_pipeline(workspace: Path, unfinished: Collection[str] = ()) -> Pipeline:
-    """The workspace as a pipeline, with the report's content: the report logs before DVC writes its entry.
-
-    Parameters are those of `read_entries`.
-    """
+    """The workspace as a pipeline, with the report's content: the report logs before DVC writes its entry."""
     path, report = workspace / "params.yaml", workspace / "data" / "report"
     params = flat(load_yaml(path.read_text(encoding="utf-8")) or {}) if path.exists() else {}
     files = sorted(path for path in report.rglob("*") if path.is_file()) if report.is_dir() else []
@@ -124,33 +109,24 @@ def read_entries(workspace: Path, unfinished: Collection[str] = ()) -> list[Entr
     lock = workspace / "dvc.lock"
     stages = (load_yaml(lock.read_text(encoding="utf-8")) or {}).get("stages", {}) if lock.exists() else {}
     made = {
-        name: entry for name, entry in stages.items() if all(path.exists() for path in _outs(entry, workspace))
+        name: stage for name, stage in stages.items() if all(path.exists() for path in _outs(stage, workspace))
     }
+    place = table.place(workspace / "data", "compare", "models")
     old = "compare" in unfinished or read_before(made.get("compare", {}), made.values())
-    shared, found = _Shared.read(workspace, bool(old)), _Stages(made)
-    entries = []
-    for name in made:
-        stage, _, subject = name.partition("@")
-        if stage in SOLE:
-            entries.append(_entry(stage, subject, {name: made[name]}, workspace, shared))
-        elif stage == "metrics":
-            entries.append(_entry("model", subject, found.of(subject), workspace, shared))
+    compared = table.read_rows(place) if place.is_file() and not old else []
+    report = workspace / "data" / "report" / "summary.json"
+    verdicts = read_artifact(report).get("models", {}) if report.is_file() else {}
+    by_model, entries = _by_model(made), []
+    for address, stage in made.items():
+        kind, _, name = address.partition("@")
+        if kind in SOLE:
+            entries.append(_entry(kind, name, {address: stage}, workspace))
+        elif kind == "metrics":
+            rows = [row for row in compared if row.model == name]
+            entry = _entry("model", name, by_model[name], workspace, rows)
+            standing, verdict = _verdict(entry.numbers, verdicts.get(name, {}))
+            entries.append(dataclasses.replace(entry, standing=standing, verdict=verdict))
     return entries
-
-
-@dataclasses.dataclass(frozen=True)
-class _Shared:
-    """What all models share: the rows of comparing with Retrain, and the report's summary by model."""
-
-    compared: list[Result]
-    told: dict[str, dict[str, Any]]
-
-    @classmethod
-    def read(cls, workspace: Path, outdated: bool) -> _Shared:
-        compared = table.place(workspace / "data", "compare", "models")
-        report = workspace / "data" / "report" / "summary.json"
-        told = read_artifact(report).get("models", {}) if report.is_file() else {}
-        return cls(table.read_rows(compared) if compared.is_file() and not outdated else [], told)
 
 
 def read_before(stage: LockedStage, stages: Iterable[LockedStage]) -> str:
@@ -160,31 +136,27 @@ def read_before(stage: LockedStage, stages: Iterable[LockedStage]) -> str:
     return next((path for path, content in read.items() if made.get(path) not in (None, content)), "")
 
 
-class _Stages:
-    """The stages of dvc.lock by model, sorted once for all models."""
-
-    def __init__(self, made: Mapping[str, LockedStage]):
-        self._measured: dict[str, dict[str, LockedStage]] = {}
-        self._trained: dict[str, str] = {}  # path of an output -> the stage that made it
-        self._made, self._place = made, {name: place for place, name in enumerate(made)}
-        for name, entry in made.items():
-            stage, _, subject = name.partition("@")
-            if stage in TRAINING:
-                self._trained |= {out["path"]: name for out in entry.get("outs", [])}
-            elif stage not in SOLE:
-                self._measured.setdefault(subject, {})[name] = entry
-
-    def of(self, model: str) -> dict[str, LockedStage]:
-        """The stages of one model: the one that trained it, then those that measured it."""
-        measured = self._measured.get(model, {})
-        read = {dep["path"].rstrip("/") for entry in measured.values() for dep in entry.get("deps", [])}
-        trained = sorted(
-            {self._trained[path] for path in read & self._trained.keys()}, key=self._place.__getitem__
-        )
-        return {name: self._made[name] for name in trained} | measured
+def _by_model(made: Mapping[str, LockedStage]) -> dict[str, dict[str, LockedStage]]:
+    """The stages of each model: those that trained what the others read, then those that measured it."""
+    measured: dict[str, dict[str, LockedStage]] = {}
+    trained: dict[str, str] = {}  # path of an output -> the stage that made it
+    for address, stage in made.items():
+        kind, _, name = address.partition("@")
+        if kind in TRAINING:
+            trained |= {out["path"]: address for out in stage.get("outs", [])}
+        elif kind not in SOLE:
+            measured.setdefault(name, {})[address] = stage
+    stages = {}
+    for name, own in measured.items():
+        read = {dep["path"].rstrip("/") for stage in own.values() for dep in stage.get("deps", [])}
+        first = {trained[path] for path in read & trained.keys()}
+        stages[name] = {address: made[address] for address in made if address in first} | own
+    return stages
 
 
-def _entry(kind: str, name: str, stages: dict[str, LockedStage], workspace: Path, shared: _Shared) -> Entry:
+def _entry(
+    kind: str, name: str, stages: dict[str, LockedStage], workspace: Path, compared: Sequence[Result] = ()
+) -> Entry:
     params: dict[str, str] = {}
     rows: list[Result] = []
     steps: list[tuple[int, dict[str, float]]] = []
@@ -192,29 +164,25 @@ def _entry(kind: str, name: str, stages: dict[str, LockedStage], workspace: Path
     for address, stage in stages.items():
         params |= _params(address, stage)
         for path in _outs(stage, workspace):
-            kept = path.is_file() or path.parent.name in KEPT
+            whole = path.is_file() or path.parent.name in KEPT
             if path.suffix == ".parquet":
                 rows += table.read_rows(path)
-            told = path / "training.json"
-            if told.is_file():
-                steps = [(step["step"], _curve(step)) for step in read_artifact(told)["steps"]]
-            if kept or told.is_file():
-                artifacts.append((address.partition("@")[0], path if kept else told))
-    compared = [row for row in shared.compared if row.model == name] if kind == "model" else []
-    made = [[address, stage.get("params"), _hashes(stage)] for address, stage in stages.items()]
-    fingerprint = _mark([kind, name, made, flat_numbers(Numbers(compared).values)])
-    entry = Entry(kind, name, fingerprint, stages, params, (*rows, *compared), steps, artifacts)
-    standing, verdict = _verdict(entry.numbers, shared.told.get(name, {})) if kind == "model" else ("", "")
-    return dataclasses.replace(entry, standing=standing, verdict=verdict)
+            training = path / "training.json"
+            if training.is_file():
+                steps = [(step["step"], _curve(step)) for step in read_artifact(training)["steps"]]
+            if whole or training.is_file():
+                artifacts.append((address.partition("@")[0], path if whole else training))
+    # The hashes of outputs: an edit of the code that changes no output makes no run.
+    hashes = [
+        [address, stage.get("params"), [[out["path"], str(out.get("md5"))] for out in stage.get("outs", [])]]
+        for address, stage in stages.items()
+    ]
+    fingerprint = _mark([kind, name, hashes, flat_numbers(Numbers(compared).values)])
+    return Entry(kind, name, fingerprint, stages, params, (*rows, *compared), steps, artifacts)
 
 
 def _outs(stage: LockedStage, workspace: Path) -> list[Path]:
     return [workspace / out["path"] for out in stage.get("outs", [])]
-
-
-def _hashes(stage: LockedStage) -> list[list[str]]:
-    """The hashes of the outputs: an edit of the code that changes no output makes no run."""
-    return [[out["path"], str(out.get("md5"))] for out in stage.get("outs", [])]
 
 
 def _params(address: str, stage: LockedStage) -> dict[str, str]:
@@ -260,5 +228,4 @@ def flat(values: Mapping[str, object], prefix: str = "") -> dict[str, str]:
 
 
 def _curve(step: Mapping[str, object]) -> dict[str, float]:
-    """The numbers of one step of training."""
     return {key: value for key, value in flat_numbers(step).items() if key not in NO_CURVE}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import subprocess
@@ -12,57 +13,90 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lethe import tracking
 from lethe.errors import LetheError
-from lethe.results.quantities import headline
-from lethe.tracking import notes, store, tables, view, without_password
-from lethe.tracking.entries import Entry, LockedStage, Pipeline
+from lethe.results import quantities
+from lethe.tracking import tables
+from lethe.tracking.entries import Entry, Pipeline
 from lethe.tracking.tables import shown, worded
 
 if TYPE_CHECKING:
     import pandas as pd
     from mlflow import MlflowClient
-    from mlflow.entities import Metric, Run
+    from mlflow.entities import Run
 
     from lethe.statistics.bound import Bound
 
 GAP = "&emsp;"  # MLflow shows the cells of a table without any space between them
 CHANGES = 20  # changed params that are listed
+EXPERIMENT, LOGS = "lethe", "lethe logs"  # the experiments of pipelines, and of results read from a file
 STANDINGS = "lethe.standings"  # tag of a pipeline's run: the two words on each model, as JSON
-LOGS = "lethe logs"  # the experiment of results read from a file
-FINGERPRINT = "lethe.fingerprint"
-NOTE = "mlflow.note.content"
+FINGERPRINT, STANDING, NOTE = "lethe.fingerprint", "lethe.standing", "mlflow.note.content"
 MAX_METRICS, MAX_PARAMS = 1000, 100  # what MLflow takes in one call
-MAX_VALUE = 6000  # characters of a param
-MAX_TAG = 7900  # characters of a tag
+MAX_VALUE, MAX_TAG = 6000, 7900  # characters of a param and of a tag
+# MLflow 3 opens an experiment without a kind on its page of traces, which would be empty.
+KIND = ("mlflow.experimentKind", "custom_model_development")
+WORKFLOW = "machine_learning"  # the side of MLflow's pages that has runs first
+MODELS, PIPELINES = "lethe-models", "lethe-pipelines"  # the keys of the views, which an address names
+ABOUT = """\
+Each pipeline is a run with one child run per model. A model that an earlier pipeline measured is not logged again: the \
+description of a pipeline links all its models and says what changed since the previous pipeline.
+
+- **Which model leaks least**: read the verdicts. Models are sorted by an upper bound on the share of leaking answers (or \
+the mean score) of the worst question. Compare utility too: a destroyed model leaks nothing.
+- **What changed between two pipelines**: open the description of the later one, or tick both and press Compare.
+- **Which answers leaked**: open a model's run, Artifacts, `worst_answers.json`; `questions.json` has a row per question.
+
+`epsilon_lower` is a lower bound on Epsilon*. Tags `bound.METRIC` say at which alpha a bound holds, what it covers, and \
+what it assumes. Runs are records; the artifacts in `data/` are authoritative."""
+
+
+def client_of(uri: str) -> MlflowClient:
+    from mlflow import MlflowClient
+
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+    for noisy in ("alembic", "mlflow"):  # each would report the tables that it creates
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    return MlflowClient(tracking_uri=uri)
+
+
+def experiment_of(client: MlflowClient, place: str | None, name: str = EXPERIMENT) -> str:
+    """The id of the experiment, created if it is missing; ``place`` is the folder of its artifacts."""
+    experiment = client.get_experiment_by_name(name)
+    if experiment is not None:
+        return experiment.experiment_id
+    return client.create_experiment(name, artifact_location=place, tags={KIND[0]: KIND[1]})
 
 
 def log(pipeline: Pipeline, uri: str, place: str | None, workspace: Path, home: Path) -> int:
     """Log what a server lacks and update the other descriptions; return the number of new runs of entries."""
-    client = view.client_of(uri)
-    experiment = view.experiment_of(client, place)
+    client = client_of(uri)
+    experiment = experiment_of(client, place)
     parent = _pipeline_run(client, experiment, pipeline, workspace, home)
     runs: dict[str, str] = {}
     made = 0
     for entry in pipeline.entries:
-        known = _found(client, experiment, entry.fingerprint)
-        if known is None:
-            runs[entry.name] = _log_entry(client, experiment, parent, entry, workspace)
-            made += 1
-        else:
-            runs[entry.name] = known.info.run_id
-            _describe(client, known.info.run_id, entry)
+        finished = _finished(client, experiment, entry.fingerprint)
+        made += finished is None
+        runs[entry.name] = finished or _log_entry(client, experiment, parent, entry, workspace)
+        if entry.verdict:
+            client.set_tag(runs[entry.name], NOTE, model_note(entry)[:MAX_TAG])
+            client.set_tag(runs[entry.name], STANDING, entry.standing or entry.kind)
+        if finished is None:
+            client.set_terminated(runs[entry.name])
     _describe_pipeline(client, experiment, parent, pipeline, runs)
     client.set_terminated(parent)
-    view.save(client, experiment)
+    _save_views(client, experiment)
     return made
 
 
-def _found(client: MlflowClient, experiment: str, fingerprint: str) -> Run | None:
+def _finished(client: MlflowClient, experiment: str, fingerprint: str) -> str | None:
     """The finished run with this fingerprint; a run whose logging was interrupted is removed."""
     finished = None
     for run in client.search_runs([experiment], f"tags.`{FINGERPRINT}` = '{fingerprint}'"):
         if run.info.status == "FINISHED":
-            finished = run
+            finished = run.info.run_id
         else:
             client.delete_run(run.info.run_id)
     return finished
@@ -73,17 +107,20 @@ def _pipeline_run(client: MlflowClient, experiment: str, pipeline: Pipeline, wor
     query = f"tags.`{FINGERPRINT}` = '{pipeline.fingerprint}'"
     for run in client.search_runs([experiment], query, max_results=1):
         return run.info.run_id
-    tags = {"lethe.kind": "pipeline", FINGERPRINT: pipeline.fingerprint, "lethe.folder": str(workspace.resolve())}
-    if name := os.environ.get("DVC_EXP_NAME"):
-        tags["lethe.experiment"] = name
-    if revision := _git_revision(workspace):
-        tags["mlflow.source.git.commit"] = revision
-    if before := newest_pipeline(client, experiment):
-        tags["lethe.previous"] = before.info.run_id
+    before = newest_pipeline(client, experiment)
+    tags = {
+        "lethe.kind": "pipeline",
+        FINGERPRINT: pipeline.fingerprint,
+        "lethe.folder": str(workspace.resolve()),
+        "lethe.experiment": os.environ.get("DVC_EXP_NAME"),
+        "mlflow.source.git.commit": _git_revision(workspace),
+        "lethe.previous": before.info.run_id if before else None,
+    }
     point = f" {workspace.resolve().name}" if workspace.resolve() != home else ""
     title = time.strftime("pipeline %Y-%m-%d %H:%M:%S") + point
-    run_id = client.create_run(experiment, run_name=title, tags=tags).info.run_id
-    log_params(client, run_id, pipeline.params)
+    given = {key: value for key, value in tags.items() if value}
+    run_id = client.create_run(experiment, run_name=title, tags=given).info.run_id
+    _log_numbers(client, run_id, {}, pipeline.params)
     for name in ("params.yaml", "dvc.lock"):
         if (workspace / name).exists():
             client.log_artifact(run_id, str(workspace / name))
@@ -92,43 +129,33 @@ def _pipeline_run(client: MlflowClient, experiment: str, pipeline: Pipeline, wor
 
 def newest_pipeline(client: MlflowClient, experiment: str) -> Run | None:
     query = "tags.`lethe.kind` = 'pipeline' and attributes.status = 'FINISHED'"
-    found = client.search_runs([experiment], query, max_results=1, order_by=["attributes.start_time DESC"])
-    return found[0] if found else None
+    runs = client.search_runs([experiment], query, max_results=1, order_by=["attributes.start_time DESC"])
+    return runs[0] if runs else None
 
 
 def _log_entry(client: MlflowClient, experiment: str, parent: str, entry: Entry, workspace: Path) -> str:
-    from mlflow.entities import Metric
-
+    stages = {}
+    for address, stage in entry.stages.items():
+        outs = (f"{out['path']} {str(out.get('md5'))[:8]}" for out in stage.get("outs", []))
+        stages[f"stage.{address.partition('@')[0]}"] = f"{address}: {', '.join(outs)}"[:MAX_TAG]
     tags = {
         "mlflow.parentRunId": parent,
         "lethe.pipeline": client.get_run(parent).info.run_name or "",
         FINGERPRINT: entry.fingerprint,
         "lethe.kind": entry.kind,
         f"lethe.{entry.kind}": entry.name,
-        **{
-            f"stage.{address.partition('@')[0]}": _stage(address, stage) for address, stage in entry.stages.items()
-        },
+        **stages,
         **_guarantees({key: bound for key, bound in entry.bounds.items() if key in entry.metrics}),
     }
     run_id = client.create_run(experiment, run_name=entry.name, tags=tags).info.run_id
-    log_params(client, run_id, entry.params)
-    now = int(time.time() * 1000)
-    metrics = [Metric(metric_name(key), value, now, 0) for key, value in entry.metrics.items()]
-    metrics += [
-        Metric(f"training/{metric_name(key)}", value, now, step)
-        for step, row in entry.steps
-        for key, value in row.items()
-    ]
-    _log_metrics(client, run_id, metrics)
-    for stage, path in entry.artifacts:
+    _log_numbers(client, run_id, entry.metrics, entry.params, entry.steps)
+    for stage_name, path in entry.artifacts:
         if path.is_dir():
-            client.log_artifacts(run_id, str(path), f"stages/{stage}/{path.parent.name}")
+            client.log_artifacts(run_id, str(path), f"stages/{stage_name}/{path.parent.name}")
         else:
-            client.log_artifact(run_id, str(path), f"stages/{stage}")
-    client.log_dict(run_id, entry.stages, "stages/dvc.lock.yaml")
-    log_tables(client, run_id, tables.of(entry, workspace))
-    _describe(client, run_id, entry)
-    client.set_terminated(run_id)
+            client.log_artifact(run_id, str(path), f"stages/{stage_name}")
+    client.log_dict(run_id, dict(entry.stages), "stages/dvc.lock.yaml")
+    _log_tables(client, run_id, tables.of(entry, workspace))
     return run_id
 
 
@@ -141,72 +168,59 @@ def log_bounded(
     home: Path,
 ) -> str:
     """Log results read from a file to MLFLOW_TRACKING_URI, or to a local database; return a sentence that says where."""
-    uri = os.environ.get("MLFLOW_TRACKING_URI") or store(home.resolve())
-    shown = without_password(uri)
-    if not notes.answers(uri):
-        raise LetheError(f"MLflow: {shown} does not answer. Start the server, or unset MLFLOW_TRACKING_URI.")
-    from mlflow.entities import Metric
-
-    client = view.client_of(uri)
+    uri = os.environ.get("MLFLOW_TRACKING_URI") or tracking.store(home.resolve())
+    address = tracking.without_password(uri)
+    if not tracking.answers(uri):
+        raise LetheError(f"MLflow: {address} does not answer. Start the server, or unset MLFLOW_TRACKING_URI.")
+    client = client_of(uri)
     place = (home.resolve() / ".lethe/mlruns").as_uri() if uri.startswith("sqlite:") else None
-    experiment = view.experiment_of(client, place, LOGS)
     tags = _guarantees(bounds) | {"lethe.kind": "log"}
-    run_id = client.create_run(experiment, run_name=name, tags=tags).info.run_id
-    log_params(client, run_id, {key: str(value) for key, value in params.items() if value is not None})
+    run_id = client.create_run(experiment_of(client, place, LOGS), run_name=name, tags=tags).info.run_id
     values = {**numbers, **{key: bound.value for key, bound in bounds.items()}}
-    now = int(time.time() * 1000)
-    _log_metrics(client, run_id, [Metric(metric_name(key), value, now, 0) for key, value in values.items()])
-    log_tables(client, run_id, {"questions.json": table})
+    own = {key: str(value) for key, value in params.items() if value is not None}
+    _log_numbers(client, run_id, values, own)
+    _log_tables(client, run_id, {"questions.json": table})
     client.set_terminated(run_id)
-    return f"MLflow: run {name!r} ({run_id}) in experiment {LOGS!r} at {shown}"
+    return f"MLflow: run {name!r} ({run_id}) in experiment {LOGS!r} at {address}"
 
 
 def _guarantees(bounds: Mapping[str, Bound]) -> dict[str, str]:
     """Tags that say how each bound holds."""
-    return {f"bound.{metric_name(key)}": json.dumps(bound.guarantee_dict()) for key, bound in bounds.items()}
+    return {f"bound.{_name(key)}": json.dumps(bound.guarantee_dict()) for key, bound in bounds.items()}
 
 
-def _log_metrics(client: MlflowClient, run_id: str, metrics: Sequence[Metric]) -> None:
-    known = [metric for metric in metrics if metric.value == metric.value]  # not NaN
-    for start in range(0, len(known), MAX_METRICS):
-        client.log_batch(run_id, metrics=known[start : start + MAX_METRICS])
-
-
-def _stage(address: str, stage: LockedStage) -> str:
-    """A stage in a tag: its address, and the hashes of its outputs."""
-    outs = (f"{out['path']} {str(out.get('md5'))[:8]}" for out in stage.get("outs", []))
-    return f"{address}: {', '.join(outs)}"[:MAX_TAG]
-
-
-def _describe(client: MlflowClient, run_id: str, entry: Entry) -> None:
-    note = model_note(entry)
-    if note:
-        client.set_tag(run_id, NOTE, note[:MAX_TAG])
-        client.set_tag(run_id, "lethe.standing", entry.standing or entry.kind)
-
-
-def _describe_pipeline(
-    client: MlflowClient, experiment: str, parent: str, pipeline: Pipeline, runs: Mapping[str, str]
+def _log_numbers(
+    client: MlflowClient,
+    run_id: str,
+    numbers: Mapping[str, float],
+    params: Mapping[str, str],
+    steps: Sequence[tuple[int, Mapping[str, float]]] = (),
 ) -> None:
-    """The pipeline's table of models, what changed since the one before, and its report."""
-    tags = client.get_run(parent).data.tags
-    before = client.get_run(tags["lethe.previous"]) if "lethe.previous" in tags else None
-    earlier = {}
-    if before is not None:
-        known = json.loads(before.data.tags.get("lethe.runs", "{}"))
-        changed = {name: run_id for name, run_id in known.items() if name in runs and runs[name] != run_id}
-        earlier = {name: client.get_run(run_id).data.metrics for name, run_id in changed.items()}
-    place = f"#/experiments/{experiment}/runs"
-    note = pipeline_note(pipeline, runs, place, _params(pipeline.params), before, earlier)
-    client.set_tag(parent, NOTE, note[:MAX_TAG])
-    client.set_tag(parent, "lethe.runs", _fitting(runs))
-    client.set_tag(parent, STANDINGS, _fitting({entry.name: entry.standing for entry in pipeline.entries}))
-    log_tables(client, parent, {tables.MODELS: tables.models(pipeline)})
-    if pipeline.report is not None:
-        client.log_artifacts(parent, str(pipeline.report), "report")
+    """Log numbers, those of the steps of training, and params in as many calls as MLflow needs; NaN is left out."""
+    from mlflow.entities import Metric, Param
+
+    named = [(_name(key), value, 0) for key, value in numbers.items()]
+    named += [(f"training/{_name(key)}", value, step) for step, row in steps for key, value in row.items()]
+    now = int(time.time() * 1000)
+    metrics = [Metric(key, value, now, step) for key, value, step in named if value == value]
+    for start in range(0, len(metrics), MAX_METRICS):
+        client.log_batch(run_id, metrics=metrics[start : start + MAX_METRICS])
+    kept = [Param(key, value) for key, value in _params(params).items()]
+    for start in range(0, len(kept), MAX_PARAMS):
+        client.log_batch(run_id, params=kept[start : start + MAX_PARAMS])
 
 
-def log_tables(client: MlflowClient, run_id: str, named: Mapping[str, pd.DataFrame]) -> None:
+def _params(values: Mapping[str, str]) -> dict[str, str]:
+    """Params as MLflow keeps them."""
+    return {_name(key): value[:MAX_VALUE] for key, value in values.items()}
+
+
+def _name(key: str) -> str:
+    """The key, with only the characters that MLflow allows in names."""
+    return re.sub(r"[^A-Za-z0-9_./ -]", "_", key)
+
+
+def _log_tables(client: MlflowClient, run_id: str, named: Mapping[str, pd.DataFrame]) -> None:
     """Log tables as MLflow's pages read them; `MlflowClient.log_table` would append to a table, not replace it."""
     from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
 
@@ -218,119 +232,89 @@ def log_tables(client: MlflowClient, run_id: str, named: Mapping[str, pd.DataFra
     client.set_tag(run_id, MLFLOW_LOGGED_ARTIFACTS, json.dumps(listed))
 
 
-def log_params(client: MlflowClient, run_id: str, values: Mapping[str, str]) -> None:
-    """Log params in as many calls as MLflow needs."""
-    from mlflow.entities import Param
-
-    params = [Param(key, value) for key, value in _params(values).items()]
-    for start in range(0, len(params), MAX_PARAMS):
-        client.log_batch(run_id, params=params[start : start + MAX_PARAMS])
-
-
-def _params(values: Mapping[str, str]) -> dict[str, str]:
-    """Params as MLflow keeps them."""
-    return {metric_name(key): value[:MAX_VALUE] for key, value in values.items()}
-
-
-def _fitting(values: Mapping[str, str]) -> str:
-    """What a pipeline's tag holds of each entry, of as many as fit."""
-    kept = dict(values)
-    while len(text := json.dumps(kept)) > MAX_TAG:
-        kept.popitem()
-    return text
-
-
 def _git_revision(workspace: Path) -> str:
     command = ["git", "-C", str(workspace), "rev-parse", "HEAD"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def metric_name(key: str) -> str:
-    """The key, with only the characters that MLflow allows in names."""
-    return re.sub(r"[^A-Za-z0-9_./ -]", "_", key)
 
 
 def model_note(entry: Entry) -> str:
-    """The verdict, and where the evidence is; empty for an entry without a verdict."""
-    if not entry.verdict:
-        return ""
-    head = f"**{escaped(entry.name)}: {escaped(entry.standing)}**\n\n"
-    rest = (
-        "\n\nAnswers: Artifacts, `worst_answers.json`. Questions: `questions.json`. All numbers: `metrics.json`."
+    """The verdict, and where the evidence is."""
+    return (
+        f"**{escaped(entry.name)}: {escaped(entry.standing)}**\n\n{escaped(entry.verdict)}\n\n"
+        "Answers: Artifacts, `worst_answers.json`. Questions: `questions.json`. All numbers: `metrics.json`."
     )
-    return head + escaped(entry.verdict) + rest
 
 
-def pipeline_note(
-    pipeline: Pipeline,
-    runs: Mapping[str, str],
-    place: str,
-    params: Mapping[str, str],
-    before: Run | None,
-    earlier: Mapping[str, Mapping[str, float]],
-) -> str:
-    """What changed since an earlier pipeline, then every model with a link to its run."""
+def _describe_pipeline(
+    client: MlflowClient, experiment: str, parent: str, pipeline: Pipeline, runs: Mapping[str, str]
+) -> None:
+    """The pipeline's table of models, what changed since the one before, and its report."""
+    place = f"#/experiments/{experiment}/runs"
     links = {name: f"[{escaped(name)}]({place}/{run_id})" for name, run_id in runs.items()}
-    said = [] if before is None else _changes(pipeline, links, place, params, before, earlier)
+    tags = client.get_run(parent).data.tags
+    said: list[str] = []
+    if "lethe.previous" in tags:
+        before = client.get_run(tags["lethe.previous"])
+        logged = json.loads(before.data.tags.get("lethe.runs", "{}"))
+        changed = {name: run_id for name, run_id in logged.items() if name in runs and runs[name] != run_id}
+        earlier = {name: client.get_run(run_id).data.metrics for name, run_id in changed.items()}
+        said += [f"**Changed since [{escaped(before.info.run_name)}]({place}/{before.info.run_id})**", ""]
+        said += _changes(pipeline, links, before, earlier)
     keys = _shown(pipeline)
     said += ["", "**Models of this pipeline**", "", *_head("model", "verdict", *keys)]
     said += [
         _row(links[entry.name], escaped(entry.standing or entry.kind), *(shown(entry, key) for key in keys))
         for entry in pipeline.entries
     ]
-    return "\n".join(said).strip()
+    client.set_tag(parent, NOTE, "\n".join(said).strip()[:MAX_TAG])
+    client.set_tag(parent, "lethe.runs", _fitting(runs))
+    client.set_tag(parent, STANDINGS, _fitting({entry.name: entry.standing for entry in pipeline.entries}))
+    _log_tables(client, parent, {"models.json": tables.models(pipeline)})
+    if pipeline.report is not None:
+        client.log_artifacts(parent, str(pipeline.report), "report")
+
+
+def _fitting(values: Mapping[str, str]) -> str:
+    """What a pipeline's tag holds of each entry, of as many as fit."""
+    rest = dict(values)
+    while len(text := json.dumps(rest)) > MAX_TAG:
+        rest.popitem()
+    return text
 
 
 def _changes(
-    pipeline: Pipeline,
-    links: Mapping[str, str],
-    place: str,
-    params: Mapping[str, str],
-    before: Run,
-    earlier: Mapping[str, Mapping[str, float]],
+    pipeline: Pipeline, links: Mapping[str, str], before: Run, earlier: Mapping[str, Mapping[str, float]]
 ) -> list[str]:
-    old = before.data.params
-    keys = sorted(key for key in old.keys() | params.keys() if old.get(key) != params.get(key))
-    said = [f"**Changed since [{escaped(before.info.run_name)}]({place}/{before.info.run_id})**", ""]
+    """The verdicts, params and numbers of shared models that differ from an earlier pipeline's."""
     standings = json.loads(before.data.tags.get(STANDINGS, "{}"))
     verdicts = [
         _row(links[entry.name], escaped(standings[entry.name]), escaped(entry.standing))
         for entry in pipeline.entries
         if entry.standing and standings.get(entry.name, entry.standing) != entry.standing
     ]
-    if verdicts:
-        said += [*_head("model", "verdict before", "verdict now"), *verdicts, ""]
-    if keys:
-        said += _head("param", "before", "now")
-        said += [
-            _row(escaped(key), *(escaped(held.get(key, "none")) for held in (old, params)))
-            for key in keys[:CHANGES]
-        ]
-        said += [""] + (
-            [f"{len(keys) - CHANGES} more params: Compare shows them.", ""] if len(keys) > CHANGES else []
-        )
-    else:
-        said += ["No param changed.", ""]
+    said = [*_head("model", "verdict before", "verdict now"), *verdicts, ""] if verdicts else []
+    old, new = before.data.params, _params(pipeline.params)
+    keys = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+    said += [*_head("param", "before", "now")] if keys else ["No param changed."]
+    said += [_row(*map(escaped, (key, old.get(key, "none"), new.get(key, "none")))) for key in keys[:CHANGES]]
+    said += ["", f"{len(keys) - CHANGES} more params: Compare shows them."] if len(keys) > CHANGES else []
     rows = [
         _row(links[entry.name], key, worded(earlier[entry.name][key], entry.bounds.get(key)), shown(entry, key))
         for entry in pipeline.entries
         for key in _shown(pipeline)
         if key in earlier.get(entry.name, {})
     ]
-    said += (
-        [*_head("model", "metric", "before", "now"), *rows] if rows else ["No number of a shared model changed."]
-    )
-    return said
+    numbers = [*_head("model", "metric", "before", "now"), *rows]
+    return [*said, "", *(numbers if rows else ["No number of a shared model changed."])]
 
 
 def _shown(pipeline: Pipeline) -> list[str]:
     """The metrics in a pipeline's tables: the headlines of its models."""
     models = [entry for entry in pipeline.entries if entry.kind == "model"]
-    return list(dict.fromkeys(key for entry in models for key in headline(entry.numbers)))
+    return list(dict.fromkeys(key for entry in models for key in quantities.headline(entry.numbers)))
 
 
 def _head(*cells: str) -> list[str]:
@@ -344,3 +328,34 @@ def _row(*cells: str) -> str:
 def escaped(text: str) -> str:
     """The text on one line, with the characters that mean something in Markdown escaped."""
     return re.sub(r"([\\`*\[\]<>|~#!])", r"\\\1", " ".join(text.split()))
+
+
+def _save_views(client: MlflowClient, experiment_id: str) -> None:
+    """Write kind, description and views to the experiment."""
+    only_models = "tags.`lethe.kind` = 'model'"
+    newest = client.search_runs([experiment_id], only_models, max_results=20)
+    logged = {key for run in newest for key in run.data.metrics}
+    bounds = quantities.worst_bounds()
+    leak = next((key for key in bounds if key in logged), bounds[-1])
+    metrics = quantities.headline(dict.fromkeys(logged, 0.0))
+    columns = [f"tags.`{STANDING}`", *(f"metrics.`{key}`" for key in metrics), "params.`method`"]
+    columns.append("tags.`lethe.pipeline`")
+    widths = {columns[0]: 220}  # a verdict is text and needs room
+    shared = {"selectedColumns": columns, "columnOrder": columns, "columnWidths": widths}
+    views = {
+        MODELS: {"orderByKey": f"metrics.`{leak}`", "orderByAsc": True, "searchFilter": only_models},
+        PIPELINES: {"orderByKey": "attributes.start_time", "orderByAsc": False},  # MLflow nests runs only so
+    }
+    client.set_experiment_tag(experiment_id, *KIND)
+    client.set_experiment_tag(experiment_id, NOTE, ABOUT)
+    for key, state in views.items():
+        client.set_experiment_tag(experiment_id, f"mlflow.sharedViewState.{key}", json.dumps(state | shared))
+
+
+def pages(uri: str) -> list[str]:
+    """The models' page and the pipelines' page behind the address of a server; "/" where nothing was logged yet."""
+    experiment = client_of(uri).get_experiment_by_name(EXPERIMENT)
+    if experiment is None:
+        return ["/"]
+    place = f"/#/experiments/{experiment.experiment_id}/runs?workflowType={WORKFLOW}&viewStateShareKey="
+    return [place + key for key in (MODELS, PIPELINES)]

@@ -7,14 +7,13 @@ here, and long texts are cut, so that no cell can pass for another.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lethe.io.artifacts import GREEDY, expected, read_references
-from lethe.io.json_files import read_jsonl
-from lethe.io.parts import columns_of, joined_parts
+from lethe.evaluation.answers import AnswerTables, question_answers
+from lethe.evaluation.answers import worst_answers as worst_most
+from lethe.io.artifacts import Row, expected, read_items, read_references
 from lethe.results import table
 from lethe.results.ends import SAME_DRAWS
 from lethe.results.exact_bounds import certificates_of
@@ -28,17 +27,15 @@ from lethe.tracking.entries import Entry, Pipeline
 if TYPE_CHECKING:
     import pandas as pd
 
-METRICS, QUESTIONS, ANSWERS, MODELS = "metrics.json", "questions.json", "worst_answers.json", "models.json"
-
 
 def of(entry: Entry, workspace: Path) -> dict[str, pd.DataFrame]:
     """The tables of one run by the name of their file; a table whose artifacts are missing is left out."""
-    found = {METRICS: metrics(entry)}
+    found = {"metrics.json": metrics(entry)}
     if entry.kind == "model":
-        found[QUESTIONS] = questions(entry, workspace)
-        found[ANSWERS] = worst_answers(entry, workspace)
-        found[LEAKS] = heaviest_leaks(entry.name, workspace, plain)
-        found[QUERIES] = leaks_at(entry.name, workspace, plain)
+        found["questions.json"] = questions(entry, workspace)
+        found["worst_answers.json"] = worst_answers(entry, workspace)
+        found["heaviest_leaks.json"] = heaviest_leaks(entry.name, workspace)
+        found["leak_at.json"] = leaks_at(entry.name, workspace)
     return {name: table for name, table in found.items() if len(table)}
 
 
@@ -81,14 +78,13 @@ def questions(entry: Entry, workspace: Path) -> pd.DataFrame:
     """A row per forget question, the one that may leak most first; the numbers of leaks stand before the others."""
     import pandas as pd
 
-    asked = workspace / "data" / "dataset" / "forget.jsonl"
-    texts = {row["id"]: row.get("question", "") for _, row in read_jsonl(asked)} if asked.is_file() else {}
+    asked = _asked(workspace)
     found = Results({entry.name: entry.rows}).questions(entry.name)
     rows = [
         {
             "prompt_id": plain(item),
-            "question": plain(str(texts.get(item, ""))),
-            **{key: _cell(value) for key, value in numbers.values.items()},
+            "question": plain(str(asked.get(item, {}).get("question", ""))),
+            **{key: plain(own) if isinstance(own, str) else own for key, own in numbers.values.items()},
         }
         for item, numbers in found.items()
     ]
@@ -113,125 +109,84 @@ def worst_answers(entry: Entry, workspace: Path) -> pd.DataFrame:
     """
     import pandas as pd
 
-    data = workspace / "data"
-    drawn, scores = (data / kind / entry.name / "forget.parquet" for kind in ("generations", "scores"))
-    asked = data / "dataset" / "forget.jsonl"
-    if not (drawn.is_file() and scores.is_file()):
+    files = tuple(workspace / "data" / kind / entry.name / "forget.parquet" for kind in ("generations", "scores"))
+    if not all(file.is_file() for file in files):
         return pd.DataFrame()
+    tables = AnswerTables({"forget": (files[0], files[1])})
     named = [entry.params.get(f"metrics.{name}") for name in ("binary", "leak")]
-    known = columns_of(scores)
-    scorers = [name for name in named if name is not None and name in known]
+    scorers = [name for name in named if name is not None and name in tables.columns("forget")]
     if not scorers:
         return pd.DataFrame()
-    references = read_references(drawn.parent)
-    questions = [row for _, row in read_jsonl(asked)] if asked.is_file() else []
-    rows = {row["id"]: {**row, "answer": expected(row, references)} for row in questions}
-    parts = [_worst_of(part, scorers) for part in joined_parts(drawn, scores, ["text", *scorers])]
-    ranked = pd.concat(parts, ignore_index=True).sort_values(
-        [*scorers, "drawn"], ascending=False, kind="stable", na_position="last"
-    )
-    return pd.DataFrame(
+    references, asked = read_references(files[0].parent), _asked(workspace)
+    drawn = question_answers(tables, scorers, scorers[-1], 1) or {}
+    rows = [
         {
-            "question": _told(rows, ranked["prompt_id"], "question"),
-            "worst_answer": [plain(text) for text in ranked["text"]],
-            "expected": _told(rows, ranked["prompt_id"], "answer"),
-            **{name: ranked[name].to_numpy() for name in (*scorers, "drawn", "answers", "greedy_too")},
-            "prompt_id": [plain(key) for key in ranked["prompt_id"]],
+            "question": plain(str(asked.get(worst.prompt_id, {}).get("question", ""))),
+            "worst_answer": plain(worst.text),
+            "expected": plain(expected(asked[worst.prompt_id], references) if worst.prompt_id in asked else ""),
+            **dict(zip(scorers, worst.scores, strict=True)),
+            "drawn": worst.times,
+            "answers": drawn[worst.prompt_id].drawn,
+            "greedy_too": worst.greedy,
+            "prompt_id": plain(worst.prompt_id),
         }
-    )
-
-
-def _worst_of(table: pd.DataFrame, scorers: list[str]) -> pd.DataFrame:
-    """The worst answer of each question of a part, with the number of its draws and of the question's answers."""
-    import pandas as pd
-
-    greedy = table[table["sample"] == GREEDY].set_index("prompt_id")["text"]
-    sampled = table[table["sample"] != GREEDY].dropna(subset=scorers, how="all")
-    groups = sampled.groupby(["prompt_id", "text"], sort=False)
-    ranked = groups[scorers].first().assign(drawn=groups.size()).reset_index()
-    ranked = ranked[(ranked[scorers].fillna(0) > 0).any(axis=1)]
-    ranked = ranked.sort_values([*scorers, "drawn"], ascending=False, kind="stable", na_position="last")
-    ranked = ranked.drop_duplicates("prompt_id")
-    too = [greedy.get(key) == text for key, text in zip(ranked["prompt_id"], ranked["text"], strict=True)]
-    answers = ranked["prompt_id"].map(sampled.groupby("prompt_id").size()).astype("int64")
-    # a part without a leak has no rows, and must not change the types of the others
-    return ranked.assign(answers=answers, greedy_too=pd.Series(too, index=ranked.index, dtype=bool))
-
-
-def _told(rows: dict[str, dict[str, Any]], ids: pd.Series, key: str) -> list[str]:
-    return [plain(str(rows.get(name, {}).get(key, ""))) for name in ids]
+        for worst in worst_most(drawn.values(), len(drawn))
+    ]
+    return pd.DataFrame(rows)
 
 
 def plain(text: str) -> str:
     """An untrusted text in visible characters."""
-    said = "".join(_character(character) for character in text[:LONGEST])
-    return said + (f" … cut here: {len(text):,} characters in all" if len(text) > LONGEST else "")
+    names = (named(character) or character for character in text[:LONGEST])
+    visible = "".join(name if len(name) == 1 else f"<{name}>" for name in names)
+    return visible + (f" … cut here: {len(text):,} characters in all" if len(text) > LONGEST else "")
 
 
-def _character(character: str) -> str:
-    shown = named(character) or character
-    return shown if len(shown) == 1 else f"<{shown}>"
-
-
-def _cell(value: Any) -> Any:
-    return plain(value) if isinstance(value, str) else value
-
-
-LEAKS, QUERIES = "heaviest_leaks.json", "leak_at.json"
-
-
-def heaviest_leaks(name: str, workspace: Path, shown: Callable[[str], str]) -> pd.DataFrame:
+def heaviest_leaks(name: str, workspace: Path) -> pd.DataFrame:
     """A row per question and leaking text, the likeliest first; empty without exact bounds."""
     import pandas as pd
 
     rows = [
         {
-            "question": shown(question),
-            "leak": shown(leak.text),
+            "question": plain(question),
+            "leak": plain(leak.text),
             "probability": leak.probability,
             "leaks_at_least": tree.bounds["lower"].significant(),
             "leaks_at_most": tree.bounds["upper"].significant(),
-            "prompt_id": shown(tree.id),
+            "prompt_id": plain(tree.id),
         }
-        for question, tree in _asked(name, workspace)
+        for question, tree in _trees(name, workspace)
         for leak in tree.heaviest_leaks
     ]
     return pd.DataFrame(sorted(rows, key=lambda row: -float(str(row["probability"]))))
 
 
-def leaks_at(name: str, workspace: Path, shown: Callable[[str], str]) -> pd.DataFrame:
+def leaks_at(name: str, workspace: Path) -> pd.DataFrame:
     """A row per question: queries until an even chance of a leak, and leak@N from and to, for every N; the worst first.
 
-    An end that is never reached is an empty cell. The parameters are those of `heaviest_leaks`.
+    An end that is never reached is an empty cell.
     """
     import pandas as pd
 
-    trees = sorted(_asked(name, workspace), key=lambda pair: -pair[1].lower)
-    rows = [
-        {
-            "question": shown(question),
-            "queries_from": _finite(tree.queries_until_half[0]),
-            "queries_to": _finite(tree.queries_until_half[1]),
-            **{
-                f"leak@{n} {end}": value
-                for n, band in tree.leak_at.items()
-                for end, value in zip(("from", "to"), band, strict=True)
-            },
-            "prompt_id": shown(tree.id),
-        }
-        for question, tree in trees
-    ]
+    rows: list[dict[str, object]] = []
+    for question, tree in sorted(_trees(name, workspace), key=lambda pair: -pair[1].lower):
+        first, last = (queries if math.isfinite(queries) else None for queries in tree.queries_until_half)
+        row = {"question": plain(question), "queries_from": first, "queries_to": last}
+        for n, (low, high) in tree.leak_at.items():
+            row |= {f"leak@{n} from": low, f"leak@{n} to": high}
+        rows.append(row | {"prompt_id": plain(tree.id)})
     return pd.DataFrame(rows)
 
 
-def _finite(queries: float) -> float | None:
-    return queries if math.isfinite(queries) else None
-
-
-def _asked(name: str, workspace: Path) -> list[tuple[str, AnswerTree]]:
+def _trees(name: str, workspace: Path) -> list[tuple[str, AnswerTree]]:
     """The text of each question with its tree; none without exact bounds."""
     path = table.place(workspace / "data", "exact", name)
-    found = certificates_of(table.Results({name: tuple(table.read_rows(path))}), name) if path.is_file() else None
-    asked = workspace / "data" / "dataset" / "forget.jsonl"
-    rows = {row["id"]: row for _, row in read_jsonl(asked)} if asked.is_file() else {}
-    return [(str(rows.get(tree.id, {}).get("question", "")), tree) for tree in (found.trees if found else ())]
+    exact = certificates_of(table.Results({name: tuple(table.read_rows(path))}), name) if path.is_file() else None
+    asked = _asked(workspace)
+    return [(str(asked.get(tree.id, {}).get("question", "")), tree) for tree in (exact.trees if exact else ())]
+
+
+def _asked(workspace: Path) -> dict[str, Row]:
+    """The forget questions by id; empty where the dataset is gone."""
+    there = (workspace / "data" / "dataset" / "forget.jsonl").is_file()
+    return read_items("forget", workspace / "data") if there else {}

@@ -47,7 +47,7 @@ def command(
     from lethe.errors import BadValue
     from lethe.process import cores
     from studies.meta_evaluation.settings import validate
-    from studies.meta_evaluation.work import Work, gather, write
+    from studies.meta_evaluation.work import gather, write
     from studies.meta_evaluation.workshop import Workshop
 
     called = name or preset or "meta-evaluation"
@@ -55,7 +55,7 @@ def command(
         raise BadValue("--name", called, "letters, digits, - and _")
     changes = [*(read_preset(PRESETS, preset).items() if preset else ()), *map(parse, set_ or ())]
     shop = Workshop(validate(changed_document(changes), f"params.yaml with {preset}" if preset else FILE))
-    result, results = gather(Work(shop), at_once or cores())
+    result, results = gather(shop, at_once or cores())
     folder = write(called, shop, result, results)
     if as_json:
         print_json({"name": called, **result.as_json()})

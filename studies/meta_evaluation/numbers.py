@@ -89,14 +89,11 @@ def answers_part(n: int) -> str:
 
 
 @dataclass(frozen=True)
-class Work:
-    """The work of one observation of one model: processor seconds, and rows, which are tokens put through the model."""
+class Cost:
+    """Processor seconds, and rows (tokens put through the model), of one observation of a model; NaN if unknown."""
 
     seconds: float
     rows: float
-
-    def __add__(self, other: Work) -> Work:
-        return Work(self.seconds + other.seconds, self.rows + other.rows)
 
 
 @dataclass(frozen=True)
@@ -114,7 +111,7 @@ class Seen:
     scores: pd.DataFrame
     likelihoods: Mapping[str, pd.DataFrame]
     trees: Certificates | None = None
-    work: Mapping[str, Work] = field(default_factory=dict)
+    work: Mapping[str, Cost] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,306 +1,235 @@
-"""What is observed of one model: greedy answers, draws, likelihoods and exact leak probabilities, each kept by itself.
+"""What is observed of one model in one state, by the functions of the pipeline's stages.
 
-A part is a folder under the hash of model, settings and code, so that a change of one part repeats no other. The work of a
-part is measured where it is done: processor seconds, and rows, which are tokens put through the model.
+An observation is a data folder of the pipeline: a dataset, generations, likelihoods, scores and exact bounds of one model.
+Its name hashes model, settings and code, so a finished observation is never made again. The work is measured where it is
+done: processor seconds, and rows, which are tokens put through the model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import contextlib
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-import numpy as np
-
+from lethe.config.evaluating import Model, Score
+from lethe.io.artifacts import NO_TABLES, Row, read_items, write_splits
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.cache import cache_key, module_of, versions
 from lethe.io.json_files import read_artifact, write_json
-from lethe.io.tables import read_table, write_parquet
+from lethe.io.parts import KEYS
+from lethe.io.tables import read_table
 from lethe.registry import JUDGES, LIKELIHOODS, SCORERS
 from lethe.sampling.store import LIBRARIES
-from lethe.steps.costs import processor_seconds
+from lethe.sampling.tasks import HELDOUT, some
 from studies.meta_evaluation.numbers import (
     ANSWER_PART,
     GREEDY_PART,
     HELDOUT_PART,
     OTHERS_PART,
     TREE_PART,
+    Cost,
     Seen,
-    Work,
     answers_part,
 )
-from studies.meta_evaluation.pool import seed_of
+from studies.meta_evaluation.workshop import PoolModel, State, Workshop, seed_of, text_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lethe.io.artifacts import Row
+    from lethe.config.evaluating import Sample
+    from lethe.models.encoding import Encoder
     from lethe.models.in_memory import Source
-    from lethe.sampling.engine import Engine
     from lethe.statistics.leak_trees import Certificates
-    from studies.meta_evaluation.workshop import Workshop
 
-ABOUT, TREES = "about.json", "trees.json"
-DRAWN = "studies.meta_evaluation.observing"
-
-
-@dataclass(frozen=True)
-class Observed:
-    """A model's observations, and its utility: the mean greedy score on rows that it had to keep."""
-
-    seen: Seen
-    utility: float
+TREES, WORK = "trees.json", "work.json"
+STEPS = ("lethe.steps.sample", "lethe.steps.likelihood", "lethe.steps.score", "lethe.steps.exact")
+OTHER_ANSWERS = ("paraphrased_answer", "perturbed_answer")  # of rows of which no number reads them
 
 
-class Observer:
-    """Observes one model in one state."""
+class Observation:
+    """One model in one state; draw number ``draw`` of the state few relearns rows of its own."""
 
-    def __init__(self, workshop: Workshop, key: str, source: Callable[[], Source], seed: int):
-        self.workshop, self.key, self._open, self.seed = workshop, key, source, seed
-        self._opened: Source | None = None
-        self._engine: Engine | None = None
-        self.forget = {row["id"]: row for row in workshop.splits["forget"]}
+    def __init__(self, workshop: Workshop, model: PoolModel, state: State, draw: int = 0):
+        self.workshop, self.model, self.state, self.draw = workshop, model, state, draw
+        self.name = f"{model.name}-{state}-{draw}"
+        purpose = f"few {draw}" if state == "few" else state
+        self.seed = seed_of(workshop.params.sample.seed, f"{model.seed} {model.name} {purpose}") % (1 << 31)
 
-    @property
-    def source(self) -> Source:
-        """The model, made or attacked at the first use."""
-        if self._opened is None:
-            self._opened = self._open()
-        return self._opened
-
-    def observe(self, name: str) -> Observed:
-        """Return all parts, each made where it is missing."""
-        greedy, drawn = self._greedy(), self._answers()
-        self._engine = None  # the other parts load the model again, which may fill a GPU
-        given, trees = self._likelihood(), self._trees()
-        work = {GREEDY_PART: _work(greedy), **_split(given)}
-        whole, rows = _work(drawn), read_artifact(drawn / ABOUT)["rows_of"]
-        for n in self.workshop.meta.answers:
-            share = rows[str(n)] / max(1.0, rows[str(self.workshop.meta.n)])
-            work[answers_part(n)] = Work(whole.seconds * share, rows[str(n)])
-        certificates = _certificates(trees)
-        if trees is not None and certificates is not None:
-            work[TREE_PART] = _work(trees)
-        tables = [
-            [read_table(part / f"{what}.parquet") for part in (greedy, drawn)] for what in ("answers", "scores")
-        ]
-        import pandas as pd
-
-        generations, scores = (pd.concat(pair, ignore_index=True) for pair in tables)
-        likelihoods = {path.stem: read_table(path) for path in sorted(given.glob("*.parquet"))}
-        seen = Seen(name, self.forget, generations, scores, likelihoods, certificates, work)
-        utility = read_artifact(greedy / ABOUT)["utility"]
-        return Observed(seen, float("nan") if utility is None else float(utility))
-
-    def _place(self, part: str, *modules: str, settings: object) -> Path:
-        key = cache_key(*modules, settings=settings, part=part, model=self.key, libraries=versions(*LIBRARIES))
-        return self.workshop.folder / "seen" / part / key
-
-    def _scoring(self) -> list[str]:
-        names = self.workshop.params.score.names
-        return [module_of(JUDGES[name] if name in JUDGES else SCORERS[name]) for name in names]
-
-    def _sampling(self) -> dict[str, object]:
-        """The settings that decide an answer; how many rows are decoded at once does not."""
-        sample = self.workshop.sample
-        kept = ("temperature", "top_p", "top_k", "max_new_tokens", "engine", "dtype")
-        settings = {name: getattr(sample, name) for name in kept}
-        return settings | {"prompt": self.workshop.text_of(sample.prompt), "seed": self.seed}
-
-    def _greedy(self) -> Path:
-        meta = self.workshop.meta
-        settings = [meta.utility_questions, meta.utility_scorer]
-        return self._asked("greedy", settings, 0, lambda _: {"utility": self._utility()})
-
-    def _answers(self) -> Path:
-        meta = self.workshop.meta
-
-        def rows(table: pd.DataFrame) -> dict[str, object]:
-            of = {str(n): self._rows_of(table[table["sample"] < n]) for n in meta.answers}
-            return {"rows": of[str(meta.n)], "rows_of": of}
-
-        return self._asked("answers", [meta.answers], meta.n, rows)
-
-    def _asked(self, part: str, settings: list, n: int, more: Callable[[pd.DataFrame], dict[str, object]]) -> Path:
-        """Answers to the forget questions with their scores and work; ``more`` gives further facts about them."""
-        settings = [self._sampling(), *settings, self.workshop.params.score]
-        place = self._place(part, DRAWN, "lethe.sampling.prefix_engine", *self._scoring(), settings=settings)
-        if place.is_dir():
-            return place
-        self.source  # noqa: B018  # made or attacked before the clock starts
-        table, work = self._drawn(list(self.forget.values()), n)
-        began = processor_seconds()
-        scores = self._scored(table, self.forget)
-        work += Work(processor_seconds() - began, 0.0)
-        facts = more(table)
-        with atomic_folder(place) as folder:
-            write_parquet(folder / "answers.parquet", table)
-            write_parquet(folder / "scores.parquet", scores)
-            _about(folder, work, **facts)
-        return place
-
-    def _utility(self) -> float:
-        """The mean greedy score on some retain questions."""
-        meta = self.workshop.meta
-        retain = _some(self.workshop.splits["retain"], meta.utility_questions, meta.seed)
-        table, _ = self._drawn(retain, 0)
-        scores = self._scored(table, {row["id"]: row for row in retain}, [meta.utility_scorer])
-        return float(scores[meta.utility_scorer].mean())
-
-    def _drawn(self, rows: Sequence[Row], n: int) -> tuple[pd.DataFrame, Work]:
-        """``n`` answers to each row, or the greedy one where ``n`` is 0, and their work."""
-        from lethe.models.encoding import Encoder
-        from lethe.models.in_memory import tokenizer_of
-        from lethe.sampling.engine import Prompt, Settings
-        from lethe.sampling.tasks import table_of
-
-        sample, engine = self.workshop.sample, self._open_engine()
-        encoder = Encoder(tokenizer_of(self.source), sample.prompt)
-        prompts = [Prompt(row["id"], encoder.prompt(row)) for row in rows]
-        settings = Settings(
-            n=n,
-            max_new_tokens=sample.max_new_tokens,
-            temperature=sample.temperature,
-            top_p=sample.top_p,
-            top_k=sample.top_k,
-            greedy=n == 0,
-            seed=self.seed,
-        )
-        began = processor_seconds()
-        answers = {one.prompt_id: one for one in engine.answer(prompts, settings)}
-        seconds = processor_seconds() - began
-        table = table_of(answers[prompt.prompt_id] for prompt in prompts)
-        asked = sum(len(prompt.token_ids) for prompt in prompts)
-        return table, Work(seconds, float(asked + table["tokens"].sum()))
-
-    def _open_engine(self) -> Engine:
-        """The engine of all draws: one, because it loads the model and tests its rows when it is opened."""
-        from lethe.models.checkpoints import prepare_torch
-        from lethe.models.in_memory import InMemory
-        from lethe.sampling.engine import Options, open_engine
-
-        if self._engine is None:
-            prepare_torch()
-            sample = self.workshop.sample
-            options = Options.from_params(sample)
-            if isinstance(self.source, InMemory):  # which has its place and dtype already
-                options = replace(options, device="auto", dtype="auto")
-            self._engine = open_engine(sample.engine, self.source, options)
-        return self._engine
-
-    def _scored(
-        self, table: pd.DataFrame, rows: Mapping[str, Row], scorers: Sequence[str] | None = None
-    ) -> pd.DataFrame:
-        from lethe.scoring._tables import score_answers
-
-        score = self.workshop.params.score
-        names = list(score.names if scorers is None else scorers)
-        return score_answers(
-            table, rows, names, {name: one for name, one in score.params.items() if name in names}
-        )
-
-    def _rows_of(self, table: pd.DataFrame) -> float:
-        """The rows of an engine that puts equal beginnings through the model once: distinct prefixes of the texts' tokens.
-
-        The prompt's tokens are added once per question. Tokens are as the tokenizer writes the texts.
-        """
-        from lethe.models.encoding import Encoder
-        from lethe.models.in_memory import tokenizer_of
-
-        tokenizer = tokenizer_of(self.source)
-        encoder = Encoder(tokenizer, self.workshop.sample.prompt)
-        total = 0
-        for prompt_id, texts in table.groupby("prompt_id", sort=False)["text"]:
-            total += len(encoder.prompt(self.forget[str(prompt_id)]))
-            distinct = list(dict.fromkeys(text or "" for text in texts))
-            ids = tokenizer(distinct, add_special_tokens=False)["input_ids"]
-            total += distinct_prefixes(ids)
-        return float(total)
-
-    def _likelihood(self) -> Path:
-        measures = [module_of(LIKELIHOODS[name]) for name in LIKELIHOODS if name not in LIKELIHOODS.registered]
-        prompt = self.workshop.text_of(self.workshop.sample.prompt)
-        settings = [prompt, list(LIKELIHOODS), sorted(self.workshop.splits)]
-        place = self._place("likelihood", DRAWN, "lethe.models.likelihood", *measures, settings=settings)
-        if place.is_dir() and not LIKELIHOODS.registered:
-            return place
-        from lethe.models.checkpoints import prepare_torch
-        from lethe.models.encoding import Encoder
-        from lethe.models.in_memory import tokenizer_of
-        from lethe.models.likelihood import given_answers
-        from lethe.scoring.likelihood import score_likelihoods
-
-        source = self.source
-        prepare_torch()
-        splits = {"forget": self.workshop.splits["forget"]}
-        if heldout := self.workshop.splits.get("heldout"):
-            splits["heldout"] = [_answer_only(row) for row in heldout]
-        began = processor_seconds()
-        tables = given_answers(source, splits, self.workshop.sample.prompt, "likelihood")
-        seconds = processor_seconds() - began
-        scored = {
-            split: score_likelihoods(table, {row["id"]: row for row in splits[split]})
-            for split, table in tables.items()
-        }
-        encoder = Encoder(tokenizer_of(source), self.workshop.sample.prompt)
-        asked = {row["id"]: len(encoder.prompt(row)) for rows in splits.values() for row in rows}
-        parts = dict.fromkeys((ANSWER_PART, OTHERS_PART, HELDOUT_PART), 0.0)
-        for split, table in tables.items():
-            for row in table.itertuples():
-                part = HELDOUT_PART if split != "forget" else ANSWER_PART if row.kind == "answer" else OTHERS_PART
-                parts[part] += asked[row.prompt_id] + len(row.log_probs)
-        with atomic_folder(place) as folder:
-            for split, table in scored.items():
-                write_parquet(folder / f"{split}.parquet", table)
-            _about(folder, Work(seconds, sum(parts.values())), parts=parts)
-        return place
-
-    def _trees(self) -> Path | None:
-        from lethe.config.evaluating import Model
-        from lethe.sampling.predictor import NoKeys
-        from lethe.steps.exact import NothingToJudge, certify, of_params
-
-        exact = self.workshop.params.exact
-        if exact is None:
-            return None
-        exact = exact.model_copy(update={"seed": seed_of(self.seed, "answer trees") % (1 << 31)})
-        how = of_params(exact, self.workshop.sample, Model(path="-"), self.workshop.params.score.keyword_match)
-        modules = ("lethe.steps.exact", "lethe.sampling.answer_tree", "lethe.sampling.predictor")
-        prompt = self.workshop.text_of(self.workshop.sample.prompt)
-        place = self._place("trees", DRAWN, *modules, module_of(SCORERS[how.scorer]), settings=[how, prompt])
+    @cached_property
+    def root(self) -> Path:
+        """The data folder, made where it is missing."""
+        place = self.workshop.folder / "observed" / self._key()
         if not place.is_dir():
-            source, found = self.source, None
-            began = processor_seconds()
-            try:
-                found = certify("model", source, list(self.forget.values()), how)
-            except (NothingToJudge, NoKeys):
-                found = None
-            work = Work(
-                processor_seconds() - began, float(sum(tree.rows for tree in found.trees)) if found else 0.0
-            )
-            with atomic_folder(place) as folder:
-                write_json(
-                    folder / TREES, {"schema": SCHEMA_VERSION, **(found.as_json() if found else {"model": None})}
-                )
-                _about(folder, work)
+            with contextlib.redirect_stdout(sys.stderr), atomic_folder(place) as folder:
+                self._make(folder)
         return place
 
-    def comes_back(self, without: Iterable[str], n: int, scorers: Sequence[str]) -> dict[str, float]:
-        """The mean sampled scores of the forget questions: the leakage of an attacked model, by scorer."""
-        left_out = set(without)
-        rows = [row for row in self.forget.values() if row["id"] not in left_out]
-        table, _ = self._drawn(rows, n)
-        scores = self._scored(table, {row["id"]: row for row in rows}, scorers)
-        means = scores.groupby("prompt_id")[list(scorers)].mean().mean()
+    def seen(self) -> tuple[Seen, float]:
+        """All tables, and the utility: the mean greedy score on rows that the model had to keep."""
+        of = self.workshop.params.score.names
+        generations = read_table(self.root / "generations" / self.name / "forget.parquet")
+        scores, kept = (self._scores(split) for split in ("forget", "retain"))
+        likelihoods = {
+            path.stem: read_table(path)
+            for path in sorted((self.root / "scores" / self.name / "likelihood").glob("*.parquet"))
+            if path.stem != "retain"
+        }
+        work = {part: Cost(**cost) for part, cost in read_artifact(self.root / WORK)["parts"].items()}
+        rows = read_items("forget", self.root)
+        seen = Seen(self.name, rows, generations, scores[[*KEYS, *of]], likelihoods, self._trees(), work)
+        greedy = kept[kept["sample"] < 0]
+        return seen, float(greedy[self.workshop.meta.utility_scorer].mean())
+
+    def comes_back(self, scorers: Sequence[str]) -> dict[str, float]:
+        """The mean sampled scores of the forget questions that were not relearned, by scorer."""
+        scores = self._scores("forget")
+        means = scores[scores["sample"] >= 0].groupby("prompt_id")[list(scorers)].mean().mean()
         return {scorer: float(means[scorer]) for scorer in scorers}
 
+    def _scores(self, split: str) -> pd.DataFrame:
+        return read_table(self.root / "scores" / self.name / f"{split}.parquet")
 
-def _certificates(place: Path | None) -> Certificates | None:
-    from lethe.statistics.leak_trees import Certificates
+    def _trees(self) -> Certificates | None:
+        from lethe.statistics.leak_trees import Certificates
 
-    values = read_artifact(place / TREES) if place else {"model": None}
-    return Certificates.of_json(values) if values["model"] else None
+        place = self.root / TREES
+        return Certificates.of_json(read_artifact(place)) if place.is_file() else None
+
+    def _key(self) -> str:
+        """The hash of everything that decides the observation; how many rows are decoded at once does not."""
+        shop = self.workshop
+        members = [JUDGES[name] if name in JUDGES else SCORERS[name] for name in self._score.names]
+        measures = [LIKELIHOODS[name] for name in LIKELIHOODS if name not in LIKELIHOODS.registered]
+        sample = self._sample(0).model_dump(exclude={"max_rows", "prompt"})
+        return cache_key(
+            *(__name__, *STEPS, "lethe.sampling.prefix_engine", *map(module_of, (*members, *measures))),
+            settings=[sample, self._score, shop.params.exact, list(LIKELIHOODS)],
+            prompt=text_of(shop.params.sample.prompt),
+            model=shop.attack_key(self.model, self.state, self.draw),
+            answers=shop.meta.answers,
+            utility=[shop.meta.utility_questions, shop.meta.utility_scorer, shop.meta.seed],
+            name=self.name,
+            libraries=versions(*LIBRARIES),
+        )
+
+    @property
+    def _score(self) -> Score:
+        score, own = self.workshop.params.score, self.workshop.meta.utility_scorer
+        return score if own in score.names else score.model_copy(update={"scorers": [*score.scorers, own]})
+
+    def _sample(self, questions: int) -> Sample:
+        """The sampling of the state; an attacked model in memory has its dtype already."""
+        meta, sample = self.workshop.meta, self.workshop.params.sample
+        n = meta.predict.n if self.state == "few" else meta.n
+        changes: dict[str, object] = {"n": n, "seed": self.seed, "stop": "fixed", "language": None}
+        changes |= {"utility_n": 1, "utility_questions": max(1, questions)}
+        return sample.model_copy(update=changes | ({} if self.state == "plain" else {"dtype": "auto"}))
+
+    def _asked(self, learned: Iterable[str]) -> dict[str, list[Row]]:
+        """The rows of the data folder: the forget set, some retain rows for the utility, and held-out rows."""
+        splits, meta = self.workshop.splits, self.workshop.meta
+        if self.state == "few":
+            relearned = set(learned)
+            return {"forget": [row for row in splits["forget"] if row["id"] not in relearned]}
+        others = {"retain": some(splits["retain"], meta.utility_questions, meta.seed)}
+        others[HELDOUT] = splits.get(HELDOUT, [])
+        return {"forget": splits["forget"]} | {
+            split: list(map(_answer_only, own)) for split, own in others.items()
+        }
+
+    def _make(self, root: Path) -> None:
+        from lethe.models.encoding import Encoder
+        from lethe.models.in_memory import tokenizer_of
+        from lethe.steps import likelihood, sample, score
+        from lethe.steps.costs import processor_seconds
+
+        shop, learned = self.workshop, list[str]()
+        source: Source
+        if self.state == "plain":
+            source = shop.make(self.model)
+        else:
+            source, learned = shop.attacked(self.model, self.state, self.draw)
+        splits = self._asked(learned)
+        write_splits(splits, shop.data.kind, root / "dataset")
+        settings, model = self._sample(len(splits.get("retain", []))), Model(path="-")
+        began = [processor_seconds()]
+        if self.state == "few":
+            given = root / "likelihood" / self.name / NO_TABLES
+            write_json(given, {"schema": SCHEMA_VERSION, "reason": "what comes back is asked alone"})
+        else:
+            likelihood.run(self.name, settings, model, root, source)
+        began.append(processor_seconds())
+        sample.run(self.name, settings, model, root, source=source)
+        score.run(self.name, self._score, root)
+        began.append(processor_seconds())
+        if self.state == "few":
+            return
+        encoder = Encoder(tokenizer_of(source), settings.prompt)
+        asked = {row["id"]: len(encoder.prompt(row)) for own in splits.values() for row in own}
+        costs = _shares(began[1] - began[0], self._likelihood_rows(root, asked))
+        costs |= _shares(began[2] - began[1], self._answer_rows(root, asked, encoder), answers_part(shop.meta.n))
+        trees = self._certified(source, settings)
+        if trees is not None:
+            write_json(root / TREES, {"schema": SCHEMA_VERSION, **trees.as_json()})
+            seconds = processor_seconds() - began[2]
+            costs[TREE_PART] = {"seconds": seconds, "rows": float(sum(tree.rows for tree in trees.trees))}
+        write_json(root / WORK, {"schema": SCHEMA_VERSION, "parts": costs})
+
+    def _certified(self, source: Source, sample: Sample) -> Certificates | None:
+        from lethe.sampling.predictor import NoKeys
+        from lethe.steps.exact import NothingToJudge, ThinksAloud, certify, of_params
+
+        params = self.workshop.params
+        if params.exact is None:
+            return None
+        exact = params.exact.model_copy(update={"seed": seed_of(self.seed, "answer trees") % (1 << 31)})
+        settings = of_params(exact, sample, Model(path="-"), params.score.keyword_match)
+        try:
+            return certify("model", source, self.workshop.splits["forget"], settings)
+        except (NothingToJudge, NoKeys, ThinksAloud):
+            return None
+
+    def _answer_rows(self, root: Path, asked: Mapping[str, int], encoder: Encoder) -> dict[str, float]:
+        """The rows of the greedy answers, and of each number of answers.
+
+        An engine puts equal beginnings of answers through the model once: the distinct prefixes of the texts' tokens.
+        """
+        table = read_table(root / "generations" / self.name / "forget.parquet")
+        greedy = table[table["sample"] < 0]
+        prompts = sum(asked[str(key)] for key in greedy["prompt_id"])
+        rows = {GREEDY_PART: float(prompts + greedy["tokens"].sum())}
+        for n in self.workshop.meta.answers:
+            first = table[(table["sample"] >= 0) & (table["sample"] < n)]
+            total = 0
+            for key, texts in first.groupby("prompt_id", sort=False)["text"]:
+                distinct = list(dict.fromkeys(text or "" for text in texts))
+                ids = encoder.tokenizer(distinct, add_special_tokens=False)["input_ids"]
+                total += asked[str(key)] + distinct_prefixes(ids)
+            rows[answers_part(n)] = float(total)
+        return rows
+
+    def _likelihood_rows(self, root: Path, asked: Mapping[str, int]) -> dict[str, float]:
+        rows = dict.fromkeys((ANSWER_PART, OTHERS_PART, HELDOUT_PART), 0.0)
+        for split in ("forget", HELDOUT):
+            place = root / "likelihood" / self.name / f"{split}.parquet"
+            for row in read_table(place).itertuples() if place.is_file() else ():
+                part = HELDOUT_PART if split != "forget" else ANSWER_PART if row.kind == "answer" else OTHERS_PART
+                rows[part] += asked[row.prompt_id] + len(row.log_probs)
+        return rows
+
+
+def _shares(seconds: float, rows: Mapping[str, float], whole: str | None = None) -> dict[str, dict[str, float]]:
+    """The cost of each part: seconds of one pass in proportion to rows; ``whole`` contains the other parts but greedy."""
+    total = rows[whole] + rows[GREEDY_PART] if whole else sum(rows.values())
+    return {part: {"seconds": seconds * own / max(1.0, total), "rows": own} for part, own in rows.items()}
+
+
+def _answer_only(row: Row) -> Row:
+    return cast("Row", {key: value for key, value in row.items() if key not in OTHER_ANSWERS})
 
 
 def distinct_prefixes(sequences: Sequence[Sequence[int]]) -> int:
@@ -311,39 +240,8 @@ def distinct_prefixes(sequences: Sequence[Sequence[int]]) -> int:
     >>> distinct_prefixes([(1, 2, 3), (1, 2, 4), (5,)])
     5
     """
-    ordered = sorted(tuple(one) for one in sequences)
-    found = 0
-    before: tuple[int, ...] = ()
-    for one in ordered:
-        shared = next(
-            (i for i, (a, b) in enumerate(zip(one, before, strict=False)) if a != b), min(len(one), len(before))
-        )
-        found += len(one) - shared
-        before = one
-    return found
-
-
-def _answer_only(row: Row) -> Row:
-    """A held-out row without its other answers, which no number reads."""
-    return {key: value for key, value in row.items() if key not in ("paraphrased_answer", "perturbed_answer")}  # type: ignore[return-value]  # a row with fewer optional keys
-
-
-def _some(rows: Sequence[Row], count: int, seed: int) -> list[Row]:
-    chosen = np.random.default_rng(seed).permutation(len(rows))[:count]
-    return [rows[place] for place in sorted(chosen)]
-
-
-def _about(folder: Path, work: Work, **others: object) -> None:
-    """Write the work of a part, and further facts about it."""
-    write_json(folder / ABOUT, {"schema": SCHEMA_VERSION, "seconds": work.seconds, "rows": work.rows, **others})
-
-
-def _split(place: Path) -> dict[str, Work]:
-    """The work of the likelihoods by part: seconds of the one pass are in proportion to the rows."""
-    whole, parts = _work(place), read_artifact(place / ABOUT)["parts"]
-    return {part: Work(whole.seconds * rows / max(1.0, whole.rows), float(rows)) for part, rows in parts.items()}
-
-
-def _work(place: Path) -> Work:
-    known = read_artifact(place / ABOUT)
-    return Work(float(known["seconds"]), float(known["rows"]))
+    ordered = [(), *sorted(map(tuple, sequences))]
+    total = sum(map(len, ordered))
+    for before, one in pairwise(ordered):
+        total -= sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, one, strict=False)))
+    return total

@@ -15,7 +15,7 @@ from lethe.report import svg
 from lethe.report.templates import templates
 from lethe.statistics.bound import coverage
 from lethe.text import NONE, count, listing, number
-from studies.meta_evaluation.auc import Estimate, PairTest
+from studies.meta_evaluation.estimates import Estimate, PairTest
 from studies.meta_evaluation.worth import AUC, ClaimOutcome, ClaimTest, MetaResult, Target, Worth
 
 if TYPE_CHECKING:

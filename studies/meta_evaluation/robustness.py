@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from lethe.errors import BadValue
 from lethe.statistics.checks import check_alpha
 from lethe.statistics.two_sample import kl_upper
-from studies.meta_evaluation.auc import BOOTSTRAP, MODELS, Estimate, logit_t, nothing
+from studies.meta_evaluation.estimates import BOOTSTRAP, MODELS, Estimate, logit_t, nothing
 
 LEAST = 10  # groups of models of an interval: with fewer the bootstrap misses 14% to 50%
 

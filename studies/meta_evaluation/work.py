@@ -1,33 +1,30 @@
-"""The work of a meta-evaluation: each model made, observed, attacked, observed again, all its numbers, and the result.
+"""A meta-evaluation whole: each model made, observed, attacked and observed again, all its numbers, and the result.
 
 The models are independent once Retrain and the model that is unlearned are done, so processes share them. Every finished
-part is kept under the hash of what decides it: a second call repeats nothing, and a killed one continues.
+model and observation stays under the hash of what decides it: a second call repeats nothing, and a killed one continues.
 """
 
 from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lethe.audits.finished_models import in_processes
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder, write_text
-from lethe.io.cache import cache_key, digest, module_of
+from lethe.io.cache import cache_key, module_of
 from lethe.io.json_files import write_json
 from lethe.io.tables import write_parquet
-from lethe.registry import JUDGES, LIKELIHOODS, SCORERS
-from studies.meta_evaluation.numbers import KNOWLEDGE, Asking, Number, Seen, numbers
-from studies.meta_evaluation.observing import Observed, Observer
-from studies.meta_evaluation.pool import PoolModel, seed_of
-from studies.meta_evaluation.workshop import Workshop, seed_for
+from studies.meta_evaluation.numbers import KNOWLEDGE, Asking, Cost, Number, Seen, numbers
+from studies.meta_evaluation.observing import Observation
+from studies.meta_evaluation.workshop import PoolModel, State, Workshop
 from studies.meta_evaluation.worth import (
-    Cost,
     MetaResult,
     PoolMember,
     RetrainMember,
@@ -39,21 +36,17 @@ from studies.meta_evaluation.worth import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lethe.models.in_memory import InMemory
-
-State = Literal["plain", "relearned", "quantised"]
 ATTACKED: tuple[State, ...] = ("relearned", "quantised")
 OUT = Path("data/meta")
 
 
 @dataclass(frozen=True)
 class ModelNumbers:
-    """The numbers of one model in one state, its utility, and the work of its observations by name."""
+    """The numbers of one model in one state, its utility, and the cost of its observations by name."""
 
     utility: float
     numbers: Mapping[str, Number]
-    seconds: Mapping[str, float]
-    rows: Mapping[str, float]
+    costs: Mapping[str, Cost]
 
 
 @dataclass(frozen=True)
@@ -73,25 +66,14 @@ class Work:
 
     def __init__(self, workshop: Workshop):
         self.workshop, self.params = workshop, workshop.params
-        exact, meta = self.params.exact, workshop.meta
-        self.asking = Asking(
-            answers=meta.answers,
-            leak_at=meta.leak_at,
-            metrics=self.params.metrics,
-            epsilon_star=self.params.epsilon_star,
-            tree_ratio=exact.ratio if exact else 10.0,
-            tree_alpha=exact.alpha if exact else 0.01,
-        )
 
     def model(self, name: str) -> ModelResult:
         """Make, observe and attack one model; return its numbers."""
         model = self.workshop.models[name]
-        states: dict[State, ModelNumbers] = {"plain": self._numbers(model, "plain")}
+        states: dict[State, ModelNumbers] = {"plain": self.numbers(model, "plain")}
         if model.role == "retrain" or (model.role == "unlearned" and self.useful(states["plain"].utility)):
-            for state in ATTACKED:
-                states[state] = self._numbers(model, state)
-        back = self._comes_back(model) if model.role == "unlearned" else {}
-        return ModelResult(name, states, back)
+            states |= {state: self.numbers(model, state) for state in ATTACKED}
+        return ModelResult(name, states, self.comes_back(model) if model.role == "unlearned" else {})
 
     def useful(self, utility: float) -> bool:
         """Whether an unlearned model of this utility counts in R and Q; the others are not attacked."""
@@ -99,85 +81,49 @@ class Work:
 
     @cached_property
     def _utility_before(self) -> float:
-        return self.observe(self.workshop.base, "plain").utility
-
-    def observe(self, model: PoolModel, state: State) -> Observed:
-        """All observations of a model in a state, each made where it is missing."""
-        shop, seed = self.workshop, self.seed(model, state)
-        if state == "plain":
-            return Observer(shop, shop.key(model), lambda: shop.make(model), seed).observe(model.name)
-        settings = shop.meta.relearn if state == "relearned" else shop.meta.quantise
-        attack = shop.relearned if state == "relearned" else shop.quantised
-
-        def attacked() -> InMemory:
-            return attack(shop.make(model), seed_for(model))
-
-        return Observer(shop, shop.attack_key(model, state, settings), attacked, seed).observe(model.name)
-
-    def seed(self, model: PoolModel, state: str) -> int:
-        """The seed of the draws of a model in a state: another one for each, and for each run on fresh seeds."""
-        return seed_of(self.params.sample.seed, f"{model.seed} {model.name} {state}") % (1 << 31)
+        return self.numbers(self.workshop.base, "plain").utility
 
     @cached_property
-    def _retrain(self) -> Seen:
-        return self.observe(self.workshop.models["retrain"], "plain").seen
+    def _retrain(self) -> tuple[str, Seen]:
+        observation = Observation(self.workshop, self.workshop.models["retrain"], "plain")
+        return observation.root.name, observation.seen()[0]
 
-    def _numbers(self, model: PoolModel, state: State) -> ModelNumbers:
-        observed = self.observe(model, state)
+    def numbers(self, model: PoolModel, state: State) -> ModelNumbers:
+        """The numbers of a model in a state, computed from its observation and Retrain's."""
+        exact, meta = self.params.exact, self.workshop.meta
+        asking = Asking(
+            answers=meta.answers,
+            leak_at=meta.leak_at,
+            metrics=self.params.metrics,
+            epsilon_star=self.params.epsilon_star,
+            tree_ratio=exact.ratio if exact else 10.0,
+            tree_alpha=exact.alpha if exact else 0.01,
+        )
+        observation = Observation(self.workshop, model, state)
+        seen, utility = observation.seen()
         key = cache_key(
             "studies.meta_evaluation.numbers",
             *(module_of(KNOWLEDGE[name]) for name in KNOWLEDGE if name not in KNOWLEDGE.registered),
-            settings=[self.asking, self.params.score],
-            observed=[_content(observed.seen), _content(self._retrain)],  # by content, whatever made it
+            settings=asking,
+            observed=[observation.root.name, self._retrain[0]],
             foreign=list(KNOWLEDGE),
         )
-        place = self.workshop.folder / "numbers" / f"{model.name}-{state}-{key}.json"
-        registered = KNOWLEDGE.registered or LIKELIHOODS.registered  # such a member is known to this process alone
-        if place.is_file() and not registered:
-            values = read_numbers(place)
-        else:
-            values = numbers(observed.seen, self._retrain, self.asking)
-            write_numbers(place, values)
-        work = observed.seen.work
-        seconds, rows = ({part: getattr(one, of) for part, one in work.items()} for of in ("seconds", "rows"))
-        return ModelNumbers(observed.utility, values, seconds, rows)
-
-    def _comes_back(self, model: PoolModel) -> dict[Target, float]:
-        """The mean scores after relearning a few rows, by target: means over the draws of these rows."""
-        own = self.params.metrics
-        targets: dict[Target, str] = {"leaks": own.binary, "mean": own.leak} if own.binary else {"mean": own.leak}
-        each = [
-            self._back(model, draw, list(targets.values())) for draw in range(self.workshop.meta.predict.draws)
-        ]
-        return {target: float(np.mean([one[name] for one in each])) for target, name in targets.items()}
-
-    def _back(self, model: PoolModel, draw: int, scorers: list[str]) -> dict[str, float]:
-        """Relearn one draw of a few rows and ask the other questions, where that is not done yet."""
-        shop, own = self.workshop, self.workshop.meta.predict
-        judges = [module_of(JUDGES[scorer] if scorer in JUDGES else SCORERS[scorer]) for scorer in scorers]
-        seed, state = self.seed(model, f"few {draw}"), f"few {draw}"
-        key = shop.attack_key(
-            model,
-            state,
-            [own, seed, scorers, shop.sample, self.params.score],
-            "studies.meta_evaluation.observing",
-            "lethe.sampling.prefix_engine",
-            *judges,
-        )
-        place = shop.folder / "back" / f"{key}.json"
+        place = self.workshop.folder / "numbers" / f"{key}.json"
         if not place.is_file():
-            attacked, learned = shop.relearned_few(shop.make(model), seed_for(model, draw))
-            values = Observer(shop, key, lambda: attacked, seed).comes_back(learned, own.n, scorers)
-            write_text(place, json.dumps(values))
-        return json.loads(place.read_text(encoding="utf-8"))
+            write_numbers(place, numbers(seen, self._retrain[1], asking))
+        return ModelNumbers(utility, read_numbers(place), seen.work)
 
-
-def _content(seen: Seen) -> str:
-    tables = [seen.scores, *(seen.likelihoods[split] for split in sorted(seen.likelihoods))]
-    return digest(
-        *(table.to_json(orient="values", double_precision=15) for table in tables),
-        seen.trees.as_json() if seen.trees else None,
-    )
+    def comes_back(self, model: PoolModel) -> dict[Target, float]:
+        """The mean scores after relearning a few rows, by target: means over the draws of these rows."""
+        metrics = self.params.metrics
+        targets: dict[Target, str] = {"mean": metrics.leak}
+        if metrics.binary:
+            targets = {"leaks": metrics.binary, "mean": metrics.leak}
+        draws = [
+            Observation(self.workshop, model, "few", draw).comes_back(list(targets.values()))
+            for draw in range(self.workshop.meta.predict.draws)
+        ]
+        return {target: float(np.mean([one[name] for one in draws])) for target, name in targets.items()}
 
 
 def write_numbers(place: Path, values: Mapping[str, Number]) -> None:
@@ -191,99 +137,88 @@ def read_numbers(place: Path) -> dict[str, Number]:
     return {row["name"]: Number(**row | {"parts": tuple(row["parts"])}) for row in rows}
 
 
-def gather(work: Work, at_once: int = 1) -> tuple[MetaResult, list[ModelResult]]:
+def gather(workshop: Workshop, at_once: int = 1) -> tuple[MetaResult, list[ModelResult]]:
     """Work all models, ``at_once`` at a time, and evaluate all numbers."""
-    names = list(work.workshop.models)
-    first = ["retrain", work.workshop.base.name]  # which all others read
-    results = {name: work.model(name) for name in first}
-    shop = pickle.dumps((work.params, work.workshop.scratch))
-    rest = [name for name in names if name not in first]
-    if at_once == 1:  # in this process, which has the data and Retrain's numbers
-        others = in_processes(work.model, [(name,) for name in rest], "models", 1)
-    else:
-        others = in_processes(_work_one, [(shop, name) for name in rest], "models", at_once)
-    results |= {one.model: one for one in others}
-    in_order = [results[name] for name in names]
-    return evaluate(work.workshop, in_order), in_order
+    shop = pickle.dumps((workshop.params, workshop.scratch))
+    first = ["retrain", workshop.base.name]  # which all others read
+    rest = [name for name in workshop.models if name not in first]
+    results = in_processes(_work_one, [(shop, name) for name in first], "models", 1)
+    results += in_processes(_work_one, [(shop, name) for name in rest], "models", at_once)
+    by_name = {one.model: one for one in results}
+    in_order = [by_name[name] for name in workshop.models]
+    return evaluate(workshop, in_order), in_order
 
 
 def _work_one(shop: bytes, name: str) -> ModelResult:
-    """Work a model in a process of its own, which reads the data and Retrain once for all its models."""
     return _opened(shop).model(name)
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=1)  # a process reads the data and Retrain once for all its models
 def _opened(shop: bytes) -> Work:
     return Work(Workshop(*pickle.loads(shop)))
 
 
-def evaluate(shop: Workshop, results: list[ModelResult]) -> MetaResult:
+def evaluate(shop: Workshop, results: Sequence[ModelResult]) -> MetaResult:
     """The result of all models' numbers."""
     by_name = {one.model: one for one in results}
-    models = {model.name: model for model in shop.models.values()}
-    pool = [
-        PoolMember(name, model.kind, shop.knows(model), plain.utility, plain.numbers)
-        for name, model in models.items()
-        if model.role in ("knows", "lacks")
-        for plain in (by_name[name].states["plain"],)
-    ]
-    unlearned = [
-        UnlearnedMember(
-            name=name,
-            method=model.kind,
-            utility=own.states["plain"].utility,
-            before=own.states["plain"].numbers,
-            # empty where the model was not attacked, because it counts in no R and Q
-            relearned=own.states["relearned"].numbers if "relearned" in own.states else {},
-            quantised=own.states["quantised"].numbers if "quantised" in own.states else {},
-            comes_back=own.comes_back,
-        )
-        for name, model in models.items()
-        if model.role == "unlearned"
-        for own in (by_name[name],)
-    ]
+    pool, unlearned = [], []
+    for name, model in shop.models.items():
+        states = by_name[name].states
+        plain = states["plain"]
+        if model.role in ("knows", "lacks"):
+            pool.append(PoolMember(name, model.kind, shop.knows(model), plain.utility, plain.numbers))
+        elif model.role == "unlearned":
+            # A model that counts in no R and Q was not attacked.
+            attacked = [states[state].numbers if state in states else {} for state in ATTACKED]
+            back = by_name[name].comes_back
+            relearned, quantised = attacked
+            unlearned.append(
+                UnlearnedMember(name, model.kind, plain.utility, plain.numbers, relearned, quantised, back)
+            )
     states = by_name["retrain"].states
     before_unlearning = by_name[shop.base.name].states["plain"].utility
     retrain = RetrainMember(states["plain"].numbers, states["relearned"].numbers, before_unlearning)
-    costs = _costs([by_name[member.name].states["plain"] for member in pool])
+    costs = _costs([by_name[member.name].states["plain"].costs for member in pool])
     return meta_result(pool, unlearned, retrain, costs, shop.meta)
 
 
-def _costs(observed: list[ModelNumbers]) -> dict[str, Cost]:
+def _costs(observed: Sequence[Mapping[str, Cost]]) -> dict[str, Cost]:
     """The mean cost of each observation over models."""
     means: dict[str, Cost] = {}
-    for part in dict.fromkeys(part for one in observed for part in one.seconds):
-        own = [one for one in observed if part in one.seconds]
+    for part in dict.fromkeys(part for one in observed for part in one):
+        costs = [one[part] for one in observed if part in one]
         means[part] = Cost(
-            *(float(np.mean([getattr(one, of)[part] for one in own])) for of in ("seconds", "rows"))
+            float(np.mean([cost.seconds for cost in costs])), float(np.mean([cost.rows for cost in costs]))
         )
     return means
 
 
-def table_of(results: Iterable[ModelResult], roles: Mapping[str, str]) -> pd.DataFrame:
+def table_of(shop: Workshop, results: Sequence[ModelResult]) -> pd.DataFrame:
     """One row per model, state and number: the value as printed, and the value that is larger for more knowledge."""
     import pandas as pd
 
     def rows() -> Iterator[tuple[object, ...]]:
-        for model in results:
-            for state, of in model.states.items():
-                for one in of.numbers.values():
-                    yield model.model, roles[model.model], state, one.name, one.value, one.knows
+        for result in results:
+            role = shop.models[result.model].role
+            for state, observed in result.states.items():
+                for one in observed.numbers.values():
+                    yield result.model, role, state, one.name, one.value, one.knows
 
     return pd.DataFrame(rows(), columns=["model", "role", "state", "number", "value", "knows"])
 
 
-def write(name: str, shop: Workshop, result: MetaResult, results: list[ModelResult], root: Path = Path()) -> Path:
+def write(
+    name: str, shop: Workshop, result: MetaResult, results: Sequence[ModelResult], root: Path = Path()
+) -> Path:
     """Write result.json, numbers.parquet and index.html of a meta-evaluation; return the folder."""
     from lethe.report import provenance
     from studies.meta_evaluation.page import page
 
     made_by = provenance.collect(root)
     place = root / OUT / name
-    roles = {model.name: model.role for model in shop.models.values()}
     with atomic_folder(place) as folder:
         about = {"name": name, "settings": shop.meta.model_dump(mode="json"), "provenance": made_by}
         write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **about, **result.as_json()})
-        write_parquet(folder / "numbers.parquet", table_of(results, roles))
+        write_parquet(folder / "numbers.parquet", table_of(shop, results))
         write_text(folder / "index.html", page(name, result, shop.meta.headline, made_by))
     return place

@@ -15,21 +15,22 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from studies.meta_evaluation import robustness as attacks
-from studies.meta_evaluation.auc import (
+from studies.meta_evaluation.estimates import (
     Estimate,
     PairTest,
     auc_estimate,
     compare_aucs,
+    compare_rank_correlations,
     holm_adjusted,
     mean_auc_over_questions,
     nothing,
+    rank_correlation,
 )
-from studies.meta_evaluation.prediction import compare_rank_correlations, rank_correlation
+from studies.meta_evaluation.numbers import Cost, Number
 from studies.meta_evaluation.robustness import Robustness
 
 if TYPE_CHECKING:
-    from studies.meta_evaluation.numbers import Number
-    from studies.meta_evaluation.settings import Claim, MetaEvaluation
+    from studies.meta_evaluation.settings import MetaEvaluation
 
 Target = Literal["leaks", "mean"]  # what comes back: the share of answers that leak, the mean score
 TARGETS: tuple[Target, ...] = ("leaks", "mean")
@@ -81,14 +82,6 @@ class RetrainMember:
     before: Mapping[str, Number]
     relearned: Mapping[str, Number]
     utility: float
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Processor seconds and rows (tokens put through the model) per model, means over the pools; NaN if unknown."""
-
-    seconds: float
-    rows: float
 
 
 @dataclass(frozen=True)
@@ -208,7 +201,11 @@ def meta_result(
         unlearned=_counts([one.method for one in unlearned]),
         useful=len(useful),
         quality=tuple(_quality(everyone, least)),
-        utility_auc=_auc([(one.knows, one.utility) for one in pool], rules.alpha),
+        utility_auc=_auc(
+            [one.utility for one in pool if one.knows],
+            [one.utility for one in pool if not one.knows],
+            rules.alpha,
+        ),
         questions=len({key for one in pool for key in one.learned}),
         worth=tuple(ordered),
         pairs=pairs,
@@ -233,17 +230,16 @@ def _quality(pool: Sequence[PoolMember], least: float) -> Iterator[Quality]:
         yield Quality(kind, knows, len(own), left_out, float(own.min()), float(own.mean()))
 
 
-def _auc(values: Sequence[tuple[bool, float]], alpha: float) -> Estimate:
-    own, other = (np.array([value for knows, value in values if knows == side]) for side in (True, False))
+def _sides(pool: Sequence[PoolMember], name: str) -> list[np.ndarray]:
+    """The values of the models that know and of those that lack; NaN where a model has none."""
+    return [
+        np.array([_value(one.numbers, name) for one in pool if one.knows == side], dtype=np.float64)
+        for side in (True, False)
+    ]
+
+
+def _auc(own: Sequence[float], other: Sequence[float], alpha: float) -> Estimate:
     return auc_estimate(own, other, alpha) if len(own) and len(other) else nothing(alpha)
-
-
-def _sides(pool: Sequence[PoolMember], name: str) -> tuple[np.ndarray, np.ndarray]:
-    values = [(member.knows, _value(member.numbers, name)) for member in pool]
-    return (
-        np.array([value for knows, value in values if knows], dtype=np.float64),
-        np.array([value for knows, value in values if not knows], dtype=np.float64),
-    )
 
 
 def _worth(
@@ -255,43 +251,37 @@ def _worth(
     costs: Mapping[str, Cost],
     rules: MetaEvaluation,
 ) -> Worth:
-    own, other = _sides(pool, name)
-    missing = int(np.isnan(own).sum() + np.isnan(other).sum())
-    own, other = own[~np.isnan(own)], other[~np.isnan(other)]
-    auc = auc_estimate(own, other, rules.alpha) if len(own) and len(other) else nothing(rules.alpha)
+    own, other = (side[~np.isnan(side)] for side in _sides(pool, name))
+    auc = _auc(own, other, rules.alpha)
     threshold = attacks.best_threshold(own, other) if auc.known else math.nan
     # OpenUnlearning averages over the models that the number calls unlearned.
     kept = [one for one in useful if _value(one.before, name) < threshold]
     before, relearned, quantised = (
-        np.array([_value(numbers, name) for numbers in states], dtype=np.float64)
-        for states in (
-            [one.before for one in kept],
-            [one.relearned for one in kept],
-            [one.quantised for one in kept],
-        )
+        np.array([_value(getattr(one, state), name) for one in kept], dtype=np.float64)
+        for state in ("before", "relearned", "quantised")
     )
     first, last = _value(retrain.before, name), _value(retrain.relearned, name)
-    draws = (rules.alpha, rules.bootstrap, rules.seed)
-    groups = _clusters(kept)
-    one_sided = attacks.robustness(
-        attacks.relearning(before, relearned, first, last), attacks.quantisation(before, quantised), *draws, groups
-    )
+    draws = (rules.alpha, rules.bootstrap, rules.seed, _clusters(kept))
+    r, q = attacks.relearning(before, relearned, first, last), attacks.quantisation(before, quantised)
     with np.errstate(invalid="ignore"):
         changes = attacks.symmetric(relearned - before, np.full(len(kept), last - first))
-    both = attacks.robustness(changes, attacks.symmetric(before, quantised), *draws, groups)
-    predictions = {target: _prediction(name, target, unlearned, rules) for target in TARGETS}
+    values = [_value(one.before, name) for one in unlearned]
+    leaks, mean = (
+        rank_correlation(values, _back(unlearned, target), rules.alpha, _clusters(unlearned), *draws[1:3])
+        for target in TARGETS
+    )
     return Worth(
         name=name,
         larger=next(member.numbers[name].larger for member in pool if name in member.numbers),
         auc=auc,
         auc_each=_per_question(name, pool, rules),
-        one_sided=one_sided,
-        symmetric=both,
+        one_sided=attacks.robustness(r, q, *draws),
+        symmetric=attacks.robustness(changes, attacks.symmetric(before, quantised), *draws),
         kept=len(kept),
-        prediction=predictions["leaks"],
-        prediction_mean=predictions["mean"],
+        prediction=leaks,
+        prediction_mean=mean,
         cost=_cost(name, pool, costs),
-        missing=missing,
+        missing=len(pool) - len(own) - len(other),
     )
 
 
@@ -335,43 +325,19 @@ def _back(unlearned: Sequence[UnlearnedMember], target: Target) -> list[float]:
     return [one.comes_back.get(target, math.nan) for one in unlearned]
 
 
-def _prediction(
-    name: str, target: Target, unlearned: Sequence[UnlearnedMember], rules: MetaEvaluation
-) -> Estimate:
-    return rank_correlation(
-        [_value(one.before, name) for one in unlearned],
-        _back(unlearned, target),
-        rules.alpha,
-        _clusters(unlearned),
-        rules.bootstrap,
-        rules.seed,
-    )
-
-
 def _claims(
     pool: Sequence[PoolMember], unlearned: Sequence[UnlearnedMember], rules: MetaEvaluation
 ) -> tuple[ClaimOutcome, ...]:
-    named = dict.fromkeys(name for claim in rules.claims for name in (claim.better, claim.than))
-    return claim_outcomes(
-        rules,
-        {name: _sides(pool, name) for name in named},
-        {name: [_value(one.before, name) for one in unlearned] for name in named},
-        {target: _back(unlearned, target) for target in TARGETS},
-        _clusters(unlearned),
-    )
-
-
-def claim_outcomes(
-    rules: MetaEvaluation,
-    sides: Mapping[str, tuple[np.ndarray, np.ndarray]],
-    before: Mapping[str, Sequence[float]],
-    comes_back: Mapping[str, Sequence[float]],
-    groups: Sequence[str],
-) -> tuple[ClaimOutcome, ...]:
     """Test every claim by AUC and by prediction of each target, with Holm's correction over all these tests."""
-    tests = [list(_tests(claim, rules, sides, before, comes_back, groups)) for claim in rules.claims]
-    flat = [test for own in tests for test in own]
-    adjusted = iter(holm_adjusted([test.p_value for test in flat]).tolist() if flat else [])
+    groups, tests = _clusters(unlearned), []
+    for claim in rules.claims:
+        own = [_by_auc(*(_sides(pool, name) for name in (claim.better, claim.than)))]
+        better, than = ([_value(one.before, name) for one in unlearned] for name in (claim.better, claim.than))
+        for target in TARGETS:
+            back = _back(unlearned, target)
+            own.append(ClaimTest(target, *compare_rank_correlations(better, than, back, groups, seed=rules.seed)))
+        tests.append(own)
+    adjusted = iter(holm_adjusted([test.p_value for own in tests for test in own]).tolist())
     return tuple(
         ClaimOutcome(
             claim.text,
@@ -383,22 +349,7 @@ def claim_outcomes(
     )
 
 
-def _tests(
-    claim: Claim,
-    rules: MetaEvaluation,
-    sides: Mapping[str, tuple[np.ndarray, np.ndarray]],
-    before: Mapping[str, Sequence[float]],
-    comes_back: Mapping[str, Sequence[float]],
-    groups: Sequence[str],
-) -> Sequence[ClaimTest]:
-    found = [_by_auc(sides[claim.better], sides[claim.than])]
-    for target, values in comes_back.items():
-        gain = compare_rank_correlations(before[claim.better], before[claim.than], values, groups, seed=rules.seed)
-        found.append(ClaimTest(target, *gain))
-    return found
-
-
-def _by_auc(better: tuple[np.ndarray, np.ndarray], than: tuple[np.ndarray, np.ndarray]) -> ClaimTest:
+def _by_auc(better: Sequence[np.ndarray], than: Sequence[np.ndarray]) -> ClaimTest:
     """DeLong's paired test on the models that have both numbers."""
     pairs = [np.array(pair) for pair in zip(better, than, strict=True)]
     own, other = (pair[:, ~np.isnan(pair).any(axis=0)] for pair in pairs)

@@ -18,7 +18,6 @@ from lethe.io.json_files import write_json
 from lethe.results import table
 from lethe.results.quantities import MODEL, headline
 from lethe.statistics.bound import Assumes, Bound, Covers
-from lethe.tracking import notes
 from lethe.tracking.runs import GAP
 
 if TYPE_CHECKING:
@@ -393,8 +392,8 @@ def test_the_pages_show_models_by_leakage_and_pipelines(folder):
 
 def test_a_server_that_is_down_costs_seconds_and_loses_nothing(folder, monkeypatch, empty_store):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
-    asked, answers = [], notes.answers
-    monkeypatch.setattr(notes, "answers", lambda uri: asked.append(uri) or answers(uri))
+    asked, answers = [], tracking.answers
+    monkeypatch.setattr(tracking, "answers", lambda uri: asked.append(uri) or answers(uri))
     said = tracking.log_new(folder)
     assert asked == ["http://127.0.0.1:9"], "asked once"
     assert "127.0.0.1:9 does not answer" in said
@@ -420,10 +419,10 @@ def test_the_password_of_a_server_is_neither_told_nor_kept(folder, monkeypatch):
         return 2
 
     monkeypatch.setattr(tracking, "_log", refuse)
-    monkeypatch.setattr(notes, "answers", lambda uri: True)
+    monkeypatch.setattr(tracking, "answers", lambda uri: True)
     failed = tracking.log_new(folder)
     assert "http://127.0.0.1:9/path failed (no way to http://127.0.0.1:9/path)" in failed
-    tracking.notes.remember(tracking.without_password(address), ["f"], folder)
+    tracking.remember(tracking.without_password(address), ["f"], folder)
     kept = (folder / ".lethe/tracked.json").read_text()
     assert "127.0.0.1:9/path" in kept
     assert "s3cret" not in said + failed + kept

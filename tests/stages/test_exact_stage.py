@@ -152,13 +152,13 @@ def test_the_stage_compare_adds_the_excess_to_the_table(place, root, tmp_path):
 
 
 def test_mlflow_gets_the_bands_of_leak_at_n_up_to_a_thousand_million_queries(root):
-    table, trees = leaks_at("base", root.parent, lambda text: text), certificates(root, "base").trees
+    table, trees = leaks_at("base", root.parent), certificates(root, "base").trees
     assert list(table["prompt_id"]) == [tree.id for tree in sorted(trees, key=lambda tree: -tree.lower)]
     for row in table.to_dict("records"):
         tree = next(tree for tree in trees if tree.id == row["prompt_id"])
         assert (row["leak@1000000000 from"], row["leak@1000000000 to"]) == tree.leak_at[10**9]
         assert (row["queries_from"], row["queries_to"]) == tree.queries_until_half
-    assert leaks_at("nobody", root.parent, lambda text: text).empty
+    assert leaks_at("nobody", root.parent).empty
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ DRAWS = st.lists(
 @given(DRAWS, st.integers(0, 4))
 def test_the_worst_answers_are_those_of_a_naive_search(draws, most):
     rows = [(question, sample, text, *SCORES[text]) for sample, (question, text) in enumerate(draws)]
-    found = question_answers(model([("q1", -1, "a", 1.0, 0.5), *rows]), RANKING, "rouge_l", most)
+    found = question_answers(model([("q1", -1, "a", 1.0, 0.5), *rows]).answers, RANKING, "rouge_l", most)
     for question in {question for question, _ in draws}:
         texts = [text for asked, text in draws if asked == question]
         first = {
@@ -60,7 +60,7 @@ def test_the_worst_answers_are_those_of_a_naive_search(draws, most):
 )
 def test_the_histogram_is_that_of_numpy(scores):
     rows = [("q", sample, "t", 0.0, score) for sample, score in enumerate([*scores, 0.5])]
-    found = question_answers(model(rows), RANKING, "rouge_l", 0)["q"]
+    found = question_answers(model(rows).answers, RANKING, "rouge_l", 0)["q"]
     values = np.array([*scores, 0.5])
     expected = np.histogram(values[~np.isnan(values)], bins=np.linspace(0, 1, BINS + 1))[0]
     assert list(found.histogram) == expected.tolist()
@@ -68,7 +68,7 @@ def test_the_histogram_is_that_of_numpy(scores):
 
 def test_the_worst_of_a_model_is_one_answer_a_question():
     rows = [("q1", 0, "a", 1.0, 0.5), ("q1", 1, "f", 1.0, 0.4), ("q2", 0, "b", 1.0, 0.9), ("q3", 0, "c", 0.0, 0.0)]
-    found = question_answers(model(rows), RANKING, "rouge_l", 3).values()
+    found = question_answers(model(rows).answers, RANKING, "rouge_l", 3).values()
     assert [answer.text for answer in worst_answers(found, 5)] == ["b", "a"]
     assert [answer.text for answer in worst_answers(found, 1)] == ["b"]
 
@@ -76,15 +76,15 @@ def test_the_worst_of_a_model_is_one_answer_a_question():
 def test_of_equal_answers_the_one_drawn_oftener_then_earlier_is_worse():
     often = [("often", sample, "a", 1.0, 0.5) for sample in (7, 8)]
     rows = [("late", 5, "a", 1.0, 0.5), ("early", 2, "a", 1.0, 0.5), *often]
-    found = question_answers(model(rows), RANKING, "rouge_l", 1).values()
+    found = question_answers(model(rows).answers, RANKING, "rouge_l", 1).values()
     assert [answer.prompt_id for answer in worst_answers(found, 3)] == ["often", "early", "late"]
 
 
 @pytest.mark.parametrize("column", ["keyword_leak", "rouge_l"])
 def test_without_a_scorer_nothing_is_said(column):
     table = model([("q", 0, "a", 1.0, 0.5)]).answers["forget"].drop(columns=column)
-    assert question_answers(replace(MODEL, answers={"forget": table}), RANKING, "rouge_l", 3) is None
-    assert question_answers(MODEL, RANKING, "rouge_l", 3) is None
+    assert question_answers({"forget": table}, RANKING, "rouge_l", 3) is None
+    assert question_answers(MODEL.answers, RANKING, "rouge_l", 3) is None
 
 
 def test_a_model_is_judged_where_a_score_is_there():

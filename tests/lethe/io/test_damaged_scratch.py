@@ -14,6 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lethe import tracking
 from lethe.errors import BadFile, of_the_machine
 from lethe.io import scratch, tables
 from lethe.io.artifacts import read_tables
@@ -21,7 +22,6 @@ from lethe.io.scratch import Kept
 from lethe.models.training import Resumable, Saved
 from lethe.sampling.engine import Answers, Prompt, Settings
 from lethe.sampling.store import AnswerStore
-from lethe.tracking import notes
 
 
 def test_the_examples_in_the_docstrings():
@@ -107,9 +107,9 @@ def test_a_damaged_state_of_training_is_not_taken_up(tmp_path):
 def test_a_damaged_record_of_what_was_logged_is_empty(tmp_path, content):
     (tmp_path / ".lethe").mkdir()
     (tmp_path / ".lethe/tracked.json").write_text(content)
-    assert notes.known("a", tmp_path) == set()
-    notes.remember("a", ["state"], tmp_path)
-    assert notes.known("a", tmp_path) == {"state"}
+    assert tracking.logged_states("a", tmp_path) == set()
+    tracking.remember("a", ["state"], tmp_path)
+    assert tracking.logged_states("a", tmp_path) == {"state"}
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])

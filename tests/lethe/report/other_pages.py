@@ -7,7 +7,8 @@ import numpy as np
 from lethe.audits.unlearning_game.result import GameResult
 from lethe.evaluation.compared import Compared, Comparison, NotCompared
 from lethe.io.json_files import restored
-from lethe.report import compare_page, game_page
+from lethe.report import game_page
+from lethe.report.pages import comparison_page
 from lethe.statistics.mean_difference import difference
 from lethe.statistics.unlearning_game import group_bound, unlearning_quality
 
@@ -126,5 +127,5 @@ def pages() -> dict[str, str]:
     return {
         "game": game_page.page("digits", alone),
         "tables": game_page.page("paper", tables),
-        "compare": compare_page.render(comparison()),
+        "compare": comparison_page(comparison()),
     }

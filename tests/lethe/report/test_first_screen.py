@@ -12,7 +12,7 @@ from lethe import config
 from lethe.evaluation.findings import findings
 from lethe.evaluation.run import load as load_run
 from lethe.evaluation.standing import Aspect, Standing, standings
-from lethe.report import columns, verdicts
+from lethe.report import columns, first_screen
 from lethe.report.page import render
 from lethe.report.tables import epsilon_star_rows
 from lethe.results.ends import Ends
@@ -47,7 +47,7 @@ def test_every_model_has_its_two_words_in_the_first_table(page):
 
 def test_the_ranges_of_each_model_are_in_the_table_of_numbers(page, run):
     said = findings(run)
-    quantity = verdicts.judged_by(run)[0]
+    quantity = first_screen.judged_by(run)[0]
     for model, (name, row) in zip(run.models, rows_of(page.html, "numbers").items(), strict=True):
         assert model.name == name
         assert quantity.told(quantity.measure(model, said.level)) in row
@@ -120,11 +120,11 @@ def test_the_headline_counts_the_words_of_the_models_under_test():
         *(Standing(name, clean, Aspect("intact"), "") for name in ("a", "b")),
         Standing("c", loud, Aspect("destroyed"), ""),
     ]
-    told = verdicts.headline(said)
+    told = first_screen.headline(said)
     assert re.findall(r"\d", told) == ["3", "2", "1"]
     assert told.index("2 forgot") < told.index("1 leaks")
-    assert verdicts.headline(said[:1]) == ""
-    assert verdicts.headline([said[0], said[3]]).startswith("c leaks")
+    assert first_screen.headline(said[:1]) == ""
+    assert first_screen.headline([said[0], said[3]]).startswith("c leaks")
 
 
 def test_the_band_of_leak_at_k_is_told_and_rounded_outward(own_small):
@@ -132,7 +132,7 @@ def test_the_band_of_leak_at_k_is_told_and_rounded_outward(own_small):
     run = load(own_small)
     said = findings(run)
     cells = {
-        one.model: verdicts.cells(model, one, run, said.level)
+        one.model: first_screen.cells(model, one, run, said.level)
         for model, one in zip(run.models, standings(run, said), strict=True)
     }
     assert cells["npo"][1] == "12.3% to 45.7%"
@@ -149,7 +149,7 @@ def test_the_band_of_leak_at_k_is_told_and_rounded_outward(own_small):
 )
 def test_no_band_promises_certainty(lower, upper, told):
     rest = (0.01, Covers.WORST_PROMPT, "draws", "made up")
-    band = verdicts.between((Bound(lower, "lower", *rest), Bound(upper, "upper", *rest)))
+    band = first_screen.between((Bound(lower, "lower", *rest), Bound(upper, "upper", *rest)))
     assert band.replace("30.0%", "30%").replace("least 50.0%", "least 50%") == told
 
 
@@ -161,7 +161,7 @@ def test_missing_scores_are_those_of_the_verdicts_own_scorer(own_small):
         return dataclasses.replace(row, estimate=2.0) if own else row
 
     change_rows(own_small, two)
-    (said,) = verdicts.gaps(load(own_small))
+    (said,) = first_screen.gaps(load(own_small))
     assert said.startswith("npo: 2 scores ")
     assert "keyword leak" in said
 
@@ -169,7 +169,7 @@ def test_missing_scores_are_those_of_the_verdicts_own_scorer(own_small):
 def test_questions_without_keywords_are_named_once(own_small):
     for name in ("base", "retrain", "npo", "npo_at"):
         measure_again(own_small, name, inapplicable={"forget-001"})
-    (said,) = verdicts.gaps(load(own_small))
+    (said,) = first_screen.gaps(load(own_small))
     assert "1 of 3" in said
     assert said.endswith(": forget-001.")
 

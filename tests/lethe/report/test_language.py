@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from lethe.evaluation.run import Model
 from lethe.evaluation.wording import FORGET
-from lethe.report.language import views
+from lethe.report.tables import language_views
 from lethe.results.table import Numbers, Rows
 from lethe.statistics.bound import Bound, Covers
 
@@ -22,7 +22,7 @@ def test_both_ends_of_the_share_of_prompts_are_said():
     evidence = {"probability": 0.5, "choices": {"prefix": "plain"}}
     rows.add("model", "production", "language", 0.25, item="plain", n=8, missing=0, evidence=evidence)
     model = Model("m", "subject", "m", numbers=Numbers(rows.rows))
-    (view,) = views(SimpleNamespace(models=[model], forget={"q": {}}, words=FORGET))
+    (view,) = language_views(SimpleNamespace(models=[model], forget={"q": {}}, words=FORGET))
     said = " ".join(view.sentences)
     assert "25% of its 8 answers" in said
     assert "at most 40.0%" in said

@@ -18,7 +18,7 @@ from lethe.evaluation.findings import findings
 from lethe.evaluation.run import load as load_run
 from lethe.evaluation.standing import standings
 from lethe.io.json_files import read_json
-from lethe.report import answers, columns
+from lethe.report import columns, picker
 from lethe.report.page import render
 from lethe.report.tables import epsilon_star_notes, epsilon_star_rows, flatten
 from lethe.results import table
@@ -359,8 +359,8 @@ def test_the_small_print_names_all_that_cuts_the_draws(own_small, without_figure
 
 def test_answers_that_nobody_judged_are_not_said_to_score_zero(own_small):
     def worst(run):
-        drawn = answers.drawn(run)
-        return {model.name: answers.worst(model, run, drawn[model.name]) for model in run.models}
+        drawn = picker.drawn(run)
+        return {model.name: picker.worst(model, run, drawn[model.name]) for model in run.models}
 
     shutil.rmtree(own_small / "data/generations/npo_at")
     change_answers(own_small, "npo", lambda scores: scores.assign(rouge_l=float("nan"), keyword_leak=float("nan")))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.evaluation.answers import BINS
-from lethe.report import answers, picker
+from lethe.report import picker
 from lethe.report.page import render
 from lethe.report.picker import as_data, text_parts
 from lethe.statistics.bound import Bound
@@ -66,7 +66,7 @@ def test_every_question_of_every_model_is_in_the_block(run, page):
             assert cells["M_µ"].endswith(row.bounds["m_mu"].number())
             assert len(histogram) == BINS
             assert sum(histogram) == row.value("n") == int(drawn)
-            assert len(worst) <= answers.KEPT
+            assert len(worst) <= picker.KEPT
 
 
 def test_leak_at_k_is_that_of_the_question_rounded_outward(own_small, without_figures):

@@ -101,7 +101,7 @@ def test_certified_removal_bounds_any_adversary(epsilon):
 @settings(max_examples=25)
 @given(st.lists(st.sampled_from([0.0, 1.0]), min_size=5, max_size=30))
 def test_a_difference_is_two_bounds_on_the_page_and_in_the_table(scores):
-    from lethe.report.compare_page import _row
+    from lethe.report.pages import _row
 
     one = difference(np.array(scores), np.array([*scores[::-1], 1.0]), 0.05, binary=True)
     low, high = ends = one.bounds(Covers.AVERAGE)

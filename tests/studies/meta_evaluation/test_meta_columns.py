@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from studies.meta_evaluation.auc import Estimate
+from studies.meta_evaluation.estimates import Estimate
 from studies.meta_evaluation.page import COLUMNS, TERMINAL, rows
 
 NUMBERS = iter(range(1, 100))

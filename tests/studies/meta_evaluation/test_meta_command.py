@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from lethe.cli.app import app
 from lethe.io.json_files import plain
 from studies.meta_evaluation.settings import validate
-from studies.meta_evaluation.work import Work, gather
+from studies.meta_evaluation.work import gather
 from studies.meta_evaluation.workshop import Workshop
 from tests.flows.miniature import wait_until
 from tests.flows.test_presets import CHAT, tiny
@@ -46,7 +46,7 @@ def test_a_killed_call_is_continued_and_a_finished_one_repeats_nothing(repositor
     command = ("study", "meta-evaluation", "--name", "tiny", "--at-once", "2", "--json")
     process = subprocess.Popen([sys.executable, "-m", "lethe", *command], env=environment(), cwd=repository)
     scratch = repository / ".lethe/scratch/meta"
-    wait_until(lambda: len(list(scratch.glob("*/models/[!.]*/config.json"))) >= 3, seconds=180)
+    wait_until(lambda: len(list(scratch.glob("*/models/[!.]*/config.json"))) >= 3, seconds=600)
     process.kill()
     process.communicate()
     stood = {path: path.stat().st_mtime_ns for path in scratch.glob("*/models/[!.]*/config.json")}
@@ -58,8 +58,8 @@ def test_a_killed_call_is_continued_and_a_finished_one_repeats_nothing(repositor
     }
 
     monkeypatch.setattr(Workshop, "_train", None)  # a second training would fail
-    monkeypatch.setattr("studies.meta_evaluation.observing.Observer._drawn", None)
-    whole, models = gather(Work(Workshop(small_params(**SMALLEST), scratch)))
+    monkeypatch.setattr("studies.meta_evaluation.observing.Observation._make", None)
+    whole, models = gather(Workshop(small_params(**SMALLEST), scratch))
     again = json.loads(json.dumps(plain(whole.as_json())))
     assert again == {key: value for key, value in result.items() if key != "name"}
     expected = {"mean@16", "greedy_mean", "forget_probability", "privleak"}
@@ -107,7 +107,7 @@ def test_the_public_checkpoints_with_a_tiny_stand_in(tmp_path, monkeypatch):
         tiny(tmp_path / path, [row["answer"] for row in pairs[: 20 + number]], CHAT)
         (tmp_path / path / "source.json").write_text("{}")
     params = validate(value, "params.yaml")
-    result, _ = gather(Work(Workshop(params, tmp_path / "scratch")))
+    result, _ = gather(Workshop(params, tmp_path / "scratch"))
     names = {one.name for one in result.worth}
     assert {"greedy_mean", "mean@4", "forget_probability", "forget_quality"} <= names
     assert not {"tree_lower_mean", "leak_at_1", "game_quality_one_split", "epsilon_star"} & names

@@ -10,10 +10,10 @@ import pytest
 from lethe.errors import BadInput
 from lethe.instruction_set import in_use
 from lethe.io.tables import read_table
-from studies.meta_evaluation.numbers import Number
+from studies.meta_evaluation.numbers import Cost, Number
 from studies.meta_evaluation.page import shown
-from studies.meta_evaluation.work import ATTACKED, ModelNumbers, ModelResult, State, evaluate, write
-from studies.meta_evaluation.workshop import Workshop
+from studies.meta_evaluation.work import ATTACKED, ModelNumbers, ModelResult, evaluate, write
+from studies.meta_evaluation.workshop import State, Workshop
 from tests.benchmarks.meta_table import main, read
 from tests.studies.small_meta import small_document, small_params
 
@@ -34,7 +34,7 @@ def numbers(value: float, utility: float) -> ModelNumbers:
         "a": Number("a", value, value, ("greedy",)),
         "b": Number("b", value, -value, ("greedy",), larger=False),
     }
-    return ModelNumbers(utility, found, {"greedy": 2.0}, {"greedy": 10.0})
+    return ModelNumbers(utility, found, {"greedy": Cost(2.0, 10.0)})
 
 
 @pytest.fixture(scope="module")

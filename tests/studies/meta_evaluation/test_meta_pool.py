@@ -10,11 +10,10 @@ from lethe import config
 from lethe.errors import BadInput
 from lethe.registry import METHODS
 from studies.meta_evaluation.numbers import Number
-from studies.meta_evaluation.observing import Observer, distinct_prefixes
-from studies.meta_evaluation.pool import other_question, pool_of, seed_of
+from studies.meta_evaluation.observing import Observation, distinct_prefixes
 from studies.meta_evaluation.settings import validate
 from studies.meta_evaluation.work import Work, read_numbers, write_numbers
-from studies.meta_evaluation.workshop import Workshop, seed_for
+from studies.meta_evaluation.workshop import Workshop, other_question, pool_of, seed_for, seed_of
 from tests.small import ROOT
 from tests.studies.small_meta import small_document, small_params, with_preset
 
@@ -24,13 +23,8 @@ def shop(tmp_path_factory):
     return Workshop(small_params(), tmp_path_factory.mktemp("meta"))
 
 
-def full_preset():
-
-    return validate(with_preset("meta-authors"), "params.yaml")
-
-
 def test_the_preset_has_the_pools_of_the_issue():
-    models = pool_of(full_preset())
+    models = pool_of(validate(with_preset("meta-authors"), "params.yaml"))
     roles = [model.role for model in models]
     assert (roles.count("knows"), roles.count("lacks"), roles.count("retrain")) == (30, 30, 1)
     assert len({model.name for model in models}) == len(models)
@@ -85,8 +79,8 @@ def test_keys_differ_where_anything_that_decides_a_model_differs(shop):
     again = Workshop(small_params(), shop.scratch)
     assert {name: again.key(model) for name, model in again.models.items()} == keys
     model = shop.models["npo-1-0"]
-    attacked = {shop.attack_key(model, kind, own) for kind, own in (("a", 1), ("a", 2), ("b", 1))}
-    assert len(attacked) == 3
+    states = (("plain", 0), ("relearned", 0), ("quantised", 0), ("few", 0), ("few", 1))
+    assert len({shop.attack_key(model, state, draw) for state, draw in states}) == 5
 
 
 def test_only_unlearned_models_that_count_in_r_and_q_are_attacked(shop, monkeypatch):
@@ -94,19 +88,19 @@ def test_only_unlearned_models_that_count_in_r_and_q_are_attacked(shop, monkeypa
     unlearned = small_document()["meta_evaluation"]["unlearned"] | {"utility": 0.8}
     work = Work(Workshop(small_params(unlearned=unlearned), shop.scratch))
     utility = {"npo-1-0": 0.8 * 0.9, "npo-4-0": 0.79 * 0.9, "knows-00-all": 0.9, "retrain": 0.1}
-    monkeypatch.setattr(work, "observe", lambda model, state: SimpleNamespace(utility=utility[model.name]))
-    monkeypatch.setattr(work, "_numbers", lambda model, state: SimpleNamespace(utility=utility[model.name]))
-    monkeypatch.setattr(work, "_comes_back", lambda model: {})
+    monkeypatch.setattr(work, "numbers", lambda model, state: SimpleNamespace(utility=utility[model.name]))
+    monkeypatch.setattr(work, "comes_back", lambda model: {})
     attacked = {name: len(work.model(name).states) for name in utility}
     assert attacked == {"npo-1-0": 3, "npo-4-0": 1, "knows-00-all": 1, "retrain": 3}
 
 
 def test_draws_and_relearned_rows_differ_between_models_states_and_runs(shop):
     """No two models share draws, and no model's result rests on one choice of relearned rows."""
-    work, fresh = Work(shop), Work(Workshop(small_params(seed=1)))
+    fresh = Workshop(small_params(seed=1))
     models = [shop.models[name] for name in ("npo-1-0", "npo-4-0")]
-    seeds = [work.seed(model, state) for model in models for state in ("plain", "few 0", "few 1")]
-    seeds += [fresh.seed(fresh.workshop.models["npo-1-0"], "plain")]
+    states = (("plain", 0), ("few", 0), ("few", 1))
+    seeds = [Observation(shop, model, *state).seed for model in models for state in states]
+    seeds += [Observation(fresh, fresh.models["npo-1-0"], "plain").seed]
     assert len(set(seeds)) == len(seeds)
     relearned = [seed_for(model, draw) for model in models for draw in range(2)]
     assert len(set(relearned)) == 4
@@ -119,8 +113,8 @@ def test_the_text_of_the_prompt_decides_an_observation(shop, tmp_path):
         prompt.write_text(text)
         params = small_params()
         params = params.model_copy(update={"sample": params.sample.model_copy(update={"prompt": str(prompt)})})
-        observer = Observer(Workshop(params, shop.scratch), "key", lambda: None, 0)
-        places.append(repr(observer._sampling()))
+        own = Workshop(params, shop.scratch)
+        places.append(Observation(own, own.models["retrain"], "plain")._key())
     assert places[0] != places[1]
 
 

@@ -15,7 +15,7 @@ from scipy.stats import t as student
 from lethe.errors import BadValue
 from lethe.statistics.bound import Covers
 from lethe.statistics.many_prompts import holm
-from studies.meta_evaluation.auc import (
+from studies.meta_evaluation.estimates import (
     DELONG,
     auc_covariance,
     auc_estimate,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 from lethe.errors import BadValue
-from studies.meta_evaluation.prediction import compare_rank_correlations, rank_correlation
+from studies.meta_evaluation.estimates import compare_rank_correlations, rank_correlation
 
 INF, NAN = math.inf, math.nan
 GROUPS, EACH = 15, 6  # as the methods of meta-authors, with three strengths and two seeds
@@ -117,7 +117,7 @@ def test_the_swap_finds_what_a_bootstrap_of_the_difference_does_not():
 
 
 def test_a_draw_of_groups_equals_the_correlation_of_the_models_written_out():
-    from studies.meta_evaluation.prediction import _counts, _drawn
+    from studies.meta_evaluation.estimates import _counts, _drawn
 
     rng = np.random.default_rng(3)
     x, y = rng.integers(0, 5, size=(2, 12)).astype(float)

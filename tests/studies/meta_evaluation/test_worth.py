@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from studies.meta_evaluation.auc import holm_adjusted
-from studies.meta_evaluation.numbers import Number
+from studies.meta_evaluation.estimates import holm_adjusted
+from studies.meta_evaluation.numbers import Cost, Number
 from studies.meta_evaluation.page import COLUMNS, WHAT, page, rows, sentences, target_of
 from studies.meta_evaluation.settings import MetaEvaluation
-from studies.meta_evaluation.worth import Cost, PoolMember, RetrainMember, UnlearnedMember, meta_result
+from studies.meta_evaluation.worth import PoolMember, RetrainMember, UnlearnedMember, meta_result
 from tests.studies.small_meta import small_document
 
 QUESTIONS = [f"q{i}" for i in range(6)]

@@ -1,0 +1,182 @@
+"""The pages of `lethe compare` and `lethe extract`."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lethe.errors import plural, visible
+from lethe.evaluation.compared import BETTER, NEITHER, WORSE, Compared, Comparison
+from lethe.report.templates import templates
+from lethe.statistics.extraction import CHANCES, QUERIES, discoverable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lethe.results.extraction import Extraction
+
+UNDECIDED = "open"
+
+
+def comparison_page(found: Comparison) -> str:
+    """Return the whole page; it needs no network."""
+    reach = _reach(found)
+    return (
+        templates()
+        .get_template("compare.html")
+        .render(
+            title=f"{visible(found.a)} and {visible(found.b)}",
+            headline=_headline(found),
+            sentences=[visible(sentence) for sentence in found.sentences()],
+            scale=f"−{reach:g} to {reach:g}",
+            rows=[_row(one, reach) for one in found.ranked()],
+            missing=[visible(f"{one.id}: {one.reason}" if one.id else one.reason) for one in found.not_compared],
+        )
+    )
+
+
+def _headline(found: Comparison) -> str:
+    if not found.per_question:
+        return "Nothing could be compared"
+    questions = plural(len(found.per_question), "question")
+    worse, better = (sum(one.outcome == kind for one in found.per_question) for kind in (WORSE, BETTER))
+    if not worse + better:
+        return f"No difference is shown on any of {questions}"
+    return f"B is worse on {worse} of {questions} and better on {better}"
+
+
+def _reach(found: Comparison) -> float:
+    """The end of the bars' scale: 1, 2 or 5 times a power of ten, above every interval, and at most 1."""
+    ends = [abs(end) for one in found.per_question for end in (one.effect.low, one.effect.high)]
+    steps = [digit * 10.0**power for power in range(-6, 0) for digit in (1, 2, 5)]
+    return next((step for step in steps if step >= max(ends, default=1.0)), 1.0)
+
+
+def _row(one: Compared, reach: float) -> dict[str, object]:
+    effect = one.effect
+    left, right = (50 * (1 + end / reach) for end in (effect.low, effect.high))
+    low, high = effect.bounds()
+    place = 50 * (1 + (0.0 if math.isnan(effect.difference) else effect.difference) / reach)
+    return {
+        "id": visible(one.id),
+        "kind": one.outcome if one.holds else "",
+        "outcome": UNDECIDED if one.outcome == NEITHER else one.outcome,
+        "a": _number(effect.a),
+        "b": _number(effect.b),
+        "difference": _number(effect.difference),
+        "low": low.number(4),
+        "high": high.number(4),
+        "left": f"{left:.2f}",
+        "right": f"{right:.2f}",
+        "place": f"{place:.2f}",
+    }
+
+
+def _number(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.4f}"
+
+
+FLOOR = 1e-12  # p_z whose shade is white
+LISTED = {"easiest": 100, "hardest": 10}  # passages on the page
+
+
+def write_extraction(
+    page: Path, models: Sequence[Extraction], headline: str, sentences: Sequence[str]
+) -> tuple[Path, Path]:
+    """Write the page and, beside it, its strips as PNG."""
+    from lethe.io.atomic import write_text
+
+    picture = page.with_suffix(".png")
+    write_text(page, extraction_page(models, headline, sentences))
+    draw_strips(picture, models)
+    return page, picture
+
+
+def extraction_page(models: Sequence[Extraction], headline: str, sentences: Sequence[str]) -> str:
+    """Return the whole page of the first of ``models``, beside the reference models; it needs no network."""
+    found = models[0]
+    ranked = sorted(range(len(found.passages)), key=lambda place: -found.passages[place].p_z)
+    easiest, rest = ranked[: LISTED["easiest"]], ranked[LISTED["easiest"] :]
+    lists = {"easiest": easiest, "hardest": rest[::-1][: LISTED["hardest"]]}
+    shown = {found.passages[place].id for places in lists.values() for place in places}
+    return (
+        templates()
+        .get_template("extraction.html")
+        .render(
+            title=visible(f"{found.name}: extraction"),
+            headline=visible(headline),
+            sentences=[visible(sentence) for sentence in sentences],
+            strips=[_strip(each, shown) for each in models],
+            floor=f"{FLOOR:g}",
+            chances=[f"{chance:g}" for chance in CHANCES],
+            queries=[
+                {"n": f"{n:,}", "shares": [f"{share:.1%}" for share in row]}
+                for n, row in zip(QUERIES, discoverable(found.p_z), strict=True)
+            ],
+            lists=[
+                {
+                    "id": which,
+                    "title": f"The {which} passages",
+                    "passages": [_passage(place, models) for place in places],
+                }
+                for which, places in lists.items()
+            ],
+        )
+    )
+
+
+def draw_strips(picture_file: Path, models: Sequence[Extraction]) -> None:
+    """Draw the strips one above the other."""
+    import numpy as np
+
+    from lethe.report.svg import picture
+
+    with picture(picture_file, 9, 0.7 + 0.6 * len(models), nrows=len(models), sharex=True) as (_, axes):
+        for axis, each in zip(axes[:, 0], models, strict=True):
+            shades = np.array([[shade(passage.p_z) for passage in each.passages]])
+            end = each.passages[-1].start + each.stride
+            axis.imshow(
+                shades, cmap="Blues", vmin=0, vmax=1, aspect="auto", extent=(0, end, 0, 1), interpolation="nearest"
+            )
+            axis.set_yticks([])
+            axis.set_ylabel(each.name, rotation=0, ha="right", va="center")
+            axis.grid(visible=False)
+        axes[-1, 0].set_xlabel(f"token of the text (shade: log p_z from {FLOOR:g} to 1)")
+
+
+def shade(chance: float) -> float:
+    """The darkness of a window, in [0, 1]: the logarithm of its probability."""
+    return 0.0 if chance <= FLOOR else 1 - math.log(chance) / math.log(FLOOR)
+
+
+def _strip(each: Extraction, shown: set[str]) -> dict[str, object]:
+    end = each.passages[-1].start + each.stride
+    return {
+        "name": visible(each.name),
+        "label": visible(f"{each.name}: {plural(len(each.passages), 'window')} by position"),
+        "bands": [
+            {
+                "id": passage.id,
+                "link": passage.id in shown and shade(passage.p_z) > 0,
+                "x": f"{1000 * passage.start / end:.2f}",
+                "width": f"{1000 * each.stride / end:.2f}",
+                "shade": f"{shade(passage.p_z):.2f}",
+                "title": f"{passage.id}: p_z {passage.p_z:.3g}",
+            }
+            for passage in each.passages
+        ],
+    }
+
+
+def _passage(place: int, models: Sequence[Extraction]) -> dict[str, object]:
+    passage = models[0].passages[place]
+    near = models[0].interval(passage)
+    return {
+        "id": passage.id,
+        "p_z": f"{passage.p_z:.3g}",
+        "near": f"{near.lower:.3g} to {near.upper:.3g}" if near else "",
+        "others": [visible(f"{each.name} {each.passages[place].p_z:.3g}") for each in models[1:]],
+        "prefix": visible(passage.prefix),
+        "suffix": visible(passage.suffix),
+    }
