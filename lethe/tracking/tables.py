@@ -7,6 +7,7 @@ here, and long texts are cut, so that no cell can pass for another.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -83,7 +84,7 @@ def questions(entry: Entry, workspace: Path) -> pd.DataFrame:
     rows = [
         {
             "prompt_id": plain(item),
-            "question": plain(str(asked.get(item, {}).get("question", ""))),
+            "question": _question(asked, item),
             **{key: plain(own) if isinstance(own, str) else own for key, own in numbers.values.items()},
         }
         for item, numbers in found.items()
@@ -121,7 +122,7 @@ def worst_answers(entry: Entry, workspace: Path) -> pd.DataFrame:
     drawn = question_answers(tables, scorers, scorers[-1], 1) or {}
     rows = [
         {
-            "question": plain(str(asked.get(worst.prompt_id, {}).get("question", ""))),
+            "question": _question(asked, worst.prompt_id),
             "worst_answer": plain(worst.text),
             "expected": plain(expected(asked[worst.prompt_id], references) if worst.prompt_id in asked else ""),
             **dict(zip(scorers, worst.scores, strict=True)),
@@ -148,7 +149,7 @@ def heaviest_leaks(name: str, workspace: Path) -> pd.DataFrame:
 
     rows = [
         {
-            "question": plain(question),
+            "question": question,
             "leak": plain(leak.text),
             "probability": leak.probability,
             "leaks_at_least": tree.bounds["lower"].significant(),
@@ -171,7 +172,7 @@ def leaks_at(name: str, workspace: Path) -> pd.DataFrame:
     rows: list[dict[str, object]] = []
     for question, tree in sorted(_trees(name, workspace), key=lambda pair: -pair[1].lower):
         first, last = (queries if math.isfinite(queries) else None for queries in tree.queries_until_half)
-        row = {"question": plain(question), "queries_from": first, "queries_to": last}
+        row: dict[str, object] = {"question": question, "queries_from": first, "queries_to": last}
         for n, (low, high) in tree.leak_at.items():
             row |= {f"leak@{n} from": low, f"leak@{n} to": high}
         rows.append(row | {"prompt_id": plain(tree.id)})
@@ -183,10 +184,14 @@ def _trees(name: str, workspace: Path) -> list[tuple[str, AnswerTree]]:
     path = table.place(workspace / "data", "exact", name)
     exact = certificates_of(table.Results({name: tuple(table.read_rows(path))}), name) if path.is_file() else None
     asked = _asked(workspace)
-    return [(str(asked.get(tree.id, {}).get("question", "")), tree) for tree in (exact.trees if exact else ())]
+    return [(_question(asked, tree.id), tree) for tree in (exact.trees if exact else ())]
 
 
 def _asked(workspace: Path) -> dict[str, Row]:
     """The forget questions by id; empty where the dataset is gone."""
     there = (workspace / "data" / "dataset" / "forget.jsonl").is_file()
     return read_items("forget", workspace / "data") if there else {}
+
+
+def _question(asked: Mapping[str, Row], item: str) -> str:
+    return plain(asked[item]["question"]) if item in asked else ""
