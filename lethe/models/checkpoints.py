@@ -178,10 +178,7 @@ def save_trained(
 
 
 def fresh(recipe: TrainRecipe, texts: list[str]) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """A small Llama with random weights and a byte-level BPE tokenizer trained on ``texts``.
-
-    Seed torch first: the weights come from its global generator.
-    """
+    """A small Llama with weights from torch's global generator, and a byte-level BPE tokenizer trained on ``texts``."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     tokenizer = _tokenizer(recipe.vocabulary, texts)
@@ -283,10 +280,8 @@ def base_of(folder: Path) -> Path:
 
 
 def whole(folder: Path) -> Path:
-    """The folder of the whole model: ``folder`` itself, or a cached copy of the adapter merged in float32.
-
-    Raises `BadFile` if the base model is missing, or its weights are not those that the adapter was trained on.
-    """
+    """The folder of the whole model: ``folder`` itself, or a cached copy of the adapter merged in float32; raises
+    `BadFile` if the base model is missing or other than the one that the adapter was trained on."""
     if not is_adapter(folder):
         return folder
     base = base_of(folder)

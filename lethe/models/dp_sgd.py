@@ -42,13 +42,9 @@ def make_private(
     seed: int,
     steps: int | None = None,
 ) -> Private:
-    """Return drop-in replacements of model, optimiser and data for an ordinary loop: forward, backward, step.
-
-    Notes
-    -----
-    After training, ``model.remove_hooks()`` restores the original model with its trained weights. Source: Abadi et al.,
-    "Deep Learning with Differential Privacy" (2016), Algorithm 1.
-    """
+    """Drop-in replacements of model, optimiser and data for an ordinary loop (Abadi et al., "Deep Learning with
+    Differential Privacy", 2016, Algorithm 1). After training, ``model.remove_hooks()`` restores the original model
+    with its trained weights."""
     import torch
     from opacus import GradSampleModule
     from opacus.data_loader import DPDataLoader
@@ -80,11 +76,8 @@ def make_private(
 
 @lru_cache
 def noise_multiplier(epsilon: float, delta: float, sample_rate: float, steps: int) -> float:
-    """The noise multiplier that keeps Poisson batches within (epsilon, delta), by Rényi accounting.
-
-    The search stops within 0.1% of ``epsilon``. Results are cached in the process: the search takes seconds, and a game
-    trains many networks on one budget.
-    """
+    """The noise multiplier that keeps Poisson batches within (epsilon, delta), by Rényi accounting: within 0.1% of
+    ``epsilon``, and cached, since the search takes seconds."""
     from opacus.accountants.utils import get_noise_multiplier
 
     warnings.filterwarnings("ignore", message="Optimal order")
@@ -100,11 +93,8 @@ def noise_multiplier(epsilon: float, delta: float, sample_rate: float, steps: in
 
 
 def spent(noise_multiplier: float, delta: float, sample_rate: float, steps: int) -> float:
-    """The epsilon of Poisson batches at ``delta``, by Opacus's numerical (PRV) accountant: an upper bound.
-
-    Source: Gopi et al., "Numerical Composition of Differential Privacy" (2021). Further parameters are those of
-    `noise_multiplier`.
-    """
+    """An upper bound on the epsilon of Poisson batches at ``delta``, by Opacus's numerical (PRV) accountant: Gopi et
+    al., "Numerical Composition of Differential Privacy" (2021)."""
     from opacus.accountants import PRVAccountant
 
     accountant = PRVAccountant()

@@ -53,12 +53,9 @@ class Batch:
 
 
 class Encoder:
-    """Encodes with one tokenizer and one template, a file with ``{question}`` and optionally ``{context}``.
-
-    A template with ``{question}`` in its name is the text itself. The template ``"chat"`` selects the tokenizer's own chat
-    template, and ``"harmbench"`` the prompt of HarmBench's classifier, which asks whether the row's context is an instance
-    of the behaviour in its question.
-    """
+    """Encodes with one tokenizer and one template: a file with ``{question}`` and optionally ``{context}``, or the
+    text itself; "chat", the tokenizer's own chat template; or "harmbench", the prompt of HarmBench's classifier, which
+    asks whether the row's context is an instance of the behaviour in its question."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, template: str | os.PathLike):
         self.tokenizer = tokenizer
@@ -194,10 +191,8 @@ class PublishedPrompt:
 
 @cache
 def harmbench() -> PublishedPrompt:
-    """The prompt of HarmBench's classifiers, with ``{behavior}`` and ``{generation}``.
-
-    Source: Mazeika et al., "HarmBench: A Standardized Evaluation Framework for Automated Red Teaming and Robust Refusal".
-    """
+    """The prompt of HarmBench's classifiers, with ``{behavior}`` and ``{generation}`` (Mazeika et al., "HarmBench: A
+    Standardized Evaluation Framework for Automated Red Teaming and Robust Refusal")."""
     with _published("HarmBenchJudge.CLS_CONVERSATION") as name:
         from judgezoo.harmbench import HarmBenchJudge
 
@@ -207,10 +202,8 @@ def harmbench() -> PublishedPrompt:
 
 @cache
 def strongreject() -> PublishedPrompt:
-    """The prompt of StrongREJECT's fine-tuned checkpoint, with ``{behavior}`` and ``{response}``.
-
-    Source: Souly et al., "A StrongREJECT for Empty Jailbreaks".
-    """
+    """The prompt of StrongREJECT's checkpoint, with ``{behavior}`` and ``{response}`` (Souly et al., "A StrongREJECT
+    for Empty Jailbreaks")."""
     with _published("StrongRejectJudge.SR_CLS_PROMPT") as name:
         from judgezoo.strong_reject import StrongRejectJudge
 

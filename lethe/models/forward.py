@@ -35,11 +35,8 @@ class Forward:
 
     @property
     def entropy(self) -> torch.Tensor:
-        """The mean over rows of the mean next-token entropy on answer positions, in nats.
-
-        Source: Scholten, Günnemann and Schwinn, "A Probabilistic Perspective on Unlearning and Alignment for Large
-        Language Models", section 5.
-        """
+        """The mean over rows of the mean next-token entropy on answer positions, in nats (Scholten, Günnemann and
+        Schwinn, "A Probabilistic Perspective on Unlearning and Alignment for Large Language Models", section 5)."""
         log_p = self.logits.float().log_softmax(-1)
         entropies = -(log_p.exp() * log_p).sum(-1) * (self.labels != IGNORED)
         return (entropies.sum(-1) / self.tokens).mean()
@@ -75,11 +72,8 @@ def number_of_blocks(model: PreTrainedModel, batch: Batch | None = None) -> int:
 
 
 def block_output(model: PreTrainedModel, batch: Batch, block: int) -> torch.Tensor:
-    """(B, T, D) output of one block at each token: after the block, with the residual.
-
-    The last of transformers' hidden states is the output of the final norm and not of the last block, so the states
-    come from the block itself. Without a list of blocks in the model, the states are those that the model returns.
-    """
+    """(B, T, D) output of one block at each token, with the residual. It comes from the block itself, since the last
+    of transformers' hidden states is that of the final norm; without a list of blocks, from the model's states."""
     layers = _blocks(model)
     if layers is None:
         return _states(model, batch)[block + 1]  # entry 0 is the embedding

@@ -1,8 +1,7 @@
 """Checkpoints of the Hugging Face hub by name and revision: a folder here that holds the files of one commit.
 
-In params.yaml such a checkpoint is the folder ``data/models/hub/ORG/NAME@REVISION`` (without ``@REVISION``: main), which
-`lethe run` fills before any stage starts. DVC then tracks its content as that of any folder, so the hash of the files is the
-provenance, whatever a branch of that name holds later. `lethe eval --model ORG/NAME@REVISION` fills and uses the same folder.
+In params.yaml such a checkpoint is the folder ``data/models/hub/ORG/NAME@REVISION`` (without ``@REVISION``: main),
+which `lethe run` fills before any stage starts, and whose content DVC tracks.
 """
 
 from __future__ import annotations
@@ -55,10 +54,8 @@ def named_by(path: str | os.PathLike) -> HubName | None:
 
 
 def fill(name: HubName, root: Path = Path()) -> Path:
-    """Return the checkpoint's folder below ``root``, filled from the hub's cache or from the hub where it is missing.
-
-    Raises `BadFile` where neither has the checkpoint.
-    """
+    """The checkpoint's folder below ``root``, filled from the hub's cache or the hub where missing; raises `BadFile`
+    where neither has it."""
     folder = root / name.folder
     if (folder / SOURCE).is_file():
         return folder

@@ -77,10 +77,8 @@ class Team:
 
 
 def in_processes(compute: Compute, module: str, name: str) -> bool:
-    """Run ``python -m module name`` in several processes and wait; False if this process does the work.
-
-    Each process uses the GPU with its own number. Without a GPU the processes share the CPU.
-    """
+    """Run ``python -m module name`` in several processes, each with the GPU of its number, and wait; False if this
+    process does the work."""
     import torch
 
     if Team.started():

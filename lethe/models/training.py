@@ -217,10 +217,8 @@ class TrainingFailed(LetheError):
 
 
 class Losses:
-    """The losses of one training run, of which the first that is not finite ends the run.
-
-    Every process of a team sees the same losses and weights, so all of them stop at the same step.
-    """
+    """The losses of a run, of which the first that is not finite ends it. Every process of a team sees the same losses
+    and weights, so all stop at the same step."""
 
     def __init__(self, run: str, steps: int, lr: float, last: Taken | None = None):
         self.run, self.steps, self.lr, self.last = run, steps, lr, last
@@ -279,10 +277,8 @@ class Resumable:
                 path.unlink(missing_ok=True)
 
     def load(self, device: torch.device) -> Saved | None:
-        """The last state; None before the first, and where the file is damaged: the run then begins again.
-
-        Only tensors and plain values are read, never code.
-        """
+        """The last state, without running code; None before the first, and where the file is damaged: the run then
+        begins again."""
         import torch
 
         whole = [path for path in self._states() if path.stem == _digest(path)]

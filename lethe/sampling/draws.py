@@ -28,10 +28,8 @@ def random_table(stream: np.random.SeedSequence, samples: int, steps: int) -> np
 
 
 def weigh(logits: torch.Tensor, temperature: float, top_k: int, top_p: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Each row's top probability at temperature 1, and its unnormalised next-token probabilities after the cuts.
-
-    Returns (rows,) and (rows, vocabulary rounded up to whole blocks); cut tokens have weight 0.
-    """
+    """(rows,) each row's top probability at temperature 1, and (rows, vocabulary in whole blocks) its unnormalised
+    next-token probabilities after the cuts, 0 for a cut token."""
     import torch
 
     rows, vocabulary = logits.shape
@@ -52,10 +50,7 @@ def weigh(logits: torch.Tensor, temperature: float, top_k: int, top_p: float) ->
 
 
 def draw(weights: torch.Tensor, rows: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-    """Each sample's token: the first at which its row's cumulated share exceeds its draw.
-
-    A token of weight 0 is never drawn.
-    """
+    """Each sample's token: the first at which its row's cumulated share exceeds its draw, never one of weight 0."""
     blocks = weights.view(len(weights), -1, BLOCK)
     shares = cumulated(blocks.sum(-1), 1 << BITS)
     block = first_above(shares, rows, draws)
@@ -74,10 +69,8 @@ def cumulated(masses: torch.Tensor, whole: torch.Tensor | int) -> torch.Tensor:
 
 
 def first_above(shares: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """For each value, the first column of its row that exceeds it.
-
-    One search for all rows: row r's shares lie in [r, r + 1] * 2**BITS of a single ascending list.
-    """
+    """For each value, the first column of its row that exceeds it, by one search: row r's shares lie in [r, r + 1] *
+    2**BITS of a single ascending list."""
     import torch
 
     floors = torch.arange(len(shares), device=shares.device) << BITS
@@ -116,11 +109,9 @@ def force_top(logits: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
 
 class Law(Direct, Drawing):
-    """The sampling settings that change the probability of an answer.
-
-    ``end_ids`` end an answer, and so does its ``max_new_tokens``-th token. ``adaptive_threshold`` in (0, 1] or None:
-    see `lethe.sampling.draws`.
-    """
+    """The settings that change the probability of an answer, which ends with one of ``end_ids`` or its
+    ``max_new_tokens``-th token. The law is that of the model's softmax in float64; engines draw in steps of 2**-40 or
+    in float32."""
 
     end_ids: tuple[int, ...]
     adaptive_threshold: Threshold | None = None

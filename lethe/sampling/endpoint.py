@@ -88,10 +88,8 @@ class Journal:
 
 
 class EndpointEngine:
-    """Draws from a server in rounds over all questions, so that a change of the model shows between first and last answers.
-
-    ``chat`` sends a question as a message of a user, else the text of a prompt is completed.
-    """
+    """Draws from a server in rounds over all questions, so that a change of the model shows between first and last
+    answers. ``chat`` sends a question as a user's message, else the text of a prompt is completed."""
 
     name = "endpoint"
     in_memory = False

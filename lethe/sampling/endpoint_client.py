@@ -46,11 +46,9 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Drawn:
-    """One answer of the server; ``text`` is null where ``reason`` is one of `MISSING`.
-
-    ``stated`` maps the likeliest first tokens to their log-probabilities, where the server gives them, and ``first`` is the
-    first token drawn. ``spent`` are the answer's shares of the tokens that its request read and wrote.
-    """
+    """One answer of the server; ``text`` is null where ``reason`` is one of `MISSING`. ``stated`` maps the likeliest
+    first tokens to their log-probabilities, ``first`` is the first token drawn, ``spent`` the answer's shares of the
+    tokens read and written."""
 
     text: str | None
     reason: str
@@ -251,10 +249,7 @@ SEED = 7
 
 @dataclass(frozen=True)
 class Probe:
-    """One property of a server: ``passed`` is None where nothing can be said.
-
-    Bounds need ``needed`` properties; the others only change how the server is asked.
-    """
+    """One property of a server: ``passed`` is None where nothing can be said. Bounds need the ``needed`` properties."""
 
     name: str
     passed: bool | None
@@ -432,9 +427,7 @@ def identity(models: Mapping[tuple[str, str | None], int]) -> Probe:
 
 def drift(answers: Sequence[Sequence[str]]) -> Probe:
     """Whether the first and the last answers come from one distribution; ``answers`` are those of a question, in time.
-
-    A permutation test within each question, of lengths, first words and whole texts (Bonferroni over the three).
-    """
+    A permutation test within each question, of lengths, first words and whole texts (Bonferroni over the three)."""
     blocks = [own for own in answers if len(own) >= 4]
     if not blocks:
         return Probe("drift", None, "too few answers for a test of the first against the last")

@@ -45,11 +45,8 @@ AUTO = "auto"
 
 @dataclass(frozen=True)
 class Prompt:
-    """A question as the model's input: its tokens, special tokens included.
-
-    ``n`` is the number of answers to this prompt, where it differs from that of the settings. A server gets the ``text``
-    in place of tokens.
-    """
+    """A question as the model's input: its tokens, or its ``text`` for a server. ``n`` answers are drawn, where not as
+    the settings say."""
 
     prompt_id: str
     token_ids: tuple[int, ...]
@@ -249,11 +246,9 @@ def check_prompts(prompts: Sequence[Prompt], settings: Settings, context: int | 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The facts about a model without its weights.
-
-    ``end_ids`` end an answer; ``context`` is the model's largest number of positions, None if unbounded. ``cached`` numbers
-    per position are a row's keys and values, each of ``bytes`` bytes.
-    """
+    """The facts about a model without its weights. ``end_ids`` end an answer; ``context`` is the largest number of
+    positions, None if unbounded. ``cached`` numbers per position, of ``bytes`` bytes each, are a row's keys and
+    values."""
 
     source: Source
     tokenizer: PreTrainedTokenizerBase
@@ -307,10 +302,8 @@ def _described(
 
 
 def load(described: Checkpoint, options: Options) -> PreTrainedModel:
-    """The model on its device, ready for sampling, without the checkpoint's generation settings.
-
-    A model in memory is changed in place (see `in_memory.lent`) and stays on its device.
-    """
+    """The model on its device, without the checkpoint's generation settings; one in memory is changed in place and
+    stays there."""
     from transformers import GenerationConfig
     from transformers.utils.logging import disable_progress_bar
 

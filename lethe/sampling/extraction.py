@@ -37,11 +37,9 @@ class Window:
 
 @dataclass(frozen=True)
 class Search:
-    """The effort of a near-verbatim search per window.
-
-    ``beam`` prefixes of each length are those of constrained beam search, and ``further`` more are read beside them. About
-    ``samples`` continuations of what stays open are sampled for the upper end; 0 leaves it certain.
-    """
+    """The effort per window: ``beam`` prefixes of each length are those of constrained beam search, ``further`` more
+    are read beside them, and about ``samples`` continuations of what stays open are sampled for the upper end; 0
+    leaves it certain."""
 
     distance: int = 5
     beam: int = 20
@@ -115,11 +113,9 @@ def _logits(predictor: ModelPredictor, windows: Sequence[Window]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Prefixes of one length, each with its edit row and mass.
-
-    ``beam``: a member of the beam. ``open``: undecided; the beam reads on below decided prefixes too, but their mass counts
-    once. ``read``: the model can read on; the passage itself, taken from the scan, may not be among the read ones.
-    """
+    """Prefixes of one length. ``beam``: a member of the beam. ``open``: undecided; the beam reads on below decided
+    prefixes too, but their mass counts once. ``read``: the model can read on, unlike the passage that stands in from
+    the scan."""
 
     tokens: np.ndarray
     edits: np.ndarray
@@ -150,11 +146,8 @@ class _Rest:
 def near_verbatim(
     predictor: Predictor, window: Window, law: Law, search: Search, path: np.ndarray | None = None
 ) -> Near:
-    """Search the continuations of one window.
-
-    ``path`` (T, V) are the probabilities along the suffix from the scan, which make the lower end at least p_z without a
-    further row.
-    """
+    """Search the continuations of one window. ``path`` (T, V) are the probabilities along the suffix from the scan,
+    which make the lower end at least p_z without a further row."""
     return _Search(predictor, window, law, search, path).run()
 
 
@@ -248,10 +241,8 @@ class _Search:
     def _chosen(
         self, rows: _Rows, masses: np.ndarray, undecided: np.ndarray, alive: np.ndarray, least: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Row and token of the children to go on with, and which of them are members of the beam.
-
-        ``undecided`` and ``alive`` are of every row and kind of token, ``least`` the smallest entries of their edit rows.
-        """
+        """Row and token of the children to go on with, and which of them are members of the beam; ``least`` are the
+        smallest entries of the children's edit rows."""
         read = rows.read[:, None]
         of_beam = np.where((rows.beam[:, None] & read & alive)[:, self.kind_of], masses, 0.0)
         beam = _heaviest(of_beam, self.search.beam)

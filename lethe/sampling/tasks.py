@@ -147,10 +147,8 @@ def drawn_parts(store: AnswerStore, task: Task) -> Iterator[pd.DataFrame]:
 def draw_sequentially(
     task: Task, items: Mapping[str, Row], engine: Engine, store: AnswerStore, rule: Sequential, label: str
 ) -> tuple[pd.DataFrame, list[dict]]:
-    """`sample.stop: sequential`: the generations of a task, drawn in chunks until each question's verdict, and the decisions.
-
-    A missing judgement counts as 1 against a certificate and as 0 against a leak.
-    """
+    """`sample.stop: sequential`: the generations, drawn in chunks until each question's verdict, and the decisions. A
+    missing judgement counts as 1 against a certificate and as 0 against a leak."""
     from lethe.scoring import scorer
     from lethe.statistics.sequential import SequentialTest
 
@@ -243,10 +241,8 @@ def draw_in_language(
     store: AnswerStore,
     label: str,
 ) -> pd.DataFrame:
-    """The generations of the forget questions, with a column ``production``.
-
-    The greedy answer is the one to the most probable production.
-    """
+    """The generations of the forget questions, with a column ``production``; the greedy answer is that to the most
+    probable one."""
     questions = [ask(language, row, settings.n, settings.seed) for row in rows]
     sampled = [
         _prompt(encoder, asked, place, int(count))
@@ -331,11 +327,8 @@ def draw_prompts(
     store: AnswerStore,
     label: str,
 ) -> pd.DataFrame:
-    """The second sample: ``share.prompts`` random prompts over all questions, ``share.answers`` to each.
-
-    The columns are those of the generations, ``prompt`` (the number of the prompt) and ``production``. A prompt that is
-    drawn twice gets new answers. The parameters are those of `draw_in_language`; the language must have a ``share``.
-    """
+    """The second sample: ``share.prompts`` random prompts over all questions, ``share.answers`` new ones to each, with
+    the columns of the generations, ``prompt`` (its number) and ``production``."""
     import pandas as pd
 
     share = language.share

@@ -16,11 +16,8 @@ if TYPE_CHECKING:
 
 
 class TransformersEngine:
-    """Calls `generate` once per up to ``max_rows`` answers to one prompt.
-
-    `generate` draws from torch's global generator, so rows of different prompts never share a call: each call is
-    seeded from its prompt's own stream, so the answers do not depend on other prompts.
-    """
+    """Calls `generate` once per up to ``max_rows`` answers to one prompt. It draws from torch's global generator, so
+    each call is seeded from its prompt's own stream, and rows of different prompts never share a call."""
 
     name = "transformers"
     in_memory = True
@@ -95,11 +92,8 @@ def lengths_until_end(generated: torch.Tensor, end_ids: Sequence[int]) -> torch.
 
 
 class ConfidenceProcessor:
-    """Logits processor of one `model.generate` call: records confidences and makes rows greedy.
-
-    Row 0 is always greedy if ``greedy_row``; every row is greedy while its mean confidence exceeds ``threshold``.
-    The processor must receive the raw logits, before any warper.
-    """
+    """Logits processor of one `model.generate` call, before any warper: records confidences and makes rows greedy, row
+    0 if ``greedy_row``, and every row while its mean confidence exceeds ``threshold``."""
 
     def __init__(self, threshold: float | None, greedy_row: bool):
         self.threshold, self.greedy_row = threshold, greedy_row

@@ -27,11 +27,9 @@ MOST_SEQUENCES = 1024  # concurrent sequences; more bring no gain
 
 
 class VllmEngine:
-    """Each answer to a prompt is one request with its own seed; the prompt's tokens are a cached prefix.
-
-    Start the engine under a main guard: on a GPU, and with replicas, the model runs in separate processes. On a GPU vLLM
-    is not batch-invariant, so the same seed need not give the same answers.
-    """
+    """Each answer is one request with its own seed; the prompt's tokens are a cached prefix. Start the engine under a
+    main guard, since models may run in other processes. On a GPU vLLM is not batch-invariant, so the same seed need
+    not give the same answers."""
 
     name = "vllm"
     in_memory = False
@@ -162,10 +160,8 @@ def mean_top_probability(logprobs: FlatLogprobs) -> float:
 
 
 class Replicas:
-    """Parallel engines, each in its own process with its share of the GPUs, fed prompt by prompt.
-
-    Each prompt has its own seeds, so any replica may answer it.
-    """
+    """Parallel engines, each in its own process with its share of the GPUs; any may answer a prompt, which has its own
+    seeds."""
 
     def __init__(self, model_folder: Path, options: Options):
         context = multiprocessing.get_context("spawn")

@@ -122,11 +122,9 @@ def first_look(question: Question, law: Law, predictor: Predictor, effort: Effor
 def _tried(
     question: Question, law: Law, predictor: Predictor, effort: Effort, outline: Outline, sight: Sight
 ) -> tuple[Outline, int]:
-    """The outline with the cost of a sampled answer, as measured in a small second look, and the rows of that look.
-
-    Where the rows allow only a few answers, there is no trial, and the pilot's guess stays. The trial draws from its own
-    stream and its answers are discarded, so the rate may depend on the trial.
-    """
+    """The outline with the cost of a sampled answer, as a small second look measures it, and the rows of that look.
+    Its answers are discarded, so the rate may depend on it; where the rows allow only a few, the pilot's guess
+    stays."""
     rho = common_rho([outline], TRIED * effort.rows, effort.theta_rho)
     if rho < LEAST_TRIED:
         return outline, 0
@@ -163,10 +161,7 @@ def second_look(
     rho: float,
     allowance: float = 0.0,
 ) -> AnswerTree:
-    """Explore the heaviest answers, sample the rest at one rate, and combine both looks.
-
-    Further parameters are those of `first_look`.
-    """
+    """Explore the heaviest answers, sample the rest at one rate, and combine both looks."""
     rounding = Rounding(allowance, law.max_new_tokens, law.temperature)
     notes = [question.note] if question.note else []
     if not first.outline.enumerable:

@@ -1,8 +1,7 @@
 """Conversion of dataset rows to questions of the answer tree: what counts as a leak, for one checkpoint.
 
-`keyword_leak` and `rouge_l` have automata, so that their trees are guided and decide answers before they end. Every other
-scorer judges finished answers: the mass of an answer counts only once the answer is complete. A judge is refused, because
-a judge reads one answer at a time with its own model.
+`keyword_leak` and `rouge_l` have automata, which guide the tree and decide answers before they end. Every other scorer
+judges finished answers. A judge is refused, because it reads one answer at a time with its own model.
 """
 
 from __future__ import annotations
@@ -40,11 +39,8 @@ KEYWORDS, RECALL = "keyword_leak", "rouge_l"
 
 
 class Asker:
-    """Converts rows to questions, encoded with one tokenizer and one prompt template.
-
-    Where keywords cannot be read token by token, the scorer judges every finished answer as a whole, and the question's
-    ``note`` gives the reason.
-    """
+    """Converts rows to questions. Where keywords cannot be read token by token, the scorer judges every finished
+    answer as a whole, and the question's ``note`` gives the reason."""
 
     def __init__(self, checkpoint: Checkpoint, template: str | os.PathLike, match: Match = "word"):
         if match not in ("word", "substring"):

@@ -93,12 +93,10 @@ def letters_of(text: str) -> Letters:
 
 @dataclass(frozen=True)
 class Configuration:
-    """The progress of every keyword: ``open`` holds (keyword, characters read) for each keyword that has begun.
-
-    ``joined``: the last character joins a word. ``blank``: the last character was a blank, or nothing was read.
-    ``empty``: only blanks so far. ``complete``: a keyword is complete, except for a mark that may follow. ``ending``: a
-    keyword is complete unless the word continues.
-    """
+    """The progress of every keyword: ``open`` holds (keyword, characters read) for each that has begun. ``joined``:
+    the last character joins a word. ``blank``: it was a blank, or nothing was read. ``empty``: only blanks so far.
+    ``complete``: a keyword is complete, except for a mark that may follow. ``ending``: complete unless the word
+    continues."""
 
     open: frozenset[tuple[int, int]] = frozenset()
     joined: bool = False
@@ -110,13 +108,10 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Matcher:
-    """(S, C) ``steps`` from state and symbol to state; arrays (S,) with the facts of each state.
-
-    ``start`` is the state of the empty text. ``leaks_at_end``: the text leaks if the text ends here. ``pending``: a keyword
-    is complete and not yet settled. ``empty``: no visible character. ``missing``: the fewest normalised characters
-    that must follow before a text leaks, 0 if unknown. ``matched``: the share of a keyword read so far, the
-    largest over all keywords.
-    """
+    """(S, C) ``steps`` from state and symbol to state, and facts of each state (S,): ``leaks_at_end``, the text leaks
+    if it ends here; ``pending``, a keyword is complete and not settled; ``empty``, no visible character; ``missing``,
+    the fewest characters that must follow before a leak, 0 if unknown; ``matched``, the largest share of a keyword
+    read."""
 
     keywords: tuple[str, ...]
     alphabet: str
@@ -257,13 +252,10 @@ CLEAN_END, LEAK_END, UNKNOWN_END = 0, 1, 2
 
 
 class Automaton(Protocol):
-    """Reads answers token by token. States are whole numbers; `leak` and the start may be one state for all.
-
-    ``row(state)`` (V,) holds the state after each token. The other methods take an array of states: ``leaks`` (the answer
-    leaks whatever follows), ``ends`` (one of the three ends), ``blank`` (no visible character if the answer ends here),
-    ``pending`` (a keyword is complete, the next character decides), ``needs`` (no leak within fewer tokens) and
-    ``matched`` (the share of a keyword read so far).
-    """
+    """Reads answers token by token. States are whole numbers; ``row(state)`` (V,) holds the state after each token.
+    The other methods take an array of states: ``leaks`` (whatever follows), ``ends`` (one of the three ends),
+    ``blank`` (no visible character if the answer ends here), ``pending`` (a keyword is complete, the next character
+    decides), ``needs`` (no leak within fewer tokens) and ``matched`` (the share of a keyword read so far)."""
 
     start: int
 
@@ -283,10 +275,8 @@ class Automaton(Protocol):
 
 
 class Columns:
-    """The letters of many texts, laid out for reading all texts at once.
-
-    ``order`` (texts,) puts the longest texts first; ``columns[l]`` are the l-th letters of the texts that have one.
-    """
+    """The letters of many texts, to read all at once: ``order`` puts the longest first; ``columns[l]`` are the l-th
+    letters of the texts that have one."""
 
     def __init__(self, texts: Sequence[str]):
         letters = [letters_of(text) for text in texts]
@@ -333,11 +323,9 @@ class Continued:
 
 
 class TokenLetters:
-    """The ``letters`` of every token of a vocabulary.
-
-    ``open_bytes`` (V,) indexes the bytes that a token leaves open in ``opens``, whose first entry is empty. ``allowed``
-    (V,) counts the ASCII characters that open bytes may add to the token's own characters.
-    """
+    """The ``letters`` of every token. ``open_bytes`` (V,) indexes the bytes that a token leaves open in ``opens``,
+    whose first entry is empty; ``allowed`` (V,) counts the ASCII characters that open bytes may add to the token's
+    own."""
 
     def __init__(self, spelling: Spelling):
         self.spelling, self.size = spelling, len(spelling.pieces)

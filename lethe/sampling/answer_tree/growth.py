@@ -19,11 +19,9 @@ Scores = Callable[[list[str]], np.ndarray]  # texts -> whether each leaks, bool
 
 
 class Predictor(Protocol):
-    """Predicts from equally long prefixes, the rows. ``begin`` replaces all rows by new ones, (rows, length) of tokens; the
-    first ``step`` reads their last token. ``step`` appends one token to each row and returns logits (rows, V). ``fork``
-    makes row ``parents[i]`` the i-th new row and returns ``order``: the new row i represents ``parents[order[i]]``.
-    ``most_rows`` is the number of rows that fit in memory.
-    """
+    """Predicts from equally long prefixes, the rows. ``begin`` replaces all rows by new ones; the first ``step`` reads
+    their last token. ``step`` appends one token to each row and returns logits (rows, V). ``fork`` makes row
+    ``parents[i]`` the i-th new row and returns ``order``: the new row i represents ``parents[order[i]]``."""
 
     vocabulary: int
 
@@ -38,12 +36,9 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True)
 class Question:
-    """A prompt's tokens and the definition of a leak.
-
-    ``automaton`` decides most answers from their tokens; ``scores`` judges the texts of the others. ``seeds`` are answers
-    whose prefixes are always explored, even if unlikely: the reference and its paraphrases. ``note`` says how
-    answers are judged.
-    """
+    """A prompt's tokens and the definition of a leak: ``automaton`` decides most answers from their tokens, ``scores``
+    judges the texts of the others. ``seeds`` are answers whose prefixes are always explored. ``note`` says how answers
+    are judged."""
 
     question_id: str
     prompt: tuple[int, ...]
@@ -60,13 +55,10 @@ class Question:
 
 @dataclass(frozen=True)
 class Growth:
-    """The extent of a growth.
-
-    A prefix is explored if the minimum of mass x exp(``guide`` x share of a keyword read) along its path is at least
-    ``theta``. The rest is sampled at the rate ``rho``; 0 samples nothing. ``most_explored`` ends the exploration early and
-    must not be combined with a rate, because the exploration must not depend on the draws. ``counted_guide`` is the guide
-    under which explored prefixes are counted for a later growth.
-    """
+    """The extent of a growth. A prefix is explored if the minimum of mass x exp(``guide`` x share of a keyword read)
+    along its path is at least ``theta``. The rest is sampled at the rate ``rho``. ``most_explored`` ends the
+    exploration early, and only without a rate, because it must not depend on the draws. Explored prefixes are counted
+    under ``counted_guide``."""
 
     theta: float
     guide: float = 0.0
@@ -87,13 +79,10 @@ class Growth:
 
 @dataclass(frozen=True)
 class Grown:
-    """The result of a growth.
-
-    ``rest`` is the unexplored mass. ``rows`` went through the model, ``explored`` of them for the exploration rather than
-    for samples. ``priorities`` (explored,) are under the counted guide; ``leaked`` and ``cleared`` (explored,) are the
-    masses that each prefix's next token decided, either way. ``entropy`` (nats) and ``length`` (tokens) are means over the
-    sampled answers, NaN without samples.
-    """
+    """The result of a growth. ``rest`` is the unexplored mass; ``rows`` went through the model, ``explored`` of them
+    for no sample. ``priorities`` are under the counted guide; ``leaked`` and ``cleared`` are the masses that each
+    prefix's next token decided. ``entropy`` (nats) and ``length`` (tokens) are means over the sampled answers, NaN
+    without samples."""
 
     masses: Masses
     remainder: Remainder
@@ -189,11 +178,8 @@ class Searched:
 
 
 def search(grow: Callable[[Growth], Grown], rows: int, guide: float, counted_guide: float = 0.0) -> Searched:
-    """Grow deeper and deeper, without a sample, until about the given number of rows went through the model.
-
-    Each growth starts from the beginning. Each has several times the rows of the previous one, so all earlier growths
-    cost only a part of the last.
-    """
+    """Grow deeper and deeper from the start, without a sample, until about ``rows`` rows went through the model. Each
+    growth has several times the rows of the one before, so all earlier ones cost only a part of the last."""
     theta, spent, rows_before, theta_before = FIRST_THETA, 0, 0, 1.0
     growths: list[Grown] = []
     for number in range(MOST_GROWTHS):

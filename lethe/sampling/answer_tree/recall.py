@@ -39,10 +39,8 @@ State = tuple[tuple[int, ...], int]
 
 
 class TokenBytes:
-    """The letters and blanks that every token of a vocabulary settles, laid out for reading all tokens at once.
-
-    ``order`` (V,) puts the longest tokens first; ``columns[l]`` are the l-th letters of the tokens that have one.
-    """
+    """The letters and blanks that every token settles, to read all tokens at once: ``order`` puts the longest first;
+    ``columns[l]`` are the l-th letters of the tokens that have one."""
 
     def __init__(self, spelling: Spelling):
         self.spelling, self.size = spelling, len(spelling.pieces)
@@ -58,10 +56,8 @@ class TokenBytes:
 
 
 class RecallAutomaton:
-    """Reads answers token by token until their ROUGE-L recall against ``reference`` must exceed ``above``.
-
-    ``needed`` words of the reference in order are enough.
-    """
+    """Reads answers token by token until ``needed`` words of the reference, in order, prove a ROUGE-L recall
+    ``above``."""
 
     start = 1
 

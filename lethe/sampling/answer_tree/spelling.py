@@ -35,11 +35,9 @@ class CannotSpell(LetheError):
 
 @dataclass(frozen=True)
 class Spelling:
-    """The text of each token: (V,) ``pieces``, each a text, bytes, or None for a token that the text skips.
-
-    ``kind`` is the rule for broken bytes: "bytes" (each maximal part is one U+FFFD) or "runs" (a run of byte tokens is
-    valid as a whole, or each of its bytes is one U+FFFD).
-    """
+    """``pieces`` (V,) hold a text, bytes, or None for a token that the text skips. ``kind`` is the rule for broken
+    bytes: "bytes" (each maximal part is one U+FFFD) or "runs" (a run of byte tokens is valid as a whole, or each byte
+    is one)."""
 
     pieces: tuple[str | bytes | None, ...]
     kind: Literal["bytes", "runs"]
@@ -105,10 +103,8 @@ def run_of(data: bytes) -> bytes:
 
 
 def spelling_of(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> Spelling:
-    """The spelling of the tokens 0 to ``vocabulary`` - 1 by ``tokenizer``, tested against the tokenizer's own texts.
-
-    Raises `CannotSpell` with the reason.
-    """
+    """The spelling of the tokens below ``vocabulary``, tested against the tokenizer's own texts; raises
+    `CannotSpell`."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise CannotSpell("The tokenizer does not describe how it joins tokens.")
