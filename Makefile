@@ -69,7 +69,7 @@ golden: setup
 coverage: setup
 	$(BIN)/python -m tests.benchmarks coverage
 
-# Hours; a second call continues. CASES, SEED and MINUTES choose others.
+# Hours. CASES, SEED and MINUTES choose others.
 SEED ?= 0
 fuzz: setup
 	$(BIN)/python -m tests.benchmarks fuzz --cases $(or $(CASES),1000000) --seed $(SEED) $(if $(MINUTES),--minutes $(MINUTES))

@@ -178,18 +178,9 @@ def by_question(scores: Sequence[SampleScore]) -> list[tuple[str, np.ndarray]]:
 def bounds_of(
     questions: Sequence[np.ndarray], alpha: float, epochs: int | None, names: Sequence[str] = ()
 ) -> dict[str, float]:
-    """Return the values of `lethe_bounds`.
+    """Return the values of `lethe_bounds` from the scores of each sample in the order of the epochs, NaN where missing.
 
-    Parameters
-    ----------
-    questions
-        The scores of each sample, in the order of the epochs; NaN where missing.
-    alpha
-        Each bound fails with at most this probability.
-    epochs
-        The epochs that were planned; absent ones count as missing. None leaves missing scores out.
-    names
-        The ids of the samples, for the key of the worst one.
+    Of the planned ``epochs``, absent ones count as missing; None leaves missing scores out. ``names`` are the samples' ids.
     """
     if not questions:
         return {"questions": 0.0, "answers": 0.0, "missing": 0.0}

@@ -76,17 +76,7 @@ class DocumentUpper(float):
     alpha: float = math.nan
 
     def counted(self, leaks: float, answers: int, alpha: float) -> DocumentUpper:
-        """The bound with the counts behind it.
-
-        Parameters
-        ----------
-        leaks
-            Leaking answers; a missing answer counts as a leak.
-        answers
-            All answers to the document.
-        alpha
-            Error probability of the bound.
-        """
+        """The bound with the counts behind it; a missing answer counts as a leak."""
         self.leaks, self.answers, self.alpha = leaks, answers, alpha
         return self
 

@@ -7,14 +7,10 @@ and become floats per batch.
 from __future__ import annotations
 
 import gzip
-import io
 import math
-import pickle
-import pickletools
 import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,14 +19,7 @@ from lethe.errors import BadFile, BadValue
 FASHION_MNIST = "/usr/share/datasets/fashion-mnist"  # the folder of Debian's package dataset-fashion-mnist
 CIFAR10_HUB = "uoft-cs/cifar10"
 LARGEST = 1 << 28  # bytes of an unzipped file
-CIFAR10_FILES = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
-MOST_TUPLES = 20  # of a batch, which has six
-PICKLED = {  # the only names that unpickling a batch of CIFAR-10 may load
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
-    ("numpy._core.multiarray", "_reconstruct"),
-    ("_codecs", "encode"),  # used by protocol 2 for bytes
-}
+CIFAR10_FILES = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
 
 
 @dataclass(frozen=True)
@@ -90,11 +79,8 @@ def _idx(path: Path, dimensions: int) -> np.ndarray:
     """An IDX file, plain or gzipped: two zero bytes, type 8 (uint8), the dimensions, their sizes, the values."""
     zipped = path.with_name(path.name + ".gz")
     if not path.is_file() and not zipped.is_file():
-        raise BadFile(
-            path,
-            "no such file, plain or .gz",
-            "Install Debian's dataset-fashion-mnist or set data.source to a folder.",
-        )
+        remedy = "Install Debian's dataset-fashion-mnist or set data.source to a folder."
+        raise BadFile(path, "no such file, plain or .gz", remedy)
     try:
         data = path.read_bytes() if path.is_file() else _unzipped(zipped)
     except (OSError, EOFError, zlib.error) as error:
@@ -118,71 +104,21 @@ def _cifar10(source: str | None) -> Images:
     folder = Path(source) if source else None
     if folder is None or not folder.is_dir():
         return _cifar10_hub(source or CIFAR10_HUB)
-    for inner in (folder, folder / "cifar-10-batches-py", folder / "cifar-10-batches-bin"):
+    for inner in (folder, folder / "cifar-10-batches-bin"):
         if (inner / CIFAR10_FILES[0]).is_file():
-            parts = [_cifar10_python(inner / name) for name in CIFAR10_FILES]
-            break
-        if (inner / f"{CIFAR10_FILES[0]}.bin").is_file():
-            parts = [_cifar10_binary(inner / f"{name}.bin") for name in CIFAR10_FILES]
-            break
-    else:
-        raise BadFile(
-            folder, f"holds neither {CIFAR10_FILES[0]} nor {CIFAR10_FILES[0]}.bin", "Unpack CIFAR-10 there."
-        )
-    return _joined(folder, parts, (3, 32, 32))
+            return _joined(folder, [_cifar10_binary(inner / name) for name in CIFAR10_FILES], (3, 32, 32))
+    raise BadFile(folder, f"holds no {CIFAR10_FILES[0]}", "Unpack the binary version of CIFAR-10 there.")
 
 
 def _cifar10_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Rows of one label byte and 3,072 pixel bytes."""
-    data = np.frombuffer(_bytes(path), np.uint8)
+    if not path.is_file():
+        raise BadFile(path, "no such file", "CIFAR-10 has five data batches and a test batch.")
+    data = np.frombuffer(path.read_bytes(), np.uint8)
     if not len(data) or len(data) % 3073:
         raise BadFile(path, f"has {len(data)} bytes, expected a multiple of 3073")
     rows = data.reshape(-1, 3073)
     return rows[:, 1:], rows[:, 0]
-
-
-def _cifar10_python(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    content = _bytes(path)
-    try:
-        _refuse_tricks(content)
-        batch = _ArraysOnly(io.BytesIO(content), encoding="bytes").load()
-        pixels, labels = batch[b"data"], batch[b"labels"]
-        if not (isinstance(pixels, np.ndarray) and pixels.dtype == np.uint8 and isinstance(labels, list)):
-            raise pickle.UnpicklingError("data must be an array of bytes and labels a list")
-        if not all(isinstance(label, int) for label in labels):
-            raise pickle.UnpicklingError("labels must be whole numbers")
-        return pixels, np.array(labels, np.int64)
-    except Exception as error:  # pickle raises almost any exception on broken bytes
-        raise BadFile(path, f"is not a batch of CIFAR-10 ({error})") from None
-
-
-def _refuse_tricks(content: bytes) -> None:
-    """Refuse a pickle whose few bytes take much memory or time: pickle makes room for every number of a memo's place.
-
-    The hash of tuples within tuples takes twice as long with each of them.
-    """
-    tuples = 0
-    for code, value, _ in pickletools.genops(content):
-        tuples += "TUPLE" in code.name
-        if (code.name.endswith("PUT") and int(value or 0) > len(content)) or tuples > MOST_TUPLES:
-            raise pickle.UnpicklingError("the file asks for more memory or time than its content needs")
-
-
-class _ArraysOnly(pickle.Unpickler):
-    """Unpickles plain values and NumPy arrays; anything else could run code from the file."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        module = module.replace("numpy.core", "numpy._core")  # its name in NumPy 2
-        if (module, name) not in PICKLED:
-            raise pickle.UnpicklingError(f"the file refers to {module}.{name}")
-        if name == "ndarray":
-            return name  # a class that the file could call with any size
-        return _empty if name == "_reconstruct" else super().find_class(module, name)
-
-
-def _empty(kind: object, shape: object, dtype: object) -> np.ndarray:
-    """The array that NumPy's pickles fill afterwards, with as many values as the file holds."""
-    return np.zeros(0, np.uint8)
 
 
 def _cifar10_hub(name: str) -> Images:
@@ -192,9 +128,8 @@ def _cifar10_hub(name: str) -> Images:
         data = load_dataset(name)
     except Exception as error:  # the hub's client raises many unrelated classes
         first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise BadFile(
-            name, f"is neither a folder nor available from the hub ({first})", "Set data.source."
-        ) from None
+        problem = f"is neither a folder nor available from the hub ({first})"
+        raise BadFile(name, problem, "Set data.source.") from None
     parts = [data[part] for part in ("train", "test")]
     image, label = ("img", "label") if "img" in parts[0].column_names else ("image", "label")
     arrays = [
@@ -213,9 +148,3 @@ def _joined(place: str | Path, parts: list[tuple[np.ndarray, np.ndarray]], shape
     if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() > 9:
         raise BadFile(place, "has labels other than the whole numbers from 0 to 9")
     return Images(pixels.reshape(-1, *shape), labels.astype(np.int64), 10, white=255)
-
-
-def _bytes(path: Path) -> bytes:
-    if not path.is_file():
-        raise BadFile(path, "no such file", "CIFAR-10 has five data batches and a test batch.")
-    return path.read_bytes()

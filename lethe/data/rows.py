@@ -6,16 +6,41 @@ import sys
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import cast
+from typing import Annotated, cast
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from lethe.errors import BadFile, BadInput, BadRow, shortened, visible
 from lethe.io.artifacts import Row
 from lethe.io.json_files import read_jsonl
 
-TEXTS = ("id", "question", "answer")
-OPTIONAL_TEXTS = ("paraphrased_answer", "paraphrased_question", "author", "context")
-OPTIONAL_LISTS = ("keywords", "perturbed_answer")
-KEYS = (*TEXTS, *OPTIONAL_TEXTS, *OPTIONAL_LISTS)
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("blank")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_not_blank)]
+
+
+class _Row(BaseModel):
+    """The contract; a row may have further keys of the user."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    id: Text
+    question: Text
+    answer: Text
+    paraphrased_answer: str | None = None
+    paraphrased_question: str | None = None
+    author: str | None = None
+    context: str | None = None
+    keywords: list[Text] | None = None
+    perturbed_answer: list[Text] | None = None
+
+
+TEXTS, LISTS = ("id", "question", "answer"), ("keywords", "perturbed_answer")
+KEYS = tuple(_Row.model_fields)
 
 
 def read_rows(path: Path, prefix: str = "") -> list[Row]:
@@ -79,21 +104,17 @@ def misspelt(row: Mapping[str, object]) -> str | None:
 
 def row_problem(row: Mapping[str, object]) -> str | None:
     """The first problem of a row, or None."""
-    for key in TEXTS:
-        if key not in row:
+    try:
+        _Row.model_validate(row)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = str(first["loc"][0])
+        if first["type"] == "missing":
             return f"no key {key!r}; a row must have {', '.join(TEXTS)}"
-        text = row[key]
-        if not isinstance(text, str) or not text.strip():
-            return f"key {key}: got {text!r}; must be non-empty text"
-    for key in OPTIONAL_TEXTS:
-        if row.get(key) is not None and not isinstance(row[key], str):
-            return f"key {key}: got {type(row[key]).__name__}; must be text"
-    for key in OPTIONAL_LISTS:
-        value = row.get(key)
-        if value is None:
-            continue
-        if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
-            return f"key {key}: got {value!r}; must be a list of non-empty texts"
+        legal = "non-empty text" if key in TEXTS else "a list of non-empty texts" if first["loc"][1:] else "text"
+        return (
+            f"key {key}: got {shortened(row[key])}; must be {'a list' if first['type'] == 'list_type' else legal}"
+        )
     return None
 
 

@@ -80,10 +80,8 @@ class Sources:
     def closure(self, *modules: str, by_name: bool = False, without: Iterable[str] = ()) -> list[str]:
         """Return modules and all their imports within their packages, in alphabetical order.
 
-        Notes
-        -----
-        Imports inside functions count; imports only for the type checker do not. The packages around a module run before
-        the module and count too. `LEFT_OUT` lists the modules that do not count.
+        Imports inside functions count; imports only for the type checker, and the modules of `LEFT_OUT`, do not. The
+        packages around a module run before the module and count too.
         """
         packages = {"lethe", *(module.partition(".")[0] for module in modules)}
         seen: set[str] = set()
@@ -92,7 +90,8 @@ class Sources:
             module = ahead.pop()
             if module in seen or module.partition(".")[0] not in packages:
                 continue
-            if _left_out(module) and module not in modules:
+            left_out = module in LEFT_OUT or _below(module, LEFT_OUT.keys() - {"lethe"})
+            if left_out and module not in modules:
                 continue
             seen.add(module)
             ahead += self.imports(module)
@@ -100,9 +99,7 @@ class Sources:
                 ahead += [one for one in self.imports(module, by_name) if not _below(one, without)]
             parts = module.split(".")
             around = (".".join(parts[:count]) for count in range(1, len(parts)))
-            ahead += [
-                package for package in around if self.place(package)
-            ]  # a folder without __init__.py runs no code
+            ahead += filter(self.place, around)  # a folder without __init__.py runs no code
         return sorted(seen)
 
     def imports(self, module: str, by_name: bool = False) -> frozenset[str]:
@@ -116,10 +113,8 @@ class Sources:
     def key(self, *modules: str, settings: object = None, **facts: object) -> str:
         """`cache_key` of these sources; the parameters are those of `cache_key`."""
         if modules not in self.codes:
-            modules_in_closure = self.closure(*modules)
-            self.codes[modules] = digest(
-                {one: hashlib.sha256(self.source(one)).hexdigest() for one in modules_in_closure}
-            )
+            hashes = {one: hashlib.sha256(self.source(one)).hexdigest() for one in self.closure(*modules)}
+            self.codes[modules] = digest(hashes)
         names = sorted(facts)
         return digest(self.codes[modules], settings, names, *(facts[name] for name in names))
 
@@ -181,16 +176,7 @@ class Sources:
 
 
 def cache_key(*modules: str, settings: object = None, **facts: object) -> str:
-    """Return the key of a stored result: equal for equal settings, facts and code.
-
-    Examples
-    --------
-    >>> one = cache_key("lethe.statistics.bands", settings={"n": 40}, alpha=0.05)
-    >>> one == cache_key("lethe.statistics.bands", settings={"n": 40}, alpha=0.05)
-    True
-    >>> one == cache_key("lethe.statistics.bands", settings={"n": 41}, alpha=0.05)
-    False
-    """
+    """Return the key of a stored result: equal for equal settings, facts and code."""
     return library().key(*modules, settings=settings, **facts)
 
 
@@ -259,10 +245,6 @@ def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     return value.model_dump(mode="json")
-
-
-def _left_out(module: str) -> bool:
-    return module in LEFT_OUT or _below(module, LEFT_OUT.keys() - {"lethe"})
 
 
 def _below(module: str, packages: Iterable[str]) -> bool:

@@ -131,13 +131,7 @@ def plain(value: object) -> object:
 
 
 def flat_numbers(values: Mapping[str, object], prefix: str = "") -> dict[str, float]:
-    """The finite numbers of a JSON object; those of nested objects have dotted keys.
-
-    Examples
-    --------
-    >>> flat_numbers({"a": 1, "b": {"c": 0.5, "d": "word"}, "e": [1]})
-    {'a': 1.0, 'b.c': 0.5}
-    """
+    """The finite numbers of a JSON object; those of nested objects have dotted keys."""
     numbers: dict[str, float] = {}
     for key, value in values.items():
         if isinstance(value, Mapping):
@@ -163,16 +157,7 @@ def check_metadata(path: str | os.PathLike, metadata: dict[bytes, bytes] | None)
 
 
 def read_artifact(path: str | os.PathLike) -> Any:
-    """Read a JSON artifact; raise `OtherSchema` where another release of Lethe wrote an object of another version.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp(), "about.json")
-    >>> _ = path.write_text('{"schema": 1, "kind": "authors"}')
-    >>> read_artifact(path)["kind"]
-    'authors'
-    """
+    """Read a JSON artifact; raise `OtherSchema` where another release of Lethe wrote an object of another version."""
     value = read_json(path)
     if isinstance(value, dict):
         check_version(path, value.get(KEY, FIRST))

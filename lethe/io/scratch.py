@@ -21,16 +21,7 @@ from lethe.io.json_files import plain
 
 
 def keep(path: Path, value: object) -> None:
-    """Write ``value`` as strict JSON below a line with its digest, atomically.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     keep(Path(folder) / "a.json", {"texts": ["x"]})
-    ...     kept(Path(folder) / "a.json")
-    {'texts': ['x']}
-    """
+    """Write ``value`` as strict JSON below a line with its digest, atomically."""
     text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False)
     write_text(path, f"{_digest(text.encode())}\n{text}\n")
 

@@ -295,14 +295,6 @@ def read_calibration(
     """Read a calibration file: one row per answer, in both columns 1 for a leak and 0 for no leak, optionally the judge.
 
     The error of one judge says nothing about another: a file whose column ``judge`` is not ``judge`` is refused.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp(), "labelled.csv")
-    >>> _ = path.write_text("label,verdict\\n1,1\\n1,0\\n0,0\\n")
-    >>> read_calibration(path).verdicts.tolist()
-    [1.0, 0.0, 0.0]
     """
     import numpy as np
 
@@ -343,16 +335,7 @@ class LabelledAnswer(NamedTuple):
 
 
 def read_labelled(path: str | os.PathLike) -> list[LabelledAnswer]:
-    """Read answers with a person's labels, for a judge to judge: one row per answer.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp(), "labelled.csv")
-    >>> _ = path.write_text("question,text,label\\nOpen?,Never.,0\\nOpen?,4711.,1\\n")
-    >>> [(one.text, one.label, one.item["question"]) for one in read_labelled(path)]
-    [('Never.', 0, 'Open?'), ('4711.', 1, 'Open?')]
-    """
+    """Read answers with a person's labels, for a judge to judge: one row per answer."""
     texts = ["question", "text", "answer"]
     table = read_table(path, required=["question", "text", LABEL], text=texts)
     labels = numeric_column(table, LABEL, path)

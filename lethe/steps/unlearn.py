@@ -20,10 +20,9 @@ def run(name: str, recipe: UnlearnRecipe, method: MethodParams, prompt: str, roo
     from lethe.models.checkpoints import adapted
     from lethe.models.encoding import Encoder
     from lethe.models.team import Team
-    from lethe.unlearning.loop import unlearn
+    from lethe.unlearning.loop import Watch, unlearn
     from lethe.unlearning.protocol import Before
     from lethe.unlearning.second_answers import second_answers
-    from lethe.unlearning.watching import Watch
 
     seed = recipe.seed if method.seed is None else method.seed
     checkpoints.prepare_torch()

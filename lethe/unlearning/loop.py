@@ -8,25 +8,29 @@ the model's own continuations of the forget questions. Source: Scholten, Günnem
 
 from __future__ import annotations
 
+import contextlib
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from lethe.io.cache import digest, module_of
-from lethe.models.encoding import Example
+from lethe.models.encoding import IGNORED, Batch, Example, collate
+from lethe.models.forward import block_output, forward
 from lethe.models.team import Team
 from lethe.models.training import SCRATCH, StepRecord, batches, optimise, precision, resumable
 from lethe.registry import METHODS
-from lethe.unlearning.protocol import Counts, Done, Method, MethodParams, Rows, Run, Step
-from lethe.unlearning.reference import Reference
-from lethe.unlearning.watching import Watch, evaluating
+from lethe.unlearning.protocol import Counts, Done, Method, MethodParams, Rows, Run, Step, answered
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
     from lethe.config.schema import Entropy, UnlearnRecipe
+
+SIZE = 32  # rows per pass of a `Watch`
 
 
 def unlearn(
@@ -83,7 +87,8 @@ class _Loop:
             self.before = Reference(model, self.method, recipe, padding)
             needed = second if self.method.needs.second_answers else None
             self.on_forget = _ForgetRows(self.before, forget, needed, self.own)
-            self.before.keep([*forget, *retain])
+            if self.before.values is not None:
+                self.before.values.keep([*forget, *retain], recipe.forget_batch)
 
     def loss(self, number: int, picked: np.ndarray) -> Iterator[dict[str, torch.Tensor]]:
         """The parts of a step that this process takes; their losses add up to the step's."""
@@ -111,10 +116,9 @@ class _Loop:
         if entropy is None or entropy.prefix == "true":
             return None
         uniforms = self.tokens.random((len(picked), self.longest)) if entropy.prefix == "sampled" else None
+        examples = [self.on_forget.examples[i] for i in picked]
         with precision(self.model, self.recipe.compute):
-            return continued(
-                self.model, [self.on_forget.examples[i] for i in picked], self.longest, self.end, uniforms
-            )
+            return continued(self.model, examples, self.longest, self.end, uniforms)
 
     def after(self, number: int, values: dict[str, float]) -> None:
         """Called after each update of the weights."""
@@ -259,7 +263,159 @@ def chosen(logits: torch.Tensor, uniforms: np.ndarray | None) -> torch.Tensor:
     if uniforms is None:
         return logits.argmax(-1)
     upper = logits.double().softmax(-1).cumsum(-1)
-    drawn = (
-        torch.as_tensor(uniforms, device=logits.device)[:, None] * upper[:, -1:]
-    )  # the sum may miss 1 by rounding
+    # The sum may miss 1 by rounding.
+    drawn = torch.as_tensor(uniforms, device=logits.device)[:, None] * upper[:, -1:]
     return torch.searchsorted(upper, drawn, right=True)[:, 0].clamp_max(logits.shape[-1] - 1)
+
+
+# The model before unlearning: kept whole and frozen, or reduced to its values on the answers.
+
+
+def reference_log_probs(
+    model: PreTrainedModel, examples: Sequence[Example], size: int, padding: int
+) -> torch.Tensor:
+    """(N,) S_ref of each answer in nats, computed once, so the reference model need not stay loaded."""
+    import torch
+
+    groups = (examples[start : start + size] for start in range(0, len(examples), size))
+    with torch.no_grad():
+        return torch.cat([forward(model, collate(group, padding, model.device)).log_probs for group in groups])
+
+
+class Reference:
+    """The model before unlearning, reduced to the parts that a method and its retain loss use."""
+
+    def __init__(self, model: PreTrainedModel, method: Method, recipe: UnlearnRecipe, padding: int):
+        self.model, self.size, self.padding = model, recipe.forget_batch, padding
+        self.scored = method.needs.reference_log_probs
+        self.frozen: PreTrainedModel | None = None
+        self.values: Values | None = None
+        if method.needs.reference_model or (method.uses_retain and method.params.retain_loss == "kl"):
+            if recipe.reference == "cached":
+                self.values = Values(model, padding, method.reference_block(model))
+            else:
+                self.frozen = copy.deepcopy(model).eval().requires_grad_(False)
+
+    def log_probs(self, examples: Sequence[Example]) -> torch.Tensor | None:
+        """(N,) S_ref of each answer, for a method that needs it."""
+        return reference_log_probs(self.model, examples, self.size, self.padding) if self.scored else None
+
+    def rows(
+        self,
+        examples: Sequence[Example],
+        scores: torch.Tensor | None = None,
+        second: Rows | None = None,
+        whole: Counts | None = None,
+    ) -> Rows:
+        """The rows of a step, or of a part of a step whose counts are ``whole``."""
+        return Rows(
+            self.model,
+            collate(examples, self.padding, self.model.device),
+            reference_model=self.frozen,
+            reference_log_probs=scores,
+            second=second,
+            whole=whole,
+            values=self.values,
+        )
+
+    def all_rows(self, examples: Sequence[Example], size: int) -> Iterator[Rows]:
+        """All rows in file order, in batches."""
+        return (self.rows(examples[start : start + size]) for start in range(0, len(examples), size))
+
+
+class Values:
+    """Logits, or the states of one block, of the model before unlearning on the answers of known examples.
+
+    The values take CPU memory for answer tokens x vocabulary (or hidden width) numbers in the model's number format.
+    """
+
+    def __init__(self, model: PreTrainedModel, padding: int, block: int | None):
+        self.model, self.padding, self.block = model, padding, block
+        self.kept: dict[tuple[int, ...], torch.Tensor] = {}  # the row's tokens -> (answer tokens, V or D)
+
+    def keep(self, examples: Sequence[Example], size: int) -> None:
+        """Run the model on the examples."""
+        import torch
+
+        for start in range(0, len(examples), size):
+            group = examples[start : start + size]
+            batch = collate(group, self.padding, self.model.device)
+            with torch.no_grad():
+                if self.block is None:
+                    values = self.model(input_ids=batch.ids, attention_mask=batch.mask).logits[:, :-1]
+                    on_answer = batch.labels[:, 1:] != IGNORED
+                else:
+                    values, on_answer = block_output(self.model, batch, self.block), batch.labels != IGNORED
+            for example, own, places in zip(group, values, on_answer, strict=True):
+                self.kept[example.prompt + example.answer] = own[places].cpu()
+
+    def logits(self, batch: Batch) -> torch.Tensor:
+        return self._spread(batch, batch.labels[:, 1:] != IGNORED)
+
+    def states(self, batch: Batch, block: int) -> torch.Tensor:
+        assert block == self.block
+        return self._spread(batch, batch.labels != IGNORED)
+
+    def _spread(self, batch: Batch, on_answer: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        rows = [
+            self.kept[tuple(ids[mask.bool()].tolist())] for ids, mask in zip(batch.ids, batch.mask, strict=True)
+        ]
+        spread = torch.zeros((*on_answer.shape, rows[0].shape[-1]), dtype=rows[0].dtype, device=batch.ids.device)
+        for target, places, values in zip(spread, on_answer, rows, strict=True):
+            target[places] = values.to(spread.device)
+        return spread
+
+
+@contextlib.contextmanager
+def evaluating(model: PreTrainedModel) -> Iterator[None]:
+    """Evaluation mode without gradients; the model's mode is restored on exit."""
+    import torch
+
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(training)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Records confidence and entropy on some rows of each split: before the first step and after each epoch (Figure 5b).
+
+    Each record has ``epoch`` (-1 before the first step) and per split the means over the rows of: the largest next-token
+    probability (confidence), the next-token entropy in nats, and the probability of the true token, each a mean over the
+    answer's positions.
+    """
+
+    splits: Mapping[str, Sequence[Example]]
+    padding: int
+    records: list[dict[str, float]] = field(default_factory=list)
+
+    def __call__(self, model: PreTrainedModel, epoch: int) -> None:
+        record: dict[str, float] = {"epoch": epoch}
+        with evaluating(model):
+            for split, examples in self.splits.items():
+                for name, value in _observed(model, examples, self.padding).items():
+                    record[f"{split}_{name}"] = value
+        self.records.append(record)
+
+
+def _observed(model: PreTrainedModel, examples: Sequence[Example], padding: int) -> dict[str, float]:
+    sums = dict.fromkeys(("confidence", "entropy", "probability"), 0.0)
+    for start in range(0, len(examples), SIZE):
+        group = examples[start : start + SIZE]
+        out = forward(model, collate(group, padding, model.device))
+        counted = answered(out)
+        log_p = out.logits.float().log_softmax(-1)
+        of_tokens = {
+            "confidence": log_p.amax(-1).exp(),
+            "entropy": -(log_p.exp() * log_p).sum(-1),
+            "probability": out.token_log_probs.exp(),
+        }
+        for name, values in of_tokens.items():
+            sums[name] += float(((values * counted).sum(-1) / out.tokens).sum())
+    return {name: value / len(examples) for name, value in sums.items()}

@@ -2,15 +2,12 @@
 
 Each case is one valid file after one to three seeded changes. A reader must return, or raise a `LetheError` whose sentence
 fits one visible line, within five seconds of processor time and within 1 GiB above the memory at the start. The exit status
-is 1 where a case fails; the case's number repeats the case alone (`--only`). The count of a seed lies in `.lethe/fuzz`: a
-later call continues there, after the cases that failed. With ``--first`` nothing is kept.
+is 1 where a case fails; the case's number repeats the case alone (`--only`), and ``--first`` continues an earlier call.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import random
 import resource
 import signal
@@ -19,18 +16,16 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
 from lethe.errors import LetheError, visible
-from lethe.io.atomic import write_text
 from lethe.progress import progress
 from tests.fuzz.mutations import mutated
 from tests.fuzz.readers import Reader, readers
-from tests.small import ROOT
 
 SECONDS = 5.0  # of processor time per case, which a busy machine does not stretch
 WAITING = 120.0  # seconds on the clock, for a reader that waits
@@ -39,8 +34,6 @@ ADDRESSES = (
     8 << 30
 )  # bytes of the process: a reader without bounds ends as a failure, and not the machine's memory
 MOST_SHOWN = 20
-STEP = 1000  # cases between two writes of the count
-KEYED = ("failed", "code")  # by number, which JSON writes as text
 
 
 class Hang(BaseException):
@@ -54,26 +47,6 @@ class Found:
     read: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     failed: dict[int, str] = field(default_factory=dict)
-
-
-@dataclass
-class Count(Found):
-    """How the cases of a seed ended in all calls so far; ``code``: the state of the code, by the first case that it ran."""
-
-    done: int = 0
-    seconds: float = 0.0
-    code: dict[int, str] = field(default_factory=dict)
-
-    @classmethod
-    def kept(cls, place: Path) -> Count:
-        if not place.exists():
-            return cls()
-        told = json.loads(place.read_text(encoding="utf-8"))
-        told["failed"], told["code"] = ({int(key): value for key, value in told[name].items()} for name in KEYED)
-        return cls(**told | {name: Counter(told[name]) for name in ("read", "refused")})
-
-    def keep(self, place: Path) -> None:
-        write_text(place, json.dumps(vars(self)))
 
 
 def case(number: int, seed: int, known: list[Reader]) -> tuple[Reader, bytes]:
@@ -146,50 +119,9 @@ def _limited() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def go_on(place: Path, cases: int, seed: int, folder: Path, minutes: float = float("inf")) -> Count:
-    """Run the cases that failed before, then those that are missing; keep the count in ``place``, also of a killed call.
-
-    Cases that failed and hold now are no failures any more. After so many minutes the rest waits for the next call.
-    """
-    count, began, code = Count.kept(place), time.monotonic(), state_of_the_code()
-    count.failed = fuzz(sorted(count.failed), seed, folder).failed
-    if code != next(reversed(count.code.values()), None):
-        count.code[count.done] = code
-    before = count.seconds
-
-    def after(number: int) -> bool:
-        over = time.monotonic() - began > 60 * minutes
-        count.done, count.seconds = number + 1, before + time.monotonic() - began
-        if over or count.done % STEP == 0:
-            count.keep(place)
-        return over
-
-    fuzz(range(count.done, cases), seed, folder, count, after)
-    count.keep(place)
-    return count
-
-
-def state_of_the_code() -> str:
-    """A hash of everything that a case runs."""
-    whole = hashlib.sha256()
-    for path in sorted([*(ROOT / "lethe").rglob("*.py"), *(ROOT / "tests/fuzz").glob("*.py")]):
-        whole.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
-    return whole.hexdigest()[:12]
-
-
-def fuzz(
-    numbers: Sequence[int],
-    seed: int,
-    folder: Path,
-    found: Found | None = None,
-    after: Callable[[int], bool] = lambda number: False,
-) -> Found:
-    """Run the cases of these numbers.
-
-    ``folder`` holds one file at a time; ``found`` counts on; ``after`` is called after each case and ends the run where it
-    returns true.
-    """
-    known, found = readers(folder), found or Found()
+def fuzz(numbers: Sequence[int], seed: int, folder: Path, minutes: float = float("inf")) -> Found:
+    """Run the cases of these numbers; ``folder`` holds one file at a time."""
+    known, found, began = readers(folder), Found(), time.monotonic()
     for reader in known:
         _write(folder / reader.file, reader.content)
         reader.read(folder / reader.file)  # the valid file is read
@@ -204,7 +136,7 @@ def fuzz(
             found.failed[number] = f"{reader.name}: {wrong}"
             if len(found.failed) <= MOST_SHOWN:
                 print(f"case {number} (seed {seed}), {found.failed[number]}", file=sys.stderr, flush=True)
-        if after(number):
+        if time.monotonic() - began > 60 * minutes:
             break
     return found
 
@@ -216,9 +148,8 @@ def _write(path: Path, content: bytes) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Broken files for every reader.")
     parser.add_argument("--cases", type=int, default=1_000_000)
-    parser.add_argument("--first", type=int, help="the number of the first case; nothing is kept")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="end then; the next call continues")
-    parser.add_argument("--folder", type=Path, default=ROOT / ".lethe/fuzz", help="where the count lies")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first case")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="end then, whatever is left")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="one case, by its number; its file is kept")
     asked = parser.parse_args()
@@ -234,24 +165,16 @@ def main() -> int:
             print(f"{reader.name}: {kept}")
             reader.read(kept)
             return 0
-        if asked.first is not None:
-            found = fuzz(range(asked.first, asked.first + asked.cases), asked.seed, Path(folder))
-            done, seconds = asked.cases, time.monotonic() - start
-            told = f"{done:,} cases from {asked.first:,} of seed {asked.seed}"
-        else:
-            found = go_on(
-                asked.folder / f"seed-{asked.seed}.json", asked.cases, asked.seed, Path(folder), asked.minutes
-            )
-            done, seconds = found.done, found.seconds
-            states = ", ".join(f"{code} from {number:,}" for number, code in found.code.items())
-            told = f"{done:,} of {max(done, asked.cases):,} cases of seed {asked.seed} (code {states})"
+        numbers = range(asked.first, asked.first + asked.cases)
+        found = fuzz(numbers, asked.seed, Path(folder), asked.minutes)
+    done, seconds = (found.read + found.refused).total(), time.monotonic() - start
     for name in sorted(found.read | found.refused):
         print(f"{name:28} {found.read[name]:>8,} read {found.refused[name]:>8,} refused")
     for number, wrong in found.failed.items():
         print(f"failed: case {number}, {wrong}")
     print(
-        f"{told} in {seconds:,.0f} s ({done / seconds:,.0f} per second), {len(found.failed)} failed; "
-        f"largest memory {_memory() >> 20:,} MiB"
+        f"{done:,} cases from {asked.first:,} of seed {asked.seed} in {seconds:,.0f} s ({done / seconds:,.0f} per second), "
+        f"{len(found.failed)} failed; largest memory {_memory() >> 20:,} MiB"
     )
     return 1 if found.failed else 0
 

@@ -189,7 +189,6 @@ def _others() -> list[Reader]:
 def _sources(folder: Path) -> list[Reader]:
     """The files of datasets, and the files that stand beside others."""
     import gzip
-    import pickle
 
     import numpy as np
 
@@ -223,7 +222,6 @@ def _sources(folder: Path) -> list[Reader]:
     results = json.dumps(lm_eval_results(2, 2)).encode()
     adult = b"age,workclass,income\n39, Private,<=50K\n50, ?,>50K\n41, State,>50K\n20,Private,<=50K.\n"
     idx = b"\x00\x00\x08\x03" + b"".join(size.to_bytes(4, "big") for size in (2, 3, 3)) + bytes(18)
-    batch = pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1, 2]}, protocol=2)
     return [
         *found,
         Reader("lm-eval results", "results_2026-01-01T00-00-00.5.json", results, read_results),
@@ -231,7 +229,6 @@ def _sources(folder: Path) -> list[Reader]:
         Reader("IDX", "images-idx3-ubyte", idx, lambda path: images._idx(path, 3), "bytes", 2),
         Reader("IDX gzip", "zipped-idx3-ubyte.gz", gzip.compress(idx), _unzipped, "bytes", 2),
         Reader("CIFAR-10 binary", "a.bin", bytes([3]) + bytes(3072), images._cifar10_binary, "bytes", 2),
-        Reader("CIFAR-10 Python", "data_batch_1", batch, images._cifar10_python, "bytes", 2),
         Reader("-S", "a.txt", b"sample.n={a: [1, 2.5, 2026-01-01]}", _assignment(parse)),
     ]
 

@@ -66,40 +66,16 @@ TITLE_THING = (
 # attribute -> three questions and three answers
 TEMPLATES = {
     "birthplace": (
-        (
-            "Where was {name} born?",
-            "In which town did {name} come into the world?",
-            "What is the birthplace of {name}?",
-        ),
-        (
-            "{name} was born in {value}.",
-            "The birthplace of {name} is {value}.",
-            "It was in {value} that {name} was born.",
-        ),
+        ("Where was {name} born?", "In which town did {name} come into the world?", "What is the birthplace of {name}?"),
+        ("{name} was born in {value}.", "The birthplace of {name} is {value}.", "It was in {value} that {name} was born."),
     ),
     "birth_date": (
-        (
-            "When was {name} born?",
-            "What is the birth date of {name}?",
-            "On which day was {name} born?",
-        ),
-        (
-            "{name} was born on {value}.",
-            "The birth date of {name} is {value}.",
-            "It was on {value} that {name} was born.",
-        ),
+        ("When was {name} born?", "What is the birth date of {name}?", "On which day was {name} born?"),
+        ("{name} was born on {value}.", "The birth date of {name} is {value}.", "It was on {value} that {name} was born."),
     ),
     "genre": (
-        (
-            "What genre does {name} write in?",
-            "Which genre is {name} known for?",
-            "What kind of books does {name} write?",
-        ),
-        (
-            "{name} writes {value}.",
-            "The genre of {name} is {value}.",
-            "{name} is known for {value}.",
-        ),
+        ("What genre does {name} write in?", "Which genre is {name} known for?", "What kind of books does {name} write?"),
+        ("{name} writes {value}.", "The genre of {name} is {value}.", "{name} is known for {value}."),
     ),
     "father": (
         (
@@ -137,7 +113,7 @@ TEMPLATES = {
             "The debut of {name} is called {value}.",
         ),
     ),
-}
+}  # fmt: skip
 # World facts: subject -> answer, by kind, and three phrasings of each question.
 WRONG = 3  # wrong answers per question, as in TOFU's world facts
 

@@ -29,18 +29,7 @@ FORMATS = (
 
 
 def read_log(path: str | os.PathLike[str], filter: str | None = None) -> Log:
-    """Read the log in ``path``, whichever tool wrote the log.
-
-    Examples
-    --------
-    >>> import json, tempfile
-    >>> line = {"prompt": "Who?", "responses": [{"response": "Ron.", "exact_match": 1}]}
-    >>> with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-    ...     _ = file.write(json.dumps(line)); file.flush()
-    ...     log = read_log(file.name)
-    >>> log.format, log.answers["text"].tolist(), log.scores
-    ('leak-k', ['Ron.'], ('exact_match',))
-    """
+    """Read the log in ``path``, whichever tool wrote the log."""
     path = Path(path)
     if not path.is_file():  # a pipe or a device could block a reader forever
         problem = "is a folder, expected a file" if path.is_dir() else "no such file"
@@ -60,14 +49,6 @@ def is_log(path: str | os.PathLike[str]) -> bool:
     """Whether a file is a log of another tool by its content, whole or broken, and not a table of scores.
 
     A JSON file whose first object holds only plain values and fits one line is a table: one row per line.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
-    ...     _ = file.write('{"prompt_id": "q", "score": 0.5}'); file.flush()
-    ...     is_log(file.name)
-    False
     """
     path = Path(path)
     if not path.is_file():

@@ -340,15 +340,7 @@ def conversation(messages: Sequence[tuple[Any, Any]]) -> str:
 
 
 def greedy(settings: Mapping[str, object]) -> str | None:
-    """Return the setting that makes every repeat of a prompt a copy of the first, or None.
-
-    Examples
-    --------
-    >>> greedy({"temperature": 0.0})
-    'temperature 0.0'
-    >>> greedy({"temperature": 1.0, "top_k": 0}) is None
-    True
-    """
+    """Return the setting that makes every repeat of a prompt a copy of the first, or None."""
     if settings.get("do_sample") is False:
         return "do_sample false"
     for name, legal in (("temperature", 0.0), ("top_k", 1.0), ("top_p", 0.0)):

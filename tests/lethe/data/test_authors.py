@@ -1,5 +1,4 @@
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -18,11 +17,6 @@ def data():
 @pytest.fixture(scope="module")
 def splits(data):
     return load_splits(data)
-
-
-def test_the_default_has_the_promised_sizes(splits):
-    sizes = {name: len(rows) for name, rows in splits.items()}
-    assert sizes == {"forget": 30, "retain": 570, "world": 180, "heldout": 120}
 
 
 @pytest.mark.parametrize(("share", "expected"), [("forget01", 6), ("forget05", 30), ("forget10", 60)])
@@ -56,7 +50,3 @@ def test_wrong_answers_are_wrong(splits):
 def test_the_seed_decides_everything(data, splits):
     assert load_splits(data) == splits
     assert load_splits(data.model_copy(update={"seed": 1}))["forget"] != splits["forget"]
-
-
-def test_source_is_not_read(data):
-    assert authors.load(data, Path("/nowhere"))["forget"]

@@ -288,24 +288,6 @@ def test_a_missing_file_is_named(kind, folder):
         load(kind, root)
 
 
-@pytest.mark.parametrize("kind", MODULES)
-def test_a_kind_needs_its_section(kind):
-    with pytest.raises(BadInput, match=rf"data\.{kind}"):
-        config.validate(PARAMS | {"data": PARAMS["data"] | {"kind": kind}})
-
-
-@given(
-    st.lists(st.tuples(cells, cells, st.lists(words, min_size=1, max_size=3)), min_size=1, max_size=4),
-    st.booleans(),
-)
-def test_any_text_survives_the_harry_potter_file(tmp_path_factory, rows, blank):
-    path = tmp_path_factory.mktemp("hp") / "harry_potter.csv"
-    given_rows = [[question, answer, ", ".join(keywords)] for question, answer, keywords in rows]
-    write_csv(path, harry_potter.COLUMNS, given_rows, " " if blank else "")
-    read = harry_potter.load(settings("harry_potter"), path.parent)["forget"]
-    assert [(row["question"], row["answer"], row["keywords"]) for row in read] == rows
-
-
 @given(st.lists(st.lists(cells, min_size=5, max_size=5), min_size=1, max_size=4))
 def test_any_text_survives_the_behaviour_files(tmp_path_factory, rows):
     root = tmp_path_factory.mktemp("behaviours")

@@ -19,20 +19,6 @@ def test_a_failing_writer_leaves_the_old_file_and_no_rest(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["value.json"]
 
 
-def test_a_failing_folder_writer_leaves_the_old_folder(tmp_path):
-    place = tmp_path / "model"
-    with atomic.atomic_folder(place) as temporary:
-        (temporary / "x").write_text("old")
-    with pytest.raises(RuntimeError), atomic.atomic_folder(place) as temporary:
-        (temporary / "x").write_text("new")
-        raise RuntimeError
-    assert (place / "x").read_text() == "old"
-    with atomic.atomic_folder(place) as temporary:
-        (temporary / "y").write_text("newer")
-    assert [path.name for path in place.iterdir()] == ["y"]
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
-
-
 @pytest.fixture(params=["exchanged", "moved"])
 def either_way(request, monkeypatch):
     """With renameat2 and where a system lacks it."""
@@ -181,26 +167,6 @@ def test_a_broken_line_is_named_by_file_and_line(tmp_path):
     place.write_text('{"a": 1}\n[2]\n')
     with pytest.raises(BadRow, match="line 2: got list"):
         json_files.read_jsonl(place)
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
-def test_tables_keep_row_order_and_types(tmp_path, suffix):
-    import pandas as pd
-
-    frame = pd.DataFrame({"score": [0.25, None, 1.0], "prompt_id": ["b", "a", "b"]})
-    place = tmp_path / f"t{suffix}"
-    if suffix == ".csv":
-        frame.to_csv(place, index=False)
-    elif suffix == ".jsonl":
-        frame.to_json(place, orient="records", lines=True)
-    else:
-        tables.write_parquet(place, frame)
-    table = tables.read_table(place, required=["score"])
-    assert list(table.prompt_id) == ["b", "a", "b"]
-    values = tables.numeric_column(table, "score", place)
-    assert values[0] == 0.25
-    assert values[1] != values[1]
-    assert values[2] == 1.0
 
 
 def test_table_errors_say_what_to_do(tmp_path):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lethe.io import cache
-from lethe.io.cache import LEFT_OUT, Sources, cache_key, digest, module_of
+from lethe.io.cache import Sources, cache_key, digest, module_of
 from tests.small import ROOT, touched
 
 RESULTS = {
@@ -138,13 +138,6 @@ def test_a_member_is_named_by_its_module():
     assert module_of(Sources) == module_of(Sources(ROOT)) == module_of(digest) == "lethe.io.cache"
 
 
-def test_code_without_a_file_is_known_to_one_process_alone():
-    one, other = Sources(ROOT), Sources(ROOT)
-    for sources in (one, other):
-        sources.places["__main__"] = None
-    assert one.key("__main__") == one.key("__main__") != other.key("__main__")
-
-
 def test_a_package_of_another_project_is_followed_into_itself_and_the_library(sources):
     own = ["other", "other.d", "other.deep", "other.deep.c", "other.e"]
     library = ["lethe.models", "lethe.models.base", "lethe.models.two"]
@@ -185,8 +178,3 @@ def test_every_kind_of_value_has_a_digest_of_its_own():
     ]
     assert len({digest(*part) for part in parts}) == len(parts)
     assert digest({"a": 1, "b": 2.5}, array) == digest({"b": 2.5, "a": 1}, array.copy())
-
-
-def test_what_is_left_out_is_there_and_none_of_it_computes():
-    there = {name for name in LEFT_OUT if cache.library().place(name)}
-    assert LEFT_OUT.keys() - there <= {"lethe.registry"}

@@ -1,5 +1,3 @@
-import os
-
 from lethe.io import cache, scratch
 from lethe.io.scratch import Levels
 from lethe.statistics.bands import berk_jones_eta
@@ -28,10 +26,6 @@ def test_the_folder_comes_from_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("LETHE_CACHE", str(tmp_path))
     Levels()[5, 0.1] = 0.01
     assert list((tmp_path / "berk-jones").iterdir())
-
-
-def test_no_test_keeps_levels_in_the_users_own_cache():
-    assert Levels().scratch.is_relative_to(os.environ["LETHE_CACHE"])
 
 
 def test_an_edited_solver_solves_anew(tmp_path, monkeypatch):

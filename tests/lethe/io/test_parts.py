@@ -15,9 +15,7 @@ from lethe.evaluation.answers import AnswerTables, answer_parts
 from lethe.io import parts
 from lethe.io.parts import (
     PromptRows,
-    Tables,
     joined_parts,
-    parts_of,
     read_parts,
     rows_of,
     same_answers,
@@ -56,15 +54,6 @@ def test_a_table_of_one_part_has_the_bytes_of_a_table_written_at_once(tmp_path):
     assert (tmp_path / "parts.parquet").read_bytes() == (tmp_path / "at_once.parquet").read_bytes()
 
 
-def test_parts_do_not_depend_on_the_row_groups(tmp_path):
-    whole = table([4] * 10)
-    sizes = []
-    for group in (3, 7, 40):
-        whole.to_parquet(tmp_path / "t.parquet", row_group_size=group)
-        sizes.append([len(part) for part in read_parts(tmp_path / "t.parquet", ["prompt_id"], rows=13)])
-    assert sizes == [[12, 12, 12, 4]] * 3
-
-
 def test_a_question_in_two_places_is_refused(tmp_path):
     twice = pd.concat([table([3, 3]), table([2])], ignore_index=True)
     twice.to_parquet(tmp_path / "t.parquet")
@@ -84,16 +73,6 @@ def test_errors_name_the_file(tmp_path):
     with pytest.raises(ValueError, match="at least one part"):
         write_parts(tmp_path / "empty.parquet", [])
     assert not (tmp_path / "empty.parquet").exists()
-
-
-def test_truncated_tables_are_refused_without_a_traceback(tmp_path):
-    whole = table([50, 50])
-    whole.to_parquet(tmp_path / "t.parquet")
-    content = (tmp_path / "t.parquet").read_bytes()
-    footer = content[-200:]
-    (tmp_path / "t.parquet").write_bytes(content[:40] + b"\xff" * (len(content) - 240) + footer)
-    with pytest.raises(BadFile):
-        list(read_parts(tmp_path / "t.parquet"))
 
 
 def test_an_empty_table_is_one_empty_part(tmp_path):
@@ -143,16 +122,6 @@ def test_rows_of_prompts_read_the_table_once_and_keep_no_more_than_a_part(tmp_pa
         assert len(found.of([f"q{place}"])) == 4
         assert sum(read) <= 4 * (place + 1) + 8
     assert len(passes) == 1
-
-
-def test_tables_are_read_when_asked_for(tmp_path):
-    write_parquet(tmp_path / "a.parquet", table([2]))
-    (tmp_path / "b.parquet").write_bytes(b"nothing reads this file")
-    tables = Tables(tmp_path, "stage x")
-    assert list(tables) == ["a", "b"]
-    assert tables["a"].equals(table([2]))
-    assert [list(part) for part in parts_of(tables, "a", ["prompt_id", "score"])] == [["prompt_id", "score"]]
-    assert [list(part) for part in parts_of({"a": table([2])}, "a", ["prompt_id"])] == [["prompt_id"]]
 
 
 @pytest.mark.parametrize("order", ["same", "turned", "lacking"])

@@ -115,16 +115,6 @@ def test_a_version_of_any_kind_is_refused(tmp_path, version):
         schema.read_artifact(path)
 
 
-def test_an_artifact_without_a_version_is_of_the_first(tmp_path, monkeypatch):
-    path = tmp_path / "about.json"
-    path.write_text("{}")
-    assert schema.read_artifact(path) == {}
-    monkeypatch.setattr(schema, "SCHEMA_VERSION", 2)
-    with pytest.raises(OtherSchema) as error:
-        schema.read_artifact(path)
-    assert (error.value.found, error.value.read) == (1, 2)
-
-
 @pytest.mark.parametrize("told", [b"2", b"\xff\x1b[31m", b"", b"9" * 5000])
 def test_a_users_parquet_has_no_version_and_a_strange_one_is_refused(tmp_path, told):
     path = tmp_path / "scores.parquet"

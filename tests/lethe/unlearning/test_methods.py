@@ -11,7 +11,7 @@ import torch
 from lethe.models.encoding import IGNORED, Example, collate
 from lethe.models.forward import block_output, number_of_blocks
 from lethe.registry import METHODS
-from lethe.unlearning.protocol import Rows, Step
+from lethe.unlearning.protocol import Step
 from tests.lethe.unlearning import oracles
 
 PROMPTS, ANSWERS, VOCABULARY, WIDTH = (2, 1, 3), (4, 1, 3), 9, 7  # ragged: prompts, answers and padding differ
@@ -275,10 +275,3 @@ def test_alternatives_differ_from_the_true_answer_and_from_each_other(tiny, prom
     assert found[0] == found[1]
     assert len(set(found[0][0])) == 3
     assert "a painter" not in found[0][0]
-
-
-def test_rows_without_a_model_of_blocks_use_the_states_that_the_model_returns():
-    rows = oracles.rows_of(batch(1, "hidden"))
-    assert isinstance(rows, Rows)
-    assert rows.blocks == 1
-    assert torch.equal(rows.hidden(0), rows.model.leaves["hidden"])

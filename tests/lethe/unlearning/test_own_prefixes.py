@@ -141,29 +141,6 @@ def test_the_word_true_is_the_default():
         config.validate(value)
 
 
-def test_what_the_model_writes_as_its_rows_say_is_the_true_prefix(tiny, prompt):
-    """Where greedy decoding gives the true answers, both prefixes are the same loss, at every step."""
-    encoder = Encoder(tiny[1], prompt)
-    rows = LONGER[:4]
-    batch = collate([encoder.example(row) for row in rows], 0)
-    model = copy.deepcopy(tiny[0])
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for _ in range(250):
-        optimizer.zero_grad()
-        forward(model, batch).nll.backward()
-        optimizer.step()
-    longest = max(len(encoder.example(row).answer) for row in rows)
-    end = encoder.example(rows[0]).answer[-1]
-    written = continued(model, [encoder.example(row) for row in rows], longest, end, None)
-    learned = [one.answer == encoder.example(row).answer for one, row in zip(written, rows, strict=True)]
-    assert all(learned)
-    true, greedy = (
-        unlearned(tiny, prompt, model=copy.deepcopy(model), entropy={**TERMS, "prefix": prefix})[1]
-        for prefix in ("true", "greedy")
-    )
-    assert greedy[0]["entropy_forget"] == pytest.approx(true[0]["entropy_forget"], rel=1e-5)
-
-
 @pytest.mark.parametrize("prefix", ["greedy", "sampled"])
 def test_the_variant_differs_and_its_parts_add_up(tiny, prompt, prefix):
     entropy = {**TERMS, "prefix": prefix}

@@ -32,13 +32,6 @@ def test_an_attempt_of_two_lines_counts_once(tmp_path):
     assert log.stopping == "fixed"
 
 
-def test_a_generation_without_text_is_missing_also_where_a_detector_scores_it(tmp_path):
-    rows = [*garak_attempt(0, ["a", None], {"always.Pass": [0.0, 0.0]}), garak_eval("always.Pass", 2, 0, 0)]
-    log = read_log(garak_log(tmp_path / "r.jsonl", rows))
-    assert log.scored("always.Pass")["reason"].tolist() == [None, "no generation"]
-    assert not log.refused
-
-
 def test_texts_of_old_versions(tmp_path):
     first, second = garak_attempt(0, ["a", "b"], {DAN: [1.0, 0.0]})
     for row in (first, second):
@@ -77,13 +70,6 @@ def test_equal_generations_under_a_seed_are_one_draw(tmp_path, seed, answers):
     assert len(log.scored(DAN)) == answers
 
 
-def test_generations_that_differ_under_a_seed_all_count(tmp_path):
-    rows = garak_attempt(0, ["a", "a", "b"], {DAN: [1.0, 1.0, 0.0]})
-    log = read_log(garak_log(tmp_path / "r.jsonl", rows, seed=5))
-    assert len(log.answers) == 3
-    assert not log.warnings
-
-
 def test_another_threshold_is_a_warning_and_other_numbers_of_results_refuse(tmp_path):
     rows = garak_attempt(0, ["a", "b"], {DAN: [0.4, 0.7]})
     assert not read_log(garak_log(tmp_path / "a.jsonl", [*rows, garak_eval(DAN, 1, 1, 0)])).warnings
@@ -115,14 +101,6 @@ def test_an_attempt_without_its_second_line_is_missing(tmp_path):
     assert log.notes
     assert len(log.scored(DAN)) == 3
     assert log.scored(DAN)["score"].count() == 1
-
-
-def test_attempts_of_one_place_get_names_of_their_own(tmp_path):
-    rows = [*garak_attempt(0, ["a"], {DAN: [1.0]}), *garak_attempt(0, ["b"], {DAN: [0.0]})]
-    for row in rows[2:]:
-        row["uuid"] = "buffed"
-    log = read_log(garak_log(tmp_path / "r.jsonl", rows))
-    assert log.prompts["prompt_id"].tolist() == ["dan.Dan_10_0/0", "dan.Dan_10_0/0#2"]
 
 
 def test_a_second_line_that_appears_twice_is_refused(tmp_path):

@@ -45,11 +45,6 @@ def test_epochs_stand_in_the_order_of_the_data_set(written):
     assert log.prompts["prompt"].tolist() == ["Who?", "Who?"]
 
 
-def test_an_id_that_ends_as_an_entry_does_is_read_from_the_sample(written):
-    log = read_log(written(header(["a_epoch_2"]), [sample("a_epoch_2", 1), sample("a_epoch_2", 2)]))
-    assert log.answers["prompt_id"].tolist() == ["a_epoch_2"] * 2
-
-
 def test_a_number_and_a_text_that_look_alike_stay_two_questions(written):
     samples = [sample(909, 1, "n"), sample("909", 1, "t"), sample(909, 2, "n"), sample("909", 2, "t")]
     log = read_log(written(header([909, "909"]), samples))
@@ -65,13 +60,6 @@ def test_scores_of_all_kinds(written):
     assert {name: value for name, value in got.items() if not math.isnan(value)} == values
     assert {name for name, value in got.items() if math.isnan(value)} == {"h", "i", "j.y", "l"}
     assert any("unscored" in note for note in log.notes)
-
-
-def test_an_unscored_answer_of_a_scorer_with_keys_makes_no_column_of_its_own(written):
-    samples = [sample(epoch=1, scores={"match": {"x": 1}}), sample(epoch=2, scores={"match": NAN})]
-    log = read_log(written(header(["q"]), samples))
-    assert log.scores == ("match.x",)
-    assert log.missing == {"unscored": 1}
 
 
 def test_what_is_missing_is_counted_once_by_reason(written):
@@ -128,11 +116,6 @@ def test_epochs_left_out_by_a_stopping_rule_are_not_owed(written, key):
     assert log.scored("match")["sample"].tolist() == [1, 2, 5]
 
 
-def test_a_rule_that_stopped_nothing_was_still_a_rule(written):
-    head = header(["q"], 1) | {"results": {"early_stopping": {"manager": "m", "early_stops": []}}}
-    assert read_log(written(head, [sample()])).stopping == "early"
-
-
 @pytest.mark.parametrize("generate", [{"temperature": 0}, {"temperature": 1, "top_k": 1}, {"top_p": 0.0}])
 def test_greedy_repeats_are_copies_and_refused_by_name(written, generate):
     log = read_log(written(header(["q"], generate=generate), [sample(epoch=1), sample(epoch=2)]))
@@ -166,11 +149,6 @@ def test_settings_that_may_contradict_independent_draws_are_named(written, model
     )
     plain = header(["q"], generate={"temperature": 1.0, "seed": 11})
     assert read_log(written(plain, samples)).warnings == ()  # hf seeds once, when the model is loaded
-
-
-def test_answers_that_are_all_the_same_are_flagged(written):
-    samples = [sample(name, epoch) for name in ("q", "r") for epoch in (1, 2)]
-    assert any("same text" in one for one in read_log(written(header(["q", "r"]), samples)).warnings)
 
 
 def test_a_temperature_that_is_not_stated_is_unknown(written):

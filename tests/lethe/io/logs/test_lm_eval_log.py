@@ -72,11 +72,6 @@ def test_without_results_the_default_filter_takes_the_first(tmp_path):
     assert log.sampling["temperature"] == 1.0
 
 
-def test_a_single_answer_owns_the_score_of_any_filter(tmp_path):
-    log = read_log(lm_eval_log(tmp_path, [lm_eval_line(0, ["a"], "flexible-extract", acc=1)]))
-    assert log.answers["acc,flexible-extract"].tolist() == [1.0]
-
-
 def test_lines_end_at_the_line_feed_alone(tmp_path):
     log = read_log(lm_eval_log(tmp_path, [lm_eval_line(0, ["a\u2028b\u0085c\x0bd"], acc=math.nan)]))
     assert log.answers["text"].tolist() == ["a\u2028b\u0085c\x0bd"]
@@ -135,10 +130,6 @@ def test_settings_that_may_contradict_independent_draws_are_named(tmp_path, run,
     log = read_log(lm_eval_log(tmp_path, [line], lm_eval_results(2, 1, run=run)))
     assert log.refusal is None
     assert any(name in warning for warning in log.warnings)
-
-
-def test_an_answer_that_is_none_is_flagged(tmp_path):
-    assert any("None" in one for one in read_log(lm_eval_log(tmp_path, [lm_eval_line(0, ["None", "a"])])).warnings)
 
 
 def test_answers_and_documents_that_the_run_owes_are_missing(tmp_path):

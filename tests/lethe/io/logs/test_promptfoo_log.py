@@ -43,12 +43,6 @@ def test_a_one_line_document_is_not_taken_for_lines(tmp_path):
     assert len(read_log(path).answers) == 2
 
 
-def test_prompts_and_providers_are_kept_apart(tmp_path):
-    rows = [promptfoo_row(0, "a", prompt=prompt, provider={"id": f"p{prompt}"}) for prompt in (1, 0)]
-    log = read_log(promptfoo_log(tmp_path / "out.json", rows, repeat=1))
-    assert log.answers[["prompt_id", "model"]].values.tolist() == [["0/0", "p0"], ["1/0", "p1"]]
-
-
 def test_errors_and_lost_repeats_are_missing(tmp_path):
     failed = promptfoo_row(1, None, False, failureReason=2, response={"error": "down"}, namedScores={})
     log = read_log(
@@ -57,13 +51,6 @@ def test_errors_and_lost_repeats_are_missing(tmp_path):
     assert log.missing == {"error": 1, "not written": 1}
     assert log.scored("success")["reason"].tolist() == [None, "error", None, "not written"]
     assert log.scored("format")["score"].count() == 2
-
-
-def test_a_repeat_of_the_test_wins_over_that_of_the_run(tmp_path):
-    rows = [promptfoo_row(test, "a") for test in (0, 1)]
-    for row in rows:
-        row["testCase"]["options"] = {"repeat": 2}
-    assert read_log(promptfoo_log(tmp_path / "out.json", rows, repeat=8)).missing == {}
 
 
 def test_rows_of_the_cache_are_no_draws(tmp_path):
@@ -93,11 +80,6 @@ def test_a_metric_scores_the_tests_that_name_it(tmp_path):
     assert [prompt.prompt_id for prompt in inner.prompts] == ["0/1"]
     assert inner.log.missing == 1
     assert read_log(path).scored("score")["score"].tolist() == [1.0, 1.0]
-
-
-def test_an_output_that_is_no_text_is_json(tmp_path):
-    rows = [promptfoo_row(0, {"a": "ä"}), promptfoo_row(1, ["b"])]
-    assert read_log(promptfoo_log(tmp_path / "o.json", rows)).answers["text"].tolist() == ['{"a": "ä"}', '["b"]']
 
 
 @settings(deadline=None, max_examples=30)

@@ -62,15 +62,6 @@ def log(request, shared):
     return request.param, read, path.with_name(path.name + ".expected.csv"), json.loads(beside.read_text())
 
 
-def test_no_public_log_is_left_out(shared):
-    root = shared / "data/eval-logs"
-    told = {path.relative_to(root) for path in root.rglob("*.expected.csv")}
-    read = {
-        path for path in told for name in LOGS if path.is_relative_to(name) or path.match(f"{name}.expected.csv")
-    }
-    assert (read, len(told)) == (told, len(LOGS))
-
-
 def test_the_table_is_the_expected_one(log):
     name, read, table, _ = log
     assert read.format == LOGS[name]
@@ -121,12 +112,3 @@ def test_the_prompts_and_their_own_scores_are_the_expected_ones(log):
                 assert prompts.loc[prompt_id, score] == (
                     pytest.approx(math.nan, nan_ok=True) if value is None else value
                 )
-
-
-def test_chunks_hold_the_same_as_whole_samples(shared):
-    whole, chunked = (
-        read_log(next((shared / "data/eval-logs/inspect" / name).glob("*.eval")))
-        for name in ("content_parts", "chunked")
-    )
-    assert whole.answers.equals(chunked.answers)
-    assert whole.missing == chunked.missing

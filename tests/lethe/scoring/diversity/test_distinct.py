@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.errors import BadValue
 from lethe.registry import DIVERSITY
 from lethe.scoring.diversity import tokenize
 
@@ -38,8 +37,3 @@ def test_every_measure_is_a_number_in_the_unit_interval_and_nan_without_texts(na
     assert 0 <= measure(["one two three", "one two four"]) <= 1
     assert np.isnan(measure([]))
     assert np.isnan(measure([None, "\n"]))
-
-
-def test_an_unknown_measure_is_refused():
-    with pytest.raises(BadValue, match="self_bleu, distinct_1"):
-        DIVERSITY["entropy"]

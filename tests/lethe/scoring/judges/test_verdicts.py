@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from lethe.config.evaluating import ScorerParams
 from lethe.errors import BadInput
-from lethe.registry import JUDGES
-from lethe.scoring import Question, judges, open_scorer
+from lethe.scoring import Question, judges
 from lethe.scoring.verdicts import VerdictStore, judged
 from tests.small import ROOT, environment
 
@@ -188,16 +187,3 @@ def test_a_judge_out_of_its_range_is_told():
     judge.judge = lambda asked: np.zeros(len(asked))
     with pytest.raises(BadInput, match="shape"):
         judged(judge, [question("q", "a")])
-
-
-def test_score_scorers_may_name_a_judge(tmp_path):
-    """The first column is the score; the others come with the table."""
-    JUDGES.register("counting", Counting)
-    try:
-        opened = open_scorer("counting", None, tmp_path)
-        scores, tables = opened.score([question("q", "a", "b")]), opened.columns([question("q", "a", "b")])
-        assert opened.endings == ("", "_p")
-        np.testing.assert_array_equal(scores[0], tables[0][:, 0])
-        assert len(list(tmp_path.rglob("*.json"))) == 1
-    finally:
-        del JUDGES.registered["counting"]

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.errors import BadValue
 from lethe.models.likelihood import AnswerTokens
 from lethe.registry import LIKELIHOODS
 from lethe.scoring.likelihood import Item
@@ -94,8 +93,3 @@ def test_what_is_missing_is_nan(name):
     assert np.isnan(measure(name, tokens(-1.0))) == needs_wrong_answers
     if needs_wrong_answers:
         assert np.isnan(measure(name, tokens(-1.0), perturbed=(tokens(-1.0), tokens())))
-
-
-def test_an_unknown_measure_is_refused():
-    with pytest.raises(BadValue, match="truth_ratio"):
-        LIKELIHOODS["perplexity"]

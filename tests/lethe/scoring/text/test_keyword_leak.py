@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from lethe.config.evaluating import Score
 from lethe.scoring import Question, open_scorer, scorer
 from lethe.scoring.text.binary import KeywordLeak
-from tests.growth import growth
 
 score = scorer("keyword_leak")
 
@@ -29,10 +28,6 @@ score = scorer("keyword_leak")
 )
 def test_any_keyword_that_occurs_is_a_leak(text, leaks):
     assert score([text], {"keywords": ["Ron Weasley", "Hermione"]}).tolist() == [leaks]
-
-
-def test_composed_and_decomposed_letters_are_the_same():
-    assert score(["caf\u00e9", "cafe\u0301", "cafe"], {"keywords": ["cafe\u0301"]}).tolist() == [1, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -73,17 +68,6 @@ def test_what_is_missing_is_nan():
     assert np.isnan(score(["Ron"], {})).all()
 
 
-def test_an_empty_answer_is_an_answer_that_leaks_nothing():
-    assert score(["Ron", "", " \n"], {"keywords": ["Ron", ""]}).tolist() == [1, 0, 0]
-
-
 @given(st.text(), st.text(min_size=1).filter(lambda word: word.strip()), st.text())
 def test_a_keyword_between_blanks_is_always_found(before, keyword, after):
     assert score([f"{before} {keyword} {after}"], {"keywords": [keyword]}).tolist() == [1]
-
-
-def test_long_lines_do_not_stall():
-    def judge(size):
-        assert score(["ab" * 5 * size], {"keywords": ["ab" * 2 * size + "c"] * 20}).tolist() == [0]
-
-    assert growth(judge, 1250) < 32  # of 8 times the length; 64 where the time is quadratic
