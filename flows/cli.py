@@ -14,12 +14,12 @@ import typer
 from lethe.cli.console import JsonFlag, print_json, print_table
 from lethe.errors import LetheError, plural
 
-STUDIES = {  # `lethe study NAME` and the module whose function `command` it is
-    "game": "studies.image_game.command",
-    "landscape": "studies.landscape.command",
-    "epsilon-star-simulation": "studies.simulation.command",
-    "meta-evaluation": "studies.meta_evaluation.command",
-    "seeds": "studies.seeds.command",
+STUDIES = {  # `lethe study NAME` and its function in `studies.commands`
+    "game": "game",
+    "landscape": "landscape",
+    "epsilon-star-simulation": "simulation",
+    "meta-evaluation": "meta_evaluation",
+    "seeds": "seeds",
 }
 # An experiment becomes a git reference, a sweep a folder.
 EXPERIMENT, SWEEP = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9_-])?"), re.compile(r"[A-Za-z0-9_-]+")

@@ -124,8 +124,9 @@ def _add_own() -> None:
     for name, function in _pipeline_commands().items():
         if isinstance(function, dict):
             studies = typer.Typer(help="Reproduce a study of the documents.", **GROUP)
-            for study, module in function.items():
-                studies.command(study, cls=LetheCommand)(importlib.import_module(module).command)
+            commands = importlib.import_module("studies.commands")
+            for study, own in function.items():
+                studies.command(study, cls=LetheCommand)(getattr(commands, own))
             app.add_typer(studies, name=name, rich_help_panel=STUDIES)
             continue
         settings = LENIENT if function.__module__ == __name__ else None

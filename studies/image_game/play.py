@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
 from lethe.audits.finished_models import SCRATCH, Runner, in_processes
 from lethe.audits.unlearning_game.result import (
@@ -27,16 +28,81 @@ from lethe.audits.unlearning_game.result import (
     Tables,
 )
 from lethe.audits.unlearning_game.rounds import NOTHING, Adversary, Game, Job, Played, Shadow
+from lethe.config.fields import Alpha, Count, Integer, MemberOf, Name, NameIn, Positive, Real, Section, Seed, Share
+from lethe.config.schema import GameParams
 from lethe.data import images as image_data
 from lethe.data.images import Images
 from lethe.errors import BadParam
 from lethe.io.cache import digest, versions
-from lethe.statistics.unlearning_game import Split, group_bound
+from lethe.statistics.unlearning_game import Quality, Split, group_bound
 from studies.image_game.attacks import ATTACKS, View
-from studies.image_game.unlearning import DEFENDERS, LOGITS, make
+from studies.image_game.unlearning import DEFENDERS, LOGITS, DefenderParams, make
 
-if TYPE_CHECKING:
-    from studies.image_game.settings import ImageGameParams, ImageTablesParams
+AttackName = Annotated[str, NameIn((ATTACKS,))]
+DefenderEntry = Annotated[DefenderParams, MemberOf(DEFENDERS, "method", DefenderParams, needs=True)]
+
+
+class ImageData(Section):
+    """The data set of an image game; see `lethe.data.images.load`."""
+
+    kind: Literal["digits", "fashion_mnist", "cifar10"]
+    source: str | None
+    points: Count | None
+    label_noise: Share
+    seed: Seed
+
+
+class ImageLearning(Section):
+    """The training of the image classifiers."""
+
+    network: Literal["resnet8", "resnet14", "resnet20", "resnet18"]
+    optimiser: Literal["sgd", "rmsprop"]
+    lr: Positive
+    momentum: Annotated[Real, Field(ge=0, lt=1)]
+    weight_decay: Annotated[Real, Field(ge=0)]
+    epochs: Count
+    batch: Annotated[Integer, Field(ge=2)]
+    milestones: list[Count]
+
+
+class Privacy(Section):
+    """DP-SGD: the budget of one record, and the clipping norm of its gradient."""
+
+    epsilon: Positive
+    delta: Annotated[Real, Field(gt=0, lt=1)]
+    clip: Positive
+
+
+class ImageGameParams(GameParams):
+    """The unlearning sample inference game on images."""
+
+    kind: Literal["images"]
+    data: ImageData
+    portion: Annotated[Real, Field(gt=0, lt=1)]
+    pairs: Count
+    seeds: Count
+    seed: Seed
+    alpha: Alpha
+    learning: ImageLearning
+    privacy: Privacy | None
+    shadow_models: Annotated[Integer, Field(ge=4, multiple_of=2)]
+    shared_retrain: bool
+    random_splits: bool
+    confused_classes: Annotated[list[Seed], Field(min_length=2, max_length=2)] | None
+    methods: Annotated[dict[Name, DefenderEntry], Field(min_length=1)]
+    attacks: Annotated[list[AttackName], Field(min_length=1)]
+
+
+class ImageTablesParams(GameParams):
+    """Tables 1 to 4 and Figure 2 of Tu et al. (2024) at the scale of the entry: the game varied in four ways."""
+
+    kind: Literal["image_tables"]
+    game: ImageGameParams
+    private_learning: ImageLearning
+    budgets: Annotated[list[Privacy], Field(min_length=1)]
+    points: list[Count]
+    repeats: Annotated[Integer, Field(ge=2)]
+
 
 NO_PRIVACY = "inf"  # the column of learning without differential privacy
 Measure = Callable[[PlayedMethod], float | None]
@@ -231,3 +297,11 @@ def _images(data: str) -> Images:
 def _content(data: str) -> str:
     images = _images(data)
     return digest(images.pixels, images.labels, images.classes, images.white)
+
+
+def interval_note(quality: Quality) -> str:
+    """Return the guarantee of the intervals as a sentence; all methods share it."""
+    ends = quality.bounds()
+    if ends is None:
+        return "No intervals: one model per split."
+    return f"ci_low to ci_high: {ends[0].guarantee()}, for each method by itself ({ends[0].method})."

@@ -22,7 +22,7 @@ from lethe.models.dp_sgd import make_private, noise_multiplier
 from lethe.models.training import batches
 
 if TYPE_CHECKING:
-    from studies.image_game.settings import ImageLearning, Privacy
+    from studies.image_game.play import ImageLearning, Privacy
     from studies.image_game.unlearning import Descent
 
 

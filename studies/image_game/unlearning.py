@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from lethe.audits.unlearning_game.rounds import Job
     from lethe.data.images import Images
-    from studies.image_game.settings import ImageGameParams
+    from studies.image_game.play import ImageGameParams
     from studies.image_game.training import Points, ResNet
 
 WEIGHTS, LOGITS = "model.safetensors", "logits.npy"

@@ -8,23 +8,34 @@ run, so that a killed landscape resumes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lethe.audits.finished_models import Runner, in_processes
+from lethe.errors import plural
+from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
 from lethe.io.cache import cache_key, digest, versions
-from lethe.io.json_files import read_json
+from lethe.io.json_files import read_json, write_json
+from lethe.report.svg import COLOURS, MARKS, picture
+from lethe.statistics.bound import level
 from lethe.statistics.epsilon_star import audit
 from lethe.statistics.epsilon_star.lower import Mechanism, mechanism_epsilon
 from lethe.statistics.epsilon_star.parametric import Scale, rejected_sides
 from lethe.statistics.epsilon_star.ratios import recommended_delta
+from lethe.text import number
 from studies.landscape import classification, training
 from studies.landscape.classification import Classification
-from studies.landscape.settings import LandscapeSettings, Strategy
+from studies.landscape.settings import LandscapeSettings, Strategy, read
+from studies.simulation import fit_p_values, goodness_of_fit
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+OUT = Path("data/landscapes")
 SCRATCH = Path(".lethe/scratch/landscape")
 
 
@@ -259,3 +270,154 @@ def frontier(cost: np.ndarray, benefit: np.ndarray) -> np.ndarray:
 def _turns_down(a: int, b: int, c: int, cost: np.ndarray, benefit: np.ndarray) -> bool:
     """Whether b lies above the line from a to c."""
     return (benefit[b] - benefit[a]) * (cost[c] - cost[a]) > (benefit[c] - benefit[a]) * (cost[b] - cost[a])
+
+
+PLACES = 400  # points at which a marginal density is drawn
+
+
+def landscape(path: Path, result: LandscapeResult) -> None:
+    """Every strategy's mean Epsilon* and utility with min-max bars, marginal densities of DP and no DP, the frontier."""
+    shown = [one for one in result.strategies if np.isfinite(one.epsilon_star.mean)]
+    groups = list(dict.fromkeys(one.group for one in shown))
+    with picture(
+        path,
+        6.6,
+        4.8,
+        nrows=2,
+        ncols=2,
+        sharex="col",
+        sharey="row",
+        width_ratios=(4, 1),
+        height_ratios=(1, 4),
+    ) as (_, grid):
+        (top, corner), (main, side) = grid
+        corner.axis("off")
+        for group, colour, mark in zip(groups, COLOURS, MARKS, strict=False):
+            mine = [one for one in shown if one.group == group]
+            x, y = (_means(mine, key) for key in ("epsilon_star", "utility_population"))
+            main.errorbar(
+                x,
+                y,
+                yerr=_reach(mine, "utility_population"),
+                xerr=_reach(mine, "epsilon_star"),
+                linestyle="none",
+                marker=mark,
+                markersize=4,
+                color=colour,
+                elinewidth=0.7,
+                label=group,
+            )
+        best = [result.strategies[i] for i in result.frontier]
+        main.plot(
+            _means(best, "epsilon_star"),
+            _means(best, "utility_population"),
+            color="#1c1d1f",
+            linewidth=0.9,
+            linestyle="--",
+            label="Pareto frontier",
+        )
+        main.set(xlabel=f"Epsilon* (parametric, no cut, δ = {result.delta:.2g})", ylabel=result.utility)
+        main.set_xlim(left=-0.02 * main.get_xlim()[1])
+        main.legend(loc="lower right", fontsize=7, framealpha=0.9, edgecolor="none")
+        for private, name, colour in ((False, "no DP", COLOURS[0]), (True, "DP", COLOURS[1])):
+            mine = [one for one in shown if (one.epsilon is not None) == private]
+            _density(top, _means(mine, "epsilon_star"), main.get_xlim(), colour, name)
+            _density(side, _means(mine, "utility_population"), main.get_ylim(), colour, name, upright=True)
+        top.set(yticks=[], title=result.data)
+        side.set(xticks=[])
+        top.legend(frameon=False, fontsize=7)
+
+
+def _means(strategies: list[MeasuredStrategy], key: str) -> np.ndarray:
+    return np.array([getattr(one, key).mean for one in strategies])
+
+
+def _reach(strategies: list[MeasuredStrategy], key: str) -> np.ndarray:
+    """(2, k) from the mean down to the smallest run and up to the largest."""
+    low, mean, high = (
+        np.array([getattr(getattr(one, key), what) for one in strategies]) for what in ("min", "mean", "max")
+    )
+    return np.maximum([mean - low, high - mean], 0)
+
+
+def _density(
+    axes: Axes, values: np.ndarray, limits: tuple[float, float], colour: str, name: str, upright: bool = False
+) -> None:
+    """A Gaussian kernel density of the strategies' means, each at its own height; none for fewer than two values."""
+    spread = values.std(ddof=1) if len(values) > 1 else 0.0
+    if spread == 0:
+        return
+    width = 1.06 * spread * len(values) ** -0.2  # Silverman's rule
+    places = np.linspace(max(limits[0], 0), limits[1], PLACES)  # neither Epsilon* nor utility is negative
+    heights = np.exp(-0.5 * ((places[:, None] - values) / width) ** 2).mean(axis=1)
+    heights /= heights.max()
+    if upright:
+        axes.fill_betweenx(places, heights, color=colour, alpha=0.3, linewidth=0, label=name)
+    else:
+        axes.fill_between(places, heights, color=colour, alpha=0.3, linewidth=0, label=name)
+
+
+def draw(name: str, changes: Sequence[str]) -> tuple[LandscapeResult, dict[str, object]]:
+    """Train all unfinished models, measure, draw; return the result, and its JSON as data/landscapes/NAME holds it."""
+    settings = read(name, changes)
+    study = Landscape(settings)
+    result = study.result()
+    values, fit = asdict(result), settings.goodness_of_fit
+    with atomic_folder(OUT / name) as folder:
+        landscape(folder / "landscape.png", result)
+        if fit is not None:
+            components = range(1, fit.components + 1)
+            tables = {
+                title: fit_p_values(losses, components, fit.samples, settings.seed)
+                for title, losses in study.transformed_losses().items()
+            }
+            goodness_of_fit(folder / "goodness-of-fit.png", tables, components, fit.samples)
+            values["goodness_of_fit"] = {
+                "components": list(components),
+                "samples": fit.samples,
+                "p_values": tables,
+            }
+        whole = {"schema": SCHEMA_VERSION, "settings": settings.model_dump(), **values}
+        write_json(folder / "result.json", whole)
+    return result, values
+
+
+def table(name: str, result: LandscapeResult) -> tuple[str, list[str], list[list[object]], list[str]]:
+    """Title, columns, rows and notes for people."""
+    strategies, common = _without_what_is_common(result.strategies)
+    return (
+        f"{name}: {result.data}, {result.n_train:,} to train on and {result.n_population:,} others; "
+        f"means of {plural(result.runs, 'run')}, delta {result.delta:.3g}",
+        ["strategy", result.utility, "training", "Epsilon*", "range", "cut", "lower"],
+        [_row(one) for one in strategies],
+        [
+            *([f"Every strategy with DP: {common}."] if common else []),
+            f"Pareto frontier: {'; '.join(strategies[place].name for place in result.frontier)}.",
+            f"{result.utility}: on the others; training: on what was learnt.",
+            "Epsilon*: parametric, an estimate, with no cut; range: least to most; cut: the paper's, of rates at delta.",
+            f"lower: mean of the runs' lower bounds; each holds for its run {level(result.alpha)}.",
+            f"Trained now: {plural(result.trained, 'run')}; the pictures: data/landscapes/{name}",
+        ],
+    )
+
+
+def _without_what_is_common(strategies: list[MeasuredStrategy]) -> tuple[list[MeasuredStrategy], str]:
+    """Shorten the names by the parts that all strategies with DP share, and return these parts."""
+    parts = [one.name.split(", ") for one in strategies]
+    private = [names for names in parts if len(names) > 1]
+    shared = [part for part in private[0] if all(part in names for names in private)] if len(private) > 1 else []
+    short = [", ".join(part for part in names if part not in shared) for names in parts]
+    return [replace(one, name=name) for one, name in zip(strategies, short, strict=True)], ", ".join(shared)
+
+
+def _row(one: MeasuredStrategy) -> list[object]:
+    exact = one.epsilon_star
+    return [
+        one.name,
+        one.utility_population.mean,
+        one.utility_train.mean,
+        f"{exact.mean:.2f}",
+        f"{exact.min:.2f}–{exact.max:.2f}",
+        f"{one.epsilon_star_cut.mean:.2f}",
+        number(one.epsilon_lower.mean, 2, "down"),
+    ]

@@ -86,6 +86,18 @@ def rows(result: MetaResult, columns: Sequence[Column] = COLUMNS) -> list[list[s
     return [[column.text(one) for column in columns] for one in result.worth]
 
 
+def table(name: str, result: MetaResult, folder: Path) -> tuple[str, list[str], list[list[str]], list[str]]:
+    """Title, columns, rows and notes for people."""
+    claims = [f"{one.text}: {one.verdict}. {claim_sentence(one)}" for one in result.claims]
+    return (
+        f"Meta-evaluation {name}: {sum(result.knows.values())} models that know, "
+        f"{sum(result.lacks.values())} that lack, {sum(result.unlearned.values())} unlearned",
+        [column.terminal for column in TERMINAL],
+        rows(result, TERMINAL),
+        [guarantee(result), *sentences(result), *claims, f"The page: {folder}/index.html"],
+    )
+
+
 def quality_rows(result: MetaResult) -> list[list[str]]:
     """One row of text per kind of pool models: their utility, and how many are left out for it."""
     return [

@@ -23,7 +23,7 @@ from lethe.errors import MissingArtifact
 from lethe.io.json_files import read_json
 from lethe.results import table as results
 from lethe.text import number
-from studies.seeds.runs import FOLDER, points, run_seeds
+from studies.seeds import FOLDER, points, run_seeds
 from tests.benchmarks import marks
 
 PRESET = "entropy-prefixes"

@@ -3,7 +3,7 @@
 import pytest
 
 from lethe.registry import GAMES
-from studies.image_game.command import register
+from studies.commands import register
 from tests.flows.conftest import prefect, repository, small
 from tests.lethe.conftest import prompt, tiny
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lethe.config.yaml import changed_document, read_preset
-from studies.meta_evaluation.command import PRESETS
+from studies.commands import PRESETS
 from studies.meta_evaluation.settings import MetaParams, validate
 from tests.small import ROOT
 

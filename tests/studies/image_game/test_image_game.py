@@ -17,7 +17,7 @@ from lethe.statistics.two_sample import fit_threshold
 from lethe.statistics.unlearning_game import signed_advantage, swap_advantage
 from lethe.steps import game as step
 from studies.image_game.play import ImageGame, play
-from studies.image_game.settings import ImageGameParams as Settings
+from studies.image_game.play import ImageGameParams as Settings
 from tests.small import ROOT, one_after_another, touched
 
 SMALL = {

@@ -6,7 +6,7 @@ import pytest
 
 from lethe import config
 from lethe.errors import BadInput
-from studies.image_game.command import PRESETS
+from studies.commands import PRESETS
 from tests.small import ROOT
 
 

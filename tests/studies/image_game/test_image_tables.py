@@ -8,7 +8,7 @@ import pytest
 from lethe.audits.unlearning_game.result import AttackOutcome, Confusion, GameResult, results_by_method
 from lethe.io.json_files import restored
 from studies.image_game import play as tables
-from studies.image_game.settings import ImageData, ImageGameParams, ImageTablesParams, Privacy
+from studies.image_game.play import ImageData, ImageGameParams, ImageTablesParams, Privacy
 
 
 def game(gap, confusion=None, pairs=1):

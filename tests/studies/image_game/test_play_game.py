@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from lethe.cli.app import app
 from lethe.statistics.unlearning_game import unlearning_quality
-from studies.image_game.command import interval_note
+from studies.image_game.play import interval_note
 from tests.small import ROOT
 
 

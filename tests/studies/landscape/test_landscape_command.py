@@ -5,7 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lethe.cli.app import app
-from studies.landscape.command import _without_what_is_common
+from studies.landscape.study import _without_what_is_common
 
 SMALL = (
     "data.points=300",

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.statistics.bound import Assumes, Bound, Covers
-from studies.seeds.summary import ClaimCount, SeedRun, Spread, summarise
+from studies.seeds import ClaimCount, SeedRun, Spread, summarise
 
 
 def run(seed: str, verdicts: dict, **leaks: float) -> SeedRun:

@@ -7,9 +7,18 @@ import json
 import pytest
 
 from lethe.statistics.bound import Assumes, Bound, Covers
-from studies.seeds.command import as_markdown, cell, claim_table, model_table
-from studies.seeds.runs import points
-from studies.seeds.summary import ClaimCount, ClaimSummary, ModelSpread, SeedSummary, Spread
+from studies.seeds import (
+    ClaimCount,
+    ClaimSummary,
+    ModelSpread,
+    SeedSummary,
+    Spread,
+    as_markdown,
+    cell,
+    claim_table,
+    model_table,
+    points,
+)
 from tests.flows.miniature import wait_until
 from tests.small import ROOT
 
@@ -38,11 +47,11 @@ def test_the_tables_have_the_columns_of_the_models_and_the_guarantee_of_each_bou
     claim = ClaimSummary("more", 2, 0, 2, (ClaimCount("npo", 1, 1, 0), ClaimCount("ours", 2, 0, 0)))
     found = SeedSummary(("seed-0", "seed-1"), {"m_bin_worst": BOUND}, models, (claim,))
     shown, claims = model_table(found, 5), claim_table(found)
-    assert shown.columns[1:3] == ["m_bin_worst", "retain_mean"]
-    assert shown.rows == [["npo", "0.0101 (0.01 to 0.02)", "0.5", "leaks, intact: 2"]]
-    assert BOUND.guarantee("the forget questions") in shown.notes[0]
-    assert claims.rows == [["more", "0", "2", "ours 2, npo 1", "npo 1"]]
-    assert "| more | 0 | 2 | ours 2, npo 1 | npo 1 |" in as_markdown(claims).splitlines()
+    assert shown[1][1:3] == ["m_bin_worst", "retain_mean"]
+    assert shown[2] == [["npo", "0.0101 (0.01 to 0.02)", "0.5", "leaks, intact: 2"]]
+    assert BOUND.guarantee("the forget questions") in shown[3][0]
+    assert claims[2] == [["more", "0", "2", "ours 2, npo 1", "npo 1"]]
+    assert "| more | 0 | 2 | ours 2, npo 1 | npo 1 |" in as_markdown(*claims).splitlines()
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from lethe.errors import BadValue
-from studies.simulation.simulation import fit_p_values, gamma_epsilon_star, ratio_curves, simulate
+from studies.simulation import fit_p_values, gamma_epsilon_star, ratio_curves, simulate
 
 # gap: truth, truth with the cut, parametric with the cut and empirical with the cut at n = 1e5
 TABLE = {

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from lethe.statistics.epsilon_star.lower import band_lower_bound, split_lower_bound
-from studies.simulation.simulation import gamma_epsilon_star
+from studies.simulation import gamma_epsilon_star
 from tests.lethe.statistics.misses import tolerated
 
 LOWER = {

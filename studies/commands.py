@@ -1,0 +1,243 @@
+"""The commands of the studies, `lethe study NAME`: they import nothing heavy until they run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lethe.cli.console import JsonFlag, print_json, print_table
+from lethe.errors import BadValue, LetheError, plural
+
+if TYPE_CHECKING:
+    from lethe.audits import AuditResult
+    from lethe.config.schema import GameParams
+
+PRESETS = Path(__file__).parent / "presets"
+NAME = re.compile(r"[A-Za-z0-9_-]+")
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("-S", "--set", metavar="KEY=VALUE", help="Change a value for this run; repeatable."),
+]
+
+
+def register() -> None:
+    """Add the games on images to the kinds that an entry of ``games`` may have."""
+    from lethe.audits.finished_models import SCRATCH, Runner, in_processes
+    from lethe.audits.unlearning_game.result import played
+    from lethe.registry import GAMES
+    from studies.image_game.play import ImageGameParams, ImageTablesParams, play, play_tables
+
+    def kind(model: type[GameParams], function: Callable[..., tuple]) -> SimpleNamespace:
+        def whole(settings: GameParams, scratch: Path | None = None, run: Runner | None = None) -> AuditResult:
+            return played(*function(settings, scratch or SCRATCH, run or in_processes))
+
+        return SimpleNamespace(Params=model, play=whole)
+
+    GAMES.register("images", kind(ImageGameParams, play))
+    GAMES.register("image_tables", kind(ImageTablesParams, play_tables))
+
+
+def game(
+    name: Annotated[str, typer.Argument(help="An entry of games in params.yaml, or of a preset.")],
+    preset: Annotated[str | None, typer.Option(help="Take the game from this preset, by its name.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Play one game outside the pipeline: its result and its own page go to data/games.
+
+    A killed game keeps its finished models.
+
+    Example: `lethe study game digits --preset game-digits`
+    """
+    from flows import settings
+    from lethe import config
+    from lethe.audits.unlearning_game.result import GameResult
+    from lethe.config import yaml as presets
+    from lethe.io.json_files import restored
+    from lethe.steps import game as step
+    from studies.image_game.play import interval_note
+
+    register()
+    document = config.read_yaml(config.FILE)
+    if preset:
+        folder = PRESETS if (PRESETS / f"{preset}.yaml").is_file() else settings.PRESETS
+        document["games"] = presets.read_preset(folder, preset).get("games", {})
+    games = config.validate(document).games
+    if name not in games:
+        where = f"preset {preset}" if preset else "params.yaml"
+        raise BadValue("game", name, f"a game of {where}: {', '.join(games) or 'it has none'}")
+    played = step.play(name, games[name])
+    step.write(name, played)
+    result = played.headline
+    if as_json or "methods" not in result:
+        print_json(result)
+        return
+    methods = restored(GameResult, played.details).methods
+    print_table(
+        f"Unlearning quality: {name}",
+        ["method", "quality", "ci_low", "ci_high", "attack", "mia_score"],
+        [
+            [name, one.quality.value, *(one.quality.bounds() or (None, None)), one.quality.attack, one.mia_score]
+            for name, one in methods.items()
+        ],
+        [
+            interval_note(next(iter(methods.values())).quality),
+            f"The whole result: data/games/{name}/index.html",
+        ],
+    )
+
+
+def landscape(
+    name: Annotated[str, typer.Argument(help="A file of studies/landscape/presets, without its ending.")],
+    settings: Annotated[
+        list[str] | None, typer.Option("-S", help="Change a value, for example -S data.source=adult.csv.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Train by epochs and by DP-SGD, several runs each; Epsilon* and a lower bound of every model against its utility.
+
+    Writes result.json, landscape.png and goodness-of-fit.png to data/landscapes/NAME. A killed landscape
+    keeps its finished runs.
+
+    Example: `lethe study landscape digits`, or `lethe study landscape adult -S data.source=adult.csv`
+    """
+    from studies.landscape.study import draw, table
+
+    result, values = draw(name, settings or [])
+    if as_json:
+        print_json(values)
+    else:
+        print_table(*table(name, result))
+
+
+def simulation(
+    runs: Annotated[int, typer.Option(min=2, help="Draws of each sample size and gap.")] = 10,
+    sizes: Annotated[
+        list[int] | None,
+        typer.Option("--size", min=10, help="Losses per side; may be repeated. [1000, 10000, 100000]"),
+    ] = None,
+    delta: Annotated[float, typer.Option(help="Above 0, under 1/2.")] = 1e-5,
+    components: Annotated[
+        int, typer.Option(min=1, max=50, help="Gaussians tried for Fig. 6, from 1 up to this.")
+    ] = 20,
+    seed: Annotated[int, typer.Option(min=0, help="Of every draw.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder of the table and the pictures.")] = Path(
+        "data/simulations/epsilon-star"
+    ),
+    as_json: JsonFlag = False,
+) -> None:
+    """Gamma(2, 5) against Gamma(2 + gap, 5): Epsilon* as the paper estimates it, beside the truth, which is known.
+
+    Writes result.json and figure-3.png to figure-6.png. Fig. 6 tests the fit of Gaussian mixtures on the transformed
+    losses of gap 3; `lethe study landscape` draws it for trained networks.
+
+    Example: `lethe study epsilon-star-simulation --runs 10`
+    """
+    from studies.simulation import draw, table
+
+    if not 0 < delta < 0.5:
+        raise BadValue("--delta", delta, "above 0 and under 1/2", "At delta = 0 it is infinite for any gap but 0.")
+    cells, result = draw(runs, sorted(set(sizes or (1_000, 10_000, 100_000))), delta, components, seed, out)
+    if as_json:
+        print_json(result)
+    else:
+        print_table(*table(cells, runs, out))
+
+
+def meta_evaluation(
+    preset: Annotated[
+        str | None, typer.Option(help="A preset with a section meta_evaluation. [default: params.yaml as it is]")
+    ] = None,
+    set_: Changes = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name: data/meta/NAME. [default: the preset, or meta-evaluation]")
+    ] = None,
+    at_once: Annotated[
+        int | None, typer.Option(min=1, help="Processes at once. Default: as many as cores.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Train models with and without the forget set, unlearn, attack, and measure what every number of Lethe is worth.
+
+    For each number: how well it tells models that know from models that do not (AUC), whether it survives relearning and
+    quantisation, whether it predicts what comes back, and its cost. params.yaml stays as it is. A second call continues an
+    interrupted one. Writes result.json, numbers.parquet and a page to data/meta/NAME.
+
+    Examples: `lethe study meta-evaluation --preset meta-authors`, and on fresh seeds
+    `lethe study meta-evaluation --preset meta-authors -S meta_evaluation.seed=1 --name meta-authors-1`
+    """
+    from lethe.config import FILE
+    from lethe.config.yaml import changed_document, parse, read_preset
+    from lethe.process import cores
+    from studies.meta_evaluation.page import table
+    from studies.meta_evaluation.settings import validate
+    from studies.meta_evaluation.work import gather, write
+    from studies.meta_evaluation.workshop import Workshop
+
+    called = name or preset or "meta-evaluation"
+    if not NAME.fullmatch(called):
+        raise BadValue("--name", called, "letters, digits, - and _")
+    changes = [*(read_preset(PRESETS, preset).items() if preset else ()), *map(parse, set_ or ())]
+    shop = Workshop(validate(changed_document(changes), f"params.yaml with {preset}" if preset else FILE))
+    result, results = gather(shop, at_once or cores())
+    folder = write(called, shop, result, results)
+    if as_json:
+        print_json({"name": called, **result.as_json()})
+    else:
+        print_table(*table(called, result, folder))
+
+
+def seeds(
+    count: Annotated[int, typer.Option(min=1, help="Number of seeds: 0 to COUNT - 1.")] = 5,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("-S", "--set", metavar="KEY=VALUE", help="Change a value for every seed; repeatable."),
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Stages at once. Default: as many as cores.")] = None,
+    summary: Annotated[bool, typer.Option("--summary", help="Run nothing; summarise the finished seeds.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run the pipeline once per seed, and print the median and the range of each number over the seeds.
+
+    Seed 0 is params.yaml as it is; seed i adds 10 i to data.seed, train.recipe.seed, unlearn.recipe.seed and sample.seed.
+    Each seed has a folder in .lethe/seeds, and params.yaml stays as it is. A second call continues an interrupted one.
+
+    Example: `lethe study seeds --count 5 -S exact=null`
+    """
+    from flows import workspace
+    from flows.server import require, temporary_server
+    from lethe.config.yaml import parse
+
+    root = Path.cwd()
+    common = list(map(parse, set_ or []))
+    workspace.prepare(root)
+    failed: dict[str, str] = {}
+    with temporary_server(root):
+        from studies import seeds as study
+
+        chosen = study.points(root, count)
+        if not summary:
+            require()
+            with workspace.only_run(root / study.FOLDER):
+                failed = study.run_seeds(root, chosen, jobs, common)
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+    error = LetheError(
+        f"{len(failed)} of {plural(count, 'seed')} failed. {reasons}. `lethe study seeds` continues with what is left."
+    )
+    if len(failed) == count:
+        raise error
+    result = study.read_seeds(root, chosen)
+    if as_json:
+        print_json(study.as_object(result, failed))
+    for table in [] if as_json else [study.model_table(result, count), study.claim_table(result)]:
+        if markdown:
+            typer.echo(study.as_markdown(*table))
+        else:
+            print_table(*table)
+    if failed:
+        raise error

@@ -1,0 +1,300 @@
+"""The simulation of Negoescu et al. (2024), appendix B: losses drawn from known distributions with a known Epsilon*."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv, log_ndtr
+
+from lethe.errors import BadValue
+from lethe.io.atomic import SCHEMA_VERSION, files_into
+from lethe.io.json_files import write_json
+from lethe.progress import progress
+from lethe.report.svg import COLOURS, MARKS, picture
+from lethe.statistics.epsilon_star.lower import split_lower_bound
+from lethe.statistics.epsilon_star.parametric import Scale, fit_mixture, parametric_epsilon_star
+from lethe.statistics.epsilon_star.ratios import (
+    EpsilonStar,
+    LowerBound,
+    checked_cut,
+    counts,
+    empirical_epsilon_star,
+    largest,
+    log_ratios,
+    shares,
+)
+from lethe.statistics.two_sample import ks_test
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+GAPS = (0, 1, 2, 3)
+SHAPE, SCALE = 2.0, 5.0  # training losses are Gamma(2, 5), those of the population Gamma(2 + gap, 5)
+EMPIRICAL_CUT = 1e-3  # the paper's cut for empirical values; the paper cuts parametric values at delta
+THRESHOLDS_PER_TAIL = 20_000  # thresholds per tail in the search for the true supremum
+LEAST_RATE = 1e-9  # Fig. 3 omits rates below this
+MOST_FITTED = 4_000  # losses per mixture fit for Fig. 6
+
+# The paper shows the first two. The next two are the same without a cut; the last is a bound with a guarantee.
+ESTIMATES = ("empirical, cut .001", "parametric, cut delta", "empirical", "parametric", "split lower bound")
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Estimates from ``runs`` draws of ``n`` losses per side, and the true value.
+
+    ``values`` maps each of `ESTIMATES` to an array (runs,). ``truth_cut`` is the true value over the thresholds whose true
+    rates lie in [delta, 1 - delta].
+    """
+
+    gap: float
+    n: int
+    delta: float
+    truth: float
+    truth_cut: float
+    values: dict[str, np.ndarray]
+
+    def mean(self, estimate: str) -> float:
+        """Mean over the runs."""
+        return float(self.values[estimate].mean())
+
+    def sd(self, estimate: str) -> float:
+        """Standard deviation over the runs (divisor runs - 1; NaN for one run)."""
+        values = self.values[estimate]
+        return float(values.std(ddof=1)) if len(values) > 1 and np.isfinite(values).all() else float("nan")
+
+
+def simulate(gap: float, n: int, delta: float, runs: int, seed: int = 0) -> Simulated:
+    """Draw pairs of samples and compute all `ESTIMATES` on each pair."""
+    if runs < 1:
+        raise BadValue("runs", runs, "at least 1")
+    truth, truth_cut = gamma_epsilon_star(gap, delta), gamma_epsilon_star(gap, delta, cut=delta)
+    values: dict[str, list[float]] = {name: [] for name in ESTIMATES}
+    for run in range(runs):
+        rng = np.random.default_rng([seed, round(gap * 1000), n, run])
+        train, population = rng.gamma(SHAPE, SCALE, n), rng.gamma(SHAPE + gap, SCALE, n)
+        found: tuple[EpsilonStar | LowerBound, ...] = (
+            empirical_epsilon_star(train, population, delta, EMPIRICAL_CUT),
+            parametric_epsilon_star(train, population, delta, delta),
+            empirical_epsilon_star(train, population, delta),
+            parametric_epsilon_star(train, population, delta),
+            split_lower_bound(train, population, delta, seed=run),
+        )
+        for name, result in zip(ESTIMATES, found, strict=True):
+            values[name].append(result.value)
+    columns = {name: np.array(column) for name, column in values.items()}
+    return Simulated(gap, n, delta, truth, truth_cut, columns)
+
+
+def gamma_epsilon_star(gap: float, delta: float, cut: float | None = None) -> float:
+    """Epsilon* of Gamma(2, 5) against Gamma(2 + gap, 5), to about six digits, from both exact tails.
+
+    The thresholds are quantiles of both distributions, evenly spaced in the logarithm of both tails.
+    """
+    if not 0 < delta < 1:
+        raise BadValue(
+            "delta", delta, "a number in (0, 1)", "At delta = 0, Epsilon* is infinite for any gap but 0."
+        )
+    cut = checked_cut(cut)
+    shapes = (SHAPE, SHAPE + gap)
+    tails = np.geomspace(delta / 10, 0.5, THRESHOLDS_PER_TAIL)
+    x = np.concatenate([inverse(shape, tails) for shape in shapes for inverse in (gammaincinv, gammainccinv)])
+    if cut is not None:
+        low = max(gammaincinv(shape, cut) for shape in shapes)
+        high = min(gammainccinv(shape, cut) for shape in shapes)
+        x = np.concatenate([[low, high], x[(x > low) & (x < high)]]) if low <= high else np.empty(0)
+    if not x.size:
+        return float("nan")
+    train, population = ((gammainc(shape, x), gammaincc(shape, x)) for shape in shapes)
+    return largest(log_ratios(train, population, delta))[0]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Fig. 3: ``x`` is (TPR + FPR) / 2 and ``ratios`` (2, k) are (TPR - delta) / FPR and (TNR - delta) / FNR."""
+
+    x: np.ndarray
+    ratios: np.ndarray
+
+
+def ratio_curves(delta: float, mean: float = 3.0, n: int = 100_000, seed: int = 0) -> tuple[Curves, Curves]:
+    """The first two ratios of two normal laws over all thresholds: the true curves, and those of samples."""
+    q = np.linspace(-8, mean + 8, 4001)
+    rng = np.random.default_rng(seed)
+    _, below_train, below_population = counts(rng.normal(size=n), rng.normal(mean, size=n))
+    train, population = ((np.exp(log_ndtr(q - m)), np.exp(log_ndtr(m - q))) for m in (0.0, mean))
+    return _curves(train, population, delta), _curves(shares(below_train, n), shares(below_population, n), delta)
+
+
+def _curves(train: tuple, population: tuple, delta: float) -> Curves:
+    (tpr, fnr), (fpr, _) = train, population
+    kept = (fpr >= LEAST_RATE) & (fnr >= LEAST_RATE)
+    logs = log_ratios(train, population, delta)[:2, kept]
+    return Curves((tpr[kept] + fpr[kept]) / 2, np.exp(logs))
+
+
+def fit_p_values(
+    values: np.ndarray,
+    components: Sequence[int],
+    sizes: Sequence[int],
+    seed: int = 0,
+    fitted: int = MOST_FITTED,
+) -> np.ndarray:
+    """Fig. 6: (components, sizes) p-values of the two-sample KS test of fit.
+
+    For each size, that many of the values set aside are compared with as many fresh draws from the mixture.
+    """
+    rng = np.random.default_rng(seed)
+    mixed, aside = rng.permutation(np.asarray(values, float)), max(sizes)
+    if len(mixed) - aside < max(components):
+        raise BadValue("losses", len(mixed), f"at least {aside + max(components)}: {aside} are set aside")
+    mixtures = [fit_mixture(mixed[aside : aside + fitted], count) for count in components]
+    return np.array(
+        [[ks_test(mixed[:size], mixture.sample(size, rng)).p_value for size in sizes] for mixture in mixtures]
+    )
+
+
+DRAWN = ESTIMATES[:2]  # the paper's own estimates
+CERTIFIED = ESTIMATES[-1]
+LEVEL = 0.05  # of the test of fit
+
+
+def draw_ratios(path: Path, laws: Curves, drawn: Curves) -> None:
+    """Fig. 3: the first two ratios along the thresholds; of the laws and of samples."""
+    with picture(path, 6.4, 2.6, ncols=2, sharey=True) as (_, grid):
+        for side, curves, title in zip(grid[0], (laws, drawn), ("(a) the laws", "(b) samples"), strict=True):
+            for ratio, colour, name in zip(
+                curves.ratios, COLOURS, ("(TPR − δ) / FPR", "(TNR − δ) / FNR"), strict=False
+            ):
+                there = np.isfinite(ratio) & (ratio > 0)
+                side.plot(curves.x[there], ratio[there], color=colour, label=name)
+            side.set(yscale="log", xlim=(0, 1), title=title, xlabel="(TPR + FPR) / 2")
+        grid[0][0].set_ylabel("ratio")
+        grid[0][0].legend(frameon=False)
+
+
+def same_laws(path: Path, cells: Sequence[Simulated]) -> None:
+    """Fig. 4: mean and standard deviation of both estimates against n where the truth is 0."""
+    with picture(path, 3.6, 2.6) as (_, grid):
+        sizes = [cell.n for cell in cells]
+        axes: Axes = grid[0][0]
+        _bars(axes, sizes, cells)
+        axes.axhline(0, color="#1c1d1f", linewidth=0.9, label="truth")
+        axes.set(xscale="log", xlabel="losses per side", ylabel="Epsilon*", title="The same law on both sides")
+        axes.legend(frameon=False)
+
+
+def growing_gap(path: Path, cells: Sequence[Simulated]) -> None:
+    """Fig. 5: the estimates against the gap between the laws, one panel per sample size, with both truths and the bound."""
+    sizes = sorted({cell.n for cell in cells})
+    with picture(path, 2.5 * len(sizes), 2.8, ncols=len(sizes), sharey=True) as (_, grid):
+        for axes, n in zip(grid[0], sizes, strict=True):
+            row = sorted((cell for cell in cells if cell.n == n), key=lambda cell: cell.gap)
+            gaps = [cell.gap for cell in row]
+            axes.plot(gaps, [cell.truth for cell in row], color="#1c1d1f", label="truth")
+            axes.plot(
+                gaps, [cell.truth_cut for cell in row], color="#1c1d1f", linestyle="--", label="truth, cut delta"
+            )
+            _bars(axes, gaps, row)
+            means = [cell.mean(CERTIFIED) for cell in row]
+            axes.plot(gaps, means, color=COLOURS[2], marker="_", linestyle=":", label=CERTIFIED)
+            axes.set(title=f"n = {n:,}", xlabel="gap between the shapes", xticks=gaps)
+        grid[0][0].set_ylabel("Epsilon*")
+        grid[0][0].legend(frameon=False, fontsize=6.5)
+
+
+def goodness_of_fit(path: Path, tables: Mapping[str, np.ndarray], components: Sequence, sizes: Sequence) -> None:
+    """Fig. 6: p-values of the test of fit, a column per number of components, a row per sample size; rejections crossed."""
+    width = 0.6 + 0.15 * len(components)
+    with picture(path, width * len(tables) + 0.6, 2.6, ncols=len(tables), sharey=True) as (
+        figure,
+        grid,
+    ):
+        for axes, (name, table) in zip(grid[0], tables.items(), strict=True):
+            image = axes.imshow(table.T, cmap="Blues", vmin=0, vmax=1, aspect="auto", origin="lower")
+            column, row = np.nonzero(table < LEVEL)
+            axes.plot(column, row, "x", color="#c2410c", markersize=4, linestyle="none")
+            shown = range(0, len(components), 4)
+            axes.set_xticks(shown, [components[place] for place in shown])
+            axes.set_yticks(range(len(sizes)), sizes)
+            axes.set(title=name, xlabel="Gaussians in the mixture")
+            axes.grid(False)
+        grid[0][0].set_ylabel("samples")
+        figure.colorbar(image, ax=grid[0][-1], label=f"p-value (KS); crossed below {LEVEL:g}")
+
+
+def _bars(axes: Axes, places: Sequence[float], cells: Sequence[Simulated]) -> None:
+    for name, colour, mark in zip(DRAWN, COLOURS, MARKS, strict=False):
+        means, sds = [cell.mean(name) for cell in cells], [cell.sd(name) for cell in cells]
+        axes.errorbar(places, means, sds, color=colour, marker=mark, markersize=3.5, capsize=2, label=name)
+
+
+def draw(
+    runs: int, sizes: Sequence[int], delta: float, components: int, seed: int, out: Path
+) -> tuple[list[Simulated], dict[str, object]]:
+    """Simulate every gap at every size and write the figures; return the cells, and the JSON that ``out`` holds."""
+    jobs = [(gap, n) for n in sizes for gap in GAPS]
+    with files_into(out) as folder:
+        cells = [simulate(gap, n, delta, runs, seed) for gap, n in progress(jobs, "simulation", "settings")]
+        tried, held_out = range(1, components + 1), range(100, 1001, 100)
+        fits = {
+            name: fit_p_values(values, tried, held_out, seed)
+            for name, values in progress(_transformed(seed).items(), "test of fit", "samples", total=2)
+        }
+        draw_ratios(folder / "figure-3.png", *ratio_curves(delta, seed=seed))
+        same_laws(folder / "figure-4.png", [cell for cell in cells if cell.gap == 0])
+        growing_gap(folder / "figure-5.png", cells)
+        goodness_of_fit(folder / "figure-6.png", fits, tried, held_out)
+        result: dict[str, object] = {
+            "delta": delta,
+            "runs": runs,
+            "seed": seed,
+            "cells": [
+                {
+                    **{name: getattr(cell, name) for name in ("n", "gap", "truth", "truth_cut")},
+                    "estimates": {name: {"mean": cell.mean(name), "sd": cell.sd(name)} for name in cell.values},
+                }
+                for cell in cells
+            ],
+            "goodness_of_fit": {"components": list(tried), "samples": list(held_out), "p_values": fits},
+        }
+        write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **result})
+    return cells, result
+
+
+def _transformed(seed: int) -> dict[str, np.ndarray]:
+    """Transformed losses of both sides at gap 3."""
+    rng = np.random.default_rng([seed, 6])
+    train, population = rng.gamma(SHAPE, SCALE, 4000), rng.gamma(SHAPE + 3, SCALE, 4000)
+    scale = Scale.of(train, population)
+    return {"training losses": scale.phi(train), "population losses": scale.phi(population)}
+
+
+def table(
+    cells: Sequence[Simulated], runs: int, out: Path
+) -> tuple[str, list[str], list[list[object]], list[str]]:
+    """Title, columns, rows and notes for people."""
+
+    def shown(cell: Simulated, name: str) -> str:
+        mean, sd = cell.mean(name), cell.sd(name)
+        return "infinite" if mean == float("inf") else f"{mean:.2f} ({sd:.2f})"
+
+    return (
+        f"Epsilon* of Gamma(2, 5) against Gamma(2 + gap, 5), delta {cells[0].delta:g}: mean (sd) of {runs} runs",
+        ["n", "gap", "truth", "truth, cut delta", *ESTIMATES],
+        [
+            [
+                cell.n,
+                cell.gap,
+                f"{cell.truth:.2f}",
+                f"{cell.truth_cut:.2f}",
+                *(shown(cell, name) for name in ESTIMATES),
+            ]
+            for cell in cells
+        ],
+        [f"The pictures: {out}/figure-3.png to figure-6.png"],
+    )
