@@ -36,7 +36,6 @@ STEP = 10  # from one seed to the next: the seeds of params.yaml differ by 1, so
 
 
 def points(root: Path, count: int) -> list[Point]:
-    """The settings of the seeds 0 to ``count`` - 1; the committed params.yaml fixes them all."""
     settings = config.load(root / config.FILE)
     seeds = {
         "data.seed": settings.data.seed,
@@ -89,8 +88,6 @@ def read_seeds(root: Path, chosen: Sequence[Point]) -> SeedSummary:
 
 @dataclass(frozen=True)
 class SeedRun:
-    """The contribution of one run."""
-
     seed: str
     values: Mapping[str, Mapping[str, float]]  # by model: its headlines
     bounds: Mapping[
@@ -131,8 +128,6 @@ class ClaimCount:
 
 @dataclass(frozen=True)
 class ClaimSummary:
-    """One claim over the seeds that tested it."""
-
     claim: str
     seeds: int
     every: int  # seeds in which the claim held for every model
@@ -142,8 +137,6 @@ class ClaimSummary:
 
 @dataclass(frozen=True)
 class SeedSummary:
-    """All seeds together."""
-
     seeds: tuple[str, ...]
     bounds: Mapping[str, Bound]
     models: tuple[ModelSpread, ...]
@@ -169,7 +162,6 @@ def observe(seed: str, run: Run) -> SeedRun:
 
 
 def summarise(runs: Sequence[SeedRun]) -> SeedSummary:
-    """Return the summary of one or more runs; models and claims are in order of first appearance."""
     models = list(dict.fromkeys(name for run in runs for name in run.values))
     titles = list(dict.fromkeys(title for run in runs for title in run.verdicts))
     return SeedSummary(
@@ -210,7 +202,6 @@ def as_markdown(title: str, columns: list[str], rows: list[list[str]], notes: li
 
 
 def as_object(found: SeedSummary, failed: Mapping[str, str]) -> dict[str, object]:
-    """The summary for machines."""
     return {
         "seeds": found.seeds,
         "failed": failed,
@@ -221,7 +212,6 @@ def as_object(found: SeedSummary, failed: Mapping[str, str]) -> dict[str, object
 
 
 def model_table(found: SeedSummary, count: int) -> Table:
-    """Each model over the seeds."""
     shown = list(dict.fromkeys(key for model in found.models for key in model.columns))
     notes = [
         f"{key}: {bound.relation} so much {bound.guarantee('the forget questions')}, in each run by itself."
@@ -244,7 +234,6 @@ def model_table(found: SeedSummary, count: int) -> Table:
 
 
 def claim_table(found: SeedSummary) -> Table:
-    """In how many seeds each claim held."""
     return (
         f"In how many of {plural(len(found.seeds), 'seed')} each claim held",
         ["claim", "for every model", "for one or more", "holds: seeds per model", "the opposite: seeds per model"],

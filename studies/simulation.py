@@ -59,7 +59,6 @@ class Simulated:
     values: dict[str, np.ndarray]
 
     def mean(self, estimate: str) -> float:
-        """Mean over the runs."""
         return float(self.values[estimate].mean())
 
     def sd(self, estimate: str) -> float:
@@ -69,7 +68,6 @@ class Simulated:
 
 
 def simulate(gap: float, n: int, delta: float, runs: int, seed: int = 0) -> Simulated:
-    """Draw pairs of samples and compute all `ESTIMATES` on each pair."""
     if runs < 1:
         raise BadValue("runs", runs, "at least 1")
     truth, truth_cut = gamma_epsilon_star(gap, delta), gamma_epsilon_star(gap, delta, cut=delta)
@@ -267,7 +265,6 @@ def draw(
 
 
 def _transformed(seed: int) -> dict[str, np.ndarray]:
-    """Transformed losses of both sides at gap 3."""
     rng = np.random.default_rng([seed, 6])
     train, population = rng.gamma(SHAPE, SCALE, 4000), rng.gamma(SHAPE + 3, SCALE, 4000)
     scale = Scale.of(train, population)
@@ -277,8 +274,6 @@ def _transformed(seed: int) -> dict[str, np.ndarray]:
 def table(
     cells: Sequence[Simulated], runs: int, out: Path
 ) -> tuple[str, list[str], list[list[object]], list[str]]:
-    """Title, columns, rows and notes for people."""
-
     def shown(cell: Simulated, name: str) -> str:
         mean, sd = cell.mean(name), cell.sd(name)
         return "infinite" if mean == float("inf") else f"{mean:.2f} ({sd:.2f})"

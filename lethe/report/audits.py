@@ -55,7 +55,6 @@ def others(run: Run) -> dict[str, Record]:
 
 
 def glossary(run: Run) -> list[str]:
-    """The meanings of the assumptions that the results rest on."""
     named = {flag for one in _audits(run).values() for row in one.audit.results for flag in row.assumes}
     return [f"{_words(flag)}: {text}." for flag, text in ASSUMPTIONS.items() if flag in named]
 
@@ -87,7 +86,6 @@ def _words(flag: str) -> str:
 
 
 def sentence(audit: OneRunAudit) -> str:
-    """What the deciding method says about the claim, with the method's assumptions."""
     verdict = audit.verdict
     if verdict is None:
         return ""

@@ -75,8 +75,6 @@ class Strip:
 
 @dataclass(frozen=True)
 class Section:
-    """The values that the template shows."""
-
     tau: str
     leak: str
     compared: bool  # whether the drawings show the samples too: they do where both are about the same scorer
@@ -86,7 +84,6 @@ class Section:
 
 
 def section(run: Run) -> Section | None:
-    """The section of a run; None where no model has exact bounds."""
     there = [(model, model.exact) for model in run.models if model.exact]
     if not there:
         return None
@@ -147,7 +144,6 @@ def _row(model: Model, found: Certificates) -> tuple[str, ...]:
 
 
 def heaviest(found: Certificates, most: int = EVIDENCE) -> list[tuple[AnswerTree, HeavyLeak]]:
-    """The likeliest leaking texts of all questions, each with its question's tree."""
     every = [(tree, leak) for tree in found.trees for leak in tree.heaviest_leaks]
     return sorted(every, key=lambda pair: -pair[1].probability)[:most]
 
@@ -164,7 +160,6 @@ def _sampled(model: Model, found: Certificates, run: Run) -> dict[str, Question]
 
 
 def _drawn(model: str, trees: list[AnswerTree], sampled: Mapping[str, Question]) -> Markup:
-    """One line per question on a log axis; the questions that leak most are on top."""
     name = f"exact-{model}".replace(".", "_")
     with svg.style(name):
         figure, axes = svg.canvas(4.6, 0.75 + 0.075 * len(trees), 0.12)

@@ -66,7 +66,6 @@ def between(lower: Bound | None, upper: Bound | None, unit: Unit) -> str:
 
 
 def end(bound: Bound, unit: Unit) -> str:
-    """One end, rounded outward."""
     if unit == "probability":
         return bound.percent()
     return (possible(bound) if unit == "deviation" else bound).number()
@@ -96,7 +95,6 @@ def words(run: Run) -> dict[str, str]:
 
 
 def meaning(row: Result, say: dict[str, str]) -> str:
-    """The definition of a row's quantity."""
     return row.kind.definition.format(**say, **_parts(row))
 
 

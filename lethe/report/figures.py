@@ -259,7 +259,6 @@ def _convergence(model: Model, scorer: str) -> Panel:
 
 
 def _or_nan(value: float | None) -> float:
-    """NaN, which is not drawn, for a missing value."""
     return np.nan if value is None else value
 
 
@@ -270,7 +269,6 @@ def _below(bound: Bound | None, key: str) -> str:
 
 
 def _upright(axes: Axes, words: str) -> None:
-    """Label the vertical axis with horizontal text above it."""
     axes.set_title(words, loc="left", fontsize=8, color=MUTED, pad=5, x=-0.06)
 
 

@@ -44,7 +44,6 @@ class Line:
 
 
 def lines(run: Run, said: Sequence[Standing]) -> list[Line]:
-    """One line per model, in the run's order."""
     return [
         Line(one.model, one.word, one.tone, one.utility, one.sentence or references(model, run))
         for model, one in zip(run.models, said, strict=True)
@@ -52,7 +51,6 @@ def lines(run: Run, said: Sequence[Standing]) -> list[Line]:
 
 
 def title(run: Run) -> str:
-    """The title of the page; it names the model if there is only one."""
     one, several = run.words.title
     return one.format(run.models[0].name) if len(run.models) == 1 else several
 
@@ -64,13 +62,11 @@ def keyword_rules(run: Run) -> list[str]:
 
 
 def keyword_rule(run: Run) -> str:
-    """How keywords are matched, in words for readers."""
     rules = keyword_rules(run)
     return listing([f"{KEYWORDS[rule]} (score.keyword_match: {rule})" for rule in rules]) if rules else ""
 
 
 def scorers(run: Run) -> list[str]:
-    """What scores the answers: scorers, then judges."""
     return [*run.params.score.names, *(run.params.judges if isinstance(run.params, Params) else ())]
 
 
@@ -86,7 +82,6 @@ def leaks_if(run: Run) -> str:
 
 
 def coverage(run: Run, said: Sequence[Standing]) -> list[str]:
-    """What the verdicts cover and what they do not cover, one sentence each."""
     decided = [one.verdict for one in said if one.verdict]
     if not decided:
         return []
@@ -247,7 +242,6 @@ def _bounds(run: Run) -> list[Bound]:
 
 
 def guarantee_notes(run: Run) -> list[str]:
-    """What the bounds of the table of models say and do not say."""
     bounds = _bounds(run)
     if not bounds:
         return []
@@ -274,11 +268,9 @@ def guarantee_notes(run: Run) -> list[str]:
 
 
 def references(model: Model, run: Run) -> str:
-    """What a reference is for, in words."""
     words = run.words
     return upper_first(words.base_alone if model.role == "base" else words.retrain_alone)
 
 
 def drawn(model: Model) -> str:
-    """The number of answers to each question."""
     return count(model.value("n"))

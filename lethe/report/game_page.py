@@ -26,7 +26,6 @@ TABLES = {
 
 
 def page(name: str, result: GameResult) -> str:
-    """The self-contained HTML page of one game."""
     environment = templates(number, count, plural)
     environment.globals["interval"] = _interval
     return environment.get_template("game.html").render(
@@ -151,7 +150,6 @@ def bounds(result: GameResult) -> list[list[str]]:
 
 
 def qualities(result: GameResult) -> Markup:
-    """Every method's quality as a dot with its interval."""
     with svg.style("qualities"):
         methods = result.methods
         figure, axes = svg.canvas(6.6, 0.7 + 0.2 * len(methods), LABELS)
@@ -168,7 +166,6 @@ def qualities(result: GameResult) -> Markup:
 
 
 def tables(result: GameResult) -> list[dict[str, object]]:
-    """Tables 1 to 4 as heads and rows of text; none for a single game."""
     if result.tables is None:
         return []
     found: list[dict[str, object]] = []
@@ -221,7 +218,6 @@ def figures(result: GameResult) -> list[dict[str, object]]:
 def strips(
     name: str, told: str, values: dict[str, list[float]], result: GameResult, growing: bool = False
 ) -> Markup:
-    """One row of dots per method."""
     with svg.style(name):
         figure, axes = svg.canvas(4.4, 0.7 + 0.2 * len(values), LABELS)
         for row, dots in enumerate(reversed(values.values())):

@@ -170,7 +170,6 @@ def as_share(alpha: float) -> str:
 
 
 def _of_curve(model: Model) -> list[Bound]:
-    """The guarantee of the tail curves, from a question that has one."""
     return [
         bound
         for row in model.questions[:1]
@@ -185,12 +184,10 @@ def _of_convergence(model: Model) -> list[Bound]:
 
 
 def _level(bounds: Iterable[Bound]) -> str:
-    """The level of the first of the bounds, in words; empty without a bound."""
     return next((bound.level() for bound in bounds), "")
 
 
 def _yaml(run: Run) -> str:
-    """All params as YAML."""
     import yaml
 
     params = run.params.model_dump()
@@ -198,7 +195,6 @@ def _yaml(run: Run) -> str:
 
 
 def _seeds(value: dict, path: str = "") -> list[tuple[str, int]]:
-    """Every seed of the params by its dotted key."""
     found = []
     for key, item in value.items():
         if isinstance(item, dict):

@@ -20,7 +20,6 @@ UNDECIDED = "open"
 
 
 def comparison_page(found: Comparison) -> str:
-    """Return the whole page; it needs no network."""
     reach = _reach(found)
     return (
         templates()
@@ -84,7 +83,6 @@ LISTED = {"easiest": 100, "hardest": 10}  # passages on the page
 def write_extraction(
     page: Path, models: Sequence[Extraction], headline: str, sentences: Sequence[str]
 ) -> tuple[Path, Path]:
-    """Write the page and, beside it, its strips as PNG."""
     from lethe.io.atomic import write_text
 
     picture = page.with_suffix(".png")
@@ -127,7 +125,6 @@ def extraction_page(models: Sequence[Extraction], headline: str, sentences: Sequ
 
 
 def draw_strips(picture_file: Path, models: Sequence[Extraction]) -> None:
-    """Draw the strips one above the other."""
     import numpy as np
 
     from lethe.report.svg import picture

@@ -216,7 +216,6 @@ class _Shared:
 
 
 def _allowance(drawn: Mapping[str, Drawn]) -> int:
-    """How many bytes each answer may take."""
     answers = sum(len(one.worst) for found in drawn.values() for one in found.values())
     return max(SHORTEST, BUDGET // max(1, answers))
 

@@ -35,7 +35,6 @@ def collect(root: Path) -> dict[str, object]:
 
 
 def versions() -> dict[str, str]:
-    """The versions of the installed packages that compute the numbers."""
     found = {}
     for package in PACKAGES:
         try:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Spread:
-    """One quantity over the seeds: its mean, smallest and largest value."""
-
     mean: float
     least: float
     greatest: float
@@ -92,8 +90,6 @@ ATTACK_HEAD = ("model", "before", "most", "after", "half-life", "excess over Ret
 
 @dataclass(frozen=True)
 class AttackView:
-    """One attack on all its models: a panel per model under test, and a row per model."""
-
     title: str
     panels: list[Panel]
     rows: list[list[str]]
@@ -114,7 +110,6 @@ class Studies:
 
 
 def studies(run: Run) -> Studies:
-    """The sections of a run."""
     found = spreads(run)
     shown = [column for column in _columns(run) if any(column.key in one.quantities for one in found)]
     ends = {column.key: bound for column in shown if (bound := _end(column.key, run))}

@@ -80,7 +80,6 @@ def style(name: str) -> AbstractContextManager[None]:
 
 
 def inline(figure: Figure, name: str, label: str) -> Markup:
-    """The figure as an SVG element."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     ElementTree.register_namespace("", _SVG)
@@ -162,7 +161,6 @@ def picture(
     width_ratios: Sequence[float] | None = None,
     height_ratios: Sequence[float] | None = None,
 ) -> Iterator[tuple[Figure, np.ndarray]]:
-    """Yield a figure with its axes (rows, columns), then save it."""
     import matplotlib
     from matplotlib.figure import Figure
 

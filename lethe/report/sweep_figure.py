@@ -46,8 +46,6 @@ class Figure(Section):
 
 @dataclass(frozen=True)
 class SweepOutcome:
-    """A claim with what came out."""
-
     says: str
     verdict: SweepVerdict
     trend: Trend

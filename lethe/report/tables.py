@@ -14,7 +14,6 @@ from lethe.text import NONE, count, label, listing, number, plural, upper_first
 
 
 def what_it_is(model: Model, run: Run) -> str:
-    """The model in a few words, from params alone."""
     if model.role == "base":
         words = run.words.before
     elif model.role == "retrain":
@@ -146,8 +145,6 @@ CHOICES = ["part", "choice", "draws", "mean found"]
 
 @dataclass(frozen=True)
 class LanguageView:
-    """What the section says about one model."""
-
     name: str
     sentences: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -156,7 +153,6 @@ class LanguageView:
 
 
 def language_views(run: Run) -> list[LanguageView]:
-    """A view of each model whose answers were drawn in a language."""
     asked = [(model, model.numbers.row("language", "language")) for model in run.models]
     return [_language_view(model, facts.evidence or {}, run) for model, facts in asked if facts]
 

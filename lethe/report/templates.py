@@ -55,7 +55,6 @@ def _digest(text: str) -> str:
 
 
 def bold_percents(sentence: str) -> Markup:
-    """Return a sentence with its percentages in bold."""
     return Markup(re.sub(r"\d[\d.]*%", r"<b>\g<0></b>", str(escape(sentence))))
 
 

@@ -149,7 +149,6 @@ def _log_new(pipeline: Pipeline, workspace: Path, home: Path) -> str:
 
 
 def _log(pipeline: Pipeline, uri: str, workspace: Path, home: Path) -> int:
-    """Log what ``uri`` does not have yet; returns the number of new runs, not counting the parent."""
     if not _new(pipeline, uri, home):
         return 0
     from lethe.tracking import runs
@@ -180,7 +179,6 @@ def logged_states(server: str, home: Path) -> set[str]:
 
 
 def remember(server: str, states: Iterable[str], home: Path) -> None:
-    """Record states as logged."""
     tracked = _tracked(home)
     tracked[server] = sorted({*tracked.get(server, []), *states})
     write_json(home / ".lethe" / "tracked.json", tracked)
@@ -212,7 +210,6 @@ def answers(uri: str) -> bool:
 
 @contextlib.contextmanager
 def in_turn(home: Path) -> Iterator[None]:
-    """Hold a lock, so that two pipelines that end together log one after the other."""
     path = home / ".lethe" / "tracking.lock"
     path.parent.mkdir(exist_ok=True)
     with open(path, "w") as lock:

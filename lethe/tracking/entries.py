@@ -45,12 +45,10 @@ class Entry:
 
     @cached_property
     def numbers(self) -> dict[str, float]:
-        """The single finite numbers, by their exported names."""
         return flat_numbers(self._whole.values)
 
     @property
     def bounds(self) -> dict[str, Bound]:
-        """The ends among `numbers` that have a guarantee."""
         return self._whole.bounds
 
     @property
@@ -68,7 +66,6 @@ class Entry:
 
     @property
     def state(self) -> str:
-        """A digest that changes whenever the run or its description does."""
         return _mark([self.fingerprint, self.standing, self.verdict])
 
 
@@ -217,7 +214,6 @@ def _mark(value: object) -> str:
 
 
 def flat(values: Mapping[str, object], prefix: str = "") -> dict[str, str]:
-    """Nested sections as dotted keys, values as text."""
     found: dict[str, str] = {}
     for key, value in values.items():
         if isinstance(value, dict) and value:

@@ -41,7 +41,6 @@ class View:
 
     @property
     def log_probabilities(self) -> np.ndarray:
-        """The (n, classes) log-probabilities of the logits."""
         return log_softmax(self.logits.astype(np.float64), axis=-1)
 
     @property
@@ -65,7 +64,6 @@ class Correctness:
         pass
 
     def score(self, view: View) -> np.ndarray:
-        """Return 1 where the model is correct, else 0."""
         return (view.logits.argmax(axis=-1) == view.labels).astype(np.float64)
 
     accept = score

@@ -43,8 +43,6 @@ DefenderEntry = Annotated[DefenderParams, MemberOf(DEFENDERS, "method", Defender
 
 
 class ImageData(Section):
-    """The data set of an image game; see `lethe.data.images.load`."""
-
     kind: Literal["digits", "fashion_mnist", "cifar10"]
     source: str | None
     points: Count | None
@@ -53,8 +51,6 @@ class ImageData(Section):
 
 
 class ImageLearning(Section):
-    """The training of the image classifiers."""
-
     network: Literal["resnet8", "resnet14", "resnet20", "resnet18"]
     optimiser: Literal["sgd", "rmsprop"]
     lr: Positive
@@ -74,8 +70,6 @@ class Privacy(Section):
 
 
 class ImageGameParams(GameParams):
-    """The unlearning sample inference game on images."""
-
     kind: Literal["images"]
     data: ImageData
     portion: Annotated[Real, Field(gt=0, lt=1)]
@@ -143,7 +137,6 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
         make(self.images, self.settings, job, self.beginning(job), self.place(job))
 
     def observe(self, job: Job) -> np.ndarray:
-        """Return the (images, classes) float32 logits."""
         return np.load(self.place(job) / LOGITS)
 
     def view(
@@ -211,7 +204,6 @@ class ImageGame(Game["ImageGameParams", np.ndarray, View]):
 def play(
     settings: ImageGameParams, scratch: Path = SCRATCH, run: Runner = in_processes
 ) -> tuple[GameResult, list[AttackOutcome]]:
-    """Play the game on images: make all unfinished models and attack every model."""
     return ImageGame(settings, scratch).play(run)
 
 
@@ -300,7 +292,6 @@ def _content(data: str) -> str:
 
 
 def interval_note(quality: Quality) -> str:
-    """Return the guarantee of the intervals as a sentence; all methods share it."""
     ends = quality.bounds()
     if ends is None:
         return "No intervals: one model per split."

@@ -51,7 +51,6 @@ class Block(nn.Module):
             )
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the output of the block."""
         out = torch.relu(self.first_norm(self.first(images)))
         return torch.relu(self.second_norm(self.second(out)) + self.shortcut(images))
 
@@ -74,11 +73,9 @@ class ResNet(nn.Module):
         self.final = nn.Linear(inputs, classes)
 
     def features(self, images: Tensor) -> Tensor:
-        """Return the input of the last layer: (batch, width of the last stage)."""
         return self.stages(self.stem(images)).mean(dim=(2, 3))
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the logits."""
         return self.final(self.features(images))
 
 
@@ -108,13 +105,11 @@ class Points(NamedTuple):
 
 
 def points(images: Images, rows: np.ndarray, labels: np.ndarray | None = None) -> Points:
-    """Return rows of a data set, pixels scaled to [-1, 1]."""
     pixels = torch.from_numpy(images.pixels[rows]).to(device()).float() * (2 / images.white) - 1
     return Points(pixels, torch.from_numpy((images.labels if labels is None else labels)[rows]).to(device()))
 
 
 def device() -> torch.device:
-    """Return the device of the networks and images of this process."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 

@@ -35,22 +35,16 @@ class DefenderParams(Section):
 
 
 class Descent(DefenderParams):
-    """SGD with momentum."""
-
     lr: Positive
     epochs: Count
     batch: Count
 
 
 class NegGrad(Descent):
-    """The parameters of `neg_grad`."""
-
     retain_weight: Weight
 
 
 class Fisher(DefenderParams):
-    """The parameters of `fisher`."""
-
     noise: Positive
 
 
@@ -70,7 +64,6 @@ class Task:
 
     @property
     def learned(self) -> ResNet:
-        """Return ``network``, which every defender that starts from it gets."""
         if self.network is None:
             raise ValueError("a defender that trains afresh gets no learned network")
         return self.network

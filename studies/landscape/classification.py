@@ -34,7 +34,6 @@ class Classification:
 
 
 def load(kind: str, source: str | None, points: int | None, population: float, seed: int) -> Classification:
-    """Load a labelled table and split it into a training set and a population."""
     loaders = {"adult": _adult, "purchase100": _purchase, "digits": _digits}
     if kind not in loaders:
         raise BadValue("data.kind", kind, f"one of {', '.join(loaders)}")

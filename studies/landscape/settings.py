@@ -32,12 +32,10 @@ class Strategy:
 
     @property
     def group(self) -> str:
-        """The group of the strategy: no DP, or one epsilon."""
         return "no DP" if self.epsilon is None else f"DP, ε = {self.epsilon:g}"
 
     @property
     def name(self) -> str:
-        """The full name of the strategy, with all settings that define it."""
         if self.epsilon is None:
             return plural(self.epochs, "epoch", "epochs")
         groups = (
@@ -49,8 +47,6 @@ class Strategy:
 
 
 class Data(Section):
-    """The data set of a landscape."""
-
     kind: Literal["adult", "purchase100", "digits"]
     source: str | None
     points: Count | None
@@ -59,28 +55,20 @@ class Data(Section):
 
 
 class Network(Section):
-    """The layers of the classifier."""
-
     hidden: list[Count]
 
 
 class Optimiser(Section):
-    """The settings of SGD."""
-
     lr: Positive
     momentum: Annotated[float, Field(ge=0, lt=1)]
 
 
 class Baseline(Section):
-    """The training without privacy."""
-
     epochs: Annotated[list[Count], Field(min_length=1)]
     batch: Count
 
 
 class Private(Section):
-    """The grid of DP-SGD settings."""
-
     epochs: Count
     epsilons: Annotated[list[Positive], Field(min_length=1)]
     clips: Annotated[list[Positive], Field(min_length=1)]
@@ -89,15 +77,11 @@ class Private(Section):
 
 
 class GoodnessOfFit(Section):
-    """The goodness-of-fit test of the Gaussians behind Epsilon*."""
-
     components: Count
     samples: Annotated[list[Count], Field(min_length=1)]
 
 
 class LandscapeSettings(Section):
-    """All settings of a landscape."""
-
     data: Data
     network: Network
     optimiser: Optimiser
@@ -111,7 +95,6 @@ class LandscapeSettings(Section):
 
 
 def read(name: str, changes: Sequence[str]) -> LandscapeSettings:
-    """Return the validated settings of a landscape, with ``changes`` as ``key=value``."""
     document = read_preset(FILES, name, "landscape")
     source, legal = f"studies/landscape/presets/{name}.yaml", "a key of the file"
     for key, value in map(parse, changes):

@@ -41,8 +41,6 @@ SCRATCH = Path(".lethe/scratch/landscape")
 
 @dataclass(frozen=True)
 class Spread:
-    """Statistics of one value over the runs of a strategy."""
-
     mean: float
     min: float
     max: float
@@ -99,23 +97,18 @@ class LandscapeResult:
 
 
 class Landscape:
-    """One landscape, described by its settings (`studies.landscape.settings.LandscapeSettings`)."""
-
     def __init__(self, settings: LandscapeSettings, scratch: Path = SCRATCH):
         self.settings, self.scratch = settings, scratch
 
     @property
     def data(self) -> Classification:
-        """The data set, read at first use."""
         return _data(self.settings.data.model_dump_json())
 
     @property
     def delta(self) -> float:
-        """The delta of both Epsilon* and DP-SGD."""
         return self.settings.delta or recommended_delta(len(self.data.train[1]))
 
     def strategies(self) -> list[Strategy]:
-        """All strategies: the baselines and the grid of DP-SGD."""
         baseline, private = self.settings.baseline, self.settings.private
         found = [Strategy(epochs, baseline.batch) for epochs in baseline.epochs]
         for epsilon in private.epsilons:
@@ -128,13 +121,11 @@ class Landscape:
         return found
 
     def runs(self) -> Iterator[tuple[Strategy, int]]:
-        """Yield every run of every strategy."""
         for strategy in self.strategies():
             for run in range(self.settings.runs):
                 yield strategy, run
 
     def place(self, strategy: Strategy, run: int) -> Path:
-        """Return the folder of a run, named by a hash of everything that decides the run."""
         settings = self.settings
         return self.scratch / cache_key(
             "studies.landscape.training",
@@ -147,16 +138,13 @@ class Landscape:
         )
 
     def make(self, strategy: Strategy, run: int) -> None:
-        """Train one model; keep its losses on members and non-members, and its utility."""
         training.make(self.data, self.settings, self.delta, strategy, run, self.place(strategy, run))
 
     def losses(self, strategy: Strategy, run: int) -> dict[str, np.ndarray]:
-        """Return the losses of a finished run on members and non-members."""
         with np.load(self.place(strategy, run) / training.LOSSES) as kept:
             return {name: kept[name] for name in ("train", "population")}
 
     def measure(self, strategy: Strategy) -> MeasuredStrategy:
-        """Measure one strategy: the values of every run, and the mechanism's epsilon over all runs."""
         settings, found = self.settings, []
         every: list[tuple[np.ndarray, np.ndarray]] = []
         for run in range(settings.runs):
@@ -190,7 +178,6 @@ class Landscape:
         )
 
     def result(self, run: Runner = in_processes) -> LandscapeResult:
-        """Train all unfinished models, measure every strategy, find the Pareto frontier."""
         missing = {self.place(*one): one for one in self.runs() if not self.place(*one).is_dir()}
         run(self.make, list(missing.values()), "runs")
         measured: list[MeasuredStrategy] = run(
@@ -216,7 +203,6 @@ class Landscape:
         )
 
     def transformed_losses(self) -> dict[str, np.ndarray]:
-        """Return the transformed training losses of the longest baseline and of the most private DP strategy (Figure 6)."""
         strategies = self.strategies()
         chosen = [
             max((one for one in strategies if one.epsilon is None), key=lambda one: one.epochs),
@@ -333,7 +319,6 @@ def _means(strategies: list[MeasuredStrategy], key: str) -> np.ndarray:
 
 
 def _reach(strategies: list[MeasuredStrategy], key: str) -> np.ndarray:
-    """(2, k) from the mean down to the smallest run and up to the largest."""
     low, mean, high = (
         np.array([getattr(getattr(one, key), what) for one in strategies]) for what in ("min", "mean", "max")
     )
@@ -358,7 +343,6 @@ def _density(
 
 
 def draw(name: str, changes: Sequence[str]) -> tuple[LandscapeResult, dict[str, object]]:
-    """Train all unfinished models, measure, draw; return the result, and its JSON as data/landscapes/NAME holds it."""
     settings = read(name, changes)
     study = Landscape(settings)
     result = study.result()
@@ -383,7 +367,6 @@ def draw(name: str, changes: Sequence[str]) -> tuple[LandscapeResult, dict[str, 
 
 
 def table(name: str, result: LandscapeResult) -> tuple[str, list[str], list[list[object]], list[str]]:
-    """Title, columns, rows and notes for people."""
     strategies, common = _without_what_is_common(result.strategies)
     return (
         f"{name}: {result.data}, {result.n_train:,} to train on and {result.n_population:,} others; "

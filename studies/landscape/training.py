@@ -33,8 +33,6 @@ LOSSES, UTILITY = "losses.npz", "utility.json"
 
 
 class Recipe(NamedTuple):
-    """SGD with momentum."""
-
     lr: float
     momentum: float
     epochs: int
@@ -54,7 +52,6 @@ def build(inputs: int, hidden: Sequence[int], classes: int, seed: int) -> nn.Seq
 
 
 def learn(network: nn.Module, features: Tensor, labels: Tensor, recipe: Recipe) -> nn.Module:
-    """Train by SGD with momentum on the cross entropy."""
     optimiser = torch.optim.SGD(network.parameters(), lr=recipe.lr, momentum=recipe.momentum)
     network.train()
     for _, rows in batches(len(labels), recipe.batch, recipe.epochs, np.random.default_rng(recipe.seed)):
@@ -169,7 +166,6 @@ def grouped(optimiser: DPOptimizer, microbatches: int) -> DPOptimizer:
 def make(
     data: Classification, settings: LandscapeSettings, delta: float, strategy: Strategy, run: int, place: Path
 ) -> None:
-    """Train one model and write its losses and its utility into the folder ``place``."""
     torch.set_num_threads(1)
     sides = {"train": data.train, "population": data.population}
     tensors = {name: torch.from_numpy(features) for name, (features, _) in sides.items()}
@@ -191,7 +187,6 @@ def make(
 
 
 def _utility(outputs: np.ndarray, labels: np.ndarray) -> float:
-    """Return the AUROC for two classes, else the accuracy."""
     if outputs.shape[1] == 2:
         margin = outputs[:, 1] - outputs[:, 0]
         return auc(margin[labels == 1], margin[labels == 0])

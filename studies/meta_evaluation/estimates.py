@@ -48,7 +48,6 @@ class Estimate:
 
     @property
     def known(self) -> bool:
-        """Whether there is a value."""
         return not math.isnan(self.value)
 
     def bounds(self) -> tuple[Bound, Bound]:
@@ -58,7 +57,6 @@ class Estimate:
 
 
 def nothing(alpha: float, method: str = DELONG, n: int = 0) -> Estimate:
-    """The estimate of a quantity that has no value."""
     return Estimate(math.nan, math.nan, math.nan, alpha, method, MODELS, n)
 
 
@@ -71,8 +69,6 @@ def kernel(positives: ArrayLike, negatives: ArrayLike) -> np.ndarray:
 def auc_covariance(positives: np.ndarray, negatives: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The AUC of each of k numbers and the covariance of the AUCs.
 
-    Notes
-    -----
     DeLong, DeLong and Clarke-Pearson (1988): the mean of a model's comparisons with the other group is its structural
     component, and the covariance is S_10 / m + S_01 / n. A group of one model gives the covariance NaN.
     """
@@ -92,13 +88,9 @@ def _covariance(components: np.ndarray) -> np.ndarray:
 def auc_estimate(positives: ArrayLike, negatives: ArrayLike, alpha: float = 0.05) -> Estimate:
     """The AUC of telling positives from negatives, with an interval.
 
-    Notes
-    -----
     DeLong's variance on the logit scale. Where the variance is 0 (the groups are separated, or every comparison is a
     tie) that interval would be a point: the interval of `two_sample.auc_interval` replaces it, which holds at every size.
 
-    Examples
-    --------
     >>> found = auc_estimate([3, 4, 5, 6, 2.5], [1, 2, 3.5, 0, 1.5])
     >>> round(found.value, 2), round(found.low, 2), round(found.high, 2)
     (0.92, 0.49, 0.99)
@@ -148,8 +140,6 @@ def compare_aucs(
 ) -> tuple[PairTest, ...]:
     """Test every pair of numbers for equal AUCs; some pair is told apart wrongly with probability about alpha at most.
 
-    Notes
-    -----
     DeLong's paired z-test: a normal approximation over models. Two numbers that order all models alike have p-value 1.
     """
     check_alpha(alpha)
@@ -178,8 +168,6 @@ def _pair_p_value(aucs: np.ndarray, covariance: np.ndarray, a: int, b: int, leas
 def holm_adjusted(p_values: ArrayLike) -> np.ndarray:
     """Holm's adjusted p-values: the smallest alpha at which Holm's procedure rejects each hypothesis.
 
-    Examples
-    --------
     >>> holm_adjusted([0.01, 0.04, 0.03]).round(3).tolist()
     [0.03, 0.06, 0.06]
     """
@@ -201,8 +189,6 @@ def mean_auc_over_questions(
 ) -> Estimate:
     """The AUC per question, averaged over the questions, with an interval over models.
 
-    Notes
-    -----
     expit(logit(v) +- t s), where s is the standard deviation of the logit over bootstrap draws of models and t the quantile
     of Student's distribution with as many degrees of freedom as the smaller group has models but one: the questions are
     fixed. Percentiles miss 7% to 11% near 1. Where every draw separates all questions, or none, the interval would be a
@@ -270,15 +256,11 @@ def rank_correlation(
 ) -> Estimate:
     """Spearman's rank correlation of two numbers of the same models, with an interval.
 
-    Notes
-    -----
     Independent models: tanh(atanh(r) +- z sqrt((1 + r^2 / 2) / (n - 3))), Bonett and Wright (2000). Groups: tanh(atanh(r) +-
     t s), where s is the standard deviation of atanh(r) over draws of whole groups and t the quantile of Student's
     distribution with one degree of freedom per group but one. Where all draws are alike the first interval with the number
     of groups as n replaces it.
 
-    Examples
-    --------
     >>> found = rank_correlation([1, 2, 3, 4, 5, 6], [2, 1, 4, 3, 6, 5])
     >>> round(found.value, 3), round(found.low, 3), round(found.high, 3)
     (0.829, -0.127, 0.986)

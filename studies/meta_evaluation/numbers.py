@@ -84,7 +84,6 @@ SMALLER: dict[str, Callable[[float], float]] = {
 
 
 def answers_part(n: int) -> str:
-    """The name of the work of drawing ``n`` answers per question."""
     return f"answers@{n}"
 
 
@@ -127,7 +126,6 @@ class Asking:
 
     @property
     def n(self) -> int:
-        """The largest number of answers."""
         return self.answers[-1]
 
 
@@ -291,8 +289,6 @@ def of_game(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Number
 def advantage(forget: np.ndarray, heldout: np.ndarray) -> float:
     """The largest |P(score >= t | forget) - P(score >= t | held out)| over all thresholds t: Kolmogorov and Smirnov's.
 
-    Examples
-    --------
     >>> float(advantage(np.array([3.0, 2.0, 1.0]), np.array([1.5, 0.5, 0.0])))
     0.6666666666666667
     """
@@ -349,8 +345,6 @@ def of_likelihoods(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator
 def parts_of(name: str) -> tuple[str, ...]:
     """The answers whose likelihood a measure reads: those whose tokens change its value on a made-up row.
 
-    Examples
-    --------
     >>> parts_of("probability"), parts_of("truth_ratio")
     (('forget answers',), ('other forget answers',))
     """

@@ -235,8 +235,6 @@ def _answer_only(row: Row) -> Row:
 def distinct_prefixes(sequences: Sequence[Sequence[int]]) -> int:
     """The number of different non-empty beginnings of some sequences: the nodes of their tree.
 
-    Examples
-    --------
     >>> distinct_prefixes([(1, 2, 3), (1, 2, 4), (5,)])
     5
     """

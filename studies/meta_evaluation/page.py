@@ -58,7 +58,6 @@ QUALITY = ("kind", "pool", "models", "mean utility", "least utility", "left out"
 
 
 def page(name: str, result: MetaResult, headline: Sequence[str], provenance: Mapping[str, object]) -> str:
-    """The self-contained HTML page of one meta-evaluation."""
     best = [one for one in result.worth if one.auc.known and one.name in headline]
     return (
         templates(count, plural)
@@ -82,12 +81,10 @@ def page(name: str, result: MetaResult, headline: Sequence[str], provenance: Map
 
 
 def rows(result: MetaResult, columns: Sequence[Column] = COLUMNS) -> list[list[str]]:
-    """One row of text per number, in the order of AUC."""
     return [[column.text(one) for column in columns] for one in result.worth]
 
 
 def table(name: str, result: MetaResult, folder: Path) -> tuple[str, list[str], list[list[str]], list[str]]:
-    """Title, columns, rows and notes for people."""
     claims = [f"{one.text}: {one.verdict}. {claim_sentence(one)}" for one in result.claims]
     return (
         f"Meta-evaluation {name}: {sum(result.knows.values())} models that know, "
@@ -128,7 +125,6 @@ def shown(estimate: Estimate) -> str:
 
 
 def guarantee(result: MetaResult) -> str:
-    """What every interval of the table holds for, and what it assumes."""
     return (
         f"Each interval holds with probability about {coverage(result.alpha)} by itself, for the questions and the data of "
         "this run. An interval of the AUC assumes that the models of a pool are independent draws; an interval over "
@@ -242,7 +238,6 @@ def _prediction(known: Sequence[Worth], target: str) -> str:
 
 
 def _quality(result: MetaResult) -> str:
-    """Whether the pools differ by the quality of training."""
     left_out = sum(one.left_out for one in result.quality)
     models = sum(one.models for one in result.quality)
     said = f"{left_out} of {plural(models, 'pool model')} {'is' if left_out == 1 else 'are'} left out for too small a utility"

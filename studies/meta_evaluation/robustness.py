@@ -27,8 +27,6 @@ LEAST = 10  # groups of models of an interval: with fewer the bootstrap misses 1
 def relearning(before: ArrayLike, after: ArrayLike, retrain_before: float, retrain_after: float) -> np.ndarray:
     """R of each model: min(r, 1) with r = (retrain's change) / (the model's change) when both relearn the forget set.
 
-    Notes
-    -----
     OpenUnlearning, equation 2, where the numbers rise. A model whose number falls or stays has R = 1: the literal ratio is
     negative or undefined there, so that the noise of a sampled number would count as knowledge that returns. If Retrain's
     number falls, every rise has R = 0. A value that is missing or not finite gives NaN.
@@ -44,8 +42,6 @@ def relearning(before: ArrayLike, after: ArrayLike, retrain_before: float, retra
 def quantisation(before: ArrayLike, after: ArrayLike) -> np.ndarray:
     """Q of each model: min(before / after, 1), so that knowledge that returns under quantisation lowers Q.
 
-    Notes
-    -----
     OpenUnlearning, equation 3. Two zeros give 1; a value that is missing, negative or not finite gives NaN.
     """
     first, second = (np.asarray(values, dtype=np.float64) for values in (before, after))
@@ -61,8 +57,6 @@ def symmetric(first: ArrayLike, second: ArrayLike) -> np.ndarray:
     With the changes of a model and of Retrain under relearning this is the symmetric R, with the values before and after
     quantisation the symmetric Q. It punishes what falls as much as what rises.
 
-    Examples
-    --------
     >>> symmetric([1.0, 1.0, 0.0, 2.0], [1.0, 0.0, 0.0, 1.0]).round(3).tolist()
     [1.0, 0.0, 1.0, 0.667]
     """
@@ -83,8 +77,6 @@ def _differences(before: ArrayLike, after: ArrayLike) -> np.ndarray:
 def harmonic_mean(first: float, second: float) -> float:
     """2 / (1 / x + 1 / y) of two numbers of at least 0: 0 where one is 0, NaN where one is NaN.
 
-    Examples
-    --------
     >>> harmonic_mean(1.0, 0.5), harmonic_mean(0.0, 1.0)
     (0.6666666666666666, 0.0)
     """
@@ -171,8 +163,6 @@ def best_threshold(positives: ArrayLike, negatives: ArrayLike) -> float:
 
     The lowest of equally good thresholds, halfway between two neighbouring values; infinite values need no midpoint.
 
-    Examples
-    --------
     >>> best_threshold([4, 5, 6], [1, 2, 3])
     3.5
     """

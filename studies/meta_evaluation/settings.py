@@ -105,8 +105,6 @@ class RelearnAll(Section):
 
 
 class Quantise(Section):
-    """Rounding of the weights, after which Q compares the model with itself."""
-
     bits: Literal[8, 4, 3, 2] = 4
     group: Count = 64
 
@@ -127,16 +125,12 @@ class RelearnFew(Section):
 
 
 class Claim(Section):
-    """A claim of Lethe: the number ``better`` tells more than the number ``than``."""
-
     text: Annotated[str, Field(min_length=1)]
     better: Number
     than: Number
 
 
 class MetaEvaluation(Section):
-    """A meta-evaluation: which number to believe, on models whose truth is known."""
-
     seed: Seed
     alpha: Alpha
     pool: Pool
@@ -171,8 +165,6 @@ class MetaEvaluation(Section):
 
 
 class MetaParams(Params):
-    """params.yaml with the section of a meta-evaluation."""
-
     meta_evaluation: MetaEvaluation
 
 

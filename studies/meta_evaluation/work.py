@@ -68,7 +68,6 @@ class Work:
         self.workshop, self.params = workshop, workshop.params
 
     def model(self, name: str) -> ModelResult:
-        """Make, observe and attack one model; return its numbers."""
         model = self.workshop.models[name]
         states: dict[State, ModelNumbers] = {"plain": self.numbers(model, "plain")}
         if model.role == "retrain" or (model.role == "unlearned" and self.useful(states["plain"].utility)):
@@ -132,7 +131,6 @@ def write_numbers(place: Path, values: Mapping[str, Number]) -> None:
 
 
 def read_numbers(place: Path) -> dict[str, Number]:
-    """Read what `write_numbers` wrote."""
     rows = json.loads(place.read_text(encoding="utf-8"))
     return {row["name"]: Number(**row | {"parts": tuple(row["parts"])}) for row in rows}
 
@@ -159,7 +157,6 @@ def _opened(shop: bytes) -> Work:
 
 
 def evaluate(shop: Workshop, results: Sequence[ModelResult]) -> MetaResult:
-    """The result of all models' numbers."""
     by_name = {one.model: one for one in results}
     pool, unlearned = [], []
     for name, model in shop.models.items():
@@ -183,7 +180,6 @@ def evaluate(shop: Workshop, results: Sequence[ModelResult]) -> MetaResult:
 
 
 def _costs(observed: Sequence[Mapping[str, Cost]]) -> dict[str, Cost]:
-    """The mean cost of each observation over models."""
     means: dict[str, Cost] = {}
     for part in dict.fromkeys(part for one in observed for part in one):
         costs = [one[part] for one in observed if part in one]
@@ -210,7 +206,6 @@ def table_of(shop: Workshop, results: Sequence[ModelResult]) -> pd.DataFrame:
 def write(
     name: str, shop: Workshop, result: MetaResult, results: Sequence[ModelResult], root: Path = Path()
 ) -> Path:
-    """Write result.json, numbers.parquet and index.html of a meta-evaluation; return the folder."""
     from lethe.report import provenance
     from studies.meta_evaluation.page import page
 

@@ -50,7 +50,6 @@ class PoolModel:
 
 
 def seed_of(seed: int, purpose: str) -> int:
-    """A seed of its own for every purpose of one meta-evaluation."""
     state = np.random.SeedSequence([seed, zlib.crc32(purpose.encode())]).generate_state(1)[0]
     return int(state >> 1)
 
@@ -107,8 +106,6 @@ def _unlearned(params: MetaParams) -> list[PoolModel]:
 def other_question(row: Row) -> str | None:
     """The row's ``paraphrased_question``, else another phrasing of a generated author's question; None where neither is.
 
-    Examples
-    --------
     >>> other_question({"id": "1", "question": "Where was Ada Byrd born?", "answer": "", "author": "Ada Byrd"})
     'In which town did Ada Byrd come into the world?'
     >>> other_question({"id": "1", "question": "Who?", "answer": "Ada."})
@@ -141,12 +138,10 @@ class Workshop:
 
     @property
     def base(self) -> PoolModel:
-        """The model that is unlearned: the first that knows."""
         return next(model for model in self.models.values() if model.role == "knows")
 
     @cached_property
     def splits(self) -> dict[str, list[Row]]:
-        """The rows of every split."""
         from lethe.data import load_splits
 
         return load_splits(self.data)
@@ -175,7 +170,6 @@ class Workshop:
         return [forget[place] for place in sorted(chosen)]
 
     def rows(self, model: PoolModel) -> list[Row]:
-        """The rows that a trained model learns."""
         return [*self._forget_rows(model), *self.splits["retain"], *self._knowledge]
 
     @property
@@ -209,7 +203,6 @@ class Workshop:
         return changed
 
     def key(self, model: PoolModel) -> str:
-        """The hash of everything that decides the model."""
         if model.name not in self._keys:
             self._keys[model.name] = self._key(model)
         return self._keys[model.name]

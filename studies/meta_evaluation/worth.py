@@ -55,7 +55,6 @@ class PoolMember:
 
     @property
     def knows(self) -> bool:
-        """Whether the model learned an answer to any forget question."""
         return bool(self.learned)
 
 
@@ -86,8 +85,6 @@ class RetrainMember:
 
 @dataclass(frozen=True)
 class Worth:
-    """What one number is worth."""
-
     name: str
     larger: bool
     auc: Estimate
@@ -129,8 +126,6 @@ class ClaimTest:
 
 @dataclass(frozen=True)
 class ClaimOutcome:
-    """A claim with its tests."""
-
     text: str
     better: str
     than: str
@@ -178,8 +173,6 @@ def meta_result(
 ) -> MetaResult:
     """Evaluate every number on models whose truth is known.
 
-    Notes
-    -----
     A number of one model takes part for all: where a model lacks the number, it is missing and counted. Intervals of the AUC
     assume that the models of a pool are independent draws; they hold for the questions and the data of this run. Intervals
     over unlearned models draw whole methods.
