@@ -10,18 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lethe.api import audit
-    from lethe.api.bounding import bounds
+    from lethe.api.bounding import bounds, label
     from lethe.api.certificates import certify, verify
-    from lethe.api.comparing import compare
     from lethe.api.evaluating import evaluate
     from lethe.api.exact_bounds import exact
     from lethe.api.extraction import extract
-    from lethe.api.labelling import label
-    from lethe.api.logs import read_log
+    from lethe.api.logs import read_log, score
     from lethe.api.planning import plan
-    from lethe.api.runs import load_run
+    from lethe.api.runs import compare, load_run
     from lethe.api.sampling import sample
-    from lethe.api.scoring import score
     from lethe.registry import register
 
 __version__ = "0.1.0"
@@ -31,17 +28,17 @@ _PUBLIC = {
     "audit": "lethe.api.audit",
     "bounds": "lethe.api.bounding:bounds",
     "certify": "lethe.api.certificates:certify",
-    "compare": "lethe.api.comparing:compare",
+    "compare": "lethe.api.runs:compare",
     "evaluate": "lethe.api.evaluating:evaluate",
     "exact": "lethe.api.exact_bounds:exact",
     "extract": "lethe.api.extraction:extract",
-    "label": "lethe.api.labelling:label",
+    "label": "lethe.api.bounding:label",
     "load_run": "lethe.api.runs:load_run",
     "plan": "lethe.api.planning:plan",
     "read_log": "lethe.api.logs:read_log",
     "register": "lethe.registry:register",
     "sample": "lethe.api.sampling:sample",
-    "score": "lethe.api.scoring:score",
+    "score": "lethe.api.logs:score",
     "verify": "lethe.api.certificates:verify",
 }
 

@@ -1,7 +1,414 @@
 """`lethe.audit`: privacy audits of the caller's own data, without a pipeline."""
 
-from lethe.api.epsilon_star_audit import EpsilonStarAudit, epsilon_star
-from lethe.api.one_run_audit import OneRunAudit, OneRunResult, one_run
-from lethe.api.swap_audit import SwapAudit, swap
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from lethe.api.result import Measurement, Place, View
+from lethe.audits.one_run import TRADEOFF, Mechanism
+from lethe.errors import BadArguments, BadValue, plural
+from lethe.statistics import epsilon_star as losses
+from lethe.statistics.one_run import audit as canaries
+from lethe.statistics.one_run.audit import MethodBound as OneRunResult
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import ArrayLike
+
+    from lethe.results.table import Result
+    from lethe.statistics.one_run.channel import Channel, Family
+    from lethe.statistics.one_run.counts import Counts
+    from lethe.statistics.unlearning_game import Quality
 
 __all__ = ["EpsilonStarAudit", "OneRunAudit", "OneRunResult", "SwapAudit", "epsilon_star", "one_run", "swap"]
+
+
+@dataclass(frozen=True, repr=False)
+class OneRunAudit(Measurement, canaries.OneRunAudit):
+    """The lower bounds on epsilon from one run of a mechanism: one of ``results`` per method, which is also its key."""
+
+    mechanism: str = field(kw_only=True)
+
+    def __getitem__(self, method: str) -> OneRunResult:
+        return {result.method: result for result in self.results}[method]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per method."""
+        import pandas as pd
+
+        columns = ("method", "epsilon_lower", "p_value", "note")
+        rows = [{name: getattr(one, name) for name in columns} for one in self.results]
+        return pd.DataFrame(rows).set_index("method")
+
+    def views(self) -> list[View]:
+        title, level, *others = self.sentences()
+        notes = [level, *(f"{one.method}: {one.note}." for one in self.results), *others]
+        rows = [
+            [one.method, self.bound(one) or "family rejected", one.p_value, ", ".join(one.assumes)]
+            for one in self.results
+        ]
+        views = [View(title, ["method", "epsilon at least", "p-value", "assumes"], rows, notes)]
+        if self.curve:
+            points = [list(row.values()) for row in self.curve]
+            views.append(View("p-values by epsilon", list(self.curve[0]), points))
+        return views
+
+    def rows(self) -> list[Result]:
+        from lethe.results.table import Rows
+
+        rows = Rows("one-run")
+        for one in self.results:
+            bound, evidence = self.bound(one), one.as_json()
+            text = None if bound else "family rejected"
+            rows.add("audit", "epsilon", "run", None, bound, item=one.method, evidence=evidence, text=text)
+            if one.p_value is not None:
+                rows.add("audit", "p_value", "run", one.p_value, item=one.method)
+        for point in self.curve or ():
+            for one in self.results:
+                rows.add("audit", "p_value", "run", point[one.method], item=one.method, at=point["epsilon"])
+        settings = {key: value for key, value in self.as_json().items() if key not in ("results", "curve")}
+        rows.add("audit", "record", "run", evidence=settings)
+        return rows.rows
+
+    def sentences(self) -> list[str]:
+        from lethe.statistics.bound import level
+        from lethe.statistics.one_run.audit import ASSUMPTIONS, not_conservative
+        from lethe.text import listing
+
+        errors = "error" if self.errors == 1 else "errors"
+        guesses = "guess" if self.r == 1 else "guesses"
+        lines = [
+            f"{self.errors} {errors} among {self.r} {guesses} of {plural(self.n, 'bit')}, "
+            f"{self.mechanism}, delta {self.delta:g}.",
+            f"Each lower bound on epsilon except {listing(not_conservative())}'s holds by itself {level(self.alpha)} "
+            "if its assumptions hold.",
+        ]
+        flags = dict.fromkeys(flag for result in self.results for flag in result.assumes)
+        lines += [
+            f"{flag} ({', '.join(one.method for one in self.results if flag in one.assumes)}): {ASSUMPTIONS[flag]}."
+            for flag in flags
+        ]
+        if self.verdict:
+            lines.append(
+                f"The claimed epsilon {self.verdict.claimed_epsilon:g} is "
+                f"{'' if self.verdict.contradicted else 'not '}contradicted by {self.verdict.method}, which decides."
+            )
+        return lines
+
+
+def one_run(
+    *,
+    n: int | None = None,
+    r: int | Sequence[int] = (),
+    errors: int | None = None,
+    guesses: Place | pd.DataFrame | None = None,
+    mechanism: Literal[Mechanism, "tradeoff"] = "gaussian",
+    q: float | None = None,
+    steps: int | None = None,
+    delta0: float | None = None,
+    tradeoff: Place | tuple[ArrayLike, ArrayLike] | None = None,
+    delta: float = 1e-5,
+    alpha: float = 0.05,
+    method: str = "all",
+    null: float | None = None,
+    claimed_epsilon: float | None = None,
+    curve: bool = False,
+    seed: int = 0,
+) -> OneRunAudit:
+    """Find the largest epsilon that one run of a mechanism with n secret bits contradicts.
+
+    Parameters
+    ----------
+    n : The number of secret bits; only without ``guesses``.
+    r : Guesses to release; choose it in advance. If repeated, alpha is divided among them.
+    errors : The number of wrong guesses among the released; only without ``guesses``.
+    guesses : A table with `bit`, `guess` (0 or 1) and `score`, one row per secret bit; replaces ``n`` and ``errors``.
+    mechanism : The family of nulls; "tradeoff" is the single null of ``tradeoff``.
+    q : The sampling rate (subsampled-gaussian, dp-sgd).
+    steps : The number of steps (dp-sgd), up to 1,000,000; from 100,000 the audit takes up to a minute.
+    delta0 : The delta of the null (approx-dp); by default ``delta``.
+    tradeoff : A table with the points `alpha` and `beta` of a trade-off function, or both as arrays. Between its points the
+        worst convex curve counts, so give a fine grid (hundreds of points, finer towards both ends).
+    delta : The delta of epsilon.
+    alpha : The probability with which each bound may fail.
+    method : The name of one method, or "all" for every method that applies.
+    null : The null of the p-values: epsilon for approx-dp, sigma for dp-sgd, otherwise mu; by default the null of the
+        claim.
+    claimed_epsilon : The claimed epsilon at ``delta``, to be tested.
+    curve : Whether the result has p-values over a range of epsilons.
+    seed : The seed that breaks ties between scores at the cut.
+
+    Notes
+    -----
+    ``exact`` is the tightest method where the channels of the bits are independent. ``steinke`` and ``mahloujifar`` hold
+    under any dependence between the bits (Steinke et al. 2023; Mahloujifar et al. 2024).
+
+    Examples
+    --------
+    >>> import lethe
+    >>> audit = lethe.audit.one_run(n=1000, r=200, errors=26, mechanism="gaussian", delta=1e-5)
+    >>> audit["exact"].epsilon_lower > audit["steinke"].epsilon_lower > 0
+    True
+    >>> audit["steinke"].assumes
+    ('r_fixed', 'iid_bits')
+    """
+    from lethe.audits.one_run import family_of, read_tradeoff
+    from lethe.statistics.one_run.audit import check_levels
+
+    check_levels(delta, alpha)
+    if seed < 0:
+        raise BadValue("seed", seed, "a whole number of at least 0")
+    runs = _runs(n, [r] if isinstance(r, int) else list(r), errors, guesses, seed)
+    nulls: Family | Channel
+    if tradeoff is None:
+        if mechanism == TRADEOFF:
+            raise BadArguments(("tradeoff",), "got none; the mechanism tradeoff needs a trade-off function.")
+        nulls = family_of(mechanism, q=q, steps=steps, delta0=delta0, delta=delta)
+    else:
+        if mechanism != TRADEOFF:
+            problem = f"the mechanism {mechanism} takes no trade-off function; leave the argument out."
+            raise BadArguments(("tradeoff",), problem)
+        if null is not None or curve or any(value is not None for value in (q, steps, delta0)):
+            names = ("null", "curve", "q", "steps", "delta0")
+            raise BadArguments(names, "a trade-off function is a single null; leave these arguments out.")
+        nulls = read_tradeoff(tradeoff if isinstance(tradeoff, tuple) else Path(tradeoff))
+    audit = canaries.audit_runs(
+        runs, nulls, delta=delta, alpha=alpha, method=method, null=null, claimed=claimed_epsilon, curve=curve
+    )
+    return OneRunAudit(**vars(audit), mechanism=mechanism)
+
+
+def _runs(
+    n: int | None, r: Sequence[int], errors: int | None, guesses: Place | pd.DataFrame | None, seed: int
+) -> list[Counts]:
+    """Return the counts of the run, one per r."""
+    from lethe.audits.one_run import read_guesses
+    from lethe.statistics.one_run.counts import Counts, release
+
+    if not r:
+        needed = ("r",) if guesses is not None else ("n", "r", "errors")
+        raise BadArguments(
+            needed, "give r with guesses, or n, r and errors; choose r before looking at the guesses."
+        )
+    if guesses is None:
+        if n is None or errors is None:
+            raise BadArguments(("n", "errors"), "give both, or give guesses.")
+        if len(r) > 1:
+            raise BadValue("r", r, "one number with errors", "Several numbers need the guesses.")
+        return [Counts(n, r[0], errors)]
+    if n is not None or errors is not None:
+        raise BadArguments(("n", "errors"), "the guesses already contain both; leave these arguments out.")
+    table = read_guesses(Path(guesses) if isinstance(guesses, (str, os.PathLike)) else guesses)
+    return [release(table.bits, table.guesses, table.scores, one, seed) for one in dict.fromkeys(r)]
+
+
+@dataclass(frozen=True, repr=False)
+class EpsilonStarAudit(Measurement, losses.EpsilonStarAudit):
+    """Epsilon* of one model, an estimate, and a lower bound that holds with probability 1 - ``alpha``.
+
+    Both can be infinite, and the estimate is NaN where it is undefined. ``threshold`` and ``ratio`` are where the estimate is
+    attained, ``lower_threshold`` and ``lower_ratio`` where the bound is; ``fit`` is the fit of the parametric method.
+    """
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per quantity."""
+        import pandas as pd
+
+        shown = ("epsilon_star", "epsilon_lower", "delta", "alpha", "n_train", "n_population", "threshold")
+        return pd.DataFrame({"value": [getattr(self, name) for name in shown]}, index=list(shown))
+
+    def _undefined(self) -> str | None:
+        """Why the estimate is no number, if it is none."""
+        from lethe.statistics.epsilon_star.parametric import rejected_fit
+
+        return rejected_fit(self.epsilon_star, self.fit.ks_p_values if self.fit else None)
+
+    def sentences(self) -> list[str]:
+        estimate = self._undefined() or f"{self.epsilon_star:.4g}, which is not a bound"
+        lines = [
+            self.bound.sentence(f"Epsilon* at delta {self.delta:g}"),
+            f"The {self.method} estimate is {estimate}.",
+        ]
+        return lines + ([f"Note: {self.note}."] if self.note else [])
+
+    def views(self) -> list[View]:
+        rows: list[list[object]] = [
+            [f"Epsilon* at least, {self.bound.level()}; {self.bound.method}", self.bound],
+            [
+                f"Epsilon* ({self.method}, an estimate)",
+                self._undefined() or ("infinite" if self.infinite else self.epsilon_star),
+            ],
+            ["delta", self.delta],
+            ["cut", "none" if self.cut is None else self.cut],
+            ["losses: training, population", f"{self.n_train}, {self.n_population}"],
+            ["threshold of the estimate", self.threshold],
+            ["threshold of the lower bound", self.lower_threshold],
+        ]
+        if self.fit:
+            shown = ", ".join(f"{p:.3g}" for p in self.fit.ks_p_values.values())
+            rows.append(["p-values of the fit (KS): training, population", shown])
+        notes = [f"Assumes: {self.bound.assumes}.", *([f"Note: {self.note}."] if self.note else [])]
+        return [View("Epsilon*", ["", "value"], rows, notes)]
+
+    def rows(self) -> list[Result]:
+        from lethe.results.table import interval
+
+        ends, evidence = (self.epsilon_star, self.bound, None), self.as_json()
+        return interval("model", "model", "epsilon_star", "given answers", *ends, evidence=evidence)
+
+
+def epsilon_star(
+    train: ArrayLike | Place,
+    population: ArrayLike | Place,
+    *,
+    delta: float,
+    method: Literal["parametric", "empirical"] = "parametric",
+    cut: float | None = None,
+    components: int = 1,
+    alpha: float = 0.05,
+    lower: Literal["split", "band"] = "split",
+    train_complete: bool = False,
+) -> EpsilonStarAudit:
+    """Estimate Epsilon* of one trained model from its losses, and bound Epsilon* from below.
+
+    Parameters
+    ----------
+    train : The losses on the training set. A file has one loss per line, or a column `loss`.
+    population : The losses on data that the model never saw, in the same form.
+    delta : The delta of Epsilon*, well under 1/n for a training set of n records, for example 1/(n ln n).
+    method : The method of the estimate.
+    cut : Restricts FPR and FNR to (cut, 1 - cut), for comparison with published values. [default: no cut]
+    components : The number of Gaussians that the parametric method fits to each of the two sets of losses; the paper uses
+        1.
+    alpha : The probability with which the lower bound may fail.
+    lower : The method of the lower bound.
+    train_complete : Whether ``train`` holds the losses of the whole training set.
+
+    Notes
+    -----
+    A point is called a member when its loss is at most a threshold. The estimate is that of Negoescu et al. (2024):
+    "parametric" fits a Gaussian to the transformed losses of either side and takes the exact supremum; "empirical" takes
+    the observed shares. The lower bound assumes no distribution of the losses: "split" chooses threshold and ratio on one
+    half of the losses and certifies both on the other half; "band" holds at all thresholds.
+
+    Examples
+    --------
+    >>> import lethe
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> audit = lethe.audit.epsilon_star(rng.gamma(2, 1, 2000), rng.gamma(6, 1, 2000), delta=1e-5)
+    >>> 0 < audit.epsilon_lower <= audit.epsilon_star
+    True
+    """
+    given = dict(locals())
+    sides = [_losses(given.pop(name)) for name in ("train", "population")]
+    return EpsilonStarAudit(**vars(losses.audit(*sides, **given)))
+
+
+def _losses(given: ArrayLike | Place) -> np.ndarray:
+    import numpy as np
+
+    from lethe.io.tables import read_losses
+
+    if isinstance(given, (str, os.PathLike)):
+        return read_losses(Path(given))
+    return np.asarray(given, dtype=np.float64)
+
+
+@dataclass(frozen=True, repr=False)
+class SwapAudit(Measurement):
+    """Unlearning quality by the SWAP test: the value, its interval, and the advantage of each attack."""
+
+    quality: Quality
+
+    @property
+    def by_attack(self) -> dict[str, dict[str, float | None]]:
+        """The signed advantages in both halves, the advantage, and its interval, by attack."""
+        return {name: one.row() for name, one in self.quality.by_attack.items()}
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per attack: the signed advantages in both halves, the advantage, and its interval."""
+        import pandas as pd
+
+        return pd.DataFrame.from_dict(self.by_attack, orient="index")
+
+    def as_json(self) -> dict[str, object]:
+        return {"quality": self.quality.value, "advantage": self.quality.advantage, "by_attack": self.by_attack}
+
+    def rows(self) -> list[Result]:
+        from lethe.results.table import Rows
+
+        rows, whole = Rows("swap"), self.quality
+        facts: dict[str, object] = {"attack": whole.attack, "n_pairs": whole.n_pairs, "n_seeds": whole.n_seeds}
+        rows.add("audit", "quality", "run", whole.value, *(whole.bounds() or ()), evidence=facts)
+        for name, one in whole.by_attack.items():
+            facts = {"a_original": one.a_original, "a_swapped": one.a_swapped, "n_seeds": one.n_seeds}
+            rows.add("audit", "advantage", "run", one.value, *(one.bounds() or ()), item=name, evidence=facts)
+        return rows.rows
+
+    def views(self) -> list[View]:
+        whole, attacks = self.quality, self.quality.by_attack
+        rows = [
+            [name, one.a_original, one.a_swapped, one.value, *(one.bounds() or (None, None))]
+            for name, one in attacks.items()
+        ]
+        covered = [one for one in attacks.values() if one.ci_low is not None]
+        without = [name for name, one in attacks.items() if one.ci_low is None]
+        notes = []
+        if covered:
+            seeds, one = " or ".join(map(str, sorted({one.n_seeds for one in covered}))), covered[0]
+            notes.append(f"Intervals: {one.method} at {one.coverage} over {seeds} seeds; assumes {one.assumes}.")
+        if without:
+            which = f" for {', '.join(without)}" if covered else ""
+            notes.append(f"No intervals{which}: an interval needs several seeds, and a half has a single one.")
+        title = f"Unlearning quality {whole.value:.4f} (strongest attack: {whole.attack})"
+        return [View(title, ["attack", *self.to_frame().columns], rows, [*notes, self.sentences()[-1]])]
+
+    def sentences(self) -> list[str]:
+        one = self.quality
+        lines = [f"Unlearning quality {one.value:.4f}; the strongest attack is {one.attack}."]
+        if ends := one.bounds():
+            low, high = (end.significant() for end in ends)
+            lines.append(f"The quality is between {low} and {high} {ends[0].guarantee()} ({ends[0].method}).")
+        return [
+            *lines,
+            "The quality is an upper limit for these attacks: a stronger attack can lower the quality.",
+        ]
+
+
+def swap(predictions: Place | pd.DataFrame, *, alpha: float = 0.05) -> SwapAudit:
+    """Measure unlearning quality by the SWAP test: 1 minus the largest advantage of any attack.
+
+    Parameters
+    ----------
+    predictions : CSV, Parquet or JSON lines with one attack's answer on one point per row: `split` (original or swapped),
+        `member` (forget or test: the role of the point in that split), `attack` (a name), `accept` (the probability in [0,
+        1] that the attack answers "forget"), optionally `weight` (sensitivity of the point) and `seed` (one label per
+        model).
+    alpha : The interval of each attack covers the advantage with probability 1 - alpha.
+
+    Notes
+    -----
+    The models of the two halves must be learned and unlearned afresh. Each attack must be fitted once, on points outside
+    both sets. The test averages the signed advantages of the halves and then takes the absolute value, so that an
+    attack's knowledge of the points themselves cancels.
+
+    Examples
+    --------
+    >>> import lethe
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"split": ["original", "original", "swapped", "swapped"], "attack": "loss"})
+    >>> rows = rows.assign(member=["forget", "test"] * 2, accept=[0.9, 0.4, 0.5, 0.6])
+    >>> round(lethe.audit.swap(rows).quality.value, 6)
+    0.8
+    """
+    from lethe.audits.unlearning_game.swap import audit
+
+    return SwapAudit(
+        audit(Path(predictions) if isinstance(predictions, (str, os.PathLike)) else predictions, alpha)
+    )

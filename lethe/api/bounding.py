@@ -1,21 +1,22 @@
-"""`lethe.bounds`: bounds on the whole output distribution from scores."""
+"""`lethe.bounds` and `lethe.label`: bounds on the whole output distribution, from scores or from a person's labels."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from lethe.api.result import Measurement, View
+from lethe.api.result import Measurement, Place, View, documented
 from lethe.config.evaluating import METRICS
 from lethe.errors import BadInput, BadValue, plural
 from lethe.evaluation.joint import QUANTITY, REASON, LeakPoint, MeasureSettings, leak_rate, passes, points_of
+from lethe.evaluation.labels import LabelledMeasures
 from lethe.evaluation.prompts import SHOWN, PromptMeasures, Worst, measure_prompts
 from lethe.evaluation.scores import Missing, Scores
-from lethe.statistics.bound import Bound, Covers
+from lethe.statistics.bound import Covers
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.many_prompts import share_above, worst_prompt
 from lethe.statistics.sequential import METHOD
@@ -23,15 +24,15 @@ from lethe.statistics.sequential import METHOD
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lethe.evaluation.labels import RandomLabels
+    from lethe.evaluation.labels import Labels, Queue, RandomLabels
     from lethe.evaluation.scores import LogScores, PromptScores
     from lethe.results.table import Numbers, Result
 
 
 STOPPED = "anytime_upper"  # the bound by which prompts are compared after a stop
 COLUMNS = ("n", "mean", STOPPED, "anytime_lower", "sd", "anytime_sd_upper")
-
 PROMPT = "prompt_id"
+LABELS, DATASET = Path("data/labels"), Path("data/dataset/forget.jsonl")  # of `label` in a pipeline folder
 
 
 class _OfScores(Measurement):
@@ -52,11 +53,6 @@ class _OfScores(Measurement):
         import pandas as pd
 
         return pd.DataFrame({"prompt_id": item, **own.columns} for item, own in self.questions.items())
-
-    def bound_at(self, row: str, column: str) -> Bound | None:
-        """The end in a column of a prompt; row: the number of the prompt."""
-        own = list(self.questions.values())[int(row)]
-        return own.bounds.get(column) or own.points.get(column, (None, None))[1]
 
     def _log_json(self) -> dict[str, object]:
         return {"log": self.log.as_json()} if self.log else {}
@@ -79,7 +75,6 @@ class Bounds(PromptMeasures, _OfScores):
     __repr__, __str__ = Measurement.__repr__, Measurement.__str__
 
     def as_json(self) -> dict[str, object]:
-        """The keys of `lethe bounds --json`."""
         from lethe.evaluation.score_files import as_json
 
         found: dict[str, Any] = as_json(self) | self._log_json()
@@ -94,7 +89,6 @@ class Bounds(PromptMeasures, _OfScores):
         return found
 
     def rows(self) -> list[Result]:
-        """Return the rows of each prompt, of the worst prompt and of the average."""
         from lethe.evaluation.score_files import rows_of
 
         return rows_of(Path(self.source).stem, self)
@@ -105,7 +99,6 @@ class Bounds(PromptMeasures, _OfScores):
         return passes(self.prompts, self.settings.alpha, self.pass_at) if self.pass_at else ()
 
     def sentences(self) -> list[str]:
-        """The statements on all prompts, each with its guarantee; those by labels alone come first."""
         of = f"the {plural(len(self.prompts), 'prompt')}"
         passed = [
             f"Pass^{point.k}, the probability that all of {plural(point.k, 'answer')} score 1, is {point.estimate:.3f} "
@@ -116,7 +109,6 @@ class Bounds(PromptMeasures, _OfScores):
         return (self.labelled.sentences(of) if self.labelled else []) + super().sentences() + passed
 
     def views(self) -> list[View]:
-        """The first prompts, and the statements on all of them."""
         notes = self.sentences()
         if absent := sum(prompt.missing for prompt in self.prompts):
             worst = self.settings.missing == "worst"
@@ -135,7 +127,6 @@ class StoppedBounds(_OfScores):
     log: LogScores | None = None
 
     def rows(self) -> list[Result]:
-        """Return the rows of each prompt and of the worst prompt."""
         return list(self.results)
 
     def worst(self) -> Worst:
@@ -144,7 +135,6 @@ class StoppedBounds(_OfScores):
         return Worst(list(self.questions)[place], STOPPED, bound)
 
     def as_json(self) -> dict[str, object]:
-        """The keys of `lethe bounds --json`."""
         from lethe.evaluation.score_files import entries_of, summary
 
         uppers = [own.bounds[STOPPED] for own in self.questions.values()]
@@ -153,7 +143,6 @@ class StoppedBounds(_OfScores):
         return found | {"fixed_bounds": REASON} | self._log_json()
 
     def sentences(self) -> list[str]:
-        """The statements on all prompts, each with its guarantee."""
         worst, of = self.worst(), f"the {plural(len(self.questions), 'prompt')}"
         return [
             f"A stopping rule looked at the answers: {REASON}.",
@@ -162,7 +151,6 @@ class StoppedBounds(_OfScores):
         ]
 
     def views(self) -> list[View]:
-        """The first prompts, and the statements on all of them."""
         head = ["prompt", "n", "mean", "mean <= (anytime)", "mean >= (anytime)", "sd", "sd <= (anytime)"]
         rows = [
             [item, *(own.bounds.get(name) or own.values[name] for name in COLUMNS)]
@@ -171,8 +159,9 @@ class StoppedBounds(_OfScores):
         return self._view((head, rows), len(self.questions), self.sentences())
 
 
+@documented
 def bounds(
-    scores: Scores | pd.DataFrame | str | os.PathLike[str],
+    scores: Scores | pd.DataFrame | Place,
     alpha: float = METRICS.alpha,
     *,
     threshold: float | Sequence[float] = METRICS.thresholds,
@@ -181,8 +170,8 @@ def bounds(
     filter: str | None = None,
     together: Literal["none", "bonferroni", "holm"] = "none",
     share_above: float = METRICS.share_above,
-    calibration: Calibration | str | os.PathLike[str] | None = None,
-    labels: str | os.PathLike[str] | None = None,
+    calibration: Calibration | Place | None = None,
+    labels: Place | None = None,
     pass_at: str | Sequence[str | int] = (),
     by: str | None = None,
 ) -> Bounds | StoppedBounds:
@@ -190,43 +179,23 @@ def bounds(
 
     Parameters
     ----------
-    scores : array, list, dict, pandas.DataFrame or path
-        Scores in [0, 1] of independent answers, in sampling order. A file: CSV, Parquet or JSON lines with `score`,
+    scores : Scores in [0, 1] of independent answers, in sampling order. A file: CSV, Parquet or JSON lines with `score`,
         optionally `prompt_id` and `sample` (sample -1, the greedy answer, is left out), or a log of another tool, found by
         its content (see `lethe log`). In memory: n scores of one prompt, an array (prompts, n), the scores by prompt, or
         such a table.
-    alpha : float
-        The probability with which each bound may fail, above 0 and at most 0.5.
-    threshold : float or list of float
-        Bound the share of answers with a score above this; repeatable. [default: .1 .25 .5 .75 .9]
-    missing : {"worst", "drop"}, optional
-        worst: a missing score counts against each bound; drop: leave it out. [default: an error; of a log: worst]
-    score : str, optional
-        The score of a log [default: its first], or the column of a table.
-    filter : str, optional
-        One filter of an lm-eval log.
-    together : {"none", "bonferroni", "holm"}
-        bonferroni: bounds that hold for all prompts together; holm: the list of prompts certified under ``share_above``;
-        with probability 1 - alpha none of them is wrong. JSON: the key `together`.
-    share_above : float
-        The threshold: prompts whose bound exceeds it are counted, and ``together`` certifies prompts under it.
-    calibration : Calibration or path, optional
-        The error of the judge whose verdicts the scores are: a file of answers with `label` (a person's) and `verdict` (the
-        judge's), both 0 or 1, or counts. Adds bounds of the true leak probability, `judged`.
-    labels : path, optional
-        A person's labels of random draws of these answers: `prompt_id`, `sample`, `label` (0 or 1). Adds bounds of the true
-        leak probability by these labels alone, `labelled`.
-    pass_at : str or list of int, optional
-        Numbers of answers k, such as 1,2,4, where a score of 1 is a right answer: adds pass^k, the probability that all of k
-        answers are right, beside leak@k, the probability that any of k scores 1, both on average over the prompts.
-    by : str, optional
-        The column of a table that names the prompt. [default: prompt_id]
-
-    Returns
-    -------
-    Bounds or StoppedBounds
-        ``worst()``, ``pooled`` and ``prompts`` hold `Bound` objects; ``to_frame()`` has one row per prompt,
-        ``to_results()`` one row per quantity, and ``sentences()`` the guarantees in words.
+    threshold : Bound the share of answers with a score above this; repeatable. [default: .1 .25 .5 .75 .9]
+    missing : worst: a missing score counts against each bound; drop: leave it out. [default: an error; of a log: worst]
+    score : The score of a log [default: its first], or the column of a table.
+    together : bonferroni: bounds that hold for all prompts together; holm: the list of prompts certified under
+        ``share_above``; with probability 1 - alpha none of them is wrong. JSON: the key `together`.
+    share_above : The threshold: prompts whose bound exceeds it are counted, and ``together`` certifies prompts under it.
+    calibration : The error of the judge whose verdicts the scores are: a file of answers with `label` (a person's) and
+        `verdict` (the judge's), both 0 or 1, or counts. Adds bounds of the true leak probability, `judged`.
+    labels : A person's labels of random draws of these answers: `prompt_id`, `sample`, `label` (0 or 1). Adds bounds of the
+        true leak probability by these labels alone, `labelled`.
+    pass_at : Numbers of answers k, such as 1,2,4, where a score of 1 is a right answer: adds pass^k, the probability that
+        all of k answers are right, beside leak@k, the probability that any of k scores 1, both on average over the prompts.
+    by : The column of a table that names the prompt. [default: prompt_id]
 
     Notes
     -----
@@ -269,46 +238,30 @@ def bounds(
         share_above=share_above,
         calibration=calibration_of(calibration, missing, scores),
     )
-    ks = _queries(pass_at)
+    numbers = pass_at if isinstance(pass_at, str) else ",".join(map(str, pass_at))
+    ks = tuple(dict.fromkeys(part.strip() for part in numbers.split(",") if numbers))
+    if not all(k.isdecimal() and 0 < len(k) < 10 and int(k) for k in ks):
+        raise BadValue("pass_at", pass_at, "whole numbers of at least 1, such as 1,2,4")
     if isinstance(scores, (str, os.PathLike)):
-        return _passed(_labelled(_of_file(Path(scores), settings, score, filter, by), labels), ks)
-    if hasattr(scores, "columns"):
-        scores = _of_table(scores, missing, score or "score", by or PROMPT)
-    found = measure_prompts(scores, settings)
-    return _passed(_labelled(Bounds(found.settings, found.prompts, found.together), labels), ks)
-
-
-def _queries(given: str | Sequence[str | int]) -> tuple[int, ...]:
-    """Return numbers of answers from numbers, or from text in which commas separate them."""
-    parts = [
-        part.strip() for one in ([given] if isinstance(given, str) else given) for part in str(one).split(",")
-    ]
-    if not all(part.isdecimal() and 0 < len(part) < 10 and int(part) for part in parts):
-        raise BadValue("pass_at", given, "whole numbers of at least 1, such as 1,2,4")
-    return tuple(dict.fromkeys(map(int, parts)))
-
-
-def _passed(found: Bounds | StoppedBounds, ks: tuple[int, ...]) -> Bounds | StoppedBounds:
-    """Add pass^k."""
-    if not ks:
+        found = _of_file(Path(scores), settings, score, filter, by)
+    else:
+        if hasattr(scores, "columns"):
+            scores = _of_table(scores, missing, score or "score", by or PROMPT)
+        measured = measure_prompts(scores, settings)
+        found = Bounds(measured.settings, measured.prompts, measured.together)
+    if isinstance(found, StoppedBounds):
+        for name, value in (("labels", labels), ("pass_at", ks)):
+            if value:
+                raise BadValue(name, value, "left out for a run that stopped early")
         return found
-    if not isinstance(found, Bounds):
-        raise BadValue("pass_at", list(ks), "left out for a run that stopped early")
-    if found.metric != "m_bin":
-        raise BadValue("pass_at", list(ks), "left out unless all scores are 0 or 1")
-    return replace(found, pass_at=ks)
+    if ks and found.metric != "m_bin":
+        raise BadValue("pass_at", pass_at, "left out unless all scores are 0 or 1")
+    if labels is not None:
+        from lethe.evaluation.labels import read_random_labels
 
-
-def _labelled(found: Bounds | StoppedBounds, labels: str | os.PathLike[str] | None) -> Bounds | StoppedBounds:
-    """Add the bounds by labels alone."""
-    if labels is None:
-        return found
-    if not isinstance(found, Bounds):
-        raise BadValue("labels", "a file", "left out for a run that stopped early")
-    from lethe.evaluation.labels import read_random_labels
-
-    names = [prompt.prompt_id for prompt in found.prompts]
-    return replace(found, labelled=read_random_labels(labels, names, found.settings.alpha))
+        names = [prompt.prompt_id for prompt in found.prompts]
+        found = replace(found, labelled=read_random_labels(labels, names, alpha))
+    return replace(found, pass_at=tuple(map(int, ks)))
 
 
 def _of_file(
@@ -333,20 +286,15 @@ def _of_file(
 
 
 def calibration_of(
-    given: Calibration | str | os.PathLike[str] | None, missing: Missing | None, scores: object = None
+    given: Calibration | Place | None, missing: Missing | None, scores: object = None
 ) -> Calibration | None:
-    """Return the judge's error as counts; ``missing`` is the treatment of a missing verdict in a file: worst by default.
-
-    ``scores`` is the table, or the file of a table, whose column ``judge`` says whose verdicts are bounded.
-    """
+    """Return the judge's error as counts; the column ``judge`` of a table of ``scores`` must name the same judge."""
     if given is None or isinstance(given, Calibration):
         return given
     from lethe.io.tables import judge_in, read_calibration, read_table
 
-    if isinstance(scores, (str, os.PathLike)):
-        scores = (
-            read_table(scores, text=["judge"]) if Path(scores).suffix in (".csv", ".parquet", ".jsonl") else None
-        )
+    if isinstance(scores, (str, os.PathLike)) and Path(scores).suffix in (".csv", ".parquet", ".jsonl"):
+        scores = read_table(scores, text=["judge"])
     judge = judge_in("scores", scores) if hasattr(scores, "columns") else None
     answers = read_calibration(given, missing or "worst", judge)
     return Calibration.of(answers.labels, answers.verdicts, judge=answers.judge)
@@ -359,9 +307,7 @@ def _of_table(table: pd.DataFrame, missing: Missing | None, score: str, by: str)
 
     if score not in table:
         columns = ", ".join(map(str, table.columns)) or "none"
-        raise BadInput(
-            f"scores: the table has no column {score!r}; its columns are {columns}. Rename the column of scores."
-        )
+        raise BadInput(f"scores: no column {score!r}; its columns are {columns}. Rename the column of scores.")
     drawn = table[table["sample"] != GREEDY] if "sample" in table else table
     if by not in drawn and by != PROMPT:
         raise BadValue("by", by, "one of " + ", ".join(map(str, table.columns)))
@@ -369,3 +315,95 @@ def _of_table(table: pd.DataFrame, missing: Missing | None, score: str, by: str)
         return as_prompts({ALL: drawn[score].to_numpy()}, missing)
     groups = drawn.groupby(by, sort=False, dropna=False)[score]
     return as_prompts({str(name): own.to_numpy() for name, own in groups}, missing)
+
+
+@dataclass(frozen=True, repr=False)
+class LabelledBounds(LabelledMeasures, Measurement):
+    """The result of `label`: the bounds of each question by the labels so far."""
+
+    name: str = "model"
+
+    __repr__, __str__ = Measurement.__repr__, Measurement.__str__
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per question: the labelled mass and both ends."""
+        import pandas as pd
+
+        lower, upper = ([end.value for end in ends] for ends in (self.lower, self.upper))
+        return pd.DataFrame({"prompt_id": self.prompt_ids, "mass": self.mass_of, "lower": lower, "upper": upper})
+
+    def as_json(self) -> dict[str, object]:
+        return self.as_dict()
+
+    def rows(self) -> list[Result]:
+        from lethe.results.table import Rows
+
+        rows = Rows(self.name)
+        self.to_rows(rows)
+        return rows.rows
+
+    def views(self) -> list[View]:
+        rows = list(zip(self.prompt_ids, self.mass_of, self.lower, self.upper, strict=True))
+        notes = self.sentences("the questions")
+        if len(rows) > SHOWN:
+            notes.append(f"{plural(len(rows) - SHOWN, 'more question')}: see --json.")
+        return [View(self.name, ["question", "labelled mass", "leak >=", "leak <="], rows[:SHOWN], notes)]
+
+
+@documented
+def label(
+    answers: Place,
+    *,
+    labels: Place | None = None,
+    mass: float = 0.95,
+    rest: int = 100,
+    dataset: Place | None = None,
+    verdicts: Place | None = None,
+    column: str | None = None,
+    alpha: float = 0.01,
+    ask: Callable[[Queue, Labels], None] | None = None,
+) -> LabelledBounds:
+    """Label the distinct answers of a run, those that cover most of the probability mass first, and bound its leaks.
+
+    Parameters
+    ----------
+    answers : A folder of data/generations, or a table with `prompt_id`, `text`, optional `sample`.
+    labels : The file of labels, kept after each key. [default: data/labels/NAME.jsonl]
+    mass : Label until this share of the mass is covered.
+    rest : Then label this many random draws of the rest, for the average and to see the judge's error.
+    dataset : JSON lines with `id` and `question`. [default: data/dataset/forget.jsonl]
+    verdicts : The judge's verdicts: data/judged/JUDGE/MODEL/forget.parquet.
+    column : The column of verdicts in that file. [default: the first]
+    ask : A function of the queue of answers and of the labels, which adds labels (``labels.add``) until
+        ``queue.ahead(labels)`` is None or it stops; by default nothing is asked.
+
+    Notes
+    -----
+    Keys: y (a leak), n (no leak), u (undo), q (stop; the next call continues). One half of the draws decides what is
+    labelled, the other half is counted. With verdicts, random draws of the rest are labelled
+    too; they bound the average, and show the judge's error there, on which no bound rests.
+    `--json` asks nothing and prints the bounds of the labels so far. `metrics.labels` of params.yaml brings the labels into
+    the metrics and the report.
+
+    Examples
+    --------
+    >>> import lethe
+    >>> found = lethe.label("data/generations/mine", labels="none.jsonl", dataset="forget.jsonl")
+    >>> found.finished, found.worst[1].value
+    (False, 1.0)
+    """
+    from lethe.evaluation.labels import Queue, measure, read_draws, read_labels
+
+    if column is not None and verdicts is None:
+        raise BadValue("column", column, "left out without verdicts")
+    if rest < 0:
+        raise BadValue("rest", rest, "0 or more")
+    place = Path(answers)
+    name = place.name if place.is_dir() else place.stem
+    known = Path(dataset) if dataset else DATASET if DATASET.is_file() else None
+    draws = read_draws(place, known, Path(verdicts) if verdicts else None, column)
+    queue = Queue(draws, mass, rest if verdicts else 0)
+    given = read_labels(Path(labels) if labels else LABELS / f"{name}.jsonl")
+    if ask is not None:
+        ask(queue, given)
+    return LabelledBounds(**vars(measure(draws, queue, given, alpha)), name=name)

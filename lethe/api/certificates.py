@@ -1,22 +1,42 @@
-"""`lethe.certify` and `lethe.verify`: a claim about a model, with evidence to which other auditors can add."""
+"""`lethe.certify` and `lethe.verify`: a claim about a model, with evidence to which other auditors can add.
+
+A certificate has the hashes of what it is about, and answers from a stream that was never used before.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lethe.api.result import TableWithSentences, View
-from lethe.config.evaluating import SAMPLE
-from lethe.errors import BadFile, BadValue
+import numpy as np
+
+from lethe.api.result import Place, TableWithSentences, View, documented
+from lethe.config.evaluating import SAMPLE, Drawing
+from lethe.config.fields import Direct
+from lethe.errors import BadFile, BadInput, BadValue
 from lethe.evaluation import certificate
+from lethe.evaluation.certificate import Audit, check_facts, merged, read_certificate
+from lethe.io.cache import cache_key, content_digest, digest, module_of
+from lethe.statistics.checks import check_alpha, check_count
+from lethe.statistics.sequential import log_e_value
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from lethe.io.artifacts import Row
+
 DRAWS = 200
+BATCH = 64  # answers to a question between two looks at its e-value
+PLAIN = "qa"  # the package's own template, whose place is another on every machine
+WEIGHTS = ("*.safetensors", "config.json", "generation_config.json")
+TOKENIZER = (
+    *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt"),
+    *("chat_template*", "*.model", "spiece.model"),
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,42 +58,36 @@ class Certificate(certificate.Certificate, TableWithSentences):
         return pd.DataFrame({"id": self.questions, "n": n, "leaks": leaks, "log_e_value": self.log_e_values()})
 
     def sentences(self) -> list[str]:
-        """Return the claim, the verdict by one's own draws alone, and the verdict by the draws of all auditors."""
         lines = [self.statement()]
         if self.own:
             lines.append(f"Your own draws alone: {self.alone(self.audits[-1]).sentence()}")
         if len(self.audits) > 1 or not self.own:
             lines.append(f"All auditors: {self.sentence()}")
-        lines += [
-            f"The draws of {name}, repeated: "
-            + ("the same leaks." if same else "other leaks than the file states.")
-            for name, same in self.repeated.items()
-        ]
+        for name, same in self.repeated.items():
+            leaks = "the same leaks" if same else "other leaks than the file states"
+            lines.append(f"The draws of {name}, repeated: {leaks}.")
         return lines
 
     def as_json(self) -> dict[str, object]:
-        """The content of the file, and what the caller's own draws say."""
         own = self.alone(self.audits[-1]) if self.own else None
-        return self.as_dict() | {
-            "own": own and {"auditor": own.audits[0].auditor, "log_e_value": own.log_e(), "verdict": own.verdict},
-            "repeated": dict(self.repeated),
-        }
+        said = own and {"auditor": own.audits[0].auditor, "log_e_value": own.log_e(), "verdict": own.verdict}
+        return self.as_dict() | {"own": said, "repeated": dict(self.repeated)}
 
     def views(self) -> list[View]:
-        """The verdict."""
         return [View("", notes=self.sentences())]
 
 
+@documented
 def certify(
-    model: str | os.PathLike[str],
-    data: str | os.PathLike[str],
+    model: Place,
+    data: Place,
     *,
     tau: float = 0.05,
     alpha: float = 0.01,
     draws: int = DRAWS,
     auditor: str = "author",
     scorer: str = "keyword_leak",
-    prompt: str | os.PathLike[str] | None = None,
+    prompt: Place | None = None,
     engine: str = SAMPLE.engine,
     temperature: float = SAMPLE.temperature,
     top_p: float = SAMPLE.top_p,
@@ -84,32 +98,14 @@ def certify(
 
     Parameters
     ----------
-    model : path
-        A Hugging Face model folder (safetensors).
-    data : path
-        The questions: JSON lines with id, question, answer, keywords.
-    tau : float
-        The claim: each question's answer leaks at most this often.
-    alpha : float
-        A false certificate has at most this probability.
-    draws : int
-        The largest number of answers to each question; a question ends where its answers certify it.
-    auditor : str
-        The name of the person or machine that draws.
-    scorer : str
-        A scorer of 0 and 1: keyword_leak or exact_match.
-    prompt : path, optional
-        A template file with {question}, 'chat', or 'qa'. [default: chat where the tokenizer has such a template, else qa]
-    engine : str
-        auto, prefix, transformers or vllm.
-    temperature : float
-        The sampling temperature.
-    top_p : float
-        Keep the most likely tokens of this mass; 1 cuts nothing.
-    top_k : int
-        Keep the K most likely tokens; 0 keeps all.
-    max_new_tokens : int
-        The number of tokens after which an answer is cut.
+    model : A Hugging Face model folder (safetensors).
+    data : The questions: JSON lines with id, question, answer, keywords.
+    tau : The claim: each question's answer leaks at most this often.
+    alpha : A false certificate has at most this probability.
+    draws : The largest number of answers to each question; a question ends where its answers certify it.
+    scorer : A scorer of 0 and 1: keyword_leak or exact_match.
+    prompt : A template file with {question}, 'chat', or 'qa'. [default: chat where the tokenizer has such a template, else
+        qa]
 
     Notes
     -----
@@ -119,63 +115,68 @@ def certify(
     Examples
     --------
     >>> import lethe
-    >>> found = lethe.certify("my-model", "forget.jsonl", tau=0.2, draws=4, max_new_tokens=4)
-    >>> len(found.audits), found.tau
+    >>> certificate = lethe.certify("my-model", "forget.jsonl", tau=0.2, draws=4, max_new_tokens=4)
+    >>> len(certificate.audits), certificate.tau
     (1, 0.2)
     """
+    given = dict(locals())
     from lethe.data.rows import read_rows
-    from lethe.steps import certify as step
+    from lethe.models.in_memory import default_prompt
+    from lethe.scoring import applies
 
-    template = step.default_template(Path(model)) if prompt is None else str(prompt)
-    how = step.How(
-        prompt=template,
-        scorer=scorer,
-        engine=engine,
-        temperature=temperature,
-        top_p=top_p,
-        top_k=top_k,
-        max_new_tokens=max_new_tokens,
-    )
+    folder = Path(model)
+    chat = prompt is None and default_prompt(folder) == "chat"
+    given["prompt"] = ("chat" if chat else PLAIN) if prompt is None else str(prompt)
+    how = How(**{name: given[name] for name in How.model_fields})
     rows = read_rows(Path(data))
-    return Certificate(**vars(step.certify(Path(model), Path(data), rows, how, tau, alpha, draws, auditor)))
+    _check_auditor(auditor)
+    check_alpha(alpha)
+    check_count("draws", draws)
+    if not 0 < tau < 1:
+        raise BadValue("tau", tau, "a number between 0 and 1")
+    hashes = facts(folder, rows, how)
+    if unread := [row["id"] for row in rows if not applies(scorer, row)]:
+        raise BadInput(
+            f"{scorer} can judge no answer to question {unread[0]!r} ({len(unread)} of {len(rows)} such questions): every "
+            "answer would count as a leak, so no certificate is possible. Add keywords, leave these questions out, or use "
+            "another scorer."
+        )
+    claim = certificate.Certificate(
+        questions=tuple(row["id"] for row in rows),
+        tau=tau,
+        alpha=alpha,
+        hashes=hashes,
+        settings={"prompt": how.prompt, "scorer": scorer, "engine": how.drawing()},
+        sources={"model": str(model), "data": str(data)},
+    )
+    return Certificate(**vars(_with_audit(claim, _Drawing(folder, rows, how), draws, auditor)))
 
 
+@documented
 def verify(
-    file: str | os.PathLike[str],
+    file: Place,
     draws: int = DRAWS,
     *,
-    model: str | os.PathLike[str] | None = None,
-    data: str | os.PathLike[str] | None = None,
-    prompt: str | os.PathLike[str] | None = None,
+    model: Place | None = None,
+    data: Place | None = None,
+    prompt: Place | None = None,
     auditor: str = "verifier",
-    add: Sequence[str | os.PathLike[str]] = (),
+    add: Sequence[Place] = (),
     redraw: int = 0,
 ) -> Certificate:
     """Check that a certificate's model, tokenizer, prompts, scorer and engine are these, draw, and join the evidence.
 
     Parameters
     ----------
-    file : path
-        A certificate of `lethe certify`.
-    draws : int
-        The largest number of further answers to each question, which end where they alone certify it; 0 checks the hashes.
-    model : path, optional
-        The model folder on this machine. [default: as the certificate says]
-    data : path, optional
-        The questions. [default: as the certificate says]
-    prompt : path, optional
-        The template file. [default: as the certificate says]
-    auditor : str
-        The name of the person or machine that draws; the seed follows from it and the file.
-    add : list of path
-        Add the audits of another copy of this certificate; repeatable. Only the join of all copies has the level.
-    redraw : int
-        Repeat the stored draws of this many auditors, on the same engine, and compare the leaks.
-
-    Returns
-    -------
-    Certificate
-        The grown certificate; the file is unchanged until ``write``.
+    file : A certificate of `lethe certify`. The file is unchanged until ``write``.
+    draws : The largest number of further answers to each question, which end where they alone certify it; 0 checks the
+        hashes.
+    model : The model folder on this machine. [default: as the certificate says]
+    data : The questions. [default: as the certificate says]
+    prompt : The template file. [default: as the certificate says]
+    auditor : The name of the person or machine that draws; the seed follows from it and the file.
+    add : Add the audits of another copy of this certificate; repeatable. Only the join of all copies has the level.
+    redraw : Repeat the stored draws of this many auditors, on the same engine, and compare the leaks.
 
     Notes
     -----
@@ -192,24 +193,170 @@ def verify(
     ['author', 'verifier']
     """
     from lethe.data.rows import read_rows
-    from lethe.steps import certify as step
 
     if redraw < 0:
         raise BadValue("redraw", redraw, "a whole number of at least 0")
     if draws < 0:
         raise BadValue("draws", draws, "a whole number of at least 0 (0: check the hashes alone)")
-    found = certificate.read_certificate(Path(file))
+    check_count("draws", max(draws, 1))
+    _check_auditor(auditor)
+    claim = read_certificate(Path(file))
     for other in add:
-        found = certificate.merged(found, certificate.read_certificate(Path(other)), Path(other))
-    places = {
-        "model": Path(model or found.sources.get("model", "")),
-        "data": Path(data or found.sources.get("data", "")),
-    }
-    for name, place in places.items():
+        claim = merged(claim, read_certificate(Path(other)), Path(other))
+    places = [Path(given or claim.sources.get(key, "")) for key, given in (("model", model), ("data", data))]
+    for name, place in zip(("model", "data"), places, strict=True):
         if not place.exists() or place == Path():
             raise BadFile(place, "no such file or folder", f"Name the {name} on this machine with --{name}.")
-    how = step.how_of(found.settings, None if prompt is None else str(prompt))
-    rows = read_rows(places["data"])
-    grown = step.verify(found, Path(file), places["model"], rows, how, draws, auditor)
-    same = step.repeated(found, redraw, places["model"], rows, how) if redraw else {}
-    return Certificate(**vars(grown), own=draws > 0, repeated=same)
+    stated: Any = claim.settings
+    try:
+        how = How(prompt=str(prompt or stated["prompt"]), scorer=stated["scorer"], **stated["engine"])
+    except (KeyError, TypeError) as error:
+        raise BadInput(f"The certificate's settings are broken ({error}).") from None
+    rows = read_rows(places[1])
+    check_facts(claim, facts(places[0], rows, how), Path(file))
+    if not (draws or redraw):
+        return Certificate(**vars(claim), own=False)
+    drawing = _Drawing(places[0], rows, how)
+    grown = _with_audit(claim, drawing, draws, auditor) if draws else claim
+    return Certificate(**vars(grown), own=draws > 0, repeated=_repeated(claim.audits, redraw, drawing))
+
+
+class How(Direct, Drawing):
+    """How answers are drawn and scored; ``prompt`` is a template file, "chat", or "qa", a plain question and answer."""
+
+    prompt: str
+    scorer: str = "keyword_leak"
+    engine: str = SAMPLE.engine
+
+    def drawing(self) -> dict[str, object]:
+        """The settings that change the distribution of an answer."""
+        return {name: getattr(self, name) for name in ("engine", *Drawing.model_fields)}
+
+
+def facts(model: Path, rows: Sequence[Row], how: How) -> dict[str, str]:
+    """The hash of each fact that a certificate is about; an adapter's cover its base model, wherever that is."""
+    from lethe.config.evaluating import scorer_params
+    from lethe.io.json_files import read_text
+    from lethe.models.checkpoints import base_of, content_hash, has_tokenizer, is_adapter
+    from lethe.registry import SCORERS
+
+    binary = [name for name in SCORERS if getattr(SCORERS[name], "BINARY", False)]
+    if how.scorer not in binary:
+        raise BadValue("scorer", how.scorer, f"a scorer of 0 and 1: {', '.join(binary)}")
+    if not model.is_dir() or not list(model.glob("*.safetensors")):
+        raise BadFile(model, "is no model folder with safetensors", "Name a Hugging Face model folder.")
+    if not rows:
+        raise BadInput("The rows hold no question.")
+    references = [{key: value for key, value in row.items() if key not in ("question", "context")} for row in rows]
+    asked = [{key: row.get(key) for key in ("id", "question", "context")} for row in rows]
+    template = (
+        "chat" if how.prompt == "chat" else read_text(_place(how.prompt))
+    )  # the tokenizer's hash covers its own
+    settings = {"name": how.scorer, "params": scorer_params(how.scorer)}
+    with_tokenizer = model
+    while is_adapter(with_tokenizer) and not has_tokenizer(with_tokenizer):
+        with_tokenizer = base_of(with_tokenizer)
+    return {
+        "weights": content_hash(model, lambda folder: _files(folder, WEIGHTS)),
+        "tokenizer": _files(with_tokenizer, TOKENIZER),
+        "prompts": digest(asked, template),
+        "scorer": cache_key(module_of(SCORERS[how.scorer]), settings=settings, references=digest(references)),
+        "engine": digest(how.drawing()),
+    }
+
+
+def _files(folder: Path, patterns: Sequence[str]) -> str:
+    """The hash of the folder's files that match the patterns."""
+    names = sorted({path.name for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
+    return digest([[name, content_digest(folder / name)] for name in names])
+
+
+def _place(prompt: str) -> str:
+    """The template for the encoder."""
+    from lethe.models.in_memory import QA_PROMPT
+
+    return str(QA_PROMPT) if prompt == PLAIN else prompt
+
+
+def _check_auditor(auditor: str) -> None:
+    """Require a name that distinguishes this auditor from others."""
+    if not auditor.strip():
+        raise BadValue("auditor", auditor, "a name that is not blank")
+
+
+def _with_audit(
+    claim: certificate.Certificate, drawing: _Drawing, draws: int, auditor: str
+) -> certificate.Certificate:
+    """Draw up to ``draws`` answers to each question, until the auditor's own e-value of the question certifies."""
+    seed, after = claim.next_seed(auditor)
+
+    def certified(leaks: int, n: int) -> bool:
+        return float(log_e_value(leaks, n, claim.tau)) >= math.log(1 / claim.alpha)
+
+    counts, leaks = drawing.leaks(seed, (draws,) * len(drawing.rows), certified)
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return claim.with_audits([Audit(auditor, counts, seed, drawing.engine.name, now, leaks, after)])
+
+
+def _repeated(audits: Sequence[Audit], count: int, drawing: _Drawing) -> dict[str, bool]:
+    """Repeat the draws of ``count`` audits, those with the most draws first: whether each gives the stored leaks.
+
+    An engine draws the same answers from one seed; audits of another engine are refused.
+    """
+    audits = sorted(audits, key=lambda audit: -sum(audit.draws))[:count]
+    for audit in audits:
+        if audit.engine != drawing.engine.name:
+            raise BadInput(
+                f"--redraw: {audit.auditor} drew with {audit.engine}, and this machine draws with {drawing.engine.name}, "
+                "which gives other answers from one seed. Repeat these draws where that engine runs."
+            )
+    return {audit.auditor: drawing.leaks(audit.seed, audit.draws)[1] == audit.leaks for audit in audits}
+
+
+class _Drawing:
+    """Answers of a model from seeds, in batches of `BATCH` answers to each question."""
+
+    def __init__(self, model: Path, rows: Sequence[Row], how: How):
+        from lethe.models.checkpoints import prepare_torch
+        from lethe.models.encoding import Encoder
+        from lethe.sampling.engine import Prompt, checkpoint, open_engine
+        from lethe.scoring import open_scorer
+
+        prepare_torch()
+        encoder = Encoder(checkpoint(model).tokenizer, _place(how.prompt))
+        self.rows, self.how = rows, how
+        self.prompts = [Prompt(row["id"], encoder.prompt(row)) for row in rows]
+        self.engine = open_engine(how.engine, model, {"max_rows": SAMPLE.max_rows})
+        self.scorer = open_scorer(how.scorer)
+
+    def leaks(
+        self, seed: int, draws: Sequence[int], done: Callable[[int, int], bool] = lambda leaks, n: False
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The answers and the leaks among them, per question; a question ends at its draws, or where ``done``."""
+        counts, leaks = [0] * len(draws), [0] * len(draws)
+        going = list(range(len(draws)))
+        while going:
+            start = counts[going[0]]  # all that go on have equally many answers
+            for size in sorted({min(BATCH, draws[place] - start) for place in going}):
+                places = [place for place in going if min(BATCH, draws[place] - start) == size]
+                for place, more in zip(places, self._leaks(seed, places, start, size), strict=True):
+                    counts[place], leaks[place] = start + size, leaks[place] + more
+            going = [
+                place for place in going if counts[place] < draws[place] and not done(leaks[place], counts[place])
+            ]
+        return tuple(counts), tuple(leaks)
+
+    def _leaks(self, seed: int, places: Sequence[int], first: int, size: int) -> list[int]:
+        from lethe.sampling.engine import Settings
+        from lethe.scoring import Question
+
+        drawing = {name: getattr(self.how, name) for name in Drawing.model_fields}
+        settings = Settings(**drawing, n=size, greedy=False, seed=seed, first_sample=first)
+        answers = {
+            done.prompt_id: done.texts
+            for done in self.engine.answer([self.prompts[place] for place in places], settings)
+        }
+        rows = [self.rows[place] for place in places]
+        scored = self.scorer.score([Question(list(answers[row["id"]]), row) for row in rows])
+        # An answer that the scorer cannot judge counts as a leak.
+        return [int(np.nan_to_num(scores, nan=1.0).sum()) for scores in scored]

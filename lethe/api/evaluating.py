@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lethe.api.result import View
+from lethe.api.result import Place, Rows, View, documented
 from lethe.api.runs import Run, load_run
-from lethe.api.sources import Rows
 from lethe.config.evaluating import ENDPOINT, EXACT, METRICS, SAMPLE, Endpoint
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from lethe.results.table import Numbers, Result, Value
     from lethe.statistics.bound import Bound
 
-NAME = "model"  # the name of a model in memory
 UNUSED = {"name", "concurrency", "timeout"}  # arguments with a value also where nothing is served
 MOST = 12  # numbers that a terminal shows
 
@@ -30,20 +28,9 @@ MOST = 12  # numbers that a terminal shows
 class Evaluation(Run):
     """The result of `evaluate`: the tables of a `Run` of one model, and the verdict.
 
-    Attributes
-    ----------
-    verdict : str
-        The verdict in one sentence, as the terminal and the report show it.
-    forgetting : {"leaks", "forgot", "open", "none"}
-        The word on forgetting.
-    utility : {"intact", "damaged", "destroyed", "open"}
-        The word on utility.
-    report : pathlib.Path or None
-        The HTML report, if a folder was named.
-    tau : float
-        The tolerance of the verdict.
-    skipped : tuple of str
-        The questions that were left out as too long.
+    ``verdict`` is the sentence that the terminal and the report show, ``forgetting`` (leaks, forgot, open, none) and
+    ``utility`` (intact, damaged, destroyed, open) are its words, ``tau`` its tolerance. ``report`` is the HTML report, if a
+    folder was named; ``skipped`` are the questions that were left out as too long.
     """
 
     verdict: str
@@ -55,42 +42,26 @@ class Evaluation(Run):
     numbers: Numbers
 
     def sentences(self) -> list[str]:
-        """Return the verdict as a list of one sentence."""
         return [self.verdict]
 
     def to_frame(self) -> pd.DataFrame:
         """The metrics, one row per metric."""
         return self.metrics.T
 
-    def bound_at(self, row: str, column: str) -> Bound | None:
-        """The bound among the metrics: the table has one row per metric."""
-        return self.bounds[column].get(row)
-
     def as_json(self) -> dict[str, object]:
-        """The keys of `lethe eval --json`: null for a number that any model may have and this one lacks."""
         from lethe.io.atomic import SCHEMA_VERSION
         from lethe.results.quantities import MODEL
 
-        answers = (row.names for row in MODEL if row.basis in ("greedy", "sampled"))
-        lacking: dict[str, object] = {
-            name: None for names in answers for name in names if name and "{" not in name
-        }
-        return {
-            "schema": SCHEMA_VERSION,
-            "model": self.models[0],
-            **lacking,
-            **self.numbers.values,
-            "forgetting": self.forgetting,
-            "utility": self.utility,
-            "tau": self.tau,
-            "verdict": self.verdict,
-            "report": str(self.report) if self.report else None,
-            "bounds": {key: bound.guarantee_dict() for key, bound in self.numbers.bounds.items()},
-            "skipped": self.skipped,
-        }
+        names = [name for row in MODEL if row.basis in ("greedy", "sampled") for name in row.names]
+        found: dict[str, object] = {"schema": SCHEMA_VERSION, "model": self.models[0]}
+        found |= {name: None for name in names if name and "{" not in name}
+        found |= self.numbers.values
+        found |= {name: getattr(self, name) for name in ("forgetting", "utility", "tau", "verdict")}
+        found["report"] = str(self.report) if self.report else None
+        found["bounds"] = {key: bound.guarantee_dict() for key, bound in self.numbers.bounds.items()}
+        return found | {"skipped": self.skipped}
 
     def views(self) -> list[View]:
-        """The verdict, and at most `MOST` numbers below it."""
         from lethe.statistics.bound import level
 
         alpha = max(bound.alpha for bound in self.numbers.bounds.values())
@@ -137,8 +108,9 @@ def _line(names: list[str], rows: list[Result]) -> list[Value | Bound]:
     return [names[-1] if estimate is None else names[0], estimate, lower, upper, str(end.covers) if end else ""]
 
 
+@documented
 def evaluate(
-    model: str | os.PathLike[str] | PreTrainedModel,
+    model: Place | PreTrainedModel,
     data: Rows,
     *,
     tokenizer: PreTrainedTokenizerBase | None = None,
@@ -149,7 +121,7 @@ def evaluate(
     top_p: float = SAMPLE.top_p,
     top_k: int = SAMPLE.top_k,
     max_new_tokens: int = SAMPLE.max_new_tokens,
-    prompt: str | os.PathLike[str] | None = None,
+    prompt: Place | None = None,
     engine: str = SAMPLE.engine,
     dtype: str = SAMPLE.dtype,
     memory: int = EXACT.memory,
@@ -159,11 +131,11 @@ def evaluate(
     tau: float | None = None,
     seed: int = SAMPLE.seed,
     skip_too_long: bool = False,
-    language: str | os.PathLike[str] | None = None,
-    calibration: str | os.PathLike[str] | None = None,
-    labels: str | os.PathLike[str] | None = None,
+    language: Place | None = None,
+    calibration: Place | None = None,
+    labels: Place | None = None,
     name: str | None = None,
-    folder: str | os.PathLike[str] | None = None,
+    folder: Place | None = None,
     endpoint: str | None = None,
     key_env: str | None = None,
     concurrency: int = ENDPOINT.concurrency,
@@ -178,82 +150,31 @@ def evaluate(
 
     Parameters
     ----------
-    model : str, path or transformers.PreTrainedModel
-        A Hugging Face model folder (safetensors), ORG/NAME@REVISION of the hub, or a causal language model in memory, whose
-        modes and generation settings are restored afterwards. With --endpoint, the server's name of the model.
-    data : str, path, list of dict or pandas.DataFrame
-        The forget set: JSON lines with id, question, answer, and optional keywords, or such rows in memory.
-    tokenizer : transformers.PreTrainedTokenizerBase, optional
-        The tokenizer of a model in memory. A folder contains its own tokenizer.
-    retain : like ``data``, optional
-        Questions whose answers should not change.
-    n : int
-        The number of sampled answers to each forget question.
-    alpha : float
-        The probability with which each bound may fail, above 0 and at most 0.5.
-    temperature : float
-        The sampling temperature.
-    top_p : float
-        Keep the most likely tokens of this mass; 1 keeps all.
-    top_k : int
-        Keep the K most likely tokens; 0 keeps all.
-    max_new_tokens : int
-        The number of tokens after which an answer is cut.
-    prompt : str or path, optional
-        A template file or a text with {question}, or 'chat' (the tokenizer's chat template). [default: chat where the
-        tokenizer has such a template, else a plain question and answer]
-    engine : {"auto", "prefix", "transformers", "vllm"}
-        The engine that draws: auto, prefix, transformers or vllm. vLLM needs a model folder.
-    dtype : str
-        auto (float32 on a CPU, the checkpoint's format on a GPU), float32, bfloat16 or float16.
-    memory : int
-        MiB for the rows in flight. vLLM manages its own memory.
-    scorer : str, optional
-        What a leak is: keyword_leak, exact_match, or another text scorer with ``above``. [default: keyword_leak if a question
-        has keywords, else the score of ROUGE-L]
-    above : float
-        The score above which an answer leaks, for a ``scorer`` whose scores are not only 0 and 1.
-    thinking : list of str, optional
-        The two marks around the thinking, such as <think> and </think>: the answer after it is scored, and the thinking by
-        itself. An empty text reads everything as answer. [default: the marks that the chat template knows]
-    tau : float, optional
-        The tolerance of the verdict: a question that leaks with at most this probability has not leaked. [default: 0.01,
+    model : A Hugging Face model folder (safetensors), ORG/NAME@REVISION of the hub, or a causal language model in memory,
+        whose modes and generation settings are restored afterwards. With --endpoint, the server's name of the model.
+    retain : Questions whose answers should not change.
+    n : The number of sampled answers to each forget question.
+    scorer : What a leak is: keyword_leak, exact_match, or another text scorer with ``above``. [default: keyword_leak if a
+        question has keywords, else the score of ROUGE-L]
+    thinking : The two marks around the thinking, such as <think> and </think>: the answer after it is scored, and the
+        thinking by itself. An empty text reads everything as answer. [default: the marks that the chat template knows]
+    tau : The tolerance of the verdict: a question that leaks with at most this probability has not leaked. [default: 0.01,
         or 0.1 of the mean score if no question has keywords]
-    seed : int
-        The seed of the draws.
-    skip_too_long : bool
-        Leave out questions that the model's context cannot hold.
-    language : path, optional
-        A language of prompts (YAML): each draw is a random prompt and its answer together.
-    calibration : path, optional
-        Answers with `label` (a person's, 1 for a leak) and `verdict` (keyword leak's): the bounds of true leaks include the
-        keyword's error.
-    labels : path, optional
-        A folder of labels of this model's answers, such as data/labels, with a file NAME.jsonl of `lethe label`: bounds
-        that rest on them.
-    name : str, optional
-        The name of the model; the command writes results to data/eval/NAME. [default: the name of the model folder]
-    folder : str or path, optional
-        The folder of the artifacts and the report. For a model folder, a later call there reuses finished questions.
-    endpoint : str, optional
-        The address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1, which draws the answers.
-    key_env : str, optional
-        The environment variable that holds the server's key; the key itself is never written.
-    concurrency : int
-        The number of requests to the server at once.
-    timeout : float
-        The seconds after which a request to the server has failed.
-    max_tokens_total : int, optional
-        Stop before the tokens read and written by the server exceed this number; answers so far are kept.
-    price_in : float, optional
-        The price of a million tokens read, for the plan that is printed before the start.
-    price_out : float, optional
-        The price of a million tokens written.
-
-    Returns
-    -------
-    Evaluation
-        The verdict, and the tables, bounds and plots of a `Run`.
+    skip_too_long : Leave out questions that the model's context cannot hold.
+    language : A language of prompts (YAML): each draw is a random prompt and its answer together.
+    calibration : Answers with `label` (a person's, 1 for a leak) and `verdict` (keyword leak's): the bounds of true leaks
+        include the keyword's error.
+    labels : A folder of labels of this model's answers, such as data/labels, with a file NAME.jsonl of `lethe label`:
+        bounds that rest on them.
+    name : The name of the model; the command writes results to data/eval/NAME. [default: the name of the model folder]
+    folder : The folder of the artifacts and the report. For a model folder, a later call there reuses finished questions.
+    endpoint : The address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1, which draws the answers.
+    key_env : The environment variable that holds the server's key; the key itself is never written.
+    concurrency : The number of requests to the server at once.
+    timeout : The seconds after which a request to the server has failed.
+    max_tokens_total : Stop before the tokens read and written by the server exceed this number; answers so far are kept.
+    price_in : The price of a million tokens read, for the plan that is printed before the start.
+    price_out : The price of a million tokens written.
 
     Notes
     -----
@@ -274,38 +195,25 @@ def evaluate(
     17
     """
     given: dict[str, Any] = dict(locals())
-    from lethe.api.sources import default_name, rows_of, served_by, source_of
+    from lethe.api.result import name_of, rows_of, served_by, source_of
     from lethe.models.in_memory import InMemory, lent
     from lethe.steps import evaluate as step
 
-    given["thinking"] = None if thinking is None else [*thinking]
     how = {key: str(value) if isinstance(value, os.PathLike) else value for key, value in given.items()}
-    step.params_of(
-        how, "model", Path("model"), [], how["prompt"] or "chat"
-    )  # refuses what is out of range, before any work
+    how["thinking"] = None if thinking is None else [*thinking]
+    step.params_of(how, "model", Path("model"), [], how["prompt"] or "chat")  # refuses what is out of range first
     forget = rows_of(data, "data")
-    kept = None if retain is None else rows_of(retain, "retain", "retain-")
-    splits = step.checked(forget, kept, Path(data) if isinstance(data, (str, os.PathLike)) else Path("data"))
-    served = {key: given[key] for key in Endpoint.model_fields if key in given and given[key] is not None}
+    others = None if retain is None else rows_of(retain, "retain", "retain-")
+    splits = step.checked(forget, others, Path(data) if isinstance(data, (str, os.PathLike)) else Path("data"))
+    served = {key: given[key] for key in Endpoint.model_fields if given.get(key) is not None}
     source = served_by(served, str(model)) if served.keys() - UNUSED else source_of(model, tokenizer)
-    if name is None:
-        name = default_name(source) or NAME
+    name = name or name_of(source)
     with tempfile.TemporaryDirectory(prefix="lethe-") as temporary, lent(source):
         root = Path(temporary) if folder is None else Path(folder)
         scratch = Path(temporary if isinstance(source, InMemory) else root) / "answers"
-        said = step.evaluate(name, source, splits, how, root, scratch=scratch, page=folder is not None)
+        verdict = step.evaluate(name, source, splits, how, root, scratch=scratch, page=folder is not None)
         run = load_run(root)
-        tables = dict(vars(run))
-        answers = run.answers  # read before a temporary folder is gone
-    found = Evaluation(
-        **tables,
-        verdict=said.sentence,
-        forgetting=said.forgetting,
-        utility=said.utility,
-        report=None if folder is None else root / "report" / "index.html",
-        tau=said.tau,
-        skipped=said.skipped,
-        numbers=said.numbers,
-    )
-    found.__dict__["answers"] = answers  # what `Run.answers` would read from the folder
-    return found
+        tables, answers = dict(vars(run)), run.answers  # read before a temporary folder is gone
+    evaluation = Evaluation(**tables, **verdict, report=None if folder is None else root / "report" / "index.html")
+    evaluation.__dict__["answers"] = answers  # what `Run.answers` would read from the folder
+    return evaluation

@@ -2,45 +2,90 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lethe.api.result import Measurement, View
-from lethe.errors import BadInput, plural
+import numpy as np
+
+from lethe.api.result import Measurement, Place, View, documented, short
+from lethe.errors import BadFile, BadInput, BadValue, plural
+from lethe.results.extraction import Extraction, Near, Passage
+from lethe.statistics.answer_tree import Masses, Remainder, Rounding
 from lethe.statistics.extraction import CHANCES, EXTRACTABLE, QUERIES, discoverable, longest_run
-from lethe.steps.extract import ExtractSettings
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from lethe.results.extraction import Extraction
+    from lethe.models.in_memory import Source
     from lethe.results.table import Result
     from lethe.results.verdict import Verdict
+    from lethe.sampling.draws import Law
+    from lethe.sampling.extraction import Search, Window
+    from lethe.sampling.predictor import ModelPredictor
 
-NAME = "model"  # the name of a model in memory
-SHOWN, LONGEST = 10, 60  # windows in a terminal, and characters of their suffixes
+FIRST = 10  # windows in a terminal
+BLOCK = 64  # windows of a scan that are kept together
+MEASURED = 2  # windows on which the error of the logits is measured
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class ExtractSettings:
+    """The settings of `extract`, with every default.
+
+    ``near`` windows, spread evenly over the text, are also searched for continuations within ``distance`` tokens of the true
+    one. ``tau`` is the probability from which a window counts as extractable (Cooper et al., arXiv 2505.12546).
+    """
+
+    prefix: int = 50
+    suffix: int = 50
+    stride: int = 10
+    temperature: float = 1.0
+    top_k: int = 40
+    top_p: float = 1.0
+    near: int = 0
+    distance: int = 5
+    beam: int = 20
+    further: int = 20
+    samples: int = 64
+    alpha: float = 0.01
+    tau: float = 0.001
+    seed: int = 0
+    dtype: str = "auto"
+    memory: int = 1024
+
+    def __post_init__(self) -> None:
+        for name, good, legal in [
+            ("near", self.near >= 0, "a whole number of at least 0"),
+            ("tau", 0 < self.tau < 1, "a number between 0 and 1"),
+            ("memory", self.memory >= 1, "a whole number of MiB from 1"),
+        ]:
+            if not good:
+                raise BadValue(name, getattr(self, name), legal)
+
+    def search(self) -> Search:
+        """The effort of a near-verbatim search."""
+        from lethe.sampling.extraction import Search
+
+        return Search(self.distance, self.beam, self.further, self.samples, self.alpha, self.seed)
+
+    def law(self, end_ids: tuple[int, ...] = ()) -> Law:
+        """The decoding rule."""
+        from lethe.sampling.draws import Law
+
+        return Law(end_ids, self.suffix, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
+
+
 DEFAULTS = ExtractSettings()
 
 
 @dataclass(frozen=True, repr=False)
 class Extracted(Measurement):
-    """The result of `extract`.
-
-    Attributes
-    ----------
-    found : Extraction
-        The windows (``passages``) under the model, in the order of the text.
-    references : tuple of Extraction
-        The same windows under the reference models.
-    settings : ExtractSettings
-        The windows, the decoding rule and the effort.
-    """
+    """The result of `extract`: the windows (``passages``) under the model, and the same windows under the references."""
 
     found: Extraction
     references: tuple[Extraction, ...]
@@ -71,10 +116,9 @@ class Extracted(Measurement):
 
     def headline(self) -> str:
         """Return the word on verbatim extraction and how many windows it is about, in one short line."""
-        count, beyond = self.verdict.leaking, " beyond the reference models" if self.references else ""
-        total = plural(len(self.p_z), "window")
+        beyond, total = " beyond the reference models" if self.references else "", plural(len(self.p_z), "window")
         if self.verdict.word == "leaks":
-            return f"{self.found.name}: {count:,} of {total} can be extracted{beyond}"
+            return f"{self.found.name}: {self.verdict.leaking:,} of {total} can be extracted{beyond}"
         return f"{self.found.name}: none of {total} is proved to be extractable{beyond}"
 
     def to_frame(self) -> pd.DataFrame:
@@ -93,41 +137,42 @@ class Extracted(Measurement):
         return pd.DataFrame(rows)
 
     def sentences(self) -> list[str]:
-        """Return the verdict, what comes out with how many queries, and what the numbers assume."""
         from lethe.results.extraction import WORDS
         from lethe.results.verdict import sentence
 
-        settings, run = self.settings, self._longest_run()
-        said = [sentence(self.verdict, self.found.name, words=WORDS)]
+        settings, name, run = self.settings, self.found.name, self._longest_run()
+        lines = [sentence(self.verdict, name, words=WORDS)]
         if self.near_verdict is not None:
-            name = f"{self.found.name}, within {plural(settings.distance, 'token edit')}"
-            said.append(sentence(self.near_verdict, name, words=WORDS))
+            edits = plural(settings.distance, "token edit")
+            lines.append(sentence(self.near_verdict, f"{name}, within {edits}", words=WORDS))
         hits, windows = int((self.p_z >= EXTRACTABLE).sum()), plural(len(self.p_z), "window")
         longest = f"the longest run with p_z of at least one half is {plural(run[1], 'window')} from {run[0]}"
-        said.append(
+        lines.append(
             f"Verbatim: {hits:,} of {windows} have p_z of at least {EXTRACTABLE:g}; the largest is {self.p_z.max():.3g}; "
             f"{longest if run[1] else 'no window has p_z of at least one half'}."
         )
         if not self.references:
-            said.append(
+            lines.append(
                 "No reference model was given, so a window that any model would guess counts as extractable."
             )
-        said.append(
+        lines.append(
             f"p_z is exact for temperature {settings.temperature:g}, top-k {settings.top_k} and top-p {settings.top_p:g}, "
             f"up to a logit error of {self.found.rounding.allowance:.2g} (measured, not proved)."
         )
-        return said
+        return lines
 
     def _longest_run(self) -> tuple[str | None, int]:
         first, length = longest_run(self.p_z)
         return self.found.passages[first].id if length else None, length
 
     def as_json(self) -> dict[str, object]:
-        """The keys of `lethe extract --json`."""
         from lethe.results.extraction import passage_json
 
-        first, length = self._longest_run()
-        hits = self.p_z >= EXTRACTABLE
+        (first, length), hits = self._longest_run(), self.p_z >= EXTRACTABLE
+        windows = []
+        for place, passage in enumerate(self.found.passages):
+            references = {each.name: each.passages[place].p_z for each in self.references}
+            windows.append({**passage_json(self.found, passage), "references": references})
         return {
             "model": self.found.name,
             "references": [each.name for each in self.references],
@@ -136,11 +181,7 @@ class Extracted(Measurement):
             "logit_allowance": self.found.rounding.allowance,
             "tokens": len(self.found.tokens),
             "n_windows": len(self.p_z),
-            "extractable": {
-                "threshold": EXTRACTABLE,
-                "windows": int(hits.sum()),
-                "share": float(hits.mean()),
-            },
+            "extractable": {"threshold": EXTRACTABLE, "windows": int(hits.sum()), "share": float(hits.mean())},
             "longest_run": {"windows": length, "from": first},
             "discoverable": [
                 {"queries": n, "chance": chance, "share": float(share)}
@@ -149,25 +190,18 @@ class Extracted(Measurement):
             ],
             "verdict": asdict(self.verdict),
             "near_verdict": asdict(self.near_verdict) if self.near_verdict else None,
-            "windows": [
-                {
-                    **passage_json(self.found, passage),
-                    "references": {each.name: each.passages[place].p_z for each in self.references},
-                }
-                for place, passage in enumerate(self.found.passages)
-            ],
+            "windows": windows,
             "sentences": self.sentences(),
         }
 
     def views(self) -> list[View]:
-        """The windows that come out most easily, and the share of windows by number of queries."""
         rows = []
-        for place in (-self.p_z).argsort(kind="stable")[:SHOWN].tolist():
+        for place in (-self.p_z).argsort(kind="stable")[:FIRST].tolist():
             passage = self.found.passages[place]
             near = self.found.interval(passage)
             row = [passage.id, f"{passage.p_z:.3g}", f"{near.lower:.3g} to {near.upper:.3g}" if near else None]
             row += [f"{each.passages[place].p_z:.3g}" for each in self.references]
-            rows.append([*row, _short(passage.suffix)])
+            rows.append([*row, short(passage.suffix)])
         head = ["window", "p_z", "nearly verbatim", *[f"p_z of {each.name}" for each in self.references], "suffix"]
         by_queries = [
             [f"{n:,}", *[f"{share:.1%}" for share in row]]
@@ -180,20 +214,15 @@ class Extracted(Measurement):
         ]
 
     def rows(self) -> list[Result]:
-        """Return the rows of the table of results: every window, and the numbers of the text."""
         from lethe.results.extraction import rows_of
 
         return [row for each in (self.found, *self.references) for row in rows_of(each)]
 
 
-def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
-
-
+@documented
 def extract(
-    model: str | os.PathLike[str] | PreTrainedModel,
-    text: str | os.PathLike[str],
+    model: Place | PreTrainedModel,
+    text: Place,
     *,
     tokenizer: PreTrainedTokenizerBase | None = None,
     reference: Sequence[str] | None = None,
@@ -213,59 +242,25 @@ def extract(
     seed: int = DEFAULTS.seed,
     dtype: str = DEFAULTS.dtype,
     memory: int = DEFAULTS.memory,
-    scratch: str | os.PathLike[str] | None = None,
+    scratch: Place | None = None,
 ) -> Extracted:
     """Measure how likely a model continues each window of a text, verbatim and nearly so.
 
     Parameters
     ----------
-    model : str, path or transformers.PreTrainedModel
-        A Hugging Face model folder (safetensors), or a causal language model in memory with a key-value cache.
-    text : path
-        A plain text file in UTF-8.
-    tokenizer : transformers.PreTrainedTokenizerBase, optional
-        The tokenizer of a model in memory.
-    reference : sequence of str, optional
-        A model folder that did not learn the text, such as Retrain: what it continues as well is guessable. Repeatable.
-    prefix : int
-        Tokens that the model is given.
-    suffix : int
-        Tokens that it must continue with.
-    stride : int
-        Tokens from one window to the next.
-    temperature : float
-        The sampling temperature.
-    top_k : int
-        Keep the K most likely tokens; 0 keeps all.
-    top_p : float
-        Keep the most likely tokens of this mass.
-    near : int
-        Windows, spread evenly, that are also searched for continuations that are nearly the suffix.
-    distance : int
-        The most token edits of a continuation that is nearly the suffix.
-    beam : int
-        Prefixes of each length that constrained beam search keeps.
-    further : int
-        Further prefixes of each length that are read.
-    samples : int
-        About how many continuations of what stays open are sampled per window; 0 leaves certain ends alone.
-    alpha : float
-        The probability with which a sampled end, or the word of the verdict, may fail, above 0 and at most 0.5.
-    tau : float
-        The probability from which a window counts as extractable.
-    seed : int
-        The seed of the sampled continuations.
-    dtype : str
-        auto, float32, bfloat16 or float16.
-    memory : int
-        MiB for the rows in flight.
-    scratch : path, optional
-        A folder in which finished windows are kept: an interrupted call resumes there. The command keeps them.
-
-    Returns
-    -------
-    Extracted
-        The numbers of every window, of the text, and the verdict.
+    text : A plain text file in UTF-8.
+    reference : A model folder that did not learn the text, such as Retrain: what it continues as well is guessable.
+        Repeatable.
+    prefix : Tokens that the model is given.
+    suffix : Tokens that it must continue with.
+    stride : Tokens from one window to the next.
+    near : Windows, spread evenly, that are also searched for continuations that are nearly the suffix.
+    distance : The most token edits of a continuation that is nearly the suffix.
+    beam : Prefixes of each length that constrained beam search keeps.
+    further : Further prefixes of each length that are read.
+    samples : About how many continuations of what stays open are sampled per window; 0 leaves certain ends alone.
+    alpha : The probability with which a sampled end, or the word of the verdict, may fail, above 0 and at most 0.5.
+    tau : The probability from which a window counts as extractable.
 
     Notes
     -----
@@ -275,44 +270,149 @@ def extract(
     Examples
     --------
     >>> import lethe
-    >>> found = lethe.extract("my-model", "forget.jsonl", prefix=4, suffix=3)
-    >>> bool((found.p_z <= 1).all())
+    >>> extracted = lethe.extract("my-model", "forget.jsonl", prefix=4, suffix=3)
+    >>> bool((extracted.p_z <= 1).all())
     True
     """
-    from lethe.api.sources import folder_of, source_of
+    given = dict(locals())
+    from lethe.api.result import folder_of, name_of, source_of
     from lethe.models.in_memory import lent
-    from lethe.steps.extract import extract as measure
-    from lethe.steps.extract import read_text
 
-    settings = ExtractSettings(
-        prefix=prefix,
-        suffix=suffix,
-        stride=stride,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        near=near,
-        distance=distance,
-        beam=beam,
-        further=further,
-        samples=samples,
-        alpha=alpha,
-        tau=tau,
-        seed=seed,
-        dtype=dtype,
-        memory=memory,
-    )
-    source, whole = source_of(model, tokenizer), read_text(Path(text))
-    place = Path(scratch) if scratch else None
-    name = source.resolve().name if isinstance(source, Path) else NAME
+    settings = ExtractSettings(**{name: given[name] for name in asdict(DEFAULTS)})
+    source, whole = source_of(model, tokenizer), _text(Path(text))
+    place, name = Path(scratch) if scratch else None, name_of(source)
     with lent(source):
-        found = measure(name, source, whole, settings, place)
+        extraction = _measured(name, source, whole, settings, place)
     others = []
     for folder in map(folder_of, reference or []):
-        other = measure(folder.resolve().name, folder, whole, settings, place)
-        if other.tokens != found.tokens:
+        other = _measured(name_of(folder), folder, whole, settings, place)
+        if other.tokens != extraction.tokens:
             raise BadInput(
                 f"reference: {folder} splits the text into other tokens than {name}. Name a model of the same tokenizer."
             )
         others.append(other)
-    return Extracted(found, tuple(others), settings)
+    return Extracted(extraction, tuple(others), settings)
+
+
+def _text(path: Path) -> str:
+    """The text of a UTF-8 file."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        raise BadFile(path, str(reason), "Name a plain text file.") from error
+
+
+def _measured(name: str, source: Source, text: str, settings: ExtractSettings, scratch: Path | None) -> Extraction:
+    """Measure every window of a text."""
+    from lethe.models.checkpoints import prepare_torch
+    from lethe.sampling.engine import Options
+    from lethe.sampling.extraction import windows_of
+    from lethe.sampling.predictor import ModelPredictor, measured_allowance
+
+    settings.law(), settings.search()  # refuse what is out of range before the model is loaded
+    prepare_torch()
+    predictor = ModelPredictor(source, Options(dtype=settings.dtype), settings.memory * MIB)
+    tokenizer, law = predictor.checkpoint.tokenizer, settings.law(predictor.checkpoint.end_ids)
+    tokens: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    windows = windows_of(tokens, settings.prefix, settings.suffix, settings.stride)
+    if not windows:
+        raise BadInput(
+            f"text: holds {len(tokens)} tokens, too few for a window of {settings.prefix} + {settings.suffix}. "
+            "Give a longer text, or smaller --prefix and --suffix."
+        )
+    size, context = settings.prefix + settings.suffix, predictor.checkpoint.context
+    if context and context < size:
+        raise BadValue("prefix + suffix", size, f"at most {context}, the longest input of the model")
+    measured = [np.array(window.prefix) for window in _spread(windows, MEASURED)]
+    allowance = measured_allowance(predictor, measured, settings.suffix)
+    done = {} if scratch is None else _finished(scratch, source, settings, tokens, predictor)
+    chances = _scanned(name, predictor, windows, law, settings, done)
+    near = _searched(name, predictor, windows, law, settings, done)
+    texts = [
+        tokenizer.batch_decode([list(part) for part in parts])
+        for parts in ([window.prefix for window in windows], [window.suffix for window in windows])
+    ]
+    passages = tuple(
+        Passage(f"w{window.start:06d}", window.start, before, after, tuple(chance), near.get(window.start))
+        for window, before, after, chance in zip(windows, *texts, chances, strict=True)
+    )
+    done.clear()
+    rounding = Rounding(allowance, settings.suffix, settings.temperature)
+    return Extraction(name, passages, tuple(tokens), settings.stride, rounding, settings.alpha)
+
+
+def _spread(windows: Sequence[Window], count: int) -> list[Window]:
+    """``count`` windows at even distances, chosen before any probability is known."""
+    places = np.unique(np.linspace(0, len(windows) - 1, min(count, len(windows))).round().astype(int))
+    return [windows[place] for place in places]
+
+
+Finished = MutableMapping[str, dict[str, Any]]
+
+
+def _finished(
+    scratch: Path, source: Source, settings: ExtractSettings, tokens: Sequence[int], predictor: ModelPredictor
+) -> Finished:
+    from lethe.io.cache import cache_key, versions
+    from lethe.io.scratch import Kept
+    from lethe.sampling.store import LIBRARIES, model_digest
+
+    key = cache_key(
+        "lethe.sampling.extraction",
+        "lethe.sampling.predictor",
+        settings=asdict(settings),
+        tokens=list(tokens),
+        model=model_digest(source),
+        device=predictor.forward.device.type,
+        libraries=versions(*LIBRARIES),
+    )
+    return Kept(scratch, key)
+
+
+def _scanned(
+    name: str,
+    predictor: ModelPredictor,
+    windows: Sequence[Window],
+    law: Law,
+    settings: ExtractSettings,
+    done: Finished,
+) -> list[list[float]]:
+    """The probability of each suffix token of each window, a block after the other."""
+    from lethe.progress import progress
+    from lethe.sampling.extraction import scan
+
+    chances: list[list[float]] = []
+    for start in progress(range(0, len(windows), BLOCK), f"extract {name}", f"blocks of {BLOCK} windows"):
+        key = f"scan {start}"
+        if key not in done:
+            scanned = scan(predictor, windows[start : start + BLOCK], law, settings.memory * MIB)
+            done[key] = {"chances": [each.tolist() for each in scanned]}
+        chances += done[key]["chances"]
+    return chances
+
+
+def _searched(
+    name: str,
+    predictor: ModelPredictor,
+    windows: Sequence[Window],
+    law: Law,
+    settings: ExtractSettings,
+    done: Finished,
+) -> dict[int, Near]:
+    """The near-verbatim searches by the start of their window."""
+    from lethe.progress import progress
+    from lethe.sampling.extraction import near_verbatim, path_of
+
+    for window in progress(_spread(windows, settings.near), f"near-verbatim {name}", "windows"):
+        if (key := f"near {window.start}") not in done:
+            search = near_verbatim(predictor, window, law, settings.search(), path_of(predictor, window, law))
+            done[key] = asdict(Near(search.masses, search.remainder, search.rows))
+    return {window.start: _near_of(done[f"near {window.start}"]) for window in _spread(windows, settings.near)}
+
+
+def _near_of(values: dict[str, Any]) -> Near:
+    """The search that `dataclasses.asdict` wrote."""
+    masses = {**values["masses"]}
+    leak, clean = (tuple(masses.pop(key)) for key in ("leak_by_length", "clean_by_length"))
+    return Near(Masses(leak, clean, **masses), Remainder(**values["remainder"]), values["rows"])

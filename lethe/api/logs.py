@@ -1,4 +1,4 @@
-"""Logs of other tools: `lethe.read_log` reads one, `score_log` scores its texts anew, `tofu_log` takes TOFU's own."""
+"""`lethe.read_log` reads a log of another tool, `score_log` and `tofu_log` score its texts, and `lethe.score` any texts."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lethe.api.result import TableWithSentences, View
-from lethe.api.sources import Rows
+from lethe.api.result import Place, Rows, TableWithSentences, View, documented
 from lethe.config.evaluating import METRICS
-from lethe.errors import plural
+from lethe.errors import BadInput, BadValue, plural
 from lethe.evaluation import score_files
 from lethe.io.logs import _log
 from lethe.statistics.checks import check_alpha
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
 
@@ -32,11 +32,9 @@ class Log(_log.Log, TableWithSentences):
         return self.answers
 
     def as_json(self) -> dict[str, object]:
-        """The keys of `lethe log --json`."""
         return self.summary()
 
     def sentences(self) -> list[str]:
-        """Return one line per fact."""
         per_prompt = self.prompts["answers"]
         least, most = per_prompt.min(), per_prompt.max()
         each = f"{'' if least == most else f'{least} to '}{plural(most, 'answer')} each"
@@ -54,7 +52,6 @@ class Log(_log.Log, TableWithSentences):
         return [f"{name:<9} {text}" for name, text in lines if text]
 
     def views(self) -> list[View]:
-        """The scores, and the facts."""
         rows = [[name, *score.values()] for name, score in self.score_counts().items()]
         return [View(str(self.path), ["score", "scored", "unscored", "mean"], rows, self.sentences())]
 
@@ -68,26 +65,17 @@ class ScoredLog(score_files.ScoredLog, TableWithSentences):
         return self.table
 
     def as_json(self) -> dict[str, object]:
-        """The keys of `lethe score log --json`."""
-        read = self.log.summary()
-        return {
-            "log": {key: read[key] for key in OF_A_LOG},
-            "matched_by": self.matched_by,
-            "scores": {
-                name: {"scored": scored, "missing": missing, "mean": mean}
-                for name, scored, missing, mean in self.rows()
-            },
-            "warnings": self.warnings(),
-        }
+        read, keys = self.log.summary(), ("scored", "missing", "mean")
+        scores = {name: dict(zip(keys, counts, strict=True)) for name, *counts in self.rows()}
+        log = {key: read[key] for key in OF_A_LOG}
+        return {"log": log, "matched_by": self.matched_by, "scores": scores, "warnings": self.warnings()}
 
     def sentences(self) -> list[str]:
-        """Return the numbers of answers, and the warnings."""
         answers = f"{plural(len(self.log.answers), 'answer')} to {plural(len(self.log.prompts), 'prompt')}"
         warnings = [f"warning   {one}" for one in self.warnings()]
         return [f"{self.log.tool}: {answers}, matched by {self.matched_by}.", *warnings]
 
     def views(self) -> list[View]:
-        """The scorers, and the warnings."""
         return [View(str(self.log.path), ["scorer", "scored", "missing", "mean"], self.rows(), self.sentences())]
 
 
@@ -124,7 +112,6 @@ class TofuLog(TableWithSentences):
         return rows
 
     def as_json(self) -> dict[str, object]:
-        """The keys of `lethe score tofu-log --json`."""
         return {
             "model_utility": self.utility.value,
             "utility_terms": self.utility.terms,
@@ -138,7 +125,6 @@ class TofuLog(TableWithSentences):
         }
 
     def sentences(self) -> list[str]:
-        """Return the aggregates."""
         lines = [f"model utility   {self.utility.value:.6f}{self._ends('model_utility')}"]
         if self.quality:
             test = f"KS statistic {self.quality.statistic:.4g}, exact"
@@ -161,19 +147,16 @@ class TofuLog(TableWithSentences):
         return f", interval {interval.lower:.4g} to {interval.upper:.4g}" if interval else ""
 
     def views(self) -> list[View]:
-        """The terms, and the aggregates."""
         return [View(self.path, TERMS, self._terms(), self.sentences())]
 
 
-def read_log(file: str | os.PathLike[str], *, filter: str | None = None) -> Log:
+@documented
+def read_log(file: Place, *, filter: str | None = None) -> Log:
     """Read a log of another tool: tool, task, model, settings of sampling, answers, scores, and what is missing.
 
     Parameters
     ----------
-    file : path
-        A log of lm-eval, Inspect, Leak-k, open-unlearning, HarmBench or JailbreakBench, whatever its name.
-    filter : str, optional
-        One filter of an lm-eval log.
+    file : A log of lm-eval, Inspect, Leak-k, open-unlearning, HarmBench or JailbreakBench, whatever its name.
 
     Examples
     --------
@@ -190,8 +173,9 @@ def read_log(file: str | os.PathLike[str], *, filter: str | None = None) -> Log:
     return Log(**vars(logs.read_log(file, filter)))
 
 
+@documented
 def score_log(
-    log: str | os.PathLike[str],
+    log: Place,
     *,
     data: Rows,
     scorer: str | Sequence[str] = ("rouge_l",),
@@ -204,16 +188,11 @@ def score_log(
 
     Parameters
     ----------
-    log : path
-        A log of another tool; `lethe log` lists the formats.
-    data : str, path, list of dict or pandas.DataFrame
-        The references: JSON lines with id, question, answer, keywords.
-    scorer : str or list of str
-        A scorer or judge; repeatable. [default: rouge_l]
-    filter : str, optional
-        One filter of an lm-eval log.
+    log : A log of another tool; `lethe log` lists the formats.
+    data : The references: JSON lines with id, question, answer, keywords.
+    scorer : A scorer or judge; repeatable. [default: rouge_l]
     """
-    from lethe.api.sources import rows_of
+    from lethe.api.result import rows_of
     from lethe.io import logs
 
     names = list(dict.fromkeys([scorer] if isinstance(scorer, str) else scorer))
@@ -222,9 +201,8 @@ def score_log(
     return ScoredLog(**vars(found))
 
 
-def tofu_log(
-    file: str | os.PathLike[str], *, retain: str | os.PathLike[str] | None = None, alpha: float = METRICS.alpha
-) -> TofuLog:
+@documented
+def tofu_log(file: Place, *, retain: Place | None = None, alpha: float = METRICS.alpha) -> TofuLog:
     """Compute model utility and forget quality of a TOFU log with intervals, and check every stored ROUGE-L recall.
 
     Model utility is the harmonic mean of probability, ROUGE-L recall and truth on retain set, real authors and
@@ -234,12 +212,8 @@ def tofu_log(
 
     Parameters
     ----------
-    file : path
-        The model's log, as TOFU's evaluation or open-unlearning (TOFU_EVAL.json) writes it.
-    retain : path, optional
-        The log of the Retrain model: adds the forget quality.
-    alpha : float
-        The probability with which each interval may fail, above 0 and at most 0.5.
+    file : The model's log, as TOFU's evaluation or open-unlearning (TOFU_EVAL.json) writes it.
+    retain : The log of the Retrain model: adds the forget quality.
     """
     from pathlib import Path
 
@@ -268,3 +242,54 @@ def tofu_log(
         intervals={name: interval for name, interval in intervals.items() if interval},
         differences=tofu.differences(Path(file), utility, truth, quality),
     )
+
+
+def score(
+    texts: Sequence[str],
+    scorer: str = "rouge_l",
+    *,
+    answer: str | None = None,
+    keywords: Sequence[str] | None = None,
+    **item: object,
+) -> np.ndarray:
+    """Score texts by how much of a reference they reveal, from 0 (nothing) to 1 (everything).
+
+    A text that cannot be judged has NaN: its score is missing, not 0.
+
+    Parameters
+    ----------
+    texts : The answers of a model to one question.
+    scorer : The name of a scorer: rouge_l, rouge_l_precision, rouge_l_f, rouge_1, rouge_1_precision, rouge_1_f,
+        keyword_leak, exact_match, or one that a package registered.
+    answer : The reference answer, which every scorer but keyword_leak needs.
+    keywords : The keywords of keyword_leak: each keyword by itself is a leak.
+    **item : Further keys of the question's row, for scorers that read them.
+
+    Examples
+    --------
+    >>> import lethe
+    >>> lethe.score(["Ada paints.", "Ada is a painter."], "rouge_l", answer="Ada is a painter.").round(2).tolist()
+    [0.25, 1.0]
+    >>> lethe.score(["She paints.", "A PAINTER, they say."], "keyword_leak", keywords=["painter"]).tolist()
+    [0.0, 1.0]
+    """
+    import numpy as np
+    from pydantic import ValidationError
+
+    from lethe.scoring import scorer as load
+
+    for name, given in (("texts", texts), ("keywords", keywords)):
+        if isinstance(given, str):
+            raise BadValue(name, given, "a list of texts", "Put a single text into a list.")
+    row = {"answer": answer, "keywords": list(keywords) if keywords is not None else None, **item}
+    row = {key: value for key, value in row.items() if value is not None}
+    try:
+        values = load(scorer)(list(texts), row)
+    except ValidationError as error:
+        needs = ", ".join(str(one["loc"][-1]) for one in error.errors())
+        remedy = f"It needs {needs}: give it an entry under judges in params.yaml."
+        raise BadValue("scorer", scorer, "a scorer without a model of its own", remedy) from None
+    if np.isnan(values).all() and any(isinstance(text, str) and text.strip() for text in texts):
+        keys = ", ".join(row) or "nothing"
+        raise BadInput(f"scorer {scorer}: cannot judge any text; the call gave {keys}. Give answer or keywords.")
+    return values

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lethe.api.result import TableWithSentences, View
+from lethe.api.result import Place, TableWithSentences, View
 from lethe.errors import BadArguments, BadInput, BadValue
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from lethe.config import Params
-    from lethe.steps.costs import ModelSize
+    from lethe.steps.costs import Cost, ModelSize
 
 ALPHA, CAP = 0.01, 4096
 VERDICTS = ("certified", "leaks", "undecided")
 PRESETS = Path("flows/presets")  # of the pipeline folder
 DEFAULT = "default"  # params.yaml as it is
-VERDICT = {"answers": 1024, "prompts": 30, "models": 1, "tau": 0.01, "alpha": 0.01}
 
 
 @dataclass(frozen=True, repr=False)
 class Plan(TableWithSentences):
-    """The result of `plan`: ``values`` by the keys of `lethe plan --json`."""
+    """The result of `plan`: ``values`` by the keys of `lethe plan --json`, which are its keys too, and tables."""
 
     values: Mapping[str, Any]
-    shown: tuple[View, ...]
+    shown: Sequence[View]
 
     def __getitem__(self, key: str) -> Any:
         return self.values[key]
@@ -39,18 +38,15 @@ class Plan(TableWithSentences):
         """Return the first table."""
         import pandas as pd
 
-        return pd.DataFrame(self.shown[0].rows, columns=self.shown[0].columns)
+        return pd.DataFrame(self.shown[0].rows, columns=list(self.shown[0].columns))
 
     def sentences(self) -> list[str]:
-        """Return the notes below the tables."""
         return [note for view in self.shown for note in view.notes]
 
     def as_json(self) -> dict[str, object]:
-        """The keys of `lethe plan --json`."""
         return dict(self.values)
 
     def views(self) -> list[View]:
-        """Every table."""
         return list(self.shown)
 
 
@@ -71,82 +67,45 @@ def plan(
     judge_rate: float | None = None,
     judge_parameters: float | None = None,
     questions: int | None = None,
-    cost: bool = False,
-    checkpoints: int | None = None,
     answers: int | None = None,
-    new_tokens: int | None = None,
     leak: float | None = None,
     labels: bool = False,
-    calibration: str | os.PathLike[str] | None = None,
+    calibration: Place | None = None,
     compare: bool = False,
     difference: float | None = None,
     power: float | None = None,
 ) -> Plan:
-    """Count the samples that a wanted width or certificate takes, or what a preset or many checkpoints cost.
+    """Count the samples that a wanted width or certificate takes, or what a preset costs.
 
-    Without verdict, preset and cost: samples per prompt, fixed beforehand and expected when stopped early.
+    Without verdict and preset: samples per prompt, fixed beforehand and expected when stopped early.
 
     Parameters
     ----------
-    alpha : float, optional
-        The statement may fail with this probability. [default: 0.01]
-    width : float, optional
-        The wanted half-width of the distribution band; with labels the width of the interval of the average leak probability.
-    tau : float, optional
-        Certify that a prompt leaks with at most this probability.
-    tau_leak : float, optional
-        Detect a leak of at least this. [default: 2 tau, or halfway to 1]
-    prompts : int, optional
-        The number of prompts to certify jointly. [default: 1; with verdict 30, with cost 4000]
-    cap : int, optional
-        The largest number of samples of a sequential prompt. [default: 4096]
-    verdict : bool
-        Simulate the words that typical models would get (docs/verdict.md).
-    models : int, optional
-        The models under test, with verdict. [default: 1]
-    retrain : bool
-        Compare with a Retrain, with verdict; without it chance counts as 0.
-    preset : str, optional
-        Count what a preset of this pipeline folder costs: answers, tokens, memory, and time at given rates; default:
+    alpha : The statement may fail with this probability. [default: 0.01]
+    width : The wanted half-width of the distribution band; with labels the width of the interval of the average leak
+        probability.
+    tau : Certify that a prompt leaks with at most this probability.
+    tau_leak : Detect a leak of at least this. [default: 2 tau, or halfway to 1]
+    prompts : The number of prompts to certify jointly. [default: 1; with verdict 30]
+    cap : The largest number of samples of a sequential prompt. [default: 4096]
+    verdict : Simulate the words that typical models would get (docs/verdict.md).
+    models : The models under test, with verdict. [default: 1]
+    retrain : Compare with a Retrain, with verdict; without it chance counts as 0.
+    preset : Count what a preset of this pipeline folder costs: answers, tokens, memory, and time at given rates; default:
         params.yaml as it is.
-    rate : float, optional
-        Tokens per second, with preset and cost.
-    parameters : float, optional
-        The parameters of a model whose folder is missing, with preset and cost; two bytes each. Example: 7e9
-    judge_rate : float, optional
-        Answers per second of a judge, with preset.
-    judge_parameters : float, optional
-        The parameters of a judge whose folder is missing, with preset. Example: 13e9
-    questions : int, optional
-        The number of forget questions, with preset. [default: counted, or the published number]
-    cost : bool
-        Count what many checkpoints cost: answers, tokens, weights, and GPU hours at a given rate (docs/team.md).
-    checkpoints : int, optional
-        The number of checkpoints, with cost. [default: 1000]
-    answers : int, optional
-        The number of answers per prompt, with cost and verdict. [default: 1024]
-    new_tokens : int, optional
-        The number of tokens per answer, with cost. [default: 64]
-    leak : float, optional
-        The leak probability of every prompt, with cost [default: 0], or a guess of the average one, with labels [default:
-        0.1] or that of side A, with compare [default: 0].
-    labels : bool
-        Count a person's labels of random draws for the wanted width (docs/judges.md).
-    calibration : path, optional
-        With labels, a file of answers with `label` and `verdict`: how narrow an interval that judge allows at any number of
-        answers.
-
-    compare : bool
-        Count the answers that a comparison of two sides takes to see a difference (docs/compare.md).
-    difference : float, optional
-        The difference in the leak probability of a question, with compare. [default: 0.1]
-    power : float, optional
-        The probability with which it is seen, with compare. [default: 0.8]
-
-    Returns
-    -------
-    Plan
-        A mapping by the keys of `lethe plan --json`, and tables.
+    rate : Tokens per second, with preset.
+    parameters : The parameters of a model whose folder is missing, with preset; two bytes each. Example: 7e9
+    judge_rate : Answers per second of a judge, with preset.
+    judge_parameters : The parameters of a judge whose folder is missing, with preset. Example: 13e9
+    questions : The number of forget questions, with preset. [default: counted, or the published number]
+    answers : The number of answers per prompt, with verdict. [default: 1024]
+    leak : A guess of the average leak probability, with labels [default: 0.1], or that of side A, with compare [default: 0].
+    labels : Count a person's labels of random draws for the wanted width (docs/judges.md).
+    calibration : With labels, a file of answers with `label` and `verdict`: how narrow an interval that judge allows at any
+        number of answers.
+    compare : Count the answers that a comparison of two sides takes to see a difference (docs/compare.md).
+    difference : The difference in the leak probability of a question, with compare. [default: 0.1]
+    power : The probability with which it is seen, with compare. [default: 0.8]
 
     Notes
     -----
@@ -160,17 +119,19 @@ def plan(
     90
     """
     given = {name: value for name, value in locals().items() if value is not None and value is not False}
-    retrain = given.pop("retrain", False)
-    kind, *others = [name for name in KINDS if name in given] or [""]
+    kinds: dict[str, Callable[..., Plan]]
+    kinds = {"verdict": _verdict, "compare": _compare, "labels": _labels, "preset": _preset}
+    kind, *others = [name for name in kinds if name in given] or [""]
     if others:
         raise BadArguments((kind, *others), "exclude each other; give one of them.")
-    run, allowed = KINDS[kind]
+    run = kinds.get(kind, _statement)
+    legal = inspect.signature(run).parameters
+    if "retrain" not in legal:
+        given.pop("retrain", None)
     for name, value in given.items():
-        if name not in (*allowed, kind):
+        if name not in (*legal, kind):
             raise BadValue(name, value, f"left out {f'with {kind}' if kind else 'here'}: it changes nothing")
-    if kind in ("verdict", "cost", "labels", "compare"):
-        del given[kind]
-    return run(**given, **({"retrain": retrain} if kind == "verdict" else {}))
+    return run(**{name: value for name, value in given.items() if name in legal})
 
 
 def _statement(
@@ -227,7 +188,7 @@ def _labels(
     alpha: float = ALPHA,
     width: float = 0.1,
     leak: float = 0.1,
-    calibration: str | os.PathLike[str] | None = None,
+    calibration: Place | None = None,
 ) -> Plan:
     """Labels for a width, and whether a judge's error allows that width."""
     from lethe.api.bounding import calibration_of
@@ -279,57 +240,30 @@ def _compare(
     return Plan(values | {"answers_apart": apart, "answers_unknown": unknown}, (view,))
 
 
-def _verdict(retrain: bool, **given: Any) -> Plan:
+def _verdict(
+    alpha: float = ALPHA,
+    tau: float = 0.01,
+    prompts: int = 30,
+    answers: int = 1024,
+    models: int = 1,
+    retrain: bool = False,
+) -> Plan:
     """How often each case gets the word that it should."""
     from lethe.results.power import RUNS, power
 
-    sizes = VERDICT | given
-    sizes = {"n": sizes.pop("answers"), "questions": sizes.pop("prompts"), **sizes}
-    found = power(**sizes, retrain=retrain)
+    sizes: dict[str, Any] = {"n": answers, "questions": prompts, "models": models, "tau": tau, "alpha": alpha}
+    cases = power(**sizes, retrain=retrain)
     rows = [
         [case.name, case.wanted, *(f"{case.words[word]:.0%}" for word in ("leaks", "forgot", "open"))]
-        for case in found
+        for case in cases
     ]
     note = (
-        f"{sizes['n']:,} answers to each of {sizes['questions']:,} questions, {sizes['models']:,} under test, "
-        f"{'one' if retrain else 'no'} Retrain, tolerance {sizes['tau']:g}, alpha {sizes['alpha']:g}; {RUNS} simulated runs, "
-        "seed 0. Exact bounds are not counted."
+        f"{answers:,} answers to each of {prompts:,} questions, {models:,} under test, {'one' if retrain else 'no'} Retrain, "
+        f"tolerance {tau:g}, alpha {alpha:g}; {RUNS} simulated runs, seed 0. Exact bounds are not counted."
     )
-    values = {**sizes, "retrain": retrain, "runs": RUNS, "cases": [asdict(case) for case in found]}
+    values = {**sizes, "retrain": retrain, "runs": RUNS, "cases": [asdict(case) for case in cases]}
     columns = ["model", "should be", "leaks", "forgot", "open"]
-    return Plan(values, (View("Words by sampled answers", columns, rows, [note]),))
-
-
-def _cost(rate: float | None = None, **sizes: Any) -> Plan:
-    """What many checkpoints cost at the user's rate."""
-    from lethe.sampling.answer_tree import Effort
-    from lethe.steps.costs import Fleet, fleet_ways
-
-    _check_rate("rate", rate)
-    fleet, tokens = Fleet(**sizes), Effort().rows
-    samples, ways = fleet_ways(fleet, rate, tokens)
-    weights = 2 * fleet.parameters * fleet.checkpoints
-    rows: list[list[object]] = [
-        [
-            way.name,
-            f"{way.answers:,.0f}",
-            f"{way.tokens:.3g}",
-            "unknown: give --rate" if way.gpu_hours is None else f"{way.gpu_hours:,.0f}",
-        ]
-        for way in ways
-    ]
-    notes = [
-        f"Sequential stopping: {samples:,.1f} answers expected per prompt if each leaks with probability {fleet.leak:g} "
-        f"(tau {fleet.tau:g}, tau_leak {fleet.tau_leak:g}, alpha {fleet.alpha:g}).",
-        f"Every answer counts as {fleet.new_tokens} tokens; exact enumeration puts {tokens:,} tokens per prompt through the "
-        "model.",
-        f"Weights: {_bytes(weights)} at two bytes per parameter. A DVC remote holds weights and answers once more.",
-        "The rate of a GPU is yours (--rate, tokens per second of one GPU).",
-    ]
-    asked = f"{fleet.checkpoints:,} checkpoints x {fleet.prompts:,} prompts x {fleet.answers:,} answers"
-    values: dict[str, Any] = {"fleet": asdict(fleet), "tokens_per_second": rate, "samples": samples}
-    values |= {"ways": [asdict(way) for way in ways], "weight_bytes": weights}
-    return Plan(values, (View(asked, ["way", "answers", "tokens", "GPU hours"], rows, notes),))
+    return Plan(values, [View("Words by sampled answers", columns, rows, [note])])
 
 
 def _preset(
@@ -349,21 +283,20 @@ def _preset(
     params = preset_params(preset)
     counts = questions_of(params, questions)
     models = model_costs(params, counts, rate, size)
-    answers = sum(one.generations for one in models)
-    judges, stages = judge_costs(params, answers, judge_rate, judge_size), stage_costs(params, rate)
-    seconds = [one.seconds_at_most for one in models if one.seconds_at_most is not None]
+    answers = sum(one["generations"] for one in models)
+    seconds = [one["seconds_at_most"] for one in models if one["seconds_at_most"] is not None]
     values: dict[str, Any] = {
         "preset": preset,
         "questions": counts,
         "generations": answers,
-        "tokens_at_most": sum(one.tokens_at_most for one in models),
+        "tokens_at_most": sum(one["tokens_at_most"] for one in models),
         "seconds_at_most": math.fsum(seconds) if seconds else None,
         "rate_from": "given" if rate else "unknown: give --rate",
-        "models": [asdict(one) for one in models],
-        "stages": [asdict(one) for one in stages],
-        "judges": [asdict(one) for one in judges],
+        "models": models,
+        "stages": stage_costs(params, rate),
+        "judges": judge_costs(params, answers, judge_rate, judge_size),
     }
-    return Plan(values, tuple(_preset_views(values)))
+    return Plan(values, _preset_views(values))
 
 
 def _preset_views(values: Mapping[str, Any]) -> list[View]:
@@ -383,9 +316,8 @@ def _preset_views(values: Mapping[str, Any]) -> list[View]:
         note = "Equal answers are judged once, so a run judges fewer. Time needs --judge-rate."
         views.append(_table(f"Judging of {preset}", shown, values["judges"], [note]))
     if values["stages"]:
-        none = {"needs": None, "frozen_bytes": None, "cached_bytes": None, "chosen": None}
         stages = [
-            {**one, **(one["reference"] or none), "name": f"{one['stage']}@{one['name']}"}
+            {**one, **(one["reference"] or {}), "name": f"{one['stage']}@{one['name']}"}
             for one in values["stages"]
         ]
         shown = {"stage": "name", "trained tokens": "tokens", "answers": "answers", "time at most": "seconds"}
@@ -398,13 +330,13 @@ def _preset_views(values: Mapping[str, Any]) -> list[View]:
     return views
 
 
-def _table(title: str, shown: Mapping[str, str], entries: list[dict[str, Any]], notes: list[str]) -> View:
-    def cell(key: str, value: Any) -> object:
+def _table(title: str, shown: Mapping[str, str], entries: Sequence[Cost], notes: list[str]) -> View:
+    def text(key: str, value: Any) -> object:
         if "seconds" in key:
             return _duration(value)
         return _bytes(value) if "bytes" in key and value is not None else value
 
-    rows = [[cell(key, one[key]) for key in shown.values()] for one in entries]
+    rows = [[text(key, one.get(key)) for key in shown.values()] for one in entries]
     return View(title, list(shown), rows, notes)
 
 
@@ -423,11 +355,6 @@ def preset_params(preset: str) -> Params:
     return config.validate(document, f"{config.FILE} with {preset}")
 
 
-def _check_rate(name: str, rate: float | None) -> None:
-    if rate is not None and not 0 < rate < math.inf:
-        raise BadValue(name, rate, "a number above 0")
-
-
 def _size(name: str, parameters: float | None) -> ModelSize | None:
     """The size that the user gave for a missing folder, if any."""
     from lethe.steps.costs import ModelSize
@@ -435,6 +362,11 @@ def _size(name: str, parameters: float | None) -> ModelSize | None:
     if parameters is not None and not 1 <= parameters < math.inf:
         raise BadValue(name, parameters, "a number of at least 1")
     return None if parameters is None else ModelSize(int(parameters), 0, "bfloat16")
+
+
+def _check_rate(name: str, rate: float | None) -> None:
+    if rate is not None and not 0 < rate < math.inf:
+        raise BadValue(name, rate, "a number above 0")
 
 
 def _bytes(count: float) -> str:
@@ -449,28 +381,3 @@ def _duration(seconds: float | None) -> str | None:
     if seconds is None:
         return None
     return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{seconds / 60:.1f} min"
-
-
-# The kinds of a plan: what makes it, and the arguments that change it.
-KINDS: dict[str, tuple[Callable[..., Plan], tuple[str, ...]]] = {
-    "": (_statement, ("alpha", "width", "tau", "tau_leak", "prompts", "cap")),
-    "verdict": (_verdict, ("alpha", "tau", "prompts", "answers", "models")),
-    "compare": (_compare, ("alpha", "difference", "power", "leak", "prompts")),
-    "labels": (_labels, ("alpha", "width", "leak", "calibration")),
-    "preset": (_preset, ("rate", "parameters", "judge_rate", "judge_parameters", "questions")),
-    "cost": (
-        _cost,
-        (
-            "alpha",
-            "tau",
-            "tau_leak",
-            "prompts",
-            "rate",
-            "parameters",
-            "checkpoints",
-            "answers",
-            "new_tokens",
-            "leak",
-        ),
-    ),
-}

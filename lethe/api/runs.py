@@ -1,46 +1,38 @@
-"""`lethe.load_run`: the artifacts of a run as tables and figures."""
+"""`lethe.load_run` and `lethe.compare`: the artifacts of a run as tables and figures, and two runs question by question."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from lethe.api.result import TableWithSentences
+from lethe.api.result import Place, TableWithSentences, View, documented
 from lethe.errors import BadFile, BadValue, MissingArtifact, plural
+from lethe.evaluation import compared
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
     from matplotlib.axes import Axes
 
     from lethe.results.table import Numbers
     from lethe.statistics.bound import Bound
 
+ANYTIME = "anytime_upper"  # replaces m_mu for a question that stopped early
+
 
 @dataclass(frozen=True, repr=False)
 class Run(TableWithSentences):
     """An evaluated run: the pipeline's ``data``, or a folder of `lethe eval`.
 
-    Attributes
-    ----------
-    folder : pathlib.Path
-        The folder of the artifacts.
-    results : pandas.DataFrame
-        The table of results: one row per quantity of a model, a question or an audit, with its estimate, both ends of its
-        interval, the guarantee and the evidence. Every other attribute is a view of this table.
-    metrics : pandas.DataFrame
-        One row per model, one column per single number of the model as a whole.
-    questions : pandas.DataFrame
-        One row per model and forget question: estimates and bounds. ``m_gen_X``, ``m_gen_lower_X`` and ``exceedance_X``
-        bound the share of answers above the threshold X; ``leak_at_K_lower``, ``leak_at_K`` and ``leak_at_K_estimate`` are
-        the probability of a leak among K answers.
-    tails : pandas.DataFrame
-        ``model, x, bound, empirical``: the share of answers that score above x, averaged over the questions.
-    bounds : dict of dict of Bound
-        The bounds among the metrics, by model and metric, each with its guarantee.
+    ``results`` is the table of results: one row per quantity of a model, a question or an audit, with its estimate, both ends
+    of its interval, the guarantee and the evidence. The other tables are views of it. ``metrics`` has one row per model and
+    one column per number. ``questions`` has one row per model and forget question: ``m_gen_X``, ``m_gen_lower_X`` and
+    ``exceedance_X`` bound the share of answers above the threshold X; ``leak_at_K_lower``, ``leak_at_K`` and
+    ``leak_at_K_estimate`` are the probability of a leak among K answers. ``tails`` has the share of answers that score above
+    x, averaged over the questions. ``bounds`` are the bounds among the metrics by model and metric.
     """
 
     folder: Path
@@ -70,76 +62,86 @@ class Run(TableWithSentences):
         """`Run.metrics`."""
         return self.metrics
 
-    def bound_at(self, row: str, column: str) -> Bound | None:
-        """The bound among the metrics of a model."""
-        return self.bounds[row].get(column)
+    def views(self) -> list[View]:
+        rows = [
+            [model, *(self.bounds[model].get(name) or value for name, value in own.items())]
+            for model, own in self.metrics.iterrows()
+        ]
+        return [View("", ["model", *self.metrics.columns], rows, self.sentences())]
 
     def sentences(self) -> list[str]:
-        """Return the folder and the models in one sentence."""
         return [f"{self.folder}: {plural(len(self.models), 'model')}, {', '.join(self.models)}."]
 
     def plot_bounds(self, ax: Axes | None = None) -> Axes:
-        """Draw every model's mean score over the sampled answers, and the upper bound of its worst question.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            Where to draw. Without it a new figure is made.
-        """
-        from lethe.api import plots
-
-        return plots.bounds(self.metrics, ax)
+        """Draw a row per model, on new axes by default: greedy and mean score, and the bound of the worst question."""
+        ax, metrics = ax or _new(), self.metrics
+        places, worst = list(range(len(metrics))), _column(metrics, "m_mu_worst", f"{ANYTIME}_worst")
+        alphas = metrics["alpha"].unique() if "alpha" in metrics else []
+        level = f" (α = {alphas[0]:g})" if len(alphas) == 1 else ""
+        ax.hlines(places, 0, worst, color="0.85", linewidth=4)
+        ax.plot(
+            metrics["greedy_mean"], places, "D", mfc="none", color="tab:orange", label="greedy answer, mean score"
+        )
+        ax.plot(metrics["mean"], places, "o", color="tab:blue", label="sampled answers, mean score")
+        label = f"worst question, upper bound{level}"
+        ax.plot(worst, places, "|", markersize=14, color="tab:blue", label=label)
+        ax.set_yticks(places, self.models)
+        ax.invert_yaxis()
+        ax.set(xlim=(0, 1.02), xlabel="score")
+        ax.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
+        return ax
 
     def plot_questions(self, model: str | None = None, ax: Axes | None = None) -> Axes:
-        """Draw each forget question's mean score with its bounds, the question with the highest bound first.
-
-        Parameters
-        ----------
-        model : str, optional
-            The name of the model; a run with a single model needs none.
-        ax : matplotlib.axes.Axes, optional
-            Where to draw. Without it a new figure is made.
-        """
-        from lethe.api import plots
-
-        return plots.questions(self.questions[self.questions["model"] == self._named(model)], ax)
-
-    def plot_tails(self, ax: Axes | None = None) -> Axes:
-        """Draw the upper bound on the share of answers above each score, averaged over the questions, one line per model.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            Where to draw. Without it a new figure is made.
-        """
-        from lethe.api import plots
-
-        return plots.tails(self.tails, ax)
-
-    def _named(self, model: str | None) -> str:
+        """Draw each forget question's mean score with its bound, the highest first; a run of one model needs no name."""
         if model is None and len(self.models) == 1:
-            return self.models[0]
+            model = self.models[0]
         if model not in self.models:
             raise BadValue("model", model, f"one of {', '.join(self.models)}")
-        return model
+        ax, rows = ax or _new(), self.questions[self.questions["model"] == model]
+        high = _column(rows, "m_mu", ANYTIME)
+        order = (-high).argsort(kind="stable")
+        places, mean = list(range(1, len(rows) + 1)), _column(rows, "mean")[order]
+        ax.vlines(
+            places, mean, high[order], color="tab:blue", alpha=0.35, linewidth=3, label="up to the upper bound"
+        )
+        ax.plot(places, mean, "o", markersize=3, color="tab:blue", label="mean of the sampled answers")
+        greedy = _column(rows, "greedy")[order]
+        ax.plot(places, greedy, "D", markersize=4, mfc="none", color="tab:orange", label="greedy answer")
+        ax.set(ylim=(0, 1.02), xlabel="forget questions, sorted by bound", ylabel="score")
+        ax.legend(frameon=False, fontsize="small")
+        return ax
+
+    def plot_tails(self, ax: Axes | None = None) -> Axes:
+        """Draw the share of answers above each score, a line per model: the bound solid, the drawn answers dashed."""
+        ax = ax or _new()
+        for model, rows in self.tails.groupby("model", sort=False):
+            (line,) = ax.plot(rows["x"], rows["bound"], drawstyle="steps-post", label=f"{model}, upper bound")
+            ax.plot(rows["x"], rows["empirical"], drawstyle="steps-post", color=line.get_color(), linestyle="--")
+        ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="score x", ylabel="share of answers above x")
+        if len(self.tails):
+            ax.legend(frameon=False, fontsize="small")
+        return ax
 
 
-def load_run(folder: str | os.PathLike[str] = "data") -> Run:
-    """Read the artifacts of a run as tables.
+def _column(table: pd.DataFrame, *names: str) -> np.ndarray:
+    """Return, row by row, the first value among the named columns."""
+    columns = table.reindex(columns=list(names)).astype(float)
+    values: np.ndarray = columns.bfill(axis=1).iloc[:, 0].to_numpy()
+    return values
+
+
+def _new() -> Axes:
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(layout="constrained")[1]
+
+
+def load_run(folder: Place = "data") -> Run:
+    """Read the artifacts of a run as tables, without the models that the ``params.yaml`` beside it no longer lists.
 
     Parameters
     ----------
-    folder : str or path
-        The pipeline's ``data``, or the folder of one `lethe eval` (``data/eval/NAME``).
-
-    Returns
-    -------
-    Run
-        The metrics, questions, tails and answers, with `Run.plot_bounds`, `Run.plot_questions` and `Run.plot_tails`.
-
-    Notes
-    -----
-    The function leaves out models that the ``params.yaml`` next to the folder no longer lists.
+    folder : The pipeline's ``data``, or the folder of one `lethe eval` (``data/eval/NAME``).
 
     Examples
     --------
@@ -223,3 +225,83 @@ def _answers(folder: Path, model: str) -> list[pd.DataFrame]:
         table.insert(1, "split", path.stem)
         tables.append(table)
     return tables
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(compared.Comparison, TableWithSentences):
+    """The result of `compare`: ``per_question``, the average (``pooled``), and whether B is ``worse``."""
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per question, with the effect and its interval."""
+        import pandas as pd
+
+        return pd.DataFrame([one.row() for one in self.per_question])
+
+    def views(self) -> list[View]:
+        columns, rows = self.table()
+        notes = self.sentences()
+        if more := len(self.per_question) - len(rows):
+            notes.append(f"{plural(more, 'more question')}: see --json or --page.")
+        return [View(f"{self.a} and {self.b}", columns, rows, notes)]
+
+
+@documented
+def compare(
+    a: Place,
+    b: Place,
+    alpha: float = 0.05,
+    *,
+    score: str | None = None,
+    filter: str | None = None,
+    model: str | Sequence[str] | None = None,
+    by: float | None = None,
+    on: Literal["questions", "average"] = "questions",
+    stopped: Literal["a", "b", "both"] | None = None,
+    worst: bool = False,
+) -> Comparison:
+    """Compare two runs question by question: which leak more or less in B than in A, with effect and interval.
+
+    Parameters
+    ----------
+    a : The earlier side: a log, a table of scores, a data folder, or a git revision or experiment.
+    b : The later side, of any of these kinds.
+    alpha : The list of differences has a false entry with at most this probability.
+    score : The score. [default: the 0/1 scorer, or the first of a log]
+    model : A model of data folders; repeatable. [default: all]
+    by : Bound by how much B is worse, and say whether that is at most this.
+    on : Whether `by` is about every question or about their average.
+    stopped : The sides whose draws a rule could stop; logs and data folders record it. A table may have a column `stopped`.
+    worst : Also bound the largest score of a question in B.
+
+    Notes
+    -----
+    A difference holds after Holm's correction over all questions. Each interval holds at alpha by itself. ``worse`` is wrong
+    with probability at most alpha. Higher scores are worse. Questions with another text, prompt or scorer are named and not
+    compared. Sides that record different seeds are independent, sides with one seed are compared by pairs of answers, and for
+    others neither is assumed. With one answer to each question, the average is tested over the questions.
+
+    Examples
+    --------
+    >>> import lethe
+    >>> found = lethe.compare("scores.csv", "scores.csv", score="score")
+    >>> found.worse, len(found.to_frame())
+    (False, 1)
+    """
+    from lethe.evaluation.sides import read_side
+
+    models = [model] if isinstance(model, str) else list(model or ())
+    sides = [read_side(str(given), score, filter, models) for given in (a, b)]
+    kinds = {side.kind for side in sides}
+    if filter is not None and "log" not in kinds:
+        raise BadValue("filter", filter, "left out: neither side is an lm-eval log")
+    if models and kinds <= {"log", "table"}:
+        raise BadValue("model", ", ".join(models), "left out: neither side is a data folder or a revision")
+    if by is not None and not 0 <= by < 1:
+        raise BadValue("by", by, "a number of at least 0 and below 1")
+    if by is None and on != "questions":
+        raise BadValue("on", on, "left out without by")
+    first, second = (
+        replace(side, stopped=side.stopped or stopped in (name, "both"))
+        for side, name in zip(sides, ("a", "b"), strict=True)
+    )
+    return Comparison(**vars(compared.compare(first, second, alpha, by, on, worst)))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from lethe.api.result import TableWithSentences, View
+from lethe.api.result import Place, TableWithSentences, View, documented
 from lethe.config.evaluating import EXACT, SAMPLE
 from lethe.errors import BadValue, plural
 from lethe.sampling.engine import GREEDY, Answers, Prompt, Settings
@@ -23,19 +22,7 @@ Asked: TypeAlias = "Sequence[str | Sequence[Mapping[str, str]]] | Mapping[str, s
 
 @dataclass(frozen=True, repr=False)
 class Samples(TableWithSentences):
-    """The answers that `sample` drew.
-
-    Attributes
-    ----------
-    prompts : dict
-        Each prompt by its id.
-    answers : tuple of Answers
-        The answers of the engine, one entry per prompt.
-    settings : Settings
-        The settings of the draws.
-    engine : str
-        The engine that drew the answers.
-    """
+    """The answers that `sample` drew: the prompts by id, one of ``answers`` per prompt, the settings and the engine."""
 
     prompts: Mapping[str, str | Sequence[Mapping[str, str]]]
     answers: tuple[Answers, ...]
@@ -60,12 +47,10 @@ class Samples(TableWithSentences):
         ]
 
     def as_json(self) -> dict[str, object]:
-        """The keys of `lethe sample --json`: the settings, and one object per answer."""
         rows = self.to_frame().to_dict("records")
         return {"engine": self.engine, **self.settings.model_dump(), "prompts": self.prompts, "answers": rows}
 
     def views(self) -> list[View]:
-        """The most frequent answers to each prompt."""
         rows = [
             [name, count, text]
             for name in self.prompts
@@ -74,7 +59,6 @@ class Samples(TableWithSentences):
         return [View("", ["prompt", "draws", "answer"], rows, self.sentences())]
 
     def sentences(self) -> list[str]:
-        """Return one sentence on the number and the settings of the answers."""
         how = self.settings
         return [
             f"{plural(how.n, 'independent answer')} to each of {plural(len(self.answers), 'prompt')}, of up to "
@@ -83,8 +67,9 @@ class Samples(TableWithSentences):
         ]
 
 
+@documented
 def sample(
-    model: str | os.PathLike[str] | PreTrainedModel,
+    model: Place | PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None = None,
     prompts: Asked = (),
     n: int = SAMPLE.most,
@@ -96,7 +81,7 @@ def sample(
     adaptive_threshold: float | None = None,
     greedy: bool = True,
     seed: int = SAMPLE.seed,
-    prompt: str | os.PathLike[str] | None = None,
+    prompt: Place | None = None,
     engine: str = SAMPLE.engine,
     dtype: str = SAMPLE.dtype,
     memory: int = EXACT.memory,
@@ -105,44 +90,16 @@ def sample(
 
     Parameters
     ----------
-    model : str, path or transformers.PreTrainedModel
-        A Hugging Face model folder with safetensors, or a causal language model in memory. A model in memory keeps
-        its device and number format, and its modes and generation settings are restored afterwards.
-    tokenizer : transformers.PreTrainedTokenizerBase, optional
-        The tokenizer of a model in memory. A folder contains its own tokenizer.
-    prompts : list or dict of str to prompt
-        The prompts, or the prompts by id. A prompt is a text, or a list of chat messages with ``role`` and ``content``. Each
-        has a separate random stream, derived from ``seed`` and its id; the ids of a list are "0", "1", and so on.
-    n : int
-        The number of sampled answers to each prompt.
-    max_new_tokens : int
-        The number of tokens after which an answer is cut.
-    temperature : float
-        The sampling temperature.
-    top_p : float
-        Keep the most likely tokens of this mass; 1 keeps all.
-    top_k : int
-        Keep the K most likely tokens; 0 keeps all.
-    adaptive_threshold : float, optional
-        A threshold in (0, 1]: an answer whose mean top probability exceeds the threshold continues greedily.
-    greedy : bool
-        Whether the result includes the greedy answer, as sample -1.
-    seed : int
-        The seed of all draws.
-    prompt : str or path, optional
-        A template file with {question}, a text with {question} ("{question}" sends each prompt unchanged), or 'chat' (the
-        tokenizer's chat template). [default: chat where the tokenizer has such a template, else a plain question and answer]
-    engine : {"auto", "prefix", "transformers", "vllm"}
-        The engine that draws. vLLM needs a model folder.
-    dtype : str
-        auto (float32 on a CPU, the checkpoint's format on a GPU), float32, bfloat16 or float16; auto for a model in memory.
-    memory : int
-        MiB for the rows in flight. vLLM manages its own memory.
-
-    Returns
-    -------
-    Samples
-        The answers, with `Samples.to_frame` and `Samples.texts`.
+    model : A Hugging Face model folder (safetensors), or a causal language model in memory, which keeps its device and
+        number format, and whose modes and generation settings are restored afterwards.
+    prompts : The prompts, or the prompts by id. A prompt is a text, or a list of chat messages with ``role`` and
+        ``content``. Each has a separate random stream, derived from ``seed`` and its id; the ids of a list are "0", "1",
+        and so on.
+    n : The number of sampled answers to each prompt.
+    greedy : Whether the result includes the greedy answer, as sample -1.
+    prompt : A template file with {question}, a text with {question} ("{question}" sends each prompt unchanged), or 'chat'
+        (the tokenizer's chat template). [default: chat where the tokenizer has such a template, else a plain question and
+        answer]
 
     Notes
     -----
@@ -167,7 +124,8 @@ def sample(
     >>> lethe.sample(model, tokenizer, prompts, 8, max_new_tokens=4).texts() == drawn.texts()
     True
     """
-    from lethe.api.sources import source_of
+    given = dict(locals())
+    from lethe.api.result import source_of
     from lethe.models.encoding import Encoder
     from lethe.models.in_memory import default_prompt, lent, tokenizer_of
     from lethe.sampling.engine import open_engine
@@ -177,16 +135,7 @@ def sample(
     if isinstance(prompts, str) or not texts or not all(map(_is_prompt, texts.values())):
         legal = "a list of texts or of lists of messages, or a mapping from id to such a prompt, not empty"
         raise BadValue("prompts", prompts, legal)
-    settings = Settings(
-        n=n,
-        max_new_tokens=max_new_tokens,
-        temperature=temperature,
-        top_p=top_p,
-        top_k=top_k,
-        adaptive_threshold=adaptive_threshold,
-        greedy=greedy,
-        seed=seed,
-    )
+    settings = Settings(**{name: given[name] for name in Settings.model_fields if name in given})
     source = source_of(model, tokenizer)
     encoder = Encoder(tokenizer_of(source), prompt or default_prompt(source))
     asked = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import io
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,12 +22,10 @@ from lethe.cli.generate import Command, LazyCommand, LetheCommand
 from lethe.errors import BadInput, LetheError, of_the_machine, visible
 from lethe.process import same_numbers
 
-# Commands with a module of `lethe.cli` each, by the panel of `lethe --help` that lists them.
-OWN = {"ui": ("ui", PIPELINE)}
 # Commands of a pipeline folder: its own flows/cli.py brings them.
 IN_A_PIPELINE = {**dict.fromkeys(("run", "serve", "sweep"), PIPELINE), "study": STUDIES}
 
-NAMES = {*OWN, *IN_A_PIPELINE, *GROUPS, *(name for commands in COMMANDS.values() for name in commands)}
+NAMES = {"ui", *IN_A_PIPELINE, *GROUPS, *(name for commands in COMMANDS.values() for name in commands)}
 
 
 class LetheGroup(TyperGroup):
@@ -119,6 +118,81 @@ GROUP: dict[str, Any] = {"cls": LetheGroup, "no_args_is_help": True, "rich_marku
 LENIENT = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 
+# A process that waits for the server, opens the page and ends; the server replaces the process of the command.
+OPEN = """
+import sys, time, urllib.request, webbrowser
+port, url = sys.argv[1:]
+for _ in range(240):
+    try:
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5).close()
+    except OSError:
+        time.sleep(0.25)
+    else:
+        webbrowser.open(url)
+        break
+"""
+
+
+def ui(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 5000,
+    browser: Annotated[bool, typer.Option(help="Open the page where there is a screen.")] = True,
+) -> None:
+    """Serve the runs of this folder with MLflow's pages on 127.0.0.1 until Ctrl-C; nothing else can connect.
+
+    Prints the addresses of the models' and the pipelines' page and opens the first in the browser. If
+    MLFLOW_TRACKING_URI names a server, that server has the runs, except those logged while the server was down.
+
+    Example: `lethe ui --port 5001`
+    """
+    from lethe import tracking
+    from lethe.errors import BadValue, MissingArtifact
+    from lethe.process import no_telemetry
+
+    root = Path.cwd()
+    if not (root / "mlflow.db").exists():
+        raise MissingArtifact("mlflow.db", "the first pipeline")
+    if not _free(port):
+        raise BadValue("--port", port, "a port of 127.0.0.1 that nothing listens on", "Choose another.")
+    no_telemetry()
+    os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"  # eight idle processes that only traces need
+    urls = [f"http://127.0.0.1:{port}{page}" for page in tracking.pages(root)]
+    for what, url in zip(("Models by leakage", "Pipelines and what changed"), urls, strict=False):
+        typer.echo(f"{what}: {url}")
+    typer.echo("Ctrl-C ends it.")
+    sys.stdout.flush()
+    if browser and _screen():
+        nothing = subprocess.DEVNULL
+        subprocess.Popen(
+            [sys.executable, "-c", OPEN, str(port), urls[0]], stdin=nothing, stdout=nothing, stderr=nothing
+        )
+    arguments = [
+        "--backend-store-uri",
+        tracking.store(root),
+        "--default-artifact-root",
+        (root / ".lethe/mlruns").as_uri(),
+    ]
+    arguments += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    os.execv(sys.executable, [sys.executable, "-m", "mlflow", "server", *arguments])
+
+
+def _screen() -> bool:
+    """Whether a person at a terminal looks at a screen that can show a page."""
+    shows = sys.platform in ("darwin", "win32") or bool(
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
+    return shows and sys.stdout.isatty()
+
+
+def _free(port: int) -> bool:
+    import socket
+
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
 def _add_own() -> None:
     """Add the commands that are not in the table."""
     for name, function in _pipeline_commands().items():
@@ -132,9 +206,7 @@ def _add_own() -> None:
         settings = LENIENT if function.__module__ == __name__ else None
         panel = IN_A_PIPELINE.get(name, PIPELINE)
         app.command(name, cls=LetheCommand, context_settings=settings, rich_help_panel=panel)(function)
-    for name, (module, panel) in OWN.items():
-        function = importlib.import_module(f"lethe.cli.{module}").command
-        app.command(name, cls=LetheCommand, rich_help_panel=panel)(function)
+    app.command("ui", cls=LetheCommand, rich_help_panel=PIPELINE)(ui)
     for name, (help, _) in GROUPS.items():
         group = GROUP | ({"cls": ScoreGroup} if name == "score" else {})
         empty = typer.Typer(help=help, callback=lambda: None, **group)

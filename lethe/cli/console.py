@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +11,6 @@ import typer
 
 from lethe.errors import BadValue, visible
 from lethe.io.json_files import plain
-from lethe.statistics.bound import Bound
 
 if TYPE_CHECKING:
     from lethe.api.result import View
@@ -62,12 +60,14 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
+    from lethe.api.result import cell
+
     console = Console()
-    table = Table(title=Text(one_line(title)), title_justify="left", header_style="bold")
+    table = Table(title=Text(cell(title)), title_justify="left", header_style="bold")
     for number, column in enumerate(columns):
-        table.add_column(one_line(column), justify="left" if number == 0 else "right", overflow="fold")
+        table.add_column(cell(column), justify="left" if number == 0 else "right", overflow="fold")
     for row in rows:
-        table.add_row(*[Text(_cell(item)) for item in row])
+        table.add_row(*[Text(cell(item)) for item in row])
     if not console.is_terminal:
         endless = console.options.update(width=1 << 16)
         console.width = max(console.width, Measurement.get(console, endless, table).maximum)
@@ -77,33 +77,13 @@ def print_table(
 
 
 def print_view(view: View, notes: Sequence[str] = ()) -> None:
-    """Print a part of a result; a part without columns is text."""
-    if view.columns:
-        print_table(view.title, view.columns, view.rows, [*view.notes, *notes])
-        return
-    for text in filter(None, (view.title, *view.notes, *notes)):
-        print_text(text)
-
-
-def print_text(text: str) -> None:
-    """Print a text for people, wrapped in a terminal; what looks like markup is shown."""
+    """Print a part of a result; a part without columns is text, wrapped in a terminal, whose markup is shown."""
     from rich.console import Console
     from rich.text import Text
 
+    if view.columns:
+        print_table(view.title, view.columns, view.rows, [*view.notes, *notes])
+        return
     console = Console()
-    console.print(Text(visible(text)), soft_wrap=not console.is_terminal)
-
-
-def one_line(text: str) -> str:
-    """Return the text of a file for a cell or a title: escaped and on one line."""
-    return visible(text).replace("\n", "\\n")
-
-
-def _cell(value: object) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "-"
-    if isinstance(value, Bound):
-        return value.significant()
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return one_line(str(value))
+    for text in filter(None, (view.title, *view.notes, *notes)):
+        console.print(Text(visible(text)), soft_wrap=not console.is_terminal)

@@ -19,40 +19,50 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import typer
 from typer.core import TyperCommand
 
-from lethe.cli.console import print_json, print_view, write_table
+from lethe.cli.console import JsonFlag, TableOption, print_json, print_view, write_table
 from lethe.errors import BadArguments, BadValue, LetheError
 
 SECTION = re.compile(r"\n(?=\w[\w ]*\n-{3,}\n)")
+PYTHON = ("tokenizer", "scratch", "folder", "ask", "worst")  # parameters that no command line can give
+OF_A_HOOK = ("call", "given", "as_json")  # parameters of every hook that are no options
 
 
-@dataclass(frozen=True)
 class Command:
-    """A row of the table of commands: a function of `lethe.api`, and what only the command line has.
+    """A row of the table of commands: a function of `lethe.api`, its examples, and what only the command line has.
 
-    ``arguments`` are typed without a name; ``python`` are parameters that no command line can give. ``hook`` is a function
-    of `lethe.cli.hooks`, whose further parameters become options: it calls the public function and returns an `Answer`.
-    ``table``: whether the result has rows for `--table`. ``names`` are other names of an option.
+    ``arguments`` are typed without a name. ``table``: whether the result has rows for `--table`. ``names`` are other names
+    of an option. A function of `lethe.cli.hooks` with the same name calls the public function and returns an `Answer`; its
+    further parameters become options.
     """
 
-    target: str
-    examples: tuple[str, ...]
-    arguments: tuple[str, ...] = ()
-    python: tuple[str, ...] = ()
-    hook: str = ""
-    table: bool = False
-    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    def __init__(
+        self,
+        target: str,
+        *examples: str,
+        arguments: tuple[str, ...] = (),
+        table: bool = False,
+        names: Mapping[str, tuple[str, ...]] | None = None,
+    ):
+        module, self.function = target.split(":")
+        self.module, self.examples = f"lethe.api.{module}", examples
+        self.arguments, self.table, self.names = arguments, table, names or {}
 
     @cached_property
     def summary(self) -> str:
         """The first line of the docstring, read from the source: no library is loaded for `lethe --help`."""
-        module, name = self.target.split(":")
-        spec = importlib.util.find_spec(module)
+        spec = importlib.util.find_spec(self.module)
         if spec is None or spec.origin is None:
-            raise ImportError(module)
+            raise ImportError(self.module)
         for node in ast.parse(Path(spec.origin).read_bytes()).body:
-            if isinstance(node, ast.FunctionDef) and node.name == name:
+            if isinstance(node, ast.FunctionDef) and node.name == self.function:
                 return (ast.get_docstring(node) or "").partition("\n")[0]
-        raise ImportError(self.target)
+        raise ImportError(f"{self.module}:{self.function}")
+
+    def load(self) -> tuple[Callable[..., Any], Callable[..., Answer] | None]:
+        """The public function and its hook."""
+        from lethe.cli import hooks
+
+        return getattr(importlib.import_module(self.module), self.function), getattr(hooks, self.function, None)
 
 
 @dataclass(frozen=True)
@@ -70,15 +80,15 @@ class LetheCommand(TyperCommand):
     """Names an option as it is typed where the library refuses the value: the library knows it as an argument."""
 
     def invoke(self, ctx: Any) -> Any:
+        options = {one.name: one.opts[0] for one in self.params if one.param_type_name == "option"}
         try:
             return super().invoke(ctx)
         except BadValue as error:
-            given = [one for one in self.params if one.name == error.name.replace(" ", "_")]
-            if not given or given[0].param_type_name != "option" or ctx.params.get(given[0].name) is None:
+            name = error.name.replace(" ", "_")
+            if name not in options or ctx.params.get(name) is None:
                 raise
-            raise BadValue(given[0].opts[0], error.got, error.legal, error.remedy) from None
+            raise BadValue(options[name], error.got, error.legal, error.remedy) from None
         except BadArguments as error:
-            options = {one.name: one.opts[0] for one in self.params if one.param_type_name == "option"}
             raise BadArguments(tuple(options.get(name, name) for name in error.names), error.problem) from None
 
 
@@ -103,10 +113,9 @@ def built(name: str, command: Command) -> TyperCommand:
 
 def callback_of(command: Command) -> Callable[..., None]:
     """The function that Typer calls: it has the options of the public function, of the hook, and `--json`."""
-    function = _loaded(command.target)
-    own = _parameters(function, command, skip=command.python)
-    hook = _loaded(f"lethe.cli.hooks:{command.hook}") if command.hook else None
-    added = _parameters(hook, command, skip=("call", "given", "as_json")) if hook else {}
+    function, hook = command.load()
+    own = _parameters(function, command, skip=PYTHON)
+    added = _parameters(hook, command, skip=OF_A_HOOK) if hook else {}
 
     def call(as_json: bool, **given: Any) -> None:
         table = given.pop("table", None) if command.table else None
@@ -127,56 +136,45 @@ def callback_of(command: Command) -> Callable[..., None]:
         if answer.status:
             raise typer.Exit(answer.status)
 
-    parameters = {**own, **{name: one for name, one in added.items() if name not in own}, **_shared(command)}
+    parameters = own | {name: one for name, one in added.items() if name not in own}
+    shared = {"table": (TableOption, None)} if command.table else {}
+    for name, (kind, default) in (shared | {"as_json": (JsonFlag, False)}).items():
+        shape = inspect.Parameter.KEYWORD_ONLY
+        parameters[name] = inspect.Parameter(name, shape, default=default, annotation=kind)
     call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         sorted(parameters.values(), key=lambda one: one.default is not inspect.Parameter.empty)
     )
     call.__annotations__ = {name: one.annotation for name, one in parameters.items()}
-    call.__doc__ = _help(function, command)
+    sections = _sections(function)
+    parts = [sections[""].strip(), sections.get("Notes", "").strip()]
+    parts += [f"Example: `lethe {example}`" for example in command.examples]
+    call.__doc__ = "\n\n".join(filter(None, parts)).replace("``", "`")
     return call
-
-
-def _loaded(target: str) -> Callable[..., Any]:
-    module, name = target.split(":")
-    function: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return function
-
-
-def _shared(command: Command) -> dict[str, inspect.Parameter]:
-    from lethe.cli.console import JsonFlag, TableOption
-
-    shared = {"table": (TableOption, None)} if command.table else {}
-    return {
-        name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for name, (kind, default) in [*shared.items(), ("as_json", (JsonFlag, False))]
-    }
 
 
 def _parameters(
     function: Callable[..., Any], command: Command, skip: Sequence[str]
 ) -> dict[str, inspect.Parameter]:
-    texts = texts_of(function)
-    return {
-        name: _parameter(one, typed(one.annotation, function), texts.get(name, ""), command)
-        for name, one in inspect.signature(function).parameters.items()
-        if name not in skip
-    }
+    """The parameters as Typer reads them."""
+    from lethe.api.result import PARAMETERS
 
-
-def _parameter(one: inspect.Parameter, kind: Any, text: str, command: Command) -> inspect.Parameter:
-    """A parameter as Typer reads it."""
-    default = one.default
-    if default is not inspect.Parameter.empty and get_origin(kind) is list:
-        default = None  # the function's own default holds where the option is not given
-    if default is None:
-        kind = kind | None
-    if one.name in command.arguments:
-        info: Any = typer.Argument(metavar=one.name.upper(), help=text)
-    else:
-        dashed = f"--{one.name.replace('_', '-')}"
-        flag = (dashed,) if kind is bool and one.default is False else ()
-        info = typer.Option(*(command.names.get(one.name) or flag), help=text)
-    return one.replace(annotation=Annotated[kind, info], default=default, kind=inspect.Parameter.KEYWORD_ONLY)
+    texts, found = PARAMETERS | texts_of(function), {}
+    for name, one in inspect.signature(function).parameters.items():
+        if name in skip:
+            continue
+        kind, default = typed(one.annotation, function), one.default
+        if default is not inspect.Parameter.empty and get_origin(kind) is list:
+            default = None  # the function's own default holds where the option is not given
+        if default is None:
+            kind = kind | None
+        if name in command.arguments:
+            info: Any = typer.Argument(metavar=name.upper(), help=texts.get(name, ""))
+        else:
+            flag = (f"--{name.replace('_', '-')}",) if kind is bool and default is False else ()
+            info = typer.Option(*(command.names.get(name) or flag), help=texts.get(name, ""))
+        shape = inspect.Parameter.KEYWORD_ONLY
+        found[name] = one.replace(annotation=Annotated[kind, info], default=default, kind=shape)
+    return found
 
 
 PLAIN: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, "Path": Path, "PathLike": Path}
@@ -202,39 +200,28 @@ def _kinds(node: ast.expr, names: Mapping[str, Any]) -> list[Any]:
         case ast.BinOp(left=left, right=right):
             return _kinds(left, names) + _kinds(right, names)
         case ast.Subscript(value=ast.Name(id="Literal"), slice=words):
-            return [Literal[tuple(_words(words, names))]]
+            parts = words.elts if isinstance(words, ast.Tuple) else [words]
+            return [Literal[tuple(word for part in parts for word in _words(part, names))]]
         case ast.Subscript(value=ast.Name(id="Sequence"), slice=item):
             return [list[kind] for kind in _kinds(item, names)]  # type: ignore[valid-type]
         case ast.Subscript(value=value):
             return _kinds(value, names)
-        case ast.Attribute(attr=name) | ast.Name(id=name):
-            alias = names.get(name)
-            return (
-                [PLAIN[name]] if name in PLAIN else _kinds(_parsed(alias), names) if isinstance(alias, str) else []
-            )
+        case ast.Attribute(attr=name) | ast.Name(id=name) if name in PLAIN:
+            return [PLAIN[name]]
+        case ast.Name(id=name) if isinstance(names.get(name), str):
+            return _kinds(_parsed(names[name]), names)
     return []
 
 
-def _words(node: ast.expr, names: Mapping[str, Any]) -> list[object]:
-    """The words of ``Literal[...]``; a name in it stands for the words of another."""
-    parts = node.elts if isinstance(node, ast.Tuple) else [node]
-    return [
-        word
-        for part in parts
-        for word in ([part.value] if isinstance(part, ast.Constant) else get_args(names[part.id]))  # type: ignore[attr-defined]
-    ]
+def _words(part: ast.expr, names: Mapping[str, Any]) -> tuple[object, ...]:
+    """A word of ``Literal[...]``; a name in it stands for the words of another."""
+    return (part.value,) if isinstance(part, ast.Constant) else get_args(names[part.id])  # type: ignore[attr-defined]
 
 
 def texts_of(function: Callable[..., Any]) -> dict[str, str]:
     """The text of each parameter in the section Parameters."""
-    texts: dict[str, str] = {}
-    names: list[str] = []
-    for line in _sections(function).get("Parameters", "").splitlines():
-        if line and not line.startswith(" "):
-            names = [name.strip() for name in line.partition(" : ")[0].split(",")]
-        else:
-            texts |= {name: f"{texts.get(name, '')} {line.strip()}".strip() for name in names}
-    return texts
+    section = re.sub(r"\n +", " ", _sections(function).get("Parameters", ""))
+    return {name: text for name, _, text in (line.partition(" : ") for line in section.splitlines())}
 
 
 def _sections(function: Callable[..., Any]) -> dict[str, str]:
@@ -242,10 +229,3 @@ def _sections(function: Callable[..., Any]) -> dict[str, str]:
     first, *rest = SECTION.split(inspect.getdoc(function) or "")
     titled = (part.split("\n", 2) for part in rest)
     return {"": first, **{title: text for title, _, text in titled}}
-
-
-def _help(function: Callable[..., Any], command: Command) -> str:
-    sections = _sections(function)
-    parts = [sections[""].strip(), sections.get("Notes", "").strip()]
-    parts += [f"Example: `lethe {example}`" for example in command.examples]
-    return "\n\n".join(filter(None, parts)).replace("``", "`")

@@ -13,8 +13,8 @@ from lethe.config.fields import (
     Complete,
     Count,
     Draws,
-    Integer,
     NameIn,
+    Natural,
     OrAuto,
     Place,
     Positive,
@@ -28,11 +28,11 @@ from lethe.config.fields import (
 from lethe.registry import ENGINES, JUDGES, SCORERS
 
 MOST_DRAWN = 1 << 16  # the largest number of answers per question that ``sample.n: auto`` draws
+SERVED = "lethe/models/served"
 EngineName = Annotated[str, NameIn((ENGINES,), also=("auto",), quoted=True)]
 ScorerName = Annotated[str, NameIn((SCORERS, JUDGES))]
-
-
-SERVED = "lethe/models/served"
+Threshold = Annotated[Real, Field(gt=0, le=1)]
+Chance = Annotated[Real, Field(gt=0, lt=1)]
 
 
 class Endpoint(Section):
@@ -43,10 +43,10 @@ class Endpoint(Section):
     key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
     concurrency: Count = 16  # requests at once
     timeout: Positive = 120.0  # seconds of a request
-    retries: Annotated[Integer, Field(ge=0)] = 6  # of a request that failed
+    retries: Natural = 6  # of a request that failed
     max_tokens_total: Count | None = None  # read and written; the next request would exceed it: stop
-    price_in: Annotated[Real, Field(ge=0)] | None = None  # of a million tokens read
-    price_out: Annotated[Real, Field(ge=0)] | None = None
+    price_in: Weight | None = None  # of a million tokens read
+    price_out: Weight | None = None
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -67,7 +67,7 @@ class Model(Section):
     """
 
     path: Place
-    adaptive_threshold: Annotated[Real, Field(gt=0, lt=1)] | None = None
+    adaptive_threshold: Chance | None = None
     served: Endpoint | None = None
 
     @property
@@ -79,9 +79,7 @@ class Model(Section):
     @classmethod
     def _an_attack_has_its_own_section(cls, value: object) -> object:
         if isinstance(value, dict) and "after" in value:
-            raise ValueError(
-                "an entry with the key after is an attack: put the entry under attacks, as `lethe run` does"
-            )
+            raise ValueError("an entry with the key after is an attack: put it under attacks, as `lethe run` does")
         if isinstance(value, dict) and "endpoint" in value:
             if value.get("path") != SERVED:
                 raise ValueError(f"a model with an endpoint has no weights for DVC to track; add path: {SERVED}")
@@ -96,8 +94,8 @@ class Sequential(Section):
 
     scorer: ScorerName = "keyword_leak"
     chunk: Count = 64
-    tau: Annotated[Real, Field(gt=0, lt=1)] = 0.05
-    tau_leak: Annotated[Real, Field(gt=0, lt=1)] = 0.1
+    tau: Chance = 0.05
+    tau_leak: Chance = 0.1
     alpha: Alpha = 0.01
 
     @model_validator(mode="after")
@@ -107,15 +105,12 @@ class Sequential(Section):
         return self
 
 
-Threshold = Annotated[Real, Field(gt=0, le=1)]
-
-
 class Drawing(Section):
     """What changes the probability of an answer, with its defaults; engines, the answer tree and certificates take it too."""
 
     temperature: Positive = 1.0
     top_p: Annotated[Real, Field(gt=0, le=1)] = 1.0  # 1 cuts nothing
-    top_k: Annotated[Integer, Field(ge=0)] = 0  # 0 cuts nothing
+    top_k: Natural = 0  # 0 cuts nothing
     max_new_tokens: Count = 64
 
 
@@ -146,13 +141,9 @@ class Sample(Drawing):
         return MOST_DRAWN if self.n == "auto" else self.n
 
     @model_validator(mode="after")
-    def _auto_is_fixed_beforehand(self) -> Sample:
+    def _what_is_fixed_beforehand(self) -> Sample:
         if self.n == "auto" and (self.stop != "fixed" or self.language is not None):
             raise ValueError("n is 'auto'; then stop must be 'fixed' and language must be null")
-        return self
-
-    @model_validator(mode="after")
-    def _a_language_is_drawn_in_full(self) -> Sample:
         if self.language is not None and self.stop != "fixed":
             raise ValueError(f"language is {self.language!r}; then stop must be 'fixed' (got {self.stop!r})")
         return self
@@ -193,9 +184,8 @@ class Score(Section):
             return entries
         checked: list[str | dict[str, ScorerParams]] = []
         for entry in entries:
-            name, values = (
-                next(iter(entry.items())) if isinstance(entry, dict) and len(entry) == 1 else (entry, None)
-            )
+            alone = not (isinstance(entry, dict) and len(entry) == 1)
+            name, values = (entry, None) if alone else next(iter(entry.items()))
             if not isinstance(name, str) or not (name in SCORERS or name in JUDGES):
                 raise ValueError(f"one of {', '.join([*SCORERS, *JUDGES])}")
             params = scorer_params(name, values)
@@ -207,23 +197,18 @@ class Score(Section):
 
     @property
     def names(self) -> list[str]:
-        """Return the scorers' names, which are the columns of the scores."""
         return [_scorer_name(entry) for entry in self.scorers]
 
     @property
     def params(self) -> dict[str, ScorerParams]:
         """Map every scorer's name to its parameters, in the order of ``names``."""
-        found = {
-            _scorer_name(entry): scorer_params(entry) if isinstance(entry, str) else next(iter(entry.values()))
-            for entry in self.scorers
-        }
-        common = {"keyword_match": self.keyword_match}
-        return {
-            name: params.model_copy(update=common)
-            if "keyword_match" in type(params).model_fields and "keyword_match" not in params.model_fields_set
-            else params
-            for name, params in found.items()
-        }
+        found = {}
+        for entry in self.scorers:
+            name, params = (entry, scorer_params(entry)) if isinstance(entry, str) else next(iter(entry.items()))
+            if "keyword_match" in type(params).model_fields.keys() - params.model_fields_set:
+                params = params.model_copy(update={"keyword_match": self.keyword_match})
+            found[name] = params
+        return found
 
 
 def scorer_params(name: str, values: object = None) -> ScorerParams:
@@ -267,7 +252,6 @@ class JudgeEntry(Section):
 
     @property
     def model(self) -> str:
-        """The judge's model folder."""
         return str(getattr(self.params, "model", ""))
 
     def columns(self, name: str) -> list[str]:
@@ -280,14 +264,12 @@ class LabelsByAPerson(Section):
 
     folder: Place | None = None
     mass: Annotated[Real, Field(gt=0, le=1)] = 0.95
-    rest: Annotated[Integer, Field(ge=0)] = 100
+    rest: Natural = 100
 
 
 class Metrics(Section):
-    """The settings of the bounds."""
-
     alpha: Alpha = 0.01
-    rho: Annotated[Real, Field(ge=0)] = 2.0
+    rho: Weight = 2.0
     thresholds: Annotated[tuple[Share, ...], Field(min_length=1)] = (0.1, 0.25, 0.5, 0.75, 0.9)
     leak: str = "rouge_l"
     binary: str | None = "keyword_leak"
@@ -308,51 +290,41 @@ class Metrics(Section):
     @model_validator(mode="after")
     def _verdicts_are_calibrated(self) -> Metrics:
         if self.calibration is not None and self.binary is None:
-            raise ValueError(
-                f"calibration is {self.calibration!r}, which measures the error of the scorer binary, and binary is null"
-            )
+            what = "which measures the error of the scorer binary, and binary is null"
+            raise ValueError(f"calibration is {self.calibration!r}, {what}")
         return self
 
 
 METRICS = Metrics()
 
 
-def check_scorers(score: Score, metrics: Metrics, judges: Mapping[str, JudgeEntry] | None = None) -> None:
-    """Check that a scorer or judge fills every measured column, and that the binary column holds only 0 and 1."""
+def check_together(
+    score: Score, metrics: Metrics, sample: Sample, judges: Mapping[str, JudgeEntry] | None = None
+) -> None:
+    """Check that scorers and judges fill every measured column, 0 and 1 where needed, and that readers agree on answers."""
     judges = judges or {}
-    of_scorers = [column for name in score.names for column in columns_of(name)]
-    of_judges = [column for name, entry in judges.items() for column in entry.columns(name)]
-    columns = [*of_scorers, *of_judges]
+    columns = [column for name in score.names for column in columns_of(name)]
+    columns += [column for name, entry in judges.items() for column in entry.columns(name)]
     if doubled := sorted({column for column in columns if columns.count(column) > 1}):
         raise ValueError(f"{', '.join(doubled)} is a column of two scorers or judges: rename the entry of judges")
-    for key, scorer in (("leak", metrics.leak), ("binary", metrics.binary), ("utility", metrics.utility)):
+    for key in ("leak", "binary", "utility"):
+        scorer = getattr(metrics, key)
         if scorer is not None and scorer not in columns:
-            raise ValueError(
-                f"metrics.{key} is {scorer!r}, which score.scorers does not list ({', '.join(columns)})"
-            )
+            listed = ", ".join(columns)
+            raise ValueError(f"metrics.{key} is {scorer!r}, which score.scorers does not list ({listed})")
     if metrics.binary is not None and not is_binary(metrics.binary, score.params, judges):
         legal = [name for name in judges if is_binary(name, {}, judges)]
-        legal += [name for kind in (JUDGES, SCORERS) for name in sorted(kind) if _declares_binary(name)]
+        legal += [name for kind in (JUDGES, SCORERS) for name in sorted(kind) if is_binary(name)]
         raise ValueError(
             f"metrics.binary is {metrics.binary!r}, whose scores are not all 0 or 1; "
             f"metrics.binary must be one of {', '.join(legal)} or null"
         )
-
-
-def check_parts(score: Score, sample: Sample, judges: Mapping[str, JudgeEntry] | None = None) -> None:
-    """Check that whatever reads answers can read their parts: stopping rules and stages of judges read them whole."""
+    if metrics.labels.folder is not None and sample.stop != "fixed":
+        stated = f"metrics.labels.folder is {metrics.labels.folder!r}"
+        raise ValueError(f"{stated}; then sample.stop must be 'fixed' (got {sample.stop!r})")
     if score.parts is not None and (sample.stop != "fixed" or judges):
         raise ValueError(
             "score.parts is set; then sample.stop must be 'fixed' and judges {}: these read thinking and answer as one"
-        )
-
-
-def check_labels(metrics: Metrics, sample: Sample) -> None:
-    """Check that labelled answers belong to a run with a number of answers fixed beforehand."""
-    folder = metrics.labels.folder
-    if folder is not None and sample.stop != "fixed":
-        raise ValueError(
-            f"metrics.labels.folder is {folder!r}; then sample.stop must be 'fixed' (got {sample.stop!r})"
         )
 
 
@@ -370,16 +342,10 @@ def is_binary(
     if judges and column in judges:
         entry = judges[column]
         return bool(JUDGES[entry.judge].binary(entry.params))
-    if column in JUDGES and params and column in params:
-        return bool(JUDGES[column].binary(params[column]))
-    return (column in SCORERS or column in JUDGES) and _declares_binary(column)
-
-
-def _declares_binary(scorer: str) -> bool:
-    return bool(getattr(JUDGES[scorer] if scorer in JUDGES else SCORERS[scorer], "BINARY", False))
-
-
-Chance = Annotated[Real, Field(gt=0, lt=1)]
+    if column in JUDGES:
+        own, member = (params or {}).get(column), JUDGES[column]
+        return bool(getattr(member, "BINARY", False) if own is None else member.binary(own))
+    return column in SCORERS and bool(getattr(SCORERS[column], "BINARY", False))
 
 
 class Exploring(Section):

@@ -103,6 +103,11 @@ class Complete:
 S = TypeVar("S", bound=Section)
 
 
+def no_member(legal: str) -> PydanticCustomError:
+    """Return the error of a value that is none of the legal ones."""
+    return PydanticCustomError("no_member", "{legal}", {"legal": legal})
+
+
 def problem(kind: str | PydanticCustomError, key: str, got: object) -> ValidationError:
     """Return the error of one key, for a validator of the section that holds the key to raise."""
     return ValidationError.from_exception_data(key, [InitErrorDetails(type=kind, loc=(key,), input=got)])
@@ -138,21 +143,17 @@ class NameIn:
     also: tuple[str, ...] = ()
     quoted: bool = False
 
-    @property
-    def legal(self) -> list[str]:
-        """The legal names."""
-        return [*self.also, *(name for registry in self.registries for name in registry)]
-
     def __get_pydantic_core_schema__(self, source: object, handler: object) -> CoreSchema:
         return core_schema.no_info_after_validator_function(self._checked, core_schema.str_schema())
 
     def _checked(self, name: str) -> str:
         if name in self.also or any(name in registry for registry in self.registries):
             return name
+        legal = [*self.also, *(name for registry in self.registries for name in registry)]
         if self.quoted:
-            *most, last = map(repr, self.legal)
+            *most, last = map(repr, legal)
             raise ValueError(f"{', '.join(most)} or {last}" if most else last)
-        raise ValueError(f"one of {', '.join(self.legal)}")
+        raise ValueError(f"one of {', '.join(legal)}")
 
 
 @dataclass(frozen=True)
@@ -183,21 +184,15 @@ class MemberOf:
             raise PydanticKnownError("model_type", {"class_name": self.base.__name__})
         model = self.model(value)
         if model is None:
-            raise self._no_member(value)
+            legal = f"one of {', '.join(self.registry)}"
+            if not self.needs:
+                raise no_member(f"a key {self.tag}, {legal}")
+            kind = no_member(legal) if self.tag in value else "missing"
+            raise problem(kind, self.tag, value.get(self.tag, value))
         try:
             return model.model_validate(value)
         except ValidationError as error:
             raise self._in_short(error, value) from None
-
-    def _no_member(self, value: Mapping[str, object]) -> Exception:
-        legal = ", ".join(self.registry)
-        if not self.needs:
-            return PydanticCustomError("no_member", "{legal}", {"legal": f"a key {self.tag}, one of {legal}"})
-        if self.tag not in value:
-            return problem("missing", self.tag, value)
-        return problem(
-            PydanticCustomError("no_member", "{legal}", {"legal": f"one of {legal}"}), self.tag, value[self.tag]
-        )
 
     def _in_short(self, error: ValidationError, value: Mapping[str, object]) -> Exception:
         problems = error.errors()

@@ -40,10 +40,7 @@ def validate(value: dict[str, object], source: str = FILE, model: type[BaseModel
 
 def evaluation_params(**sections: object) -> EvaluationParams:
     """Return the params of a run that trains nothing: ``models, sample, score, metrics``."""
-    try:
-        return EvaluationParams.model_validate(sections)
-    except ValidationError as error:
-        raise bad_param(error, sections, "lethe eval") from None
+    return validate(sections, "lethe eval", EvaluationParams)
 
 
 def bad_param(
@@ -55,13 +52,13 @@ def bad_param(
     """
     problems = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
     first = problems[0]
-    location, key = _location(first), _key(first)
+    key = _key(first)
     others = [other for other in dict.fromkeys(map(_key, problems)) if other != key]
     also = f" (also wrong: {', '.join(others)})" if others else ""
     if first["type"] == "value_error" and isinstance(first["input"], dict):
         return ParamsClash(key, str(first["ctx"]["error"]) + also, source)
     got = _Words("nothing: the key is missing") if first["type"] == "missing" else first["input"]
-    return BadParam(key, got, _legal(first, _Walk(location, value, model)), source, also)
+    return BadParam(key, got, _legal(first, _Walk(_location(first), value, model)), source, also)
 
 
 def _location(problem: ErrorDetails) -> list[str]:
@@ -78,63 +75,44 @@ class _Words(str):
     __repr__ = str.__str__
 
 
-def _legal(problem: ErrorDetails, walk: _Walk) -> str:
-    kind, context = problem["type"], problem.get("ctx", {})
-    if kind == "extra_forbidden":
-        keys = walk.keys_above
-        return f"one of the keys {', '.join(keys)}" if keys else "absent"
-    if kind == "no_member":
-        return str(context["legal"])
-    if kind == "literal_error":
-        return str(context["expected"])
-    if kind == "value_error":
-        return str(context["error"])
-    if kind == "string_pattern_mismatch" or (kind == "string_too_long" and context["max_length"] == LONGEST_NAME):
-        dot = ", '.'" if "." in context.get("pattern", "") else ""
-        return f"a name of at most {LONGEST_NAME} letters, digits{dot}, '_' and '-', the first a letter or digit"
-    if kind == "dict_type":
-        keys = walk.keys
-        what = f", each with the keys {', '.join(keys)}" if keys else ""
-        return f"a dictionary of names{what or ', each with a section of keys'}"
-    if kind == "model_type":
-        return f"the keys {', '.join(walk.keys)}" if walk.keys else "a section of keys"
-    if kind == "too_short":
-        return f"at least {context['min_length']} {'entry' if context['min_length'] == 1 else 'entries'}"
-    if kind == "too_long":
-        return f"at most {context['max_length']} entries"
-    if kind == "string_too_short":
-        return "text that is not empty"
-    if (kind in NOT_A_NUMBER or kind in BOUNDS or kind == "multiple_of") and (words := _range(kind, walk.range)):
-        return words
-    return PLAIN.get(kind) or problem["msg"].replace("Input should be ", "").replace(
-        "Field required", "a value here"
-    )
-
-
-NOT_A_NUMBER = {
-    "int_type": "an integer",
-    "int_parsing": "an integer",
-    "int_parsing_size": "an integer",
-    "int_from_float": "an integer",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "finite_number": "a finite number",
-}
-PLAIN = {
+# What is legal where a kind of error leaves no other word; the fields are those of pydantic's context.
+LEGAL = {
+    "no_member": "{legal}",
+    "literal_error": "{expected}",
+    "value_error": "{error}",
+    "too_long": "at most {max_length} entries",
+    "string_too_short": "text that is not empty",
     "string_type": "text",
     "list_type": "a list",
     "bool_type": "true or false",
     "bool_parsing": "true or false",
     "model_attributes_type": "a section of keys",
 }
-BOUNDS = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}
-WORDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most", "multiple_of": "a multiple of"}
+NUMBERS = {"int": "an integer", "float": "a number", "finite": "a finite number"}  # by the first word of the kind
+ENDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most", "multiple_of": "a multiple of"}
 
 
-def _range(kind: str, ends: dict[str, Any]) -> str:
-    """Return the whole legal range of a number, such as "above 0 and at most 0.5", not only the violated end."""
-    words_of_ends = [f"{words} {ends[name]}" for name, words in WORDS.items() if name in ends]
-    return " ".join(filter(None, [NOT_A_NUMBER.get(kind), " and ".join(words_of_ends)]))
+def _legal(problem: ErrorDetails, walk: _Walk) -> str:
+    kind, context, keys = problem["type"], problem.get("ctx", {}), ", ".join(walk.keys)
+    if kind == "extra_forbidden":
+        return f"one of the keys {', '.join(walk.keys_above)}" if walk.keys_above else "absent"
+    if kind == "string_pattern_mismatch" or (kind == "string_too_long" and context["max_length"] == LONGEST_NAME):
+        dot = ", '.'" if "." in context.get("pattern", "") else ""
+        return f"a name of at most {LONGEST_NAME} letters, digits{dot}, '_' and '-', the first a letter or digit"
+    if kind == "dict_type":
+        return f"a dictionary of names, each with {f'the keys {keys}' if keys else 'a section of keys'}"
+    if kind == "model_type":
+        return f"the keys {keys}" if keys else "a section of keys"
+    if kind == "too_short":
+        return f"at least {context['min_length']} {'entry' if context['min_length'] == 1 else 'entries'}"
+    if kind in LEGAL:
+        return LEGAL[kind].format(**context)
+    # the whole legal range of a number, such as "above 0 and at most 0.5", not only the violated end
+    number = NUMBERS.get(kind.partition("_")[0])
+    ends = [f"{words} {walk.range[name]}" for name, words in ENDS.items() if name in walk.range]
+    if number or kind.startswith(("greater_than", "less_than", "multiple_of")):
+        return " ".join(filter(None, [number, " and ".join(ends)]))
+    return problem["msg"].replace("Input should be ", "").replace("Field required", "a value here")
 
 
 class _Walk:
@@ -148,7 +126,7 @@ class _Walk:
         self.keys, self.keys_above = _keys(section), []
         member: MemberOf | None = None
         for part in location:
-            self.keys_above, value = self.keys, _part(value, part)
+            self.keys_above, value = self.keys, value.get(part) if isinstance(value, dict) else None
             if _is_section(section) and part in section.model_fields:
                 field = section.model_fields[part]
                 metadata = [*field.metadata, *_parts(field.annotation)]
@@ -161,10 +139,6 @@ class _Walk:
                 section, member = (isinstance(value, dict) and member.model(value)) or None, None
             # any other name in a dictionary: ``section`` is already the model of the values
             self.keys = _keys(section)
-
-
-def _part(value: Any, part: str) -> Any:
-    return value.get(part) if isinstance(value, dict) else None
 
 
 def _keys(section: Any) -> list[str]:
@@ -181,7 +155,7 @@ def _constraints(metadata: Iterable[Any]) -> dict[str, Any]:
     constraints: dict[str, Any] = {}
     for one in metadata:
         parts = getattr(one, "metadata", None) or [one]  # a pydantic Field holds its constraints
-        constraints |= {name: getattr(part, name) for part in parts for name in WORDS if hasattr(part, name)}
+        constraints |= {name: getattr(part, name) for part in parts for name in ENDS if hasattr(part, name)}
     return constraints
 
 

@@ -1,8 +1,4 @@
-"""The schema of params.yaml.
-
-`load` returns one frozen `Params`. An unknown, wrongly typed or impossible key raises a `BadParam`, which names the key,
-the value and the legal values. Only params.yaml holds defaults, so that DVC sees every value.
-"""
+"""The schema of params.yaml. Only params.yaml holds defaults of the pipeline, so that DVC sees every value."""
 
 from __future__ import annotations
 
@@ -22,9 +18,7 @@ from lethe.config.evaluating import (
     Sample,
     Score,
     ScorerName,
-    check_labels,
-    check_parts,
-    check_scorers,
+    check_together,
 )
 from lethe.config.fields import (
     Alpha,
@@ -144,22 +138,16 @@ class TrainRecipe(Section):
     batch: Count
     lr: Positive
     betas: Betas
-    weight_decay: Annotated[Real, Field(ge=0)]
+    weight_decay: Weight
     warmup: Share
     clip: Positive
     seed: Seed
     compute: Compute = Compute()
 
     @model_validator(mode="after")
-    def _an_adapter_needs_a_model(self) -> TrainRecipe:
+    def _a_model_can_be_built(self) -> TrainRecipe:
         if self.compute.lora and not self.start_from:
-            raise ValueError(
-                "compute.lora adapts the model of start_from, which is null; name a model or drop lora"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _heads_divide(self) -> TrainRecipe:
+            raise ValueError("compute.lora adapts the model of start_from, which is null; name one or drop lora")
         if self.hidden % self.heads:
             raise ValueError(f"hidden must be a multiple of heads ({self.heads})")
         if self.heads % self.kv_heads:
@@ -183,8 +171,6 @@ class TrainModel(Section):
 
 
 class Train(Section):
-    """The training of the models."""
-
     recipe: TrainRecipe
     models: dict[Name, TrainModel]
 
@@ -205,26 +191,24 @@ class Train(Section):
 
 
 class UnlearnRecipe(Section):
-    """The settings that all unlearning methods share."""
-
     start_from: Place
     forget_batch: Count
     retain_batch: Count
     betas: Betas
-    weight_decay: Annotated[Real, Field(ge=0)]
+    weight_decay: Weight
     warmup: Share
     clip: Positive
     seed: Seed
     compute: Compute = Compute()
-    reference: Literal["frozen", "cached"] = (
-        "frozen"  # the source of logits and states before unlearning: a second model, or stored values
-    )
+    # the source of logits and states before unlearning: a second model, or stored values
+    reference: Literal["frozen", "cached"] = "frozen"
     watch: Count | None = None  # rows per split whose confidence and entropy are measured after each epoch
 
 
-def _word_of_true(value: object) -> object:
-    """Convert YAML's ``true``, which people write without quotes, to the word."""
-    return "true" if value is True else value
+# YAML's ``true``, which people write without quotes, is the word.
+Prefix = Annotated[
+    Literal["true", "greedy", "sampled"], BeforeValidator(lambda value: "true" if value is True else value)
+]
 
 
 class Entropy(Section):
@@ -235,10 +219,10 @@ class Entropy(Section):
     the forget entropy is conditioned on the model's own tokens, as in sampling. The retain entropy is as published.
     """
 
-    forget: Annotated[Real, Field(ge=0)]
+    forget: Weight
     retain: Annotated[Real, Field(le=0)]
     ramp: Share = 0.0
-    prefix: Annotated[Literal["true", "greedy", "sampled"], BeforeValidator(_word_of_true)] = "true"
+    prefix: Prefix = "true"
 
 
 class MethodParams(Section):
@@ -261,32 +245,35 @@ Method = Annotated[MethodParams, MemberOf(METHODS, "loss", MethodParams, needs=T
 
 
 class Unlearn(Section):
-    """The unlearning methods and their shared recipe."""
-
     recipe: UnlearnRecipe
     methods: dict[Name, Method]
 
 
 class EpsilonStar(Section):
-    """The settings of Epsilon* and of its lower bound."""
-
     method: Literal["parametric", "empirical"]
     delta: Annotated[Real, Field(ge=0, lt=1)] | None
     cut: Annotated[Real, Field(gt=0, lt=0.5)] | None
     alpha: Alpha
 
 
-class AuditParams(Section):
-    """The keys of every audit: the kind, and the file or folder that the audit reads and DVC tracks."""
+class Kind(Section):
+    """What the entry of a registry's member has: its kind, whose module defines the other keys."""
 
     kind: str
+
+
+class AuditParams(Kind):
+    """The keys of every audit: the kind, and the file or folder that the audit reads and DVC tracks."""
+
     source: Place
 
 
-class AttackParams(Section):
-    """The key of every attack on a model: the kind, whose module defines the other keys."""
+class AttackParams(Kind):
+    """The key of every attack on a model."""
 
-    kind: str
+
+class GameParams(Kind):
+    """The key of every game."""
 
 
 After = Annotated[AttackParams, MemberOf(MODEL_ATTACKS, "kind", AttackParams)]
@@ -301,12 +288,6 @@ class Attack(Section):
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (0, 1)
     scorer: ScorerName = "keyword_leak"
     alpha: Alpha = 0.05
-
-
-class GameParams(Section):
-    """The key of every game: the kind, whose module defines the other keys."""
-
-    kind: str
 
 
 Audit = Annotated[AuditParams, MemberOf(AUDITS, "kind", AuditParams)]
@@ -362,14 +343,13 @@ def _sections(values: Any, key: str) -> Iterator[tuple[str, dict[str, Any], str]
     sections = [("", values)]
     *parents, last = key.split(".")
     for part in parents:
-        named = [
+        sections = [
             (f"{path}{name}.", section[name])
             for path, section in sections
             if isinstance(section, dict)
             for name in (section if part == "*" else [part])
             if name in section
         ]
-        sections = named
     for path, section in sections:
         if isinstance(section, dict) and last in section:
             yield f"{path}{last}", section, last
@@ -425,29 +405,24 @@ class Params(Section):
 
     @model_validator(mode="after")
     def _names_meet(self) -> Params:
-        check_scorers(self.score, self.metrics, self.judges)
-        check_labels(self.metrics, self.sample)
-        check_parts(self.score, self.sample, self.judges)
+        check_together(self.score, self.metrics, self.sample, self.judges)
         compared = [("base", self.report.base), *(("retrain", name) for name in self.report.retrains)]
         for key, name in compared:
             if name is not None and name not in self.models:
+                listed = ", ".join(self.models)
                 raise ValueError(
-                    f"report.{key} is {name!r}, which models does not list ({', '.join(self.models)}); null means no model"
+                    f"report.{key} is {name!r}, which models does not list ({listed}); null means no model"
                 )
         if self.report.base is not None and self.report.base in self.report.retrains:
+            both = f"report.base and report.retrain are both {self.report.base!r}"
+            raise ValueError(f"{both}; they must be two models, or one of them null")
+        rule, early = self.sample.sequential, self.sample.stop == "sequential"
+        if early and getattr(self.score.params.get(rule.scorer), "keyword_match", "word") != "word":
             raise ValueError(
-                f"report.base and report.retrain are both {self.report.base!r}; they must be two models, or one of them null"
-            )
-        substring = (
-            getattr(self.score.params.get(self.sample.sequential.scorer), "keyword_match", "word") != "word"
-        )
-        if self.sample.stop == "sequential" and substring:
-            raise ValueError(
-                f"sample.stop is 'sequential', and then {self.sample.sequential.scorer!r} matches whole words; "
+                f"sample.stop is 'sequential', and then {rule.scorer!r} matches whole words; "
                 "score.keyword_match must be 'word' too"
             )
-        rule = self.sample.sequential
-        if self.sample.stop == "sequential" and rule.chunk > self.sample.most:
+        if early and rule.chunk > self.sample.most:
             raise ValueError(
                 f"sample.sequential.chunk is {rule.chunk} and sample.n {self.sample.n}: no question could stop early; "
                 "chunk must be at most n"
@@ -459,11 +434,8 @@ class Params(Section):
                     f"unlearn.methods.{name} has no entry under models; add the line "
                     f"`{name}: {{path: data/models/{name}}}` there"
                 )
-        doubled = set(self.train.models) & set(self.unlearn.methods)
-        if doubled:
-            raise ValueError(
-                f"{', '.join(sorted(doubled))} is in both train.models and unlearn.methods: rename one"
-            )
+        if doubled := ", ".join(sorted(set(self.train.models) & set(self.unlearn.methods))):
+            raise ValueError(f"{doubled} is in both train.models and unlearn.methods: rename one")
         return self
 
 
@@ -478,7 +450,5 @@ class EvaluationParams(Section):
 
     @model_validator(mode="after")
     def _names_meet(self) -> EvaluationParams:
-        check_scorers(self.score, self.metrics)
-        check_labels(self.metrics, self.sample)
-        check_parts(self.score, self.sample)
+        check_together(self.score, self.metrics, self.sample)
         return self

@@ -40,6 +40,8 @@ def run(name: str, attack: Attack, sample: Sample, scorer: ScorerParams | None, 
     ]
     answers = pd.concat(tables, ignore_index=True)
     counts = counts_of(answers)
+    # of the answers that have a score
+    means = answers[answers["sample"] >= 0].groupby(["seed", "budget"])["score"].mean()
     curve = band(counts, attack.alpha)
     before, worst = curve[0], max(curve, key=lambda point: point.mean)
     headline = {
@@ -59,7 +61,7 @@ def run(name: str, attack: Attack, sample: Sample, scorer: ScorerParams | None, 
         "n": attack.n,
         "seeds": attack.seeds,
         "counts": [vars(one) for one in counts],
-        "by_seed": _by_seed(answers),
+        "by_seed": means.reset_index(name="mean").to_dict("records"),
     }
     with atomic_folder(root / "attacks" / name) as folder:
         write_parquet(folder / "answers.parquet", answers)
@@ -93,6 +95,7 @@ def _asked(
     import torch
 
     from lethe.attacks.protocol import Known
+    from lethe.config.evaluating import Drawing
     from lethe.models import checkpoints
     from lethe.models.encoding import Encoder
     from lethe.models.in_memory import InMemory
@@ -110,15 +113,9 @@ def _asked(
     seen = {row["id"] for row in member.learned(known, seed)}
     rows = {row["id"]: row for row in forget if row["id"] not in seen}
     prompts = [Prompt(key, encoder.prompt(row)) for key, row in rows.items()]
-    settings = Settings(
-        n=attack.n,
-        max_new_tokens=sample.max_new_tokens,
-        temperature=sample.temperature,
-        top_p=sample.top_p,
-        top_k=sample.top_k,
-        # The answers of two training seeds are pooled, so their draws must not share a stream.
-        seed=int(np.random.SeedSequence([sample.seed, seed]).generate_state(1)[0]),
-    )
+    # The answers of two training seeds are pooled, so their draws must not share a stream.
+    own = int(np.random.SeedSequence([sample.seed, seed]).generate_state(1)[0])
+    settings = Settings(**{name: getattr(sample, name) for name in Drawing.model_fields}, n=attack.n, seed=own)
     options = Options(max_rows=sample.max_rows)
 
     def scores(changed: PreTrainedModel) -> pd.DataFrame:
@@ -131,13 +128,3 @@ def _asked(
     yield 0.0, scores(model)
     for budget, changed in member.attacked(model, known, seed):
         yield float(budget), scores(changed)
-
-
-def _by_seed(answers: pd.DataFrame) -> list[dict[str, float]]:
-    """The mean score of each seed and budget, over the answers that have one."""
-    sampled = answers[answers["sample"] >= 0]
-    means = sampled.groupby(["seed", "budget"])["score"].mean()
-    return [
-        {"seed": int(seed), "budget": float(budget), "mean": float(value)}
-        for (seed, budget), value in means.items()
-    ]

@@ -26,10 +26,9 @@ def run(
     likelihoods = {
         model: read_tables(root / "scores" / model / "likelihood", f"score@{model}") for model in models
     }
-    for model, own in likelihoods.items() if likelihoods.get(str(retrain)) else ():
-        if not own:  # a served model
-            continue
-        against_retrain(rows[model], own, likelihoods[str(retrain)], alpha)
+    for model, own in likelihoods.items():
+        if own and likelihoods.get(str(retrain)):  # a served model has none
+            against_retrain(rows[model], own, likelihoods[str(retrain)], alpha)
     if exact and retrain:
         results = table.read(root, models)
         found = {model: certificates_of(results, model) for model in models}
@@ -37,8 +36,5 @@ def run(
         for model, excess in excess_over_retrain(there, retrain, exact.ratio, exact.alpha).items():
             excess.to_rows(rows[model])
     table.write(table.place(root, "compare", "models"), [row for own in rows.values() for row in own.rows])
-    print(
-        f"{plural(len(models), 'model')} against {retrain}"
-        if models
-        else "report.retrain is null: nothing to compare with"
-    )
+    against = f"{plural(len(models), 'model')} against {retrain}"
+    print(against if models else "report.retrain is null: nothing to compare with")

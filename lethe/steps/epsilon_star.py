@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.config.evaluating import SERVED
-from lethe.io.artifacts import Row, read_split
+from lethe.io.artifacts import read_split
 from lethe.io.atomic import atomic_folder
 from lethe.io.tables import write_parquet
 
@@ -23,34 +23,33 @@ LEAST = 2  # losses per side
 
 def run(name: str, model: Model, settings: EpsilonStar, prompt: str, root: Path = Path("data")) -> None:
     """Write the losses of one model to ``root/epsilon_star/name`` and Epsilon* to the table; it is null for too few rows."""
-    rows = {split: _rows(root / "dataset", split) for split in ("forget", "heldout")}
-    served = model.path == SERVED
-    if served or min(map(len, rows.values())) < LEAST:
-        untold = _untold(len(rows["forget"]), len(rows["heldout"]), served)
-        _write(name, root, untold, None)
-        with atomic_folder(root / "epsilon_star" / name):
-            pass
-        print(f"{name}: {untold['note']}")
-        return
     import pandas as pd
 
     from lethe.models.checkpoints import load, prepare_torch
     from lethe.models.likelihood import mean_losses
     from lethe.statistics.epsilon_star.parametric import rejected_fit
 
+    dataset = root / "dataset"
+    there = (dataset / "heldout.jsonl").is_file()  # the held-out split is optional
+    rows = {"forget": read_split("forget", dataset), "heldout": read_split("heldout", dataset) if there else []}
+    forget, heldout = map(len, rows.values())
+    if model.path == SERVED or min(forget, heldout) < LEAST:
+        values = _untold(forget, heldout, model.path == SERVED)
+        _write(name, root, values, None)
+        with atomic_folder(root / "epsilon_star" / name):
+            pass
+        print(f"{name}: {values['note']}")
+        return
     prepare_torch()
     language_model, tokenizer = load(model.path)
     losses = {
-        split: mean_losses(language_model, tokenizer, prompt, some, f"{name} {split}")
-        for split, some in rows.items()
+        side: mean_losses(language_model, tokenizer, prompt, some, f"{name} {side}") for side, some in rows.items()
     }
     result = measured(losses["forget"], losses["heldout"], settings)
-    bound = result.bound
     with atomic_folder(root / "epsilon_star" / name) as folder:
-        write_parquet(
-            folder / "losses.parquet",
-            pd.concat([pd.DataFrame({"split": s, "loss": v}) for s, v in losses.items()]),
-        )
+        table = pd.concat([pd.DataFrame({"split": side, "loss": values}) for side, values in losses.items()])
+        write_parquet(folder / "losses.parquet", table)
+    bound = result.bound
     _write(name, root, result.as_json(), bound)
     estimate = rejected_fit(result.epsilon_star, result.fit.ks_p_values if result.fit else None)
     print(
@@ -68,12 +67,6 @@ def _write(name: str, root: Path, values: dict[str, object], bound: Bound | None
     number = float(estimate) if isinstance(estimate, (int, float)) else None
     rows.add("model", "epsilon_star", "given answers", number, bound, evidence=values)
     table.write(table.place(root, "epsilon_star", name), rows.rows)
-
-
-def _rows(dataset: Path, split: str) -> list[Row]:
-    """Return the rows of a split; the held-out split is optional, so a missing split is empty."""
-    there = split != "heldout" or (dataset / f"{split}.jsonl").is_file()
-    return read_split(split, dataset) if there else []
 
 
 def _untold(forget: int, heldout: int, served: bool) -> dict[str, object]:

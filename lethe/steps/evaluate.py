@@ -9,7 +9,6 @@ import contextlib
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +21,7 @@ from lethe.io.json_files import read_artifact, write_json
 if TYPE_CHECKING:
     from lethe.config.evaluating import Sample
     from lethe.config.schema import EvaluationParams
-    from lethe.evaluation.run import Values
     from lethe.models.in_memory import InMemory, Origin
-    from lethe.results.table import Numbers
-    from lethe.statistics.bound import Bound
 
 LOOKS = "looks.json"  # which numbers of answers a word was read on
 EVALUATED = "evaluated.json"  # names the model folder, and what `lethe compare` must find alike on two sides
@@ -33,39 +29,6 @@ EVALUATED = "evaluated.json"  # names the model folder, and what `lethe compare`
 ABOVE = "above"  # the 0/1 scorer made of a graded one
 # The arguments of `lethe.evaluate`: keys of the sections sample and metrics, tau, and skip_too_long.
 How = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class EvalVerdict:
-    """The verdict on a model.
-
-    ``sentence`` is the one sentence of the report; ``forgetting`` and ``utility`` are its words, ``tau`` the tolerance.
-    ``numbers`` are the model's results. ``skipped`` names the questions that were too long.
-    """
-
-    numbers: Numbers
-    sentence: str
-    forgetting: str
-    utility: str
-    tau: float
-    skipped: tuple[str, ...] = ()
-
-    @property
-    def metrics(self) -> Values:
-        """Every single number by its name."""
-        return self.numbers.values
-
-    @property
-    def bounds(self) -> Mapping[str, Bound]:
-        """The ends among `metrics` with their guarantees."""
-        return self.numbers.bounds
-
-
-def read_splits(forget: Path, retain: Path | None) -> dict[str, list[Row]]:
-    """Return the checked rows of the user's files, by split."""
-    from lethe.data.rows import read_rows
-
-    return checked(read_rows(forget), read_rows(retain, "retain-") if retain else None, forget)
 
 
 def checked(forget: Sequence[Row], retain: Sequence[Row] | None, source: Path) -> dict[str, list[Row]]:
@@ -89,8 +52,8 @@ def evaluate(
     *,
     scratch: Path,
     page: bool,
-) -> EvalVerdict:
-    """Sample, score and measure a model."""
+) -> dict[str, Any]:
+    """Sample, score and measure a model; return the fields that `lethe.api.evaluating.Evaluation` adds to a run."""
     from lethe.evaluation.findings import findings
     from lethe.evaluation.run import load
     from lethe.evaluation.standing import standings
@@ -100,8 +63,7 @@ def evaluate(
     params = params_of(how, name, source, splits["forget"], how["prompt"] or default_prompt(source))
     if isinstance(source, (Path, InMemory)) and how["thinking"] != [""]:
         params = _parted(params, source)
-    _check_language(params.sample.language, splits["forget"])
-    _check_read(name, how["calibration"], params)
+    _check_files(how, name, splits["forget"], params)
     splits, skipped = _fitting(source, splits, params.sample, how["skip_too_long"])
     _warn(splits["forget"], params)
     params = _within(how["memory"], params, source, splits)
@@ -128,7 +90,8 @@ def evaluate(
         run = load(params, root, {})
     (model,), (standing,) = run.models, standings(run, findings(run))
     tau = standing.verdict.tau if standing.verdict else params.report.tau
-    return EvalVerdict(model.numbers, standing.sentence, standing.word, standing.utility.word, tau, skipped)
+    words = {"verdict": standing.sentence, "forgetting": standing.word, "utility": standing.utility.word}
+    return {"numbers": model.numbers, **words, "tau": tau, "skipped": skipped}
 
 
 def _looked(params: EvaluationParams, source: Origin, forget: Sequence[Row], root: Path) -> EvaluationParams:
@@ -143,13 +106,6 @@ def _looked(params: EvaluationParams, source: Origin, forget: Sequence[Row], roo
     asked = digest(model_digest(source), [dict(row) for row in forget], settings)
     report = params.report.model_copy(update={"look": look(root / LOOKS, asked, params.sample.most)})
     return params.model_copy(update={"report": report})
-
-
-class AlreadyEvaluating(LetheError):
-    def __init__(self, pid: str, root: Path):
-        super().__init__(
-            f"Another evaluation (process {pid}) works in {root}. Wait for it, or give this one a name of its own (--name)."
-        )
 
 
 class Interrupted(LetheError):
@@ -167,9 +123,11 @@ class Interrupted(LetheError):
 @contextlib.contextmanager
 def _place(root: Path, scratch: Path) -> Iterator[None]:
     """Hold the folder ``root``; refused input leaves no new folder behind."""
-    new = not root.exists()
+    new, remedy = not root.exists(), "Wait for it, or give this one a name of its own (--name)."
     try:
-        with alone(root / ".lock", lambda pid: AlreadyEvaluating(pid, root)):
+        with alone(
+            root / ".lock", lambda pid: LetheError(f"Another evaluation (process {pid}) works in {root}. {remedy}")
+        ):
             yield
     except BadInput:
         if new and not any(scratch.rglob("*.json")):
@@ -194,25 +152,19 @@ def evaluated_model(root: Path) -> str | None:
     return read_artifact(path)["model"] if path.is_file() else None
 
 
-def _check_language(path: str | None, forget: Sequence[Row]) -> None:
-    """Check, before anything is drawn, that every forget question can be asked in the language."""
-    if path is not None:
-        from lethe.data.prompt_language import as_json, read_language
+def _check_files(how: How, name: str, forget: Sequence[Row], params: EvaluationParams) -> None:
+    """Refuse a language, a calibration and labels that cannot be used, before anything is drawn."""
+    from lethe.data.prompt_language import as_json, read_language
+    from lethe.evaluation.labels import read_labels
+    from lethe.io.tables import read_calibration
 
-        as_json(read_language(path), forget)
-
-
-def _check_read(name: str, calibration: str | None, params: EvaluationParams) -> None:
-    """Refuse labels and calibrations that cannot be read, before anything is drawn."""
-    if calibration is not None:
-        from lethe.io.tables import read_calibration
-
+    if params.sample.language is not None:
+        as_json(read_language(params.sample.language), forget)
+    if (calibration := how["calibration"]) is not None:
         if params.metrics.binary is None:
             raise BadValue("calibration", calibration, "left out where no forget question has keywords")
         read_calibration(calibration, missing="worst")
     if (folder := params.metrics.labels.folder) is not None:
-        from lethe.evaluation.labels import read_labels
-
         place = Path(folder, f"{name}.jsonl")
         if not place.is_file():
             raise BadFile(place, "is no file", f"`lethe label data/eval/{name}/generations/{name}` writes it.")

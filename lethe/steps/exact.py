@@ -178,17 +178,10 @@ def _how(settings: ExactSettings, predictor: ModelPredictor, questions: Sequence
             f"The model computes in {predictor.dtype}: every bound is about the probabilities as computed here, whose logits "
             f"differ by up to {measured:.2g} between batches of other sizes."
         )
-    return How(
-        leak=leak_of(settings.scorer, settings.above),
-        temperature=settings.temperature,
-        top_k=settings.top_k,
-        top_p=settings.top_p,
-        adaptive_threshold=settings.adaptive_threshold,
-        max_new_tokens=settings.max_new_tokens,
-        dtype=predictor.dtype,
-        logit_allowance=0.0 if note else measured,
-        note=note,
-    )
+    drawing = {name: getattr(settings, name) for name in (*Drawing.model_fields, "adaptive_threshold")}
+    allowance = 0.0 if note else measured
+    leak = leak_of(settings.scorer, settings.above)
+    return How(leak=leak, **drawing, dtype=predictor.dtype, logit_allowance=allowance, note=note)
 
 
 def _kept(

@@ -17,17 +17,10 @@ if TYPE_CHECKING:
     from lethe.models.in_memory import Origin
 
 
-def run(
-    name: str,
-    sample: Sample,
-    model: Model,
-    root: Path = Path("data"),
-    source: Origin | None = None,
-) -> None:
+def run(name: str, sample: Sample, model: Model, root: Path = Path("data"), source: Origin | None = None) -> None:
     """Write the likelihood of the answers of all sampled and held-out rows to ``root/likelihood/name``.
 
-    The function reads from ``sample`` the prompt and the choice of rows (``utility_questions``, ``seed``); the sampling
-    settings change no likelihood. ``source`` is a model that replaces the folder ``model.path``.
+    Only the prompt and the choice of rows of ``sample`` matter. ``source`` replaces the folder ``model.path``.
     """
     from lethe.models.checkpoints import prepare_torch
     from lethe.models.likelihood import given_answers

@@ -45,15 +45,25 @@ def _rows(
     name: str, metrics: Metrics, root: Path, judges: Mapping[str, JudgeEntry], truncated: str
 ) -> list[Result]:
     from lethe.evaluation.likelihood_metrics import likelihood_metrics
-    from lethe.evaluation.measure import measure_language
+    from lethe.evaluation.measure import measure, measure_language, measure_stopped
     from lethe.results.table import Rows, in_language
+    from lethe.scoring import applies
+    from lethe.statistics.sequential import Decision
 
     generations = Tables(root / "generations" / name, f"sample@{name}")
     scores = Tables(root / "scores" / name, f"score@{name}")
-    inapplicable = _inapplicable(metrics, judges, root)
-    calibration = _calibration(metrics, root)
-    of_answers = Rows(name)
-    of_answers.rows = _measured(name, (generations, scores), metrics, inapplicable, calibration, root, truncated)
+    tables, calibration, of_answers = (generations, scores), _calibration(metrics, root), Rows(name)
+    judge = judges.get(metrics.binary or "")
+    scorer = judge.judge if judge else metrics.binary
+    forget = read_split("forget", root / "dataset")
+    inapplicable = {row["id"] for row in forget if scorer and not applies(scorer, row)}
+    early = root / "generations" / name / "sequential.json"
+    if early.is_file():
+        stopped = read_artifact(early)
+        decisions = {row.pop("prompt_id"): Decision(**row) for row in stopped["decisions"]}
+        of_answers.rows = measure_stopped(name, *tables, metrics, decisions, stopped["decided_by"])
+    else:
+        of_answers.rows = measure(name, *tables, metrics, inapplicable, calibration, truncated)
     if read := _labelled(name, generations, scores, metrics, root):
         read.to_rows(of_answers)
     found = Rows(name)
@@ -75,37 +85,6 @@ def _rows(
         calibration,
     )
     return [in_language(row) for row in of_answers.rows] + found.rows
-
-
-def _measured(
-    name: str,
-    tables: tuple[Tables, Tables],
-    metrics: Metrics,
-    inapplicable: set[str],
-    calibration: Calibration | None,
-    root: Path,
-    truncated: str,
-) -> list[Result]:
-    """The rows from sampled answers: of a fixed number, or of questions that stopped early."""
-    from lethe.evaluation.measure import measure, measure_stopped
-    from lethe.statistics.sequential import Decision
-
-    early = root / "generations" / name / "sequential.json"
-    if not early.is_file():
-        return measure(name, *tables, metrics, inapplicable, calibration, truncated)
-    stopped = read_artifact(early)
-    decisions = {row.pop("prompt_id"): Decision(**row) for row in stopped["decisions"]}
-    return measure_stopped(name, *tables, metrics, decisions, stopped["decided_by"])
-
-
-def _inapplicable(metrics: Metrics, judges: Mapping[str, JudgeEntry], root: Path) -> set[str]:
-    """The forget questions that the 0/1 scorer cannot judge."""
-    from lethe.scoring import applies
-
-    judge = judges.get(metrics.binary or "")
-    scorer = judge.judge if judge else metrics.binary
-    forget = read_split("forget", root / "dataset")
-    return {row["id"] for row in forget if scorer and not applies(scorer, row)}
 
 
 def _calibration(metrics: Metrics, root: Path) -> Calibration | None:

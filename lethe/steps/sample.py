@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from lethe.config.evaluating import Model, Sample
+    from lethe.data.prompt_language import Language
     from lethe.io.artifacts import Row
     from lethe.models.in_memory import Origin
     from lethe.sampling.engine import Engine
+    from lethe.sampling.store import AnswerStore
+    from lethe.sampling.tasks import Task
 
 
 def run(
@@ -39,23 +43,11 @@ def run(
     a model that replaces the folder ``model.path``. ``estimate`` prints time and memory beforehand, from a short pilot.
     """
     from lethe.data.prompt_language import as_json, read_language
-    from lethe.models.encoding import Encoder
-    from lethe.models.in_memory import tokenizer_of
-    from lethe.sampling.draws import Diverged
     from lethe.sampling.endpoint import EndpointEngine
     from lethe.sampling.engine import Options
     from lethe.sampling.forecast import forecast
     from lethe.sampling.store import SCRATCH, AnswerStore
-    from lethe.sampling.tasks import (
-        about,
-        chosen,
-        draw_in_language,
-        draw_into,
-        draw_prompts,
-        draw_sequentially,
-        drawn_parts,
-        tasks,
-    )
+    from lethe.sampling.tasks import about, chosen, drawn_parts, tasks
 
     source = source or model.source
     rows = chosen(sample, root / "dataset")
@@ -71,32 +63,11 @@ def run(
         print(engine.plan([(task.prompts, task.settings) for task in work]))
     elif estimate and (words := forecast(engine, work, store)):
         print(f"{name}: {words}.")
-    tables: dict[str, pd.DataFrame] = {}  # those that are not read back from the store
+    forget, prompts, decisions = _drawn(name, work, rows["forget"], source, sample, language, engine, store)
     counts: dict[str, int] = {}
-    decisions: list[dict] = []
-    prompts: pd.DataFrame | None = None
-    try:
-        for task in work:
-            label = f"sample {name} {task.split}"
-            if sample.stop == "sequential" and task.split == "forget":
-                items = {row["id"]: row for row in rows["forget"]}
-                tables["forget"], decisions = draw_sequentially(
-                    task, items, engine, store, sample.sequential, label
-                )
-            elif language is not None and task.split == "forget":
-                assert not isinstance(source, Endpoint)  # `_opened` refuses a language
-                encoder = Encoder(tokenizer_of(source), sample.prompt)
-                asking = (language, rows["forget"], encoder, task.settings, engine, store)
-                tables["forget"] = draw_in_language(*asking, label)
-                if language.share is not None:  # its prompts are drawn over all questions
-                    prompts = draw_prompts(*asking, f"{label}, random prompts")
-            else:
-                draw_into(store, task, engine, label)
-    except Diverged:
-        raise Diverged(name) from None
     with atomic_folder(root / "generations" / name) as out:
         for task in work:
-            parts = [tables[task.split]] if task.split in tables else drawn_parts(store, task)
+            parts = drawn_parts(store, task) if forget is None or task.split != "forget" else [forget]
             counts[task.split] = write_parts(out / f"{task.split}.parquet", parts)
         if language is not None:
             write_json(out / "language.json", {"schema": SCHEMA_VERSION, **as_json(language, rows["forget"])})
@@ -110,6 +81,47 @@ def run(
         if isinstance(engine, EndpointEngine):
             engine.clear()
     print(f"{name}: answers drawn:", ", ".join(f"{split} {rows}" for split, rows in counts.items()))
+
+
+def _drawn(
+    name: str,
+    work: Sequence[Task],
+    forget: list[Row],
+    source: Origin,
+    sample: Sample,
+    language: Language | None,
+    engine: Engine,
+    store: AnswerStore,
+) -> tuple[pd.DataFrame | None, pd.DataFrame | None, list[dict]]:
+    """Draw every task into the store, but for a forget set in a language or with a stopping rule.
+
+    Returns the answers of such a forget set, the second sample of a language, and the decisions of a stopping rule.
+    """
+    from lethe.models.encoding import Encoder
+    from lethe.models.in_memory import tokenizer_of
+    from lethe.sampling.draws import Diverged
+    from lethe.sampling.tasks import draw_in_language, draw_into, draw_prompts, draw_sequentially
+
+    decisions: list[dict] = []
+    table, prompts = None, None
+    try:
+        for task in work:
+            label = f"sample {name} {task.split}"
+            if sample.stop == "sequential" and task.split == "forget":
+                items = {row["id"]: row for row in forget}
+                table, decisions = draw_sequentially(task, items, engine, store, sample.sequential, label)
+            elif language is not None and task.split == "forget":
+                assert not isinstance(source, Endpoint)  # `_opened` refuses a language
+                encoder = Encoder(tokenizer_of(source), sample.prompt)
+                asking = (language, forget, encoder, task.settings, engine, store)
+                table = draw_in_language(*asking, label)
+                if language.share is not None:  # its prompts are drawn over all questions
+                    prompts = draw_prompts(*asking, f"{label}, random prompts")
+            else:
+                draw_into(store, task, engine, label)
+    except Diverged:
+        raise Diverged(name) from None
+    return table, prompts, decisions
 
 
 def _opened(source: Origin, sample: Sample, scratch: Path) -> Engine:

@@ -17,7 +17,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from lethe import config
-from lethe.steps.costs import processor_seconds
+from lethe.process import processor_seconds
 from tests.benchmarks.gpu import BILLION, TINY, device, peak_memory
 
 STEPS, FORGET, RETAIN = 40, 8, 8

@@ -32,7 +32,7 @@ def html_cells(result) -> list[list[str]]:
 def test_a_notebook_shows_no_bound_inside_its_value(seed):
     rng = np.random.default_rng(seed)
     epsilon = lethe.audit.epsilon_star(rng.normal(0, 1, 300), rng.normal(3, 1, 300), delta=1e-3)
-    assert 0 < float(html_cells(epsilon)[1][1]) <= epsilon.epsilon_lower
+    assert 0 < float(html_cells(epsilon)[0][1]) <= epsilon.epsilon_lower
     run = lethe.audit.one_run(n=1000, r=100 + seed, errors=3)
     for row, one in zip(html_cells(run), run.results, strict=True):
         assert float(row[1]) <= one.epsilon_lower
@@ -76,18 +76,6 @@ def test_one_run_is_the_command(guesses):
     assert [dict(row) for row in lethe.audit.one_run(**counts, curve=True).curve] == told["curve"]
     several = lethe.audit.one_run(guesses=table, r=[100, 200])
     assert several.r == [100, 200]
-
-
-def test_a_trade_off_function_is_one_null(tmp_path):
-    alpha = np.linspace(0, 1, 101)
-    beta = np.maximum(0, 1 - 1.5 * alpha)
-    beta = np.maximum(beta, (1 - alpha) / 1.5)
-    pd.DataFrame({"alpha": alpha, "beta": beta}).to_csv(tmp_path / "f.csv", index=False)
-    counts = {"n": 1000, "r": 200, "errors": 26, "mechanism": "tradeoff"}
-    found = lethe.audit.one_run(**counts, tradeoff=tmp_path / "f.csv")
-    again = lethe.audit.one_run(**counts, tradeoff=(alpha, beta))
-    assert found["exact"].rejected is True
-    assert found["exact"].epsilon_lower == pytest.approx(again["exact"].epsilon_lower)
 
 
 def test_epsilon_star_is_the_command(tmp_path):
@@ -138,9 +126,7 @@ def test_swap_is_the_command(tmp_path):
     [
         ({"r": 5}, "n, errors: give both"),
         ({"r": [], "n": 10, "errors": 1}, "n, r, errors: "),
-        ({"r": [2, 3], "n": 10, "errors": 1}, r"r: got \[2, 3\]"),
         ({"r": 5, "n": 10, "errors": 1, "guesses": "g.csv"}, "n, errors: the guesses"),
-        ({"r": 5, "n": 10, "errors": 1, "mechanism": "tradeoff"}, "tradeoff: got none"),
         (
             {"r": 5, "n": 10, "errors": 1, "tradeoff": ([0, 1], [1, 0])},
             "tradeoff: the mechanism gaussian takes no trade-off function",
@@ -150,11 +136,7 @@ def test_swap_is_the_command(tmp_path):
             "null, curve, q, steps, delta0: ",
         ),
         ({"r": 5, "n": 10, "errors": 1, "mechanism": "cauchy"}, "mechanism: got 'cauchy'"),
-        ({"r": 5, "n": 10, "errors": 1, "mechanism": "dp-sgd", "q": 0.1}, "steps: the mechanism dp-sgd needs it"),
-        ({"r": 5, "n": 10, "errors": 1, "delta0": 0.1}, "delta0: the mechanism gaussian takes none"),
-        ({"r": 5, "n": 10, "errors": 6}, "errors: got 6"),
         ({"r": 5, "n": 10, "errors": 1, "method": "best"}, "method: got 'best'"),
-        ({"r": 5, "n": 10, "errors": 1, "alpha": 0}, "alpha: got 0"),
     ],
 )
 def test_what_does_not_go_together_is_told(arguments, words):

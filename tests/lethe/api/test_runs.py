@@ -101,15 +101,10 @@ def test_a_figure_goes_where_the_caller_wants_it(here):
         assert axes.lines
 
 
-def test_a_question_that_stopped_early_is_drawn_by_its_anytime_bound():
-    import pandas as pd
-
-    from lethe.api import plots
-
-    rows = pd.DataFrame(
-        {"m_mu": [np.nan, 0.5], "anytime_upper": [0.7, np.nan], "mean": [0.2, 0.1], "greedy": [0.0, 0.1]}
-    )
-    axes = plots.questions(rows, None)
+def test_a_question_that_stopped_early_is_drawn_by_its_anytime_bound(here):
+    run = lethe.load_run("data")
+    stopped = {"m_mu": [np.nan, 0.5], "anytime_upper": [0.7, np.nan], "mean": [0.2, 0.1], "greedy": [0.0, 0.1]}
+    axes = replace(run, questions=run.questions.assign(**stopped)).plot_questions()
     assert [segment[1][1] for segment in axes.collections[0].get_segments()] == [0.7, 0.5]
 
 

@@ -11,11 +11,7 @@ from lethe.cli.app import app
 from lethe.io.json_files import plain
 from lethe.io.tables import read_losses, read_table
 from lethe.results.table import read_rows
-from lethe.statistics.epsilon_star.lower import split_lower_bound
-from lethe.statistics.epsilon_star.parametric import parametric_epsilon_star
-from lethe.statistics.epsilon_star.ratios import empirical_epsilon_star
 
-KEYS = {"epsilon_star", "infinite", "epsilon_lower", "delta", "cut", "n_train", "n_population", "threshold"}
 EMPIRICAL = ("--method", "empirical")
 
 
@@ -32,15 +28,6 @@ def files(tmp_path):
     return ["--train", tmp_path / "train.csv", "--population", tmp_path / "population.txt"], train, population
 
 
-def test_the_contract(files):
-    arguments, train, population = files
-    got = json.loads(call(*arguments, "--delta", 1e-4, "--cut", 0.001, *EMPIRICAL, "--json").stdout)
-    assert set(got) >= KEYS
-    assert got["epsilon_star"] == pytest.approx(empirical_epsilon_star(train, population, 1e-4, 0.001).value)
-    assert got["epsilon_lower"] == pytest.approx(split_lower_bound(train, population, 1e-4).value)
-    assert (got["delta"], got["cut"], got["n_train"], got["n_population"]) == (1e-4, 0.001, 300, 200)
-
-
 def test_the_row_is_the_json(files, tmp_path):
     arguments, train, population = files
     options = ("--delta", 1e-4, "--cut", 0.001, *EMPIRICAL, "--table", tmp_path / "t.parquet", "--json")
@@ -53,45 +40,12 @@ def test_the_row_is_the_json(files, tmp_path):
     assert found.to_results().equals(read_table(tmp_path / "t.parquet"))
 
 
-def test_an_infinite_value_is_null_and_says_so(files):
-    got = json.loads(call(*files[0], "--delta", 1e-4, *EMPIRICAL, "--json").stdout)
-    assert got["epsilon_star"] is None
-    assert got["infinite"] is True
-
-
-def test_parametric_is_the_default_and_gives_its_fit(files):
-    arguments, train, population = files
-    got = json.loads(call(*arguments, "--delta", 1e-4, "--lower", "band", "--json").stdout)
-    value = parametric_epsilon_star(train, population, 1e-4)
-    assert got["epsilon_star"] == value.value
-    assert got["fit"]["means"] == {side: [getattr(value.fit, side).means[0]] for side in ("train", "population")}
-    assert got["fit"]["sds"]["train"] == [value.fit.train.sds[0]]
-    assert 0 <= got["fit"]["ks_p_values"]["population"] <= 1
-    assert got["lower_method"] == "band, Berk-Jones"
-
-
-def test_mixtures_are_fitted_where_asked(files):
-    got = json.loads(call(*files[0], "--delta", 1e-4, "--components", 3, "--json").stdout)
-    assert len(got["fit"]["weights"]["train"]) == 3
-    assert got["method"] == "parametric, mixtures of 3"
-
-
 def test_no_value_is_printed_without_delta_and_cut(files):
     for options in (["--cut", 0.01], EMPIRICAL, []):
         said = call(*files[0], "--delta", 1e-4, *options).output
         assert "0.0001" in said
         assert "cut" in said
     assert "none" in said
-
-
-def test_a_complete_training_set_may_leave_an_infinite_bound(tmp_path):
-    (tmp_path / "train.txt").write_text("\n".join(["0.1", "0.2"] * 30))
-    (tmp_path / "population.txt").write_text("\n".join(["0.1", "0.9"] * 30))
-    files = ["--train", tmp_path / "train.txt", "--population", tmp_path / "population.txt"]
-    got = json.loads(call(*files, "--delta", 1e-4, "--train-complete", "--json").stdout)
-    assert (got["epsilon_lower"], got["lower_infinite"]) == (None, True)
-    assert "true of this set" in got["note"]
-    assert "infinite" in call(*files, "--delta", 1e-4, "--train-complete").output
 
 
 def test_a_cut_that_leaves_no_threshold_is_no_number(tmp_path):

@@ -18,41 +18,6 @@ def by_method(whole):
     return {row["method"]: row for row in whole["results"]}
 
 
-def test_the_contract():
-    whole = result(*COUNTS, "--delta", 1e-5, "--null", 1.0)
-    assert set(whole) == {"results", "n", "r", "errors", "delta", "alpha", "mechanism"}
-    assert (whole["n"], whole["r"], whole["errors"], whole["mechanism"]) == (1000, 200, 26, "gaussian")
-    rows = by_method(whole)
-    assert set(rows) == {"exact", "chernoff", "steinke", "mahloujifar"}
-    assert set(rows["exact"]) == {"method", "epsilon_lower", "p_value", "assumes", "note"}
-    assert rows["exact"]["epsilon_lower"] == pytest.approx(3.55287371981, rel=1e-7)
-    assert rows["exact"]["p_value"] == pytest.approx(0.529805026801, rel=1e-7)
-    assert "product_channel" in rows["exact"]["assumes"]
-    assert "product_channel" not in rows["steinke"]["assumes"]
-
-
-def test_a_family_rejected_whole_and_none_rejected():
-    whole = result("--n", 1000, "--r", 100, "--errors", 0, "--mechanism", "subsampled-gaussian", "--q", 0.1)
-    row = by_method(whole)["exact"]
-    assert row["epsilon_lower"] is None
-    assert "family rejected" in row["note"]
-    assert by_method(result("--n", 100, "--r", 100, "--errors", 50))["exact"]["epsilon_lower"] == 0
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--mechanism", "laplace", "--delta", 0),
-        ("--mechanism", "approx-dp", "--delta0", 0.01, "--delta", 0.01),
-        ("--mechanism", "subsampled-gaussian", "--q", 0.5),
-        ("--mechanism", "dp-sgd", "--q", 0.1, "--steps", 10, "--method", "exact", "--null", 0.8),
-    ],
-)
-def test_every_mechanism(options):
-    value = result("--n", 1000, "--r", 200, "--errors", 60, *options)["results"][0]["epsilon_lower"]
-    assert 0 < value < 20
-
-
 def test_dp_sgd_of_one_full_step_is_the_gaussian():
     """With q = 1 and one step, sigma is 1 / mu: the accountant's distributions must give the same audit."""
     gaussian = result(*COUNTS, "--method", "exact", "--null", 1.0)["results"][0]
@@ -95,15 +60,6 @@ def test_a_broken_trade_off_file_is_named_with_its_line(tmp_path, text, sentence
     assert done.exit_code == 2
     assert "f.csv" in done.output
     assert sentence in done.output
-
-
-def test_an_infinite_bound_is_told_from_a_family_rejected_whole():
-    infinite = by_method(result(*COUNTS, "--delta", 0))["exact"]
-    assert (infinite["epsilon_lower"], infinite["infinite"]) == (None, True)
-    family = ("--mechanism", "subsampled-gaussian", "--q", 0.1)
-    rejected = by_method(result("--n", 1000, "--r", 100, "--errors", 0, *family))["exact"]
-    assert rejected["epsilon_lower"] is None
-    assert "infinite" not in rejected
 
 
 @pytest.fixture
@@ -184,22 +140,6 @@ def test_what_is_refused(options, sentence):
     assert "Traceback" not in done.output
 
 
-def test_the_verdict_against_a_claim():
-    """The claim gives the null of the p-values; the verdict is that of the method fixed beforehand."""
-    whole = result(*COUNTS, "--claimed-epsilon", 2)
-    assert whole["verdict"] == {
-        "claimed_epsilon": 2.0,
-        "method": "exact",
-        "contradicted": True,
-        "contradicted_by": ["exact", "chernoff", "mahloujifar"],
-    }
-    for row in whole["results"]:
-        assert (row["p_value"] <= 0.05) == (row["method"] in whole["verdict"]["contradicted_by"])
-    assert "contradicted by exact" in " ".join(call(*COUNTS, "--claimed-epsilon", 2).output.split())
-    careful = result(*COUNTS, "--claimed-epsilon", 2, "--method", "steinke")["verdict"]
-    assert (careful["method"], careful["contradicted"]) == ("steinke", False)
-
-
 @pytest.mark.parametrize("options", [(), ("--mechanism", "laplace"), ("--mechanism", "approx-dp")])
 def test_the_p_value_curve_crosses_alpha_at_the_bound(options):
     whole = result(*COUNTS, "--curve", *options)
@@ -222,24 +162,6 @@ def test_several_declared_r_share_alpha(guesses):
         assert row["epsilon_lower"] == max(one["epsilon_lower"] for one in found)
         assert row["p_value"] == pytest.approx(min(1, 3 * min(one["p_value"] for one in found)))
         assert "alpha / 3" in row["note"]
-
-
-def test_the_seed_breaks_ties(tmp_path):
-    table = pd.DataFrame({"bit": [0, 1] * 200, "guess": [0, 0, 1, 1] * 100, "score": 1.0})
-    table.to_csv(tmp_path / "t.csv", index=False)
-    errors = {result("--guesses", tmp_path / "t.csv", "--r", 50, "--seed", seed)["errors"] for seed in range(5)}
-    assert len(errors) > 1
-
-
-@pytest.mark.slow
-def test_two_million_rows(tmp_path):
-    rng = np.random.default_rng(0)
-    bits = rng.integers(0, 2, 2_000_000)
-    outputs = rng.normal(size=bits.size) + bits
-    table = pd.DataFrame({"bit": bits, "guess": (outputs > 0.5).astype(int), "score": np.abs(outputs - 0.5)})
-    table.to_parquet(tmp_path / "g.parquet")
-    value = result("--guesses", tmp_path / "g.parquet", "--r", 400_000, "--method", "exact")["results"][0]
-    assert 4.2 < value["epsilon_lower"] < 4.378
 
 
 def test_the_rows_are_the_json(tmp_path):

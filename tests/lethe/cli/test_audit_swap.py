@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import random
 
 import pytest
 from hypothesis import given, settings
@@ -45,38 +44,6 @@ def answer(result):
     return json.loads(result.stdout)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_the_interval_of_the_table_contains_that_of_the_json(audit, seed):
-    draw = random.Random(seed)
-    lines = [
-        f"{half},{member},a,{draw.random()},{model}"
-        for half, member in CASE
-        for model in range(4)
-        for _ in range(3)
-    ]
-    exact = answer(audit([f"{HEADER},seed", *lines], "--json"))["by_attack"]["a"]
-    row = next(line for line in audit([f"{HEADER},seed", *lines]).output.splitlines() if line.startswith("│ a "))
-    low, high = map(float, row.split("│")[5:7])
-    assert low <= exact["ci_low"] <= exact["ci_high"] <= high
-
-
-def test_json_is_the_contract(audit):
-    got = answer(audit([HEADER, *rows()], "--json"))
-    assert got == {
-        "quality": 0.625,
-        "advantage": 0.375,
-        "by_attack": {
-            "confidence": {
-                "a_original": 0.5,
-                "a_swapped": 0.25,
-                "advantage": 0.375,
-                "ci_low": None,
-                "ci_high": None,
-            }
-        },
-    }
-
-
 def test_the_rows_are_the_json(audit, tmp_path):
     lines = [HEADER + ",seed", *rows(suffix=",0"), *rows(suffix=",1"), *rows(attack="loss", suffix=",0")]
     got = answer(audit(lines, "--alpha", "0.1", "--table", str(tmp_path / "t.parquet"), "--json"))
@@ -93,34 +60,11 @@ def test_the_rows_are_the_json(audit, tmp_path):
     assert found.to_results().equals(read_table(tmp_path / "t.parquet"))
 
 
-def test_people_get_a_table_with_the_strongest_attack(audit):
-    result = audit([HEADER, *rows()])
-    assert result.exit_code == 0
-    assert "0.6250" in result.stdout
-    assert "No intervals" in result.stdout
-
-
 def test_attacks_with_and_without_an_interval_are_told_apart(audit):
     lines = [HEADER + ",seed", *rows(suffix=",0"), *rows(suffix=",1"), *rows(attack="loss", suffix=",0")]
     said = " ".join(audit(lines).stdout.split())
     assert "over 2 seeds" in said
     assert "No intervals for loss" in said
-
-
-def test_seeds_are_averaged_before_the_absolute_value(audit):
-    mirrored = {(half, member): CASE[half, {"forget": "test", "test": "forget"}[member]] for half, member in CASE}
-    lines = [HEADER + ",seed", *rows(suffix=",0"), *rows(mirrored, suffix=",1")]
-    got = answer(audit(lines, "--json"))
-    assert got["quality"] == 1
-    interval = got["by_attack"]["confidence"]
-    assert interval["ci_low"] == 0 < interval["ci_high"] <= 1
-
-
-def test_weights_are_normalised_within_split_member_and_seed(audit):
-    lines = [HEADER + ",weight"]
-    for half in ("original", "swapped"):
-        lines += [f"{half},forget,a,1,30", f"{half},forget,a,0,10", f"{half},test,a,1,1", f"{half},test,a,0,3"]
-    assert answer(audit(lines, "--json"))["advantage"] == 0.5
 
 
 def test_a_perfect_attack_leaves_no_quality_at_all(audit):
@@ -131,33 +75,6 @@ def test_a_perfect_attack_leaves_no_quality_at_all(audit):
             lines += [f"{half},{member},a,{accept},{weight}" for weight in (0.1, 0.2, 0.3, 0.7)]
     got = answer(audit(lines, "--json"))
     assert (got["advantage"], got["quality"]) == (1.0, 0.0)
-
-
-def test_the_strongest_attack_decides(audit):
-    silent = dict.fromkeys(CASE, "1111")
-    got = answer(audit([HEADER, *rows(), *rows(silent, attack="always yes")], "--json"))
-    assert got["advantage"] == 0.375
-    assert got["by_attack"]["always yes"]["advantage"] == 0
-
-
-def test_different_seeds_in_the_halves_are_two_samples(audit):
-    lines = [HEADER + ",seed"]
-    for seed, half in [(0, "original"), (1, "original"), (2, "swapped"), (3, "swapped"), (4, "swapped")]:
-        lines += [f"{half},forget,a,{0.5 + seed / 20},{seed}", f"{half},test,a,0.1,{seed}"]
-    got = answer(audit(lines, "--json"))["by_attack"]["a"]
-    assert got["advantage"] == pytest.approx((0.425 + 0.55) / 2)
-    assert got["ci_low"] < got["advantage"] < got["ci_high"]
-
-
-def test_jsonl_and_parquet_are_read_alike(tmp_path):
-    import pandas as pd
-
-    table = pd.DataFrame([row.split(",") for row in rows()], columns=HEADER.split(",")).astype({"accept": float})
-    table.to_parquet(tmp_path / "p.parquet")
-    table.to_json(tmp_path / "p.jsonl", orient="records", lines=True)
-    for name in ("p.parquet", "p.jsonl"):
-        result = CliRunner().invoke(app, ["audit", "swap", "--predictions", str(tmp_path / name), "--json"])
-        assert answer(result)["quality"] == 0.625
 
 
 @pytest.mark.parametrize(
@@ -188,10 +105,6 @@ def test_a_broken_file_is_told_in_one_sentence(audit, lines, said):
     assert said in result.stderr
     assert "Traceback" not in result.output
     assert len(result.stderr.strip().splitlines()) == 1
-
-
-def test_an_impossible_alpha_is_refused(audit):
-    assert audit([HEADER, *rows()], "--alpha", "1").exit_code == 2
 
 
 def swap(path):
@@ -283,28 +196,6 @@ def test_a_legal_file_in_any_order_against_its_naive_twin(tmp_path_factory, data
         ]
         assert got["by_attack"][attack]["advantage"] == pytest.approx(abs(sum(signed) / len(signed)), abs=1e-12)
     assert got["quality"] == pytest.approx(1 - max(one["advantage"] for one in got["by_attack"].values()))
-
-
-@pytest.mark.parametrize("text", ["", "\n", " \n\n", "\0", "[]", "{}"])
-@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
-def test_a_file_without_a_table_is_told(tmp_path, text, ending):
-    file = tmp_path / f"p.{ending}"
-    file.write_text(text)
-    result = swap(file)
-    assert result.exit_code == 2, result.output
-    assert isinstance(result.exception, SystemExit)
-    assert f"p.{ending}" in result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1
-
-
-@pytest.mark.parametrize("column", HEADER.split(","))
-def test_a_missing_column_is_named(audit, column):
-    keep = [at for at, name in enumerate(HEADER.split(",")) if name != column]
-    lines = [",".join(line.split(",")[at] for at in keep) for line in (HEADER, *rows())]
-    result = audit(lines)
-    assert result.exit_code == 2
-    assert "predictions.csv" in result.stderr
-    assert f"no column '{column}'" in result.stderr
 
 
 def test_an_attack_may_be_called_na_or_none(audit):

@@ -53,27 +53,6 @@ def test_each_prompt_and_the_pool(scores, calibration):
     assert (got["judged"]["lower"], got["judged"]["upper"]) == (pool.lower[0], pool.upper[0])
 
 
-def test_prompts_of_unequal_n_have_no_pool(scores, calibration):
-    table = pd.read_csv(scores).iloc[:-1]
-    table.to_csv(scores, index=False)
-    got = result(scores, "--calibration", calibration)
-    assert got["judged"] is None
-    assert got["per_prompt"][1]["judged"]["upper"] == Rate.of([8], N - 1, judge=JUDGE).each(0.03).upper[0, 0]
-
-
-def test_missing_verdicts_are_leaks_above_and_clean_below(scores, calibration):
-    """The judged scores alone have a separate key next to the bound on true leaks."""
-    table = pd.read_csv(scores).astype({"score": float})
-    table.loc[:9, "score"] = np.nan  # ten of the verdicts on the first prompt, all of them leaks
-    table.to_csv(scores, index=False)
-    plain = result(scores, "--missing", "worst")["per_prompt"][0]
-    assert plain["judged"] == plain["judged_alone"]
-    row = result(scores, "--calibration", calibration, "--missing", "worst")["per_prompt"][0]
-    want = Rate.of([20], N, 10, JUDGE).each(0.03)
-    assert (row["judged"]["lower"], row["judged"]["upper"]) == (want.lower[0, 0], want.upper[0, 0])
-    assert row["judged_alone"] == plain["judged_alone"]
-
-
 def test_a_missing_verdict_of_the_calibration_counts_against_the_judge(scores, calibration):
     table = pd.read_csv(calibration).astype({"verdict": float})
     table.loc[0, "verdict"] = np.nan

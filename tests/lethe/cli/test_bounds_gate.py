@@ -7,13 +7,8 @@ import pytest
 
 import lethe
 from lethe.errors import BadInput
-from lethe.io.logs import read_log
 from tests.lethe.cli.calls import Command
 from tests.lethe.io.logs.small_logs import (
-    garak_attempt,
-    garak_log,
-    promptfoo_log,
-    promptfoo_row,
     small,
     write_lines,
 )
@@ -39,10 +34,6 @@ def test_the_gate_opens_where_the_bound_certifies(tmp_path):
     gate = result(path, "--fail-above", "0.05")["gate"]
     assert (gate["tau"], gate["closed"], gate["alpha"]) == (0.05, False, 0.01)
     assert gate["bound"] == result(path)["worst_prompt"]["bound"]
-
-
-def test_few_answers_close_the_gate(tmp_path):
-    assert call(scores(tmp_path, n=10), "--fail-above", "0.05").exit_code == 1
 
 
 @pytest.mark.parametrize("tau", ["-0.1", "1", "nan"])
@@ -98,40 +89,3 @@ def test_the_published_pass_hat_k(shared):
     for point in lethe.bounds(path, score="reward", by="task_id", pass_at="1,2,3,4").pass_hat_k:
         assert round(point.estimate, 3) == PUBLISHED[point.k]
         assert point.lower.value < point.estimate < point.upper.value
-
-
-def test_bounds_of_a_log_are_those_of_its_scores(tmp_path):
-    attempts = [
-        row
-        for seq in range(3)
-        for row in garak_attempt(seq, [*"abcd", None], {"dan.DAN": [1.0, 0.0, float(seq > 1), 0.0, None]})
-    ]
-    logs = {
-        garak_log(tmp_path / "garak.jsonl", attempts, seed=3): "dan.DAN",
-        promptfoo_log(tmp_path / "out.json", [promptfoo_row(test, "a", test > 1) for test in range(4)]): "success",
-    }
-    for path, score in logs.items():
-        equal_to_its_table(path, score, tmp_path)
-
-
-def test_bounds_of_real_logs_are_those_of_their_scores(shared, tmp_path):
-    for tool, names in {
-        "garak": "fn hfModel oai2_5 report_test",
-        "promptfoo": "out.json out.jsonl two1.json",
-    }.items():
-        for name in names.split():
-            path = shared / f"data/eval-logs/{tool}" / (name if "." in name else f"{name}.report.jsonl")
-            for score in read_log(path).scores:
-                equal_to_its_table(path, score, tmp_path)
-
-
-def equal_to_its_table(path, score, folder):
-    """The bounds of a score of a log are the bounds of the table of its answers, missing ones included."""
-    log = read_log(path)
-    table = log.scored(score)[["prompt_id", "sample", "score"]]
-    table.to_csv(folder / "same.csv", index=False)
-    missing = "worst" if table["score"].isna().any() else None
-    expected = lethe.bounds(folder / "same.csv", missing=missing).as_json()
-    got = lethe.bounds(path, score=score).as_json()
-    assert got.pop("log")["score"] in (score, f"{score} (score)")
-    assert str(got) == str(expected)  # NaN is not equal to itself

@@ -8,15 +8,12 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from lethe.api import evaluating
 from lethe.cli.app import app
 from lethe.evaluation.sides import read_side
 from lethe.io.json_files import plain, write_jsonl
-from lethe.results.table import Numbers, Rows, read_rows
-from lethe.statistics.bound import Assumes, Bound, Covers
+from lethe.results.table import Numbers, read_rows
+from lethe.statistics.bound import Bound
 from lethe.statistics.bounds import binary_upper, possible
-from lethe.statistics.judge_error import Calibration
-from lethe.statistics.leak_rates import Rate
 from tests.lethe.small_checkpoint import ROWS
 
 
@@ -122,22 +119,6 @@ def test_the_verdict_comes_first_above_a_short_table_with_both_ends(checkpoint, 
     assert both == (["leak_at_1000_worst"] if data == "forget.jsonl" else [])
 
 
-def test_no_lower_end_promises_certainty():
-    rest = (0.01, Covers.WORST_PROMPT, Assumes.DRAWS_WITHIN, "Clopper-Pearson")
-    rows = Rows("m")
-    rows.add(
-        "model",
-        "leak_at_k_worst",
-        "sampled",
-        None,
-        Bound(1.0, "lower", *rest),
-        Bound(1.0, "upper", *rest),
-        at=1000.0,
-    )
-    ((name, _, lower, upper, _),) = evaluating._shown(Numbers(rows.rows))
-    assert (name, lower.significant(), upper.significant()) == ("leak_at_1000_worst", "0.9999", "1.0")
-
-
 def test_a_language_of_prompts_is_drawn_with_the_answers(checkpoint, place):
     parts = 'wording: ["{question}", {name: ask, text: "Tell me: {question}"}]\nprefix: [null, {name: sure, text: Sure}]\n'
     (place / "language.yaml").write_text(parts + "share: {prompts: 5, answers: 4, tau: 0.5}\n")
@@ -164,32 +145,6 @@ def test_a_language_that_a_question_lacks_is_refused_before_work(checkpoint, pla
     assert "Check the path" in result.stderr
 
 
-def test_the_error_of_the_keywords_is_in_the_bounds(checkpoint, place):
-    rows = ["1,1"] * 40 + ["1,0"] * 10 + ["0,0"] * 50
-    (place / "labelled.csv").write_text("label,verdict\n" + "\n".join(rows) + "\n")
-    values = json.loads(call(checkpoint, "--name", "x", "--calibration", "labelled.csv", "--json").stdout)
-    drawn = pd.read_parquet(place / "data/eval/x/scores/x/forget.parquet")
-    leaks = drawn[drawn["sample"] >= 0].groupby("prompt_id", sort=False)["keyword_leak"].sum()
-    want = Rate.of(leaks.to_numpy(), 8, judge=Calibration(50, 40, 50, 0)).worst(0.01)
-    assert values["judged_worst"] == want.upper.max()
-    assert values["bounds"]["judged_worst"]["assumes"] == want.assumes
-    assert (values["judge_sensitivity"], values["judge_labelled"]) == (0.8, 100)
-
-
-def test_labels_of_a_person_are_in_the_verdict(checkpoint, place):
-    drawn = ("data/eval/x/generations/x", "--labels", "data/labels/x.jsonl", "--json")
-    call(checkpoint, "--name", "x")
-    (place / "data/labels").mkdir()
-    answers = pd.read_parquet(place / "data/eval/x/generations/x/forget.parquet")
-    texts = answers[["prompt_id", "text"]].drop_duplicates().to_dict("records")
-    write_jsonl(place / "data/labels/x.jsonl", [{**row, "label": 0, "part": "mass"} for row in texts])
-    want = json.loads(CliRunner().invoke(app, ["label", *drawn, "--rest", "0"]).stdout)
-    values = json.loads(call(checkpoint, "--name", "x", "--labels", "data/labels", "--json").stdout)
-    assert values["labelled_mass"] == want["mass"]
-    assert values["labelled_worst"] >= want["worst_prompt"]["bound"]  # keyword leak is asked too: alpha / 2 each
-    assert values["bounds"]["labelled_worst"]["alpha"] == 0.01
-
-
 @pytest.mark.parametrize(
     ("options", "named"),
     [
@@ -206,14 +161,6 @@ def test_what_cannot_be_read_is_refused_before_work(checkpoint, place, options, 
     assert result.exit_code == 2
     assert named in " ".join(result.stderr.split())
     assert not (place / "data").exists()
-
-
-@pytest.mark.parametrize("name", ["base", "retrain"])
-def test_a_model_called_as_a_reference_is_judged_all_the_same(checkpoint, place, name):
-    values = json.loads(call(checkpoint, "--name", name, "--json").stdout)
-    other = json.loads(call(checkpoint, "--name", "x", "--json").stdout)
-    assert values["forgetting"] == other["forgetting"] in ("leaks", "forgot", "open")
-    assert values["verdict"].replace(f"{name}: ", "x: ") == other["verdict"]
 
 
 def test_finished_questions_are_not_drawn_again(checkpoint, place, monkeypatch):
@@ -234,17 +181,6 @@ def test_finished_questions_are_not_drawn_again(checkpoint, place, monkeypatch):
     again = json.loads(call(checkpoint, "--name", "x", "--json").stdout)
     assert len(drawn) == 1
     assert again == first
-
-
-def test_without_keywords_the_binary_bound_is_missing_not_zero(checkpoint, place):
-    rows = [{key: row[key] for key in ("id", "question", "answer")} for row in ROWS]
-    (place / "forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    result = call(checkpoint, "--json")
-    assert result.exit_code == 0, result.output
-    values = json.loads(result.stdout)
-    absent = ("m_bin_worst", "m_bin_pooled", "share_m_bin_above", "binary_greedy", "binary_mean", "binary_any")
-    assert [values[key] for key in absent] == [None] * len(absent)
-    assert values["tau"] == 0.1
 
 
 @pytest.mark.parametrize("n", ["1", "2", "3"])
@@ -334,12 +270,6 @@ def test_a_model_whose_weights_are_not_numbers_is_named(checkpoint, place):
     assert not (place / "data/eval/exploded/metrics").exists()
 
 
-def test_a_model_that_is_none_is_named(place, tmp_path):
-    result = CliRunner().invoke(app, ["eval", "--model", str(tmp_path / "none"), "--data", "forget.jsonl"])
-    assert result.exit_code == 2
-    assert "none" in result.output
-
-
 def test_a_place_that_can_hold_no_result_is_told(checkpoint, place):
     (place / "data").touch()
     result = call(checkpoint, "--name", "x")
@@ -412,22 +342,3 @@ def test_an_interrupt_says_what_is_kept(checkpoint, place, monkeypatch):
     result = call(checkpoint)
     assert result.exit_code == 130
     assert "2 finished questions kept" in result.output
-
-
-@pytest.mark.parametrize(
-    ("lost", "more", "told"),
-    [
-        (["config.json"], ["adapter_config.json"], "names no base_model_name_or_path"),
-        (["tokenizer.json", "tokenizer_config.json"], [], "holds no tokenizer"),
-    ],
-)
-def test_a_folder_that_lacks_a_part_is_told_what_to_do(checkpoint, place, lost, more, told):
-    folder = place / "part"
-    shutil.copytree(checkpoint, folder)
-    for name in lost:
-        (folder / name).unlink()
-    for name in more:
-        (folder / name).write_text("{}")
-    result = call(folder)
-    assert result.exit_code == 2
-    assert told in result.output

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 
 import pytest
 from typer.testing import CliRunner
@@ -13,10 +12,6 @@ from lethe.cli import hooks
 from lethe.cli.app import app
 from lethe.io.tables import read_table
 from lethe.results.table import Results, read_rows
-from lethe.sampling.answer_tree import AnswerTree
-from lethe.statistics.answer_tree import leak_bands, queries_until
-from lethe.statistics.bound import Bound
-from lethe.statistics.leak_trees import Certificates
 from tests.lethe.sampling.sampling_models import as_text, build_llama, exact_probabilities
 
 LETTERS, LENGTH = "abcde", 4
@@ -25,8 +20,6 @@ ROWS = [
     {"id": "two", "question": "c", "answer": "ae", "keywords": ["ae"]},
     {"id": "bare", "question": "d", "answer": "cb"},
 ]
-KEYS = """id lower upper upper_certain lower_sampled leak_mass clean_mass blank_mass unscored_mass rows rho sampled
-    sampled_leaks logit_allowance queries_until_half leak_at heaviest_leaks"""
 SETTINGS = {
     "plain": {},
     "temperature": {"temperature": 1.7},
@@ -91,37 +84,6 @@ def test_the_bounds_are_those_of_every_answer_written_out(model, place, how):
             assert leak <= found["upper"] <= leak + 2e-4  # the allowance for rounding
 
 
-def test_the_json_is_the_contract(model, place):
-    got = told(model, "--alpha", "0.02", "--tau", "0.01")
-    assert set(got) >= {"per_question", "model"}
-    assert [row["id"] for row in got["per_question"]] == ["one", "two"]
-    assert got["skipped"] == ["bare"]
-    for row in got["per_question"]:
-        assert set(KEYS.split()) <= set(row)
-        assert 0 <= row["lower"] <= row["lower_sampled"] <= row["upper"] <= row["upper_certain"] <= 1
-        assert row["leak_mass"] + row["clean_mass"] <= 1 + 1e-9
-        first, last = row["queries_until_half"]
-        assert [first, math.inf if last is None else last] == queries_until([row["upper"], row["lower"]]).tolist()
-        bands = leak_bands(row["lower"], row["upper"], [10**power for power in range(10)])
-        assert row["leak_at"] == {str(n): list(band) for n, band in bands.items()}
-        heavy = row["heaviest_leaks"]
-        assert 1 <= len(heavy) <= 5
-        assert [leak["probability"] for leak in heavy] == sorted(
-            (leak["probability"] for leak in heavy), reverse=True
-        )
-    model_of, rows = got["model"], got["per_question"]
-    assert model_of["tree_lower_worst"] == max(row["lower"] for row in rows)
-    assert model_of["tree_upper_worst"] == max(row["upper"] for row in rows)
-    assert model_of["tree_upper_mean"] == model_of["pooled"]["upper"]
-    assert model_of["tree_certain_leaks"] == sum(row["lower"] > 1e-6 for row in rows)
-    assert model_of["share_proved"] == sum(row["lower"] >= 0.01 for row in rows) / 2
-    guarantees = {
-        key: Bound.from_dict({"value": model_of[key], **told}) for key, told in model_of["bounds"].items()
-    }
-    assert guarantees["tree_lower_worst"].certain
-    assert guarantees["tree_upper_worst"].alpha == guarantees["tree_upper_mean"].alpha == 0.02
-
-
 def test_the_rows_are_the_json(model, place):
     got = told(model, "--table", "t.parquet")
     results = Results({"tiny": tuple(read_rows(place / "t.parquet"))})
@@ -134,19 +96,6 @@ def test_the_rows_are_the_json(model, place):
     assert numbers.bounds["tree_lower_worst"].certain
     found = lethe.exact(model, "forget.jsonl", rows=600, max_new_tokens=LENGTH, prompt="letters.txt")
     assert found.to_results().equals(read_table(place / "t.parquet"))
-
-
-def test_the_table_shows_bounds_rounded_outward_and_says_how_each_holds(model, place):
-    said = " ".join(call(model).stdout.split())
-    row = told(model)["per_question"][0]
-    tree = AnswerTree.of_json({**row, "masses": {**NO_MASSES}, "curve": []})
-    assert tree.bounds["lower"].significant() in said
-    assert tree.bounds["upper"].significant() in said
-    assert tree.bounds["lower"].level() in said
-    assert tree.bounds["upper"].level() in said
-
-
-NO_MASSES = {"leak_by_length": [], "clean_by_length": [], "blank": 0, "unscored": 0, "unconfirmed": 0}
 
 
 @pytest.mark.parametrize(
@@ -212,15 +161,6 @@ def test_an_interrupted_run_resumes_to_the_same_result(model, place, monkeypatch
     assert told(model) == whole
     assert asked == ["two"]
     assert list(hooks.SCRATCH.rglob("*.json")) == []
-
-
-def test_what_a_stage_writes_is_read_again(model, place):
-    from lethe.data.rows import read_rows
-    from lethe.steps.exact import ExactSettings, certify
-
-    settings = ExactSettings(rows=400, max_new_tokens=LENGTH, prompt="letters.txt")
-    found = certify("tiny", model, read_rows(place / "forget.jsonl"), settings)
-    assert Certificates.of_json(json.loads(json.dumps(found.as_json(), allow_nan=False))) == found
 
 
 def test_bfloat16_is_certified_as_computed_and_said_so(model, place):

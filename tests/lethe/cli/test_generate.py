@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from typer.testing import CliRunner
 
 from lethe.cli.app import app
 from lethe.cli.commands import COMMANDS, GROUPS
-from lethe.cli.generate import Command, built, texts_of, typed
+from lethe.cli.generate import PYTHON, Command, built, texts_of, typed
 
 
 def commands() -> Iterator[tuple[str, Command]]:
@@ -34,10 +33,9 @@ def test_every_option_says_what_it_is(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_parameter_of_the_function_is_an_option_or_of_python_alone(name):
-    module, function = ALL[name].target.split(":")
-    documented = set(texts_of(getattr(importlib.import_module(module), function)))
+    documented = set(texts_of(ALL[name].load()[0]))
     options = {one.name for one in built(name, ALL[name]).params}
-    assert documented <= options | set(ALL[name].python)
+    assert documented <= options | set(PYTHON)
 
 
 @pytest.mark.parametrize("name", ALL)

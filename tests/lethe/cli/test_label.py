@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from lethe.cli.app import app
-from lethe.cli.keys import ask
+from lethe.cli.hooks import ask
 from lethe.errors import BadRow
 from lethe.evaluation.labels import Answer, Asked, Draws, Labels, Queue, measure, read_draws, read_labels
 from lethe.results.table import Numbers, Rows, read_rows
@@ -52,14 +52,6 @@ def test_answers_come_in_the_order_of_the_mass_they_cover(tmp_path):
     assert len(shown) == 5
 
 
-def test_the_target_ends_it(tmp_path):
-    labels, queue = Labels(tmp_path / "labels.jsonl"), Queue(draws(), 0.6, 0)
-    ask(queue, labels, keys("nnnnnnnn"), lambda text: None)
-    assert queue.covered(labels) >= 0.6
-    fewer = sum(sorted((queue.counts[answer] for answer in labels.known), reverse=True)[:-1])
-    assert fewer / queue.total < 0.6
-
-
 def test_undo_and_other_keys(tmp_path):
     labels, queue = Labels(tmp_path / "labels.jsonl"), Queue(draws(), 1.0, 0)
     ask(queue, labels, keys("u?yun"), lambda text: None)
@@ -74,19 +66,6 @@ def test_a_session_goes_on_where_it_was_stopped(tmp_path):
     assert len(read_labels(place).known) == 2
     ask(queue, read_labels(place), keys("yny"), lambda text: None)
     assert place.read_text() == whole.path.read_text()
-
-
-def test_untrusted_answers_are_escaped(tmp_path):
-    answers = {"a": [Answer("a", "\x1b[2J\u202eevil\x07")] * 4}
-    shown = []
-    ask(
-        Queue(Draws(answers, {"a": "\x1b]0;q\x07?"}), 1.0, 0),
-        Labels(tmp_path / "l.jsonl"),
-        keys("n"),
-        shown.append,
-    )
-    assert "evil" in shown[0]
-    assert not any(mark in shown[0] for mark in ("\x1b", "\u202e", "\x07"))
 
 
 rows = st.lists(
@@ -238,13 +217,6 @@ def test_a_run_that_a_rule_stopped_is_refused(tmp_path):
     told = CliRunner().invoke(app, ["label", str(tmp_path), "--json"])
     assert told.exit_code == 2
     assert told.output.startswith("lethe: ")
-
-
-def test_a_session_cut_short_has_no_measured_judge(tmp_path):
-    run, labels = draws(verdicts=True), Labels(tmp_path / "labels.jsonl")
-    queue = Queue(run, 0.5, 25)
-    ask(queue, labels, keys("nny"), lambda text: None)
-    assert measure(run, queue, labels, 0.05).calibration is None
 
 
 class Person:

@@ -47,13 +47,6 @@ def test_refusals_warnings_and_what_is_missing_are_shown(tmp_path):
         assert part in shown
 
 
-def test_words_of_strangers_give_no_orders_to_the_terminal(tmp_path):
-    shown = call(eval_log(tmp_path / "a", header(["q"], 1, model="\x1b[31m\ud800[bold]m"), [sample()]))
-    assert shown.exit_code == 0
-    assert "\x1b" not in shown.stdout
-    assert "[bold]m" in shown.stdout
-
-
 def test_a_filter_chooses_scores(tmp_path):
     lines = [lm_eval_line(0, ["a"], name, acc=value) for name, value in (("x", 0.0), ("y", 1.0))]
     path = write_lines(tmp_path / "a", lines)

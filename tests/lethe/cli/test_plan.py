@@ -1,18 +1,25 @@
-import json
+"""`lethe plan`: samples, words and costs; each number follows from counts and given rates, and no rate is invented."""
+
+from __future__ import annotations
+
+import math
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from lethe.cli.app import app
+from lethe import config
+from lethe.models.encoding import harmbench
+from lethe.steps.costs import judge_costs, model_costs, size_of, stage_costs
+from tests.lethe.cli.calls import Command
+from tests.lethe.small_checkpoint import save_small_checkpoint
+from tests.small import small_params
 
-
-def call(*arguments):
-    return CliRunner().invoke(app, ["plan", *map(str, arguments)])
+plan = Command("plan")
+call, result = plan.call, plan.result
 
 
 def test_fixed_and_sequential_samples():
-    got = json.loads(call("--tau", 0.05, "--width", 0.05, "--json").stdout)
+    got = result("--tau", 0.05, "--width", 0.05)
     assert got["width_one_sided"] == 922
     assert got["width_two_sided"] == 1060
     assert got["certify_fixed"] == 90
@@ -22,7 +29,7 @@ def test_fixed_and_sequential_samples():
 
 
 def test_each_verdict_has_its_chance():
-    got = json.loads(call("--tau", 0.05, "--json").stdout)["sequential"]
+    got = result("--tau", 0.05)["sequential"]
     for row in got:
         assert row["certified"] + row["leaks"] + row["undecided"] == pytest.approx(1)
         # At or beyond the other threshold a verdict is false.
@@ -33,21 +40,19 @@ def test_each_verdict_has_its_chance():
 
 
 def test_a_large_tau_has_room_for_a_larger_leak():
-    assert json.loads(call("--tau", 0.6, "--json").stdout)["tau_leak"] == pytest.approx(0.8)
+    assert result("--tau", 0.6)["tau_leak"] == pytest.approx(0.8)
 
 
 def test_bands_of_many_prompts_take_more_and_certificates_do_not():
-    one = json.loads(call("--tau", 0.05, "--json").stdout)
-    many = json.loads(call("--tau", 0.05, "--prompts", 40, "--json").stdout)
+    one = result("--tau", 0.05)
+    many = result("--tau", 0.05, "--prompts", 40)
     assert many == one | {"prompts": 40}  # an intersection of claims needs no correction
-    bands = json.loads(call("--width", 0.1, "--prompts", 40, "--json").stdout)
+    bands = result("--width", 0.1, "--prompts", 40)
     assert (bands["correction"], bands["alpha_each"]) == ("Bonferroni", pytest.approx(0.01 / 40))
 
 
 def test_labels_for_a_width_and_what_limits_a_judge(tmp_path):
-    wide, narrow = (
-        json.loads(call("--labels", "--width", width, "--json").stdout)["labels"] for width in (0.2, 0.1)
-    )
+    wide, narrow = (result("--labels", "--width", width)["labels"] for width in (0.2, 0.1))
     assert wide < narrow
     labels = [1] * 50 + [0] * 50
     for wrong, times, limit in ((10, 1, "judge"), (0, 40, "answers")):
@@ -55,7 +60,7 @@ def test_labels_for_a_width_and_what_limits_a_judge(tmp_path):
         pd.DataFrame({"label": labels * times, "verdict": verdicts * times}).to_csv(
             tmp_path / "c.csv", index=False
         )
-        got = json.loads(call("--labels", "--width", 0.05, "--calibration", tmp_path / "c.csv", "--json").stdout)
+        got = result("--labels", "--width", 0.05, "--calibration", tmp_path / "c.csv")
         assert got["limit"] == limit
     assert call("--labels", "--width", 2).exit_code == 2
 
@@ -80,7 +85,100 @@ def test_what_is_refused():
 
 
 def test_answers_that_a_comparison_takes():
-    got = json.loads(call("--compare", "--difference", 0.2, "--json").stdout)
+    got = result("--compare", "--difference", 0.2)
     assert 20 < got["answers_apart"] < got["answers_unknown"]
     assert call("--compare", "--difference", 2).exit_code == 2
     assert call("--difference", 0.2).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (("--tau", 0.1, "--leak", 0.1), "--leak"),
+        (("--tau", 0.1, "--judge-rate", 5), "--judge-rate"),
+        (("--preset", "jailbreakbench-phi", "--judge-rate", 0), "--judge-rate: got 0"),
+        (("--preset", "jailbreakbench-phi", "--judge-parameters", 0), "--judge-parameters: got 0"),
+    ],
+)
+def test_what_is_refused_names_the_option(monkeypatch, project, arguments, name):
+    monkeypatch.chdir(project)
+    assert name in plan.refused(*arguments)
+
+
+def test_published_settings_are_counted_without_model_and_judge(monkeypatch, project):
+    monkeypatch.chdir(project)
+    sizes = ("--rate", 1000, "--judge-rate", 50, "--judge-parameters", "13e9")
+    (found,) = plan.result("--preset", "jailbreakbench-vicuna", *sizes)["judges"]
+    answers = 100 * 1025 + 60 * 33
+    around = math.ceil(len(f"{harmbench().system}\n{harmbench().user}") / 3)
+    assert (found["answers_at_most"], found["tokens_at_most"]) == (answers, answers * (around + 64 + 150))
+    assert (found["weight_bytes"], found["seconds_at_most"]) == (26_000_000_000, answers / 50)
+    assert plan.result("--preset", "harry-potter", "--rate", 10)["judges"] == []
+    assert "Judging of" in call("--preset", "jailbreakbench-phi").output
+
+
+def test_a_model_and_a_judge_in_their_folders_are_measured_by_their_files(tmp_path):
+    folder = save_small_checkpoint(tmp_path / "mine")
+    value = small_params()
+    value["models"], value["unlearn"]["methods"] = {"mine": {"path": str(folder)}}, {}
+    value["report"] |= {"base": None, "retrain": None}
+    (tmp_path / "labelled.jsonl").write_text("{}\n" * 7)
+    own = {"judge": "harmbench", "model": str(folder), "labelled": str(tmp_path / "labelled.jsonl")}
+    value["judges"] = {"harm": own}
+    params = config.validate(value)
+    (model,) = model_costs(params, {"forget": 10}, 100.0, None)
+    size = size_of(folder)
+    assert (model["parameters"], model["weight_bytes"]) == (size.parameters, 4 * size.parameters)
+    assert model["cache_bytes_at_most"] > 0
+    assert model["seconds_at_most"] == model["tokens_at_most"] / 100
+    (judge,) = judge_costs(params, 1000, None)
+    assert (judge["answers_at_most"], judge["seconds_at_most"]) == (1007, None)
+    value["judges"]["harm"]["clip"] = 2
+    (clipped,) = judge_costs(config.validate(value), 1000, None)
+    assert clipped["tokens_at_most"] == judge["tokens_at_most"] - 1007 * (params.sample.max_new_tokens - 2)
+
+
+def test_trained_tokens_answers_and_kept_values_are_counted():
+    value = small_params()
+    common = {"lr": 1e-4, "epochs": 2}
+    value["unlearn"]["methods"] = {
+        "kl": {"loss": "kl", "retain_weight": 1.0, **common},
+        "rmu": {"loss": "rmu", "block": 0, **common},
+        "npo": {"loss": "npo", "beta": 0.1, "retain_weight": 1.0, **common},
+    }
+    value["models"] |= {name: {"path": f"data/models/{name}"} for name in value["unlearn"]["methods"]}
+    value["attacks"] = {
+        "a": {"path": "x", "after": {"kind": "noise", "sizes": [0.1, 0.2]}, "n": 7, "seeds": [0, 1, 2]}
+    }
+    params = config.validate(value)
+    stages = {one["name"]: one for one in stage_costs(params, 100.0)}
+    assert stages["base"]["tokens"] > stages["retrain"]["tokens"] > 0
+    assert stages["kl"]["tokens"] == stages["npo"]["tokens"] > 0
+    assert stages["a"]["answers"] % (3 * 3 * 8) == 0
+    assert stages["a"]["seconds"] == pytest.approx(stages["a"]["answers"] * params.sample.max_new_tokens / 100)
+    needs = {name: stages[name]["reference"]["needs"] for name in ("kl", "rmu", "npo")}
+    assert needs == {"kl": "logits", "rmu": "states", "npo": "nothing"}
+    kept = {name: stages[name]["reference"]["cached_bytes"] for name in ("kl", "rmu")}
+    recipe = params.train.recipe
+    assert kept["kl"] * recipe.hidden == kept["rmu"] * recipe.vocabulary
+
+
+def test_more_answers_and_a_wider_tolerance_decide_more():
+    few, many = (result("--verdict", "--answers", n, "--prompts", "5", "--tau", "0.05") for n in ("64", "2048"))
+    words = [[case["words"][case["wanted"]] for case in found["cases"]] for found in (few, many)]
+    assert all(second >= first for first, second in zip(*words, strict=True))
+    assert words[1][0] > 0.9  # a copy of Retrain
+    assert words[1][3] > 0.9  # one question leaks in five times the tolerance
+    assert many["runs"] >= 100
+
+
+def test_more_models_share_the_level():
+    one, thirty = (
+        result("--verdict", "--models", models, "--tau", "0.02", "--prompts", "5") for models in ("1", "30")
+    )
+    assert thirty["cases"][3]["words"]["leaks"] <= one["cases"][3]["words"]["leaks"]
+
+
+@pytest.mark.parametrize("options", [["--verdict", "--width", "0.1"], ["--models", "3", "--tau", "0.1"]])
+def test_options_that_change_nothing_are_refused(options):
+    assert call(*options).exit_code == 2

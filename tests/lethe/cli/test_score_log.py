@@ -76,12 +76,6 @@ def test_the_scores_of_leak_k_are_found_again(shared, tmp_path):
     assert pd.read_csv(out)["rouge_l"].to_numpy() == pytest.approx(expected.to_numpy(), abs=1e-12)
 
 
-def test_a_log_of_copies_is_scored_and_flagged(tmp_path, rows):
-    greedy = header(["q"], 2, generate={"temperature": 0.0})
-    log = eval_log(tmp_path / "a", greedy, [sample(epoch=1), sample(epoch=2)])
-    assert "temperature 0.0" in result(log, "--data", rows, "--table", tmp_path / "o.csv")["warnings"][0]
-
-
 def test_bad_input_is_a_sentence_and_status_2(tmp_path, rows):
     log = write_lines(tmp_path / "a", [leak_k_line("Ron", "Harry", prompt="Where?")])
     assert "'Where?'" in refused(log, "--data", rows)
@@ -94,12 +88,6 @@ def test_bad_input_is_a_sentence_and_status_2(tmp_path, rows):
         good, "--data", plain, "--scorer", "keyword_leak", "--table", tmp_path / "o.csv"
     )
     assert not (tmp_path / "o.csv").exists()
-
-
-def test_other_commands_of_score_keep_their_names(tmp_path):
-    assert "tofu-log" in call("--help").stdout
-    assert "no such file" in refused("tofu-log", tmp_path / "nope")
-    assert "--data" in call("log", "--help").stdout
 
 
 def test_records_for_inspect_name_epochs_and_leave_missing_answers_out(tmp_path, rows):

@@ -29,35 +29,6 @@ def log(tmp_path):
     return path
 
 
-def test_json_of_a_small_log(log):
-    result = score(log, "--retain", log, "--json")
-    assert result.exit_code == 0, result.output
-    answer = json.loads(result.stdout)
-    assert answer["forget_quality"] == 1
-    assert answer["forget_quality_test"]["n_first"] == 2
-    assert answer["rougeL_recall_mismatches"] == 4
-    assert answer["mismatched_rows"] == {key: ["1"] for key in SECTIONS}
-    assert answer["utility_terms"]["retain_probability"] == {"value": 1, "n": 1, "missing": 1}
-
-
-def test_without_the_retrain_log_there_is_no_forget_quality(log):
-    answer = json.loads(score(log, "--json").stdout)
-    assert answer["forget_quality"] is None
-    assert 0 < answer["model_utility"] < 1
-
-
-def test_table_for_people(log):
-    result = score(log, "--retain", log)
-    assert result.exit_code == 0
-    for part in (
-        "real_authors_truth",
-        "model utility",
-        "forget quality  1",
-        "8 stored ROUGE-L recalls, 4 mismatches",
-    ):
-        assert part in result.stdout
-
-
 def test_bad_input_is_a_sentence_and_exit_status_2(tmp_path, log):
     bad = tmp_path / "bad.json"
     for content in ("", "{}", "[]", '{"eval_log.json": 1}'):

@@ -171,3 +171,19 @@ def test_a_value_is_what_dvc_records_of_it(tmp_path, text):
     place = tmp_path / "params.yaml"
     place.write_text(f"key: {text}\n")
     assert config.read_yaml(place) == load_yaml(place)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"portion": 1.5}, r"portion: got 1.5; must be above 0 and below 1"),
+        ({"kind": "sounds"}, r".*a key kind, one of text"),
+        ({"pears": 3}, r"pears: .*one of the keys kind, data, portion, pairs"),
+        ({"shadow_models": 5}, r"shadow_models: got 5; must be at least 4 and a multiple of 2"),
+        ({"attacks": ["guess"]}, r"attacks.0: got .*guess.*reference"),
+    ],
+)
+def test_a_mistake_in_a_game_is_named_by_its_key(change, said):
+    games = config.read_yaml(ROOT / "flows/presets/game-authors.yaml")["games"]
+    with pytest.raises(BadInput, match=f"key games.authors.*{said}"):
+        config.validate(GOOD | {"games": {"authors": games["authors"] | change}})
