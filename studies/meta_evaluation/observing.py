@@ -144,8 +144,8 @@ class Observation:
     def _make(self, root: Path) -> None:
         from lethe.models.encoding import Encoder
         from lethe.models.in_memory import tokenizer_of
+        from lethe.process import processor_seconds
         from lethe.steps import likelihood, sample, score
-        from lethe.steps.costs import processor_seconds
 
         shop, learned = self.workshop, list[str]()
         source: Source
