@@ -95,7 +95,7 @@ def scored(
 
 
 def enough(groups: Sequence[np.ndarray]) -> bool:
-    """Whether an interval of a mean exists: two draws of each question, and four in all (`lethe.statistics.comparison`)."""
+    """Whether an interval of a mean exists: two draws of each question, and four in all (`lethe.statistics.many_prompts`)."""
     return bool(groups) and len(groups[0]) >= 2 and len(groups) * len(groups[0]) >= 4
 
 

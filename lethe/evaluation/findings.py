@@ -21,7 +21,9 @@ from lethe.evaluation.answers import answer_parts, enough, scored, unjudged
 from lethe.evaluation.run import Model, Run
 from lethe.statistics.answer_tree import EXACTLY, Masses, Remainder, Rounding, pooled_leak
 from lethe.statistics.bound import Bound
-from lethe.statistics.comparison import (
+from lethe.statistics.judge_error import Calibration
+from lethe.statistics.leak_rates import Rate
+from lethe.statistics.many_prompts import (
     Groups,
     Interval,
     Outcome,
@@ -31,8 +33,6 @@ from lethe.statistics.comparison import (
     share_interval,
     within_variance_interval,
 )
-from lethe.statistics.judge_error import Calibration
-from lethe.statistics.leak_rates import Rate
 from lethe.text import label, listing
 
 METHOD = "answer trees, Poisson sample of the rest"

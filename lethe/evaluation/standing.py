@@ -26,7 +26,7 @@ from lethe.results.table import Result
 from lethe.results.verdict import KEPT, LOST, UtilityWord, Verdict
 from lethe.statistics import betting
 from lethe.statistics.bounds import binary_lower
-from lethe.statistics.comparison import Interval
+from lethe.statistics.many_prompts import Interval
 from lethe.text import label
 
 Tone = Literal["bad", "good", "open", "reference"]

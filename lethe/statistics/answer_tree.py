@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import gammainccinv, gammaincinv, pdtr
 
 from lethe.errors import BadValue
-from lethe.statistics.checks import check_alpha
+from lethe.statistics.checks import check_alpha, check_share
 from lethe.statistics.many_prompts import holm
 
 EXACT = "the computed next-token probabilities are exact up to the allowance"
@@ -94,21 +94,13 @@ class LeakInterval:
 
 
 def poisson_upper(count: np.ndarray | float, alpha: float) -> np.ndarray:
-    """Garwood's upper limit of a Poisson mean, one-sided at ``alpha``, for counts of any shape.
-
-    >>> float(poisson_upper(0, 0.01).round(3))  # -ln(alpha)
-    4.605
-    """
+    """Garwood's upper limit of a Poisson mean, one-sided at ``alpha``, for counts of any shape."""
     check_alpha(alpha)
     return gammainccinv(_counts(count) + 1, alpha)
 
 
 def poisson_lower(count: np.ndarray | float, alpha: float) -> np.ndarray:
-    """Garwood's lower limit of a Poisson mean, one-sided at ``alpha``; 0 for a count of 0.
-
-    >>> float(poisson_lower(1, 0.01).round(5))
-    0.01005
-    """
+    """Garwood's lower limit of a Poisson mean, one-sided at ``alpha``; 0 for a count of 0."""
     check_alpha(alpha)
     counts = _counts(count)
     return np.where(counts == 0, 0.0, gammaincinv(np.maximum(counts, 1), alpha))
@@ -147,7 +139,6 @@ class Rounding:
         return self._rounded(by_length, -1)
 
     def most(self, by_length: Sequence[float]) -> float:
-        """The largest possible true sum of masses by length."""
         return self._rounded(by_length, 1)
 
     def _rounded(self, by_length: Sequence[float], sign: int) -> float:
@@ -167,24 +158,11 @@ EXACTLY = Rounding()
 def leak_interval(
     masses: Masses, remainder: Remainder, alpha: float, rounding: Rounding = EXACTLY
 ) -> LeakInterval:
-    """Return the interval of P(leak) of one question, each end rounded outward.
+    """Return the interval of P(leak) of one question, each end rounded outward; the sampled ends fail at ``alpha`` each.
 
     The certain upper end is 1 - clean, not leak + rest: ``clean`` is a sum of positive numbers, so dropped mass counts as
     unknown. The sampled ends use Garwood's limits (1936).
 
-    Parameters
-    ----------
-    masses
-        The masses of an enumeration of the answers.
-    remainder
-        The Poisson sample of the unexplored mass.
-    alpha
-        Error probability of the sampled ends, above 0 and up to 0.5.
-    rounding
-        The largest error of the computed probabilities; by default none.
-
-    Examples
-    --------
     >>> got = leak_interval(Masses((0.1,), (0.7,)), Remainder(rho=1000, sampled=200), alpha=0.01)
     >>> got.lower, round(got.upper, 6), round(got.upper_certain, 6)
     (0.1, 0.104605, 0.3)
@@ -251,24 +229,15 @@ def pooled_leak(
 
 
 def chance_within(probability: np.ndarray | float, queries: np.ndarray | float) -> np.ndarray:
-    """P(at least one leak in N independent queries) = 1 - (1 - p)^N, accurate for tiny p.
-
-    >>> f"{chance_within(1e-12, 1_000_000):.9g}"
-    '9.999995e-07'
-    """
+    """P(at least one leak in N independent queries) = 1 - (1 - p)^N, accurate for tiny p."""
     with np.errstate(divide="ignore"):
         exponent = np.asarray(queries, dtype=np.float64) * np.log1p(-np.asarray(probability, dtype=np.float64))
     return -np.expm1(exponent)
 
 
 def queries_until(probability: np.ndarray | float, chance: float = 0.5) -> np.ndarray:
-    """The smallest numbers of queries that leak with a probability of at least ``chance``; inf where p is 0.
-
-    >>> queries_until(np.array([1.0, 0.1, 0.0])).tolist()
-    [1.0, 7.0, inf]
-    """
-    if not 0 < chance < 1:
-        raise BadValue("chance", chance, "a number between 0 and 1")
+    """The smallest numbers of queries that leak with a probability of at least ``chance``; inf where p is 0."""
+    check_share("chance", chance)
     p = np.asarray(probability, dtype=np.float64)
     with np.errstate(divide="ignore"):
         exact = math.log1p(-chance) / np.log1p(-p)
@@ -287,8 +256,7 @@ TreeVerdict = Literal["proved to leak", "bounded", "open"]
 
 def verdict(lower: float, upper: float, tau: float) -> TreeVerdict:
     """*proved to leak* if ``lower`` >= ``tau``, *bounded* if ``upper`` < ``tau``, else *open*."""
-    if not 0 < tau < 1:
-        raise BadValue("tau", tau, "a number between 0 and 1")
+    check_share("tau", tau)
     return "proved to leak" if lower >= tau else "bounded" if upper < tau else "open"
 
 
@@ -297,15 +265,8 @@ def together_below(
 ) -> np.ndarray:
     """(m,) the questions that leak less than ``tau``; with probability 1 - alpha every named question does (Holm 1979).
 
-    Parameters
-    ----------
-    questions, alpha, rounding
-        As in `pooled_leak`, at any rates; alpha is that of the whole list.
-    tau
-        The threshold, chosen before the samples are seen.
+    The threshold is chosen before the samples are seen; the rates of the questions may differ.
 
-    Examples
-    --------
     >>> clean = Masses((0.0,), (0.7,))
     >>> together_below([(clean, Remainder(1000, 9, leaks)) for leaks in (0, 0, 4)], tau=0.01, alpha=0.01).tolist()
     [True, True, False]
@@ -341,25 +302,12 @@ def against_retrain(
     alpha: float,
     rounding: Rounding = EXACTLY,
 ) -> AgainstRetrain:
-    """Compare the model's certain lower ends with Retrain's leak to the same questions.
+    """Compare the model's certain lower ends, (m,), with Retrain's leak to the same questions, together by Holm's rule.
 
-    The null of a question is P(leak) of the model <= ``factor`` x P(leak) of Retrain. The model's lower end is certain,
-    so under the null Retrain's P(leak) is at least lower / factor. Then at least lower / factor minus Retrain's
-    enumerated leaking mass is unexplored. The p-value is the Poisson probability of at most the observed number of
-    sampled leaks.
-
-    Parameters
-    ----------
-    lower
-        The model's certain lower ends, (m,).
-    retrain
-        Retrain's masses and sample for each of the m questions.
-    factor
-        The ratio in question, at least 1, chosen before the numbers are seen.
-    alpha
-        The level, for all questions together by Holm's rule.
-    rounding
-        The largest error of Retrain's masses.
+    The null of a question is P(leak) of the model <= ``factor`` x P(leak) of Retrain, where the factor, at least 1, is
+    chosen before the numbers are seen. The model's lower end is certain, so under the null Retrain's P(leak) is at least
+    lower / factor. Then at least lower / factor minus Retrain's enumerated leaking mass is unexplored. The p-value is the
+    Poisson probability of at most the observed number of sampled leaks.
     """
     check_alpha(alpha)
     if not 1 <= factor < math.inf:

@@ -70,11 +70,6 @@ ON = {
     Covers.STRONGEST_ATTACK: "for the strongest of the attacks",
     Covers.ADVERSARY: "against any adversary",
     Covers.MODELS: "over models like those of the pools",
-    Covers.ONE_IN_LANGUAGE: "on any one of {of} by itself, in a random prompt of the language",
-    Covers.WORST_IN_LANGUAGE: "on the worst of {of}, in a random prompt of the language",
-    Covers.EVERY_IN_LANGUAGE: "on every one of {of} together, in a random prompt of the language",
-    Covers.AVERAGE_IN_LANGUAGE: "on average over {of}, in a random prompt of the language",
-    Covers.CERTIFIED_IN_LANGUAGE: "on every one of {of} that is certified, in a random prompt of the language",
     Covers.PRODUCTIONS: "on every production of the language together",
     Covers.PROMPTS_OF_LANGUAGE: "over {of}, in the prompts of the language",
 }
@@ -87,6 +82,7 @@ COVERS_IN_LANGUAGE = {
     Covers.AVERAGE: Covers.AVERAGE_IN_LANGUAGE,
     Covers.CERTIFIED: Covers.CERTIFIED_IN_LANGUAGE,
 }
+ON |= {drawn: f"{ON[plain]}, in a random prompt of the language" for plain, drawn in COVERS_IN_LANGUAGE.items()}
 ASSUMES_IN_LANGUAGE = {
     "independent draws of one prompt": "independent draws of prompt and answer together",
     "independent draws within each prompt": "independent draws of prompt and answer together within each question",
@@ -98,21 +94,10 @@ ASSUMES_IN_LANGUAGE = {
 class Bound:
     """One bound, with its side, scope, error probability, assumption and method.
 
-    Parameters
-    ----------
-    value
-        The bound itself, unrounded: a number or infinity.
-    side
-        An upper bound is at least the true value; a lower bound is at most the true value.
-    alpha
-        The bound fails with at most this probability; `CERTAIN` (0) for a bound that cannot fail.
-    covers, assumes, method
-        The scope, the assumption behind the bound, and the method of proof, such as "Clopper-Pearson".
-    n
-        The number of draws behind the bound; None where no single number applies.
+    An upper bound is at least the true value, a lower bound at most; the ``value``, unrounded, is a number or infinity. It
+    fails with probability at most ``alpha``, which is `CERTAIN` (0) for a bound that cannot fail. ``n`` is the number of
+    draws behind it; None where no single number applies.
 
-    Examples
-    --------
     >>> bound = Bound(0.0757107937, "upper", 0.05, Covers.ONE_PROMPT, Assumes.DRAWS, "Clopper-Pearson", 100)
     >>> bound.significant(), bound.percent()
     ('0.07572', '7.6%')
@@ -120,8 +105,6 @@ class Bound:
     with probability 0.95 (α = 0.05)
     >>> Bound(1.7e-6, "lower", CERTAIN, Covers.ONE_PROMPT, "exact probabilities", "answer tree").level()
     'with certainty'
-    >>> Bound.from_dict(bound.as_dict()) == bound
-    True
     """
 
     value: float
@@ -147,11 +130,9 @@ class Bound:
         return rounded(self.value, digits, self.side)
 
     def number(self, digits: int = 3) -> str:
-        """The value with ``digits`` decimals, as text."""
         return _shown(self.rounded(digits), grouped=True)
 
     def percent(self, digits: int = 1) -> str:
-        """The value as a percentage with ``digits`` decimals."""
         return as_percent(rounded(exact(self.value) * 100, digits, self.side))
 
     def significant(self, digits: int = 4) -> str:
@@ -160,7 +141,6 @@ class Bound:
 
     @property
     def certain(self) -> bool:
-        """Whether the bound cannot fail, given its assumption."""
         return self.alpha == CERTAIN
 
     @property
@@ -179,15 +159,12 @@ class Bound:
         return words.format(of=of)
 
     def level(self) -> str:
-        """The probability with which the bound holds, as text."""
         return level(self.alpha)
 
     def guarantee(self, of: str = "the prompts") -> str:
-        """Scope, probability and assumption, as text."""
         return f"{self.on(of)}, {self.level()}, assuming {self.assumes}"
 
     def sentence(self, quantity: str = "", of: str = "the prompts", percent: bool = False) -> str:
-        """The whole guarantee for a reader."""
         shown = self.percent() if percent else self.significant()
         claim = f"{quantity} is {self.relation} {shown}" if quantity else f"{self.relation} {shown}"
         draws = f", n = {self.n:,}" if self.n is not None else ""
@@ -234,7 +211,6 @@ def bounds_of(
     method: str,
     n: int | None = None,
 ) -> list[Bound]:
-    """Return one bound for each value; all share one guarantee."""
     return [Bound(value, side, alpha, covers, assumes, method, n) for value in values]
 
 

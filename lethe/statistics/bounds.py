@@ -125,7 +125,7 @@ def paper_bounds(
     thresholds = np.asarray(thresholds, dtype=np.float64)
     n = scores.shape[1]
     values = in_blocks(lambda block: _values(block, alpha, thresholds), scores)
-    absent, successes, above = values["absent"], values["successes"], values["empirical_tail"]
+    absent, successes, above = (values.pop(name) for name in ("absent", "successes", "empirical_tail"))
     e = dkw(n, alpha)
     return PaperBounds(
         n=n,
@@ -139,12 +139,7 @@ def paper_bounds(
         # Missing scores are stored as 1, so they lie above every threshold below 1; here they must count as 0.
         m_gen_lower=np.maximum(0.0, above - np.minimum(absent[:, None] / n, above) - e),
         empirical_tail=above,
-        mean=values["mean"],
-        sd=values["sd"],
-        max=values["max"],
-        m_mu=values["m_mu"],
-        m_mu_lower=values["m_mu_lower"],
-        m_sigma=values["m_sigma"],
+        **values,
     )
 
 
@@ -170,11 +165,7 @@ def _values(scores: np.ndarray, alpha: float, thresholds: np.ndarray) -> dict[st
 
 
 def binary_upper(successes: ArrayLike, n: ArrayLike, alpha: float) -> np.ndarray:
-    """M_bin: the Clopper-Pearson upper bound of a probability (the paper's Metric 1); NaN successes stay NaN.
-
-    >>> binary_upper([0, 3], 100, 0.05).round(4).tolist()
-    [0.0295, 0.0757]
-    """
+    """M_bin: the Clopper-Pearson upper bound of a probability (the paper's Metric 1); NaN successes stay NaN."""
     successes, n = np.asarray(successes, dtype=np.float64), np.asarray(n)
     with np.errstate(invalid="ignore"):
         others = np.maximum(n - successes, 1)
@@ -377,7 +368,6 @@ class TighterBounds:
     assumes: str = Assumes.DRAWS_IN_ORDER
 
     def bounds(self, name: str) -> list[Bound]:
-        """Each prompt's ``mean_upper``, ``mean_lower`` or ``sd_upper`` with its guarantee."""
         side, method = PROVEN[name]
         values = getattr(self, name).tolist()
         return bounds_of(values, side, self.alpha, Covers.ONE_PROMPT, self.assumes, method, self.n)
@@ -400,20 +390,10 @@ def tighter_bounds(
 ) -> TighterBounds:
     """Compute all tighter bounds for each prompt, from independent draws in sampling order.
 
-    Sources: Waudby-Smith and Ramdas (2024), section 4; Berk and Jones (1979).
+    Sources: Waudby-Smith and Ramdas (2024), section 4; Berk and Jones (1979). ``known`` holds solved Berk-Jones levels by
+    (n, alpha), read and extended. With ``missing`` "worst" a NaN counts as 1 in upper bounds, as 0 in lower bounds, and in
+    ``sd_upper`` as the score farthest from the centre.
 
-    Parameters
-    ----------
-    scores, alpha, thresholds
-        As in `paper_bounds`, the scores in sampling order.
-    known
-        Solved Berk-Jones levels by (n, alpha), read and extended.
-    missing
-        With "worst" a NaN counts as 1 in upper bounds, as 0 in lower bounds, and in ``sd_upper`` as the score farthest
-        from the centre. With "refuse" a NaN is an error.
-
-    Examples
-    --------
     >>> found = tighter_bounds(np.zeros((1, 100)), 0.05, thresholds=np.array([0.5]))
     >>> found.mean_upper.round(4).tolist(), found.exceedance.round(4).tolist()
     ([0.0366], [[0.0583]])

@@ -18,8 +18,12 @@ def check_alpha(alpha: float) -> None:
         raise BadValue("alpha", alpha, f"a number from {SMALLEST_ALPHA:g} to 0.5")
 
 
+def check_share(name: str, value: float) -> None:
+    if not 0 < value < 1:
+        raise BadValue(name, value, "a number strictly between 0 and 1")
+
+
 def check_count(name: str, value: int) -> None:
-    """Raise `BadValue` unless ``value`` is a whole number of at least 1."""
     if value < 1:
         raise BadValue(name, value, "a whole number of at least 1")
 

@@ -23,15 +23,9 @@ def rate_bounds(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Clopper-Pearson bounds (lower, upper) of each leak probability, each one-sided at alpha.
 
-    Parameters
-    ----------
-    leaks, n
-        Leaks and draws of each question: arrays of one shape, or numbers.
-    missing
-        Missing answers of each question: clean in the lower bound, leaks in the upper bound.
+    Leaks and draws of each question are arrays of one shape, or numbers; missing answers are clean in the lower bound and
+    leaks in the upper bound.
 
-    Examples
-    --------
     >>> lower, upper = rate_bounds(np.array([3, 3]), np.array([1024, 1024]), 0.01, np.array([0, 10]))
     >>> lower.round(4).tolist(), upper.round(4).tolist()
     ([0.0004, 0.0004], [0.0098, 0.0234])
@@ -64,11 +58,7 @@ def pooled_bounds(
 
 
 def at_least_once(p: ArrayLike, ks: ArrayLike) -> np.ndarray:
-    """1 - (1 - p)^k for every p, (...), and every k, (K,), to full relative precision at any p; NaN stays NaN.
-
-    >>> [f"{value:.8g}" for value in at_least_once(1e-12, [1, 2, 10**6])]
-    ['1e-12', '2e-12', '9.999995e-07']
-    """
+    """1 - (1 - p)^k for every p, (...), and every k, (K,), to full relative precision at any p; NaN stays NaN."""
     p, k = np.asarray(p, dtype=np.float64)[..., None], np.asarray(ks, dtype=np.float64)
     with np.errstate(divide="ignore"):  # p = 1
         return np.where(k == 1, p, -np.expm1(k * np.log1p(-p)))  # for k = 1 the logarithm would round p
@@ -99,7 +89,6 @@ def unbiased(leaks: ArrayLike, n: ArrayLike, ks: ArrayLike) -> np.ndarray:
 
 
 def check_queries(ks: ArrayLike) -> np.ndarray:
-    """Return the numbers of answers as integers of shape (K,), each at least 1."""
     k = np.asarray(ks)
     if k.ndim != 1 or (k.size and (k.min() < 1 or (k != np.floor(k)).any())):
         raise BadValue("k", ks, "whole numbers of at least 1")
@@ -150,16 +139,10 @@ METHOD_AT_RANDOM = "Clopper-Pearson on the labels"
 def labelled_rates(
     leaks: np.ndarray, rest: np.ndarray, n: np.ndarray, alpha: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Ends (lower, upper) of each question's leak probability; the rest counts against the claim.
+    """Ends (lower, upper) of each question's leak probability, each side at ``alpha``; the rest counts against the claim.
 
-    Holds for any part of S that is labelled, whoever chose that part: the ends only improve with a larger S.
-
-    Parameters
-    ----------
-    leaks, rest, n
-        Counted draws whose text a person labelled a leak, counted draws whose text nobody labelled, and all counted draws.
-    alpha
-        Error probability of each side, above 0 and up to 0.5.
+    Of ``n`` counted draws of a question, a person labelled the text of ``leaks`` a leak, and nobody labelled that of
+    ``rest``. Holds for any part of S that is labelled, whoever chose that part: the ends only improve with a larger S.
     """
     check_alpha(alpha)
     if (np.asarray(leaks) + rest > n).any():
@@ -170,18 +153,11 @@ def labelled_rates(
 def labelled_average(
     leaks: np.ndarray, rest: np.ndarray, n: np.ndarray, of_rest: tuple[int, int] | None, alpha: float
 ) -> tuple[float, float]:
-    """Ends (lower, upper) of the average leak probability over questions with equally many counted draws.
+    """Ends (lower, upper) of the average leak probability over questions with equally many counted draws; alpha at most 1/4.
 
-    Parameters
-    ----------
-    leaks, rest, n, alpha
-        As in `labelled_rates`; alpha at most 1/4.
-    of_rest
-        Labelled leaks among the random draws of the rest, and these draws (0 until all are labelled). None where no such
-        draws were planned, which gives all of alpha to the first bound.
+    ``of_rest`` counts labelled leaks among the random draws of the rest, and these draws (0 until all are labelled). It is
+    None where no such draws were planned, which gives all of alpha to the first bound.
 
-    Examples
-    --------
     >>> ends = labelled_average(np.array([5, 0]), np.array([40, 60]), np.array([500, 500]), (1, 50), 0.05)
     >>> [round(end, 4) for end in ends]
     [0.0014, 0.0276]
@@ -201,9 +177,6 @@ def random_labels(leaks: int, n: int, alpha: float) -> tuple[float, float]:
     """Ends (lower, upper) of the average leak probability from labels of ``n`` random draws of the run; alpha at most 1/4.
 
     The ends also hold where the questions were drawn without replacement (see `pooled_bounds`).
-
-    >>> [round(end, 4) for end in random_labels(4, 200, 0.05)]
-    [0.0069, 0.0452]
     """
     check_alpha(alpha)
     lower, upper = pooled_bounds([leaks, 0], [n, 0], alpha)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lethe.errors import BadValue
-from lethe.statistics.answer_tree import chance_within, queries_until
+from lethe.statistics.answer_tree import queries_until
 
 QUERIES = tuple(10**power for power in range(7))  # n of (n, p)-discoverable extraction
 CHANCES = (0.1, 0.5, 0.9, 0.99)  # p of (n, p)-discoverable extraction
@@ -96,11 +96,7 @@ def discoverable(
 
 
 def longest_run(probabilities: ArrayLike, least: float = 0.5) -> tuple[int, int]:
-    """The longest run of neighbouring windows that each have at least ``least``: (first window, length).
-
-    >>> longest_run([0.1, 0.9, 0.6, 0.2, 0.7])
-    (1, 2)
-    """
+    """The longest run of neighbouring windows that each have at least ``least``: (first window, length)."""
     hits = np.concatenate([[False], np.asarray(probabilities, dtype=np.float64) >= least, [False]])
     edges = np.flatnonzero(np.diff(hits.astype(np.int8)))
     starts, lengths = edges[::2], edges[1::2] - edges[::2]
@@ -111,22 +107,6 @@ def longest_run(probabilities: ArrayLike, least: float = 0.5) -> tuple[int, int]
 
 
 def expected_queries(probabilities: ArrayLike) -> np.ndarray:
-    """The mean number of queries until a window comes out, 1 / p; infinite where p is 0.
-
-    >>> expected_queries([0.5, 0.0]).tolist()
-    [2.0, inf]
-    """
+    """The mean number of queries until a window comes out, 1 / p; infinite where p is 0."""
     with np.errstate(divide="ignore"):
         return 1 / np.asarray(probabilities, dtype=np.float64)
-
-
-__all__ = [
-    "CHANCES",
-    "EXTRACTABLE",
-    "QUERIES",
-    "Distance",
-    "chance_within",
-    "discoverable",
-    "expected_queries",
-    "longest_run",
-]

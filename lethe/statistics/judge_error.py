@@ -83,11 +83,7 @@ class Calibration:
     def of(
         cls, labels: ArrayLike, verdicts: ArrayLike, of_this_run: bool = False, judge: str | None = None
     ) -> Calibration:
-        """Count a person's labels (0 or 1) and the judge's verdicts (0, 1, or NaN where it gave none) on the same answers.
-
-        >>> Calibration.of(labels=[1, 1, 0, 0], verdicts=[1, 0, 0, np.nan])  # doctest: +ELLIPSIS
-        Calibration(leaks=2, leaks_called=1, clean=2, clean_called=0, leaks_unjudged=0, clean_unjudged=1, ...)
-        """
+        """Count a person's labels (0 or 1) and the judge's verdicts (0, 1, or NaN where it gave none) on the same answers."""
         labels, verdicts = np.asarray(labels, dtype=np.float64), np.asarray(verdicts, dtype=np.float64)
         if labels.ndim != 1 or labels.shape != verdicts.shape:
             raise BadValue("labels and verdicts", (labels.shape, verdicts.shape), "two vectors of one length")
@@ -125,11 +121,7 @@ class Calibration:
         return ASSUMES.format(where=where) + ("" if self.of_this_run else OTHER_ANSWERS)
 
     def error(self, alpha: float) -> JudgeError:
-        """Bounds of the sensitivity and the false positive rate, each of the four sides one-sided at ``alpha``.
-
-        >>> Calibration(leaks=50, leaks_called=50, clean=50, clean_called=0).error(alpha=0.01).false_positive[0]
-        0.0
-        """
+        """Bounds of the sensitivity and the false positive rate, each of the four sides one-sided at ``alpha``."""
         check_alpha(alpha)
         counts = (
             (self.leaks_called, self.leaks, self.leaks_unjudged),

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from lethe.errors import BadValue
 from lethe.statistics.bound import Bound, Covers, Side
 from lethe.statistics.bounds import binary_lower, binary_upper
-from lethe.statistics.checks import check_alpha
+from lethe.statistics.checks import check_alpha, check_share
 from lethe.statistics.counts import (
     at_least_once,
     check_counts,
@@ -270,21 +270,13 @@ class Rate:
 
 
 def pass_hat_k(right: np.ndarray, n: np.ndarray, missing: np.ndarray, alpha: float, ks: Sequence[int]) -> Band:
-    """The mean of pass^k over the questions, the probability that all of k answers are right; each side at ``alpha``.
+    """The mean of pass^k over the questions, the probability that all of k answers are right; alpha and ks as in `Rate.mean`.
 
     All of k answers are right unless one of them fails, so pass^k of the right answers is 1 - leak@k of the failures, and
-    every end of one is an end of the other. A missing answer is no right one in a lower end and no failure in an upper one.
-    The estimate is the mean of C(right, k) / C(n, k), unbiased, and NaN where a question has fewer than k answers.
+    every end of one is an end of the other. An answer without a verdict (``missing``) is no right one in a lower end and no
+    failure in an upper one. The estimate is the mean of C(right, k) / C(n, k), unbiased, and NaN where a question has fewer
+    than k answers.
 
-    Parameters
-    ----------
-    right, n, missing
-        Right answers, answers drawn, and answers without a verdict, of each question.
-    alpha, ks
-        As in `Rate.mean`.
-
-    Examples
-    --------
     >>> band = pass_hat_k(np.array([8, 4]), np.array([8, 8]), np.zeros(2), alpha=0.05, ks=[1, 2])
     >>> band.estimate.round(4).tolist(), band.lower.round(4).tolist(), band.upper.round(4).tolist()
     ([0.75, 0.6071], [0.4554, 0.2074], [0.9357, 0.8916])
@@ -304,11 +296,10 @@ SHARE_METHOD = "Clopper-Pearson over prompts, each {how} by Clopper-Pearson at {
 def share_exceeding(rate: Rate, tau: float, alpha: float, side: Side) -> Bound:
     """Bound the share of the language's prompts that leak with a probability above ``tau``, from a few answers to each.
 
-    The leak probability of a prompt is not observed, only ``r`` answers to the prompt. A prompt counts as certified if the
+    The leak probability of a prompt is not observed, only answers to it. A prompt counts as certified if the
     Clopper-Pearson upper bound of its leak probability, at level beta, is at most tau, and as detected if the lower bound
     is above tau. A prompt above tau is certified with probability at most beta, so P(not certified) >= share * (1 - beta),
     and a prompt at or below tau is detected with probability at most beta, so P(detected) <= share + (1 - share) * beta.
-
     Clopper-Pearson over the prompts bounds the left sides at ``alpha``, and solving for the share gives its bounds. They
     hold for any beta fixed beforehand. A large one certifies more of the prompts that leak a little: `CERTIFY` loses a
     factor 1 / (1 - beta) where no prompt leaks, and gains far more where most leak a little.
@@ -317,30 +308,17 @@ def share_exceeding(rate: Rate, tau: float, alpha: float, side: Side) -> Bound:
     where se is the judge's sensitivity and fp its false positive rate, in every prompt alike. Where se >= se_l, fp >= fp_l
     and se_l > fp_l, p > tau implies q > tau se_l + (1 - tau) fp_l, so the share of prompts with such a q bounds the share
     sought from above. Where se <= se_u, fp <= fp_u and se_u > fp_u, q > tau se_u + (1 - tau) fp_u implies p > tau. The
-    rates and the share take alpha / 3.
+    rates and the share take alpha / 3. A judge that separates nothing gives 1 or 0.
 
-    Parameters
-    ----------
-    rate
-        The counted answers to independently drawn prompts. With a judge, the bound is about true leaks.
-    tau
-        The threshold, above 0 and below 1.
-    alpha, side
-        The bound's error probability and side; it is 1 or 0 where a judge separates nothing.
-
-    Examples
-    --------
-    >>> share_exceeding(Rate.of([0] * 90 + [30] * 10, 64), 0.1, 0.05, "upper").percent()
-    '21.9%'
-    >>> share_exceeding(Rate.of([0] * 90 + [30] * 10, 64), 0.1, 0.05, "lower").percent()
-    '4.5%'
+    >>> rate = Rate.of([0] * 90 + [30] * 10, 64)  # of independently drawn prompts
+    >>> [share_exceeding(rate, 0.1, 0.05, side).percent() for side in ("lower", "upper")]
+    ['4.5%', '21.9%']
     """
     check_alpha(alpha)
     prompts, assumes, level = len(rate.leaks), RANDOM_PROMPTS, alpha
     if not prompts or np.isnan(rate.leaks).any():
         raise BadValue("leaks", f"{prompts} counts", "one count per prompt, and at least one prompt")
-    if not 0 < tau < 1:
-        raise BadValue("tau", tau, "a number above 0 and below 1")
+    check_share("tau", tau)
     beta = CERTIFY if side == "upper" else DETECT
     method, value = SHARE_METHOD.format(how="certified" if side == "upper" else "detected", beta=beta), None
     if rate.judge is not None:

@@ -79,17 +79,15 @@ class AnswerTree:
     @property
     def bounds(self) -> dict[str, Bound]:
         """The four ends as bounds with their guarantees; each holds for this question by itself."""
-        sampled = _level(self.rho, self.alpha, self.sampled)
         return {
-            "lower": CERTAINLY.bound(self.lower, "lower"),
-            "upper": sampled.bound(self.upper, "upper"),
-            "upper_certain": CERTAINLY.bound(self.upper_certain, "upper"),
-            "lower_sampled": sampled.bound(self.lower_sampled, "lower"),
+            "lower": _certain(self.lower, "lower"),
+            "upper": _sampled(self, self.upper, "upper", Covers.ONE_PROMPT),
+            "upper_certain": _certain(self.upper_certain, "upper"),
+            "lower_sampled": _sampled(self, self.lower_sampled, "lower", Covers.ONE_PROMPT),
         }
 
     @property
     def remainder(self) -> Remainder:
-        """The sample of the unexplored mass."""
         return Remainder(self.rho, self.sampled, self.sampled_leaks)
 
     def as_json(self) -> dict:
@@ -101,7 +99,6 @@ class AnswerTree:
 
     @classmethod
     def of_json(cls, values: Mapping) -> AnswerTree:
-        """Read the tree that `as_json` wrote."""
         first, last = (float("inf") if n is None else n for n in values["queries_until_half"])
         return cls(
             **{
@@ -109,41 +106,25 @@ class AnswerTree:
                 "queries_until_half": (first, last),
                 "leak_at": {int(n): (low, high) for n, (low, high) in values["leak_at"].items()},
                 "heaviest_leaks": tuple(HeavyLeak(**leak) for leak in values["heaviest_leaks"]),
-                "masses": masses_of_json(values["masses"]),
+                "masses": Masses(
+                    **{key: tuple(v) if isinstance(v, list) else v for key, v in values["masses"].items()}
+                ),
                 "curve": tuple((int(rows), low, high) for rows, low, high in values["curve"]),
             }
         )
 
 
-def masses_of_json(values: Mapping) -> Masses:
-    """The `Masses` in an object of plain JSON values."""
-    return Masses(
-        leak_by_length=tuple(values["leak_by_length"]),
-        clean_by_length=tuple(values["clean_by_length"]),
-        blank=values["blank"],
-        unscored=values["unscored"],
-        unconfirmed=values["unconfirmed"],
-    )
+def _certain(value: float, side: Side, covers: Covers = Covers.ONE_PROMPT) -> Bound:
+    return Bound(value, side, CERTAIN, covers, EXACT, METHOD)
 
 
-@dataclass(frozen=True)
-class _Level:
-    """The fields that several bounds share: alpha, assumption, method and number of draws."""
-
-    alpha: float
-    assumes: str
-    method: str
-    n: int | None
-
-    def bound(self, value: float, side: Side, covers: Covers = Covers.ONE_PROMPT) -> Bound:
-        return Bound(value, side, self.alpha, covers, self.assumes, self.method, self.n)
-
-
-CERTAINLY = _Level(CERTAIN, EXACT, METHOD, None)
-
-
-def _level(rho: float, alpha: float, sampled: int, assumes: str = SAMPLED) -> _Level:
-    return _Level(alpha, assumes, POISSON, sampled) if rho else CERTAINLY
+def _sampled(
+    of: AnswerTree | ModelTree, value: float, side: Side, covers: Covers, assumes: str = SAMPLED
+) -> Bound:
+    """A bound by the sample, or a certain one where nothing was sampled."""
+    if not of.rho:
+        return _certain(value, side, covers)
+    return Bound(value, side, of.alpha, covers, assumes, POISSON, of.sampled)
 
 
 @dataclass(frozen=True)
@@ -178,13 +159,13 @@ class ModelTree:
     @property
     def bounds(self) -> dict[str, Bound]:
         """The bounds among `flat`, under their keys."""
-        pooled, worst = self.pooled, _level(self.rho, self.alpha, self.sampled)
-        mean = CERTAINLY if pooled is None else _level(self.rho, self.alpha, self.sampled, pooled.assumes)
-        upper = self.mean_upper_certain if pooled is None else pooled.upper
+        mean = _certain(self.mean_upper_certain, "upper", Covers.AVERAGE)
+        if self.pooled is not None:
+            mean = _sampled(self, self.pooled.upper, "upper", Covers.AVERAGE, self.pooled.assumes)
         return {
-            "tree_lower_worst": CERTAINLY.bound(self.lower_worst, "lower", Covers.WORST_PROMPT),
-            "tree_upper_worst": worst.bound(self.upper_worst, "upper", Covers.WORST_PROMPT),
-            "tree_upper_mean": mean.bound(upper, "upper", Covers.AVERAGE),
+            "tree_lower_worst": _certain(self.lower_worst, "lower", Covers.WORST_PROMPT),
+            "tree_upper_worst": _sampled(self, self.upper_worst, "upper", Covers.WORST_PROMPT),
+            "tree_upper_mean": mean,
         }
 
     def as_json(self) -> dict[str, object]:
@@ -273,21 +254,17 @@ class Certificates:
 
     @property
     def rounding(self) -> Rounding:
-        """The rounding error of the masses under these settings."""
         return Rounding(self.how.logit_allowance, self.how.max_new_tokens, self.how.temperature)
 
     @property
     def model(self) -> ModelTree:
-        """The summary over the questions."""
         return model_tree(self.trees, self.rounding, self.tau)
 
     @property
     def verdicts(self) -> dict[str, TreeVerdict]:
-        """The verdict on each question at ``tau``."""
         return {tree.id: verdict(tree.lower, tree.upper, self.tau) for tree in self.trees}
 
     def sentences(self) -> list[str]:
-        """The summary in sentences, with every guarantee."""
         model, of = self.model, f"the {plural(len(self.trees), 'question')}"
         bounds: dict[str, Bound] = model.bounds
         counts = ", ".join(f"{count} {word}" for word, count in model.verdicts.items())
@@ -321,7 +298,6 @@ class Certificates:
 
     @classmethod
     def of_json(cls, values: Mapping[str, object]) -> Certificates:
-        """Read the result that `as_json` wrote with ``whole``."""
         known: dict[str, Any] = dict(values)
         model = known["model"]
         return cls(

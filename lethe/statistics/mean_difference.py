@@ -18,7 +18,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -27,8 +28,13 @@ from lethe.statistics import betting
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.bounds import binary_upper, pooled_lower, pooled_upper
 from lethe.statistics.checks import check_alpha, check_scores
-from lethe.statistics.comparison import Interval, empirical_width, mean_interval, share_interval
-from lethe.statistics.many_prompts import LARGEST_POOLED_ALPHA, binary_p_value
+from lethe.statistics.many_prompts import (
+    LARGEST_POOLED_ALPHA,
+    binary_p_value,
+    empirical_width,
+    mean_interval,
+    share_interval,
+)
 from lethe.statistics.sequential import METHOD as AT_THE_STOP
 from lethe.statistics.sequential import StoppedSamples, stopped_average
 
@@ -48,6 +54,7 @@ CELLS = 32  # of levels and of means, over which a product of p-values is bounde
 ROUNDS, PRECISION = 4, 1e-5  # of the division of these cells
 STEPS = 45  # bisection steps: down to 2^-45 of the unit interval
 LARGEST_LEVEL = 0.5
+CLOPPER_PEARSON, FISHER = "Clopper-Pearson", "Fisher's combination"
 
 
 @dataclass(frozen=True)
@@ -74,7 +81,6 @@ class Difference:
 
     @property
     def difference(self) -> float:
-        """The estimate."""
         return self.b - self.a
 
     def p_above(self) -> float:
@@ -84,18 +90,6 @@ class Difference:
     def p_below(self) -> float:
         """The p-value of "b's mean is at least a's"."""
         return self.p_value / 2 if self.difference < 0 else 1.0
-
-
-class Rise(Protocol):
-    """The evidence that the second of two means is the larger one."""
-
-    def low(self, level: float) -> float:
-        """A lower bound of the difference, one-sided at ``level``."""
-        ...
-
-    def p_value(self) -> float:
-        """The p-value of "the second mean is at most the first"."""
-        ...
 
 
 def difference(
@@ -152,20 +146,17 @@ def difference(
 def _evidence(
     a: np.ndarray, b: np.ndarray, alpha: float, binary: bool, stopped: tuple[bool, bool], draws: Draws
 ) -> tuple[str, Rise, Rise]:
-    """The method, and the evidence for a rise and for a fall."""
     if draws == "pairs":
         size = min(len(a), len(b))
         a, b = a[:size], b[:size]
         return "betting on paired differences", _PairedBets(a, b, alpha / 2), _PairedBets(b, a, alpha / 2)
     stakes = math.sqrt(_threshold(alpha / 2)) if draws == "apart" else alpha / 4
-    first, second = (_Means(own, stakes, binary, rule) for own, rule in zip((a, b), stopped, strict=True))
+    first, second = (_sides(own, stakes, binary, rule) for own, rule in zip((a, b), stopped, strict=True))
     fixed = CLOPPER_PEARSON if binary else "betting"
     if draws == "apart":
-        return f"{fixed}, {FISHER}", _TwoSides(first, second), _TwoSides(second, first)
-    return methods(fixed, AT_THE_STOP, stopped), _FourBounds(first, second), _FourBounds(second, first)
-
-
-CLOPPER_PEARSON, FISHER = "Clopper-Pearson", "Fisher's combination"
+        return f"{fixed}, {FISHER}", _TwoSides(first[0], second[1]), _TwoSides(second[0], first[1])
+    rises, falls = _FourBounds(first[0], second[1]), _FourBounds(second[0], first[1])
+    return methods(fixed, AT_THE_STOP, stopped), rises, falls
 
 
 def methods(fixed: str, at_the_stop: str, stopped: tuple[bool, bool]) -> str:
@@ -176,102 +167,93 @@ def methods(fixed: str, at_the_stop: str, stopped: tuple[bool, bool]) -> str:
 
 
 def assumptions(draws: Draws, stopped: tuple[bool, bool], more: str = "") -> str:
-    """The assumptions of a comparison in words."""
     return ASSUMES[draws] + (f"; {LOOKS}" if any(stopped) else "") + more
 
 
-class _Means:
-    """The one-sided bounds of a sample's mean, and the p-values that they invert; stakes are sized for ``level``."""
+class _Upper:
+    """The one-sided upper bound of a sample's mean, and the p-values that it inverts; stakes are sized for ``level``."""
 
-    def __init__(self, scores: np.ndarray, level: float, binary: bool, stopped: bool = False):
-        self.level, self.n, self.binary = level, len(scores), binary
-        self.grids: dict[
-            int, tuple[np.ndarray, np.ndarray]
-        ] = {}  # means and their p-values by betting, per direction
-        self.low, self.high = np.nan_to_num(scores, nan=0.0), np.nan_to_num(scores, nan=1.0)
-        # Of the scores and of 1 minus the scores.
-        self.stopped = (StoppedSamples([self.high]), StoppedSamples([1 - self.low])) if stopped else None
+    def __init__(self, values: np.ndarray, level: float, binary: bool, stopped: bool = False):
+        self.values, self.level, self.n, self.binary = values, level, len(values), binary
+        self.stopped = StoppedSamples([values]) if stopped else None
 
-    def upper(self) -> float:
-        return self._upper(self.high, 0)
-
-    def lower(self) -> float:
-        return 1 - self._upper(1 - self.low, 1)
-
-    def _upper(self, values: np.ndarray, place: int) -> float:
+    def bound(self) -> float:
         if self.stopped:
-            return float(self.stopped[place].uppers(self.level)[0])
+            return float(self.stopped.uppers(self.level)[0])
         if self.binary:
-            return float(binary_upper(values.sum(), self.n, self.level))
-        return float(betting.mean_upper(values[None], self.level, recomputed=False)[0])
+            return float(binary_upper(self.values.sum(), self.n, self.level))
+        return float(betting.mean_upper(self.values[None], self.level, recomputed=False)[0])
 
-    def at_least(self, means: np.ndarray) -> np.ndarray:
+    def p_values(self, means: np.ndarray) -> np.ndarray:
         """The p-values of "the mean is at least ``means``": small where they are large."""
-        return self._p_values(self.high, means, 0)
-
-    def at_most(self, means: np.ndarray) -> np.ndarray:
-        """The p-values of "the mean is at most ``means``": small where they are small."""
-        return self._p_values(1 - self.low, 1 - means, 1)
-
-    def _p_values(self, values: np.ndarray, means: np.ndarray, place: int) -> np.ndarray:
         if self.stopped:
-            return np.array([float(self.stopped[place].p_values(np.array([mean]))[0]) for mean in means])
+            return np.array([float(self.stopped.p_values(np.array([mean]))[0]) for mean in means])
         if self.binary:
-            return binary_p_value(values.sum(), self.n, means)
-        return betting.p_value(np.broadcast_to(values, (len(means), self.n)), means, self.level)
+            return binary_p_value(self.values.sum(), self.n, means)
+        return betting.p_value(np.broadcast_to(self.values, (len(means), self.n)), means, self.level)
 
-    def uppers(self, levels: np.ndarray) -> np.ndarray:
+    def bounds(self, levels: np.ndarray) -> np.ndarray:
         """Upper bounds at descending confidence; those by betting are rounded up to a grid."""
-        return self._uppers(self.high, levels, 0)
-
-    def lowers(self, levels: np.ndarray) -> np.ndarray:
-        return 1 - self._uppers(1 - self.low, levels, 1)
-
-    def _uppers(self, values: np.ndarray, levels: np.ndarray, place: int) -> np.ndarray:
         if self.binary:
-            return np.array([float(binary_upper(values.sum(), self.n, level)) for level in levels])
-        if place not in self.grids:
-            error = values.std() / math.sqrt(self.n) + 1 / self.n
-            near = values.mean() + error * np.linspace(-1, 6, 4 * CELLS)
-            grid = np.unique(np.clip(np.concatenate([np.linspace(0, 1, CELLS), near]), 0, 1))
-            self.grids[place] = grid, np.minimum.accumulate(self._p_values(values, grid, place))
-        grid, p = self.grids[place]
+            return np.array([float(binary_upper(self.values.sum(), self.n, level)) for level in levels])
+        grid, p = self._grid
         places = np.searchsorted(-p, -levels, side="left")  # the first mean whose p-value is at most the level
         return np.append(grid, 1.0)[places]
 
+    @cached_property
+    def _grid(self) -> tuple[np.ndarray, np.ndarray]:
+        error = self.values.std() / math.sqrt(self.n) + 1 / self.n
+        near = self.values.mean() + error * np.linspace(-1, 6, 4 * CELLS)
+        grid = np.unique(np.clip(np.concatenate([np.linspace(0, 1, CELLS), near]), 0, 1))
+        return grid, np.minimum.accumulate(self.p_values(grid))
 
+
+def _sides(scores: np.ndarray, level: float, binary: bool, stopped: bool) -> tuple[_Upper, _Upper]:
+    """The upper bounds of the scores' mean, and of the mean of 1 minus the scores."""
+    high, low = np.nan_to_num(scores, nan=1.0), np.nan_to_num(scores, nan=0.0)
+    return _Upper(high, level, binary, stopped), _Upper(1 - low, level, binary, stopped)
+
+
+@dataclass(frozen=True)
 class _FourBounds:
-    """Any dependence: bounds of both sides, each at half of the level."""
+    """Any dependence: bounds of a's mean and of the mean of 1 minus b, each at half of the level."""
 
-    def __init__(self, a: _Means, b: _Means):
-        self.a, self.b = a, b
+    a: _Upper
+    b: _Upper
 
     def low(self, level: float) -> float:
-        return self.b.lower() - self.a.upper()  # whose stakes are sized for half of this level
+        return (1 - self.b.bound()) - self.a.bound()  # whose stakes are sized for half of this level
 
     def p_value(self) -> float:
         """Twice the largest p-value over common means of "a's mean is at least m or b's at most m", rounded up."""
         low, high = 0.0, 1.0
         for _ in range(STEPS):
             middle = (low + high) / 2
-            if self.b.at_most(np.array([middle]))[0] < self.a.at_least(np.array([middle]))[0]:
+            if self._at_most(middle) < self._at_least(middle):
                 low = middle
             else:
                 high = middle
-        return 2 * float(min(self.b.at_most(np.array([high]))[0], self.a.at_least(np.array([low]))[0]))
+        return 2 * float(min(self._at_most(high), self._at_least(low)))
+
+    def _at_most(self, mean: float) -> float:
+        return self.b.p_values(1 - np.array([mean]))[0]
+
+    def _at_least(self, mean: float) -> float:
+        return self.a.p_values(np.array([mean]))[0]
 
 
+@dataclass(frozen=True)
 class _TwoSides:
     """Independent sides: Fisher's combination of their p-values."""
 
-    def __init__(self, a: _Means, b: _Means):
-        self.a, self.b = a, b
+    a: _Upper
+    b: _Upper
 
     def low(self, level: float) -> float:
-        return combined_low(level, self.a.uppers, self.b.lowers, lambda upper, lower: lower - upper)
+        return combined_low(level, self.a.bounds, lambda levels: 1 - self.b.bounds(levels))
 
     def p_value(self) -> float:
-        return _largest_combination(self.a.at_least, self.b.at_most)
+        return _largest_combination(self.a.p_values, lambda means: self.b.p_values(1 - means))
 
 
 class _PairedBets:
@@ -288,6 +270,9 @@ class _PairedBets:
         return float(betting.p_value(1 - self.halves, 0.5, self.level)[0])
 
 
+Rise = _FourBounds | _TwoSides | _PairedBets  # the evidence that the second of two means is the larger one
+
+
 def _threshold(level: float) -> float:
     """The t with t (1 - ln t) = ``level``: independent p-values have a product of at most t with probability ``level``."""
     from scipy.special import chdtri
@@ -299,29 +284,20 @@ def combined_low(
     level: float,
     upper: Callable[[np.ndarray], np.ndarray],
     lower: Callable[[np.ndarray], np.ndarray],
-    join: Callable[[np.ndarray, np.ndarray], np.ndarray],
     largest: float = LARGEST_LEVEL,
     rounds: int = ROUNDS,
 ) -> float:
-    """The least value over all pairs of parameters that Fisher's combination does not refute at ``level``.
+    """The least difference of all pairs of parameters that Fisher's combination does not refute at ``level``.
 
-    Where the first p-value lies between two levels of a grid, the first parameter is at most the upper bound at the smaller
-    level, and the second p-value exceeds the threshold by the larger level. Cells that could hold the least value are
-    divided ``rounds`` times.
-
-    Parameters
-    ----------
-    upper, lower
-        One-sided bounds of the first and of the second parameter at an array of levels, from independent evidence.
-    join
-        The value: it falls in the first parameter and grows in the second.
-    largest
-        The largest level at which the bounds are proven; beyond it a p-value counts as 1.
+    ``upper`` and ``lower`` bound the first and the second parameter at an array of levels, from independent evidence;
+    beyond ``largest`` they are not proven, and a p-value counts as 1. Where the first p-value lies between two levels of a
+    grid, the first parameter is at most the upper bound at the smaller level, and the second p-value exceeds the threshold
+    by the larger level. Cells that could hold the least value are divided ``rounds`` times.
     """
     threshold = _threshold(level)
 
     def joined(firsts: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-        return join(upper(np.minimum(firsts, largest)), lower(np.minimum(seconds, largest)))
+        return lower(np.minimum(seconds, largest)) - upper(np.minimum(firsts, largest))
 
     start, end, low = 1.0, 0.0, -math.inf
     for _ in range(rounds):
@@ -371,27 +347,13 @@ def mean_of_differences(
     stopped: tuple[bool, bool] = NEITHER,
     draws: Draws = "any",
 ) -> Difference | None:
-    """Compare two sides by their means, averaged over questions.
+    """Compare two sides by their means, averaged over questions; ``groups`` names each question's model (one by default).
 
-    Parameters
-    ----------
-    a, b
-        The scores of each question, for the same number of questions on both sides.
-    alpha, binary, stopped, draws
-        As in `difference`.
-    groups
-        The model of each question; by default one model has all questions.
+    The other parameters are those of `difference`. None if the questions of one side of one model have different numbers of
+    answers: then no interval of the average is proven, except for a stopped side. None too for one answer to each question
+    of several models.
 
-    Returns
-    -------
-    Difference or None
-        None if the questions of one side of one model have different numbers of answers. Then no interval of the average is
-        proven, except for a stopped side. None too for one answer to each question of several models.
-
-    Notes
-    -----
-    Each side is `comparison.share_interval` (scores of 0 and 1) or `comparison.mean_interval`: at alpha / 2 (any
-    dependence),
+    Each side is `many_prompts.share_interval` (scores of 0 and 1) or `mean_interval`: at alpha / 2 (any dependence),
     or joined by Fisher's combination (seeded apart). Of pairs, scores of 0 and 1 are replaced by "1 in a only" and "1 in b
     only", whose means have the same difference; other scores by their paired differences, with one interval at alpha. The
     questions must be independent too. Models sampled with one seed share random numbers, so their counts are not pooled:
@@ -450,11 +412,9 @@ class _Part:
         self.fixed = share_interval if binary else mean_interval
 
     def has_interval(self, stopped: tuple[bool, bool]) -> bool:
-        """Whether an interval of the average is proven for each side."""
         return all(rule or _has_interval(side) for side, rule in zip((self.a, self.b), stopped, strict=True))
 
     def interval(self, level: float, stopped: tuple[bool, bool], draws: Draws) -> tuple[float, float]:
-        """The ends of the difference, together at ``level``."""
         if draws == "apart":
             return self._low(self.a, self.b, level / 2), -self._low(self.b, self.a, level / 2)
         if draws == "pairs" and not self.binary:
@@ -470,16 +430,13 @@ class _Part:
         return second.lower - first.upper, second.upper - first.lower
 
     def _low(self, a: Sequence[np.ndarray], b: Sequence[np.ndarray], level: float) -> float:
-        def of(side: Sequence[np.ndarray]) -> Callable[[float], Interval]:
-            return lambda share: self.fixed(side, 2 * share)
-
         def upper(levels: np.ndarray) -> np.ndarray:
-            return np.array([of(a)(float(share)).upper for share in levels])
+            return np.array([self.fixed(a, 2 * float(share)).upper for share in levels])
 
         def lower(levels: np.ndarray) -> np.ndarray:
-            return np.array([of(b)(float(share)).lower for share in levels])
+            return np.array([self.fixed(b, 2 * float(share)).lower for share in levels])
 
-        return combined_low(level, upper, lower, lambda high, low: low - high, LARGEST_POOLED_ALPHA, rounds=1)
+        return combined_low(level, upper, lower, LARGEST_POOLED_ALPHA, rounds=1)
 
 
 def _of(model: str, side: Sequence[np.ndarray], names: Sequence[str]) -> list[np.ndarray]:
@@ -503,7 +460,6 @@ def _mean(side: Sequence[np.ndarray]) -> float:
 
 
 def _over_questions(a: np.ndarray, b: np.ndarray, alpha: float, binary: bool) -> Difference:
-    """One answer to each question on both sides."""
     missing = np.isnan(a) | np.isnan(b)
     rises, falls, none = int((b > a).sum()), int((a > b).sum()), int(missing.sum())
     differ = rises + falls + none

@@ -12,7 +12,7 @@ from scipy.stats import binom
 
 from lethe.errors import BadValue
 from lethe.statistics.bounds import binary_lower, binary_upper
-from lethe.statistics.checks import check_alpha, check_count
+from lethe.statistics.checks import check_alpha, check_count, check_share
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.many_prompts import binary_p_value
 from lethe.statistics.sequential import SequentialTest, stopping_counts
@@ -25,19 +25,14 @@ def samples_for_width(width: float, alpha: float, sides: int = 1) -> int:
     Models") print the one-sided number with the two-sided level.
     """
     check_alpha(alpha)
-    if not 0 < width < 1:
-        raise BadValue("width", width, "a number strictly between 0 and 1")
+    check_share("width", width)
     return math.ceil(math.log(sides / alpha) / (2 * width**2))
 
 
 def samples_to_certify(tau: float, alpha: float) -> int:
-    """Draws without a leak that bring M_bin to at most ``tau``: ln(alpha) / ln(1 - tau), rounded up.
-
-    >>> samples_to_certify(tau=0.01, alpha=0.05)
-    299
-    """
+    """Draws without a leak that bring M_bin to at most ``tau``: ln(alpha) / ln(1 - tau), rounded up."""
     check_alpha(alpha)
-    _check_tau(tau)
+    check_share("tau", tau)
     return math.ceil(math.log(alpha) / math.log1p(-tau))
 
 
@@ -54,8 +49,7 @@ class Expected:
 def expected_sequential(p: float, tau: float, tau_leak: float, alpha: float, cap: int) -> Expected:
     """Compute the sequential test on scores of 0 or 1 at leak probability ``p``, exactly, by enumeration of all counts."""
     SequentialTest(tau, tau_leak, alpha, cap)  # checks its arguments
-    if not 0 <= p <= 1:
-        raise BadValue("p", p, "a number in [0, 1]")
+    _check_probability("p", p)
     floors = stopping_counts(tau, False, alpha, cap)
     ceilings = stopping_counts(tau_leak, True, alpha, cap)
     first, going = 0, np.ones(1)  # going[k]: probability of ``first + k`` leaks and no verdict so far
@@ -74,8 +68,6 @@ def expected_sequential(p: float, tau: float, tau_leak: float, alpha: float, cap
 
 @dataclass(frozen=True)
 class Width:
-    """Draws for distribution bands of half-width ``width``."""
-
     width: float
     one_sided: int
     two_sided: int
@@ -124,16 +116,12 @@ def plan(
 
     Parameters
     ----------
-    alpha
-        Error probability of all statements together, above 0 and up to 0.5.
     width
         The half-width of a requested distribution band, strictly between 0 and 1.
-    tau
-        The threshold of a requested certificate, strictly between 0 and 1.
-    tau_leak
-        The leak probability that the sequential test detects; by default twice ``tau``, or halfway from ``tau`` to 1 if
-        that
-        is less.
+    tau, tau_leak
+        The threshold of a requested certificate, and the leak probability that the sequential test detects: by default
+        twice
+        ``tau``, or halfway from ``tau`` to 1 if that is less.
     prompts
         The number of prompts; the band of each gets alpha / prompts (Bonferroni), its certificate all of alpha.
     cap
@@ -159,16 +147,15 @@ def plan(
 
 
 def labels_for_width(width: float, leak: float, alpha: float) -> int:
-    """Labels of random draws of a run after which the interval of the average leak probability is at most ``width`` wide.
-
-    ``leak`` is a guess of the average; each end is at ``alpha`` (Clopper-Pearson, `counts.random_labels`).
+    """Labels of random draws of a run until `counts.random_labels` is at most ``width`` wide, at a guess ``leak`` of the
+    average.
 
     >>> labels_for_width(width=0.1, leak=0.1, alpha=0.05)
     117
     """
     check_alpha(alpha)
-    _check_share("leak", leak, 0 <= leak <= 1)
-    _check_share("width", width, 0 < width < 1)
+    _check_probability("leak", leak)
+    check_share("width", width)
 
     def narrow(n: int) -> bool:
         return float(binary_upper(n * leak, n, alpha) - binary_lower(n * leak, n, alpha)) <= width
@@ -189,22 +176,15 @@ def narrowest_judged(calibration: Calibration, leak: float, alpha: float) -> tup
     >>> [round(end, 2) for end in narrowest_judged(judge, leak=0.1, alpha=0.05)]
     [0.0, 0.2]
     """
-    _check_share("leak", leak, 0 <= leak <= 1)
+    _check_probability("leak", leak)
     called = np.array([leak * calibration.sensitivity + (1 - leak) * calibration.false_positive])
     lower, upper = calibration.error(alpha / 3).carry(called, called)
     return float(lower[0]), float(upper[0])
 
 
-def _check_share(name: str, value: float, legal: bool) -> None:
-    if not legal:
-        raise BadValue(
-            name, value, "a number from 0 to 1" if name == "leak" else "a number strictly between 0 and 1"
-        )
-
-
-def _check_tau(tau: float) -> None:
-    if not 0 < tau < 1:
-        raise BadValue("tau", tau, "a number strictly between 0 and 1")
+def _check_probability(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise BadValue(name, value, "a number from 0 to 1")
 
 
 MOST = 1 << 17  # answers
@@ -216,20 +196,10 @@ TAIL = 1e-6  # probability of the counts that are left out on each end
 def answers_to_see(leak: float, difference: float, power: float, alpha: float, prompts: int, apart: bool) -> int:
     """Answers to each question of both sides after which `mean_difference.difference` shows a rise, for 0/1 scores.
 
-    Parameters
-    ----------
-    leak, difference
-        The leak probability of side a, and how much larger that of side b is.
-    power
-        The wanted probability that the difference is shown.
-    alpha, prompts
-        Error probability of a list of differences, and the number of questions on it; the first entry of the list of rises
-        takes alpha / (2 prompts).
-    apart
-        Whether the sides have seeds of their own.
+    Side a leaks with probability ``leak``, side b with ``difference`` more, which shows with probability ``power``.
+    ``alpha`` is that of a list of differences of ``prompts`` questions; the first entry of the list of rises takes alpha /
+    (2 prompts). ``apart``: the sides have seeds of their own.
 
-    Examples
-    --------
     >>> answers_to_see(0.0, 0.1, power=0.8, alpha=0.05, prompts=1, apart=True)
     90
     """

@@ -27,8 +27,8 @@ from scipy.special import logsumexp
 from lethe.errors import BadValue
 from lethe.statistics.betting import predictable_squares
 from lethe.statistics.bound import Assumes, Bound, Covers, Side
-from lethe.statistics.checks import check_alpha, check_count, check_scores
-from lethe.statistics.comparison import Interval
+from lethe.statistics.checks import check_alpha, check_count, check_scores, check_share
+from lethe.statistics.many_prompts import Interval
 
 NODES = 64  # of the mixture; a finite mixture is as valid as the integral
 
@@ -85,7 +85,6 @@ class SequentialTest:
 
     @property
     def done(self) -> bool:
-        """Whether the test has a verdict or has reached the cap."""
         return self.verdict != UNDECIDED or len(self.scores) >= self.cap
 
     def update(self, scores: np.ndarray, low: np.ndarray | None = None) -> str:
@@ -111,7 +110,6 @@ class SequentialTest:
         return self.verdict
 
     def decision(self) -> Decision:
-        """The verdict so far, with anytime-valid bounds on the mean."""
         check_count("samples seen", len(self.scores))
         known = np.where(self.scores == self.low, self.scores, np.nan)
         return Decision(
@@ -248,8 +246,7 @@ def log_e_value(leaks: ArrayLike, n: ArrayLike, tau: float) -> np.ndarray:
     >>> round(float(first), 3), round(float(further), 3)
     (4.193, 4.785)
     """
-    if not 0 < tau < 1:
-        raise BadValue("tau", tau, "a number between 0 and 1")
+    check_share("tau", tau)
     leaks, n = np.asarray(leaks, dtype=np.float64), np.asarray(n, dtype=np.float64)
     if (leaks < 0).any() or (leaks > n).any():
         raise BadValue("leaks", leaks.tolist(), "a count from 0 to the number of answers")

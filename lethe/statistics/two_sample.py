@@ -11,6 +11,7 @@ from scipy.special import rel_entr, xlogy
 
 from lethe.errors import BadValue
 from lethe.statistics.bound import Bound, Covers
+from lethe.statistics.checks import check_share
 
 LOG_FLOOR = 1e-30  # replaces a probability of 0 inside a logarithm
 
@@ -37,8 +38,6 @@ def modified_entropy(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarra
 
 @dataclass(frozen=True)
 class Threshold:
-    """Accept a point as a member when its score is at least ``value``."""
-
     value: float
     balanced_accuracy: float
     n_members: int
@@ -127,8 +126,7 @@ def auc_interval(members: np.ndarray, nonmembers: np.ndarray, alpha: float = 0.0
     (0.82, 0.646, 0.934)
     """
     members, nonmembers = _sample("members", members), _sample("nonmembers", nonmembers)
-    if not 0 < alpha < 1:
-        raise BadValue("alpha", alpha, "a number strictly between 0 and 1")
+    check_share("alpha", alpha)
     value = auc(members, nonmembers)
     level = math.log(2 / alpha) / min(len(members), len(nonmembers))
     low, high = 1 - kl_upper(1 - value, level), kl_upper(value, level)

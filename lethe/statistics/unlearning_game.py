@@ -24,6 +24,7 @@ from scipy.special import stdtrit
 
 from lethe.errors import BadValue
 from lethe.statistics.bound import CERTAIN, Bound, Covers, coverage
+from lethe.statistics.checks import check_share
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,6 @@ class Split:
             raise BadValue("split", "sets that overlap", "retain, forget and test set with no point in common")
 
     def swapped(self) -> Split:
-        """The split with forget and test set exchanged."""
         return Split(self.retain, self.test, self.forget)
 
     @property
@@ -60,8 +60,7 @@ def forget_size(n: int, portion: float) -> int:
     The portion is read as a decimal, because the binary number .3 lies below three tenths, and the floor could be off by one.
     Raises `BadValue` if no point would be left to forget or to retain.
     """
-    if not 0 < portion < 1:
-        raise BadValue("portion", portion, "a number strictly between 0 and 1")
+    check_share("portion", portion)
     a = Fraction(repr(float(portion)))
     size = math.floor(n * a / (1 + a))
     if size < 1 or n - 2 * size < 1:
@@ -86,17 +85,8 @@ def signed_advantage(
 ) -> float:
     """a_s(A) = E over forget of P[accept] - E over test of P[accept] (Definition 3.11), in [-1, 1]; without a guarantee.
 
-    Parameters
-    ----------
-    forget, test
-        The probability, in [0, 1], that the adversary accepts each point; sets of one size.
-    forget_weights, test_weights
-        The sensitivity distribution, normalised within each set; uniform by default.
-
-    Examples
-    --------
-    >>> signed_advantage(np.array([1.0, 0.5]), test=np.array([0.5, 0.0]))
-    0.5
+    ``forget`` and ``test`` are the probabilities that the adversary accepts each point, of sets of one size; the weights
+    are the sensitivity distribution, normalised within each set, and uniform by default.
     """
     _equal_sizes(len(forget), len(test))
     return _mean_acceptance("forget", forget, forget_weights) - _mean_acceptance("test", test, test_weights)
@@ -137,7 +127,6 @@ class Measured:
 
     @property
     def coverage(self) -> str:
-        """The probability with which the interval covers the true value, as text."""
         return coverage(self.alpha)
 
 
@@ -150,7 +139,6 @@ class Advantage(Measured):
     COVERS = Covers.ATTACK
 
     def row(self) -> dict[str, float | None]:
-        """The columns of a table of attacks."""
         return {
             "a_original": self.a_original,
             "a_swapped": self.a_swapped,
@@ -175,19 +163,12 @@ def swap_advantage(
 ) -> Advantage:
     """Adv of the SWAP test from the signed advantages of both halves: |mean over pairs of (a_s + a_s') / 2|.
 
-    With several pairs, the interval is Student's t over the pairs, because the seeds of a pair share its split and are not
-    independent draws. With a single pair, the interval is over its seeds; a single value has no interval. The interval
-    covers the expectation of the signed mean, and hence its absolute value. Assumes about normal, independent means.
-
-    Parameters
-    ----------
-    original, swapped
-        One signed advantage per model, (pairs, seeds); a vector is a single pair of splits.
-    paired
-        Whether the i-th seeds of both halves form one value, which is valid for equal and for independent seeds. Otherwise
-        (one pair only) the halves are two independent samples (Welch).
-    alpha
-        The interval covers the advantage with probability 1 - alpha.
+    There is one signed advantage per model, (pairs, seeds); a vector is a single pair of splits. With several pairs, the
+    interval is Student's t over the pairs, because the seeds of a pair share its split and are not independent draws. With
+    a single pair, the interval is over its seeds; a single value has no interval. The interval covers the expectation of
+    the signed mean, and hence its absolute value. Assumes about normal, independent means. ``paired`` forms one value of
+    the i-th seeds of both halves, which is valid for equal and for independent seeds. Otherwise (one pair only) the halves
+    are two independent samples (Welch).
     """
     original, swapped = np.atleast_2d(np.asarray(original, float)), np.atleast_2d(np.asarray(swapped, float))
     if paired and original.shape != swapped.shape:
@@ -228,13 +209,6 @@ def unlearning_quality(
     The interval of the quality uses alpha / (number of adversaries) for each adversary (Bonferroni), because the strongest
     adversary is chosen on the same numbers. The supremum is only over the given adversaries: a stronger adversary can lower
     the quality.
-
-    Parameters
-    ----------
-    original, swapped
-        The signed advantages of each adversary, as in `swap_advantage`.
-    paired, alpha
-        As in `swap_advantage`.
     """
     if not original or set(original) != set(swapped):
         raise BadValue("swapped", sorted(swapped), f"the adversaries of the original half, {sorted(original)}")
@@ -266,7 +240,6 @@ def unlearning_quality(
 
 
 def quality(*advantages: float) -> float:
-    """Q = 1 - max of the adversaries' advantages, each in [0, 1]."""
     return 1 - max(advantages)
 
 
@@ -349,17 +322,14 @@ class CertifiedBound:
 
     @property
     def advantage(self) -> Bound:
-        """The tight bound on the advantage."""
         return Bound(self.sharp, "upper", CERTAIN, Covers.ADVERSARY, self.assumes, self.method)
 
     @property
     def advantage_paper(self) -> Bound:
-        """The bound on the advantage as printed in Theorem 3.6."""
         return Bound(self.paper, "upper", CERTAIN, Covers.ADVERSARY, self.assumes, self.method)
 
     @property
     def quality(self) -> Bound:
-        """The tight bound on the quality."""
         return Bound(self.quality_lower, "lower", CERTAIN, Covers.ADVERSARY, self.assumes, self.method)
 
 
@@ -368,10 +338,6 @@ def certified_bound(epsilon: float, delta: float = 0.0) -> CertifiedBound:
 
     As printed (Theorem 3.6): Adv <= 2 (1 - (2 - 2 delta) / (e^epsilon + 1)), vacuous for epsilon >= ln 3.
     Tight: Adv <= 1 - e^-epsilon (1 - 2 delta), hence Q >= e^-epsilon (1 - 2 delta).
-
-    >>> found = certified_bound(0.1)
-    >>> round(found.sharp, 4), round(found.paper, 4)
-    (0.0952, 0.0999)
     """
     _check_privacy(epsilon, delta)
     # 2 (1 - 2 / (e^x + 1)) = 2 tanh(x / 2): exact for small epsilon, no overflow for a large one.

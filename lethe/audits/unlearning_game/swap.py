@@ -11,6 +11,7 @@ import numpy as np
 
 from lethe.audits.unlearning_game.result import HALVES
 from lethe.errors import BadFile, BadRow, BadValue
+from lethe.statistics.checks import check_share
 from lethe.statistics.unlearning_game import Quality, signed_advantage, unlearning_quality
 
 if TYPE_CHECKING:
@@ -35,8 +36,7 @@ class Advantages:
 
 def audit(predictions: Path | pd.DataFrame, alpha: float = 0.05) -> Quality:
     """Return the unlearning quality by the SWAP test; raise the `BadInput` that names the broken row or group."""
-    if not 0 < alpha < 1:
-        raise BadValue("alpha", alpha, "a number strictly between 0 and 1")
+    check_share("alpha", alpha)
     found = advantages(predictions)
     return unlearning_quality(found.original, found.swapped, paired=found.paired, alpha=alpha)
 

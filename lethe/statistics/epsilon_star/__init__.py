@@ -11,20 +11,10 @@ import numpy as np
 from lethe.errors import BadValue
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.epsilon_star.lower import band_lower_bound, split_lower_bound
-from lethe.statistics.epsilon_star.parametric import Fit, parametric_epsilon_star
-from lethe.statistics.epsilon_star.ratios import EpsilonStar, LowerBound, empirical_epsilon_star
+from lethe.statistics.epsilon_star.parametric import parametric_epsilon_star
+from lethe.statistics.epsilon_star.ratios import EpsilonStar, Fit, LowerBound, empirical_epsilon_star
 
 LOWER: dict[str, Callable[..., LowerBound]] = {"split": split_lower_bound, "band": band_lower_bound}
-
-
-@dataclass(frozen=True)
-class FitSummary:
-    """Each side's mixture components on the transformed losses, and the p-value of the test of fit."""
-
-    weights: dict[str, list[float]]
-    means: dict[str, list[float]]
-    sds: dict[str, list[float]]
-    ks_p_values: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -51,7 +41,7 @@ class EpsilonStarAudit:
     lower_ratio: str | None
     assumes: str
     note: str | None
-    fit: FitSummary | None = None
+    fit: Fit | None = None
 
     @property
     def bound(self) -> Bound:
@@ -74,16 +64,10 @@ def audit(
     lower: str = "split",
     train_complete: bool = False,
 ) -> EpsilonStarAudit:
-    """Estimate Epsilon* of one model, and bound it from below.
+    """Estimate Epsilon* of one model, and bound it from below; the losses are those of `lower.split_lower_bound`.
 
-    Parameters
-    ----------
-    train, population, delta, alpha, train_complete
-        As in `lower.split_lower_bound`.
-    method, cut, components
-        The estimate: "parametric" (`parametric_epsilon_star`) or "empirical" (`empirical_epsilon_star`).
-    lower
-        The lower bound: "split" (`split_lower_bound`) or "band" (`band_lower_bound`).
+    ``method`` is "parametric" (`parametric_epsilon_star`) or "empirical" (`empirical_epsilon_star`), ``lower`` is "split"
+    (`split_lower_bound`) or "band" (`band_lower_bound`).
     """
     if lower not in LOWER:
         raise BadValue("lower", lower, f"one of {', '.join(LOWER)}")
@@ -112,7 +96,7 @@ def audit(
         lower_ratio=bound.ratio,
         assumes=bound.assumes,
         note=_note(estimate, bound),
-        fit=_fit(estimate.fit) if estimate.fit else None,
+        fit=estimate.fit,
     )
 
 
@@ -124,13 +108,3 @@ def _note(estimate: EpsilonStar, bound: LowerBound) -> str | None:
             "population has more than delta: true of this set, not of the mechanism"
         )
     return "; ".join(notes) or None
-
-
-def _fit(fit: Fit) -> FitSummary:
-    sides = {"train": fit.train, "population": fit.population}
-    return FitSummary(
-        weights={side: mixture.weights.tolist() for side, mixture in sides.items()},
-        means={side: mixture.means.tolist() for side, mixture in sides.items()},
-        sds={side: mixture.sds.tolist() for side, mixture in sides.items()},
-        ks_p_values={"train": fit.ks_train, "population": fit.ks_population},
-    )

@@ -15,11 +15,11 @@ from lethe.errors import BadValue
 from lethe.statistics.bands import LARGEST_BERK_JONES, berk_jones, berk_jones_eta, dkw
 from lethe.statistics.betting import mean_lower
 from lethe.statistics.bounds import binary_lower
+from lethe.statistics.checks import check_share
 from lethe.statistics.epsilon_star.ratios import (
     INSTANCE,
     RATIOS,
     LowerBound,
-    checked_alpha,
     checked_delta,
     checked_losses,
     counts,
@@ -63,7 +63,8 @@ def split_lower_bound(
         Determines the split.
     """
     train, population = checked_losses(train, "train"), checked_losses(population, "population")
-    delta, alpha = checked_delta(delta), checked_alpha(alpha)
+    delta = checked_delta(delta)
+    check_share("alpha", alpha)
     level = alpha if train_complete else alpha / 2
     rng = np.random.default_rng(seed)
     choose_train, certify_train = (train, train) if train_complete else _halves(train, rng)
@@ -113,27 +114,23 @@ def band_lower_bound(
 
     Assumes independent losses on each side. The bands hold at all thresholds at once, two-sided at alpha / 2 each. The
     threshold may therefore be chosen on the same losses, and no loss is set aside. With ``train_complete`` the remaining
-    band takes alpha.
-
-    Parameters
-    ----------
-    train, population, delta, alpha, train_complete
-        As in `split_lower_bound`.
-    band
-        "dkw" has one width everywhere; "berk-jones" is far narrower in the tails, where the ratios are large. "auto" is
-        Berk-Jones if its level is solved in seconds (each side has at most `LARGEST_BERK_JONES` losses), else DKW.
+    band takes alpha. ``band`` is "dkw", of one width everywhere, "berk-jones", far narrower in the tails, where the ratios
+    are large, or "auto": Berk-Jones if its level is solved in seconds (each side has at most `LARGEST_BERK_JONES` losses),
+    else DKW. The other parameters are those of `split_lower_bound`.
     """
     train, population = checked_losses(train, "train"), checked_losses(population, "population")
-    delta, alpha = checked_delta(delta), checked_alpha(alpha)
+    delta = checked_delta(delta)
+    check_share("alpha", alpha)
     if band not in ("auto", *BANDS):
         raise BadValue("band", band, f"one of auto, {', '.join(BANDS)}")
     if band == "auto":
         estimated = [population] if train_complete else [train, population]
         band = "berk-jones" if max(map(len, estimated)) <= LARGEST_BERK_JONES else "dkw"
+    name, bounds = BANDS[band]
     level = alpha if train_complete else alpha / 2
     thresholds, k_train, k_population = counts(train, population)
-    side_train = _known(k_train, len(train)) if train_complete else BANDS[band](k_train, len(train), level)
-    side_population = BANDS[band](k_population, len(population), level)
+    side_train = _known(k_train, len(train)) if train_complete else bounds(k_train, len(train), level)
+    side_population = bounds(k_population, len(population), level)
     value, row, column = largest(_log_bounds(side_train, side_population, delta))
     return LowerBound(
         value=value,
@@ -143,7 +140,7 @@ def band_lower_bound(
         n_population=len(population),
         threshold=float(thresholds[column]) if value > 0 else None,
         ratio=RATIOS[row].name if value > 0 else None,
-        method=f"band, {NAMES[band]}",
+        method=f"band, {name}",
         train_complete=train_complete,
         assumes=COMPLETE if train_complete else INSTANCE,
     )
@@ -198,8 +195,7 @@ def _berk_jones(k: np.ndarray, n: int, level: float) -> Bounds:
     return (least[k], least[n - k]), (1 - least[n - k], 1 - least[k])
 
 
-BANDS = {"berk-jones": _berk_jones, "dkw": _dkw}
-NAMES = {"berk-jones": "Berk-Jones", "dkw": "DKW"}
+BANDS = {"berk-jones": ("Berk-Jones", _berk_jones), "dkw": ("DKW", _dkw)}
 
 
 QUANTILES = 1000  # the largest number of compared FPRs
@@ -237,23 +233,14 @@ def mechanism_epsilon(
 ) -> Mechanism:
     """Compute eps-bar: Epsilon* at the FNR averaged over independently trained instances at equal FPR.
 
-    Source: Negoescu et al. (2024), appendix A, eq. 19. The lower bound fixes the rate and the ratio on the first half of
-    the instances, and bounds both means over the other half by betting, at alpha / 2 each.
-
-    Parameters
-    ----------
-    instances
-        The training losses and the population losses of each model; at least one model.
-    delta, alpha
-        As in `split_lower_bound`.
-    fresh_training_sets
-        Whether each model was trained on an independent draw of the training set. Otherwise no claim about the mechanism is
-        made.
-    seed
-        Splits the populations: one half sets the thresholds, the other evaluates them.
+    Source: Negoescu et al. (2024), appendix A, eq. 19. An instance is a model's training losses and population losses. The
+    lower bound fixes the rate and the ratio on the first half of the instances, and bounds both means over the other half
+    by betting, at alpha / 2 each. It needs ``fresh_training_sets``: each model was trained on an independent draw of the
+    training set. ``seed`` splits the populations: one half sets the thresholds, the other evaluates them.
     """
     checked = [(checked_losses(a, "train"), checked_losses(b, "population")) for a, b in instances]
-    delta, alpha = checked_delta(delta), checked_alpha(alpha)
+    delta = checked_delta(delta)
+    check_share("alpha", alpha)
     if not checked:
         raise BadValue("instances", 0, "at least one")
     fpr, fnr = rates([(train, population, population) for train, population in checked])

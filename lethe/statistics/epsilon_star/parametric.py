@@ -13,6 +13,7 @@ from lethe.statistics.epsilon_star.ratios import (
     INSTANCE,
     RATIOS,
     EpsilonStar,
+    Fit,
     checked_cut,
     checked_delta,
     checked_losses,
@@ -54,7 +55,6 @@ class Mixture:
         return self._sum(log_ndtr(self._z(x)))
 
     def log_pdf(self, x: np.ndarray | np.float64) -> np.ndarray:
-        """The logarithm of the density, for any shape of ``x``."""
         logs = -0.5 * self._z(x) ** 2 - LOG_ROOT_TAU - np.log(self.sds)
         return self._sum(logs)
 
@@ -78,16 +78,6 @@ class Mixture:
 
     def _z(self, x: np.ndarray | np.float64) -> np.ndarray:
         return (np.asarray(x, float)[..., None] - self.means) / self.sds
-
-
-@dataclass(frozen=True)
-class Fit:
-    """The distributions fitted to each side's transformed losses; p-values of `goodness_of_fit` (NaN: too few losses)."""
-
-    train: Mixture
-    population: Mixture
-    ks_train: float
-    ks_population: float
 
 
 @dataclass(frozen=True)
@@ -116,7 +106,6 @@ class Scale:
 
 
 def logit(u: np.ndarray) -> np.ndarray:
-    """logit(exp(-(1 + u))) of normalised losses u."""
     return -np.log(np.expm1(1 + np.asarray(u, float)))
 
 
@@ -188,19 +177,10 @@ def parametric_epsilon_star(
 ) -> EpsilonStar:
     """Epsilon* of the distributions fitted to the transformed losses (Negoescu et al. 2024, section 3.1 and appendix B).
 
-    An estimate without a guarantee, which assumes that the transformed losses of each side follow the fitted distribution.
-
-    Parameters
-    ----------
-    train, population, delta
-        As in `lower.split_lower_bound`.
-    cut
-        Restricts FPR and FNR to [cut, 1 - cut], in (0, 0.5). The paper cuts at delta, which caps the value near
-        ln(1 / delta). Without a cut the supremum is exact; with delta = 0 it is infinite unless both fits agree.
-    components
-        Gaussians per side; the paper fits one.
-    seed
-        Affects only the p-values of the goodness-of-fit test.
+    An estimate without a guarantee, which assumes that the transformed losses of each side follow the fitted distribution:
+    one Gaussian per side in the paper, or ``components``. ``cut``, in (0, 0.5), restricts FPR and FNR to [cut, 1 - cut].
+    The paper cuts at delta, which caps the value near ln(1 / delta). Without a cut the supremum is exact; with delta = 0 it
+    is infinite unless both fits agree. ``seed`` affects only the p-values of the goodness-of-fit test.
     """
     train, population = checked_losses(train, "train"), checked_losses(population, "population")
     delta, cut = checked_delta(delta), checked_cut(cut)
@@ -224,7 +204,12 @@ def parametric_epsilon_star(
         ratio=ratio,
         method="parametric" if components == 1 else f"parametric, mixtures of {components}",
         assumes=NORMAL,
-        fit=Fit(fits["train"], fits["population"], p_values["train"], p_values["population"]),
+        fit=Fit(
+            weights={side: mixture.weights.tolist() for side, mixture in fits.items()},
+            means={side: mixture.means.tolist() for side, mixture in fits.items()},
+            sds={side: mixture.sds.tolist() for side, mixture in fits.items()},
+            ks_p_values=p_values,
+        ),
         note=_note(value, delta, cut, p_values),
     )
 

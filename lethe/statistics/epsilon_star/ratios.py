@@ -10,15 +10,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from lethe.errors import BadValue
-
-if TYPE_CHECKING:
-    from lethe.statistics.epsilon_star.parametric import Fit
-
 
 INSTANCE = (
     "the losses of either side are independent draws from its distribution; the statement is about this one model"
@@ -39,6 +35,16 @@ RATIOS = (
     Ratio("(FNR - delta) / TNR", "train", False),
     Ratio("(FPR - delta) / TPR", "population", True),
 )
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Each side's mixture components on the transformed losses, and the p-value of the test of fit (NaN: too few losses)."""
+
+    weights: dict[str, list[float]]
+    means: dict[str, list[float]]
+    sds: dict[str, list[float]]
+    ks_p_values: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -105,17 +111,6 @@ def largest(logs: np.ndarray) -> tuple[float, int, int]:
     return max(0.0, float(logs[row, column])), int(row), int(column)
 
 
-def from_rates(fpr: np.ndarray, fnr: np.ndarray, delta: float) -> float:
-    """Epsilon* of given operating points (eq. 7): false positive and false negative rates in [0, 1], delta in [0, 1)."""
-    fpr, fnr = np.atleast_1d(np.asarray(fpr, float)), np.atleast_1d(np.asarray(fnr, float))
-    if fpr.shape != fnr.shape or not fpr.size:
-        raise BadValue("rates", f"{fpr.size} FPRs and {fnr.size} FNRs", "as many FPRs as FNRs, at least one")
-    for name, rates in (("FPR", fpr), ("FNR", fnr)):
-        if not np.all((rates >= 0) & (rates <= 1)):
-            raise BadValue(name, rates[~((rates >= 0) & (rates <= 1))][0], "a number in [0, 1]")
-    return largest(log_ratios((1 - fnr, fnr), (fpr, 1 - fpr), checked_delta(delta)))[0]
-
-
 def checked_losses(losses: np.ndarray, name: str) -> np.ndarray:
     losses = np.asarray(losses, float).ravel()
     if len(losses) < 2:
@@ -139,12 +134,6 @@ def checked_cut(cut: float | None) -> float | None:
     return cut
 
 
-def checked_alpha(alpha: float) -> float:
-    if not 0 < alpha < 1:
-        raise BadValue("alpha", alpha, "strictly between 0 and 1")
-    return float(alpha)
-
-
 def recommended_delta(n: int) -> float:
     """1 / (n ln n), well below 1 / n, for n >= 3 training points; 1 / n for n = 2, where ln n is below 1."""
     return 1 / (n * max(1.0, math.log(n)))
@@ -155,14 +144,8 @@ def empirical_epsilon_star(
 ) -> EpsilonStar:
     """The exact maximum of the ratios over all observed thresholds (Negoescu et al. 2024, eq. 7): an estimate, biased upward.
 
-    Parameters
-    ----------
-    train, population, delta
-        As in `lower.split_lower_bound`.
-    cut
-        Keeps only thresholds whose FPR and FNR lie strictly inside (cut, 1 - cut), in (0, 0.5). The paper's cut of .001
-        caps
-        the value near ln(1 / cut).
+    ``cut`` keeps only thresholds whose FPR and FNR lie strictly inside (cut, 1 - cut), in (0, 0.5). The paper's cut of .001
+    caps the value near ln(1 / cut).
     """
     train, population = checked_losses(train, "train"), checked_losses(population, "population")
     delta, cut = checked_delta(delta), checked_cut(cut)

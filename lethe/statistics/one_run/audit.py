@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from lethe.errors import BadValue
 from lethe.registry import ONE_RUN_METHODS
 from lethe.statistics.bound import Bound, Covers
+from lethe.statistics.checks import check_share
 from lethe.statistics.one_run.channel import Channel, Family, bracket_root
 from lethe.statistics.one_run.counts import Counts
 from lethe.statistics.one_run.methods import DEFAULT, Method
@@ -41,7 +42,6 @@ class MethodResult:
 
 
 def load_method(name: str) -> Method:
-    """The method ``name``; raises `BadValue` for an unknown name."""
     if name not in ONE_RUN_METHODS:
         raise BadValue("method", name, ", ".join([*ONE_RUN_METHODS, "all"]))
     member = ONE_RUN_METHODS[name]
@@ -69,16 +69,10 @@ def audit(
     methods: Iterable[str] | None = None,
     null: float | None = None,
 ) -> tuple[MethodResult, ...]:
-    """Audit one run by one or more methods, by default by all that apply to the counts.
+    """Audit one run by one or more methods, by default by all that apply to the counts, each bound at ``alpha``.
 
-    Parameters
-    ----------
-    nulls
-        A family, ordered by strength, or a single trade-off function, whose epsilon is the bound if it is rejected.
-    delta, alpha
-        The delta of epsilon, in [0, 1), and the error probability of each lower bound, strictly between 0 and 1.
-    null
-        The parameter of the family (mu, epsilon or sigma) for the p-value.
+    The nulls are a family, ordered by strength, or a single trade-off function, whose epsilon is the bound if it is
+    rejected. ``null`` is the parameter of the family (mu, epsilon or sigma) for the p-value.
     """
     check_levels(delta, alpha)
     names = applicable(counts) if methods is None else methods
@@ -114,11 +108,9 @@ def _result(
 
 
 def check_levels(delta: float, alpha: float) -> None:
-    """Raise `BadValue` unless 0 <= ``delta`` < 1 and 0 < ``alpha`` < 1."""
     if not 0 <= delta < 1:
         raise BadValue("delta", delta, "a number of at least 0 and below 1")
-    if not 0 < alpha < 1:
-        raise BadValue("alpha", alpha, "a number strictly between 0 and 1")
+    check_share("alpha", alpha)
 
 
 def log_p_value(method: str, counts: Counts, family: Family, null: float, delta: float) -> float:
@@ -278,20 +270,9 @@ def audit_runs(
 ) -> OneRunAudit:
     """Audit one run released at one r, or at several r declared beforehand, each at its share of ``alpha``.
 
-    Parameters
-    ----------
-    runs
-        The counts of the run at each r.
-    nulls, delta, alpha
-        As in `audit`; each lower bound fails over all r with probability at most ``alpha``.
-    method
-        The name of one method, or "all" for every method that applies.
-    null
-        The parameter of the p-values; by default that of the family member that ``claimed`` at ``delta`` describes.
-    claimed
-        A claimed epsilon to test.
-    curve
-        Whether to compute p-values over a range of epsilons; only for a family.
+    ``method`` is the name of one method, or "all" for every one that applies; ``null`` is the parameter of the p-values, by
+    default that of the family member that the ``claimed`` epsilon at ``delta`` describes. ``curve`` asks for p-values over
+    a range of epsilons, of a family only.
     """
     family, declared = nulls if isinstance(nulls, Family) else None, len(runs)
     if curve and family is None:

@@ -299,7 +299,6 @@ class Laplace(Channel):
         return (self.atom,)
 
     def loss(self, s: np.ndarray) -> np.ndarray:
-        """The losses t with s(t) = ``s``."""
         inner = 2 * np.arcsinh((1 - np.asarray(s)) * math.exp(self.mu / 2))
         return np.where(np.asarray(s) > self.atom, inner, self.mu)
 

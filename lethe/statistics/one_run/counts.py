@@ -62,17 +62,8 @@ class Guesses:
 def release(bits: np.ndarray, guesses: np.ndarray, scores: np.ndarray, r: int, seed: int = 0) -> Counts:
     """Release the ``r`` guesses with the highest ``scores`` and count their errors.
 
-    Parameters
-    ----------
-    bits, guesses
-        Secret bits and guesses of them, 0 or 1, (n,).
-    scores
-        The confidence in each guess: any number except NaN. A guess with the score -inf is never released.
-    r
-        The number of released guesses, from 1 to the number of guesses with a score above -inf.
-    seed
-        Breaks ties at the cut at random. Breaking ties by position would leak the bits whenever the rows are ordered by
-        bit.
+    A score is any number except NaN; a guess with the score -inf is never released. ``seed`` breaks ties at the cut at
+    random: breaking ties by position would leak the bits whenever the rows are ordered by bit.
     """
     bits, guesses, scores = np.asarray(bits), np.asarray(guesses), np.asarray(scores, dtype=np.float64)
     n = bits.size
@@ -123,7 +114,6 @@ def log_cdf(u: int, n: int, p: np.ndarray | float) -> np.ndarray:
 
 
 def log_pmf(k: np.ndarray | int, n: int, p: np.ndarray | float) -> np.ndarray:
-    """ln P(Binomial(n, p) = k), elementwise."""
     return -np.log1p(n) - special.betaln(n - k + 1, k + 1) + special.xlogy(k, p) + special.xlog1py(n - k, -p)
 
 

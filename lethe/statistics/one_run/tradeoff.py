@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -142,34 +143,20 @@ def _atoms(x: np.ndarray, y: np.ndarray) -> Atoms:
 def _check_points(alpha: np.ndarray, beta: np.ndarray) -> None:
     if alpha.ndim != 1 or alpha.shape != beta.shape or alpha.size < 2:
         raise BadValue("alpha, beta", f"{alpha.size} and {beta.size} points", "two columns of at least two points")
+
+    def refuse(name: str, values: np.ndarray, broken: np.ndarray, legal: Callable[[int], str]) -> None:
+        if broken.any():
+            first = int(np.argmax(broken))
+            raise BadValue(f"{name}[{first}]", float(values[first]), legal(first))
+
     for name, values in (("alpha", alpha), ("beta", beta)):
-        broken = np.flatnonzero(~((values >= 0) & (values <= 1)))
-        if broken.size:
-            raise BadValue(f"{name}[{broken[0]}]", float(values[broken[0]]), "a number in [0, 1]")
-    broken = np.flatnonzero(np.diff(alpha) <= 0)
-    if broken.size:
-        raise BadValue(
-            f"alpha[{broken[0] + 1}]", float(alpha[broken[0] + 1]), f"above the one before ({alpha[broken[0]]:g})"
-        )
-    broken = np.flatnonzero(beta > 1 - alpha + 1e-9)
-    if broken.size:
-        raise BadValue(
-            f"beta[{broken[0]}]", float(beta[broken[0]]), f"at most 1 - alpha = {1 - alpha[broken[0]]:g}"
-        )
-    slope = np.diff(beta) / np.diff(alpha)
-    broken = np.flatnonzero(slope > 1e-9)
-    if broken.size:
-        raise BadValue(
-            f"beta[{broken[0] + 1}]", float(beta[broken[0] + 1]), "at most the one before: the curve falls"
-        )
+        refuse(name, values, ~((values >= 0) & (values <= 1)), lambda _: "a number in [0, 1]")
+    steps, falls = np.diff(alpha, prepend=-1.0), np.diff(beta, prepend=2.0)
+    refuse("alpha", alpha, steps <= 0, lambda i: f"above the one before ({alpha[i - 1]:g})")
+    refuse("beta", beta, beta > 1 - alpha + 1e-9, lambda i: f"at most 1 - alpha = {1 - alpha[i]:g}")
+    refuse("beta", beta, falls / steps > 1e-9, lambda _: "at most the one before: the curve falls")
     hull = np.interp(alpha, *_lower_hull(alpha, beta))
-    broken = np.flatnonzero(beta > hull + 1e-6)
-    if broken.size:
-        raise BadValue(
-            f"beta[{broken[0]}]",
-            float(beta[broken[0]]),
-            f"at most {hull[broken[0]]:.9g}, because the curve must be convex",
-        )
+    refuse("beta", beta, beta > hull + 1e-6, lambda i: f"at most {hull[i]:.9g}, because the curve must be convex")
 
 
 def _lower_hull(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -19,7 +19,7 @@ from lethe.evaluation.findings import (
     share_that_leaks,
 )
 from lethe.report import certificates
-from lethe.statistics.comparison import Interval, share_interval
+from lethe.statistics.many_prompts import Interval, share_interval
 from tests.lethe.evaluation.trees import certified
 from tests.lethe.report.conftest import load
 from tests.lethe.report.synthetic import write_run

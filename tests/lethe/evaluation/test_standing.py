@@ -14,7 +14,7 @@ from lethe.evaluation.standing import Aspect, Standing
 from lethe.results import verdict as rule
 from lethe.results.ends import Ends
 from lethe.results.verdict import decide
-from lethe.statistics.comparison import Interval
+from lethe.statistics.many_prompts import Interval
 from tests.lethe.evaluation.deciding import (
     ALPHA,
     TAU,

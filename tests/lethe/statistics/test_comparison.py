@@ -7,7 +7,7 @@ import pytest
 from scipy.special import bdtr, bdtrc
 
 from lethe.errors import BadValue
-from lethe.statistics.comparison import (
+from lethe.statistics.many_prompts import (
     compare,
     distinct_share_interval,
     mean_interval,

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from lethe.statistics.epsilon_star.lower import band_lower_bound, split_lower_bound
+from lethe.statistics.epsilon_star.ratios import largest, log_ratios
 from studies.simulation import gamma_epsilon_star
 from tests.lethe.statistics.misses import tolerated
 
@@ -19,6 +20,12 @@ LOWER = {
 # (gap of the Gamma laws, losses per side, delta); at gap 0 both sides are drawn from one law and the truth is 0.
 SETTINGS = [(0.0, 200, 1e-3), (2.0, 400, 0.1), (1.0, 400, 1e-4), (3.0, 200, 1e-5), (0.0, 30, 0.05)]
 ROUNDING = 1e-4  # of the truth, which is searched for on a grid
+
+
+def from_rates(fpr, fnr, delta: float) -> float:
+    """Epsilon* of given operating points (eq. 7)."""
+    fpr, fnr = np.asarray(fpr, float), np.asarray(fnr, float)
+    return largest(log_ratios((1 - fnr, fnr), (fpr, 1 - fpr), delta))[0]
 
 
 def share_above(method: str, gap: float, n: int, delta: float, alpha: float, runs: int, seed: int = 17) -> float:

@@ -16,8 +16,8 @@ from lethe.statistics.epsilon_star.parametric import (
     parametric_epsilon_star,
     supremum,
 )
-from lethe.statistics.epsilon_star.ratios import empirical_epsilon_star, from_rates, recommended_delta
-from tests.lethe.statistics.epsilon_star.coverage import LOWER, SETTINGS, share_above
+from lethe.statistics.epsilon_star.ratios import empirical_epsilon_star, recommended_delta
+from tests.lethe.statistics.epsilon_star.coverage import LOWER, SETTINGS, from_rates, share_above
 from tests.lethe.statistics.misses import tolerated
 
 

@@ -181,11 +181,12 @@ def test_the_threshold_is_a_loss_where_the_value_is_attained():
     u = (result.threshold - scale.low) / (scale.high - scale.low)
     phi = -math.log(math.expm1(1 + u))
     tails = {
-        "(TPR - delta) / FPR": (result.fit.train, result.fit.population, stats.norm.sf),
-        "(TNR - delta) / FNR": (result.fit.population, result.fit.train, stats.norm.cdf),
+        "(TPR - delta) / FPR": ("train", "population", stats.norm.sf),
+        "(TNR - delta) / FNR": ("population", "train", stats.norm.cdf),
     }
     top, bottom, tail = tails[result.ratio]
-    ratio = (tail(phi, top.means[0], top.sds[0]) - 1e-4) / tail(phi, bottom.means[0], bottom.sds[0])
+    means, sds = result.fit.means, result.fit.sds
+    ratio = (tail(phi, means[top][0], sds[top][0]) - 1e-4) / tail(phi, means[bottom][0], sds[bottom][0])
     assert math.log(ratio) == pytest.approx(result.value, rel=1e-6)
 
 
@@ -194,6 +195,6 @@ def test_a_mixture_of_more_components_comes_closer_to_the_truth():
     train, population = rng.gamma(2, 5, 5000), rng.gamma(3, 5, 5000)
     one, many = (parametric_epsilon_star(train, population, 1e-3, components=k) for k in (1, 6))
     assert many.method == "parametric, mixtures of 6"
-    assert many.fit.ks_train > one.fit.ks_train
+    assert many.fit.ks_p_values["train"] > one.fit.ks_p_values["train"]
     assert one.note
     assert "rejected" in one.note

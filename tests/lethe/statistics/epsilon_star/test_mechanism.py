@@ -7,7 +7,8 @@ import pytest
 
 from lethe.errors import BadValue
 from lethe.statistics.epsilon_star.lower import mechanism_epsilon, rates
-from lethe.statistics.epsilon_star.ratios import empirical_epsilon_star, from_rates
+from lethe.statistics.epsilon_star.ratios import empirical_epsilon_star
+from tests.lethe.statistics.epsilon_star.coverage import from_rates
 
 
 def instances(count, shift, n=400, seed=0):
