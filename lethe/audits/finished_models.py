@@ -7,16 +7,11 @@ folder of that name is a finished model.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lethe.process import cores, die_with_parent
 from lethe.progress import progress
-
-if TYPE_CHECKING:
-    from concurrent.futures import ProcessPoolExecutor
 
 SCRATCH = Path(".lethe/scratch/game")
 Runner = Callable[[Callable, Sequence[tuple], str], list]  # function, one tuple of arguments per call, label
@@ -29,30 +24,17 @@ def in_processes(function: Callable, arguments: Sequence[tuple], label: str, at_
     """
     if min(at_once or cores(), len(arguments)) <= 1:
         return [function(*one) for one in progress(arguments, label, unit="tasks")]
-    from concurrent.futures import as_completed
-
-    with workers(at_once) as pool:
-        futures = [pool.submit(function, *one) for one in arguments]
-        for future in progress(as_completed(futures), label, unit="tasks", total=len(futures)):
-            future.result()
-        return [future.result() for future in futures]
-
-
-@contextlib.contextmanager
-def workers(count: int | None = None) -> Iterator[ProcessPoolExecutor]:
-    """Yield a pool of ``count`` processes (None: one per core), which ends with this process.
-
-    An error cancels the calls that have not started. Submit from the thread that opens the pool: a worker ends with the
-    thread that started it.
-    """
     import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures import ProcessPoolExecutor, as_completed
 
     # Spawned, not forked: a forked child of a process that has used torch's threads can hang.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(count or cores(), mp_context=context, initializer=die_with_parent) as pool:
+    with ProcessPoolExecutor(at_once or cores(), mp_context=context, initializer=die_with_parent) as pool:
         try:
-            yield pool
-        except BaseException:
+            futures = [pool.submit(function, *one) for one in arguments]
+            for future in progress(as_completed(futures), label, unit="tasks", total=len(futures)):
+                future.result()
+            return [future.result() for future in futures]
+        except BaseException:  # cancel the calls that have not started
             pool.shutdown(wait=False, cancel_futures=True)
             raise

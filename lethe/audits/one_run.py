@@ -5,7 +5,6 @@ DP-SGD's nulls are privacy loss distributions of the Poisson-subsampled Gaussian
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -33,29 +32,15 @@ NEEDS: dict[str, tuple[str, ...]] = {"subsampled-gaussian": ("q",), "dp-sgd": ("
 MAY_HAVE: dict[str, tuple[str, ...]] = {"approx-dp": ("delta0",)}
 
 
-@dataclass(frozen=True)
-class Misfit:
-    """A missing parameter of a mechanism (``lacking``), or a parameter that the mechanism does not take."""
-
-    name: str
-    lacking: bool
-    mechanism: str
-
-    @property
-    def problem(self) -> str:
-        return f"the mechanism {self.mechanism} {'needs it' if self.lacking else 'takes none'}."
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.problem}"
-
-
-def misfit(mechanism: str, **given: float | None) -> Misfit | None:
-    """Return the first parameter that ``mechanism`` lacks or does not take; None where all fit."""
+def misfit(mechanism: str, **given: float | None) -> tuple[str, str] | None:
+    """Return the first parameter that ``mechanism`` lacks or does not take, and the problem; None where all fit."""
     needed = NEEDS.get(mechanism, ())
     taken = (*needed, *MAY_HAVE.get(mechanism, ()))
     for name, value in given.items():
-        if (value is None and name in needed) or (value is not None and name not in taken):
-            return Misfit(name, value is None, mechanism)
+        if value is None and name in needed:
+            return name, f"the mechanism {mechanism} needs {name}"
+        if value is not None and name not in taken:
+            return name, f"the mechanism {mechanism} takes no {name}"
     return None
 
 
@@ -113,7 +98,7 @@ def family_of(
     if mechanism not in MECHANISMS:
         raise BadValue("mechanism", mechanism, f"one of {', '.join(MECHANISMS)}")
     if wrong := misfit(mechanism, q=q, steps=steps, delta0=delta0):
-        raise BadArguments((wrong.name,), wrong.problem)
+        raise BadArguments((wrong[0],), f"{wrong[1]}.")
     if mechanism == "dp-sgd" and q is not None and steps is not None:
         return dp_sgd(q, steps, delta)
     if mechanism == "subsampled-gaussian" and q is not None:

@@ -125,7 +125,7 @@ def paper_bounds(
     thresholds = np.asarray(thresholds, dtype=np.float64)
     n = scores.shape[1]
     values = in_blocks(lambda block: _values(block, alpha, thresholds), scores)
-    absent, successes, above = (values.pop(name) for name in ("absent", "successes", "empirical_tail"))
+    absent, successes, above = (values[name] for name in ("absent", "successes", "empirical_tail"))
     e = dkw(n, alpha)
     return PaperBounds(
         n=n,
@@ -139,7 +139,12 @@ def paper_bounds(
         # Missing scores are stored as 1, so they lie above every threshold below 1; here they must count as 0.
         m_gen_lower=np.maximum(0.0, above - np.minimum(absent[:, None] / n, above) - e),
         empirical_tail=above,
-        **values,
+        mean=values["mean"],
+        sd=values["sd"],
+        max=values["max"],
+        m_mu=values["m_mu"],
+        m_mu_lower=values["m_mu_lower"],
+        m_sigma=values["m_sigma"],
     )
 
 

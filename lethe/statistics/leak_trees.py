@@ -100,15 +100,15 @@ class AnswerTree:
     @classmethod
     def of_json(cls, values: Mapping) -> AnswerTree:
         first, last = (float("inf") if n is None else n for n in values["queries_until_half"])
+        masses = values["masses"]
+        leak, clean = (tuple(masses[f"{side}_by_length"]) for side in ("leak", "clean"))
         return cls(
             **{
                 **values,
                 "queries_until_half": (first, last),
                 "leak_at": {int(n): (low, high) for n, (low, high) in values["leak_at"].items()},
                 "heaviest_leaks": tuple(HeavyLeak(**leak) for leak in values["heaviest_leaks"]),
-                "masses": Masses(
-                    **{key: tuple(v) if isinstance(v, list) else v for key, v in values["masses"].items()}
-                ),
+                "masses": Masses(**{**masses, "leak_by_length": leak, "clean_by_length": clean}),
                 "curve": tuple((int(rows), low, high) for rows, low, high in values["curve"]),
             }
         )

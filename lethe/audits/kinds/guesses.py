@@ -14,7 +14,6 @@ from lethe.config.schema import AuditParams
 from lethe.registry import ONE_RUN_METHODS
 
 if TYPE_CHECKING:
-    from lethe.statistics.one_run.audit import ClaimVerdict
     from lethe.statistics.one_run.channel import Family
     from lethe.statistics.one_run.counts import Guesses
 
@@ -52,17 +51,15 @@ def audited(guesses: Guesses, family: Family, claimed: float | None, settings: O
     headline |= {key: getattr(decides, key) for key in ("method", "epsilon_lower", "p_value")}
     headline["contradicted"] = whole.verdict.contradicted if whole.verdict else None
     table = pd.DataFrame({"bit": guesses.bits, "guess": guesses.guesses, "score": guesses.scores})
-    said = f"{epsilon_found(whole, decides)} by {decides.method}; {_said(whole.verdict)}"
+    verdict = whole.verdict
+    claim = "nothing was claimed"
+    if verdict is not None:
+        claim = f"claimed {verdict.claimed_epsilon:.4g}, {'' if verdict.contradicted else 'not '}contradicted"
+    sentence = f"{epsilon_found(whole, decides)} by {decides.method}; {claim}"
     bound = whole.bound(decides)
     return AuditResult(
-        headline, whole.as_json(), {"guesses": table}, (said,), {"epsilon_lower": bound} if bound else {}
+        headline, whole.as_json(), {"guesses": table}, (sentence,), {"epsilon_lower": bound} if bound else {}
     )
-
-
-def _said(verdict: ClaimVerdict | None) -> str:
-    if verdict is None:
-        return "nothing was claimed"
-    return f"claimed {verdict.claimed_epsilon:.4g}, {'' if verdict.contradicted else 'not '}contradicted"
 
 
 class Params(OneRunParams):
@@ -78,9 +75,7 @@ class Params(OneRunParams):
     @model_validator(mode="after")
     def _has_what_its_mechanism_needs(self) -> Params:
         if wrong := misfit(self.mechanism, q=self.q, steps=self.steps, delta0=self.delta0):
-            if wrong.lacking:
-                raise ValueError(f"the mechanism {self.mechanism} needs {wrong.name}, which the entry lacks")
-            raise ValueError(f"the mechanism {self.mechanism} takes no {wrong.name}")
+            raise ValueError(wrong[1])
         return self
 
 

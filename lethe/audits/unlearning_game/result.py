@@ -72,7 +72,7 @@ class PlayedMethod:
 
     ``quality`` comes from the SWAP test over all pairs, ``by_pair`` has the quality of each pair. ``mia_auc`` is by attack,
     and ``mia_score`` is 1 minus the largest. ``performance`` is by part of the split. Only image games have
-    ``confusion``; only text games have ``leakage`` (the row of `text.play.Leakage`).
+    ``confusion``; only text games have ``leakage`` (the row of `text_play.leakage`).
     """
 
     quality: Quality
@@ -195,21 +195,22 @@ def predictions(outcomes: Sequence[AttackOutcome]) -> pd.DataFrame:
     """Return the acceptances as a table: the columns that `lethe audit swap` reads, ``method`` and ``pair``."""
     import pandas as pd
 
-    parts = []
-    for one in outcomes:
-        for member, accepted in (("forget", one.forget), ("test", one.test)):
-            parts.append(
-                pd.DataFrame({"accept": accepted}).assign(
-                    method=one.method,
-                    pair=one.pair,
-                    split=one.half,
-                    seed=one.seed,
-                    attack=one.attack,
-                    member=member,
-                )
-            )
-    columns = ["method", "pair", "split", "member", "attack", "seed", "accept"]
-    return pd.concat(parts, ignore_index=True)[columns]
+    parts = [
+        pd.DataFrame(
+            {
+                "method": one.method,
+                "pair": one.pair,
+                "split": one.half,
+                "member": member,
+                "attack": one.attack,
+                "seed": one.seed,
+                "accept": accepted,
+            }
+        )
+        for one in outcomes
+        for member, accepted in (("forget", one.forget), ("test", one.test))
+    ]
+    return pd.concat(parts, ignore_index=True)
 
 
 def _by_pair(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> list[float]:
@@ -304,7 +305,6 @@ def label(defenders: Mapping[str, str], method: str) -> str:
 
 
 def trends(result: GameResult) -> list[Trend]:
-    """Return the trends that this result can test, in the paper's order."""
     return [trend for rule in RULES for trend in rule(result)]
 
 
@@ -420,7 +420,7 @@ RULES: tuple[Callable[[GameResult], Iterator[Trend]], ...] = (
 
 
 def kendall(one: Column, other: Column) -> float:
-    """Return Kendall's tau-a between two rankings of the same names: (agreeing - disagreeing pairs) / all pairs."""
+    """Kendall's tau-a of two rankings of the same names."""
     pairs = list(combinations(one, 2))
     signs = [
         ((one[a] > one[b]) - (one[a] < one[b])) * ((other[a] > other[b]) - (other[a] < other[b])) for a, b in pairs
@@ -471,5 +471,4 @@ def _budget(epsilon: str) -> str:
 
 
 def infinity(epsilon: str) -> str:
-    """Return a budget as the tables print it."""
     return "∞" if epsilon == "inf" else epsilon

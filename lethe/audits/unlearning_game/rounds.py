@@ -26,11 +26,9 @@ from lethe.statistics.unlearning_game import Split, draw_split, signed_advantage
 
 
 class Labelled(Protocol):
-    """A view of a model on n points, such as `View` and `TextView`."""
-
     @property
     def labels(self) -> np.ndarray:
-        """Return the class of each point, (n,)."""
+        """(n,) the class of each point."""
 
 
 V = TypeVar("V", bound=Labelled)
@@ -73,7 +71,6 @@ class ThresholdAttack(Generic[V]):
             self.by_class[label] = fit_threshold(*of_class).value
 
     def accept(self, view: V) -> np.ndarray:
-        """Return 1 where the score reaches the threshold of the point's class, else 0."""
         thresholds = [self.by_class.get(label, self.everywhere) for label in view.labels.tolist()]
         return (self.score(view) >= np.array(thresholds)).astype(np.float64)
 
@@ -116,28 +113,18 @@ class Played:
 
 
 class GameSettings(Protocol):
-    """What the entry of every kind of game has."""
-
     @property
     def kind(self) -> str: ...
-    @property
-    def portion(self) -> float: ...
-    @property
-    def pairs(self) -> int: ...
-    @property
-    def seeds(self) -> int: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def alpha(self) -> float: ...
-    @property
-    def shadow_models(self) -> int: ...
-    @property
-    def shared_retrain(self) -> bool: ...
-    @property
-    def random_splits(self) -> bool: ...
-    @property
-    def attacks(self) -> Sequence[str]: ...
+
+    portion: float
+    pairs: int
+    seeds: int
+    seed: int
+    alpha: float
+    shadow_models: int
+    shared_retrain: bool
+    random_splits: bool
+    attacks: list[str]
 
 
 P = TypeVar("P", bound=GameSettings)
@@ -203,14 +190,12 @@ class Game(ABC, Generic[P, Observed, V]):
     # Shared by all kinds of data
 
     def split(self, pair: int, half: str) -> Split:
-        """Return the split of one half of a pair, in units of the data set."""
         rng = self.generator("random split" if half == RANDOM else "split", pair)
         split = draw_split(len(self.target), self.settings.portion, rng)
         split = split.swapped() if half == "swapped" else split
         return Split(self.target[split.retain], self.target[split.forget], self.target[split.test])
 
     def splits(self) -> list[Split]:
-        """Return the split of the original half of every pair."""
         return [self.split(pair, HALVES[0]) for pair in range(self.settings.pairs)]
 
     def played(self) -> Iterator[Played]:
@@ -227,7 +212,6 @@ class Game(ABC, Generic[P, Observed, V]):
                         )
 
     def unlearned(self, method: str, split: Split, start: Job, pair: int, half: str, seed: int) -> Job:
-        """Return the job that unlearns one split by one method."""
         shared = self.settings.shared_retrain and self.starts_afresh(method) and half in HALVES
         stream = self.seed(method, pair, "both" if shared else half, seed)
         return Job(split.retain, split.forget, stream, method, start)
@@ -343,7 +327,6 @@ class Game(ABC, Generic[P, Observed, V]):
         )
 
     def generator(self, purpose: str, *where: int) -> np.random.Generator:
-        """Return the random generator of one purpose and place."""
         return np.random.default_rng([self.settings.seed, zlib.crc32(purpose.encode()), *where])
 
     def seed(self, purpose: str, pair: int, half: str, seed: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,29 +21,24 @@ REQUIRED = ("split", "member", "attack", "accept")
 IN_MEMORY = Path("predictions")  # the name in errors of a table without a file
 
 
-@dataclass(frozen=True)
-class Advantages:
-    """For each half: attack to signed advantages, one per seed, in the order of the seeds.
-
-    ``paired`` says whether both halves of every attack have the same seeds.
-    """
-
-    original: Mapping[str, np.ndarray]
-    swapped: Mapping[str, np.ndarray]
-    paired: bool
+Advantages = dict[str, np.ndarray]  # attack to signed advantages, one per seed, in the order of the seeds
 
 
 def audit(predictions: Path | pd.DataFrame, alpha: float = 0.05) -> Quality:
     """Return the unlearning quality by the SWAP test; raise the `BadInput` that names the broken row or group."""
     check_share("alpha", alpha)
-    found = advantages(predictions)
-    return unlearning_quality(found.original, found.swapped, paired=found.paired, alpha=alpha)
+    original, swapped, paired = advantages(predictions)
+    return unlearning_quality(original, swapped, paired=paired, alpha=alpha)
 
 
-def advantages(predictions: Path | pd.DataFrame) -> Advantages:
-    """Return the signed advantages of a file of predictions, or of a table with the same columns."""
+def advantages(predictions: Path | pd.DataFrame) -> tuple[Advantages, Advantages, bool]:
+    """The advantages of both halves from a file or table, and whether both halves of every attack have the same seeds."""
+    from lethe.io.tables import read_table
+
     path = predictions if isinstance(predictions, Path) else IN_MEMORY
-    table = _checked(_read(predictions) if isinstance(predictions, Path) else predictions, path)
+    if isinstance(predictions, Path):
+        predictions = read_table(predictions, REQUIRED, text=("attack", "seed"), optional=("weight",))
+    table = _checked(predictions, path)
     halves: dict[str, dict[str, dict[object, tuple[float, int]]]] = {half: {} for half in HALVES}
     for (attack, half, seed), rows in table.groupby(["attack", "split", "seed"], sort=True):
         sets = [rows[rows["member"] == member] for member in MEMBERS]
@@ -60,7 +54,7 @@ def advantages(predictions: Path | pd.DataFrame) -> Advantages:
         for half in HALVES
     )
     paired = all(halves["original"][attack].keys() == halves["swapped"][attack].keys() for attack in original)
-    return Advantages(original, swapped, paired)
+    return original, swapped, paired
 
 
 def _check_halves(
@@ -79,12 +73,6 @@ def _check_halves(
             f"attack {attack}: forget sets of {sorted(sizes)} points, expected one size",
             "Both halves and all seeds use the same two sets of points.",
         )
-
-
-def _read(path: Path) -> pd.DataFrame:
-    from lethe.io.tables import read_table
-
-    return read_table(path, REQUIRED, text=("attack", "seed"), optional=("weight",))
 
 
 def _checked(table: pd.DataFrame, path: Path) -> pd.DataFrame:

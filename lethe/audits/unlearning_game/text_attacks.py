@@ -38,7 +38,6 @@ class TextView:
 
     @property
     def labels(self) -> np.ndarray:
-        """Return the labels: all rows have one class."""
         return np.zeros(len(self.items), dtype=np.int64)
 
 

@@ -36,7 +36,7 @@ class TextUnlearning(UnlearnRecipe):
 
 
 class Leakage(Section):
-    """The number of answers that bound the leakage of each method's first model on its forget set."""
+    """How many answers bound the leakage of each method's first model on its forget set."""
 
     engine: EngineName
     n: Draws
@@ -76,10 +76,7 @@ class Params(GameParams):
 
 
 def play(settings: Params, scratch: Path | None = None, run: Runner | None = None) -> AuditResult:
-    """Play, and bound the leakage of each method's first model on its forget set.
-
-    ``scratch`` is the folder of finished models, ``run`` the function that runs calls.
-    """
+    """Play, and bound the leakage of each method's first model on its forget set."""
     from lethe.audits.finished_models import SCRATCH, in_processes
     from lethe.audits.unlearning_game.result import played
     from lethe.audits.unlearning_game.text_play import play

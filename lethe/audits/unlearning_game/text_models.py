@@ -65,7 +65,6 @@ def make(
 
 
 def observe(place: Path) -> list[AnswerTokens]:
-    """Return the likelihood of every row's answer, in the order of the rows."""
     with np.load(place / ANSWERS) as kept:
         ends = np.cumsum(kept["lengths"])[:-1]
         columns = [np.split(kept[name], ends) for name in TOKENS]

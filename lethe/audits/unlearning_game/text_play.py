@@ -1,18 +1,16 @@
 """The unlearning game on language models. The game moves whole authors, and attacks read likelihoods.
 
 A unit is an author with all question-answer pairs; the adversary sees one pair. All models share one tokenizer, made from
-all texts, so that likelihoods are comparable token by token.
-
-The quality says whether an attacker can infer that the model learned the rows. A bound says how much of the rows the model
-reveals: as in the pipeline, the first model of each method answers each forget question many times, and the leaking answers
-count.
+all texts, so that likelihoods are comparable token by token. The quality says whether an attacker can infer that the model
+learned the rows. A bound says how much of the rows the model reveals: as in the pipeline, the first model of each method
+answers each forget question many times, and the leaking answers count.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +24,7 @@ from lethe.audits.unlearning_game.text_attacks import TextView
 from lethe.data import load_splits
 from lethe.errors import BadFile
 from lethe.evaluation.joint import MeasureSettings
-from lethe.evaluation.prompts import Worst, measure_prompts
+from lethe.evaluation.prompts import measure_prompts
 from lethe.evaluation.scores import PromptScores
 from lethe.io.cache import digest, module_of, versions
 from lethe.models.encoding import CHAT
@@ -37,7 +35,6 @@ from lethe.sampling.store import AnswerStore, model_digest
 from lethe.sampling.tasks import Task, draw
 from lethe.scoring._tables import score_answers
 from lethe.scoring.likelihood import Item
-from lethe.statistics.bound import Bound
 
 if TYPE_CHECKING:
     from lethe.audits.unlearning_game.text_game import Params
@@ -92,7 +89,6 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
         make(self.rows, retain, forget, self.settings, job.method, job.seed, start, self.place(job))
 
     def observe(self, job: Job) -> list[AnswerTokens]:
-        """Return the likelihood of every row's answer, in the order of the rows."""
         from lethe.audits.unlearning_game.text_models import observe
 
         return observe(self.place(job))
@@ -121,11 +117,9 @@ class TextGame(Game["Params", list[AnswerTokens], TextView]):
         return float(np.mean([np.exp(-answers[i].nll) for i in self._of(units)]))
 
     def forgotten(self, job: Job) -> list[Row]:
-        """Return the rows that a model should forget."""
         return [self.rows[i] for i in self._of(job.forget)]
 
     def _of(self, units: Sequence[int] | np.ndarray) -> np.ndarray:
-        """Return the row numbers of authors."""
         each = len(self.rows) // self.units
         return (np.asarray(units)[:, None] * each + np.arange(each)).ravel()
 
@@ -152,62 +146,26 @@ def _rows(data: str) -> tuple[list[Row], int]:
     return [row for author in sorted(by_author) for row in by_author[author]], len(by_author)
 
 
-@dataclass(frozen=True)
-class Leakage:
-    """The leakage of a method's first finished model on its forget set.
-
-    ``worst`` is the largest over questions of M_bin (0/1 scorer) or M_mu; ``pooled`` bounds the average leak rate of all
-    questions (0/1 scorer only); ``greedy`` and ``mean`` are plain shares.
-    """
-
-    scorer: str
-    engine: str
-    questions: int
-    n: int
-    temperature: float
-    alpha: float
-    greedy: float
-    mean: float
-    worst: Worst
-    pooled: Bound | None
-
-    def as_dict(self) -> dict[str, object]:
-        """Return the keys of ``details.json``; ``guarantees`` has every field of each bound except the value."""
-        bounds = {"worst_bound": self.worst.bound, "pooled_bound": self.pooled}
-        return {
-            "scorer": self.scorer,
-            "engine": self.engine,
-            "questions": self.questions,
-            "n": self.n,
-            "temperature": self.temperature,
-            "alpha": self.alpha,
-            "greedy": self.greedy,
-            "mean": self.mean,
-            "worst_metric": self.worst.metric,
-            **{key: bound and bound.value for key, bound in bounds.items()},
-            "guarantees": {key: bound and bound.guarantee_dict() for key, bound in bounds.items()},
-        }
-
-
 def play(
     settings: Params, scratch: Path = SCRATCH, run: Runner = in_processes
 ) -> tuple[GameResult, list[AttackOutcome]]:
-    """Play the game; each method's ``leakage`` holds the bounds, or None where ``settings.leakage`` is null.
-
-    The parameters are those of `images.play.play`.
-    """
+    """Play the game; each method's ``leakage`` holds the bounds, or None where ``settings.leakage`` is null."""
     game = TextGame(settings, scratch)
     result, outcomes = game.play(run)
     if not settings.leakage:
         return result, outcomes
     found = run(leakage, [(game, method) for method in game.methods()], "leakage")
     bounds = dict(zip(game.methods(), found, strict=True))
-    methods = {name: replace(method, leakage=bounds[name].as_dict()) for name, method in result.methods.items()}
+    methods = {name: replace(method, leakage=bounds[name]) for name, method in result.methods.items()}
     return replace(result, methods=methods), outcomes
 
 
-def leakage(game: TextGame, method: str) -> Leakage:
-    """Bound the leakage of a method's first finished model; a missing judgement counts as a leak."""
+def leakage(game: TextGame, method: str) -> dict[str, object]:
+    """Bound the leakage of a method's first finished model on its forget set; a missing judgement counts as a leak.
+
+    ``worst`` is the largest over questions of M_bin (0/1 scorer) or M_mu; ``pooled`` bounds the average leak rate of all
+    questions (0/1 scorer only); ``greedy`` and ``mean`` are plain shares. ``guarantees`` has the rest of each bound.
+    """
     from lethe.models.checkpoints import load_tokenizer, prepare_torch
     from lethe.models.encoding import Encoder
 
@@ -236,15 +194,17 @@ def leakage(game: TextGame, method: str) -> Leakage:
     measures = measure_prompts(prompts, MeasureSettings(alpha=asked.alpha, thresholds=(), missing="worst"))
     worst = measures.worst()
     assert worst is not None  # a graded score has M_mu for every question
-    return Leakage(
-        scorer=asked.scorer,
-        engine=engine.name,
-        questions=len(rows),
-        n=asked.n,
-        temperature=asked.temperature,
-        alpha=asked.alpha,
-        greedy=float(np.nanmean(greedy)),
-        mean=float(np.nanmean(samples)),
-        worst=worst,
-        pooled=measures.pooled,
-    )
+    bounds = {"worst_bound": worst.bound, "pooled_bound": measures.pooled}
+    return {
+        "scorer": asked.scorer,
+        "engine": engine.name,
+        "questions": len(rows),
+        "n": asked.n,
+        "temperature": asked.temperature,
+        "alpha": asked.alpha,
+        "greedy": float(np.nanmean(greedy)),
+        "mean": float(np.nanmean(samples)),
+        "worst_metric": worst.metric,
+        **{key: bound and bound.value for key, bound in bounds.items()},
+        "guarantees": {key: bound and bound.guarantee_dict() for key, bound in bounds.items()},
+    }
