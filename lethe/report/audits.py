@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 from markupsafe import Markup
 
@@ -16,25 +16,15 @@ COLOURS = {"exact": svg.ACCENT, "chernoff": svg.WARM, "steinke": svg.MUTED, "mah
 HEAD = ("method", "ε at least", "p-value at the claim", "rests on")
 
 
-@dataclass(frozen=True)
-class View:
-    name: str
-    sentence: str
-    counted: str  # the observed counts, and the levels of the audit
-    rows: list[list[str]]  # the columns of HEAD
-    notes: list[str]
-    curve: Markup | None
-
-
-def views(run: Run) -> list[View]:
+def views(run: Run) -> list[SimpleNamespace]:
     return [
-        View(
-            name,
-            sentence(one.audit),
-            counted(one.audit, one.mechanism),
-            [_row(one.audit, row) for row in one.audit.results],
-            [f"{row.method}: {row.note}." for row in one.audit.results],
-            curve(name, one.audit),
+        SimpleNamespace(
+            name=name,
+            sentence=sentence(one.audit),
+            counted=counted(one.audit, one.mechanism),
+            rows=[_row(one.audit, row) for row in one.audit.results],
+            notes=[f"{row.method}: {row.note}." for row in one.audit.results],
+            curve=curve(name, one.audit),
         )
         for name, one in _audits(run).items()
     ]

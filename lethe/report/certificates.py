@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import nextafter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -38,52 +38,7 @@ HEAD = (
 )
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """One of the likeliest leaking texts found, with its question and a lower bound of its probability."""
-
-    question: str
-    text: Markup
-    probability: str
-
-
-@dataclass(frozen=True)
-class QuestionRow:
-    """One line of the table: the ends as texts rounded outward."""
-
-    question: str
-    lower: str
-    upper: str
-    verdict: str
-    tone: str
-    queries: str
-    leaks: tuple[str, ...]  # leak@N at the numbers of queries of the section
-    text: Markup
-
-
-@dataclass(frozen=True)
-class Strip:
-    """One model: its drawing, its lines, its evidence, and what its bounds assume."""
-
-    model: str
-    row: tuple[str, ...]
-    svg: Markup
-    lines: tuple[QuestionRow, ...]
-    evidence: tuple[Evidence, ...]
-    sentences: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Section:
-    tau: str
-    leak: str
-    compared: bool  # whether the drawings show the samples too: they do where both are about the same scorer
-    head: tuple[str, ...]
-    queries: tuple[str, ...]
-    strips: tuple[Strip, ...]
-
-
-def section(run: Run) -> Section | None:
+def section(run: Run) -> SimpleNamespace | None:
     there = [(model, model.exact) for model in run.models if model.exact]
     if not there:
         return None
@@ -93,15 +48,17 @@ def section(run: Run) -> Section | None:
     asked = tuple(f"{n:,}" for n in shown)
     head = tuple(f"worst {run.words.question}" if one == WORST else one for one in HEAD)
     compared = any(_sampled(model, found, run) for model, found in there)
-    return Section(f"{first.tau:g}", first.how.leak, compared, head, asked, strips)
+    return SimpleNamespace(
+        tau=f"{first.tau:g}", leak=first.how.leak, compared=compared, head=head, queries=asked, strips=strips
+    )
 
 
-def _strip(model: Model, found: Certificates, run: Run, shown: Sequence[int]) -> Strip:
+def _strip(model: Model, found: Certificates, run: Run, shown: Sequence[int]) -> SimpleNamespace:
     asked = {key: row["question"] for key, row in run.forget.items()}
     trees = sorted(found.trees, key=lambda tree: (-tree.lower, -tree.upper))
     words = found.verdicts
     lines = tuple(
-        QuestionRow(
+        SimpleNamespace(
             question=asked.get(tree.id, tree.id),
             lower=tree.bounds["lower"].significant(3),
             upper=tree.bounds["upper"].significant(3),
@@ -113,14 +70,16 @@ def _strip(model: Model, found: Certificates, run: Run, shown: Sequence[int]) ->
         )
         for tree in trees
     )
-    return Strip(
+    return SimpleNamespace(
         model=model.name,
         row=_row(model, found),
         svg=_drawn(model.name, trees, _sampled(model, found, run)),
         lines=lines,
         evidence=tuple(
-            Evidence(
-                asked.get(tree.id, tree.id), visible(leak.text), f"{significant(leak.probability, 3, 'lower')}"
+            SimpleNamespace(
+                question=asked.get(tree.id, tree.id),
+                text=visible(leak.text),
+                probability=f"{significant(leak.probability, 3, 'lower')}",
             )
             for tree, leak in heaviest(found)
         ),

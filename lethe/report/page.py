@@ -92,23 +92,7 @@ def _html(
         chosen=figures.chosen_question(run),
         certificates=certificates.section(run),
         **kinds,
-        picker=picker.picker(run, drawn),
-        kept=picker.KEPT,
-        worst=[(model, picker.worst(model, run, drawn[model.name])) for model in run.models],
-        worst_rule=picker.rule(run),
-        language=tables.language_views(run),
-        language_head=tables.LANGUAGE_HEAD,
-        language_choices_head=tables.CHOICES,
-        epsilon_star_head=tables.EPSILON_STAR,
-        epsilon_star_notes=tables.epsilon_star_notes(run),
-        epsilon_star=tables.epsilon_star_rows(run),
-        flatten=tables.flatten,
-        studies=studies(run),
-        audits=audits.views(run),
-        audits_head=audits.HEAD,
-        other_audits=audits.others(run),
-        audits_glossary=audits.glossary(run),
-        game_summary=game_page.summary,
+        **_sections(run, drawn),
         visible=visible,
         provenance_rows=tables.provenance_rows(run),
         params_yaml=_yaml(run),
@@ -116,6 +100,29 @@ def _html(
         meaning=MEANING,
         scorer_meaning=SCORERS,
     )
+
+
+def _sections(run: Run, drawn: Mapping[str, picker.Drawn]) -> dict[str, object]:
+    """What the sections show on answers, prompts, Epsilon*, audits, games and methods over seeds."""
+    return {
+        "picker": picker.picker(run, drawn),
+        "kept": picker.KEPT,
+        "worst": [(model, picker.worst(model, run, drawn[model.name])) for model in run.models],
+        "worst_rule": picker.rule(run),
+        "language": tables.language_views(run),
+        "language_head": tables.LANGUAGE_HEAD,
+        "language_choices_head": tables.CHOICES,
+        "epsilon_star_head": tables.EPSILON_STAR,
+        "epsilon_star_notes": tables.epsilon_star_notes(run),
+        "epsilon_star": tables.epsilon_star_rows(run),
+        "flatten": tables.flatten,
+        "studies": studies(run),
+        "audits": audits.views(run),
+        "audits_head": audits.HEAD,
+        "other_audits": audits.others(run),
+        "audits_glossary": audits.glossary(run),
+        "game_summary": game_page.summary,
+    }
 
 
 def _summary(run: Run, found: Findings, said: list[Standing]) -> dict[str, object]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from markupsafe import Markup
@@ -38,19 +38,6 @@ RULE = (
 Drawn = Mapping[str, QuestionAnswers]
 
 
-@dataclass(frozen=True)
-class Answer:
-    prompt_id: str
-    question: Markup
-    expected: Markup
-    text: Markup
-    times: int
-    drawn: int
-    first: int
-    scores: dict[str, float | None]
-    greedy: bool  # the greedy answer is the same text
-
-
 def rule(run: Run) -> str:
     return RULE.format(scores=", then ".join(map(label, ranking(run))), shown=SHOWN)
 
@@ -66,7 +53,7 @@ def drawn(run: Run) -> dict[str, Drawn]:
     return {model.name: question_answers(model.answers, ranking(run), leak, KEPT) or {} for model in run.models}
 
 
-def worst(model: Model, run: Run, found: Drawn) -> list[Answer] | None:
+def worst(model: Model, run: Run, found: Drawn) -> list[SimpleNamespace] | None:
     """At most ``SHOWN`` answers by the rule above; missing scores rank as zero here and are shown as missing.
 
     None if no answer was judged: then nothing is known about the worst answer.
@@ -76,9 +63,9 @@ def worst(model: Model, run: Run, found: Drawn) -> list[Answer] | None:
     return [_worst(answer, run, found) for answer in worst_answers(found.values(), SHOWN)]
 
 
-def _worst(answer: DrawnAnswer, run: Run, found: Drawn) -> Answer:
+def _worst(answer: DrawnAnswer, run: Run, found: Drawn) -> SimpleNamespace:
     row = run.forget.get(answer.prompt_id)
-    return Answer(
+    return SimpleNamespace(
         prompt_id=answer.prompt_id,
         question=visible(row["question"] if row else answer.prompt_id),
         expected=visible(row["answer"] if row else ""),
@@ -100,27 +87,7 @@ UNSAFE = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 Text = str | list[str | list[str] | int]
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One question of one model in the table of all questions: its bound, and whether its greedy answer leaks."""
-
-    shown: str
-    greedy: bool
-
-
-@dataclass(frozen=True)
-class Picker:
-    """The block for the script, and what the page says without a script: a table of all questions."""
-
-    data: Markup
-    columns: list[tuple[str, list[Column]]]  # by the title of their group
-    heads: list[str]
-    rows: list[tuple[str, list[Cell]]]
-    told: str  # what the bound in the table is
-    keywords: bool  # whether any question has keywords
-
-
-def picker(run: Run, drawn: Mapping[str, Drawn]) -> Picker | None:
+def picker(run: Run, drawn: Mapping[str, Drawn]) -> SimpleNamespace | None:
     """All questions of all models; None where no question was measured."""
     rows = {model.name: {row.prompt_id: row for row in model.questions} for model in run.models}
     names = list(dict.fromkeys([*run.forget, *(name for known in rows.values() for name in known)]))
@@ -154,8 +121,13 @@ def picker(run: Run, drawn: Mapping[str, Drawn]) -> Picker | None:
     }
     cells = [(name, [_cell(rows[model.name].get(name)) for model in run.models]) for name in names]
     keywords = "keyword_leak" in run.params.score.names and any(row.get("keywords") for row in run.forget.values())
-    return Picker(
-        as_data(block), groups, [model.name for model in run.models], cells, _told_of_bound(every), keywords
+    return SimpleNamespace(
+        data=as_data(block),
+        columns=groups,
+        heads=[model.name for model in run.models],
+        rows=cells,
+        told=_told_of_bound(every),
+        keywords=keywords,
     )
 
 
@@ -250,13 +222,13 @@ def _answer(answer: DrawnAnswer, shared: _Shared, longest: int) -> list[Any]:
     return [*told, 1] if answer.greedy else told
 
 
-def _cell(row: Question | None) -> Cell:
+def _cell(row: Question | None) -> SimpleNamespace:
     if row is None:
-        return Cell(NONE, False)
+        return SimpleNamespace(shown=NONE, greedy=False)
     key = next((key for key in BOUNDS if key in row.bounds), None)
     shown = NONE if key is None else end(row.bounds[key], "probability" if key == BOUNDS[0] else "score")
     greedy = row.numbers.row("leak", "greedy")
-    return Cell(shown, bool(greedy and greedy.estimate))
+    return SimpleNamespace(shown=shown, greedy=bool(greedy and greedy.estimate))
 
 
 def _told_of_bound(every: list[Column]) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -88,39 +89,21 @@ ROUNDING: Mapping[str, Rounding] = {"upper": "up", "lower": "down"}
 ATTACK_HEAD = ("model", "before", "most", "after", "half-life", "excess over Retrain")
 
 
-@dataclass(frozen=True)
-class AttackView:
-    title: str
-    panels: list[Panel]
-    rows: list[list[str]]
-    notes: list[str]
-
-
-@dataclass(frozen=True)
-class Studies:
-    """What the sections show; an empty part has no section."""
-
-    methods_head: list[str]
-    references: list[list[str]]  # Base and Retrain, a row each
-    methods: list[list[str]]
-    epochs: list[Panel]
-    attacks: list[AttackView]
-    methods_note: str
-    attack_head: tuple[str, ...] = ATTACK_HEAD
-
-
-def studies(run: Run) -> Studies:
+def studies(run: Run) -> SimpleNamespace:
     found = spreads(run)
     shown = [column for column in _columns(run) if any(column.key in one.quantities for one in found)]
     ends = {column.key: bound for column in shown if (bound := _end(column.key, run))}
     keys = {column.key: ROUNDING[ends[column.key].side] if column.key in ends else "near" for column in shown}
-    return Studies(
-        ["method", "seeds", *(f"{column.group}: {column.head}" for column in shown)],
-        [_reference_row(model, keys) for role in ("base", "retrain") if (model := run.role(role))],
-        [_method_row(one, keys) for one in found],
-        [panel for title, seeds in _watched(run, found).items() for panel in _epochs(title, seeds)],
-        _attacks(run),
-        " ".join([METHODS_NOTE, *dict.fromkeys(f"{END} {bound.guarantee()}." for bound in ends.values())]),
+    return SimpleNamespace(
+        methods_head=["method", "seeds", *(f"{column.group}: {column.head}" for column in shown)],
+        references=[_reference_row(model, keys) for role in ("base", "retrain") if (model := run.role(role))],
+        methods=[_method_row(one, keys) for one in found],
+        epochs=[panel for title, seeds in _watched(run, found).items() for panel in _epochs(title, seeds)],
+        attacks=_attacks(run),
+        attack_head=ATTACK_HEAD,
+        methods_note=" ".join(
+            [METHODS_NOTE, *dict.fromkeys(f"{END} {bound.guarantee()}." for bound in ends.values())]
+        ),
     )
 
 
@@ -186,14 +169,14 @@ def _epochs(title: str, seeds: Sequence[Records]) -> Iterator[Panel]:
         yield panel
 
 
-def _attacks(run: Run) -> list[AttackView]:
+def _attacks(run: Run) -> list[SimpleNamespace]:
     base, retrain = run.role("base"), run.role("retrain")
     found = curves(run.attacks, base.path if base else None, retrain.path if retrain else None)
     titles = dict.fromkeys(curve.title for curve in found)
     return [_attack(title, [curve for curve in found if curve.title == title]) for title in titles]
 
 
-def _attack(title: str, own: list[Curve]) -> AttackView:
+def _attack(title: str, own: list[Curve]) -> SimpleNamespace:
     beside = [
         (curve, colour, dashes) for curve in own for role, colour, dashes in REFERENCES if curve.role == role
     ]
@@ -218,7 +201,7 @@ def _attack(title: str, own: list[Curve]) -> AttackView:
                 axes.plot(places, marks, ".", color=INK, markersize=3)
             leakage_against(axes, curve)
         panels.append(panel)
-    return AttackView(title, panels, [_row(curve) for curve in own], _notes(own))
+    return SimpleNamespace(title=title, panels=panels, rows=[_row(curve) for curve in own], notes=_notes(own))
 
 
 def leakage_against(axes: Axes, curve: Curve) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from lethe.config.schema import MethodParams
@@ -143,25 +143,16 @@ LANGUAGE_HEAD = ["production", "probability", "draws", "mean found", "at least",
 CHOICES = ["part", "choice", "draws", "mean found"]
 
 
-@dataclass(frozen=True)
-class LanguageView:
-    name: str
-    sentences: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    more: str
-    choices: Sequence[Sequence[str]]
-
-
-def language_views(run: Run) -> list[LanguageView]:
+def language_views(run: Run) -> list[SimpleNamespace]:
     asked = [(model, model.numbers.row("language", "language")) for model in run.models]
     return [_language_view(model, facts.evidence or {}, run) for model, facts in asked if facts]
 
 
-def _language_view(model: Model, facts: Mapping[str, Any], run: Run) -> LanguageView:
+def _language_view(model: Model, facts: Mapping[str, Any], run: Run) -> SimpleNamespace:
     binary = facts["binary"]
     every, choices = (model.numbers.series(one, "language") for one in ("production", "choice"))
     rest = len(every) - SHOWN
-    return LanguageView(
+    return SimpleNamespace(
         name=model.name,
         sentences=list(_sentences(model.numbers, every, facts, run)),
         rows=[_production(one, binary) for one in every[:SHOWN]],
