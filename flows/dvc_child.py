@@ -3,8 +3,8 @@
 ``python -m flows.dvc_child JOB DESCRIPTOR``: JOB is ``{"stage": NAME, "pull": BOOL}`` or ``{"save": NAME}``. The answer goes
 to the file descriptor as JSON, and the lines of the stage to standard output; DVC itself prints nothing.
 
-DVC reads params.yaml before a stage, and again afterwards to record the values. During a run, DVC and the stage read the
-copy that the run made when it began, so an edit of params.yaml takes effect in the next run.
+DVC reads params.yaml before a stage and after it. During a run, DVC and the stage read the copy that the run made when it
+began, so an edit takes effect in the next run.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ def opened() -> Repo:
 
 
 def silence() -> None:
-    """Have DVC print nothing."""
     logging.getLogger("dvc").setLevel(logging.CRITICAL)
 
 
@@ -106,7 +105,6 @@ def _brought(stage: str, pull: bool, status: Path, again: bool = False) -> dict[
 
 
 def save(name: str | None) -> dict[str, Any]:
-    """Save the folder as a DVC experiment; return its name, or the reason why there is none."""
     try:
         with opened() as repo:
             revision = repo.experiments.save(name=name, force=True)
@@ -116,7 +114,6 @@ def save(name: str | None) -> dict[str, Any]:
 
 
 def outputs_of(repo: Repo, stages: Collection[str]) -> list[Any]:
-    """Return DVC's outputs of the stages with these names."""
     return [out for stage in repo.index.stages if getattr(stage, "name", "") in stages for out in stage.outs]
 
 
@@ -231,7 +228,6 @@ def _md5(path: str) -> str:
 
 
 def main() -> None:
-    """Do the job of the command line."""
     die_with_parent()
     silence()
     job, descriptor = json.loads(sys.argv[1]), int(sys.argv[2])

@@ -33,8 +33,6 @@ PRESETS = Path(__file__).parent / "sweeps"
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """One combination of values."""
-
     settings: tuple[tuple[str, Any], ...]
     label: str = ""  # replaces the name made from the values
 
@@ -50,14 +48,11 @@ class Point:
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """An interval of numbers and the law on it."""
-
     law: str  # uniform | log | whole
     low: float
     high: float
 
     def draw(self, generator: np.random.Generator) -> float | int:
-        """One number of the range."""
         if self.law == "whole":
             return int(generator.integers(int(self.low), int(self.high), endpoint=True))
         if self.law == "log":
@@ -66,7 +61,6 @@ class Range:
 
 
 def range_of(key: str, text: str) -> Range:
-    """Read a range; raises `BadValue`."""
     found = RANGE.fullmatch(text)
     try:
         law, low, high = (found[1], float(found[2]), float(found[3])) if found else ("", 0.0, 0.0)
@@ -133,8 +127,6 @@ class Random(Section):
 
 
 class SweepPreset(Section):
-    """One file of flows/sweeps."""
-
     params: dict[str, Any]
     axes: Annotated[dict[str, Axis], Field(min_length=1)]
     random: Random | None
@@ -143,7 +135,6 @@ class SweepPreset(Section):
 
     @property
     def points(self) -> list[Point]:
-        """The points of the grid, or those at random."""
         if self.random is None:
             return grid_of(self.axes)
         return random_points(self.axes, self.random.points, self.random.seed)

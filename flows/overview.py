@@ -47,7 +47,6 @@ class Overview:
         self.tell(f"  {stage} | {line}")
 
     def passed(self, stage: str, end: str) -> None:
-        """Print the end of a stage that did not run."""
         self.done += 1
         if end not in ("clean", "not started"):
             self.tell(f"{stage} {end}")
@@ -59,7 +58,6 @@ class Overview:
         self.tell(f"{stage} starts ({why or 'what it reads changed'})")
 
     def ended(self, stage: str, end: str) -> float:
-        """Print the end of a running stage; return its seconds."""
         seconds = time.monotonic() - self.running.pop(stage)
         self.done += 1
         self.tell(f"{stage} {end} after {seconds:.1f} s ({self.done} of {self.total})")

@@ -61,8 +61,6 @@ UP_TO_DATE = ("clean", "unchanged", "restored", "ran")
 
 
 class Stopped(LetheError):
-    """A signal ended the pipeline."""
-
     def __init__(self, number: int):
         self.exit_status = 128 + number
         super().__init__(f"Stopped by {signal.Signals(number).name}; `lethe run` continues with what is left.")
@@ -151,10 +149,8 @@ def pipeline(
 ) -> State:
     """Bring every stage up to date, ``jobs`` at once, from the repository's root.
 
-    ``jobs``: default the threads of the runner. ``scheduled``: `lethe serve` runs the flow
-    in a process of its own, which ends with `lethe serve` and prints a summary. ``pull``: what the DVC remote holds is
-    fetched first. ``push``: the results go to the DVC remote. ``scheduler``: the address of a Dask scheduler whose
-    workers run the stages.
+    ``scheduled``: `lethe serve` runs the flow in a process of its own, which ends with `lethe serve` and prints a summary.
+    The others are the options of `lethe run`.
     """
     this = RUN.get() or Run()
     try:
@@ -166,7 +162,6 @@ def pipeline(
 
 
 def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, scheduler: str | None) -> State:
-    """Do the work of `pipeline` and return how the flow ended."""
     root = Path.cwd()
     if scheduled:
         watch(os.getppid())
@@ -208,7 +203,6 @@ def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, schedu
 
 
 def _state(stages: Sequence[Stage], news: record.RunRecord) -> State:
-    """Return how a flow that no signal stopped ended."""
     failed = [stage for stage in stages if stage.end == "failed"]
     if failed:
         blocked = sum(stage.end == "blocked" for stage in stages)
@@ -224,7 +218,6 @@ def _state(stages: Sequence[Stage], news: record.RunRecord) -> State:
 def runner(
     root: Path, graph: workspace.Graph, scheduler: str | None, overview: Overview, pull: bool
 ) -> workspace.StageRunner:
-    """Return what runs the stages: processes here, or the workers of the cluster."""
     if scheduler is None:
         return workspace.Processes(overview.notes if overview.console.is_terminal else None, pull)
     from flows.workers import Workers
@@ -395,7 +388,6 @@ def close_abandoned_runs() -> None:
 
 
 def publish(news: record.RunRecord) -> None:
-    """Add the stages and the changes to Prefect's record, as artifacts of this run."""
     rows = [{"stage": name, **dataclasses.asdict(end)} for name, end in news.stages.items()]
     create_table_artifact(key="stages", table=rows, description="How each stage ended.")
     create_markdown_artifact(

@@ -49,8 +49,6 @@ class Change:
 
 @dataclasses.dataclass(frozen=True)
 class Words:
-    """The verdict on one model: a word on forgetting, a word on utility, and the one sentence."""
-
     forgetting: str
     utility: str
     sentence: str
@@ -77,7 +75,6 @@ class Alarm:
     questions: int = 0
 
     def sentence(self) -> str:
-        """The change in words."""
         if isinstance(self.before, str) or isinstance(self.after, str):
             metric = "verdict" if self.metric == "forgetting" else self.metric
             return f"{self.model}: {metric} {self.before} -> {self.after}"
@@ -245,7 +242,6 @@ def _proved(old: Results, new: Results, models: Sequence[str], params: Params) -
 
 
 def _same_tables(root: Path) -> bool:
-    """Whether every table is the last run's."""
     for stage in COMPARED:
         last, now = (folder / table.FOLDER / stage for folder in (root / LAST_RESULTS, root / DATA))
         old, new = ({path.name for path in folder.glob("*.parquet")} for folder in (last, now))
@@ -268,7 +264,6 @@ def notice(news: RunRecord, root: Path) -> dict[str, object]:
 
 
 def alarm_list(found: Sequence[Alarm]) -> str:
-    """The changes as a list."""
     return "\n".join(f"- {'**worse** ' if one.worse else ''}{one.sentence()}" for one in found)
 
 
@@ -318,7 +313,6 @@ def write(root: Path, stages: dict[str, StageEnd], complete: bool, changed: Sequ
 
 
 def _keep_results(root: Path) -> None:
-    """Copy the tables of this run, with which the next run compares its own."""
     with atomic_folder(root / LAST_RESULTS) as folder:
         for stage in COMPARED:
             for path in sorted((root / DATA / table.FOLDER / stage).glob("*.parquet")):

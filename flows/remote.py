@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def has(root: Path) -> bool:
-    """Whether DVC has a default remote."""
     from dvc.config import Config
 
     return bool(Config(dvc_dir=str(root / ".dvc"))["core"].get("remote"))
@@ -90,7 +89,6 @@ def push(root: Path, stages: Sequence[str] = (), run_cache: bool = True) -> str:
 
 
 def fetch(root: Path, stages: Sequence[str]) -> None:
-    """Fetch the outputs of stages whose entries dvc.lock has; raises `LetheError` if one did not come."""
     try:
         with _repo(root) as repo:
             repo.pull(targets=list(stages), force=True)
@@ -106,7 +104,6 @@ def fetch(root: Path, stages: Sequence[str]) -> None:
 
 
 def keep_cache(root: Path, cache: Path) -> None:
-    """Have DVC in ``root`` use this cache."""
     from dvc.config import Config
 
     with Config(dvc_dir=str(root / ".dvc")).edit("local") as local:
@@ -130,7 +127,6 @@ def _repo(root: Path) -> Iterator[Repo]:
 
 
 def _url(repo: Repo) -> str:
-    """Where the default remote is, without any password."""
     return without_password(str(repo.config["remote"][repo.config["core"]["remote"]]["url"]))
 
 

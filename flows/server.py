@@ -136,7 +136,6 @@ class OwnServer:
             self._listening.close()
 
     def stop(self) -> None:
-        """End the server."""
         with self._lock:
             self._stopping = True
         self._process.terminate()
@@ -210,7 +209,6 @@ def tables_made(making: TextIO | None) -> None:
 
 
 def serve(descriptor: int, schedules: bool) -> None:
-    """Answer on the listening socket ``descriptor`` until SIGTERM."""
     die_with_parent()
     version = importlib.metadata.version("prefect")
     home = Path(os.environ["PREFECT_HOME"])

@@ -33,7 +33,6 @@ GAMES_READ = (Path("data/source"), Path("lethe/models/prompts"))  # what dvc.yam
 
 
 def read_preset(name: str) -> dict[str, object]:
-    """Return the keys and values of a preset; each value replaces the whole value at its key, as `-S` does."""
     return presets.read_preset(PRESETS, name)
 
 
@@ -79,9 +78,8 @@ def changed(path: Path, settings: Sequence[tuple[str, object]]) -> tuple[list[st
 def _attacks_in_their_place(document: dict[str, Any]) -> list[str]:
     """Move each entry under ``models`` with the key ``after`` to ``attacks``, with its references; return the changes.
 
-    DVC runs each foreach over one whole dictionary: under ``models`` the attack would be sampled, scored and measured as a
-    model before its attack, and each model would need a stage for an attack that its entry does not have. The half-life
-    needs Base under the same attack and the excess needs Retrain, so both are added where ``attacks`` lacks them.
+    Under ``models`` the attacked model would be measured before its attack. The half-life needs Base under the same attack
+    and the excess needs Retrain, so both are added where ``attacks`` lacks them.
     """
     models, attacks = document.get("models"), document.get("attacks")
     if not isinstance(models, dict) or not isinstance(attacks, dict):
@@ -210,7 +208,6 @@ def _check_judged(params: Params, root: Path) -> None:
 
 
 def _check_labels(params: Params, root: Path) -> None:
-    """A folder with the labels of at least one model, since DVC tracks the folder."""
     folder = params.metrics.labels.folder
     if folder is None:
         return

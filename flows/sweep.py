@@ -67,7 +67,6 @@ def copy(source: str, target: str) -> None:
 
 @task(cache_policy=NO_CACHE)
 def run_point(folder: str, jobs: int) -> dict[str, Any]:
-    """Run `lethe run --json` in the point's folder; return what it prints, or ``error``."""
     command = [sys.executable, "-m", "lethe", "run", "--json", "--jobs", str(jobs)]
     environment = workspace.child_environment() | {"LETHE_TRACKING": "off", "LETHE_PARENT": str(os.getpid())}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -148,7 +147,6 @@ def runner(at_once: int, scheduler: str | None) -> TaskRunner[Any]:
 
 
 def concluded(preset: SweepPreset, result: dict[str, Any], place: Path) -> list[str]:
-    """Draw the figure of a preset, add it and the outcome of each claim to the file, and return the sentences."""
     from lethe.report.sweep_figure import outcome, sweep_figure
 
     outcomes = [outcome(claim, preset.figure.model, result["rows"]) for claim in preset.claims]
@@ -179,7 +177,6 @@ def shown(result: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
 
 
 def _shown(result: dict[str, Any]) -> list[str]:
-    """Return the metrics of the table, the headlines; the file has all."""
     return list(dict.fromkeys(key for row in result["rows"] for key in headline(row)))
 
 

@@ -45,7 +45,6 @@ def bring_up(parcel: bytes, folder: str, job: dict[str, Any], topic: str) -> dic
 
 
 def unpack(parcel: bytes, folder: str) -> None:
-    """Unpack the sources of the pipeline."""
     with tarfile.open(fileobj=io.BytesIO(parcel), mode="r:gz") as archive:
         if hasattr(tarfile, "data_filter"):  # Python 3.11.4 has it, Debian's 3.11.2 does not
             archive.extraction_filter = tarfile.data_filter
@@ -53,7 +52,6 @@ def unpack(parcel: bytes, folder: str) -> None:
 
 
 def start(folder: str, job: dict[str, Any]) -> subprocess.Popen:
-    """Start `flows.workers` on the job."""
     path = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])
     process = subprocess.Popen(
         [sys.executable, "-m", "flows.workers"],

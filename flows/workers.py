@@ -24,22 +24,14 @@ from typing import Any
 from flows import remote, worker_side, workspace
 from flows.dvc_child import reproduce, silence
 from flows.workspace import Reproduced, no_source
+from lethe.config.yaml import read_yaml
 from lethe.errors import BadFile, LetheError
 
 SECONDS = float(os.environ.get("LETHE_SCHEDULER_SECONDS", 30))  # for the scheduler's first answer
 PATIENCE = 10  # seconds between two looks at the cluster
 GPU = "GPU"  # the name of the resource: `dask worker ADDRESS --resources GPU=1`
 # Stages that run a model; on a cluster whose workers declare GPUs each asks for one.
-ON_GPU = (
-    "train",
-    "unlearn",
-    "attack",
-    "sample",
-    "likelihood",
-    "exact",
-    "judge",
-    "epsilon_star",
-)
+ON_GPU = "train unlearn attack sample likelihood exact judge epsilon_star".split()
 WAITS = "waits: the cluster has no worker left"
 LARGEST = 64 << 20  # bytes of one source file; a larger one belongs to DVC
 
@@ -72,85 +64,71 @@ class Workers:
         try:
             self._client = Client(address, timeout=SECONDS, set_as_default=False, name="lethe")
         except (OSError, ValueError) as error:
-            told = workspace.sentence(error)
-            raise LetheError(f"--scheduler {address}: no Dask scheduler answers there ({told}).") from error
-        threads = sum(worker["nthreads"] for worker in self._workers())
-        if not threads:
+            reason = workspace.sentence(error)
+            raise LetheError(f"--scheduler {address}: no Dask scheduler answers there ({reason}).") from error
+        workers = self._workers()
+        if not workers:
             raise LetheError(f"--scheduler {address}: no worker has joined. Start one: `dask worker {address}`.")
-        return threads, any(worker.get("resources", {}).get(GPU) for worker in self._workers())
+        gpus = any(worker.get("resources", {}).get(GPU) for worker in workers)
+        return sum(worker["nthreads"] for worker in workers), gpus
 
     def _workers(self) -> list[dict[str, Any]]:
         return list(self._client.scheduler_info(n_workers=-1)["workers"].values())
 
     def close(self) -> None:
-        """Leave the cluster."""
         self._client.close()
 
     def stop(self) -> None:
-        """End every running stage; none starts afterwards."""
         self.stopped = True
         self._client.cancel(list(self._futures), force=True)
 
     def reproduce(self, stage: str, say: Callable[[str, str], None]) -> Reproduced:
         """Have a worker bring one stage up to date; ``say(stage, line)`` gets each line that the stage prints."""
+        from distributed import KilledWorker
+
         try:
             return self._reproduce(stage, say)
         except Exception as error:
             if self.stopped:
                 return Reproduced("stopped")
-            return Reproduced("failed", 1, self._reason(error))
-
-    def _reason(self, error: Exception) -> str:
-        from distributed import KilledWorker
-
-        if isinstance(error, CancelledError):
-            return "the connection to the Dask scheduler broke off; `lethe run` continues with what is left"
-        if isinstance(error, KilledWorker):
-            return f"several workers died while they ran the stage: {error}"
-        # A worker whose disk is full, or a client that lost its scheduler
-        return f"the cluster could not run the stage: {workspace.sentence(error) or type(error).__name__}"
+            if isinstance(error, LetheError):  # its outputs did not arrive
+                return Reproduced("failed", error.exit_status, str(error))
+            # Another error: a worker whose disk is full, or a client that lost its scheduler.
+            reason = f"the cluster could not run the stage: {workspace.sentence(error) or type(error).__name__}"
+            if isinstance(error, CancelledError):
+                reason = "the connection to the Dask scheduler broke off; `lethe run` continues with what is left"
+            elif isinstance(error, KilledWorker):
+                reason = f"several workers died while they ran the stage: {error}"
+            return Reproduced("failed", 1, reason)
 
     def _reproduce(self, stage: str, say: Callable[[str, str], None]) -> Reproduced:
         with self._lock:
             lock = self.root / "dvc.lock"
             text = lock.read_text(encoding="utf-8") if lock.exists() else ""
-        on_gpu = self._gpus and stage.partition("@")[0] in ON_GPU
-        asked = {"stage": stage, "upstream": list(self.upstream[stage]), "lock": text}
-        told = self._carried_out(asked, on_gpu, say)
-        if told is None:
-            return Reproduced("stopped")
-        if told["entry"]:
-            try:
-                with self._lock:
-                    self._take(stage, told["entry"])
-            except LetheError as error:
-                return Reproduced("failed", error.exit_status, str(error))
-        return Reproduced(told["state"], told["status"], told["tail"])
-
-    def _carried_out(
-        self, asked: dict[str, Any], on_gpu: bool, say: Callable[[str, str], None]
-    ) -> dict[str, Any] | None:
-        """Have a worker run the stage that ``asked`` names; None where a signal came first."""
-        stage, topic = asked["stage"], f"lethe-{uuid.uuid4().hex}"
+        topic = f"lethe-{uuid.uuid4().hex}"
         self._client.subscribe_topic(topic, lambda event: say(stage, event[1]))
         future = self._client.submit(
             worker_side.bring_up,
             self._parcel,
             str(self.root.absolute()),
-            asked,
+            {"stage": stage, "upstream": list(self.upstream[stage]), "lock": text},
             topic,
             key=f"{stage}-{uuid.uuid4().hex[:8]}",
-            resources={GPU: 1} if on_gpu else None,
+            resources={GPU: 1} if self._gpus and stage.partition("@")[0] in ON_GPU else None,
             pure=False,
         )
         self._futures.append(future)
         if self.stopped:
-            return None
+            return Reproduced("stopped")
         try:
-            return self._result(future, stage, say)
+            answer = self._result(future, stage, say)
         finally:
             with contextlib.suppress(Exception):  # a client without its scheduler cannot
                 self._client.unsubscribe_topic(topic)
+        if answer["entry"]:
+            with self._lock:
+                self._take(stage, answer["entry"])
+        return Reproduced(answer["state"], answer["status"], answer["tail"])
 
     def _result(self, future: Any, stage: str, say: Callable[[str, str], None]) -> dict[str, Any]:
         """Wait for a worker's answer, and say so while the cluster has no worker."""
@@ -164,19 +142,14 @@ class Workers:
                     say(stage, WAITS)
 
     def _take(self, stage: str, entry: Mapping[str, Any]) -> None:
-        """Write the stage's entry into dvc.lock and fetch its outputs."""
-        from ruamel.yaml import YAML
+        import yaml
 
-        yaml = YAML(typ="safe")
-        yaml.default_flow_style = False
         lock = self.root / "dvc.lock"
-        known: dict[str, Any] = {"schema": "2.0", "stages": {}}
+        content: dict[str, Any] = {"schema": "2.0", "stages": {}}
         if lock.exists():
-            known = yaml.load(lock.read_text(encoding="utf-8"))
-        known["stages"][stage] = entry
-        text = io.StringIO()
-        yaml.dump(known, text)
-        workspace.write_text(lock, text.getvalue())
+            content = read_yaml(lock)
+        content["stages"][stage] = dict(entry)
+        workspace.write_text(lock, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
         remote.fetch(self.root, [stage])
 
 
@@ -217,15 +190,13 @@ def stage_here(job: Mapping[str, Any]) -> dict[str, Any]:
     result = reproduce(stage)
     result["entry"] = None
     if result["state"] in ("ran", "unchanged", "restored") and own:
-        from ruamel.yaml import YAML
-
         remote.push(root, [stage], run_cache=False)
-        result["entry"] = YAML(typ="safe").load((root / "dvc.lock").read_text(encoding="utf-8"))["stages"][stage]
+        written: dict[str, Any] = read_yaml(root / "dvc.lock")
+        result["entry"] = written["stages"][stage]
     return result
 
 
 def main() -> None:
-    """Read what to do from standard input, do it, and write the result to the file that it names."""
     from lethe.process import die_with_parent, no_telemetry
 
     die_with_parent()

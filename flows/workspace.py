@@ -47,10 +47,8 @@ class Busy(LetheError):
 def prepare(root: Path) -> None:
     """Make a fresh folder ready for DVC: the settings that depend on this machine go to .dvc/config.local.
 
-    An export without git needs ``core.no_scm``; `dvc plots show` needs a page with its JavaScript inside to work
-    without a network. DVC's own place for hashes and links of files, below /var/tmp, can be written by every user of the
-    machine, and DVC reads pickles from it (docs/team.md): a folder that only this user can enter takes its place,
-    unless a place is set already.
+    An export without git needs ``core.no_scm``; `dvc plots show` needs a page with its JavaScript inside. DVC reads pickles
+    from a place below /var/tmp that all can write to (docs/team.md): a private folder replaces it, unless a place is set.
     """
     for name in ("dvc.yaml", "params.yaml"):
         if not (root / name).is_file():
@@ -104,7 +102,6 @@ def in_git(root: Path) -> bool:
 
 
 def outputs(root: Path) -> set[str]:
-    """Return the outputs of all stages, as paths from ``root``."""
     from dvc.repo import Repo
 
     with Repo(str(root)) as repo:
@@ -134,8 +131,6 @@ def share_cache(root: Path, copy: Path) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
-    """The stages in an order in which they can run."""
-
     upstream: dict[str, list[str]]  # stage -> the stages whose outputs it reads
     stale: dict[str, list[str]]  # stage -> what changed about it, for stages changed themselves
     whole: bool = True  # whether every stage of dvc.yaml is there
@@ -277,7 +272,6 @@ def _keep_lock(root: Path) -> None:
 
 
 def _reasons(changes: list) -> list[str]:
-    """DVC's status entry of a stage as short texts such as ``data/dataset modified``."""
     reasons = []
     for change in changes:
         if not isinstance(change, dict):
@@ -291,7 +285,6 @@ def _reasons(changes: list) -> list[str]:
 
 
 def sentence(error: Exception) -> str:
-    """Return the text of an error on one line, without the full stop."""
     return " ".join(str(error).split()).rstrip(".")
 
 
@@ -316,8 +309,6 @@ class StageRunner(Protocol):
 
 
 class Processes:
-    """The DVC processes of one run, so that a signal can end them all."""
-
     def __init__(self, notes: Path | None = None, pull: bool = False) -> None:
         """``notes``: the folder for the stages' progress; ``pull``: DVC takes from its remote what was made elsewhere."""
         self.stopped = False

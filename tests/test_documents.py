@@ -131,3 +131,13 @@ def test_the_log_of_the_readme_is_bounded_as_the_readme_says():
     printed = " ".join(CliRunner().invoke(app, [call, str(ROOT / file)]).output.split())
     for part in shown.split("..."):
         assert " ".join(part.split()) in printed
+
+
+WAY = re.compile(r"^\d+\. `([\w/]+\.py):(\w+)`", re.M)
+
+
+def test_the_way_of_a_question_has_few_steps_and_every_step_exists():
+    steps = WAY.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    assert 10 <= len(steps) <= 15
+    for file, function in steps:
+        assert re.search(rf"def {function}\(", (ROOT / file).read_text(encoding="utf-8")), (file, function)

@@ -14,54 +14,15 @@ import contextlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.chaos.cases import MARK, case
-from tests.chaos.disturbed import differences, disturb
+from tests.chaos.disturbed import case, differences, disturb
 from tests.chaos.pipeline_copy import Copy, make, source_of_the_copy
-from tests.flows.miniature import wait_until
 from tests.small import ROOT
-
-
-@contextlib.contextmanager
-def cluster(folder: Path, mark: str) -> Iterator[tuple[str, list[subprocess.Popen]]]:
-    """A Dask scheduler and two workers, each a process with a folder of its own and no view of the pipeline's folder."""
-    environment = {
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": str(ROOT),
-        "HOME": str(folder),
-        "LANG": "C.UTF-8",
-        MARK: mark,
-    }
-    file, started = folder / "scheduler.json", []
-
-    def start(module: str, cwd: Path, *arguments: str) -> None:
-        cwd.mkdir(parents=True)
-        command = [sys.executable, "-m", f"distributed.cli.{module}", "--scheduler-file", str(file), *arguments]
-        with open(cwd / "log", "w") as log:
-            started.append(
-                subprocess.Popen(command, cwd=cwd, env=environment, stdout=log, stderr=subprocess.STDOUT)
-            )
-
-    try:
-        start("dask_scheduler", folder / "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
-        wait_until(file.exists)
-        for number in range(2):
-            place = folder / f"worker-{number}"
-            start(
-                "dask_worker", place, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", "."
-            )
-            wait_until(lambda place=place: "Registered to" in (place / "log").read_text())
-        yield json.loads(file.read_text())["address"], started
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
 
 
 def undisturbed(copy: Copy, folder: Path, kind: str, server: dict[str, str]) -> dict:
@@ -141,8 +102,8 @@ def chaos(asked: argparse.Namespace, folder: Path, server: dict[str, str]) -> in
             copy.start("restored", LETHE_TRACKING="off", **server).wait()
         drawn = case(number, asked.seed, list(reference["seconds"]))
         known = (reference["graph"], reference["hashes"], reference["seconds"], reference["overhead"])
-        ended = disturb(drawn, copy, *known, server, cluster)
-        done[number] = json.loads(ended.as_line()) | {"seed": asked.seed}
+        ended = disturb(drawn, copy, *known, server)
+        done[number] = ended | {"seed": asked.seed}
         with open(folder / "results.jsonl", "a") as file:
             file.write(json.dumps(done[number]) + "\n")
         print(_line(done[number]), flush=True)

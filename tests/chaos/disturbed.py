@@ -1,4 +1,4 @@
-"""One case of `make chaos`: the run that is killed, the run after it, and what must hold of both."""
+"""One case of `make chaos`: who is killed by which signal and when, the run after it, and what must hold of both."""
 
 from __future__ import annotations
 
@@ -10,36 +10,76 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tests.chaos.cases import Case, is_a, marked
-from tests.chaos.pipeline_copy import LIMIT, Copy, behind
+from tests.chaos.pipeline_copy import LIMIT, MARK, Copy, behind
+from tests.flows.miniature import cluster as workers_of
 
 SETTLE = 30  # seconds in which every process of a case must have ended
 TRIES = 5  # a run that ended before its moment is started again, for half the time
 
 
-@dataclass
-class Outcome:
-    """How a case ended; ``wrong`` is empty where all held."""
+VICTIMS = ("flow", "server", "dvc", "stage", "worker")  # worker: of a Dask cluster, which runs the stages
+SIGNALS = (signal.SIGKILL, signal.SIGTERM)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case; ``share`` of the time that the stale part is expected to take has passed when the victim is killed."""
 
     number: int
     victim: str
-    signal: str
-    stale_from: str
-    killed_after: float  # seconds from the start of the run
-    killed: str  # the command that was killed
-    status: int  # of the killed run
-    seconds: float
-    rerun_status: int
-    rerun_seconds: float
-    lines: int  # on standard error of the killed run
-    wrong: list[str] = field(default_factory=list)
+    signal: signal.Signals
+    stale_from: str  # this stage and all that read its outputs have no outputs when the run begins
+    share: float
+    tracking: bool  # whether MLflow takes the results
 
-    def as_line(self) -> str:
-        return json.dumps(asdict(self))
+
+def case(number: int, seed: int, stages: Sequence[str], victims: Sequence[str] = VICTIMS) -> Case:
+    """The case of this number: victims and signals in turn, the rest drawn from the seed."""
+    chance = random.Random(f"{seed}-{number}")
+    turn = number // len(victims)
+    return Case(
+        number=number,
+        victim=victims[number % len(victims)],
+        signal=SIGNALS[turn % len(SIGNALS)],
+        stale_from=chance.choice(list(stages)),
+        share=chance.random(),
+        tracking=turn == 4,
+    )
+
+
+def marked(mark: str) -> dict[int, list[str]]:
+    """The living processes whose environment has the mark, with their command lines."""
+    found = {}
+    needle = f"{MARK}={mark}".encode()
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit():
+            continue
+        place = Path(entry.path)
+        try:
+            if needle not in (place / "environ").read_bytes().split(b"\0"):
+                continue
+            state = (place / "stat").read_text().rpartition(")")[2].split()[0]
+            command = (place / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except OSError:  # the process has ended
+            continue
+        if state != "Z":
+            found[int(entry.name)] = command
+    return found
+
+
+def is_a(victim: str, command: Sequence[str]) -> bool:
+    """Whether a command line is that of a victim other than the flow and the workers, which the caller started."""
+    module = command[2] if len(command) > 2 and command[1] == "-m" else ""
+    if victim == "server":
+        return module == "flows.server"
+    if victim == "dvc":
+        return module == "flows.dvc_child"
+    return module.startswith("stages.") or (len(command) > 1 and command[1] == "step.py")
 
 
 def expected_status(case: Case) -> tuple[int, ...]:
@@ -59,13 +99,12 @@ def disturb(
     seconds: Mapping[str, float],
     overhead: float,
     server: Mapping[str, str],
-    workers: Callable[[Path, str], contextlib.AbstractContextManager[tuple[str, list[subprocess.Popen]]]],
-) -> Outcome:
+) -> dict[str, Any]:
     """Run one case in ``copy``.
 
     ``graph``: the stages with those that each reads; ``reference``: the hashes of an undisturbed run; ``seconds``: of its
     stages; ``overhead``: of a run with nothing to do; ``server``: the address of a Prefect server for the runs whose own is
-    no victim; ``workers`` starts a cluster in a folder.
+    no victim. Returns a row of the table; ``wrong`` is empty where all held.
     """
     stale = behind(graph, case.stale_from)
     expected = overhead + sum(seconds[name] for name in stale) / 2
@@ -76,7 +115,7 @@ def disturb(
         copy.forget(stale)
         if case.number % 3 == 0:  # the server makes its tables anew, and may be killed at that
             shutil.rmtree(copy.folder / ".lethe/prefect", ignore_errors=True)
-        with _cluster(case, copy, mark, workers) as (address, cluster):
+        with _cluster(case, copy, mark) as (address, cluster):
             began = time.monotonic()
             run = copy.start(mark, *(["--scheduler", address] if address else []), **extra, **of_victim)
             after = share * expected * (2 if address else 1)
@@ -106,29 +145,28 @@ def disturb(
     elif not json.loads(out)["complete"]:
         wrong.append("the rerun is not complete")
     wrong += differences(reference, copy.hashes())
-    return Outcome(
+    return {
         **{key: getattr(case, key) for key in ("number", "victim", "stale_from")},
-        signal=case.signal.name,
-        killed_after=round(after, 1),
-        killed=killed,
-        status=status,
-        seconds=round(took, 1),
-        rerun_status=again.returncode,
-        rerun_seconds=round(again_took, 1),
-        lines=err.count("\n"),
-        wrong=wrong,
-    )
+        "signal": case.signal.name,
+        "killed_after": round(after, 1),
+        "killed": killed,
+        "status": status,
+        "seconds": round(took, 1),
+        "rerun_status": again.returncode,
+        "rerun_seconds": round(again_took, 1),
+        "wrong": wrong,
+    }
 
 
 @contextlib.contextmanager
-def _cluster(case: Case, copy: Copy, mark: str, workers: Callable) -> Iterator[tuple[str, list[subprocess.Popen]]]:
+def _cluster(case: Case, copy: Copy, mark: str) -> Iterator[tuple[str, list[subprocess.Popen]]]:
     if case.victim != "worker":
         yield "", []
         return
     place = copy.folder.parent / "cluster"
     shutil.rmtree(place, ignore_errors=True)
-    with workers(place, mark) as found:
-        yield found
+    with workers_of(place, **{MARK: mark}) as cluster:
+        yield cluster
 
 
 def _kill(case: Case, run: subprocess.Popen, moment: float, mark: str, cluster: list[subprocess.Popen]) -> str:

@@ -20,11 +20,11 @@ from typing import Any
 
 import yaml
 
-from tests.chaos.cases import MARK
 from tests.flows import miniature
 from tests.small import ROOT, make_repository, small_params
 
 LIMIT = 900  # seconds of one run
+MARK = "LETHE_CHAOS"  # in the environment of every process of a case, also of those that left their parent
 
 
 def smallest_params() -> dict[str, Any]:

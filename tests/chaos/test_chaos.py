@@ -8,8 +8,7 @@ import pytest
 
 from flows import workspace
 from tests.chaos import pipeline_copy
-from tests.chaos.cases import case
-from tests.chaos.disturbed import disturb
+from tests.chaos.disturbed import case, disturb
 from tests.flows.miniature import make
 
 
@@ -34,9 +33,9 @@ def test_killed_runs_end_with_the_bytes_of_an_undisturbed_one(copy):
     )  # a run's start and end, on this machine as it is now
     for number in (0, 4):  # the flow by SIGKILL, the server by SIGTERM
         drawn = case(number, 1, list(seconds), ("flow", "server", "stage"))
-        ended = disturb(drawn, copy, copy.graph(), reference, seconds, overhead, {}, lambda *_: None)
-        assert not ended.wrong, ended
-        assert ended.killed
+        ended = disturb(drawn, copy, copy.graph(), reference, seconds, overhead, {})
+        assert not ended["wrong"], ended
+        assert ended["killed"]
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shutil
 import subprocess
@@ -187,7 +189,7 @@ def small_params(methods: Sequence[str]) -> str:
     return "# The head comment stays.\n" + yaml.safe_dump(values, sort_keys=False)
 
 
-def wait_until(condition, seconds: float = 60) -> None:
+def wait_until(condition, seconds: float = 180) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, "it did not happen in time"
@@ -210,3 +212,38 @@ def command_of(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
     except OSError:
         return ""
+
+
+@contextlib.contextmanager
+def cluster(folder: Path, workers: int = 2, **extra: str) -> Iterator[tuple[str, list[subprocess.Popen]]]:
+    """A Dask scheduler and its workers, each a process with a folder of its own and no view of the repository."""
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": str(folder), "LANG": "C.UTF-8"}
+    file, started = folder / "scheduler.json", []
+
+    def start(module: str, cwd: Path, *arguments: str) -> None:
+        cwd.mkdir(parents=True)
+        command = [
+            sys.executable,
+            "-m",
+            f"distributed.cli.{module}",
+            "--scheduler-file",
+            str(file),
+            "--no-dashboard",
+        ]
+        with open(cwd / "log", "w") as log:
+            started.append(
+                subprocess.Popen([*command, *arguments], cwd=cwd, env=environment | extra, stdout=log, stderr=log)
+            )
+
+    try:
+        start("dask_scheduler", folder / "scheduler", "--host", "127.0.0.1", "--port", "0")
+        wait_until(file.exists)
+        for number in range(workers):
+            place = folder / f"worker-{number}"
+            start("dask_worker", place, "--nthreads", "1", "--no-nanny", "--local-directory", ".")
+            wait_until(lambda place=place: "Registered to" in (place / "log").read_text())
+        yield json.loads(file.read_text())["address"], started
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()

@@ -105,9 +105,9 @@ def test_kill_leaves_no_orphan_and_the_rerun_is_right(small, victim):
     stage = pid_of(small, "step.py")
     dvc = parent_of(parent_of(stage))  # the shell is between them
     os.kill({"stage": stage, "dvc": dvc, "flow": process.pid}[victim], signal.SIGKILL)
-    process.communicate(timeout=120)
+    process.communicate(timeout=180)
     assert process.returncode == {"stage": 1, "dvc": 1, "flow": -signal.SIGKILL}[victim]
-    wait_until(lambda: not list(processes_of(small)), seconds=10)
+    wait_until(lambda: not list(processes_of(small)), seconds=30)
     quiet = (small.folder / "alive").read_text()
     time.sleep(0.3)
     assert (small.folder / "alive").read_text() == quiet, "a stage went on writing"
@@ -128,7 +128,7 @@ def test_a_signal_stops_in_order(small, number):
     process = small.start("run", "--json")
     wait_until(lambda: (small.folder / "alive").exists())
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=180)
     assert process.returncode == 128 + number
     assert "Stopped by SIG" in err
     whys = {name: end["why"] for name, end in json.loads(out)["stages"].items()}
@@ -150,16 +150,16 @@ def test_only_one_run_at_a_time(small):
         assert small.params() == before, "the stages of the first run read it when they start"
     finally:
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=180)
 
 
 def test_an_edit_of_params_during_a_run_is_for_the_next_run(small):
     (small.folder / "slow").write_text("models/npo")
     process = small.start("run")
-    wait_until(lambda: (small.folder / "alive").exists(), seconds=180)
+    wait_until(lambda: (small.folder / "alive").exists())
     (small.folder / "params.yaml").write_text(small.params().replace("alpha: 0.01", "alpha: 0.0625"))
     (small.folder / "slow").unlink()
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=180)
     assert process.returncode == 0, err
     assert "params.yaml changed during the run" in err
     assert metrics_of(small) == ("0.01", 0.01)
@@ -182,11 +182,11 @@ def test_under_dvc_itself_a_stage_whose_values_change_fails(small):
         stderr=subprocess.STDOUT,
         text=True,
     )
-    wait_until(lambda: (small.folder / "alive").exists(), seconds=180)
+    wait_until(lambda: (small.folder / "alive").exists())
     text = small.params()
     (small.folder / "params.yaml").write_text(text.replace("alpha: 0.01", "alpha: 0.0625"))
     (small.folder / "slow").unlink()
-    out, _ = process.communicate(timeout=120)
+    out, _ = process.communicate(timeout=180)
     assert process.returncode != 0
     assert "params.yaml changed while the stage" in out
     assert "metrics@npo" not in (small.folder / "dvc.lock").read_text()
@@ -286,12 +286,12 @@ def test_it_talks_to_this_machine_only(small):
     (small.folder / "slow").write_text("metrics")
     process = small.start("run")
     try:
-        wait_until(lambda: (small.folder / "alive").exists(), seconds=120)
+        wait_until(lambda: (small.folder / "alive").exists())
         everyone = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
         connections = [found for one in everyone for found in one.net_connections("inet")]
     finally:
         (small.folder / "slow").unlink()
-        process.communicate(timeout=120)
+        process.communicate(timeout=180)
     assert process.returncode == 0
     assert any(found.status == psutil.CONN_LISTEN for found in connections)  # Prefect's server
     assert {end.ip for found in connections for end in (found.laddr, found.raddr) if end} == {"127.0.0.1"}

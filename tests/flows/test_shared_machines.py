@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
-import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path
 
@@ -18,8 +15,7 @@ import pytest
 from flows import remote, workspace
 from flows.workers import LARGEST, Workers, packed
 from lethe.errors import BadFile, LetheError
-from tests.flows.miniature import Repository, command_of, processes_of, wait_until
-from tests.small import ROOT
+from tests.flows.miniature import Repository, cluster, command_of, processes_of, wait_until
 
 
 def ends(result: subprocess.CompletedProcess) -> dict[str, str]:
@@ -52,36 +48,6 @@ def clone(repository: Repository, name: str) -> Repository:
     other = Repository(folder, {"PREFECT_HOME": str(repository.prefect_home)})
     other.environment = repository.environment
     return other
-
-
-@contextlib.contextmanager
-def cluster(folder: Path, workers: int) -> Iterator[tuple[str, list[subprocess.Popen]]]:
-    """A scheduler and its workers, each worker a process with a folder of its own and no view of the repository."""
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": str(folder), "LANG": "C.UTF-8"}
-    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
-    file = folder / "scheduler.json"
-    started = []
-
-    def start(arguments: list[str], cwd: Path) -> None:
-        cwd.mkdir(parents=True, exist_ok=True)
-        with open(cwd / "log", "w") as log:
-            started.append(
-                subprocess.Popen(arguments, cwd=cwd, env=environment, stdout=log, stderr=subprocess.STDOUT)
-            )
-
-    try:
-        start([*command, "--no-dashboard", "--scheduler-file", str(file)], folder / "scheduler")
-        wait_until(file.exists)
-        worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(file)]
-        for number in range(workers):
-            place = folder / f"worker-{number}"
-            start([*worker, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", "."], place)
-            wait_until(lambda place=place: "Registered to" in (place / "log").read_text())
-        yield json.loads(file.read_text())["address"], started[1:]
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
 
 
 @pytest.mark.slow
@@ -125,7 +91,7 @@ def test_stages_run_on_workers_that_see_no_folder_and_survive_the_death_of_one(s
 
     with_remote(small)
     (small.folder / "slow").write_text("models")  # the stage waits for the file of its own copy to go
-    with cluster(tmp_path / "cluster", 2) as (address, workers):
+    with cluster(tmp_path / "cluster", 2) as (address, (_, *workers)):
         run = small.start("run", "--json", "--scheduler", address)
 
         def waiting() -> list[Path]:  # `walk` forgives folders that go meanwhile, `glob` does not
@@ -201,6 +167,20 @@ class LostCluster:
         raise self.error
 
 
+def lost_cluster(folder: Path, client: LostCluster, gpus: bool = False) -> Workers:
+    """Workers without the connection that the constructor makes."""
+    workers = Workers.__new__(Workers)
+    workers.root, workers.upstream, workers.stopped, workers.shared = (
+        folder,
+        {"score@a": [], "sample@a": []},
+        False,
+        True,
+    )
+    workers._client, workers._gpus, workers._parcel = client, gpus, b""
+    workers._lock, workers._futures = threading.Lock(), []
+    return workers
+
+
 @pytest.mark.parametrize(
     ("error", "stopped", "state"),
     [
@@ -214,31 +194,20 @@ class LostCluster:
     ],
 )
 def test_a_cluster_that_is_lost_fails_the_stage_and_says_why(tmp_path, error, stopped, state):
-    cluster = Workers.__new__(Workers)
-    cluster.root, cluster.upstream, cluster.stopped, cluster.shared = tmp_path, {"score@a": []}, False, True
-    cluster._client = LostCluster(error, lambda: setattr(cluster, "stopped", stopped))
-    cluster._gpus, cluster._parcel, cluster._lock, cluster._futures = False, b"", threading.Lock(), []
-    done = cluster.reproduce("score@a", lambda stage, line: None)
+    workers = lost_cluster(tmp_path, LostCluster(error, lambda: setattr(workers, "stopped", stopped)))
+    done = workers.reproduce("score@a", lambda stage, line: None)
     assert done.state == state
     assert bool(done.status) == bool(done.tail) == (state == "failed")
 
 
 @pytest.mark.parametrize(
     ("stage", "gpus", "asked"),
-    [
-        ("sample@a", True, {"GPU": 1}),
-        ("sample@a", False, None),
-        ("score@a", True, None),
-        ("train@a", True, {"GPU": 1}),
-    ],
+    [("sample@a", True, {"GPU": 1}), ("sample@a", False, None), ("score@a", True, None)],
 )
 def test_a_stage_that_runs_a_model_asks_for_a_gpu_where_the_cluster_has_one(tmp_path, stage, gpus, asked):
-    cluster = Workers.__new__(Workers)
-    cluster.root, cluster.upstream, cluster.stopped, cluster.shared = tmp_path, {stage: []}, False, True
-    cluster._client, cluster._gpus, cluster._parcel = LostCluster(OSError("x")), gpus, b""
-    cluster._lock, cluster._futures = threading.Lock(), []
-    cluster.reproduce(stage, lambda stage, line: None)
-    assert cluster._client.resources == asked
+    client = LostCluster(OSError("x"))
+    lost_cluster(tmp_path, client, gpus).reproduce(stage, lambda stage, line: None)
+    assert client.resources == asked
 
 
 def test_the_archive_for_a_worker_has_the_sources_and_no_output(small):

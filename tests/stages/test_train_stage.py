@@ -1,7 +1,8 @@
-"""Training by DVC alone: the same bytes whatever the environment asks for, and after a kill."""
+"""Training by DVC alone: the same bytes whatever the environment asks for, after a kill, and by two processes."""
 
 from __future__ import annotations
 
+import copy
 import platform
 import shutil
 import subprocess
@@ -9,10 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from safetensors.numpy import load_file
 
 from lethe.instruction_set import VARIABLES
+from lethe.io.json_files import read_json
 from tests import golden
-from tests.small import environment, make_repository, run, small_params
+from tests.small import environment, make_repository, run, small_params, write_params
 
 pytestmark = pytest.mark.slow
 MODEL = "models/base/model.safetensors"
@@ -66,3 +69,31 @@ def test_a_killed_training_leaves_nothing_and_runs_again(trained, tmp_path):
     run(folder, "stages.train", "base")
     assert (folder / "data" / MODEL).read_bytes() == (trained / "data" / MODEL).read_bytes()
     assert {path.name for path in models.iterdir()} == {".gitkeep", "base"}
+
+
+def test_two_processes_take_the_steps_of_one_that_takes_them_in_two_parts(tmp_path):
+    params = small_params()
+    params["data"]["authors"] = {"count": 20, "heldout": 2, "world_facts": 2}
+    params["train"]["recipe"] |= {"epochs": 1}
+    params["unlearn"]["methods"]["npo_entropy"] |= {"epochs": 2}
+    folder = make_repository(tmp_path / "lethe", params, git=False)
+    run(folder, "stages.prepare")
+    run(folder, "stages.train", "base")
+    found = []
+    for compute in ({"accumulate": 2}, {"processes": 2}):
+        other = copy.deepcopy(params)
+        other["unlearn"]["recipe"]["compute"] = compute
+        write_params(folder, other)
+        run(folder, "stages.unlearn", "npo_entropy")
+        made = folder / "data/models/npo_entropy"
+        found.append((load_file(made / "model.safetensors"), read_json(made / "training.json")["steps"]))
+    for one, two in zip(found[0][1], found[1][1], strict=True):
+        assert two == pytest.approx(one, rel=1e-4, abs=1e-5)
+    assert all(abs(found[1][0][name] - weights).max() < 2e-4 for name, weights in found[0][0].items())
+
+    other["unlearn"]["methods"]["npo_entropy"]["lr"] = 1e30
+    write_params(folder, other)
+    failed = run(folder, "stages.unlearn", "npo_entropy", check=False, timeout=120)  # both processes end
+    assert failed.returncode == 1
+    assert load_file(made / "model.safetensors").keys() == found[1][0].keys()
+    assert read_json(made / "training.json")["steps"] == found[1][1], "the folder is as it was"
