@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.lethe.io.logs.small_logs import KINDS, small
-from tests.lethe.scoring.tofu.test_tofu_intervals import evaluation
+from tests.lethe.scoring.test_tofu_intervals import evaluation
 from tests.small import ROOT
 
 ROW = {"id": "a", "question": "Who is Ada?", "answer": "Ada is a painter.", "keywords": ["painter"]}

@@ -1,8 +1,9 @@
-"""Self-BLEU against NLTK's sentence_bleu, each sample against all others."""
+"""Diversity: counts, and self-BLEU against NLTK's sentence_bleu, each sample against all others."""
 
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from lethe.registry import DIVERSITY
 from lethe.scoring.diversity import Tokens, _each, tokenize
 from tests.growth import growth
 
-measure = DIVERSITY["self_bleu"]
+self_bleu = DIVERSITY["self_bleu"]
 
 
 def naive(texts: list[str]) -> list[float]:
@@ -44,30 +45,58 @@ def test_equals_nltk(samples):
     by_text = dict(zip(dict.fromkeys(tuple(tokenize(text)) for text in samples), _each(tokens), strict=True))
     got = [by_text[tuple(tokenize(text))] for text in samples]
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-12)
-    assert measure(samples) == pytest.approx(np.mean(expected), abs=1e-12)
+    assert self_bleu(samples) == pytest.approx(np.mean(expected), abs=1e-12)
 
 
 @settings(max_examples=100)
 @given(st.lists(st.text(min_size=1, max_size=30).filter(lambda text: not text.isspace()), min_size=2, max_size=5))
 def test_equals_nltk_on_any_text(samples):
-    assert measure(samples) == pytest.approx(np.mean(naive(samples)), abs=1e-12)
+    assert self_bleu(samples) == pytest.approx(np.mean(naive(samples)), abs=1e-12)
 
 
 def test_alike_and_apart():
-    assert measure(["one two three four five"] * 3) == pytest.approx(1)
-    assert measure(["a b c d", "e f g h"]) == 0
+    assert self_bleu(["one two three four five"] * 3) == pytest.approx(1)
+    assert self_bleu(["a b c d", "e f g h"]) == 0
 
 
 def test_missing_texts_are_left_out():
-    assert measure(["a b c d", None, "", "a b c d", float("nan"), " \n"]) == pytest.approx(1)
-    assert np.isnan(measure(["a b c d", None]))
-    assert np.isnan(measure([]))
+    assert self_bleu(["a b c d", None, "", "a b c d", float("nan"), " \n"]) == pytest.approx(1)
+    assert np.isnan(self_bleu(["a b c d", None]))
+    assert np.isnan(self_bleu([]))
 
 
 @pytest.mark.parametrize("part", ["a", "a b ", "\x00", "<b>"])
 def test_lines_of_100_000_characters_do_not_stall(part):
     def judge(size):
         line = part * (size // len(part))
-        assert measure([line, line, "a b c d e"]) <= 1
+        assert self_bleu([line, line, "a b c d e"]) <= 1
 
     assert growth(judge, 12_500) < 32  # of 8 times the length; 64 where the time is quadratic
+
+
+@given(st.lists(st.text("ab .", max_size=12), min_size=1, max_size=6), st.sampled_from([1, 2]))
+def test_distinct_n_equals_counting(texts, n):
+    grams = Counter()
+    for text in texts:
+        tokens = tokenize(text)
+        grams.update(tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
+    got = DIVERSITY[f"distinct_{n}"](texts)
+    if grams:
+        assert got == pytest.approx(len(grams) / grams.total(), abs=1e-15)
+    else:
+        assert np.isnan(got)
+
+
+def test_distinct_share():
+    measure = DIVERSITY["distinct"]
+    assert measure(["a", "a", "b", "c"]) == 0.75
+    assert measure(["a", None, "", "a"]) == 0.5
+    assert np.isnan(measure([None, ""]))
+
+
+@pytest.mark.parametrize("name", DIVERSITY)
+def test_every_measure_is_a_number_in_the_unit_interval_and_nan_without_texts(name):
+    measure = DIVERSITY[name]
+    assert 0 <= measure(["one two three", "one two four"]) <= 1
+    assert np.isnan(measure([]))
+    assert np.isnan(measure([None, "\n"]))

@@ -6,13 +6,15 @@ import math
 import zlib
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lethe.errors import BadInput
 from lethe.models.likelihood import AnswerTokens
 from lethe.registry import LIKELIHOODS
-from lethe.scoring.likelihood import Item
+from lethe.scoring.likelihood import Item, score_likelihoods
 
 
 def tokens(*log_probs: float, greedy=None, expected=-2.0, spread=1.0) -> AnswerTokens:
@@ -93,3 +95,32 @@ def test_what_is_missing_is_nan(name):
     assert np.isnan(measure(name, tokens(-1.0))) == needs_wrong_answers
     if needs_wrong_answers:
         assert np.isnan(measure(name, tokens(-1.0), perturbed=(tokens(-1.0), tokens())))
+
+
+def answer(prompt_id, kind, number, *log_probs):
+    shape = np.zeros(len(log_probs))
+    row = {"prompt_id": prompt_id, "kind": kind, "number": number, "log_probs": np.array(log_probs, float)}
+    return {**row, "expected": shape - 1, "spread": shape + 1, "greedy": shape == 0}
+
+
+def test_a_row_a_prompt_with_every_measure():
+    given = pd.DataFrame(
+        [
+            answer("b", "answer", 0, -1.0),
+            answer("b", "perturbed", 1, -4.0),
+            answer("b", "perturbed", 0, -2.0),
+            answer("b", "paraphrased", 0, -2.0, -2.0),
+            answer("a", "answer", 0, -3.0),
+        ]
+    )
+    got = score_likelihoods(given, {"a": {"answer": "A"}, "b": {"answer": "B"}})
+    assert list(got["prompt_id"]) == ["b", "a"]
+    assert list(got.columns[1:]) == list(LIKELIHOODS)
+    assert (got.dtypes.iloc[1:] == np.float64).all()
+    np.testing.assert_allclose(got["probability"], np.exp([-1, -3]))
+    np.testing.assert_allclose(got["truth_ratio"], [np.exp(2 - 3), np.nan])
+
+
+def test_a_prompt_the_dataset_lacks_is_refused():
+    with pytest.raises(BadInput, match="'a'"):
+        score_likelihoods(pd.DataFrame([answer("a", "answer", 0, -1.0)]), {})
