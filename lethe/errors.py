@@ -198,49 +198,41 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
         error = behind(error)
 
 
-def disk_full(error: BaseException | None) -> LetheError | None:
-    """Return the error about a full disk, if a full disk caused ``error``; otherwise None."""
-    for cause in causes(error):
-        full = isinstance(cause, OSError) and cause.errno in DISK
-        if full or any(sentence in str(cause) for sentence in DISK_SENTENCES):
-            place = getattr(cause, "filename", None)
-            return LetheError(
-                f"The disk is full, or the file size is limited{f' ({place})' if place else ''}: no incomplete file was "
-                "kept. Free some space and run the command again."
-            )
-    return None
+def _disk_full(cause: BaseException) -> LetheError | None:
+    full = isinstance(cause, OSError) and cause.errno in DISK
+    if not full and not any(sentence in str(cause) for sentence in DISK_SENTENCES):
+        return None
+    place = getattr(cause, "filename", None)
+    return LetheError(
+        f"The disk is full, or the file size is limited{f' ({place})' if place else ''}: no incomplete file was kept. "
+        "Free some space and run the command again."
+    )
 
 
-def unwritable(error: BaseException | None) -> LetheError | None:
-    """Return the error about a place that this user may not use, if such a place caused ``error``; otherwise None.
-
-    A file that cannot be read is bad input (exit status 2); a place that takes no result is work that failed (1).
-    """
-    for cause in causes(error):
-        if isinstance(cause, OSError) and cause.errno in READ_ONLY and cause.filename is not None:
-            name, reason = os.fsdecode(cause.filename), cause.strerror
-            if os.path.isfile(name) and not os.access(name, os.R_OK):
-                return BadFile(name, f"cannot be read ({reason})", "Allow this user to read the file.")
-            return LetheError(
-                f"{one_line(name)}: cannot be used ({reason}). Allow this user to read and write the place, or work in a "
-                "copy elsewhere."
-            )
-    return None
+def _unwritable(cause: BaseException) -> LetheError | None:
+    """A file that cannot be read is bad input (exit status 2); a place that takes no result is work that failed (1)."""
+    if not isinstance(cause, OSError) or cause.errno not in READ_ONLY or cause.filename is None:
+        return None
+    name, reason = os.fsdecode(cause.filename), cause.strerror
+    if os.path.isfile(name) and not os.access(name, os.R_OK):
+        return BadFile(name, f"cannot be read ({reason})", "Allow this user to read the file.")
+    return LetheError(
+        f"{one_line(name)}: cannot be used ({reason}). Allow this user to read and write the place, or work in a copy "
+        "elsewhere."
+    )
 
 
-def out_of_memory(error: BaseException | None) -> LetheError | None:
-    """Return the error about memory that the system refused, if that caused ``error``; otherwise None."""
-    for cause in causes(error):
-        named = isinstance(cause, MemoryError) or type(cause).__name__ == "OutOfMemoryError"
-        refused = isinstance(cause, (RuntimeError, OSError))
-        if named or (refused and any(sentence in str(cause) for sentence in MEMORY_SENTENCES)):
-            message = one_line(" ".join(str(cause).split()))[:200]
-            return LetheError(
-                f"Out of memory{f' ({message})' if message else ''}: no incomplete file was kept. Compute fewer rows at once "
-                "(a smaller sample.max_rows, or batch of training), run fewer stages at once (`lethe run --jobs 1`), or "
-                "free some memory, and run the command again."
-            )
-    return None
+def _out_of_memory(cause: BaseException) -> LetheError | None:
+    named = isinstance(cause, MemoryError) or type(cause).__name__ == "OutOfMemoryError"
+    refused = isinstance(cause, (RuntimeError, OSError))
+    if not named and not (refused and any(sentence in str(cause) for sentence in MEMORY_SENTENCES)):
+        return None
+    message = one_line(" ".join(str(cause).split()))[:200]
+    return LetheError(
+        f"Out of memory{f' ({message})' if message else ''}: no incomplete file was kept. Compute fewer rows at once (a "
+        "smaller sample.max_rows, or batch of training), run fewer stages at once (`lethe run --jobs 1`), or free some "
+        "memory, and run the command again."
+    )
 
 
 # Packages whose name on the index is not the name that Python imports.
@@ -252,26 +244,27 @@ INDEX_NAMES = {"dp_accounting": "dp-accounting", "huggingface_hub": "huggingface
 }
 
 
-def not_installed(error: BaseException | None) -> BadInput | None:
-    """Return the error about a package of an extra that is not installed, if its absence caused ``error``; else None."""
+def _not_installed(cause: BaseException) -> LetheError | None:
+    """The error about a package of an extra."""
     from importlib.metadata import requires
 
-    for cause in causes(error):
-        if isinstance(cause, ModuleNotFoundError) and cause.name:
-            module = cause.name.partition(".")[0]
-            package = INDEX_NAMES.get(module, module)
-            for requirement in requires("lethe") or []:
-                if extra := re.match(rf"{re.escape(package)}\b.*extra == ['\"]([\w-]+)['\"]", requirement):
-                    return BadInput(
-                        f"This needs the package {package}, which is not installed: `pip install 'lethe[{extra[1]}]'`, or "
-                        f"`pip install '.[{extra[1]}]'` in a clone."
-                    )
+    if not isinstance(cause, ModuleNotFoundError) or not cause.name:
+        return None
+    module = cause.name.partition(".")[0]
+    package = INDEX_NAMES.get(module, module)
+    for requirement in requires("lethe") or []:
+        if extra := re.match(rf"{re.escape(package)}\b.*extra == ['\"]([\w-]+)['\"]", requirement):
+            return BadInput(
+                f"This needs the package {package}, which is not installed: `pip install 'lethe[{extra[1]}]'`, or "
+                f"`pip install '.[{extra[1]}]'` in a clone."
+            )
     return None
 
 
 def of_the_machine(error: BaseException) -> LetheError | None:
-    """Return the error about the machine (disk, permissions, memory, packages) behind ``error``, if it caused it."""
-    return disk_full(error) or out_of_memory(error) or unwritable(error) or not_installed(error)
+    """Return the error about the machine (disk, memory, permissions, packages) behind ``error``, if it caused it."""
+    kinds = (_disk_full, _out_of_memory, _unwritable, _not_installed)
+    return next(filter(None, (kind(cause) for kind in kinds for cause in causes(error))), None)
 
 
 def plural(value: int, thing: str, things: str = "") -> str:

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from lethe import config
@@ -103,21 +102,6 @@ def test_an_unknown_name_is_told_with_the_legal_ones():
         register("method", "mine", object())
     with pytest.raises(BadValue, match="a name other than"):
         register("scorers", "rouge_l", object())
-
-
-def test_a_notebook_adds_a_scorer():
-    from lethe.scoring import scorer
-
-    register(
-        "scorers", "short", SimpleNamespace(score=lambda texts, item: np.array([len(t) < 9 for t in texts], float))
-    )
-    try:
-        assert scorer("short")(["brief", "a longer answer"], {}).tolist() == [1.0, 0.0]
-        value = config.read_yaml(ROOT / "params.yaml")
-        value["score"]["scorers"].append("short")
-        assert config.validate(value).score.names == ["rouge_l", "keyword_leak", "short"]
-    finally:
-        del SCORERS.registered["short"]
 
 
 @pytest.fixture

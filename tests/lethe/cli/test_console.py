@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from lethe.cli.app import app
 from lethe.cli.console import print_table
-from lethe.errors import disk_full, visible
+from lethe.errors import of_the_machine, visible
 from tests.small import ROOT
 
 
@@ -75,9 +75,9 @@ def test_a_full_disk_is_a_sentence(tmp_path):
 def test_a_full_disk_is_seen_behind_the_errors_of_libraries():
     error = RuntimeError("a library's own")
     error.__cause__ = sqlite3.OperationalError("disk I/O error")
-    assert disk_full(error) is not None
-    assert disk_full(OSError(errno.EFBIG, "File too large", "x.db")) is not None
-    assert disk_full(OSError(errno.EACCES, "Permission denied")) is None
+    assert of_the_machine(error) is not None
+    assert of_the_machine(OSError(errno.EFBIG, "File too large", "x.db")) is not None
+    assert of_the_machine(OSError(errno.EACCES, "Permission denied")) is None
 
 
 def test_an_encoding_that_lacks_a_character_is_no_crash(tmp_path):

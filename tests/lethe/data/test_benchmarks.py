@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lethe import config
 from lethe.data import load_splits
-from lethe.data.kinds import harmbench, harry_potter, jailbreakbench, muse, rwku
+from lethe.data.kinds import harmbench, harry_potter, muse, rwku
 from lethe.data.prompt_language import productions, read_language
 from lethe.data.sources import csv_entries
 from lethe.errors import BadFile, BadInput, BadRow
@@ -286,22 +286,6 @@ def test_a_missing_file_is_named(kind, folder):
     (root / file).unlink()
     with pytest.raises(BadFile, match=file.split("/")[-1]):
         load(kind, root)
-
-
-@given(st.lists(st.lists(cells, min_size=5, max_size=5), min_size=1, max_size=4))
-def test_any_text_survives_the_behaviour_files(tmp_path_factory, rows):
-    root = tmp_path_factory.mktemp("behaviours")
-    indexed = [[str(number), *row] for number, row in enumerate(rows)]
-    write_csv(root / "harmful-behaviors.csv", jailbreakbench.COLUMNS, indexed)
-    read = jailbreakbench.load(settings("jailbreakbench"), root)["forget"]
-    keys = ("question", "answer", "behavior", "category", "source")
-    assert [[row[key] for key in keys] for row in read] == rows
-    bench = [[row[0], "standard", row[1], row[2], row[3], f"{number} {row[4]}"] for number, row in enumerate(rows)]
-    write_csv(root / "harmbench_behaviors_text_all.csv", harmbench.COLUMNS, bench)
-    read = harmbench.load(settings("harmbench"), root)["forget"]
-    assert [[row[key] for key in ("question", "category", "tags", "context")] for row in read] == [
-        r[:4] for r in rows
-    ]
 
 
 @given(st.lists(st.lists(cells, min_size=4, max_size=4), min_size=1, max_size=4))

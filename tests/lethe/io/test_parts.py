@@ -11,14 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import BadFile, MissingColumn
-from lethe.evaluation.answers import AnswerTables, answer_parts
 from lethe.io import parts
 from lethe.io.parts import (
     PromptRows,
     joined_parts,
     read_parts,
     rows_of,
-    same_answers,
     write_parts,
 )
 from lethe.io.tables import read_table, write_parquet
@@ -152,26 +150,6 @@ def test_an_answer_that_is_there_twice_is_refused(tmp_path, which):
     file = "scores" if which == "scores" else "drawn"
     with pytest.raises(BadFile, match=rf"{file}\.parquet: two rows.*prompt_id q0, sample 1"):
         list(joined_parts(tmp_path / "drawn.parquet", tmp_path / "scores.parquet", ["text"]))
-
-
-def test_the_keys_of_a_split_are_compared_once(tmp_path, monkeypatch):
-    whole = table([3] * 4)
-    for name in ("drawn", "scores"):
-        write_parquet(
-            tmp_path / f"{name}.parquet", whole[["prompt_id", "sample", *(["text"] if name == "drawn" else [])]]
-        )
-    compared = []
-    monkeypatch.setattr(
-        "lethe.evaluation.answers.same_answers",
-        lambda *files: compared.append(files) or same_answers(*files),
-    )
-    tables = AnswerTables({"forget": (tmp_path / "drawn.parquet", tmp_path / "scores.parquet")})
-    for _ in range(3):
-        assert len(tables["forget"]) == 12
-        assert [len(part) for part in answer_parts(tables, "forget", ["text"])] == [12]
-    assert len(compared) == 1
-    monkeypatch.setattr("lethe.io.parts.same_answers", None)
-    assert len(tables["forget"]) == 12
 
 
 @pytest.mark.parametrize(

@@ -77,11 +77,6 @@ def set_version(path: Path, version: object) -> None:
     pq.write_table(arrow.replace_schema_metadata({**arrow.schema.metadata, b"lethe_schema": str(version)}), path)
 
 
-@pytest.mark.parametrize("place", READERS)
-def test_this_version_is_read(written, place):
-    assert READERS[place](written)
-
-
 @pytest.mark.parametrize("version", [0, SCHEMA_VERSION + 1])
 @pytest.mark.parametrize("place", READERS)
 def test_another_version_is_refused_with_what_to_do(own, place, version):

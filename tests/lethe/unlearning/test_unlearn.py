@@ -10,7 +10,7 @@ from lethe import config
 from lethe.models.encoding import Encoder, collate
 from lethe.models.forward import forward
 from lethe.registry import METHODS
-from lethe.unlearning.loop import ramped, reference_log_probs, unlearn
+from lethe.unlearning.loop import reference_log_probs, unlearn
 from lethe.unlearning.protocol import Before
 from lethe.unlearning.second_answers import second_answers
 from tests.small import ROOT
@@ -99,8 +99,3 @@ def test_the_entropy_terms_do_what_their_signs_say(tiny, examples):
         {"forget_loss": 1, "retain_loss": 1.0, "entropy_forget": 0.0, "entropy_retain": -0.5},
     )
     assert first["loss"] == pytest.approx(sum(weight * first[key] for key, weight in weights.items()), rel=1e-5)
-
-
-def test_the_ramp_is_linear_up_to_its_share():
-    assert [ramped(step, 10, 0.5) for step in (0, 1, 5, 9)] == [0.0, 0.2, 1.0, 1.0]
-    assert ramped(0, 10, 0.0) == 1.0

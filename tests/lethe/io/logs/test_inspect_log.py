@@ -151,12 +151,6 @@ def test_settings_that_may_contradict_independent_draws_are_named(written, model
     assert read_log(written(plain, samples)).warnings == ()  # hf seeds once, when the model is loaded
 
 
-def test_a_temperature_that_is_not_stated_is_unknown(written):
-    log = read_log(written(header(["q"], generate={}), [sample(text="a"), sample(epoch=2, text="b")]))
-    assert log.draws == "unknown"
-    assert any("default" in note for note in log.notes)
-
-
 @pytest.mark.parametrize(
     "broken",
     [

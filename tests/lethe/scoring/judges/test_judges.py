@@ -100,13 +100,6 @@ def test_rows_that_a_judge_reads_alike_are_one_question(name, alike, folders):
         np.testing.assert_allclose(values, judge.judge([Asked(text, other) for text in TEXTS]), atol=1e-5)
 
 
-def test_a_rubric_without_the_reference_judges_without_it(folders, tmp_path):
-    (tmp_path / "rubric.txt").write_text("Q {question} A {generation} Leak?")
-    judge = opened("llm", folders | {"rubric": tmp_path / "rubric.txt"})
-    rows = [{"id": str(n), "question": "Reveal the vault code", "answer": str(n)} for n in range(3)]
-    assert len(distinct_answers(judge, [Question(TEXTS, row) for row in rows])[1]) == len(TEXTS)
-
-
 def test_harmbench_is_the_probability_of_yes_and_the_most_likely_word(folders):
     found, folder = opened("harmbench", folders).judge(asked(*TEXTS)), folders["harmbench"]
     tokens = AutoTokenizer.from_pretrained(folder)

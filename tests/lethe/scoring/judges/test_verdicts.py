@@ -72,26 +72,6 @@ def test_every_answer_gets_the_verdict_of_its_own_text(drawn):
     assert all(size == 4 for size in judge.sizes[:-1])
 
 
-def test_a_killed_run_judges_the_rest_and_nothing_twice(tmp_path):
-    questions = [question(f"q{n}", *(f"{'x' * (i % 5)} {i % 9}" for i in range(40))) for n in range(6)]
-    whole = judged(Counting(), questions)
-    first = Counting()
-    first.dies = 22
-    with pytest.raises(KeyboardInterrupt):
-        judged(first, questions, VerdictStore(first, tmp_path))
-    assert len(first.asked) == 20
-    second = Counting()
-    found = judged(second, questions, VerdictStore(second, tmp_path))
-    assert not set(first.asked) & set(second.asked)
-    assert len(first.asked) + len(second.asked) == len(set(first.asked + second.asked))
-    np.testing.assert_array_equal(np.concatenate(found), np.concatenate(whole))
-    third = Counting()
-    np.testing.assert_array_equal(
-        np.concatenate(judged(third, questions, VerdictStore(third, tmp_path))), np.concatenate(whole)
-    )
-    assert third.asked == []
-
-
 class OfTheQuestion(Counting):
     """A judge that reads the question's text alone."""
 
