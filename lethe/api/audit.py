@@ -186,7 +186,6 @@ def one_run(
 def _runs(
     n: int | None, r: Sequence[int], errors: int | None, guesses: Place | pd.DataFrame | None, seed: int
 ) -> list[Counts]:
-    """Return the counts of the run, one per r."""
     from lethe.audits.one_run import read_guesses
     from lethe.statistics.one_run.counts import Counts, release
 
@@ -328,7 +327,6 @@ class SwapAudit(Measurement):
 
     @property
     def by_attack(self) -> dict[str, dict[str, float | None]]:
-        """The signed advantages in both halves, the advantage, and its interval, by attack."""
         return {name: one.row() for name, one in self.quality.by_attack.items()}
 
     def to_frame(self) -> pd.DataFrame:

@@ -43,7 +43,6 @@ class _OfScores(Measurement):
 
     @cached_property
     def questions(self) -> dict[str, Numbers]:
-        """The rows of each prompt, by its id."""
         from lethe.results.table import Results
 
         return Results({"": tuple(self.rows())}).questions("")
@@ -130,7 +129,6 @@ class StoppedBounds(_OfScores):
         return list(self.results)
 
     def worst(self) -> Worst:
-        """The prompt with the largest bound of its mean score."""
         place, bound = worst_prompt([own.bounds[STOPPED] for own in self.questions.values()])
         return Worst(list(self.questions)[place], STOPPED, bound)
 

@@ -229,7 +229,6 @@ class How(Direct, Drawing):
     engine: str = SAMPLE.engine
 
     def drawing(self) -> dict[str, object]:
-        """The settings that change the distribution of an answer."""
         return {name: getattr(self, name) for name in ("engine", *Drawing.model_fields)}
 
 
@@ -266,20 +265,17 @@ def facts(model: Path, rows: Sequence[Row], how: How) -> dict[str, str]:
 
 
 def _files(folder: Path, patterns: Sequence[str]) -> str:
-    """The hash of the folder's files that match the patterns."""
     names = sorted({path.name for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
     return digest([[name, content_digest(folder / name)] for name in names])
 
 
 def _place(prompt: str) -> str:
-    """The template for the encoder."""
     from lethe.models.in_memory import QA_PROMPT
 
     return str(QA_PROMPT) if prompt == PLAIN else prompt
 
 
 def _check_auditor(auditor: str) -> None:
-    """Require a name that distinguishes this auditor from others."""
     if not auditor.strip():
         raise BadValue("auditor", auditor, "a name that is not blank")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lethe.api.result import Place, Rows, View, documented
+from lethe.api.result import Place, Rows, View, documented, name_of, rows_of, served_by, source_of
 from lethe.api.runs import Run, load_run
 from lethe.config.evaluating import ENDPOINT, EXACT, METRICS, SAMPLE, Endpoint
 
@@ -195,7 +195,6 @@ def evaluate(
     17
     """
     given: dict[str, Any] = dict(locals())
-    from lethe.api.result import name_of, rows_of, served_by, source_of
     from lethe.models.in_memory import InMemory, lent
     from lethe.steps import evaluate as step
 

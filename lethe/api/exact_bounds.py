@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lethe.api.result import Measurement, Place, Rows, View, documented, short
+from lethe.api.result import Measurement, Place, Rows, View, documented, name_of, rows_of, short, source_of
 from lethe.config.evaluating import EXACT, SAMPLE
 from lethe.errors import BadFile, BadValue
 from lethe.text import queries
@@ -119,7 +119,6 @@ def exact(
     1
     """
     given: dict[str, Any] = dict(locals())
-    from lethe.api.result import name_of, rows_of, source_of
     from lethe.models.in_memory import lent
     from lethe.steps.exact import ExactSettings, certify
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lethe.api.result import Measurement, Place, View, documented, short
+from lethe.api.result import Measurement, Place, View, documented, folder_of, name_of, short, source_of
 from lethe.errors import BadFile, BadInput, BadValue, plural
 from lethe.results.extraction import Extraction, Near, Passage
 from lethe.statistics.answer_tree import Masses, Remainder, Rounding
@@ -68,13 +68,11 @@ class ExtractSettings:
                 raise BadValue(name, getattr(self, name), legal)
 
     def search(self) -> Search:
-        """The effort of a near-verbatim search."""
         from lethe.sampling.extraction import Search
 
         return Search(self.distance, self.beam, self.further, self.samples, self.alpha, self.seed)
 
     def law(self, end_ids: tuple[int, ...] = ()) -> Law:
-        """The decoding rule."""
         from lethe.sampling.draws import Law
 
         return Law(end_ids, self.suffix, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
@@ -275,7 +273,6 @@ def extract(
     True
     """
     given = dict(locals())
-    from lethe.api.result import folder_of, name_of, source_of
     from lethe.models.in_memory import lent
 
     settings = ExtractSettings(**{name: given[name] for name in asdict(DEFAULTS)})
@@ -295,7 +292,6 @@ def extract(
 
 
 def _text(path: Path) -> str:
-    """The text of a UTF-8 file."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -304,7 +300,6 @@ def _text(path: Path) -> str:
 
 
 def _measured(name: str, source: Source, text: str, settings: ExtractSettings, scratch: Path | None) -> Extraction:
-    """Measure every window of a text."""
     from lethe.models.checkpoints import prepare_torch
     from lethe.sampling.engine import Options
     from lethe.sampling.extraction import windows_of
@@ -378,7 +373,6 @@ def _scanned(
     settings: ExtractSettings,
     done: Finished,
 ) -> list[list[float]]:
-    """The probability of each suffix token of each window, a block after the other."""
     from lethe.progress import progress
     from lethe.sampling.extraction import scan
 
@@ -400,7 +394,6 @@ def _searched(
     settings: ExtractSettings,
     done: Finished,
 ) -> dict[int, Near]:
-    """The near-verbatim searches by the start of their window."""
     from lethe.progress import progress
     from lethe.sampling.extraction import near_verbatim, path_of
 
@@ -412,7 +405,6 @@ def _searched(
 
 
 def _near_of(values: dict[str, Any]) -> Near:
-    """The search that `dataclasses.asdict` wrote."""
     masses = {**values["masses"]}
     leak, clean = (tuple(masses.pop(key)) for key in ("leak_by_length", "clean_by_length"))
     return Near(Masses(leak, clean, **masses), Remainder(**values["remainder"]), values["rows"])

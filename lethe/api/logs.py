@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lethe.api.result import Place, Rows, TableWithSentences, View, documented
+from lethe.api.result import Place, Rows, TableWithSentences, View, documented, rows_of
 from lethe.config.evaluating import METRICS
 from lethe.errors import BadInput, BadValue, plural
 from lethe.evaluation import score_files
@@ -94,7 +94,6 @@ class TofuLog(TableWithSentences):
 
     @property
     def count(self) -> int:
-        """The number of mismatches."""
         return sum(map(len, self.mismatches.values()))
 
     def to_frame(self) -> pd.DataFrame:
@@ -192,7 +191,6 @@ def score_log(
     data : The references: JSON lines with id, question, answer, keywords.
     scorer : A scorer or judge; repeatable. [default: rouge_l]
     """
-    from lethe.api.result import rows_of
     from lethe.io import logs
 
     names = list(dict.fromkeys([scorer] if isinstance(scorer, str) else scorer))

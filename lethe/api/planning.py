@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from lethe.steps.costs import Cost, ModelSize
 
 ALPHA, CAP = 0.01, 4096
+LIMIT = {
+    "judge": "The judge is the limit: no number of answers narrows the interval further. Label draws of the run instead.",
+    "answers": "The judge allows this width: more answers narrow the interval.",
+}
 VERDICTS = ("certified", "leaks", "undecided")
 PRESETS = Path("flows/presets")  # of the pipeline folder
 DEFAULT = "default"  # params.yaml as it is
@@ -142,7 +146,6 @@ def _statement(
     prompts: int = 1,
     cap: int = CAP,
 ) -> Plan:
-    """Samples per prompt for a width or a certificate."""
     from lethe.statistics import planning
     from lethe.statistics.bound import Assumes, joint_level, level
 
@@ -164,11 +167,9 @@ def _statement(
         for sides, samples in (("one-sided", band.one_sided), ("two-sided", band.two_sided)):
             rows.append([f"band of half-width {band.width:g}, {sides}", samples])
     if certified := found.certificate:
-        values |= {"certify_fixed": certified.fixed, "tau": certified.tau, "tau_leak": certified.tau_leak}
-        values |= {
-            "cap": certified.cap,
-            "sequential": [{"p": p, **asdict(one)} for p, one in certified.sequential],
-        }
+        values |= {"certify_fixed": certified.fixed}
+        values |= {name: getattr(certified, name) for name in ("tau", "tau_leak", "cap")}
+        values["sequential"] = [{"p": p, **asdict(one)} for p, one in certified.sequential]
         rows.append([f"M_bin <= {certified.tau:g} with no leak seen, n fixed", certified.fixed])
         for p, expected in certified.sequential:
             shares = [f"{getattr(expected, word):.1%}" for word in VERDICTS]
@@ -190,7 +191,6 @@ def _labels(
     leak: float = 0.1,
     calibration: Place | None = None,
 ) -> Plan:
-    """Labels for a width, and whether a judge's error allows that width."""
     from lethe.api.bounding import calibration_of
     from lethe.statistics import planning
 
@@ -203,29 +203,17 @@ def _labels(
     ]
     if judge := calibration_of(calibration, "worst"):
         low, high = planning.narrowest_judged(judge, leak, alpha)
-        values |= {
-            "judged_lower": low,
-            "judged_upper": high,
-            "limit": "judge" if high - low > width else "answers",
-        }
-        rows.append(
-            [
-                f"width of the judged interval with {judge.leaks + judge.clean} labels, at best",
-                round(high - low, 4),
-            ]
-        )
-        notes.append(
-            "The judge is the limit: no number of answers narrows the interval further. Label draws of the run instead."
-            if high - low > width
-            else "The judge allows this width: more answers narrow the interval."
-        )
+        limit = "judge" if high - low > width else "answers"
+        values |= {"judged_lower": low, "judged_upper": high, "limit": limit}
+        labels = judge.leaks + judge.clean
+        rows.append([f"width of the judged interval with {labels} labels, at best", round(high - low, 4)])
+        notes.append(LIMIT[limit])
     return Plan(values, (View("Labels", ["statement", "number"], rows, notes),))
 
 
 def _compare(
     alpha: float = 0.05, difference: float = 0.1, power: float = 0.8, leak: float = 0.0, prompts: int = 1
 ) -> Plan:
-    """Answers per question and side with which a comparison sees a difference."""
     from lethe.statistics.planning import answers_to_see
 
     apart, unknown = (answers_to_see(leak, difference, power, alpha, prompts, known) for known in (True, False))
@@ -248,7 +236,6 @@ def _verdict(
     models: int = 1,
     retrain: bool = False,
 ) -> Plan:
-    """How often each case gets the word that it should."""
     from lethe.results.power import RUNS, power
 
     sizes: dict[str, Any] = {"n": answers, "questions": prompts, "models": models, "tau": tau, "alpha": alpha}
@@ -274,7 +261,6 @@ def _preset(
     judge_parameters: float | None = None,
     questions: int | None = None,
 ) -> Plan:
-    """What a preset costs at the user's rates."""
     from lethe.steps.costs import judge_costs, model_costs, questions_of, stage_costs
 
     _check_rate("rate", rate)
@@ -341,7 +327,6 @@ def _table(title: str, shown: Mapping[str, str], entries: Sequence[Cost], notes:
 
 
 def preset_params(preset: str) -> Params:
-    """The params of this folder as the preset changes them."""
     from lethe import config
     from lethe.config.yaml import changed_document, read_preset
 
@@ -356,7 +341,6 @@ def preset_params(preset: str) -> Params:
 
 
 def _size(name: str, parameters: float | None) -> ModelSize | None:
-    """The size that the user gave for a missing folder, if any."""
     from lethe.steps.costs import ModelSize
 
     if parameters is not None and not 1 <= parameters < math.inf:

@@ -186,7 +186,6 @@ def load_run(folder: Place = "data") -> Run:
 
 
 def _questions(folder: Path, models: Mapping[str, Mapping[str, Numbers]]) -> pd.DataFrame:
-    """Return one row per model and question: its words, its single numbers, and those of each threshold and k."""
     import pandas as pd
 
     from lethe.io.artifacts import read_items
@@ -203,7 +202,6 @@ def _questions(folder: Path, models: Mapping[str, Mapping[str, Numbers]]) -> pd.
 
 
 def _listed(folder: Path) -> list[str]:
-    """Return the models that the params.yaml next to the folder lists; without that file the list is empty."""
     from lethe.config.yaml import read_yaml
 
     params = folder.resolve().parent / "params.yaml"

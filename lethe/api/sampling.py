@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from lethe.api.result import Place, TableWithSentences, View, documented
+from lethe.api.result import Place, TableWithSentences, View, documented, source_of
 from lethe.config.evaluating import EXACT, SAMPLE
 from lethe.errors import BadValue, plural
 from lethe.sampling.engine import GREEDY, Answers, Prompt, Settings
@@ -125,7 +125,6 @@ def sample(
     True
     """
     given = dict(locals())
-    from lethe.api.result import source_of
     from lethe.models.encoding import Encoder
     from lethe.models.in_memory import default_prompt, lent, tokenizer_of
     from lethe.sampling.engine import open_engine

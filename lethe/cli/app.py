@@ -38,7 +38,6 @@ class LetheGroup(TyperGroup):
                 self.add_command(LazyCommand(name, command, panel))
 
     def rows(self) -> Mapping[str | None, Mapping[str, Command]]:
-        """The commands of the table that belong to this group, by panel."""
         return {None: GROUPS[self.name][1]} if self.name in GROUPS else {}
 
     def invoke(self, ctx: Any) -> Any:  # typer keeps the context's class to itself
@@ -64,7 +63,6 @@ class TopGroup(LetheGroup):
         return dict(COMMANDS.items())
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The commands in the order of the panels."""
         panels = [MODEL, NUMBERS, PIPELINE, STUDIES]
         return sorted(self.commands, key=lambda name: panels.index(self.commands[name].rich_help_panel))  # type: ignore[attr-defined]
 
@@ -176,7 +174,6 @@ def ui(
 
 
 def _screen() -> bool:
-    """Whether a person at a terminal looks at a screen that can show a page."""
     shows = sys.platform in ("darwin", "win32") or bool(
         os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     )
@@ -194,7 +191,6 @@ def _free(port: int) -> bool:
 
 
 def _add_own() -> None:
-    """Add the commands that are not in the table."""
     for name, function in _pipeline_commands().items():
         if isinstance(function, dict):
             studies = typer.Typer(help="Reproduce a study of the documents.", **GROUP)

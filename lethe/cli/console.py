@@ -36,7 +36,6 @@ TableOption = Annotated[
 
 
 def write_table(path: Path | None, rows: Iterable[Result]) -> None:
-    """Write the rows of a result to the file of `--table`, if one is named."""
     if path is not None:
         from lethe.results import table
 

@@ -59,7 +59,6 @@ class Command:
         raise ImportError(f"{self.module}:{self.function}")
 
     def load(self) -> tuple[Callable[..., Any], Callable[..., Answer] | None]:
-        """The public function and its hook."""
         from lethe.cli import hooks
 
         return getattr(importlib.import_module(self.module), self.function), getattr(hooks, self.function, None)
@@ -104,7 +103,6 @@ class LazyCommand(TyperCommand):
 
 
 def built(name: str, command: Command) -> TyperCommand:
-    """The command with all its options."""
     alone = typer.Typer(rich_markup_mode="markdown", add_completion=False)
     alone.command(name, cls=LetheCommand)(callback_of(command))
     made: Any = typer.main.get_command(alone)
@@ -155,7 +153,6 @@ def callback_of(command: Command) -> Callable[..., None]:
 def _parameters(
     function: Callable[..., Any], command: Command, skip: Sequence[str]
 ) -> dict[str, inspect.Parameter]:
-    """The parameters as Typer reads them."""
     from lethe.api.result import PARAMETERS
 
     texts, found = PARAMETERS | texts_of(function), {}
@@ -219,7 +216,6 @@ def _words(part: ast.expr, names: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def texts_of(function: Callable[..., Any]) -> dict[str, str]:
-    """The text of each parameter in the section Parameters."""
     section = re.sub(r"\n +", " ", _sections(function).get("Parameters", ""))
     return {name: text for name, _, text in (line.partition(" : ") for line in section.splitlines())}
 

@@ -40,7 +40,6 @@ def fresh(name: str, path: Path, endings: tuple[str, ...], *inputs: Path) -> Pat
 
 
 def write_rows(path: Path, table: pd.DataFrame) -> None:
-    """Write a table in the format that the ending names."""
     from lethe.io.tables import write_csv, write_parquet
 
     (write_csv if path.suffix.lower() == ".csv" else write_parquet)(path, table)
@@ -59,7 +58,6 @@ def gate_of(name: str | None, bound: Any, tau: float) -> tuple[Given, str]:
 
 
 def gated(result: Any, name: str | None, bound: Any, tau: float | None) -> Answer:
-    """An answer with the gate, if one is wanted."""
     if tau is None:
         return Answer(result)
     gate, reason = gate_of(name, bound, tau)
@@ -67,7 +65,6 @@ def gated(result: Any, name: str | None, bound: Any, tau: float | None) -> Answe
 
 
 def check_gate(fail_above: float | None) -> None:
-    """Refuse an impossible threshold before any work."""
     if fail_above is not None and not 0 <= fail_above < 1:
         raise BadValue("fail_above", fail_above, "a number of at least 0 and below 1")
 
@@ -131,7 +128,6 @@ def _bounds_logged(result: Any, name: str) -> str:
 
 
 def parameters_of(log: Any) -> dict[str, object]:
-    """What MLflow lists of a log."""
     return {"tool": log.tool, "task": log.task, "model": log.model, **log.sampling} if log else {}
 
 
@@ -374,7 +370,6 @@ def _logged(result: Any) -> str:
 
 
 def label_at_terminal(queue: Queue, labels: Labels) -> None:
-    """Ask for labels, and say where they are."""
     place = visible(str(labels.path))
     if unused := queue.unused(labels):
         typer.echo(

@@ -50,7 +50,6 @@ class Endpoint(Section):
 
     @property
     def identity(self) -> tuple[str, str]:
-        """What decides the distribution of the answers."""
         return (self.endpoint.rstrip("/"), self.name)
 
     def __str__(self) -> str:
@@ -72,7 +71,6 @@ class Model(Section):
 
     @property
     def source(self) -> Path | Endpoint:
-        """Where the answers come from."""
         return self.served or Path(self.path)
 
     @model_validator(mode="before")
@@ -212,7 +210,6 @@ class Score(Section):
 
 
 def scorer_params(name: str, values: object = None) -> ScorerParams:
-    """Return the parameters of a scorer or a judge from the values of params.yaml; without values, the defaults."""
     member = JUDGES[name] if name in JUDGES else SCORERS[name]
     return checked_under(name, getattr(member, "Params", ScorerParams), {} if values is None else values)
 
@@ -255,7 +252,6 @@ class JudgeEntry(Section):
         return str(getattr(self.params, "model", ""))
 
     def columns(self, name: str) -> list[str]:
-        """The columns of the scores that the entry called ``name`` fills."""
         return [name + ending for ending in JUDGES[self.judge].COLUMNS]
 
 
@@ -284,7 +280,6 @@ class Metrics(Section):
 
     @property
     def kept(self) -> str:
-        """The scorer of the splits that unlearning should not touch."""
         return self.utility or self.leak
 
     @model_validator(mode="after")
@@ -329,7 +324,6 @@ def check_together(
 
 
 def columns_of(scorer: str) -> list[str]:
-    """The columns of the scores that an entry of ``score.scorers`` fills."""
     return [scorer + ending for ending in (JUDGES[scorer].COLUMNS if scorer in JUDGES else ("",))]
 
 

@@ -104,7 +104,6 @@ S = TypeVar("S", bound=Section)
 
 
 def no_member(legal: str) -> PydanticCustomError:
-    """Return the error of a value that is none of the legal ones."""
     return PydanticCustomError("no_member", "{legal}", {"legal": legal})
 
 

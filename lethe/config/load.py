@@ -31,7 +31,6 @@ def validate(value: dict[str, object], source: str = FILE) -> Params: ...
 @overload
 def validate(value: dict[str, object], source: str, model: type[M]) -> M: ...
 def validate(value: dict[str, object], source: str = FILE, model: type[BaseModel] = Params) -> BaseModel:
-    """Return ``value`` as checked params of the model; errors name ``source``."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -39,7 +38,6 @@ def validate(value: dict[str, object], source: str = FILE, model: type[BaseModel
 
 
 def evaluation_params(**sections: object) -> EvaluationParams:
-    """Return the params of a run that trains nothing: ``models, sample, score, metrics``."""
     return validate(sections, "lethe eval", EvaluationParams)
 
 
@@ -70,8 +68,6 @@ def _key(problem: ErrorDetails) -> str:
 
 
 class _Words(str):
-    """Words that an error shows without quotes."""
-
     __repr__ = str.__str__
 
 

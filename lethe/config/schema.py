@@ -81,7 +81,6 @@ class Data(Section, extra="allow"):
         return self
 
     def own(self, model: type[Own]) -> Own:
-        """The section of the dataset's own kind, ``data.KIND``, which is of this model."""
         section = (self.model_extra or {})[self.kind]
         if not isinstance(section, model):
             raise TypeError(f"data.{self.kind} is a {type(section).__name__}, not a {model.__name__}")
@@ -94,7 +93,6 @@ class Data(Section, extra="allow"):
 
     @staticmethod
     def sections() -> list[str]:
-        """Return the kinds that have parameters."""
         return [kind for kind in DATASETS if Data.section(kind)]
 
 
@@ -312,7 +310,6 @@ class Report(Section):
 
     @property
     def retrains(self) -> list[str]:
-        """The models that never saw the forget set."""
         named = self.retrain
         return [] if named is None else [named] if isinstance(named, str) else list(named)
 
@@ -366,8 +363,6 @@ def _holds_nothing(place: str) -> bool:
 
 
 class Params(Section):
-    """The whole of params.yaml."""
-
     data: Data
     train: Train
     unlearn: Unlearn

@@ -106,7 +106,6 @@ def section_of(
 
 
 def parse_value(key: str, text: str) -> object:
-    """Return the text of a value, read as YAML; raise `BadParam` for broken YAML."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 

@@ -74,7 +74,6 @@ def run(name: str, attack: Attack, sample: Sample, scorer: ScorerParams | None, 
 def _write_rows(
     name: str, headline: Mapping[str, object], result: Mapping[str, Any], curve: Sequence[Point], root: Path
 ) -> None:
-    """Write the table: the numbers of the headline, the band of the curve with its counts, and the record whole."""
     from lethe.results import table
 
     rows = table.Rows(name)

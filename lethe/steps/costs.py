@@ -36,7 +36,6 @@ Cost = dict[str, Any]  # an entry of the keys models, judges and stages of `leth
 
 
 def questions_of(params: Params, questions: int | None) -> dict[str, int]:
-    """The number of questions of each split that is asked: given, published, or counted."""
     from lethe.data import load_splits
     from lethe.sampling.tasks import UTILITY_SPLITS
 
@@ -59,12 +58,10 @@ class ModelSize(NamedTuple):
     stored: str  # dtype of the checkpoint
 
     def number(self, dtype: str) -> int:
-        """The bytes of one number where ``dtype`` may be auto."""
         return BYTES.get(self.stored if dtype == "auto" else dtype, 4)
 
 
 def size_of(folder: Path) -> ModelSize | None:
-    """The size of the checkpoint in ``folder``; None where there is no checkpoint."""
     from lethe.sampling.engine import parameter_count
 
     stated = _stated(folder)

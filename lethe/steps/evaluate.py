@@ -32,7 +32,6 @@ How = Mapping[str, Any]
 
 
 def checked(forget: Sequence[Row], retain: Sequence[Row] | None, source: Path) -> dict[str, list[Row]]:
-    """Return the splits of an evaluation."""
     from lethe.data.rows import check_splits
 
     if not forget:
@@ -153,7 +152,6 @@ def evaluated_model(root: Path) -> str | None:
 
 
 def _check_files(how: How, name: str, forget: Sequence[Row], params: EvaluationParams) -> None:
-    """Refuse a language, a calibration and labels that cannot be used, before anything is drawn."""
     from lethe.data.prompt_language import as_json, read_language
     from lethe.evaluation.labels import read_labels
     from lethe.io.tables import read_calibration
@@ -246,7 +244,6 @@ def _within(
 
 
 def _warn(forget: Sequence[Mapping], params: EvaluationParams) -> None:
-    """Warn, before hours of sampling, of forget questions that a scorer cannot judge."""
     from lethe.results.verdict import level_of
     from lethe.scoring.text.rouge import has_words
     from lethe.statistics.bounds import binary_upper

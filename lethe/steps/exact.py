@@ -36,13 +36,11 @@ class ExactSettings(Direct, Exact, Drawing):
     max_rows: int = SAMPLE.max_rows
 
     def effort(self) -> Effort:
-        """The settings that decide how much is explored and sampled."""
         from lethe.sampling.answer_tree import Effort
 
         return Effort(**{name: getattr(self, name) for name in Exploring.model_fields})
 
     def law(self, end_ids: tuple[int, ...]) -> Law:
-        """The settings that change the probability of an answer."""
         from lethe.sampling.answer_tree import Law
 
         names = (*Drawing.model_fields, "adaptive_threshold")
@@ -101,7 +99,6 @@ def run(
 def of_params(
     exact: Exact, sample: Sample, model: Model, keyword_match: Literal["word", "substring"]
 ) -> ExactSettings:
-    """The settings that params.yaml gives."""
     names = (*Drawing.model_fields, "prompt", "dtype", "max_rows")
     return ExactSettings(
         **exact.model_dump(),
@@ -114,7 +111,6 @@ def of_params(
 def certify(
     name: str, source: Source, rows: Sequence[Row], settings: ExactSettings, scratch: Path | None = None
 ) -> Certificates:
-    """Bound P(leak) of each question to the model."""
     from lethe.models.checkpoints import prepare_torch
     from lethe.models.encoding import CHAT
     from lethe.models.in_memory import default_prompt

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def play(name: str, settings: GameParams, run: Runner | None = None) -> AuditResult:
-    """Play one entry of ``games``."""
     try:
         return GAMES[settings.kind].play(settings, run=run)
     except BadParam as error:

@@ -125,7 +125,6 @@ def _drawn(
 
 
 def _opened(source: Origin, sample: Sample, scratch: Path) -> Engine:
-    """The engine of a model with weights, or of a served one."""
     from lethe.models.checkpoints import prepare_torch
     from lethe.models.encoding import CHAT
     from lethe.sampling.endpoint import EndpointEngine

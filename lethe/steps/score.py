@@ -94,7 +94,6 @@ def _scored(
     kept: Path | None,
     references: References,
 ) -> Iterator[pd.DataFrame]:
-    """The scores of one split, a part at a time."""
     from lethe.progress import progress
     from lethe.scoring._tables import scored_parts
     from lethe.scoring.parts import THINKING, answers_of, thinking_of
@@ -118,7 +117,6 @@ def _scored(
 
 
 def _counted(parts: Iterator[pd.DataFrame], missing: Counter[str]) -> Iterator[pd.DataFrame]:
-    """The parts as they are; ``missing`` gets the number of missing scores by column."""
     for part in parts:
         missing.update({column: int(part[column].isna().sum()) for column in part if column not in KEYS})
         yield part

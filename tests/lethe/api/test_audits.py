@@ -78,49 +78,6 @@ def test_one_run_is_the_command(guesses):
     assert several.r == [100, 200]
 
 
-def test_epsilon_star_is_the_command(tmp_path):
-    rng = np.random.default_rng(1)
-    train, population = rng.gamma(2, 1, 400), rng.gamma(5, 1, 400)
-    for name, losses in (("t.csv", train), ("p.csv", population)):
-        pd.DataFrame({"loss": losses}).to_csv(tmp_path / name, index=False)
-    told = command(
-        "epsilon-star", "--train", tmp_path / "t.csv", "--population", tmp_path / "p.csv", "--delta", 1e-3
-    )
-    for given in ((train, population), (tmp_path / "t.csv", tmp_path / "p.csv"), (list(train), list(population))):
-        found = lethe.audit.epsilon_star(*given, delta=1e-3)
-        assert found.epsilon_star == pytest.approx(told["epsilon_star"])
-        assert found.epsilon_lower == pytest.approx(told["epsilon_lower"])
-    assert plain(found.as_json()) == told
-    assert found.to_frame().loc["epsilon_lower", "value"] == found.epsilon_lower
-    assert "at least" in found.sentences()[0]
-
-
-def test_swap_is_the_command(tmp_path):
-    rng = np.random.default_rng(2)
-    rows = [
-        {"split": split, "member": member, "attack": attack, "seed": seed, "accept": rng.random()}
-        for split in ("original", "swapped")
-        for member in ("forget", "test")
-        for attack in ("loss", "zlib")
-        for seed in range(3)
-        for _ in range(5)
-    ]
-    table = pd.DataFrame(rows)
-    table.to_csv(tmp_path / "p.csv", index=False)
-    told = command("swap", "--predictions", tmp_path / "p.csv")
-    for given in (tmp_path / "p.csv", table):
-        found = lethe.audit.swap(given)
-        assert found.quality.value == pytest.approx(told["quality"])
-        frame = found.to_frame()
-        assert frame.loc["zlib", "ci_high"] == pytest.approx(told["by_attack"]["zlib"]["ci_high"])
-    with pytest.raises(BadInput, match="line 1: column accept: got 2"):
-        lethe.audit.swap(table.assign(accept=2.0))
-    with pytest.raises(BadInput, match="no column 'accept'"):
-        lethe.audit.swap(table.drop(columns="accept"))
-    with pytest.raises(BadInput, match="alpha: got 0"):
-        lethe.audit.swap(table, alpha=0)
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

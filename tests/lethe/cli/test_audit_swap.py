@@ -107,6 +107,10 @@ def test_a_broken_file_is_told_in_one_sentence(audit, lines, said):
     assert len(result.stderr.strip().splitlines()) == 1
 
 
+def test_an_impossible_alpha_is_refused(audit):
+    assert audit([HEADER, *rows()], "--alpha", "1").exit_code == 2
+
+
 def swap(path):
     return CliRunner().invoke(app, ["audit", "swap", "--predictions", str(path), "--json"])
 
