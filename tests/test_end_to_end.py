@@ -1,6 +1,5 @@
 """The main job from params to report, with the small params; then a rerun, and a run with one changed param."""
 
-import copy
 import json
 import os
 import platform
@@ -96,18 +95,6 @@ def test_after_the_run_nothing_is_stale_and_nothing_runs_again(repository):
     assert lock(repository) == before
 
 
-@pytest.mark.slow
-def test_what_changed_is_what_runs_again(repository):
-    """Another temperature draws answers anew, and reads no likelihood again; the check above can fail."""
-    write_params(repository, small_params() | {"sample": small_params()["sample"] | {"temperature": 0.9}})
-    stale = json.loads(run(repository, "dvc", "status", "--json").stdout)
-    write_params(repository, small_params())
-    assert {name for name in stale if name.startswith("sample@")} == {
-        f"sample@{m}" for m in small_params()["models"]
-    }
-    assert not {name for name in stale if name.startswith(("likelihood@", "train@", "epsilon_star@"))}
-
-
 @pytest.fixture(scope="module")
 def changed(repository):
     """The locks before and after a second run with another learning rate; the folder is as before at the end."""
@@ -131,18 +118,6 @@ def test_one_changed_method_runs_its_branch_only(changed):
             for stage in ("sample", "likelihood", "score", "exact", "metrics", "epsilon_star")
         ),
     }
-
-
-@pytest.mark.slow
-def test_a_wrong_param_is_refused_before_anything_runs(repository):
-    params = copy.deepcopy(small_params())
-    params["metrics"]["alpha"] = 0.7
-    write_params(repository, params)
-    done = run(repository, "lethe", "run", check=False)
-    write_params(repository, small_params())
-    assert done.returncode == 2
-    assert "metrics.alpha" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_a_killed_sampling_resumes_to_the_same_answers(repository, tmp_path):

@@ -189,7 +189,7 @@ def small_params(methods: Sequence[str]) -> str:
     return "# The head comment stays.\n" + yaml.safe_dump(values, sort_keys=False)
 
 
-def wait_until(condition, seconds: float = 180) -> None:
+def wait_until(condition, seconds: float = 300) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, "it did not happen in time"

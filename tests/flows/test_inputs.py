@@ -99,13 +99,6 @@ def test_what_a_game_reads_lies_where_its_content_is_a_dependency(tmp_path, key,
         settings.check(config.validate(value), project)
 
 
-def test_a_source_of_an_audit_is_named(project):
-    value = copy.deepcopy(GOOD) | config.read_yaml(ROOT / "flows/presets/audit-dp-sgd.yaml")
-    value["audits"]["right"]["source"] = "nowhere"
-    with pytest.raises(BadParam, match=r"audits\.right\.source"):
-        settings.check(config.validate(value), project)
-
-
 def test_a_change_to_a_path_that_is_nowhere_changes_nothing(tmp_path):
     place = tmp_path / "params.yaml"
     place.write_bytes((ROOT / "params.yaml").read_bytes())

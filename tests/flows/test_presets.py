@@ -240,16 +240,6 @@ def test_a_plan_that_cannot_be_made_is_a_sentence(monkeypatch, project, argument
     assert told in " ".join(result.stderr.split())
 
 
-def test_the_sizes_of_tofu_real_are_those_of_the_documented_arithmetic():
-    params = config.validate(with_preset("tofu-real"))
-    kept = params.data.model_extra["tofu"].retain_authors
-    assert (kept, params.data.forget, len(params.unlearn.methods)) == (10, "forget01", 3)
-    assert params.train.recipe.start_from == "data/models/smollm2-135m-instruct"
-    for recipe in (params.train.recipe, params.unlearn.recipe):  # LoRA, and resumable
-        assert recipe.compute.lora
-        assert recipe.compute.checkpoint_every
-
-
 @pytest.mark.slow
 def test_tofu_real_with_a_tiny_model(tmp_path, monkeypatch):
     value = with_preset("tofu-real")

@@ -261,14 +261,6 @@ def test_bad_settings_change_nothing(repository, arguments, told):
     assert not (repository.folder / "dvc.lock").exists()
 
 
-def test_not_a_repository(repository, tmp_path):
-    repository.folder = tmp_path
-    result = repository.lethe("run")
-    assert result.returncode == 2
-    assert "lethe run works" in result.stderr
-    assert str(tmp_path) in result.stderr
-
-
 def pid_of(repository: Repository, text: str) -> int:
     return next(pid for pid in processes_of(repository) if command_of(pid).split()[1:2] == [text])
 

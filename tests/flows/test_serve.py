@@ -18,14 +18,14 @@ def test_runs_on_schedule_and_tells_what_changed(small):
     small.environment |= {"PREFECT_RUNNER_POLL_FREQUENCY": "1"}
     process = serve_every_ten_seconds(small)
     try:
-        wait_until(lambda: last_run(small).get("complete"), seconds=180)
+        wait_until(lambda: last_run(small).get("complete"), seconds=600)
         (small.folder / "params.yaml").write_text(small.params().replace("alpha: 0.01", "alpha: 0.0625"))
-        wait_until(lambda: last_run(small).get("changes"), seconds=120)
+        wait_until(lambda: last_run(small).get("changes"), seconds=600)
         assert {"model": "npo", "metric": "mean", "before": 4.0, "after": 6.0} in last_run(small)["changes"]
-        wait_until(lambda: last_run(small)["stages"]["metrics@npo"]["why"] == "clean", seconds=120)
+        wait_until(lambda: last_run(small)["stages"]["metrics@npo"]["why"] == "clean", seconds=600)
     finally:
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate(timeout=300)
     assert "npo mean: 4 -> 6" in err
     assert "Traceback" not in err
     wait_until(lambda: not list(processes_of(small)), seconds=30)
@@ -36,7 +36,7 @@ def test_no_stage_survives_the_death_of_the_server(small):
     small.environment |= {"PREFECT_RUNNER_POLL_FREQUENCY": "1"}
     (small.folder / "slow").write_text("dataset")
     process = serve_every_ten_seconds(small)
-    wait_until(lambda: (small.folder / "alive").exists(), seconds=180)
+    wait_until(lambda: (small.folder / "alive").exists(), seconds=600)
     process.kill()
     process.communicate()
     wait_until(lambda: not any("step.py" in command_of(pid) for pid in processes_of(small)), seconds=10)

@@ -94,21 +94,6 @@ def test_only_this_user_can_enter_the_folder_of_dvcs_pickles(small, monkeypatch,
         assert place().is_relative_to(expected)
 
 
-def test_the_reasons_of_a_stale_stage_are_short_texts():
-    changes = [
-        {
-            "changed deps": {
-                "data/dataset": "deleted",
-                "params.yaml": {"train": "new"},
-            }
-        },
-        {"changed outs": {"data/models/base": "deleted"}},
-        "changed command",
-    ]
-    found = workspace._reasons(changes)
-    assert found == ["data/dataset deleted", "train new", "data/models/base deleted", "changed command"]
-
-
 def test_a_half_written_record_of_dvcs_locks_blocks_no_run(small, monkeypatch):
     monkeypatch.chdir(small.folder)
     workspace.prepare(small.folder)

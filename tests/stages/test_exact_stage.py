@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from lethe import config
-from lethe.config.evaluating import Exact
 from lethe.evaluation.likelihood_metrics import ATTACKS
 from lethe.io.json_files import write_jsonl
 from lethe.io.tables import write_parquet
@@ -19,7 +18,6 @@ from lethe.results.ends import Ends
 from lethe.results.exact_bounds import certificates_of, excess_over_retrain
 from lethe.statistics.bound import CERTAIN, Covers
 from lethe.statistics.leak_trees import Certificates
-from lethe.tracking.tables import leaks_at
 from stages import compare
 from stages import exact as stage
 from tests.lethe.sampling.sampling_models import build_llama
@@ -149,33 +147,3 @@ def test_the_stage_compare_adds_the_excess_to_the_table(place, root, tmp_path):
     assert results.model("base").values["tree_above_retrain"] == sum(excess.holds)
     assert results.model("base").values["forget_quality"] == 1
     assert results.model("retrain").row("excess", "exact") is None
-
-
-def test_mlflow_gets_the_bands_of_leak_at_n_up_to_a_thousand_million_queries(root):
-    table, trees = leaks_at("base", root.parent), certificates(root, "base").trees
-    assert list(table["prompt_id"]) == [tree.id for tree in sorted(trees, key=lambda tree: -tree.lower)]
-    for row in table.to_dict("records"):
-        tree = next(tree for tree in trees if tree.id == row["prompt_id"])
-        assert (row["leak@1000000000 from"], row["leak@1000000000 to"]) == tree.leak_at[10**9]
-        assert (row["queries_from"], row["queries_to"]) == tree.queries_until_half
-    assert leaks_at("nobody", root.parent).empty
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("rows", 0),
-        ("alpha", 0.6),
-        ("tau", 0),
-        ("ratio", 0.5),
-        ("scorer", "none"),
-        ("queries", []),
-        ("above", 1),
-        ("memory", 0),
-    ],
-)
-def test_impossible_params_are_refused(key, value):
-    section = config.read_yaml(ROOT / "params.yaml")["exact"]
-    Exact.model_validate(section)
-    with pytest.raises(ValueError, match=key):
-        Exact.model_validate(section | {key: value})
