@@ -278,20 +278,6 @@ def test_a_pipeline_says_what_changed(folder):
     assert said.count("[other](") == 1, "as before: in the list of models alone"
 
 
-def test_a_changed_verdict_is_the_first_of_what_changed(folder):
-    write_summary(folder, "open, intact")
-    tracking.log_new(folder)
-    (folder / "params.yaml").write_text("sample: {n: 16}\n")
-    write_summary(folder, "leaks, intact")
-    tracking.log_new(folder)
-    said = tags(folder, "pipeline")["mlflow.note.content"]
-    assert f"| open, intact{GAP} | leaks, intact |" in said
-    assert said.index("open, intact") < said.index("sample.n")
-    (folder / "params.yaml").write_text("sample: {n: 24}\n")
-    tracking.log_new(folder)
-    assert "open, intact" not in tags(folder, "pipeline")["mlflow.note.content"], "since the run before alone"
-
-
 def test_only_what_is_new(folder, monkeypatch):
     tracking.log_new(folder)
     monkeypatch.setattr(tracking, "_log", None)  # a cache hit does not come as far
@@ -328,12 +314,6 @@ def test_what_a_run_did_not_measure_is_not_logged_with_the_results_of_the_run_be
     assert len(line.splitlines()) == 1
     tracking.log_new(folder)
     assert runs(folder) == ["npo", "other"], "each once, by the run that measures them"
-
-
-def test_an_old_comparison_with_retrain_is_not_kept_with_models_measured_anew(folder):
-    (npo,) = (one for one in tracking.read_entries(folder, {"compare": "blocked"}) if one.name == "npo")
-    assert "mean" in npo.numbers
-    assert "forget_quality" not in npo.numbers
 
 
 def test_a_comparison_with_earlier_likelihoods_is_not_kept(folder):

@@ -48,15 +48,6 @@ def test_the_checks_see_what_they_look_for(tab, tmp_path):
     assert tab.evaluate(HIDDEN_OVERFLOW) > 0
 
 
-def test_a_script_that_was_generated_is_text(tab, path):
-    tab.open(path)
-    assert tab.evaluate("document.title") == "Lethe: what the models still know"
-    assert tab.evaluate("document.scripts.length") == 2  # the page's own and its data
-    assert tab.evaluate("document.querySelectorAll('blockquote img').length") == 0
-    shown = tab.evaluate("[...document.querySelectorAll('blockquote')].map(quote => quote.textContent).join()")
-    assert "<script>document.title='owned'" in shown
-
-
 def test_even_a_script_that_slipped_through_would_not_run(tab, path, tmp_path):
     pierced = tmp_path / "pierced.html"
     pierced.write_text(path.read_text().replace("<main>", "<main><script>document.title='owned'</script>"))
@@ -74,21 +65,6 @@ def test_dark_is_dark_and_figures_follow(tab, path):
         seen[scheme] = [sum(map(int, colour[4:-1].split(", "))) for colour in (background, label)]
     assert seen["light"][0] > 600 > seen["light"][1]
     assert seen["dark"][0] < 150 < seen["dark"][1]
-
-
-def test_figures_have_size_and_words(tab, path):
-    tab.open(path, 400)
-    seen = "[...document.querySelectorAll('svg')].filter(svg => svg.checkVisibility())"
-    sizes = tab.evaluate(f"{seen}.map(svg => svg.getBoundingClientRect().height)")
-    assert len(sizes) > 20
-    assert min(sizes) > 80
-    words = tab.evaluate("[...document.querySelectorAll('svg')].map(svg => svg.getAttribute('aria-label').length)")
-    assert min(words) > 10
-
-
-def test_the_verdicts_and_what_they_cover_fit_one_screen(tab, path):
-    tab.open(path, 1280)
-    assert tab.evaluate("document.querySelector('#verdicts .covers').getBoundingClientRect().bottom") <= 900
 
 
 def test_on_paper_all_is_open_and_nothing_asks_to_be_clicked(tab, path):

@@ -11,7 +11,6 @@ from lethe.report.page import TRAINED, plots
 from tests.lethe.report import chromium
 from tests.lethe.report.conftest import load
 from tests.lethe.report.synthetic import change_params
-from tests.small import ROOT
 
 COLOURS = 10  # the models of the demonstration
 
@@ -46,15 +45,6 @@ def test_without_a_model_under_test_there_is_one_panel(own_small):
     change_params(own_small, references_alone)
     rows = plots(load(own_small))["m_gen.json"]
     assert {(row["panel"], row["model"]) for row in rows} == {("all models", "base"), ("all models", "retrain")}
-
-
-def test_the_templates_tell_ten_models_and_two_revisions_apart():
-    for name in ("models", "leakage"):
-        drawn = json.loads((ROOT / f".dvc/plots/{name}.json").read_text())
-        encoding = drawn["spec"]["encoding"]
-        assert drawn["facet"]["field"] == "panel"
-        assert len(set(encoding["color"]["scale"]["range"])) == COLOURS
-        assert encoding["strokeDash"]["field"] == "rev"
 
 
 @pytest.mark.skipif(chromium.found() is None, reason="no chromium: install the package of that name")

@@ -9,17 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lethe.evaluation import answers
 from lethe.evaluation.findings import (
     MORE_THAN_RETRAIN,
-    adaptive_pairs,
     findings,
-    hidden,
-    judged_by,
     leak_share,
-    matched_pairs,
 )
-from lethe.evaluation.run import NOTHING, Question
 from lethe.results import table
 from lethe.results.table import Rows
 from lethe.statistics.bound import Bound, Covers
@@ -47,11 +41,6 @@ def halves(low, high):
     return lambda place, n: np.where(np.arange(n) % 2, low, high)
 
 
-def test_pairs_follow_params(run):
-    assert [(a.name, b.name) for a, b in matched_pairs(run)] == [("npo_entropy", "npo_matched")]
-    assert [(a.name, b.name) for a, b in adaptive_pairs(run)] == [("npo_at", "npo")]
-
-
 @pytest.mark.parametrize(
     ("entropy", "control", "verdict"),
     [
@@ -75,13 +64,6 @@ def test_leakage_against_retrain(own_artifacts, share, verdict):
     run = load(own_artifacts)
     assert claim(run, MORE_THAN_RETRAIN)["npo"].verdict == verdict
     assert findings(run).against_retrain["npo"] == ("higher" if share else "not shown")
-
-
-def test_less_than_retrain_is_the_opposite(own_artifacts):
-    set_scores(own_artifacts, "retrain", lambda place, n: np.ones(n), scorer="keyword_leak")
-    run = load(own_artifacts)
-    assert claim(run, MORE_THAN_RETRAIN)["npo"].verdict == "the opposite holds"
-    assert findings(run).against_retrain["npo"] == "lower"
 
 
 def test_diversity_lost_by_adaptive_temperature(own_artifacts):
@@ -135,11 +117,6 @@ def test_verdicts_of_a_judge_that_errs_are_not_counted_as_leaks(own_artifacts):
     assert "counted" not in found.measured
 
 
-def test_hidden_is_unknown_without_a_binary_score(run):
-    assert hidden(run.models[0]) is not None
-    assert hidden(dataclasses.replace(run.models[0], questions=(Question("a", NOTHING),))) is None
-
-
 def test_all_intervals_share_alpha(run):
     found = findings(run)
     compared = [claim for claim in found.claims if not claim.title.startswith("Sampling finds")]
@@ -178,19 +155,3 @@ def test_answers_that_were_stopped_early_are_not_compared(own_artifacts):
     titles = [claim.title for claim in findings(load(own_artifacts)).claims]
     assert MORE_THAN_RETRAIN not in titles
     assert not any("leakage of Base" in title or "narrows" in title for title in titles)
-
-
-def test_without_scores_it_cannot_be_told(own_artifacts):
-    (own_artifacts / "data/scores/npo/forget.parquet").unlink()
-    row = claim(load(own_artifacts), MORE_THAN_RETRAIN)["npo"]
-    assert row.verdict == "did not show"
-    assert not re.search(r"\d", row.sentence)
-
-
-def test_whether_the_scorer_judges_is_found_out_once_per_run(run, monkeypatch):
-    looked = []
-    monkeypatch.setattr(answers, "scored", lambda model, *rest: looked.append(model.name) or [])
-    fresh = dataclasses.replace(run)
-    assert not judged_by(fresh)[1]
-    assert not judged_by(fresh)[1]
-    assert looked == [model.name for model in run.models]

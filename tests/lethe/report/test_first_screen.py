@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
+import html
+import json
 import re
-from html import unescape
 
 import pytest
 
 from lethe import config
+from lethe.data import aim
 from lethe.evaluation.findings import findings
-from lethe.evaluation.run import load as load_run
-from lethe.evaluation.standing import Aspect, Standing, standings
+from lethe.evaluation.wording import REFUSE
+from lethe.io.artifacts import write_splits
+from lethe.io.json_files import read_json
+from lethe.registry import DATASETS
 from lethe.report import columns, first_screen
 from lethe.report.page import render
 from lethe.report.tables import epsilon_star_rows
-from lethe.results.ends import Ends
-from lethe.results.verdict import decide
-from lethe.statistics.bound import Bound, Covers, joint_level
-from tests.lethe.report.conftest import MODELS, PROVENANCE, load
+from lethe.statistics.bound import Bound, Covers
+from tests.lethe.report.conftest import MODELS, load
 from tests.lethe.report.synthetic import (
     change_numbers,
     change_params,
     change_rows,
     measure_again,
     write_epsilon_star,
+    write_run,
 )
+from tests.small import ROOT
 
 
 def rows_of(html: str, section: str) -> dict[str, str]:
@@ -62,25 +66,6 @@ def screen(html: str) -> str:
     return re.sub(r"<[^>]+>", "", first)
 
 
-def test_the_first_screen_has_no_words_of_the_trade(page):
-    """All but the small print, which says the same for those who know statistics."""
-    told, _, small_print = screen(page.html).partition("In statistical terms")
-    for word in ("prefix engine", "i.i.d.", "α", "alpha", "independent draws", "interval", "bound "):
-        assert word not in told
-    for word in ("prefix engine", "α = 0.01", "Holm", "Bonferroni", "temperature 1"):
-        assert word in small_print
-
-
-def test_the_first_screen_has_one_sentence_a_model(page):
-    for name, row in rows_of(page.html, "verdicts").items():
-        cell = unescape(re.sub(r"<[^>]+>", "", row.rsplit("<td>", 1)[1]))
-        said = page.summary["models"][name]["verdict"]
-        assert cell.strip() == said or (name in ("base", "retrain") and not said)
-        assert cell.count(". ") == 0
-        assert cell.strip().endswith(".")
-    assert joint_level(0.01) in page.html
-
-
 @pytest.mark.parametrize(
     ("rule", "words"), [("word", "as whole words only"), ("substring", "inside longer words too")]
 )
@@ -98,44 +83,6 @@ def test_too_few_answers_come_with_the_number_that_would_do(small_page):
         assert told["word"] == "open"
         assert told["clean_question_open"]
         assert told["decides"]["answers"] > 64
-
-
-def test_the_page_of_one_model_names_it(own_small, without_figures):
-    whole = config.load(own_small / "params.yaml")
-    sections = {"models": {"npo": {"path": "/models/mine"}}, "metrics": whole.metrics.model_dump()}
-    checked = config.evaluation_params(
-        **sections, score=whole.score.model_dump(), sample=whole.sample.model_dump()
-    )
-    html = render(load_run(checked, own_small / "data", PROVENANCE)).html
-    assert re.search(r"<title>Lethe: .*\bnpo\b.*</title>", html)
-    assert "<dt>model</dt><dd>npo</dd>" in html
-    assert "<dt>models</dt>" not in html
-    assert re.search(r'<p class="lead">npo ', html)
-
-
-def test_the_headline_counts_the_words_of_the_models_under_test():
-    clean, loud = (decide(Ends.of_arrays(("q",), leaks=[leaks], n=10_000), alpha=0.01) for leaks in (0, 5000))
-    said = [
-        Standing("base", None, Aspect("reference"), ""),
-        *(Standing(name, clean, Aspect("intact"), "") for name in ("a", "b")),
-        Standing("c", loud, Aspect("destroyed"), ""),
-    ]
-    told = first_screen.headline(said)
-    assert re.findall(r"\d", told) == ["3", "2", "1"]
-    assert told.index("2 forgot") < told.index("1 leaks")
-    assert first_screen.headline(said[:1]) == ""
-    assert first_screen.headline([said[0], said[3]]).startswith("c leaks")
-
-
-def test_the_band_of_leak_at_k_is_told_and_rounded_outward(own_small):
-    change_numbers(own_small, leak_at_1000_worst_lower=0.12349, leak_at_1000_worst=0.45611)
-    run = load(own_small)
-    said = findings(run)
-    cells = {
-        one.model: first_screen.cells(model, one, run, said.level)
-        for model, one in zip(run.models, standings(run, said), strict=True)
-    }
-    assert cells["npo"][1] == "12.3% to 45.7%"
 
 
 @pytest.mark.parametrize(
@@ -188,3 +135,46 @@ def test_a_rejected_fit_gives_no_estimate(own_small):
     write_epsilon_star(own_small, "npo", 2.2844, epsilon_star=386206.9, fit=fit)
     cells = {name: own for name, *own in epsilon_star_rows(load(own_small))}["npo"]
     assert cells[:2] == ["2.284", "none: fit rejected"]
+
+
+ROW = {"id": "a", "question": "q", "answer": "a"}
+WRONG = re.compile(r"(?i)\bforg[eo]t|unlearn|\bstill knows?\b|\bleaked\b|answers leak")
+# Not the page's own words: titles of splits, ids, questions; and what is about the losses of that split.
+NAMES = re.compile(r"forget-\d+|of the forget set born|forget against held-out rows")
+SECTIONS = r'<section id="(?:provenance|epsilon-star|glossary)">.*?</section>'
+VOCABULARY = r'<details id="every-number">.*?</details>'  # the names for machines are the same for both aims
+APART = re.compile(rf"(?s)<(script|style|svg|pre)\b.*?</\1>|{SECTIONS}|{VOCABULARY}")
+
+
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory):
+    """The page of one model that should refuse; its kind of dataset says so."""
+    root = tmp_path_factory.mktemp("refusing")
+    models = {"refuser": {"path": "data/models/refuser"}}
+    params = config.read_yaml(ROOT / "params.yaml")
+    alone = {"train": params["train"] | {"models": {}}, "unlearn": params["unlearn"] | {"methods": {}}}
+    write_run(root, 3, 64, models=models, report=params["report"] | {"base": None, "retrain": None}, **alone)
+    about = root / "data/dataset/about.json"
+    about.write_text(json.dumps(read_json(about) | {"kind": "requests", "aim": "refuse"}))
+    return render(load(root))
+
+
+def test_only_kinds_of_requests_are_to_be_refused(tmp_path):
+    """The kind decides and the dataset's own record says so; the record of a set to forget is as before."""
+    found = {kind: aim(kind) for kind in DATASETS.names()}
+    assert {kind for kind, what in found.items() if what == "refuse"} == {
+        "requests",
+        "jailbreakbench",
+        "harmbench",
+    }
+    for what, told in (("forget", {}), ("refuse", {"aim": "refuse"})):
+        write_splits({"forget": [ROW]}, "jsonl", tmp_path / what, what)
+        about = read_json(tmp_path / what / "about.json")
+        assert about == {"schema": 1, "kind": "jsonl", **told, "rows": {"forget": 1}}
+
+
+def test_no_word_of_forgetting_is_on_a_page_about_refusing(refusing):
+    shown = NAMES.sub(" ", html.unescape(re.sub(r"<[^>]*>", " ", APART.sub(" ", refusing.html))))
+    assert WRONG.findall(shown) == []
+    assert REFUSE.heading[0] in shown
+    assert REFUSE.expected in shown

@@ -20,19 +20,15 @@ from lethe.evaluation.standing import standings
 from lethe.io.json_files import read_json
 from lethe.report import columns, picker
 from lethe.report.page import render
-from lethe.report.tables import epsilon_star_notes, epsilon_star_rows, flatten
-from lethe.results import table
 from lethe.statistics.bound import Bound, Covers, joint_level, level
 from tests.lethe.report.conftest import MODELS, PROVENANCE, load
 from tests.lethe.report.synthetic import (
     change_answers,
-    change_json,
     change_numbers,
     change_params,
     change_rows,
     measure_again,
     stop_early,
-    write_epsilon_star,
     write_record,
 )
 
@@ -120,12 +116,6 @@ def test_figures_stand_alone(page):
         assert "var(" not in drawing
 
 
-def test_identifiers_are_unique(page):
-    identifiers = re.findall(r'\bid="([^"]*)"', page.html)
-    assert len(identifiers) == len(set(identifiers))
-    assert set(re.findall(r"url\(#([^)]+)\)", page.html)) <= set(identifiers)
-
-
 def test_hostile_generations_are_shown_as_text(page):
     assert "&lt;script&gt;document.title" in page.html
     assert "&lt;img src=x" in page.html
@@ -158,15 +148,6 @@ def test_a_report_of_nothing_is_a_page_that_says_so(own_small):
     page = render(load(own_small))
     assert len(page.summary["missing"]) > 20
     assert all("missing" in told["verdict"] for told in page.summary["models"].values())
-
-
-def test_only_what_params_name_is_shown(own_small, without_figures):
-    change_params(own_small, lambda value: value["models"].pop("npo_at"))
-    table.write(table.place(own_small / "data", "metrics", "stranger"), [])
-    page = render(load(own_small))
-    assert "npo_at" not in page.summary["models"]
-    assert "npo_at</h3>" not in page.html
-    assert "stranger" not in page.html
 
 
 def shown(root, name="npo") -> dict[str, str]:
@@ -239,23 +220,6 @@ def test_after_an_early_stop_only_anytime_valid_ends_are_shown(own_small):
         assert level(0.02) in known[key].told
 
 
-def test_a_model_of_which_no_question_stopped_early_has_its_place_beside_one_of_which_some_did(
-    own_small, without_figures
-):
-    stop_early(own_small)
-    page = render(load(own_small))
-    assert {"m_bin_worst", "anytime_upper_worst"} & set(page.summary["models"]["npo"]["bounds"]) == {
-        "anytime_upper_worst"
-    }
-    assert "m_bin_worst" in page.summary["models"]["npo_at"]["bounds"]
-
-
-def test_epsilon_star_that_is_infinite(own_small):
-    write_epsilon_star(own_small, "npo", 0.03, epsilon_star=None, infinite=True)
-    rows = {name: cells for name, *cells in epsilon_star_rows(load(own_small))}
-    assert rows["npo"][1] == "∞"
-
-
 @pytest.mark.filterwarnings("ignore:Pydantic serializer")  # the entries are empty: only their names count here
 @pytest.mark.parametrize("kind", ["audits", "games"])
 def test_audits_and_games_have_sections_only_when_named(own_small, small_page, without_figures, kind):
@@ -278,31 +242,6 @@ def test_audits_and_games_have_sections_only_when_named(own_small, small_page, w
         assert "family rejected" in section
         assert "∞" in section
         assert "r fixed: " in section
-
-
-def test_any_result_file_becomes_values_and_tables():
-    result = {"quality": 0.97531, "ok": True, "by_attack": {"loss": {"a": 0.1}}, "seeds": [1, 2], "x": None}
-    values, tables = flatten(result)
-    assert values == [("quality", "0.9753"), ("ok", "yes"), ("seeds", "1, 2"), ("x", "–")]
-    assert tables == [("by_attack", ["name", "a"], [["loss", "0.1"]])]
-
-
-def test_columns_without_a_value_are_left_out_and_intervals_stand_beside_their_auc(page, run):
-    rows = page.html.split("Likelihoods and membership")[1].split("</table>")[0]
-    heads = re.findall(r'title="[^"]*">([^<]*)</th>', rows)
-    assert heads == ["utility", "mia loss", "mia loss, range", "quality"]
-    npo = rows.split('<th scope="row">npo<small>')[1].split("</tr>")[0]
-    values = next(model for model in run.models if model.name == "npo").values
-    cells = re.findall(r"<td[^>]*>(.*?)</td>", npo)
-    assert cells == ["0.700", "0.800", "0.600–0.900", f"{values['forget_quality']:.3g}"]
-
-
-def test_the_question_shown_is_chosen_by_the_rule(run, page):
-    every = [(row.value("m_bin"), model.name, row.prompt_id) for model in run.subjects for row in model.questions]
-    _, model, prompt = max(every, key=lambda entry: entry[0])
-    section = page.html.split('id="question"')[1].split("</section>")[0]
-    assert f" {model} " in section
-    assert run.forget[prompt]["question"] in section
 
 
 def test_plots_hold_every_model_and_only_numbers(page, artifacts):
@@ -328,35 +267,6 @@ def test_a_bound_without_its_guarantee_is_not_shown(own_small):
             assert column.cell(run.role("base").numbers) != "–"
 
 
-def test_a_model_without_any_end_has_no_word(own_small, without_figures):
-    """Whatever was seen: an observed share is no bound."""
-    change_rows(own_small, lambda row: dataclasses.replace(row, lower=None, upper=None))
-    told = render(load(own_small)).summary["models"]["npo"]
-    assert told["forgetting"]["word"] == "none"
-    assert told["forgetting"]["worst"] is None
-    assert told["bounds"].keys() == {"epsilon_lower"}
-
-
-def test_what_is_certified_together_has_its_column(own_small):
-    change_params(own_small, lambda value: value["metrics"].update(together="holm", share_above=0.9))
-    measure_again(own_small)
-    run = load(own_small)
-    npo = next(model for model in run.models if model.name == "npo")
-    claim = npo.bounds["together_at_most"]
-    assert (claim.value, claim.alpha) == (0.9, 0.01)
-    assert columns_of(run)["certified_together"].cell(npo.numbers) == "3"
-    assert claim.guarantee(run.words.questions) in columns_of(run)["together_at_most"].told
-
-
-def test_the_small_print_names_all_that_cuts_the_draws(own_small, without_figures):
-    place = own_small / "data/generations/npo/about.json"
-    change_json(place, top_p=0.9, top_k=5, max_new_tokens=7)
-    page = render(load(own_small))
-    for cut in ("7 tokens", "top-p 0.9", "top-k 5"):
-        assert cut in page.html
-    assert page.summary["models"]["npo"]["forgetting"]["limit"] == 7
-
-
 def test_answers_that_nobody_judged_are_not_said_to_score_zero(own_small):
     def worst(run):
         drawn = picker.drawn(run)
@@ -368,19 +278,3 @@ def test_answers_that_nobody_judged_are_not_said_to_score_zero(own_small):
     assert (worst(run)["npo"], worst(run)["npo_at"]) == (None, None)
     change_answers(own_small, "npo", lambda scores: scores.assign(rouge_l=0.0, keyword_leak=0.0))
     assert worst(load(own_small))["npo"] == []
-
-
-def test_a_mean_of_bounds_is_not_said_to_be_a_bound(page):
-    titles = re.findall(r"<span>above 0\.5: ([^<]*)", page.html)
-    assert len(titles) == len(MODELS)
-    assert all(re.fullmatch(r"bound [\d.]+ on average", title) for title in titles), titles
-
-
-def test_epsilon_star_that_was_not_computed_has_its_reason(own_small):
-    from lethe.steps.epsilon_star import _untold, _write
-
-    for name in MODELS_OF_SMALL:
-        _write(name, own_small / "data", _untold(5, 0, served=False), None)
-    run = load(own_small)
-    assert [note.rstrip(".") for note in epsilon_star_notes(run)] == [_untold(5, 0, served=False)["note"]]
-    assert {name: cells[:2] for name, *cells in epsilon_star_rows(run)}["npo"] == ["–", "–"]

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import unicodedata
+from fractions import Fraction
+from types import SimpleNamespace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.evaluation.answers import BINS
-from lethe.report import picker
-from lethe.report.page import render
+from lethe.evaluation.run import Model
+from lethe.evaluation.wording import FORGET
+from lethe.report import certificates, picker
 from lethe.report.picker import as_data, text_parts
-from lethe.statistics.bound import Bound
+from lethe.report.tables import language_views
+from lethe.results.table import Numbers, Rows
+from lethe.statistics.bound import Bound, Covers
 from lethe.text import INVISIBLE, LONGEST, number
-from tests.lethe.report.conftest import load
-from tests.lethe.report.synthetic import HOSTILE, change_rows
+from tests.lethe.report.synthetic import HOSTILE
 
 TEXTS = st.text(max_size=80) | st.text(
     st.sampled_from("a<>&\"'\\\n\x00\u202e\u2028漢\U0001f600\ud800"), max_size=80
@@ -69,31 +73,12 @@ def test_every_question_of_every_model_is_in_the_block(run, page):
             assert len(worst) <= picker.KEPT
 
 
-def test_leak_at_k_is_that_of_the_question_rounded_outward(own_small, without_figures):
-    def band(row):
-        asked = (row.scope, row.quantity, row.at) == ("question", "leak_at_k", 1000)
-        return dataclasses.replace(row, lower=0.12349, upper=0.45611) if asked else row
-
-    change_rows(own_small, band)
-    found = block(render(load(own_small)).html)
-    column = [head for head, _ in found["columns"]].index("1,000")
-    npo = found["told"][found["models"].index("npo")]
-    assert {found["shared"][binary][column] for binary, *_ in npo} == {"12.3%–45.7%"}
-
-
 def test_a_hostile_answer_is_data(page):
     data = re.search(r'id="questions-data">(.*?)</script>', page.html, re.S)[1]
     assert "\\u003cscript\\u003edocument.title" in data
     found = block(page.html)
     texts = [worst[0] for told in found["told"] for entry in told for worst in entry[4]]
     assert any(isinstance(text, str) and text.startswith(HOSTILE) for text in texts)
-
-
-def test_a_question_without_results_of_one_model_has_no_entry(own_small, without_figures):
-    change_rows(own_small, lambda row: None)
-    found = block(render(load(own_small)).html)
-    assert found["told"][found["models"].index("npo")] == [None] * 3
-    assert all(found["told"][found["models"].index("base")])
 
 
 def test_the_table_without_a_script_holds_every_bound(run, page):
@@ -105,3 +90,48 @@ def test_the_table_without_a_script_holds_every_bound(run, page):
             question = model.questions[place]
             bound: Bound = question.bounds["m_bin"]
             assert cell == bound.percent() + (" ◆" if question.value("binary_greedy") else "")
+
+
+SHARE = st.floats(0, 1)
+
+
+@given(SHARE, SHARE)
+def test_both_ends_round_outward_and_none_promises_certainty(one, other):
+    low, high = sorted((one, other))
+    lower, upper = map(Fraction, certificates._band(low, high).split(" to "))
+    least, most = (Fraction(repr(end)) for end in (low, high))  # as `Bound` reads a float
+    assert lower <= least < lower + Fraction(2, 1000)
+    assert lower < 1
+    assert upper - Fraction(1, 1000) < most <= upper
+
+
+@pytest.mark.parametrize(
+    ("binary", "language", "shown"),
+    [("keyword_leak", None, ["a"]), ("harm", None, []), (None, None, []), ("keyword_leak", "l.yaml", [])],
+)
+def test_only_samples_of_the_same_event_are_drawn(binary, language, shown):
+    ends = {"a": {"m_bin": 0.1}, "b": {}}
+    questions = [SimpleNamespace(prompt_id=name, value=own.get) for name, own in ends.items()]
+    params = SimpleNamespace(metrics=SimpleNamespace(binary=binary), sample=SimpleNamespace(language=language))
+    found = SimpleNamespace(how=SimpleNamespace(leak="keyword_leak"))
+    told = certificates._sampled(SimpleNamespace(questions=questions), found, SimpleNamespace(params=params))
+    assert list(told) == shown
+
+
+def test_both_ends_of_the_share_of_prompts_are_said():
+    rows, rest = Rows("m"), (0.05, Covers.PROMPTS_OF_LANGUAGE, "random prompts")
+    facts = {"path": "l.yaml", "scorer": "keyword_leak", "binary": True, "tau": 0.2}
+    rows.add("model", "language", "language", evidence=facts)
+    rows.add("model", "worst_production", "language", text="plain")
+    # two methods, so two rows
+    ends = Bound(0.1, "lower", *rest, "detected"), Bound(0.4, "upper", *rest, "certified")
+    rows.add("model", "share_above", "language", None, *ends)
+    evidence = {"probability": 0.5, "choices": {"prefix": "plain"}}
+    rows.add("model", "production", "language", 0.25, item="plain", n=8, missing=0, evidence=evidence)
+    model = Model("m", "subject", "m", numbers=Numbers(rows.rows))
+    (view,) = language_views(SimpleNamespace(models=[model], forget={"q": {}}, words=FORGET))
+    said = " ".join(view.sentences)
+    assert "25% of its 8 answers" in said
+    assert "at most 40.0%" in said
+    assert "at least 10.0%" in said
+    assert view.rows == [["plain", "50%", "8", "25%", "–", "–"]]

@@ -12,6 +12,7 @@ from lethe.evaluation.run import load as load_run
 from lethe.io.json_files import read_json, write_json
 from lethe.report.page import render
 from lethe.report.studies import spreads
+from lethe.report.sweep_figure import Figure, SweepClaim, outcome, sweep_figure
 from tests.benchmarks.study_tables import attacks_of, methods_of
 from tests.lethe.report.conftest import load
 from tests.lethe.report.synthetic import change_json, change_numbers, copy_results, write_record
@@ -64,13 +65,6 @@ def test_an_attack_is_shown_beside_base_and_retrain(without_figures, own_small, 
     assert npo.points[2].lower.number(4) in html
     assert "forget, count 5, batch 8, lr 0.0005)" in html
     assert html.count("<svg") == 1
-
-
-def test_another_attack_is_no_reference(own_small, attacked):
-    write_record(own_small, "attack", "retrain_forget", result("data/models/retrain", [2, 8, 30]) | {"n": 64})
-    results = load_run(attacked, own_small / "data", {}).attacks
-    (_, _, npo) = curves(results, "data/models/base", "data/models/retrain")
-    assert npo.excess == []
 
 
 def test_epochs_have_a_figure_where_they_were_observed(own_small, small_page, without_figures):
@@ -132,3 +126,50 @@ def test_seeds_of_one_method_share_their_figures(own_small, without_figures):
     assert "npo_more: entropy" in html
     ends = re.findall(r"forget (0\.\d+), retain (0\.\d+)", html)
     assert {("0.375", "0.375"), ("0.750", "0.750")} == set(ends)  # the mean of two seeds, and the third model
+
+
+def rows(effect, model="m", points=7):
+    return [{"model": model, "cause": place, "effect": effect(place), "set": place % 2} for place in range(points)]
+
+
+def claim(expected, within=None):
+    return SweepClaim(says="It", cause="cause", effect="effect", expected=expected, within=within)
+
+
+@pytest.mark.parametrize(
+    ("expected", "effect", "verdict"),
+    [
+        ("falls", lambda x: -x, "held"),
+        ("rises", lambda x: -x, "the opposite held"),
+        ("falls", lambda x: x % 3, "did not show"),
+        ("unrelated", lambda x: x, "a relation showed"),
+        ("unrelated", lambda x: x % 3, "no relation showed"),
+        ("falls", lambda x: 1.0, "did not show"),
+    ],
+)
+def test_the_verdict_follows_the_numbers(expected, effect, verdict):
+    others = rows(lambda x: 100 * x, model="other")
+    found = outcome(claim(expected), "m", [*rows(effect), *others])
+    assert found.verdict == verdict
+    assert found.trend.points == 7
+    assert verdict in found.sentence
+
+
+def test_within_compares_equals_alone():
+    """The effect falls with the cause in either set, and rises over both together."""
+    both = [
+        {"model": "m", "cause": 10 * group + place, "effect": 100 * group - place, "set": group}
+        for group in range(2)
+        for place in range(5)
+    ]
+    assert outcome(claim("falls", "set"), "m", both).verdict == "held"
+    assert outcome(claim("falls"), "m", both).verdict == "did not show"
+
+
+def test_the_figure_has_a_mark_per_point(tmp_path):
+    figure = Figure(
+        x="cause", y="effect", model="m", control="other", series="set", title="t", x_label="x", y_label="y"
+    )
+    drawn = sweep_figure(tmp_path / "new/f.png", figure, [*rows(float), *rows(float, "other"), {"model": "m"}])
+    assert drawn == 7
+    assert (tmp_path / "new/f.png").read_bytes().startswith(b"\x89PNG")

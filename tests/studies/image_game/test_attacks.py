@@ -78,13 +78,6 @@ def test_few_points_and_absent_classes_are_no_error(name):
     assert set(adversary.accept(few([0, 1, 2, 3]))) <= {0.0, 1.0}
 
 
-def test_fitting_is_repeatable():
-    for name in IMAGE_ATTACKS:
-        one, same = (ATTACKS[name](shadows(np.random.default_rng(4), 1.0), seed=7) for _ in range(2))
-        view = draw(np.random.default_rng(5), 100, 1.0)
-        assert (one.score(view) == same.score(view)).all()
-
-
 def test_the_likelihood_ratio_sees_through_difficulty():
     rng = np.random.default_rng(6)
     fitted = shadows(rng, gain=1.5, difficulty=3.0)

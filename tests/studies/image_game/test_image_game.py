@@ -11,12 +11,15 @@ import time
 import numpy as np
 import pytest
 
+from lethe.audits.unlearning_game.result import AttackOutcome, Confusion, GameResult, results_by_method
 from lethe.errors import BadParam
 from lethe.io import cache
+from lethe.io.json_files import restored
 from lethe.statistics.two_sample import fit_threshold
 from lethe.statistics.unlearning_game import signed_advantage, swap_advantage
 from lethe.steps import game as step
-from studies.image_game.play import ImageGame, play
+from studies.image_game import play as tables
+from studies.image_game.play import ImageData, ImageGame, ImageGameParams, ImageTablesParams, Privacy, play
 from studies.image_game.play import ImageGameParams as Settings
 from tests.small import ROOT, one_after_another, touched
 
@@ -150,19 +153,6 @@ def test_refitting_per_split_breaks_the_grounding_of_a_real_retrained_model(play
     assert max(gaps) > 0
 
 
-def test_swapped_halves_and_seeds_are_learned_afresh(tmp_path):
-    game = ImageGame(settings(shared_retrain=False), tmp_path)
-    places = [game.place(one.job) for one in game.played()]
-    assert len(set(places)) == len(places)
-    learned = {game.place(one.job.start) for one in game.played()}
-    assert len(learned) == 2 * 3 * 2  # pairs, halves with the random split, seeds
-    shared = ImageGame(settings(), tmp_path)
-    retrained = [shared.place(one.job) for one in shared.played() if one.method == "retrain"]
-    # Two pairs of two seeds: one model for both halves of each, one for the random split.
-    assert len(set(retrained)) == 8
-    assert len(retrained) == 12
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -176,15 +166,6 @@ def test_swapped_halves_and_seeds_are_learned_afresh(tmp_path):
 def test_a_changed_parameter_means_other_models(tmp_path, changes):
     one, other = ImageGame(settings(), tmp_path), ImageGame(settings(**changes), tmp_path)
     assert not {one.place(p.job) for p in one.played()} & {other.place(p.job) for p in other.played()}
-
-
-def test_a_changed_method_leaves_the_others_finished(tmp_path):
-    methods = {"retrain": {"method": "retrain"}, "fisher": {"method": "fisher", "noise": 0.01}}
-    louder = {**methods, "fisher": {"method": "fisher", "noise": 0.02}}
-    one, other = (ImageGame(settings(methods=m), tmp_path) for m in (methods, louder))
-    places = [{p.method: g.place(p.job) for p in g.played()} for g in (one, other)]
-    assert places[0]["retrain"] == places[1]["retrain"]
-    assert places[0]["fisher"] != places[1]["fisher"]
 
 
 @pytest.mark.parametrize(
@@ -251,15 +232,6 @@ def test_a_kill_in_the_middle_resumes_without_repeating(tmp_path):
     assert resumed == untouched
 
 
-def test_the_order_of_the_work_does_not_matter(tmp_path):
-    for folder, order in (("a", (0, 1)), ("b", (1, 0))):
-        game = ImageGame(settings(pairs=1, seeds=1), tmp_path / folder)
-        for i in order:
-            game.make(game.shadows()[i])
-    for path in (tmp_path / "a").glob("*/logits.npy"):
-        assert (np.load(path) == np.load(tmp_path / "b" / path.parent.name / "logits.npy")).all()
-
-
 def test_a_private_game_states_its_group_privacy(tmp_path):
     private = settings(
         pairs=1,
@@ -280,3 +252,63 @@ def test_impossible_games_are_refused_before_anything_runs():
     for classes in ([3, 3], [3, 10]):
         with pytest.raises(BadParam, match=r"games.mine.confused_classes: got .* two different classes"):
             step.play("mine", settings(confused_classes=classes))
+
+
+def game(gap, confusion=None, pairs=1):
+    """A game of one method whose advantage is ``gap``."""
+    accepted = np.array([1.0, 0.0])
+    outcomes = [
+        AttackOutcome("npo", pair, half, 0, "loss", accepted, accepted, signed=gap + pair / 10, auc=0.6)
+        for pair in range(pairs)
+        for half in ("original", "swapped", "random")
+    ]
+    method = results_by_method(outcomes, 0.05)["npo"]
+    values = {**vars(method), "performance": {"test": 0.5 + gap}, "confusion": confusion}
+    sizes = {"retain": 4, "forget": 2, "test": 2}
+    return GameResult(
+        "images",
+        "images",
+        "accuracy",
+        sizes,
+        pairs,
+        1,
+        0.05,
+        True,
+        {"npo": "npo"},
+        {"npo": type(method)(**values)},
+    )
+
+
+def test_each_table_has_its_own_games(monkeypatch):
+    played = []
+
+    def play(settings, scratch, run):
+        played.append(settings)
+        gap = 0.3 if settings.privacy else 0.1
+        confusion = Confusion(score=gap, accuracy=0.7) if settings.confused_classes else None
+        return game(gap, confusion, settings.pairs), []
+
+    monkeypatch.setattr(tables, "play", play)
+    privacy = Privacy(epsilon=1.0, delta=1e-5, clip=1.0)
+    base = ImageGameParams.model_construct(
+        privacy=None, pairs=1, confused_classes=[0, 1], data=ImageData.model_construct()
+    )
+    settings = ImageTablesParams.model_construct(
+        game=base, private_learning=None, budgets=[privacy], points=[100, 200], repeats=3
+    )
+    result, _ = tables.play_tables(settings)
+    assert [one.pairs for one in played] == [1, 1, 3, 1, 1]
+    assert result.kind == "image_tables"
+    assert result.tables.quality.values == {
+        "1": {"npo": pytest.approx(0.7)},
+        tables.NO_PRIVACY: {"npo": pytest.approx(0.9)},
+    }
+    assert result.tables.quality.accuracy["1"] == {"npo": 0.8}
+    assert result.tables.confusion.values["1"] == {"npo": 0.3}
+    assert result.tables.confusion.accuracy["1"] == {"npo": 0.7}
+    assert result.tables.mia.values["1"] == {"npo": pytest.approx(0.4)}
+    assert result.tables.deviation["npo"].swap == pytest.approx(0.1)
+    assert list(result.figure.points) == [100, 200]
+    assert len(result.figure.repeats["npo"]) == 3
+    assert result.bounds == {"1": None}
+    assert restored(GameResult, result.as_json()) == result

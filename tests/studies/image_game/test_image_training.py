@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lethe.data.images import load
-from studies.image_game.training import learn, logits, points
+from studies.image_game.training import NETWORKS, build, learn, logits, points
 
 RECIPE = SimpleNamespace(
     network="resnet8",
@@ -24,13 +24,6 @@ RECIPE = SimpleNamespace(
 @pytest.fixture(scope="module")
 def digits():
     return load("digits", points=250)
-
-
-def test_pixels_are_scaled_and_labels_can_be_replaced(digits):
-    data = points(digits, np.arange(4))
-    assert (float(data.images.min()), float(data.images.max())) == (-1, 1)
-    other = points(digits, np.array([2]), labels=np.full(250, 7))
-    assert other.labels.tolist() == [7]
 
 
 def test_learning_learns_and_repeats_to_the_bit(digits):
@@ -74,3 +67,32 @@ def test_private_learning_adds_the_noise_that_the_accountant_asks_for(digits, mo
         assert clip == 0.7
         accountant.step(noise_multiplier=noise, sample_rate=1 / 3)
     assert 2.8 < accountant.get_epsilon(1e-3) <= 3.0
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("private", [False, True])
+def test_every_network_gives_finite_logits_and_gradients(name, private):
+    network = build(name, channels=3, classes=7, seed=0, private=private)
+    logits = network(torch.randn(2, 3, 8, 8))
+    assert logits.shape == (2, 7)
+    logits.square().sum().backward()
+    assert all(torch.isfinite(weight.grad).all() for weight in network.parameters())
+    kinds = {type(module).__name__ for module in network.modules()}
+    assert ("GroupNorm" in kinds) == private
+    assert ("BatchNorm2d" in kinds) != private
+
+
+def test_sizes_are_those_of_the_literature():
+    sizes = {
+        name: sum(w.numel() for w in build(name, 3, 10, seed=0).parameters()) for name in ("resnet20", "resnet18")
+    }
+    assert sizes["resnet20"] == pytest.approx(0.27e6, rel=0.03)
+    assert sizes["resnet18"] == pytest.approx(11.17e6, rel=0.01)
+
+
+def test_a_seed_decides_the_weights_and_leaves_the_global_one_alone():
+    before = torch.get_rng_state()
+    one, same, other = (build("resnet8", 1, 10, seed) for seed in (5, 5, 6))
+    assert torch.equal(one.final.weight, same.final.weight)
+    assert not torch.equal(one.final.weight, other.final.weight)
+    assert torch.equal(torch.get_rng_state(), before)

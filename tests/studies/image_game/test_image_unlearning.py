@@ -52,10 +52,6 @@ def forget_loss(network, digits):
         return float(cross_entropy(network.eval()(data.images), data.labels))
 
 
-def test_the_papers_six_are_there():
-    assert set(METHODS) >= {"fisher", "ft_final", "neg_grad", "none", "retr_final", "retrain"}
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_every_defender_declares_itself_and_repeats_to_the_bit(method, digits, learned):
     module = DEFENDERS[method]
@@ -64,35 +60,6 @@ def test_every_defender_declares_itself_and_repeats_to_the_bit(method, digits, l
     once, again = (unlearn(method, digits, learned) for _ in range(2))
     assert not changed(once, again)
     assert all(torch.isfinite(weight).all() for weight in once.state_dict().values())
-
-
-@pytest.fixture(scope="module")
-def large(digits):
-    recipe = SimpleNamespace(**{**vars(RECIPE), "network": "resnet18", "epochs": 1, "batch": 2})
-    return lambda data: learn(data, 10, recipe, None, seed=2), learn(
-        points(digits, np.arange(6)), 10, recipe, None, 2
-    )
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_every_defender_unlearns_the_papers_large_network(method, digits, large):
-    afresh, learned = large
-    settings = SimpleNamespace(**{**vars(SETTINGS), "epochs": 1, "batch": 2})
-    task = Task(
-        copy.deepcopy(learned),
-        points(digits, np.arange(4)),
-        points(digits, np.arange(4, 6)),
-        afresh,
-        settings,
-        seed=4,
-    )
-    unlearned = DEFENDERS[method].unlearn(task)
-    assert all(torch.isfinite(weight).all() for weight in unlearned.state_dict().values())
-    assert bool(changed(learned, unlearned)) == (method != "none")
-
-
-def test_none_changes_nothing(digits, learned):
-    assert not changed(learned, unlearn("none", digits, learned))
 
 
 def test_retrain_never_sees_the_forget_set(digits, learned):
@@ -106,24 +73,10 @@ def test_the_final_methods_change_the_last_layer_alone(method, digits, learned):
     assert changed(learned, unlearn(method, digits, learned)) == {"final.weight", "final.bias"}
 
 
-def test_retrained_layers_start_anew(digits, learned):
-    still = SimpleNamespace(**{**vars(SETTINGS), "lr": 1e-12})
-    tuned, redrawn = (
-        unlearn(method, digits, learned, still).final.weight for method in ("ft_final", "retr_final")
-    )
-    assert torch.allclose(tuned, learned.final.weight)
-    assert not torch.allclose(redrawn, learned.final.weight, atol=1e-2)
-
-
 @pytest.mark.parametrize("retain_weight", [0.0, 1.0])
 def test_neg_grad_raises_the_forget_loss(digits, learned, retain_weight):
     settings = SimpleNamespace(**{**vars(SETTINGS), "retain_weight": retain_weight})
     assert forget_loss(unlearn("neg_grad", digits, learned, settings), digits) > 1.5 * forget_loss(learned, digits)
-
-
-def test_batch_norm_keeps_its_statistics(digits, learned):
-    names = changed(learned, unlearn("neg_grad", digits, learned))
-    assert not [name for name in names if "running" in name or "num_batches" in name]
 
 
 def test_fisher_information_against_its_naive_twin(digits, learned):

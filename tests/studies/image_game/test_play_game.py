@@ -7,16 +7,16 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
+from lethe import config
 from lethe.cli.app import app
-from lethe.statistics.unlearning_game import unlearning_quality
-from studies.image_game.play import interval_note
+from lethe.errors import BadInput
+from studies.commands import PRESETS
 from tests.small import ROOT
 
 
@@ -52,14 +52,6 @@ def test_the_command_plays_a_game(folder):
     assert len(list((folder / ".lethe/scratch/game").glob("*/logits.npy"))) == 4 + 2 * 3
 
 
-def test_the_table_says_what_its_intervals_hold_for():
-    signed = {"confidence": [[0.1, 0.2]]}
-    quality = replace(unlearning_quality(signed, signed), method="Student", assumes="means are normal")
-    told = interval_note(quality)
-    assert quality.bounds()[0].guarantee() in told
-    assert "No intervals" in interval_note(replace(quality, ci_low=None))
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -73,3 +65,28 @@ def test_an_unknown_game_is_told(folder, monkeypatch, arguments, said):
     done = CliRunner().invoke(app, ["study", "game", *arguments])
     assert done.exit_code == 2
     assert said in done.stderr
+
+
+def with_games(preset):
+    return config.read_yaml(ROOT / "params.yaml") | config.read_yaml(PRESETS / f"{preset}.yaml")
+
+
+@pytest.mark.parametrize("preset", sorted(path.stem for path in PRESETS.glob("game-*.yaml")))
+def test_every_preset_is_valid(preset):
+    assert config.validate(with_games(preset)).games
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        (lambda g: g["methods"].update(x={"method": "magic"}), r"digits.methods.x.method: got 'magic'; .*fisher"),
+        (lambda g: g.update(attacks=["guess"]), r"games.digits.attacks.0: got .*guess.*likelihood_ratio"),
+        (lambda g: g["methods"].update(x={"method": "fisher"}), r"digits.methods.x: .*needs noise"),
+        (lambda g: g["learning"].update(network="vgg"), r"games.digits.learning.network: .*'resnet18'"),
+    ],
+)
+def test_a_mistake_is_named_by_its_key(change, key):
+    value = with_games("game-digits")
+    change(value["games"]["digits"])
+    with pytest.raises(BadInput, match=key):
+        config.validate(value)

@@ -63,12 +63,6 @@ def test_real_purchases_in_both_forms(tmp_path):
     assert len(csv.train[1]) == 30
 
 
-def test_digits():
-    data = load("digits", None, None, 0.33, 0)
-    assert (data.train[0].shape, data.classes) == ((1204, 64), 10)
-    assert data.train[0].max() == 1
-
-
 def test_what_is_refused(adult, tmp_path):
     with pytest.raises(BadValue, match="adult, purchase100, digits"):
         load("mnist", None, None, 0.3, 0)

@@ -34,21 +34,6 @@ def test_a_sure_network_loses_no_digits():
     )
 
 
-@pytest.mark.parametrize("shape", [(4,), (4, 1)])
-def test_one_output_is_a_sigmoids(shape):
-    z, labels = np.array([0.3, -2.0, 5.0, 0.0]), np.array([1, 0, 0, 1])
-    both = negative_logits(np.column_stack([np.zeros(4), z]), labels)
-    assert negative_logits(z.reshape(shape), labels) == pytest.approx(both)
-
-
-def test_logits_come_in_batches_and_in_evaluation_mode():
-    network = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Dropout(0.5))
-    features = torch.randn(10, 3)
-    whole, parts = (logits(network, features, batch) for batch in (10, 3))
-    assert whole == pytest.approx(parts, rel=1e-4, abs=1e-6)
-    assert network.training
-
-
 def blobs(n=200, seed=0):
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 2, n)

@@ -1,11 +1,9 @@
 import json
-from dataclasses import make_dataclass
 
 import pytest
 from typer.testing import CliRunner
 
 from lethe.cli.app import app
-from studies.landscape.study import _without_what_is_common
 
 SMALL = (
     "data.points=300",
@@ -41,15 +39,6 @@ def test_results_and_pictures_from_one_command(call, tmp_path):
     assert json.loads((folder / "result.json").read_text())["frontier"] == result["frontier"]
     again = call("digits")
     assert "Trained now: 0 runs" in again.stdout
-
-
-def test_the_table_names_once_what_all_strategies_share():
-    names = ["5 epochs", "ε 1, clip 1, batch 64", "ε 1, clip 10, batch 64", "ε 3, clip 1, batch 64"]
-    strategy = make_dataclass("Strategy", ["name"], frozen=True)
-    strategies, common = _without_what_is_common([strategy(name) for name in names])
-    assert [one.name for one in strategies] == ["5 epochs", "ε 1, clip 1", "ε 1, clip 10", "ε 3, clip 1"]
-    assert common == "batch 64"
-    assert _without_what_is_common([strategy(names[1])]) == ([strategy(names[1])], "")
 
 
 def test_a_missing_file_is_a_sentence(call):

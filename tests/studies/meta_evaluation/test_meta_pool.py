@@ -6,15 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from lethe import config
 from lethe.errors import BadInput
 from lethe.registry import METHODS
-from studies.meta_evaluation.numbers import Number
 from studies.meta_evaluation.observing import Observation, distinct_prefixes
 from studies.meta_evaluation.settings import validate
-from studies.meta_evaluation.work import Work, read_numbers, write_numbers
+from studies.meta_evaluation.work import Work
 from studies.meta_evaluation.workshop import Workshop, other_question, pool_of, seed_for, seed_of
-from tests.small import ROOT
 from tests.studies.small_meta import small_document, small_params, with_preset
 
 
@@ -155,24 +152,6 @@ def test_a_mistake_in_a_method_names_its_key(entry, told):
     with pytest.raises(BadInput, match=told) as raised:
         pool_of(small_params(unlearned=unlearned))
     assert "meta_evaluation.unlearned.methods.mine" in str(raised.value)
-
-
-def test_without_the_section_the_error_names_a_preset():
-    with pytest.raises(BadInput, match="meta-authors"):
-        validate(config.read_yaml(ROOT / "params.yaml"), "params.yaml")
-
-
-def test_numbers_survive_their_file(tmp_path):
-    written = {
-        "a": Number("a", 1.5, -1.5, ("greedy",), {"q": float("inf"), "r": float("nan")}),
-        "b": Number("b", float("-inf"), float("inf"), ()),
-    }
-    write_numbers(tmp_path / "n.json", written)
-    found = read_numbers(tmp_path / "n.json")
-    assert found["b"] == written["b"]
-    assert (found["a"].value, found["a"].knows, found["a"].parts) == (1.5, -1.5, ("greedy",))
-    assert found["a"].each["q"] == float("inf")
-    assert found["a"].each["r"] != found["a"].each["r"]
 
 
 def test_distinct_prefixes_equal_a_set_of_them():

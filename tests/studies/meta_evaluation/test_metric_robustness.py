@@ -47,12 +47,6 @@ def test_the_symmetric_form_does_not_know_before_from_after(x, y):
     assert symmetric([x], [x])[0] == pytest.approx(1.0)
 
 
-def test_harmonic_mean():
-    assert harmonic_mean(0.5, 1.0) == pytest.approx(2 / 3)
-    assert harmonic_mean(0.0, 0.0) == 0.0
-    assert math.isnan(harmonic_mean(NAN, 1.0))
-
-
 def test_robustness_is_the_harmonic_mean_of_means_and_its_draws_are_of_whole_models():
     r, q = np.array([1.0, 0.5, NAN, 0.0] * 4), np.array([1.0, 0.8, 0.6, NAN] * 4)
     found = robustness(r, q, draws=200, seed=4)

@@ -1,11 +1,16 @@
 """The simulation of the paper's appendix B: the truth, the specification's table, the test of fit."""
 
+from __future__ import annotations
+
+import json
 import math
 
 import numpy as np
 import pytest
 from scipy import stats
+from typer.testing import CliRunner
 
+from lethe.cli.app import app
 from lethe.errors import BadValue
 from studies.simulation import fit_p_values, gamma_epsilon_star, ratio_curves, simulate
 
@@ -79,3 +84,49 @@ def test_what_is_refused():
         simulate(1, 100, 1e-3, 0)
     with pytest.raises(BadValue, match="losses"):
         fit_p_values(np.arange(100.0), [1, 2], [99])
+
+
+SMALL = ("--runs", "2", "--size", "200", "--size", "400", "--components", "2", "--delta", "1e-3")
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return lambda *more: CliRunner().invoke(app, ["study", "epsilon-star-simulation", *SMALL, *more])
+
+
+def test_table_and_pictures_from_one_command(call, tmp_path):
+    done = call("--out", "drawn", "--json")
+    assert done.exit_code == 0, done.output
+    result = json.loads(done.stdout)
+    assert [(cell["n"], cell["gap"]) for cell in result["cells"]] == [
+        (n, gap) for n in (200, 400) for gap in range(4)
+    ]
+    assert len(result["goodness_of_fit"]["p_values"]["training losses"]) == 2
+    for number in (3, 4, 5, 6):
+        assert (tmp_path / f"drawn/figure-{number}.png").read_bytes().startswith(b"\x89PNG")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "drawn").iterdir()}
+    assert "The pictures: drawn" in call("--out", "drawn").stdout
+    assert {path.name: path.read_bytes() for path in (tmp_path / "drawn").iterdir()} == before
+
+
+def test_a_delta_out_of_range_is_a_sentence(call, tmp_path):
+    for delta in ("0", "0.6"):
+        done = call("--delta", delta, "--out", "drawn")
+        assert done.exit_code == 2
+        assert "--delta: got 0" in done.output
+        assert "infinite for any gap" in done.output
+    assert not (tmp_path / "drawn").exists()
+
+
+def test_what_stands_at_out_is_never_deleted(call, tmp_path):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious/thesis.txt").write_text("years of work")
+    (tmp_path / "note").write_text("mine")
+    assert call("--out", "precious").exit_code == 0
+    assert (tmp_path / "precious/thesis.txt").read_text() == "years of work"
+    assert (tmp_path / "precious/result.json").is_file()
+    done = call("--out", "note")
+    assert done.exit_code == 2
+    assert "note: is a file" in done.output
+    assert (tmp_path / "note").read_text() == "mine"
