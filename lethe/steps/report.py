@@ -15,10 +15,9 @@ if TYPE_CHECKING:
 def run(settings: Params | EvaluationParams, root: Path = Path("data")) -> None:
     """Render the artifacts below ``root`` that ``settings`` lists; write ``root/report``."""
     from lethe.evaluation.run import load
-    from lethe.report import provenance
-    from lethe.report.page import render
+    from lethe.report.page import provenance, render
 
-    found = load(settings, root, provenance.collect(Path()))
+    found = load(settings, root, provenance(Path()))
     page = render(found)
     with atomic_folder(root / "report") as folder:
         write_text(folder / "index.html", page.html)

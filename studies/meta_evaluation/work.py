@@ -206,10 +206,10 @@ def table_of(shop: Workshop, results: Sequence[ModelResult]) -> pd.DataFrame:
 def write(
     name: str, shop: Workshop, result: MetaResult, results: Sequence[ModelResult], root: Path = Path()
 ) -> Path:
-    from lethe.report import provenance
+    from lethe.report.page import provenance
     from studies.meta_evaluation.page import page
 
-    made_by = provenance.collect(root)
+    made_by = provenance(root)
     place = root / OUT / name
     with atomic_folder(place) as folder:
         about = {"name": name, "settings": shop.meta.model_dump(mode="json"), "provenance": made_by}

@@ -87,9 +87,7 @@ def test_what_the_processor_offers_is_read(tmp_path):
 
 def test_what_made_the_numbers_is_named():
     """Also in a process that has not loaded PyTorch, as the stage `report` is."""
-    script = (
-        "from lethe.process import same_numbers\nsame_numbers()\nfrom lethe.report.provenance import collect\n"
-    )
+    script = "from lethe.process import same_numbers\nsame_numbers()\nfrom lethe.report.page import provenance as collect\n"
     script += "from pathlib import Path\nimport json\nprint(json.dumps(collect(Path())['machine']))"
     import torch
 

@@ -63,10 +63,9 @@ def test_mlflow_is_given_the_qualities_and_the_whole_game(played):
 
 def test_the_report_has_a_section_of_the_game(played):
     from lethe.evaluation.run import load
-    from lethe.report import provenance
-    from lethe.report.page import render
+    from lethe.report.page import provenance, render
 
-    page = render(load(config.load(played / "params.yaml"), played / "data", provenance.collect(played)))
+    page = render(load(config.load(played / "params.yaml"), played / "data", provenance(played)))
     section = page.html.split('id="games"')[1].split("</section>")[0]
     text = re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", section))
     assert "Retrain 1.000" in text
