@@ -75,6 +75,7 @@ class Bounds(PromptMeasures, _OfScores):
 
     def as_json(self) -> dict[str, object]:
         from lethe.evaluation.score_files import as_json
+        from lethe.results.table import values_of
 
         found: dict[str, Any] = as_json(self) | self._log_json()
         if self.labelled:
@@ -83,8 +84,7 @@ class Bounds(PromptMeasures, _OfScores):
             found["labelled"] = self.labelled.as_dict()
         if self.pass_at:
             some = leak_rate(self.prompts).mean(self.settings.alpha, self.pass_at)
-            found["pass_hat_k"] = [point.row() for point in self.pass_hat_k]
-            found["leak_at_k"] = [point.row() for point in points_of(some)]
+            found |= {"pass_hat_k": values_of(self.pass_hat_k), "leak_at_k": values_of(points_of(some))}
         return found
 
     def rows(self) -> list[Result]:

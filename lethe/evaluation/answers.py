@@ -40,7 +40,7 @@ class AnswerTables(Mapping[str, "pd.DataFrame"]):
         yield from joined_parts(*self.files[split], columns, self._same[split])
 
     def __contains__(self, split: object) -> bool:
-        return split in self.files  # a Mapping's own would read the table to see whether it is there
+        return split in self.files  # a Mapping's own would read the table
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.files)
@@ -102,10 +102,8 @@ def enough(groups: Sequence[np.ndarray]) -> bool:
 def judges(scorer: str | None, models: list[Model]) -> bool:
     """Whether a scorer judged the forget answers of at least one model, and gave only 0 and 1 to those of every model."""
     judged = False
-    if scorer is None:
-        return False
-    for model in models:  # the scores of one model in memory at a time
-        for group in scored(model, "forget", scorer):
+    for model in models if scorer else ():  # the scores of one model in memory at a time
+        for group in scored(model, "forget", scorer or ""):
             if not np.isin(group[~np.isnan(group)], (0.0, 1.0)).all():
                 return False
             judged = True
@@ -114,9 +112,11 @@ def judges(scorer: str | None, models: list[Model]) -> bool:
 
 def unjudged(model: Model) -> list[str]:
     """The forget questions that the 0/1 scorer cannot judge, because they have no keywords."""
-    if not any(row.value("m_bin") is not None for row in model.questions):
-        return []  # there is no 0/1 scorer, or all questions stopped early
-    return [row.prompt_id for row in model.questions if row.value("m_bin") is None]
+    leaks = {question.prompt_id: question.numbers.row("leak") for question in model.questions}
+    bounded = {name for name, row in leaks.items() if row and row.upper is not None}
+    return (
+        [name for name in leaks if name not in bounded] if bounded else []
+    )  # none: no 0/1 scorer, or all stopped early
 
 
 BINS = 25  # of a histogram of scores in [0, 1]
@@ -163,21 +163,16 @@ def question_answers(
     if not {*ranking, leak} <= set(answer_columns(answers, "forget")):
         return None
     found: dict[str, QuestionAnswers] = {}
-    for part in answer_parts(answers, "forget", ["text", *ranking, leak]):
-        found |= _of_part(part, ranking, leak, most)
+    for table in answer_parts(answers, "forget", ["text", *ranking, leak]):
+        sampled, greedy = table[table["sample"] >= 0], table[table["sample"] < 0]
+        codes, names = sampled["prompt_id"].factorize()
+        drawn = np.bincount(codes, minlength=len(names)).tolist()
+        counts = _histograms(codes, sampled[leak].to_numpy(dtype=np.float64), len(names)).tolist()
+        worst = _worst(sampled, ranking, most, dict(zip(greedy["prompt_id"], greedy["text"], strict=True)))
+        for place, name in enumerate(names):
+            own = tuple(worst.get(name, ()))
+            found[name] = QuestionAnswers(name, drawn[place], tuple(counts[place]), own)
     return found
-
-
-def _of_part(table: pd.DataFrame, ranking: Sequence[str], leak: str, most: int) -> dict[str, QuestionAnswers]:
-    sampled, greedy = table[table["sample"] >= 0], table[table["sample"] < 0]
-    codes, names = sampled["prompt_id"].factorize()
-    drawn = np.bincount(codes, minlength=len(names)).tolist()
-    counts = _histograms(codes, sampled[leak].to_numpy(dtype=np.float64), len(names)).tolist()
-    worst = _worst(sampled, ranking, most, dict(zip(greedy["prompt_id"], greedy["text"], strict=True)))
-    return {
-        name: QuestionAnswers(name, drawn[place], tuple(counts[place]), tuple(worst.get(name, ())))
-        for place, name in enumerate(names)
-    }
 
 
 def worst_answers(questions: Iterable[QuestionAnswers], most: int) -> list[DrawnAnswer]:
@@ -217,16 +212,12 @@ def _worst(
     ).reset_index()
     keys = [f"rank_{name}" for name in ranking]
     ranked[keys] = ranked[list(ranking)].fillna(0.0).astype(float).to_numpy()
-    ranked = ranked.sort_values(
-        [*keys, "times", "first"], ascending=[*(False for _ in keys), False, True], kind="stable"
-    )
+    order = [*(False for _ in keys), False, True]
+    ranked = ranked.sort_values([*keys, "times", "first"], ascending=order, kind="stable")
     found: dict[str, list[DrawnAnswer]] = {}
-    kept = ranked.groupby("prompt_id", sort=False).head(most)
-    columns = [kept[name].tolist() for name in ("prompt_id", "text", "times", "first")]
-    scores = zip(
-        *([None if value != value else float(value) for value in kept[name]] for name in ranking), strict=True
-    )
-    for (name, text, times, first), row in zip(zip(*columns, strict=True), scores, strict=True):
-        answer = DrawnAnswer(name, text, times, first, row, greedy.get(name) == text)
+    for row in ranked.groupby("prompt_id", sort=False).head(most).to_dict("records"):
+        scores = tuple(None if np.isnan(row[name]) else float(row[name]) for name in ranking)
+        name, text = row["prompt_id"], row["text"]
+        answer = DrawnAnswer(name, text, row["times"], row["first"], scores, greedy.get(name) == text)
         found.setdefault(name, []).append(answer)
     return found

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from lethe.errors import BadInput, plural
-from lethe.evaluation.sides import UNKNOWN_STOP, Answers, Scored, Side, relation
+from lethe.evaluation.sides import UNKNOWN_STOP, Scored, Side, relation
 from lethe.progress import progress
+from lethe.results.table import values_of
 from lethe.statistics.betting import mean_upper
 from lethe.statistics.bound import Assumes, Bound, Covers, level, rounded
 from lethe.statistics.bounds import binary_upper
@@ -41,18 +42,11 @@ class Compared:
     @property
     def outcome(self) -> str:
         """``worse`` if B scores higher and the difference holds, ``better`` if B scores lower and the difference holds."""
-        if not self.holds:
-            return NEITHER
-        return WORSE if self.effect.difference > 0 else BETTER
+        return NEITHER if not self.holds else WORSE if self.effect.difference > 0 else BETTER
 
     def row(self) -> dict[str, object]:
         """The entry of ``per_question``."""
-        return {
-            "id": self.id,
-            "model": self.model or None,
-            "metric": self.metric,
-            **_effect(self.effect, self.holds),
-        }
+        return {"id": self.id, "model": self.model or None} | _entry(self.metric, self.effect, self.holds)
 
 
 @dataclass(frozen=True)
@@ -91,10 +85,10 @@ class NotWorse:
                 f"B is proved not worse by more than {self.by:g} on {about} {level(self.alpha)}: at most {shown}."
             )
         names = ", ".join(self.unproved[:3]) + (" and more" if len(self.unproved) > 3 else "")
+        first = f" ({names})" if names else ""
         return (
-            f"B is not proved to be worse by at most {self.by:g} on {about}: the largest upper bound is {shown}"
-            + (f" ({names})" if names else "")
-            + ". `lethe plan --compare` counts the answers that this takes."
+            f"B is not proved to be worse by at most {self.by:g} on {about}: the largest upper bound is {shown}{first}. "
+            "`lethe plan --compare` counts the answers that this takes."
         )
 
 
@@ -111,7 +105,6 @@ class Comparison:
     metric: str
     per_question: tuple[Compared, ...]
     pooled: Difference | None
-    pooled_questions: int
     not_compared: tuple[NotCompared, ...]
     notes: tuple[str, ...]
     not_worse: NotWorse | None = None
@@ -133,30 +126,16 @@ class Comparison:
 
     def as_json(self) -> dict[str, object]:
         """The keys of `lethe compare --json`."""
-        pooled = None
+        pooled, claim = None, self.not_worse
         if self.pooled is not None:
-            shown = _effect(self.pooled, self.pooled_holds)
-            pooled = {"metric": self.metric, **shown, "questions": self.pooled_questions}
+            pooled = _entry(self.metric, self.pooled, self.pooled_holds) | {"questions": len(self.per_question)}
         return {
-            "alpha": self.alpha,
+            **{name: getattr(self, name) for name in ("a", "b", "alpha", "metric", "worse")},
+            **{name: values_of(getattr(self, name)) for name in ("not_compared", "notes", "worst_of_b")},
             "correction": HOLM,
-            "metric": self.metric,
-            "a": self.a,
-            "b": self.b,
             "per_question": [one.row() for one in self.per_question],
             "pooled": pooled,
-            "not_compared": [{"id": one.id, "reason": one.reason} for one in self.not_compared],
-            "worse": self.worse,
-            "notes": list(self.notes),
-            "not_worse": self.not_worse
-            and {
-                "by": self.not_worse.by,
-                "on": self.not_worse.on,
-                "holds": self.not_worse.holds,
-                "largest": self.not_worse.largest,
-                "unproved": list(self.not_worse.unproved),
-            },
-            "worst_of_b": self.worst_of_b and self.worst_of_b.value,
+            "not_worse": claim and {**values_of(claim), "holds": claim.holds},
         }
 
     def ranked(self) -> list[Compared]:
@@ -165,18 +144,12 @@ class Comparison:
 
     def table(self) -> tuple[list[str], list[list[object]]]:
         """The head and the first rows of the table for people."""
-        head = ["question", "A", "B", "B - A", "at least", "at most", "holds"]
-        return head, [
-            [
-                one.id,
-                one.effect.a,
-                one.effect.b,
-                one.effect.difference,
-                *(end.rounded(4) for end in one.effect.bounds()),
-                one.outcome if one.holds else "",
-            ]
-            for one in self.ranked()[:SHOWN]
-        ]
+        rows: list[list[object]] = []
+        for one in self.ranked()[:SHOWN]:
+            low, high = (end.rounded(4) for end in one.effect.bounds())
+            effect, outcome = one.effect, one.outcome if one.holds else ""
+            rows.append([one.id, effect.a, effect.b, effect.difference, low, high, outcome])
+        return ["question", "A", "B", "B - A", "at least", "at most", "holds"], rows
 
     def sentences(self) -> list[str]:
         """The differences that hold, and those that do not, in words."""
@@ -194,7 +167,7 @@ class Comparison:
         if self.pooled is not None:
             low, high = self.pooled.bounds(Covers.AVERAGE)
             lines.append(
-                f"On average over {plural(self.pooled_questions, 'question')}, B - A is "
+                f"On average over {plural(len(self.per_question), 'question')}, B - A is "
                 f"{rounded(self.pooled.difference, 4)}, from "
                 f"{low.number(4)} to {high.number(4)} {low.level()} ({low.method}; {low.assumes}): "
                 + ("the difference holds." if self.pooled_holds else "no difference is shown.")
@@ -202,12 +175,17 @@ class Comparison:
         if self.not_worse is not None:
             lines.append(self.not_worse.sentence())
         lines += [f"Note: {note}." for note in self.notes]
-        reasons = list(dict.fromkeys(one.reason for one in self.not_compared))
-        for reason in reasons:
+        for reason in dict.fromkeys(one.reason for one in self.not_compared):
             ids = [one.id for one in self.not_compared if one.reason == reason and one.id is not None]
             more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
             lines.append(f"Not compared: {reason}" + (f" ({', '.join(ids[:3])}{more})." if ids else "."))
         return lines
+
+
+def _entry(metric: str, effect: Difference, holds: bool) -> dict[str, object]:
+    """A difference for JSON: of one question, or the average."""
+    same = {name: getattr(effect, name) for name in ("a", "b", "difference", "p_value", "method")}
+    return {"metric": metric, "holds": holds, "ci_low": effect.low, "ci_high": effect.high} | same
 
 
 def compare(
@@ -238,90 +216,90 @@ def compare(
     else:
         for model, first, second in _models(a, b, missing):
             notes += _settings(model, first, second)
-            draws = relation(first, second)
-            pairs += [
-                _Pair(model, *pair, draws) for pair in _questions(first, second, a.kind == b.kind, missing, model)
-            ]
-    binary = bool(pairs) and _binary(a, b, [own.scores for pair in pairs for own in (pair.first, pair.second)])
-    effects = _effects(pairs, alpha, binary, (a.stopped, b.stopped))
-    rows = tuple(
+            pairs += _questions(model, first, second, a.kind == b.kind, missing)
+    if not pairs:
+        return Comparison(a.name, b.name, alpha, a.metric, (), None, tuple(missing), tuple(notes))
+    binary = _binary(a, b, [scores for pair in pairs for scores in (pair.first, pair.second)])
+    both = _Pairs(pairs, binary, (a.stopped, b.stopped))
+    effects, pooled = both.effects(alpha), both.average(alpha)
+    # Holm for "worse" and for "better", at half of alpha each
+    p_values = [[one.p_above() for one in effects], [one.p_below() for one in effects]]
+    worse, better = (holm(own, 0.0, alpha / 2)[0] for own in p_values)
+    rows = [
         Compared(pair.id, pair.model, a.metric, effect, holds)
-        for pair, effect, holds in zip(pairs, effects, _listed(effects, alpha), strict=True)
-    )
-    pooled = _average(pairs, alpha, binary, (a.stopped, b.stopped)) if pairs else None
-    if pairs and pooled is None:
+        for pair, effect, holds in zip(pairs, effects, (worse | better).tolist(), strict=True)
+    ]
+    if pooled is None:
         missing.append(NotCompared(None, "the average: the questions of a side have different numbers of answers"))
-    found = Comparison(a.name, b.name, alpha, a.metric, rows, pooled, len(pairs), tuple(missing), tuple(notes))
-    if pairs and by is not None:
-        found = replace(found, not_worse=_not_worse(pairs, alpha, binary, (a.stopped, b.stopped), by, on))
-    if pairs and worst:
-        found = replace(found, worst_of_b=_worst([pair.second.scores for pair in pairs], alpha, binary, b.stopped))
-    return found
+    return Comparison(
+        a.name,
+        b.name,
+        alpha,
+        a.metric,
+        tuple(rows),
+        pooled,
+        tuple(missing),
+        tuple(notes),
+        None if by is None else both.not_worse(alpha, by, on),
+        both.worst(alpha) if worst else None,
+    )
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """A question on both sides."""
+    """The scores of a question on both sides."""
 
     model: str
     id: str
-    first: Answers
-    second: Answers
+    first: np.ndarray
+    second: np.ndarray
     draws: Draws
 
 
-def _effects(pairs: Sequence[_Pair], alpha: float, binary: bool, stopped: tuple[bool, bool]) -> list[Difference]:
-    work = progress(pairs, "compare", "questions") if len(pairs) > 100 else pairs
-    return [difference(pair.first.scores, pair.second.scores, alpha, binary, stopped, pair.draws) for pair in work]
+@dataclass(frozen=True)
+class _Pairs:
+    """The questions of both sides; ``stopped``: which side a rule could stop."""
 
+    pairs: Sequence[_Pair]
+    binary: bool
+    stopped: tuple[bool, bool]
 
-def _average(pairs: Sequence[_Pair], alpha: float, binary: bool, stopped: tuple[bool, bool]) -> Difference | None:
-    relations = {pair.draws for pair in pairs}
-    return mean_of_differences(
-        [pair.first.scores for pair in pairs],
-        [pair.second.scores for pair in pairs],
-        alpha,
-        binary,
-        groups=[pair.model for pair in pairs],
-        stopped=stopped,
-        draws=relations.pop() if len(relations) == 1 else "any",
-    )
+    def effects(self, alpha: float) -> list[Difference]:
+        work = progress(self.pairs, "compare", "questions") if len(self.pairs) > 100 else self.pairs
+        return [difference(pair.first, pair.second, alpha, self.binary, self.stopped, pair.draws) for pair in work]
 
+    def average(self, alpha: float) -> Difference | None:
+        relations = {pair.draws for pair in self.pairs}
+        return mean_of_differences(
+            [pair.first for pair in self.pairs],
+            [pair.second for pair in self.pairs],
+            alpha,
+            self.binary,
+            groups=[pair.model for pair in self.pairs],
+            stopped=self.stopped,
+            draws=relations.pop() if len(relations) == 1 else "any",
+        )
 
-def _listed(effects: Sequence[Difference], alpha: float) -> list[bool]:
-    """Which differences hold together at alpha: Holm for "worse" and for "better", at half of alpha each."""
-    if not effects:
-        return []
-    above, below = ([one.p_above() for one in effects], [one.p_below() for one in effects])
-    worse, better = (holm(p_values, 0.0, alpha / 2)[0] for p_values in (above, below))
-    return (worse | better).tolist()
+    def not_worse(self, alpha: float, by: float, on: On) -> NotWorse:
+        """The upper ends, each at alpha: those of intervals at twice alpha."""
+        both = min(2 * alpha, 0.5)
+        if on == "average":
+            pooled = self.average(both)
+            return NotWorse(by, on, alpha, 1.0 if pooled is None else pooled.high, ())
+        ends = {pair.id: effect.high for pair, effect in zip(self.pairs, self.effects(both), strict=True)}
+        unproved = sorted((name for name, end in ends.items() if end > by), key=lambda name: -ends[name])
+        return NotWorse(by, on, alpha, max(ends.values()), tuple(unproved))
 
-
-def _not_worse(
-    pairs: Sequence[_Pair], alpha: float, binary: bool, stopped: tuple[bool, bool], by: float, on: On
-) -> NotWorse:
-    """The upper ends, each at alpha: those of intervals at twice alpha."""
-    both = min(2 * alpha, 0.5)
-    if on == "average":
-        pooled = _average(pairs, both, binary, stopped)
-        return NotWorse(by, on, alpha, 1.0 if pooled is None else pooled.high, ())
-    ends = {
-        pair.id: effect.high for pair, effect in zip(pairs, _effects(pairs, both, binary, stopped), strict=True)
-    }
-    unproved = tuple(sorted((name for name, end in ends.items() if end > by), key=lambda name: -ends[name]))
-    return NotWorse(by, on, alpha, max(ends.values()), unproved)
-
-
-def _worst(scores: Sequence[np.ndarray], alpha: float, binary: bool, stopped: bool) -> Bound:
-    """An upper bound of the largest mean: each question at alpha, without a correction."""
-    filled = [np.nan_to_num(own, nan=1.0) for own in scores]
-    if stopped:
-        values, method = StoppedSamples(filled).uppers(alpha).tolist(), AT_THE_STOP
-    elif binary:
-        values, method = [float(binary_upper(own.sum(), len(own), alpha)) for own in filled], "Clopper-Pearson"
-    else:
-        values, method = [float(mean_upper(own[None], alpha)[0]) for own in filled], "betting"
-    return Bound(max(values), "upper", alpha, Covers.WORST_PROMPT, Assumes.DRAWS_WITHIN, method)
+    def worst(self, alpha: float) -> Bound:
+        """An upper bound of B's largest mean: each question at alpha, without a correction."""
+        filled = [np.nan_to_num(pair.second, nan=1.0) for pair in self.pairs]
+        if self.stopped[1]:
+            values, method = StoppedSamples(filled).uppers(alpha).tolist(), AT_THE_STOP
+        elif self.binary:
+            values, method = [float(binary_upper(own.sum(), len(own), alpha)) for own in filled], "Clopper-Pearson"
+        else:
+            values, method = [float(mean_upper(own[None], alpha)[0]) for own in filled], "betting"
+        return Bound(max(values), "upper", alpha, Covers.WORST_PROMPT, Assumes.DRAWS_WITHIN, method)
 
 
 def _incomparable(a: Side, b: Side) -> str | None:
@@ -355,9 +333,9 @@ def _models(a: Side, b: Side, missing: list[NotCompared]) -> Iterator[tuple[str,
 
 
 def _questions(
-    first: Scored, second: Scored, same_kind: bool, missing: list[NotCompared], model: str
-) -> Iterator[tuple[str, Answers, Answers]]:
-    prefix = f"{model}/" if model else ""
+    model: str, first: Scored, second: Scored, same_kind: bool, missing: list[NotCompared]
+) -> Iterator[_Pair]:
+    prefix, draws = f"{model}/" if model else "", relation(first, second)
     for name, own in first.questions.items():
         other = second.questions.get(name)
         if other is None:
@@ -365,10 +343,9 @@ def _questions(
         elif not _same_text(own.text, other.text, same_kind):
             missing.append(NotCompared(prefix + name, "the text or prompt of the question differs in B"))
         else:
-            yield prefix + name, own, other
-    for name in second.questions:
-        if name not in first.questions:
-            missing.append(NotCompared(prefix + name, "the question is in B only"))
+            yield _Pair(model, prefix + name, own.scores, other.scores, draws)
+    for name in (name for name in second.questions if name not in first.questions):
+        missing.append(NotCompared(prefix + name, "the question is in B only"))
 
 
 def _same_text(a: str | None, b: str | None, same_kind: bool) -> bool:
@@ -394,19 +371,6 @@ def _binary(a: Side, b: Side, scores: Sequence[np.ndarray]) -> bool:
         return False
     # A declared column that holds other values comes from a different scorer with the same name.
     return all(bool(np.isin(own[~np.isnan(own)], (0.0, 1.0)).all()) for own in scores)
-
-
-def _effect(effect: Difference, holds: bool) -> dict[str, object]:
-    return {
-        "a": effect.a,
-        "b": effect.b,
-        "difference": effect.difference,
-        "ci_low": effect.low,
-        "ci_high": effect.high,
-        "p_value": effect.p_value,
-        "holds": holds,
-        "method": effect.method,
-    }
 
 
 def _or_zero(value: float) -> float:

@@ -7,22 +7,22 @@ dependence.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from lethe.config.schema import EvaluationParams, Params
 from lethe.evaluation.answers import answer_parts, enough, scored, unjudged
-from lethe.evaluation.run import Model, Run
+from lethe.evaluation.run import Model, Question, Run
 from lethe.statistics.answer_tree import EXACTLY, Masses, Remainder, Rounding, pooled_leak
 from lethe.statistics.bound import Bound
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_rates import Rate
+from lethe.statistics.leak_trees import Certificates
 from lethe.statistics.many_prompts import (
     Groups,
     Interval,
@@ -36,6 +36,12 @@ from lethe.statistics.many_prompts import (
 from lethe.text import label, listing
 
 METHOD = "answer trees, Poisson sample of the rest"
+EXACTLY_TOLD = "exact bounds"  # marks an interval of exact bounds, as opposed to one of samples
+MORE_THAN_RETRAIN = "Unlearning left more leakage than Retrain has by chance"
+Measure = Callable[[Model, float], Interval | None]
+Verdict = Literal["holds", "the opposite holds", "did not show"]
+VERDICTS: tuple[Verdict, ...] = ("holds", "the opposite holds", "did not show")
+Pairs = list[tuple[Model, Model]]
 
 
 def judged_exactly(params: EvaluationParams | Params) -> bool:
@@ -43,31 +49,31 @@ def judged_exactly(params: EvaluationParams | Params) -> bool:
     exact, score = getattr(params, "exact", None), params.score
     if exact is None or exact.scorer != params.metrics.binary:
         return False
-    if score.parts is not None:
-        return False  # the samples are about the answer after the thinking, the exact bounds about the whole text
-    if params.sample.language is not None:
-        return False  # the samples average over the prompts of a language, the exact bounds are of one prompt
-    # A scorer with its own parameters may judge differently from the exact bounds.
-    return exact.scorer in score.scorers
+    # With parts, samples are about the answer after the thinking, with a language about all its prompts, and exact bounds
+    # about the whole text of one prompt. A scorer with its own parameters may judge differently from the exact bounds.
+    return score.parts is None and params.sample.language is None and exact.scorer in score.scorers
 
 
 def share_that_leaks(model: Model, scorer: str, alpha: float, exactly: bool) -> Interval | None:
     """The probability that an answer leaks, averaged over the questions that the scorer can judge.
 
-    If a judge's error was measured, the interval covers the true leak probability and comes from samples.
+    If a judge's error was measured, the interval covers the true leak probability and comes from samples. Samples and exact
+    bounds together take half the level each, and the ends that both allow hold together: no rule chooses between them.
     """
-    groups = scored(model, "forget", scorer, unjudged(model))
+    groups, exact = scored(model, "forget", scorer, unjudged(model)), model.exact
     if not enough(groups):
         return None
     if model.calibration:
         return judged_interval(groups, model.calibration, alpha)
-    if not exactly or not _joined(model):
+    if not exactly or exact is None or not _joined(model, exact):
         return share_interval(groups, alpha)
-    assert model.exact is not None
-    trees = model.exact.trees
-    known = [(tree.masses, tree.remainder) for tree in trees]
-    exact = mean_leak_interval(known, [tree.lower for tree in trees], alpha / 2, model.exact.rounding)
-    return _both(share_interval(groups, alpha / 2), exact, alpha)
+    known = [(tree.masses, tree.remainder) for tree in exact.trees]
+    certain = mean_leak_interval(known, [tree.lower for tree in exact.trees], alpha / 2, exact.rounding)
+    sampled = share_interval(groups, alpha / 2)
+    lower = min(max(sampled.lower, certain.lower), certain.upper)
+    upper = max(min(sampled.upper, certain.upper), lower)
+    assumes = f"{sampled.assumes}; {certain.assumes}"
+    return replace(certain, lower=lower, upper=upper, n=sampled.n, alpha=alpha, assumes=assumes)
 
 
 def judged_interval(groups: Groups, calibration: Calibration, alpha: float) -> Interval | None:
@@ -101,24 +107,12 @@ def mean_leak_interval(
     return Interval(value, lower, pooled.upper, n, alpha, METHOD, pooled.assumes)
 
 
-def _joined(model: Model) -> bool:
+def _joined(model: Model, exact: Certificates) -> bool:
     """Whether the exact bounds are about the questions that were sampled, with the probabilities of the model itself."""
-    if model.exact is None or model.exact.how.note or not all(tree.rho for tree in model.exact.trees):
+    if exact.how.note or not all(tree.rho for tree in exact.trees):
         return False  # a note: the bounds are of probabilities as one machine computes them
     asked = {prompt for part in answer_parts(model.answers, "forget", ()) for prompt in part["prompt_id"].unique()}
-    return {tree.id for tree in model.exact.trees} == asked - set(unjudged(model))
-
-
-def _both(sampled: Interval, exact: Interval, alpha: float) -> Interval:
-    """The ends that both intervals allow; they hold together at the sum of the two levels."""
-    lower = min(max(sampled.lower, exact.lower), exact.upper)
-    upper = max(min(sampled.upper, exact.upper), lower)
-    assumes = f"{sampled.assumes}; {exact.assumes}"
-    return replace(exact, lower=lower, upper=upper, n=sampled.n, alpha=alpha, assumes=assumes)
-
-
-Measure = Callable[[Model, float], Interval | None]
-EXACTLY_TOLD = "exact bounds"  # marks an interval of exact bounds, as opposed to one of samples
+    return {tree.id for tree in exact.trees} == asked - set(unjudged(model))
 
 
 @dataclass(frozen=True)
@@ -136,20 +130,16 @@ class Quantity:
 
 def leak_share(scorer: str, exactly: bool = False, answers: str = "forget answers") -> Quantity:
     """The probability that a forget answer leaks, by a 0/1 scorer, averaged over the questions that it can judge."""
-
-    def measure(model: Model, alpha: float) -> Interval | None:
-        return share_that_leaks(model, scorer, alpha, exactly)
-
     words = f"share of sampled {answers} with {label(scorer)}"
     if exactly:
         words = f"{words}, narrowed by {EXACTLY_TOLD} where there are any"
-    return Quantity(words, measure, _percent)
+    return Quantity(words, lambda model, alpha: share_that_leaks(model, scorer, alpha, exactly), _percent)
 
 
 def mean_score(split: str, scorer: str, answers: str = "") -> Quantity:
     """The expected score of a sampled answer, averaged over the questions of a split."""
     words = f"mean {label(scorer)} of sampled {answers or f'{split} answers'}"
-    return Quantity(words, _measure(split, scorer, mean_interval), _number)
+    return Quantity(words, _measure(split, scorer, mean_interval), Bound.number)
 
 
 def spread(scorer: str, question: str = "forget question") -> Quantity:
@@ -162,11 +152,9 @@ def diversity(split: str) -> Quantity:
     """The expected number of distinct answers per answer drawn, for the questions of a split."""
 
     def measure(model: Model, alpha: float) -> Interval | None:
-        if split not in model.answers:
-            return None
         distinct: list[int] = []
         size: list[int] = []
-        for part in answer_parts(model.answers, split, ["text"]):
+        for part in answer_parts(model.answers, split, ["text"]) if split in model.answers else ():
             drawn = part[part["sample"] >= 0].groupby("prompt_id", sort=False)["text"]
             distinct, size = [*distinct, *drawn.nunique().tolist()], [*size, *drawn.size().tolist()]
         return distinct_share_interval(distinct, size, alpha) if size else None
@@ -183,19 +171,11 @@ def _measure(split: str, scorer: str, interval: Callable[[Groups, float], Interv
 
 
 def _root(variance: Bound) -> str:
-    return dataclasses.replace(variance, value=math.sqrt(variance.value)).number()
-
-
-def _number(end: Bound) -> str:
-    return end.number()
+    return replace(variance, value=math.sqrt(variance.value)).number()
 
 
 def _percent(share: Bound) -> str:
     return share.percent(4 if share.method == METHOD else 2)  # exact bounds tell rarer leaks apart
-
-
-Verdict = Literal["holds", "the opposite holds", "did not show"]
-Pairs = list[tuple[Model, Model]]
 
 
 @dataclass(frozen=True)
@@ -219,8 +199,7 @@ class Claim:
     def summary(self) -> str:
         """The number of cases per verdict, in words."""
         counts = Counter(row.verdict for row in self.rows)
-        order: tuple[Verdict, ...] = ("holds", "the opposite holds", "did not show")
-        parts = [f"{verdict} in {counts[verdict]} of {len(self.rows)}" for verdict in order if counts[verdict]]
+        parts = [f"{verdict} in {counts[verdict]} of {len(self.rows)}" for verdict in VERDICTS if counts[verdict]]
         return "; ".join(parts).capitalize() + "."
 
 
@@ -235,72 +214,56 @@ class Findings:
     against_retrain: dict[str, Outcome]  # model -> its leakage relative to Retrain's
 
 
-@dataclass(frozen=True)
-class _Question:
+class _Question(NamedTuple):
     """A claim before the measurement: ``expected`` is the outcome that the claim predicts for the first of each pair."""
 
     title: str
     quantity: Quantity
     expected: Outcome
     pairs: Pairs
-    of_retrain: bool = False  # its outcomes are `Findings.against_retrain`
 
 
 def findings(run: Run) -> Findings:
     """Every claim that the models of this run can test."""
     # `Run.missing` names the models without answers.
-    sampled = dataclasses.replace(run, models=[model for model in run.models if model.answers])
+    sampled = replace(run, models=[model for model in run.models if model.answers])
     questions = [question for question in _questions(sampled) if question.pairs]
     comparisons, alpha = sum(len(question.pairs) for question in questions), run.params.metrics.alpha
     level = alpha / (2 * comparisons) if comparisons else alpha
-    claims, against_retrain = [], {}
-    if counted := _hidden_claim(run):
-        claims.append(counted)
+    claims = [counted] if (counted := _hidden_claim(run)) else []
+    against_retrain = {}
     for question in questions:
         rows = []
         for left, right in question.pairs:
             row, outcome = _compared(question, left, right, level)
             rows.append(row)
-            if question.of_retrain:
+            if question.title == MORE_THAN_RETRAIN:
                 against_retrain[left.name] = outcome
         claims.append(Claim(question.title, question.quantity.words, rows))
     return Findings(claims, alpha, comparisons, level, against_retrain)
 
 
-MORE_THAN_RETRAIN = "Unlearning left more leakage than Retrain has by chance"
-
-
 def _questions(run: Run) -> Iterator[_Question]:
-    metrics, subjects = run.params.metrics, run.subjects
-    plain = [model for model in subjects if model.adaptive_threshold is None]
+    metrics, subjects, words = run.params.metrics, run.subjects, run.words
+    base, retrain = _against(run.role("base"), subjects), _against(run.role("retrain"), subjects)
+    plain = _against(run.role("base"), [model for model in subjects if model.adaptive_threshold is None])
     entropy, adaptive = matched_pairs(run), adaptive_pairs(run)
-    if (
-        run.params.sample.stop == "fixed"
-    ):  # otherwise n depends on the answers, and no interval for a fixed n holds
-        graded, leak = mean_score("forget", metrics.leak, run.words.answers), judged_by(run)[0]
-        width = spread(metrics.leak, run.words.forget_question)
-        yield _Question(
-            MORE_THAN_RETRAIN, leak, "higher", _against(run.role("retrain"), subjects), of_retrain=True
-        )
-        yield _Question(
-            "Unlearning lowered the leakage of Base", leak, "lower", _against(run.role("base"), subjects)
-        )
-        yield _Question(
-            "Entropy optimisation narrows the leakage, against its matched control", width, "lower", entropy
-        )
+    if run.params.sample.stop == "fixed":  # else n depends on the answers, and no interval for a fixed n holds
+        graded, leak = mean_score("forget", metrics.leak, words.answers), judged_by(run)[0]
+        width = spread(metrics.leak, words.forget_question)
+        matched = "Entropy optimisation narrows the leakage, against its matched control"
+        yield _Question(MORE_THAN_RETRAIN, leak, "higher", retrain)
+        yield _Question("Unlearning lowered the leakage of Base", leak, "lower", base)
+        yield _Question(matched, width, "lower", entropy)
         yield _Question("Entropy optimisation lowers the mean leakage, likewise", graded, "lower", entropy)
         yield _Question("Adaptive temperature narrows the leakage", width, "lower", adaptive)
         yield _Question("Adaptive temperature lowers the mean leakage", graded, "lower", adaptive)
     for split in ("retain", "world"):
         title = f"Adaptive temperature costs diversity on {split} questions"
         yield _Question(title, diversity(split), "lower", adaptive)
-    kept, utility = diversity("retain"), mean_score("retain", metrics.kept)
-    yield _Question(
-        "Unlearning costs diversity on retain questions", kept, "lower", _against(run.role("base"), plain)
-    )
-    yield _Question(
-        "Unlearning costs utility on retain questions", utility, "lower", _against(run.role("base"), subjects)
-    )
+    yield _Question("Unlearning costs diversity on retain questions", diversity("retain"), "lower", plain)
+    utility = mean_score("retain", metrics.kept)
+    yield _Question("Unlearning costs utility on retain questions", utility, "lower", base)
 
 
 def judged_by(run: Run) -> tuple[Quantity, bool]:
@@ -314,18 +277,13 @@ def judged_by(run: Run) -> tuple[Quantity, bool]:
 
 def matched_pairs(run: Run) -> Pairs:
     """Pairs (model with entropy terms, its control): the methods agree in everything else, and the sampling is equal."""
-    methods = run.methods
-    drawn = [
-        (model, methods[model.method])
-        for model in run.subjects
-        if model.method and model.adaptive_threshold is None
-    ]
+    plain = [model for model in run.subjects if model.method and model.adaptive_threshold is None]
+    drawn = [(model, run.methods[model.method]) for model in plain if model.method]
     return [
         (model, control)
         for model, method in drawn
         for control, other in drawn
-        if method.entropy and not other.entropy
-        if method.model_copy(update={"entropy": None}) == other
+        if method.entropy and not other.entropy and method.model_copy(update={"entropy": None}) == other
     ]
 
 
@@ -341,16 +299,20 @@ def adaptive_pairs(run: Run) -> Pairs:
 
 def hidden(model: Model) -> tuple[int, int] | None:
     """(number of questions that leak only in sampled answers, number of questions with sampled and greedy answers)."""
-    both = [
-        # Where the judge's error was measured, a verdict alone does not prove a leak: the true share must exceed 0.
-        (
-            row.value("binary_share") if row.value("judged_lower") is None else row.value("judged_lower"),
-            row.value("binary_greedy"),
-        )
-        for row in model.questions
-        if row.value("binary_share") is not None and row.value("binary_greedy") is not None
-    ]
-    return (sum((share or 0) > 0 and greedy == 0 for share, greedy in both), len(both)) if both else None
+    leaks = []
+    for question in model.questions:
+        sampled, greedy = (question.numbers.row("leak", basis) for basis in ("sampled", "greedy"))
+        if sampled and greedy and sampled.estimate is not None and greedy.estimate is not None:
+            # Where the judge's error was measured, a verdict alone does not prove a leak: the true share must exceed 0.
+            proved = _proved(question)
+            leaks.append((sampled.estimate if proved is None else proved) > 0 and greedy.estimate == 0)
+    return (sum(leaks), len(leaks)) if leaks else None
+
+
+def _proved(question: Question) -> float | None:
+    """The lower end of the true leak probability; None where no judge's error was measured."""
+    rows = question.numbers.series("leak", "judged")
+    return next((row.lower for row in rows if row.lower is not None), None)
 
 
 def _against(reference: Model | None, models: list[Model]) -> Pairs:
@@ -364,10 +326,9 @@ def _compared(question: _Question, left: Model, right: Model, alpha: float) -> t
         sentence = f"{left.name}: cannot be decided without such answers of {listing(lacking)}."
         return Row(left.name, "did not show", sentence), "not shown"
     outcome = compare(a, b)
+    shown: Verdict = "holds" if outcome == question.expected else "the opposite holds"
     intervals = f"{left.name} {question.quantity.told(a)}, {right.name} {question.quantity.told(b)}."
-    if outcome == "not shown":
-        return Row(left.name, "did not show", intervals), outcome
-    return Row(left.name, "holds" if outcome == question.expected else "the opposite holds", intervals), outcome
+    return Row(left.name, "did not show" if outcome == "not shown" else shown, intervals), outcome
 
 
 def _hidden_claim(run: Run) -> Claim | None:
@@ -382,13 +343,12 @@ def _hidden_claim(run: Run) -> Claim | None:
         more = found[0] > 0 and (not chance or _more_often(found, chance, alpha / len(run.subjects)))
         sentence = f"{model.name} in {found[0]} of {found[1]} {words.question}s{by_chance}."
         rows.append(Row(model.name, "holds" if more else "did not show", sentence))
-    judged = any(row.value("judged_lower") is not None for model in run.subjects for row in model.questions)
     title = f"Sampling finds {words.leakage} that greedy decoding hides" + (
         ", beyond what Retrain shows by chance" if chance else ""
     )
     hides = f"{words.question}s whose greedy answer does not {words.leak} while"
     measured = f"{hides} a sampled answer does (counted, not estimated)"
-    if judged:
+    if any(_proved(question) is not None for model in run.subjects for question in model.questions):
         measured = f"{hides} the bound with the judge’s error proves {words.proved}"
     return Claim(title, measured, rows) if rows else None
 

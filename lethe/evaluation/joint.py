@@ -1,4 +1,8 @@
-"""Statements on all prompts: leak@k, true leaks behind a judge's verdicts, and claims that hold for all together."""
+"""Statements on all prompts: leak@k, true leaks behind a judge's verdicts, and claims that hold for all together.
+
+`lethe.statistics.leak_rates` and `many_prompts` compute the numbers. The quantity of a claim is fixed beforehand: the
+probability of a leak by Clopper-Pearson if the scores are 0 or 1, otherwise the mean score by betting.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +37,19 @@ if TYPE_CHECKING:
     from lethe.results.table import Rows
 
 REASON = "the question stopped early: bounds for a fixed number of samples do not hold; anytime-valid bounds replace them"
+VALUES = 1 << 18  # of one matrix: a function that makes ten arrays of its size then needs 20 MiB
+MANY = 100  # matrices; with more, the work takes seconds
+BELOW_1 = float(np.nextafter(1, 0))  # no lower bound on a leak promises certainty; 1.0 is a rounding
+TOLD_QUERIES = 1000  # the number of queries in sentences
+TRUE_LEAK = "the true probability of a leak, the judge's error included,"
+QUANTITY = {"m_bin": "the probability of a leak", "m_mu": "the mean score", "mean_upper": "the mean score"}
+Metric = Literal["m_bin", "mean_upper"]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class MeasureSettings:
-    """The settings of `measure_prompts`."""
+    """The settings of `lethe.evaluation.prompts.measure_prompts`."""
 
     alpha: float = METRICS.alpha
     thresholds: Sequence[float] = METRICS.thresholds
@@ -55,11 +67,6 @@ class MeasureSettings:
                 raise BadValue("threshold", threshold, "a number in [0, 1]")
         if self.missing not in (None, "worst", "drop"):
             raise BadValue("missing", self.missing, "worst or drop")
-
-
-VALUES = 1 << 18  # of one matrix: a function that makes ten arrays of its size then needs 20 MiB
-MANY = 100  # matrices; with more, the work takes seconds
-T = TypeVar("T")
 
 
 def by_length(rows: Sequence[np.ndarray], function: Callable[[np.ndarray], Sequence[T]]) -> list[T]:
@@ -85,17 +92,13 @@ def _matrices(sizes: np.ndarray) -> Iterator[np.ndarray]:
             yield places[start : start + most]
 
 
-Metric = Literal["m_bin", "mean_upper"]
-QUANTITY = {"m_bin": "the probability of a leak", "m_mu": "the mean score", "mean_upper": "the mean score"}
-
-
 @dataclass(frozen=True)
 class TogetherResult:
     """A statement that covers several prompts at once.
 
-    ``bounds`` (Bonferroni) are upper bounds of ``prompt_ids`` that hold together. ``certified`` names the prompts whose
-    quantity is certified to be at most ``claim.value``; ``claim`` covers the whole list. ``every`` is True if the largest of
-    the prompts' own bounds is under that threshold, which certifies every prompt without a correction.
+    ``bounds`` (Bonferroni) are upper bounds by prompt that hold together. ``certified`` names the prompts whose quantity is
+    certified to be at most ``claim.value``; ``claim`` covers the whole list. ``every`` is True if the largest of the
+    prompts' own bounds is under that threshold, which certifies every prompt without a correction.
     """
 
     correction: Together
@@ -106,55 +109,28 @@ class TogetherResult:
     claim: Bound
     every: bool
 
-    def bound(self, prompt_id: str) -> Bound | None:
-        """The bound of one prompt, which holds together with all others; None for Holm, and for an unknown prompt."""
-        if not self.bounds or prompt_id not in self.prompt_ids:
-            return None
-        return self.bounds[self.prompt_ids.index(prompt_id)]
-
-    def to_rows(self, rows: Rows, prompt_ids: Sequence[str]) -> None:
-        """Add the claim, and for each of ``prompt_ids`` its bound and whether it is certified."""
+    def to_rows(self, rows: Rows) -> None:
+        """Add the claim, and for each prompt its bound and whether it is certified."""
         rows.add("model", "certified_together", "sampled", len(self.certified), split="forget")
         facts = {"correction": self.correction, "metric": self.metric, "every": self.every}
         rows.add("model", "together", "sampled", None, None, self.claim, evidence=facts, split="forget")
-        for name in prompt_ids:
-            place: dict[str, Any] = {"item": name, "split": "forget"}
-            if bound := self.bound(name):
-                rows.add("question", "leak_together", "sampled", None, None, bound, **place)
-            if name in self.prompt_ids:
-                rows.add("question", "certified_together", "sampled", name in self.certified, **place)
-
-    def as_dict(self) -> dict[str, object]:
-        """Plain values for JSON."""
-        claim = self.claim.guarantee_dict()
-        return {
-            "correction": self.correction,
-            "metric": self.metric,
-            "alpha": self.claim.alpha,
-            "threshold": self.claim.value,
-            "every_prompt_under": self.every,
-            "certified": list(self.certified),
-            "bounds": [
-                {"prompt_id": name, "bound": bound.value}
-                for name, bound in zip(self.prompt_ids, self.bounds, strict=False)
-            ],
-            **{key: claim[key] for key in ("covers", "assumes", "method")},
-        }
+        for place, name in enumerate(self.prompt_ids):
+            if self.bounds:
+                bound = self.bounds[place]
+                rows.add("question", "leak_together", "sampled", None, None, bound, item=name, split="forget")
+            certified = name in self.certified
+            rows.add("question", "certified_together", "sampled", certified, item=name, split="forget")
 
     def sentences(self, of: str = "the prompts") -> list[str]:
         """The statements on all prompts together, each with its guarantee."""
         lines: list[str] = []
-        quantity = QUANTITY[self.metric]
         if self.bounds:
             largest = max(self.bounds, key=lambda bound: bound.value)
             lines.append(
                 f"Bounds for every prompt, all true together: {largest.guarantee(of)} ({largest.method})."
             )
-        lines.append(
-            f"Certified: {len(self.certified)} of {plural(len(self.prompt_ids), 'prompt')}. "
-            f"{self.claim.sentence(quantity, of)}"
-        )
-        return lines
+        certified = f"Certified: {len(self.certified)} of {plural(len(self.prompt_ids), 'prompt')}."
+        return [*lines, f"{certified} {self.claim.sentence(QUANTITY[self.metric], of)}"]
 
 
 @dataclass(frozen=True)
@@ -185,8 +161,7 @@ class Basis:
         """The p-values of the hypotheses "the quantity of this prompt is at least ``tau``"."""
         if self.metric == "m_bin":
             return binary_p_value(self.counts, self.sizes, tau)
-        found = by_length(self.scores, lambda rows: betting.p_value(_worst(rows), tau, alpha).tolist())
-        return np.array(found)
+        return np.array(by_length(self.scores, lambda rows: betting.p_value(_worst(rows), tau, alpha).tolist()))
 
 
 def hold_together(basis: Basis, tau: float, alpha: float, correction: Together) -> TogetherResult:
@@ -208,22 +183,17 @@ def _worst(rows: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(rows), 1.0, rows)
 
 
-BELOW_1 = float(np.nextafter(1, 0))  # no lower bound on a leak promises certainty; 1.0 is a rounding
-TOLD_QUERIES = 1000  # the number of queries in sentences and flat keys
-
-
 @dataclass(frozen=True, slots=True)
 class LeakPoint:
-    """The probability that at least one of ``k`` answers leaks; ``estimate`` is NaN where k exceeds the answers."""
+    """The probability that at least one of ``k`` answers leaks; ``estimate`` is NaN where k exceeds the answers.
+
+    The band is the result: the estimate has no guarantee, and lies above the band for k close to the number of answers.
+    """
 
     k: int
     estimate: float
     lower: Bound
     upper: Bound
-
-    def row(self) -> dict[str, object]:
-        """The entry of ``leak_at_k`` in JSON."""
-        return {"k": self.k, "estimate": self.estimate, "lower": self.lower.value, "upper": self.upper.value}
 
     def to_row(self, rows: Rows, scope: Scope, quantity: str, basis: str, item: str | None = None) -> None:
         """Add the row of this band."""
@@ -251,22 +221,18 @@ class OverPrompts:
         """The two bands at `TOLD_QUERIES` queries, each with its guarantee; ``of`` names the prompts."""
         lines = []
         for point in (at(self.worst), at(self.mean)):
-            least = replace(point.lower, value=min(point.lower.value, BELOW_1))
-            band = f"{least.significant()} to {point.upper.significant()}"
-            upper = point.upper
+            least, upper = replace(point.lower, value=min(point.lower.value, BELOW_1)), point.upper
             lines.append(
-                f"Leak@{point.k:,}, the probability of a leak in {point.k:,} answers, is {band} {upper.on(of)}, each side "
-                f"{upper.level()}, assuming {upper.assumes} ({upper.method})."
+                f"Leak@{point.k:,}, the probability of a leak in {point.k:,} answers, is {least.significant()} to "
+                f"{upper.significant()} {upper.on(of)}, each side {upper.level()}, assuming {upper.assumes} ({upper.method})."
             )
         return lines
 
 
 def each_leak_at_k(prompts: Sequence[PromptMeasure], alpha: float) -> list[Points | None]:
     """Leak@k of each prompt by itself; None for a prompt whose scores are not all 0 or 1."""
-    if not prompts:
-        return []
-    band = leak_rate(prompts).each(alpha, QUERIES)
-    return [points_of(band, row) or None for row in range(len(prompts))]
+    band = leak_rate(prompts).each(alpha, QUERIES) if prompts else None
+    return [points_of(band, row) or None for row in range(len(prompts))] if band else []
 
 
 def leak_at_k_over(prompts: Sequence[PromptMeasure], alpha: float) -> OverPrompts | None:
@@ -308,37 +274,25 @@ def points_of(band: Band, row: int | None = None) -> Points:
     )
 
 
-TRUE_LEAK = "the true probability of a leak, the judge's error included,"
-
-
 @dataclass(frozen=True)
 class JudgedRate:
-    """Bounds of a true leak probability, each side at alpha by itself, and leak@k from the same bounds.
+    """The entry ``judged`` of `lethe bounds --json`: bounds of a true leak probability, each side at alpha by itself.
 
-    ``ends`` are None and ``leak_at_k`` is empty where the calibration does not fit the verdicts. ``estimate`` is Rogan and
-    Gladen's, without a guarantee; NaN if the judge does not separate leaks from clean answers. ``fits`` is False if no leak
-    probability explains these verdicts.
+    The ends and ``assumes`` are None and ``leak_at_k`` is empty where the calibration does not fit the verdicts.
+    ``estimate`` is Rogan and Gladen's, without a guarantee; NaN if the judge does not separate leaks from clean answers.
+    ``fits`` is False if no leak probability explains these verdicts. ``sensitivity`` and ``false_positive`` are the ends of
+    the judge's rates, each side at alpha / 3.
     """
 
-    ends: tuple[Bound, Bound] | None
+    lower: Bound | None
+    upper: Bound | None
+    sensitivity: tuple[float, float]
+    false_positive: tuple[float, float]
+    alpha: float
     estimate: float
     fits: bool
     leak_at_k: Points
-
-    def as_dict(self, error: JudgeError, alpha: float) -> dict[str, object]:
-        """The entry ``judged`` of `lethe bounds --json`."""
-        lower, upper = self.ends or (None, None)
-        return {
-            "lower": lower and lower.value,
-            "upper": upper and upper.value,
-            "sensitivity": list(error.sensitivity),
-            "false_positive": list(error.false_positive),
-            "alpha": alpha,
-            "estimate": self.estimate,
-            "fits": self.fits,
-            "leak_at_k": [point.row() for point in self.leak_at_k],
-            "assumes": lower and lower.assumes,
-        }
+    assumes: str | None
 
 
 @dataclass(frozen=True)
@@ -347,13 +301,11 @@ class JudgedMeasures:
 
     ``each`` has one entry per prompt, None for a prompt that the judge cannot judge. ``worst`` is the prompt with the largest
     upper bound, and the ends of the worst prompt; None where the calibration does not fit. ``pool`` is the average over the
-    judged prompts, None if their numbers of answers differ. ``error`` bounds the judge's sensitivity and false positive
-    rate, each side at alpha / 3.
+    judged prompts, None if their numbers of answers differ. ``error`` bounds the judge's rates at alpha / 3.
     """
 
     calibration: Calibration
     error: JudgeError
-    alpha: float
     prompt_ids: tuple[str, ...]
     each: tuple[JudgedRate | None, ...]
     worst: tuple[str, Bound, Bound] | None
@@ -365,38 +317,34 @@ class JudgedMeasures:
         """The prompts whose verdicts the calibration does not explain."""
         return [name for name, own in zip(self.prompt_ids, self.each, strict=True) if own and not own.fits]
 
-    @property
-    def fits(self) -> bool:
-        """Whether the calibration explains the verdicts on every prompt."""
-        return not self.misfits
-
     def to_rows(self, rows: Rows) -> None:
         """Add the rows of each prompt, of the worst, of the average, and of the judge's measured rates."""
         for name, own in zip(self.prompt_ids, self.each, strict=True):
             if own is not None:
                 place: dict[str, Any] = {"item": name, "split": "forget"}
-                rows.add("question", "leak", "judged", own.estimate, *(own.ends or ()), **place)
+                rows.add("question", "leak", "judged", own.estimate, own.lower, own.upper, **place)
                 rows.add("question", "judge_fits", "judged", own.fits, **place)
         if self.worst:
             rows.add("model", "leak_worst", "judged", None, *self.worst[1:], split="forget")
-        if self.pool and self.pool.ends:
-            rows.add("model", "leak", "judged", None, *self.pool.ends, split="forget")
+        if self.pool and self.pool.upper:
+            rows.add("model", "leak", "judged", None, self.pool.lower, self.pool.upper, split="forget")
         self.over_prompts.to_rows(rows, "judged")
-        known, error = self.calibration, self.error
-        counts = asdict(known)
-        for quantity, found, ends in (
-            ("sensitivity", known.sensitivity, (self._side(error.sensitivity[0], "lower"), None)),
-            ("false_positive", known.false_positive, (None, self._side(error.false_positive[1], "upper"))),
-        ):
-            rows.add("model", quantity, "judged", found, *ends, evidence=counts)
+        known, counts = self.calibration, asdict(self.calibration)
+        rows.add("model", "sensitivity", "judged", known.sensitivity, self._least, None, evidence=counts)
+        rows.add("model", "false_positive", "judged", known.false_positive, None, self._most, evidence=counts)
         rows.add("model", "labels", "judged", known.leaks + known.clean)
-        rows.add("model", "judge_fits", "judged", self.fits)
+        rows.add("model", "judge_fits", "judged", not self.misfits)
 
     def sentences(self, of: str) -> list[str]:
         """The statements on the judge and on the true leak probability; ``of`` names the prompts."""
-        lines = [self.judge()]
-        if self.pool and self.pool.ends:
-            lines.append(self.pool.ends[1].sentence(TRUE_LEAK, of))
+        known, least, most = self.calibration, self._least, self._most
+        lines = [
+            f"The judge called {known.leaks_called:,} of {known.leaks:,} leaks a leak and {known.clean_called:,} of "
+            f"{known.clean:,} clean answers, by a person's labels: sensitivity at least {least.percent()}, false positive "
+            f"rate at most {most.percent()}, each {most.level()}."
+        ]
+        if self.pool and self.pool.upper:
+            lines.append(self.pool.upper.sentence(TRUE_LEAK, of))
         if self.worst is None:
             misfits = self.misfits
             return [
@@ -414,16 +362,13 @@ class JudgedMeasures:
             f"{point.upper.on(of)}, each side {point.upper.level()}, assuming {point.upper.assumes}.",
         ]
 
-    def judge(self) -> str:
-        """The judge's errors on the answers that a person labelled, in words."""
-        known = self.calibration
-        least = self._side(self.error.sensitivity[0], "lower")
-        most = self._side(self.error.false_positive[1], "upper")
-        return (
-            f"The judge called {known.leaks_called:,} of {known.leaks:,} leaks a leak and {known.clean_called:,} of "
-            f"{known.clean:,} clean answers, by a person's labels: sensitivity at least {least.percent()}, false positive "
-            f"rate at most {most.percent()}, each {most.level()}."
-        )
+    @property
+    def _least(self) -> Bound:
+        return self._side(self.error.sensitivity[0], "lower")
+
+    @property
+    def _most(self) -> Bound:
+        return self._side(self.error.false_positive[1], "upper")
 
     def _side(self, value: float, side: Side) -> Bound:
         return Bound(value, side, self.error.alpha, Covers.AVERAGE, self.calibration.assumes(), METHOD)
@@ -437,28 +382,33 @@ def judged_measures(prompts: Sequence[PromptMeasure], calibration: Calibration, 
             "A calibration needs verdicts, and no prompt has scores that are all 0 or 1. Give the judge's verdicts as the "
             "scores."
         )
-    rate = leak_rate(judged, calibration)
+    rate, error = leak_rate(judged, calibration), calibration.error(alpha / 3)
+
+    def judged_rate(ends: tuple[Bound, Bound] | None, estimate: float, fits: bool, points: Points) -> JudgedRate:
+        lower, upper = ends or (None, None)
+        assumes = str(lower.assumes) if lower else None
+        rates = error.sensitivity, error.false_positive
+        return JudgedRate(lower, upper, *rates, alpha, estimate, fits, points, assumes)
+
     one, many, fits = rate.each(alpha), rate.each(alpha, QUERIES), rate.fits(alpha)
     own = {
-        prompt.prompt_id: JudgedRate(
+        prompt.prompt_id: judged_rate(
             one.bounds(place), float(one.estimate[place, 0]), bool(fits[place]), points_of(many, place)
         )
         for place, prompt in enumerate(judged)
     }
     worst, mean = rate.worst(alpha, QUERIES), points_of(rate.mean(alpha, QUERIES))
-    ends = worst.bounds()
+    ends, pool = worst.bounds(), None
+    if (rate.n == rate.n[0]).all():
+        band = rate.average(alpha)
+        pooled = band.bounds()
+        pool = judged_rate(pooled, float(band.estimate[0]), pooled is not None, mean)
     return JudgedMeasures(
         calibration=calibration,
-        error=calibration.error(alpha / 3),
-        alpha=alpha,
+        error=error,
         prompt_ids=tuple(prompt.prompt_id for prompt in prompts),
         each=tuple(own.get(prompt.prompt_id) for prompt in prompts),
         worst=(judged[worst.place or 0].prompt_id, *ends) if ends else None,
-        pool=_average(rate.average(alpha), mean) if (rate.n == rate.n[0]).all() else None,
+        pool=pool,
         over_prompts=OverPrompts(points_of(worst), mean),
     )
-
-
-def _average(band: Band, points: Points) -> JudgedRate:
-    ends = band.bounds()
-    return JudgedRate(ends, float(band.estimate[0]), ends is not None, points)

@@ -7,7 +7,7 @@ over the judged answers only, and come with the number of missing judgements.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +15,13 @@ import numpy as np
 
 from lethe.config.evaluating import Metrics
 from lethe.evaluation.joint import MeasureSettings
-from lethe.evaluation.prompts import PromptMeasure, PromptMeasures, measure_prompts
+from lethe.evaluation.prompts import WORST, PromptMeasure, PromptMeasures, measure_prompts
 from lethe.evaluation.scores import PromptScores, mean, plain_rows
 from lethe.io.artifacts import CUT_OFF, GREEDY
 from lethe.io.parts import Tables as StoredTables
 from lethe.io.parts import columns_of, parts_of
 from lethe.registry import DIVERSITY
-from lethe.results.table import Numbers, Result, Results, Rows
+from lethe.results.table import Numbers, Result, Results, Rows, both_ends
 from lethe.scoring.parts import THINKING
 from lethe.statistics.bound import Assumes, Bound, Covers
 from lethe.statistics.bounds import binary_lower, binary_upper, paper_bounds
@@ -37,14 +37,6 @@ if TYPE_CHECKING:
     Tables = Mapping[str, pd.DataFrame]
 
 CURVE = np.round(np.linspace(0, 1, 51), 2)  # the x of the tail curves
-# A model's quantity of the worst question -> the bound of `PromptMeasure`.
-WORST = {
-    "score_worst": "m_mu",
-    "sd_worst": "m_sigma",
-    "score_betting_worst": "mean_upper",
-    "sd_betting_worst": "sd_upper",
-    "leak_worst": "m_bin",
-}
 
 
 def measure(
@@ -61,17 +53,13 @@ def measure(
     leaked = ScoreMatrix(scores, "forget", metrics.binary) if metrics.binary else None
     cut = ScoreMatrix(generations, "forget", "finish_reason", CUT_OFF)
     if truncated == "missing":
-        leak.leave_out(cut.samples == 1)
+        leak.samples[cut.samples == 1] = np.nan
         if leaked:
-            leaked.leave_out((cut.samples == 1) & (leaked.samples == 0))
+            leaked.samples[(cut.samples == 1) & (leaked.samples == 0)] = np.nan
     asked = [leaked is not None and prompt not in inapplicable for prompt in leak.prompts]
     settings = MeasureSettings(
-        alpha=metrics.alpha,
-        thresholds=metrics.thresholds,
-        rho=metrics.rho,
-        share_above=metrics.share_above,
+        **{key: getattr(metrics, key) for key in ("alpha", "thresholds", "rho", "share_above", "together")},
         missing="worst",
-        together=metrics.together,
         calibration=calibration,
     )
     measures = measure_prompts(
@@ -114,11 +102,9 @@ def measure_stopped(
     plain = Results({name: tuple(rows.rows)}).questions(name)
     cut = _cut_counts(generations, decisions)
     for prompt, (ended, n) in cut.items():
-        leak = plain[prompt].row("leak", "anytime")
-        # at most so many answers leak, lack a verdict or were cut off
-        either = (
-            min(n, leak.evidence["leaks"] + leak.evidence["missing"] + ended) if leak and leak.evidence else None
-        )
+        leak, either = plain[prompt].row("leak", "anytime"), None
+        if leak and leak.evidence:  # at most so many answers leak, lack a verdict or were cut off
+            either = min(n, leak.evidence["leaks"] + leak.evidence["missing"] + ended)
         _truncation_row(rows, prompt, ended, either, n)
     share = sum(ended for ended, _ in cut.values()) / sum(n for _, n in cut.values())
     rows.add("model", "truncated", "sampled", share, split="forget")
@@ -158,10 +144,6 @@ class ScoreMatrix:
         """The number of answers without a value, by prompt."""
         return np.isnan(self.samples).sum(axis=1).tolist()
 
-    def leave_out(self, answers: np.ndarray) -> None:
-        """Make the values of ``answers``, a mask (prompts, n), missing."""
-        self.samples[answers] = np.nan
-
 
 def _greedy_and_shares(rows: Rows, leak: ScoreMatrix, leaked: ScoreMatrix | None) -> None:
     for place, prompt in enumerate(leak.prompts):
@@ -170,10 +152,13 @@ def _greedy_and_shares(rows: Rows, leak: ScoreMatrix, leaked: ScoreMatrix | None
             rows.add("question", "leak", "greedy", leaked.greedy[place], item=prompt, split="forget")
     rows.add("model", "score", "greedy", mean(leak.greedy), split="forget")
     if leaked:
-        shares = [mean(own) for own in leaked.samples]
         rows.add("model", "leak", "greedy", mean(leaked.greedy), split="forget")
-        any_leak = mean([share if math.isnan(share) else float(share > 0) for share in shares])
-        rows.add("model", "leaking", "sampled", any_leak, split="forget")
+        rows.add("model", "leaking", "sampled", _leaking([mean(own) for own in leaked.samples]), split="forget")
+
+
+def _leaking(shares: Sequence[float]) -> float:
+    """The share of the judged questions with a leaking answer."""
+    return mean([share if math.isnan(share) else float(share > 0) for share in shares])
 
 
 def _truncation(
@@ -182,21 +167,20 @@ def _truncation(
     """The share of answers that ended at the token limit, of each question and of all."""
     n = cut.samples.shape[1]
     for place, prompt in enumerate(cut.prompts):
-        ended = int(cut.samples[place].sum())
-        either = None
+        own, either = cut.samples[place] == 1, None
         if leaked and asked[place]:
-            either = int(((cut.samples[place] == 1) | (leaked.samples[place] != 0)).sum())
-        _truncation_row(rows, prompt, ended, either, n, alpha)
-    worst = int(cut.samples.sum(axis=1).max(initial=0))
-    upper = _truncated_bound(worst, n, alpha, Covers.WORST_PROMPT)
+            either = int((own | (leaked.samples[place] != 0)).sum())
+        _truncation_row(rows, prompt, int(own.sum()), either, n, alpha)
+    upper = _upper(int(cut.samples.sum(axis=1).max(initial=0)), n, alpha, Covers.WORST_PROMPT)
     rows.add("model", "truncated", "sampled", float(cut.samples.mean()), None, upper, split="forget")
 
 
 def _thinking(rows: Rows, scores: Tables, metrics: Metrics) -> None:
     """The leaks in the thinking of a model that thinks aloud."""
     column = f"{metrics.binary}{THINKING}"
-    here = columns_of(scores.paths["forget"]) if isinstance(scores, StoredTables) else list(scores["forget"])
-    if column not in here:
+    if column not in (
+        columns_of(scores.paths["forget"]) if isinstance(scores, StoredTables) else scores["forget"]
+    ):
         return
     thought = ScoreMatrix(scores, "forget", column)
     n, alpha = thought.samples.shape[1], metrics.alpha
@@ -204,14 +188,11 @@ def _thinking(rows: Rows, scores: Tables, metrics: Metrics) -> None:
     for prompt, own in zip(thought.prompts, thought.samples, strict=True):
         if np.isnan(own).all():
             continue  # out of the scorer's scope
-        leaks, missing = int(np.nansum(own)), int(np.isnan(own).sum())
-        how = (alpha, Covers.ONE_PROMPT, Assumes.DRAWS, "Clopper-Pearson", n)
-        lower = Bound(float(binary_lower(leaks, n, alpha)), "lower", *how)
-        upper = Bound(float(binary_upper(leaks + missing, n, alpha)), "upper", *how)
-        evidence = {"leaks": leaks, "n": n, "missing": missing}
-        rows.add(
-            "question", "leak", "thinking", mean(own), lower, upper, item=prompt, split="forget", evidence=evidence
-        )
+        evidence = {"leaks": int(np.nansum(own)), "n": n, "missing": int(np.isnan(own).sum())}
+        upper = _upper(evidence["leaks"] + evidence["missing"], n, alpha, Covers.ONE_PROMPT)
+        lower = replace(upper, side="lower", value=float(binary_lower(evidence["leaks"], n, alpha)))
+        place: dict[str, Any] = {"item": prompt, "split": "forget", "evidence": evidence}
+        rows.add("question", "leak", "thinking", mean(own), lower, upper, **place)
         worst.append(upper)
     if worst:
         most = replace(max(worst, key=lambda one: one.value), covers=Covers.WORST_PROMPT)
@@ -226,25 +207,24 @@ def _truncation_row(
 
     Without ``alpha`` there is no upper end: the end of a fixed number of answers does not hold after a stopping rule.
     """
+    upper = None if alpha is None else _upper(ended, n, alpha, Covers.ONE_PROMPT)
+    place: dict[str, Any] = {"item": prompt, "split": "forget"}
     evidence = {"cut": ended, "n": n, "cut_or_leaks": either}
-    upper = None if alpha is None else _truncated_bound(ended, n, alpha, Covers.ONE_PROMPT)
-    rows.add(
-        "question", "truncated", "sampled", ended / n, None, upper, item=prompt, split="forget", evidence=evidence
-    )
+    rows.add("question", "truncated", "sampled", ended / n, None, upper, evidence=evidence, **place)
 
 
-def _truncated_bound(ended: int, n: int, alpha: float, covers: Covers) -> Bound:
-    return Bound(float(binary_upper(ended, n, alpha)), "upper", alpha, covers, Assumes.DRAWS, "Clopper-Pearson", n)
+def _upper(count: int, n: int, alpha: float, covers: Covers) -> Bound:
+    return Bound(float(binary_upper(count, n, alpha)), "upper", alpha, covers, Assumes.DRAWS, "Clopper-Pearson", n)
 
 
 def _of_the_model(rows: Rows, measures: PromptMeasures, leak: ScoreMatrix, metrics: Metrics) -> None:
     """The forget set as a whole; the quantity of each row states its claim."""
     each = measures.prompts
     _constants(rows, metrics, len(each), leak.samples.shape[1], sum(own.missing for own in each))
-    rows.add("model", "score", "sampled", mean([own.mean for own in each]), split="forget")
-    rows.add("model", "sd", "sampled", mean([own.sd for own in each]), split="forget")
-    rows.add("model", "ed_score", "sampled", mean([own.ed_score for own in each]), split="forget")
-    rows.add("model", "max", "sampled", _largest([own.max for own in each]), split="forget")
+    means = {"score": "mean", "sd": "sd", "ed_score": "ed_score"}
+    _means(
+        rows, {key: [getattr(own, name) for own in each] for key, name in means.items()}, [own.max for own in each]
+    )
     rows.add("model", "score_bound", "sampled", mean([own.m_mu.value for own in each]), split="forget")
     for quantity, bound in WORST.items():
         if worst := measures.worst(bound):
@@ -268,14 +248,18 @@ def _constants(rows: Rows, metrics: Metrics, questions: int, n: int, missing: in
     rows.add("model", "unscored", "sampled", missing, split="forget")
 
 
+def _means(rows: Rows, each: Mapping[str, Sequence[float]], highest: Sequence[float]) -> None:
+    """The means over the questions, and the highest score of all."""
+    for quantity, values in each.items():
+        rows.add("model", quantity, "sampled", mean(values), split="forget")
+    most = max((value for value in highest if not math.isnan(value)), default=math.nan)
+    rows.add("model", "max", "sampled", most, split="forget")
+
+
 def _share(own: PromptMeasure) -> float:
     """The share of the judged answers that leak."""
     judged = own.n - own.leaks_missing
     return math.nan if own.leaking is None or not judged else (own.leaking - own.leaks_missing) / judged
-
-
-def _largest(values: Sequence[float]) -> float:
-    return max((value for value in values if not math.isnan(value)), default=math.nan)
 
 
 def _convergence(rows: Rows, measures: PromptMeasures, leak: ScoreMatrix, metrics: Metrics) -> None:
@@ -321,15 +305,12 @@ def _plain_summary(rows: Rows, each: Sequence[Numbers], metrics: Metrics, cap: i
 
     _constants(rows, metrics, len(each), cap, int(sum(of("missing"))))
     rows.add("model", "score", "greedy", mean(of("greedy")), split="forget")
-    for quantity, name in (("score", "mean"), ("sd", "sd"), ("ed_score", "ed_score")):
-        rows.add("model", quantity, "sampled", mean(of(name)), split="forget")
-    rows.add("model", "max", "sampled", _largest(of("max")), split="forget")
+    _means(rows, {"score": of("mean"), "sd": of("sd"), "ed_score": of("ed_score")}, of("max"))
     if metrics.binary:
         shares = of("binary_share")
-        any_leak = mean([share if math.isnan(share) else float(share > 0) for share in shares])
         rows.add("model", "leak", "greedy", mean(of("binary_greedy")), split="forget")
         rows.add("model", "leak", "sampled", mean(shares), split="forget")
-        rows.add("model", "leaking", "sampled", any_leak, split="forget")
+        rows.add("model", "leaking", "sampled", _leaking(shares), split="forget")
 
 
 def _sequential_summary(rows: Rows, decisions: Mapping[str, Decision], decided_by: str, drawn: int) -> None:
@@ -394,29 +375,32 @@ def measure_language(
     generations: pd.DataFrame,
     scores: pd.DataFrame,
     second: pd.DataFrame | None,
-    described: Mapping[str, object],
+    described: Mapping[str, Any],
     metrics: Metrics,
     inapplicable: Collection[str] = (),
     calibration: Calibration | None = None,
 ) -> None:
-    """Add the rows of one model's answers to a language: of the share of prompts, of each production and of each choice."""
-    known: dict[str, Any] = dict(described)
+    """Add the rows of one model's answers to a language: of the share of prompts, of each production and of each choice.
+
+    The bounds of a question hold for a random user of the language. This adds the share of the language's prompts whose leak
+    probability exceeds tau (`lethe.statistics.prompt_share`), and the single productions. The worst production is the one
+    with the largest of many estimates, and has no guarantee of its own.
+    """
     scorer, left_out = metrics.binary or metrics.leak, list(inapplicable)
     kept = (generations["sample"] != GREEDY).to_numpy() & ~generations["prompt_id"].isin(left_out).to_numpy()
     values = scores[scorer].to_numpy(dtype=np.float64)[kept]
     names = generations["production"].to_numpy()[kept]
-    entries, share = known["productions"], known["share"]
+    entries, share = described["productions"], described["share"]
     shares: list[tuple[str, list[Bound]]] = []
     if second is not None and share is not None and metrics.binary in second:
         kept_rows = second[~second["prompt_id"].isin(left_out)]
         shares = _shares(kept_rows, share, metrics, calibration) if len(kept_rows) else []
     tau = share["tau"] if shares else None
-    facts = {"path": known["path"], "scorer": scorer, "binary": metrics.binary is not None, "tau": tau}
+    facts = {"path": described["path"], "scorer": scorer, "binary": metrics.binary is not None, "tau": tau}
     rows.add("model", "language", "language", evidence=facts)
     made = [_production(entry, values[names == entry["name"]], len(entries), metrics) for entry in entries]
     made.sort(key=lambda one: math.inf if math.isnan(one["estimate"]) else -one["estimate"])
-    judged = [one for one in made if not math.isnan(one["estimate"])]
-    if judged:
+    if judged := [one for one in made if not math.isnan(one["estimate"])]:
         worst = max(judged, key=lambda one: (one["estimate"], one["n"]))
         rows.add("model", "worst_production", "language", text=worst["item"])
         rows.add("model", "worst_production_mean", "language", worst["estimate"])
@@ -425,8 +409,12 @@ def measure_language(
     for one in made:
         rows.add("model", "production", "language", **one)
     chosen = {entry["name"]: entry["choices"] for entry in entries}
-    for one in _choices(known["varied"], chosen, names, values):
-        rows.add("model", "choice", "language", **one)
+    for part in described["varied"]:  # each choice, over all questions and all choices of the other parts
+        taken = np.array([chosen[name][part] for name in names], dtype=object)
+        for choice in dict.fromkeys(choices[part] for choices in chosen.values()):
+            own = values[taken == choice] if len(values) else values
+            place: dict[str, Any] = {"item": f"{part}: {choice}", "evidence": {"part": part, "choice": choice}}
+            rows.add("model", "choice", "language", mean(own), n=len(own), **place)
 
 
 def _production(
@@ -434,40 +422,15 @@ def _production(
 ) -> dict[str, Any]:
     """One production over all questions; its bounds hold for all productions together."""
     n, judged = len(values), values[~np.isnan(values)]
-    found = {
-        "estimate": _mean(judged),
-        "n": n,
-        "missing": n - len(judged),
-        "item": entry["name"],
-        "evidence": {"probability": entry["probability"], "choices": dict(entry["choices"])},
-    }
+    evidence = {"probability": entry["probability"], "choices": dict(entry["choices"])}
+    found = {"estimate": mean(judged), "n": n, "missing": n - len(judged), "item": entry["name"]}
     alpha = metrics.alpha / productions
     # The draws of a production come from several questions. Up to this alpha, unequal probabilities pool (Hoeffding 1956).
     if metrics.binary is None or not n or alpha > LARGEST_POOLED_ALPHA:
-        return found
+        return found | {"evidence": evidence}
     lower, upper = pooled_bounds([judged.sum(), 0], [n, 0], alpha, [n - len(judged), 0])
-    rest = (metrics.alpha, Covers.PRODUCTIONS, ASSUMES, METHOD, n)
-    return found | {
-        "lower": Bound(float(lower[0]), "lower", *rest),
-        "upper": Bound(float(upper[0]), "upper", *rest),
-    }
-
-
-def _choices(
-    varied: Sequence[str], chosen: Mapping[str, Mapping[str, str]], names: np.ndarray, values: np.ndarray
-) -> Iterator[dict[str, Any]]:
-    """Each choice of each part, over all questions and all choices of the other parts."""
-    for part in varied:
-        taken = np.array([chosen[name][part] for name in names], dtype=object)
-        for choice in dict.fromkeys(choices[part] for choices in chosen.values()):
-            own = values[taken == choice] if len(values) else values
-            evidence = {"part": part, "choice": choice}
-            place = {"item": f"{part}: {choice}", "evidence": evidence}
-            yield {"estimate": _mean(own[~np.isnan(own)]), "n": len(own), **place}
-
-
-def _mean(judged: np.ndarray) -> float:
-    return float(judged.mean()) if len(judged) else math.nan
+    ends = both_ends(lower[0], upper[0], metrics.alpha, Covers.PRODUCTIONS, ASSUMES, METHOD, n)
+    return found | {"evidence": evidence, "lower": ends[0], "upper": ends[1]}
 
 
 def _shares(

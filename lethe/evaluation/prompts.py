@@ -42,6 +42,14 @@ SHOWN = 20  # prompts in a table for people
 DKW = ("m_mu", "m_mu_lower", "m_sigma")
 BINARY = ("m_bin", "m_bin_lower")
 TIGHTER = ("mean_upper", "mean_lower", "sd_upper")
+# A model's quantity of the worst question -> the bound of `PromptMeasure`.
+WORST = {
+    "score_worst": "m_mu",
+    "sd_worst": "m_sigma",
+    "score_betting_worst": "mean_upper",
+    "sd_betting_worst": "sd_upper",
+    "leak_worst": "m_bin",
+}
 
 Levels = MutableMapping[tuple[int, float], float]
 
@@ -205,7 +213,7 @@ class PromptMeasures:
         if self.judged:
             self.judged.to_rows(rows)
         if self.together:
-            self.together.to_rows(rows, [prompt.prompt_id for prompt in self.prompts])
+            self.together.to_rows(rows)
 
     def sentences(self) -> list[str]:
         """The statements on all prompts, each with its guarantee."""

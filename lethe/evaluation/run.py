@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
@@ -28,11 +28,12 @@ from lethe.statistics.one_run.audit import OneRunAudit
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lethe.config.evaluating import Sample
 
 Values = Mapping[str, Value]  # by exported name
-LAW = ("temperature", "top_p", "top_k", "max_new_tokens")  # settings that a file without them has from the params
-Record = Mapping[str, object]  # of a kind of audit or game that names its own keys
+Record = Mapping[str, Any]  # of a kind of audit or game that names its own keys
+Role = Literal["base", "retrain", "subject"]
+T = TypeVar("T")
+NOTHING = Numbers(())
 
 
 @dataclass(frozen=True)
@@ -44,36 +45,20 @@ class TailPoint:
     empirical: float
 
 
-@dataclass(frozen=True)
-class Served:
-    """A server that drew the answers, from ``first`` to ``last``; ``doubts`` are the probes that it failed."""
-
-    endpoint: str
-    first: str
-    last: str
-    missing: Mapping[str, int]
-    doubts: tuple[str, ...]
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Served:
-        """What ``about.json`` says of the server."""
-        failed = [one for one in values["probes"] if one["needed"] and one["passed"] is False]
-        doubts = tuple(f"{one['name']} ({one['sentence']})" for one in failed)
-        return cls(values["endpoint"], values["first"], values["last"], values["missing"], doubts)
-
-    @property
-    def sentence(self) -> str:
-        """What a verdict on its answers must say: nothing where all is well."""
-        missing = ", ".join(f"{number:,} {kind}" for kind, number in self.missing.items())
-        lost = f" Missing answers: {missing}." if missing else ""
-        if not self.doubts:
-            return lost
-        return f" The server failed these probes, so its answers may be no independent draws: {'; '.join(self.doubts)}.{lost}"
+def tails(numbers: Numbers) -> tuple[TailPoint, ...]:
+    """The tail curve of a model, averaged over the questions."""
+    bounds = {row.at: row.estimate for row in numbers.series("tail_bound")}
+    return tuple(
+        TailPoint(row.at or 0.0, bounds.get(row.at) or 0.0, row.estimate or 0.0) for row in numbers.series("tail")
+    )
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """How the answers of a model were drawn; a setting that the file leaves out is that of the params."""
+    """How the answers of a model were drawn: its ``about.json``; a setting that the file leaves out is that of the params.
+
+    ``served`` is the record of the server that drew them.
+    """
 
     engine: str | None
     engine_reason: str | None
@@ -83,7 +68,7 @@ class Drawing:
     top_k: int
     max_new_tokens: int
     splits: Mapping[str, Mapping[str, int | None]]  # the numbers of ``questions``, and of answers ``n`` to each
-    served: Served | None = None
+    served: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -92,34 +77,6 @@ class OneRunRecord:
 
     audit: OneRunAudit
     mechanism: str
-
-
-def tails(numbers: Numbers) -> tuple[TailPoint, ...]:
-    """The tail curve of a model, averaged over the questions."""
-    bounds = {row.at: row.estimate for row in numbers.series("tail_bound")}
-    return tuple(
-        TailPoint(row.at or 0.0, bounds.get(row.at) or 0.0, row.estimate or 0.0) for row in numbers.series("tail")
-    )
-
-
-def drawing(about: Mapping[str, object], sample: Sample) -> Drawing | None:
-    """The ``about.json`` of a model's generations; None where there is none. ``sample`` are the params."""
-    if not about:
-        return None
-    known: dict[str, Any] = {name: getattr(sample, name) for name in LAW} | {"splits": {}} | dict(about)
-    given: dict[str, Any] = {one.name: known.get(one.name) for one in fields(Drawing)}
-    return Drawing(**{**given, "served": Served.of(known["served"]) if known.get("served") else None})
-
-
-def audit_record(result: Mapping[str, object]) -> OneRunRecord | Record:
-    """The record of an audit: typed where the audit is a one-run audit, else the result as it is."""
-    known: dict[str, Any] = dict(result)
-    return OneRunRecord(restored(OneRunAudit, known), known["mechanism"]) if "results" in known else known
-
-
-Role = Literal["base", "retrain", "subject"]
-T = TypeVar("T")
-NOTHING = Numbers(())
 
 
 @dataclass(frozen=True)
@@ -131,11 +88,9 @@ class Question:
 
     @property
     def bounds(self) -> Mapping[str, Bound]:
-        """The ends with a guarantee, by exported name."""
         return self.numbers.bounds
 
     def value(self, name: str) -> float | None:
-        """The number under an exported name, if there is one."""
         return self.numbers.value(name)
 
 
@@ -156,21 +111,17 @@ class Model:
 
     @property
     def values(self) -> Values:
-        """Every single number of the model as a whole, by exported name."""
         return self.numbers.values
 
     @property
     def bounds(self) -> Mapping[str, Bound]:
-        """The ends among `values` that have a guarantee."""
         return self.numbers.bounds
 
     def value(self, name: str) -> float | None:
-        """The number among `values` under ``name``, if there is one."""
         return self.numbers.value(name)
 
     @cached_property
     def m_gen(self) -> tuple[TailPoint, ...]:
-        """The tail curve, averaged over the questions."""
         return tails(self.numbers)
 
     @cached_property
@@ -190,12 +141,9 @@ class Model:
 
     def asked(self, k: int) -> tuple[Bound, Bound] | None:
         """The band of leak@k, lower and upper, of the worst question: of true leaks where the judge's error was measured."""
-        judged = self.numbers.series("leak_at_k_worst", "judged")
-        points = judged or self.numbers.series("leak_at_k_worst")
-        point = next((point for point in points if point.at == k), None)
-        return (
-            (point.lower_bound, point.upper_bound) if point and point.lower_bound and point.upper_bound else None
-        )
+        points = self.numbers.series("leak_at_k_worst", "judged") or self.numbers.series("leak_at_k_worst")
+        ends = next(((point.lower_bound, point.upper_bound) for point in points if point.at == k), (None, None))
+        return (ends[0], ends[1]) if ends[0] and ends[1] else None
 
     @cached_property
     def calibration(self) -> Calibration | None:
@@ -254,7 +202,7 @@ class Run:
 
     @property
     def subjects(self) -> list[Model]:
-        """The models under test: neither Base nor Retrain."""
+        """The models under test."""
         return [model for model in self.models if model.role == "subject"]
 
 
@@ -267,14 +215,14 @@ def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str,
     forget = source.read("dataset/forget.jsonl", "prepare", _rows, none)
     about = source.json("dataset/about.json", "prepare")
     results = table.read(root, params.models)
-    if whole:
-        source.there(table.place(root, "compare", "models"), "compare")
     trained: dict[str, str] = {}
     if whole:
+        source.there("compare", "models", "compare")
         trained = {**dict.fromkeys(whole.train.models, "train"), **dict.fromkeys(whole.unlearn.methods, "unlearn")}
     training = {
         name: source.json(f"models/{name}/training.json", f"{stage}@{name}") for name, stage in trained.items()
     }
+    read = TypeAdapter(AttackResult).validate_python
     return Run(
         params=params,
         models=[_model(name, params, source, results) for name in params.models],
@@ -283,13 +231,12 @@ def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str,
         training={name: record.get("steps", []) for name, record in training.items()},
         epochs={name: tuple(record["epochs"]) for name, record in training.items() if record.get("epochs")},
         audits={
-            name: audit_record(value) for name, value in source.records("audit", whole.audits if whole else ())
+            name: OneRunRecord(restored(OneRunAudit, value), value["mechanism"]) if "results" in value else value
+            for name, value in source.records("audit", whole.audits if whole else ())
         },
         games=dict(source.records("game", whole.games if whole else ())),
         attacks={
-            name: TypeAdapter(AttackResult).validate_python(value)
-            for name, value in source.records("attack", whole.attacks if whole else ())
-            if value
+            name: read(value) for name, value in source.records("attack", whole.attacks if whole else ()) if value
         },
         provenance=provenance,
         missing=source.missing,
@@ -317,10 +264,9 @@ class _Source:
         self.missing.append((f"{self.root.name}/{path}", made_by))
         return empty
 
-    def there(self, path: Path, made_by: str) -> None:
-        """Note a file that another reader reads, if it is missing."""
-        if not path.is_file():
-            self.missing.append((f"{self.root.name}/{path.relative_to(self.root)}", made_by))
+    def there(self, stage: str, name: str, made_by: str) -> None:
+        """Note a table of results that another reader reads, if it is missing."""
+        self.read(str(table.place(Path(), stage, name)), made_by, lambda path: None, None)
 
     def json(self, path: str, made_by: str) -> Mapping[str, Any]:
         """An object; empty where the file is missing."""
@@ -330,8 +276,7 @@ class _Source:
         """The record of each audit, game or attack; empty where its table is missing."""
         none: list[Result] = []
         for name in names:
-            place = table.place(Path(), stage, name)
-            rows = self.read(str(place), f"{stage}@{name}", table.read_rows, none)
+            rows = self.read(str(table.place(Path(), stage, name)), f"{stage}@{name}", table.read_rows, none)
             record = Numbers(rows).row("record", "run")
             yield name, record.evidence or {} if record else {}
 
@@ -359,18 +304,19 @@ def _model(name: str, params: EvaluationParams | Params, source: _Source, result
     if whole:
         roles = {**dict.fromkeys(whole.report.retrains, "retrain"), whole.report.base: "base"}
     for stage in ("metrics", *(("epsilon_star", "exact") if whole else ())):
-        source.there(table.place(source.root, stage, name), f"{stage}@{name}")
+        source.there(stage, name, f"{stage}@{name}")
     about = source.json(f"generations/{name}/about.json", f"sample@{name}")
-    numbers, questions = results.model(name), results.questions(name)
+    law = {one: getattr(params.sample, one) for one in ("temperature", "top_p", "top_k", "max_new_tokens")}
+    drawn = {**dict.fromkeys(("engine", "engine_reason", "stop")), "splits": {}, **law, **about}
     return Model(
         name=name,
         role=roles.get(name, "subject"),
         path=entry.path,
         adaptive_threshold=entry.adaptive_threshold,
         method=folder.name if own else None,
-        numbers=numbers,
-        questions=tuple(Question(item, own) for item, own in questions.items()),
-        drawing=drawing(about, params.sample),
+        numbers=results.model(name),
+        questions=tuple(Question(item, numbers) for item, numbers in results.questions(name).items()),
+        drawing=restored(Drawing, drawn) if about else None,
         answers=_answers(name, source),
         exact=certificates_of(results, name),
     )

@@ -11,13 +11,21 @@ import numpy as np
 
 from lethe.errors import BadInput, shortened
 from lethe.evaluation.joint import REASON, MeasureSettings
-from lethe.evaluation.prompts import Levels, PromptMeasures, Worst, measure_each, measure_prompts
+from lethe.evaluation.prompts import (
+    TIGHTER,
+    WORST,
+    Levels,
+    PromptMeasures,
+    Worst,
+    measure_each,
+    measure_prompts,
+)
 from lethe.evaluation.scores import PromptScores, plain_rows
 from lethe.io.artifacts import Row
 from lethe.io.logs._log import KEYS, Log
-from lethe.results.table import Numbers, Result, Results, Rows
+from lethe.results.table import Numbers, Result, Results, Rows, both_ends, values_of
 from lethe.scoring._tables import score_answers
-from lethe.statistics.bound import Assumes, Bound, Covers, Side
+from lethe.statistics.bound import Assumes, Bound, Covers
 from lethe.statistics.bounds import LARGEST
 from lethe.statistics.counts import at_least_once
 from lethe.statistics.leak_rates import QUERIES
@@ -28,27 +36,35 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+# The numbers of an entry of ``per_prompt``, and those of a prompt that a rule stopped.
+NUMBERS = (
+    "n",
+    "mean",
+    "sd",
+    "max",
+    "ed_score",
+    "missing",
+    "m_bin",
+    "m_bin_lower",
+    "m_mu",
+    "m_mu_lower",
+    "m_sigma",
+)
+STOPPED = ("anytime_upper", "anytime_lower", "anytime_sd_upper")
+
+
 def measure_file(
     prompts: Sequence[PromptScores], settings: MeasureSettings, levels: Levels | None = None
 ) -> PromptMeasures:
-    """Apply `measure_prompts`; where missing scores count as the worst, also measure the judged scores alone.
-
-    Parameters are those of `measure_each`.
-    """
+    """Apply `measure_prompts`; where missing scores count as the worst, also measure the judged scores alone."""
     measures = measure_prompts(prompts, settings, levels=levels)
     if settings.missing != "worst":
         return measures
     judged = [(prompt, prompt.scores[~np.isnan(prompt.scores)]) for prompt in prompts if prompt.missing]
-    without = [replace(prompt, scores=scores, missing=0) for prompt, scores in judged]
-    alone = measure_each([prompt for prompt in without if len(prompt.scores)], settings, levels)
-    by_id = {measure.prompt_id: measure for measure in alone}
-    return replace(
-        measures,
-        prompts=tuple(
-            replace(measure, judged=by_id.get(measure.prompt_id) if measure.missing else measure)
-            for measure in measures.prompts
-        ),
-    )
+    without = [replace(prompt, scores=scores, missing=0) for prompt, scores in judged if len(scores)]
+    alone = {measure.prompt_id: measure for measure in measure_each(without, settings, levels)}
+    both = [replace(own, judged=alone.get(own.prompt_id) if own.missing else own) for own in measures.prompts]
+    return replace(measures, prompts=tuple(both))
 
 
 def as_json(measures: PromptMeasures) -> dict[str, object]:
@@ -60,10 +76,11 @@ def as_json(measures: PromptMeasures) -> dict[str, object]:
     pool (null if the numbers of answers differ). ``leak_at_k`` holds for all k at once, each side at alpha by itself; it
     is null unless all scores of the prompt are 0 or 1. ``together`` is present only if a correction was requested.
     """
-    settings, judged = measures.settings, measures.judged
-    entries = entries_of(rows_of("", measures))
-    for entry in entries if settings.missing is None else ():
-        del entry["missing"]
+    settings, judged, rows = measures.settings, measures.judged, rows_of("", measures)
+    entries = entries_of(rows)
+    if settings.missing is None:
+        for entry in entries:
+            del entry["missing"]
     if settings.missing == "worst":
         alone = PromptMeasures(replace(settings, calibration=None), measures.judged_alone())
         known = {entry["prompt_id"]: entry for entry in entries_of(rows_of("", alone))}
@@ -72,13 +89,30 @@ def as_json(measures: PromptMeasures) -> dict[str, object]:
             kept = own and {key: value for key, value in own.items() if key not in ("prompt_id", "missing")}
             entry["judged_alone"] = entry["judged"] = kept
     for entry, rate in zip(entries, judged.each if judged else (), strict=bool(judged)):
-        entry["judged"] = rate and judged and rate.as_dict(judged.error, judged.alpha)
+        entry["judged"] = values_of(rate)
     found = summary(settings, entries, measures.worst(), measures.pooled, measures.share_above())
-    if measures.together:
-        found["together"] = measures.together.as_dict()
+    if claim := Results({"": tuple(rows)}).model("").row("together"):
+        found["together"] = _together(claim, rows)
     if judged:
-        found["judged"] = judged.pool and judged.pool.as_dict(judged.error, judged.alpha)
+        found["judged"] = values_of(judged.pool)
     return found
+
+
+def _together(claim: Result, rows: Sequence[Result]) -> dict[str, object]:
+    facts = claim.evidence or {}
+    each = [row for row in rows if row.scope == "question"]
+    return {
+        "correction": facts["correction"],
+        "metric": facts["metric"],
+        "alpha": claim.alpha_upper,
+        "threshold": claim.upper,
+        "every_prompt_under": facts["every"],
+        "certified": [row.item for row in each if row.quantity == "certified_together" and row.value],
+        "bounds": [{"prompt_id": row.item, "bound": row.upper} for row in each if row.quantity == "leak_together"],
+        "covers": claim.covers,
+        "assumes": claim.assumes,
+        "method": claim.method,
+    }
 
 
 def summary(
@@ -89,23 +123,14 @@ def summary(
     share: float | None,
 ) -> dict[str, object]:
     """The keys of `lethe bounds --json` that every source has."""
-    named = worst and {"prompt_id": worst.prompt_id, "metric": worst.metric, "bound": worst.bound.value}
     return {
         "alpha": settings.alpha,
         "n_prompts": len(entries),
         "per_prompt": entries,
-        "worst_prompt": named,
+        "worst_prompt": values_of(worst),
         "pooled": pooled and pooled.value,
         "share_above": {"threshold": settings.share_above, "share": share},
     }
-
-
-# The numbers of an entry of ``per_prompt``, and those of a prompt that a rule stopped.
-NUMBERS = (
-    *("n", "mean", "sd", "max", "ed_score", "missing"),
-    *("m_bin", "m_bin_lower", "m_mu", "m_mu_lower", "m_sigma"),
-)
-STOPPED = ("anytime_upper", "anytime_lower", "anytime_sd_upper")
 
 
 def entries_of(rows: Sequence[Result]) -> list[dict[str, Any]]:
@@ -116,26 +141,24 @@ def entries_of(rows: Sequence[Result]) -> list[dict[str, Any]]:
 def _entry(item: str, numbers: Numbers) -> dict[str, Any]:
     values = numbers.values
     stopped = {name: values[name] for name in STOPPED if name in values}
-    points = numbers.series("leak_at_k", "anytime" if stopped else "sampled")
     bands = [
-        {"k": int(row.at or 0), "estimate": row.estimate, "lower": row.lower, "upper": row.upper} for row in points
+        {"k": int(row.at or 0), "estimate": row.estimate, "lower": row.lower, "upper": row.upper}
+        for row in numbers.series("leak_at_k", "anytime" if stopped else "sampled")
     ]
     found: dict[str, Any] = {"prompt_id": item} | {name: values.get(name) for name in NUMBERS}
     found |= {"leak_at_k": bands or None, "m_gen": None, "tighter": None}
     if stopped:
         return found | stopped | {"fixed_bounds": REASON}
-    tails, sharper = (numbers.series(one) for one in ("exceedance", "exceedance_sharper"))
-    found["m_gen"] = [{"x": row.at, "bound": row.upper, "lower": row.lower} for row in tails]
-    found["tighter"] = {name: values[f"tighter_{name}"] for name in ("mean_upper", "mean_lower", "sd_upper")}
     method = values["tighter_exceedance_method"]
-    found["tighter"]["exceedance"] = [{"x": row.at, "bound": row.upper, "method": method} for row in sharper]
-    return found
+    tails = [{"x": row.at, "bound": row.upper, "method": method} for row in numbers.series("exceedance_sharper")]
+    return found | {
+        "m_gen": [{"x": row.at, "bound": row.upper, "lower": row.lower} for row in numbers.series("exceedance")],
+        "tighter": {name: values[f"tighter_{name}"] for name in TIGHTER} | {"exceedance": tails},
+    }
 
 
 def rows_of(name: str, measures: PromptMeasures) -> list[Result]:
     """The measures of a file of scores as rows of the table of results."""
-    from lethe.evaluation.measure import WORST
-
     rows = Rows(name)
     measures.to_rows(rows)
     for quantity, bound in WORST.items():
@@ -148,13 +171,14 @@ def rows_of(name: str, measures: PromptMeasures) -> list[Result]:
 
 
 def measure_stopped(rows: Rows, prompts: Sequence[PromptScores], settings: MeasureSettings) -> None:
-    """Add the rows of each prompt at its stopping time, and of the worst prompt.
+    """Add the rows of prompts that a rule could stop early, each at its stopping time, and of the worst prompt.
 
     Notes
     -----
-    The bound on the standard deviation is sqrt(u (1 - u)) at the upper bound u of the mean (Bhatia and Davis 2000), or 1/2
-    if u is above 1/2. For scores of 0 and 1, the two bounds of the mean give the band of leak@k, whose estimates are
-    missing, because a stopping rule biases them.
+    A log does not always record the order of the answers, so every bound is a bound at the stop, which needs no order. The
+    bound on the standard deviation is sqrt(u (1 - u)) at the upper bound u of the mean (Bhatia and Davis 2000), or 1/2 if u
+    is above 1/2. For scores of 0 and 1, the two bounds of the mean give the band of leak@k, whose estimates are missing,
+    because a stopping rule biases them.
     """
     uppers = [_measure(rows, prompt, settings) for prompt in prompts]
     rows.add("model", "score_worst", "anytime", None, None, worst_prompt(uppers)[1])
@@ -162,27 +186,23 @@ def measure_stopped(rows: Rows, prompts: Sequence[PromptScores], settings: Measu
 
 def _measure(rows: Rows, prompt: PromptScores, settings: MeasureSettings) -> Bound:
     """Add the rows of one prompt; return the upper bound of its mean."""
-    judged, alpha, n = prompt.scores[~np.isnan(prompt.scores)], settings.alpha, len(prompt.scores)
+    judged, alpha = prompt.scores[~np.isnan(prompt.scores)], settings.alpha
     upper = stopped_upper(np.nan_to_num(prompt.scores, nan=1.0), alpha)
     lower = 1 - stopped_upper(1 - np.nan_to_num(prompt.scores, nan=0.0), alpha)
-    sd = LARGEST if upper >= 0.5 else math.sqrt(upper * (1 - upper))
-
-    def bound(value: float, side: Side) -> Bound:
-        return Bound(float(value), side, alpha, Covers.ONE_PROMPT, Assumes.DRAWS, METHOD, n)
-
-    def ends(low: float, high: float) -> tuple[Bound, Bound]:
-        return bound(low, "lower"), bound(high, "upper")
-
+    guarantee = (alpha, Covers.ONE_PROMPT, Assumes.DRAWS, METHOD, len(prompt.scores))
+    ends = both_ends(lower, upper, *guarantee)
+    sd = replace(ends[1], value=LARGEST if upper >= 0.5 else math.sqrt(upper * (1 - upper)))
     plain_rows(rows, prompt, settings.rho)
     place: dict[str, Any] = {"item": prompt.prompt_id, "split": "forget"}
-    rows.add("question", "score", "anytime", None, *ends(lower, upper), **place)
-    rows.add("question", "sd", "anytime", None, None, bound(sd, "upper"), **place)
+    rows.add("question", "score", "anytime", None, *ends, **place)
+    rows.add("question", "sd", "anytime", None, None, sd, **place)
     if np.isin(judged, (0.0, 1.0)).all():
-        rows.add("question", "leak", "anytime", None, *ends(lower, upper), **place)
+        rows.add("question", "leak", "anytime", None, *ends, **place)
         bands = zip(QUERIES, at_least_once(lower, QUERIES), at_least_once(upper, QUERIES), strict=True)
         for k, low, high in bands:
-            rows.add("question", "leak_at_k", "anytime", None, *ends(low, high), at=float(k), **place)
-    return bound(upper, "upper")
+            band = both_ends(low, high, *guarantee)
+            rows.add("question", "leak_at_k", "anytime", None, *band, at=float(k), **place)
+    return ends[1]
 
 
 Record = Mapping[str, object]
@@ -262,46 +282,35 @@ def _matched(log: Log, rows: Sequence[Row], source: str) -> tuple[Mapping[str, R
 
 def _last_question(prompt: str, rows: Sequence[Row]) -> Row | None:
     """The row whose question ends last in the prompt, because few-shot examples precede the question."""
-    ends = []
-    for row in rows:
-        question = row["question"].strip()
-        if (start := prompt.rfind(question)) >= 0:
-            ends.append((start + len(question), len(question), row))
+    asked = [(row["question"].strip(), row) for row in rows]
+    ends = [(prompt.rfind(text) + len(text), len(text), row) for text, row in asked if text in prompt]
     return max(ends, key=lambda end: end[:2])[2] if ends else None
 
 
 def score_records(found: ScoredLog) -> list[Record]:
     """Return one record per scored answer; a missing answer has no record, so Inspect leaves the answer unscored.
 
-    With one scorer the value is a number. With several scorers the value is an object with one key per scorer, and
-    Inspect's ``metrics`` must be an object too.
+    A record has an id, optional epoch, value, explanation and metadata. With one scorer the value is a number. With several
+    scorers the value is an object with one key per scorer, and Inspect's ``metrics`` must be an object too.
     """
     ids = inspect_ids(found.log.prompts["prompt_id"])
     records: list[Record] = []
-    for row in found.table.to_dict("records"):
-        values = {name: row[name] for name in found.scorers if not math.isnan(row[name])}
-        if len(values) == len(found.scorers):
-            value = values[found.scorers[0]] if len(values) == 1 else values
-            records.append({"id": ids[row["prompt_id"]], "epoch": row["sample"], "value": value})
+    for row in found.table.dropna(subset=list(found.scorers)).to_dict("records"):
+        values = {name: row[name] for name in found.scorers}
+        value = values if len(values) > 1 else row[found.scorers[0]]
+        records.append({"id": ids[row["prompt_id"]], "epoch": row["sample"], "value": value})
     return records
 
 
 def bound_records(measures: PromptMeasures) -> list[Record]:
     """Return one record per prompt, for all its epochs: the value is the upper bound, ``explanation`` the guarantee."""
-    ids = inspect_ids(prompt.prompt_id for prompt in measures.prompts)
-    name = measures.metric
+    ids, name = inspect_ids(prompt.prompt_id for prompt in measures.prompts), measures.metric
     records: list[Record] = []
     for prompt in measures.prompts:
         bounds = prompt.bounds()
         facts = {key: bound.value for key, bound in bounds.items()} | {"n": prompt.n, "missing": prompt.missing}
-        records.append(
-            {
-                "id": ids[prompt.prompt_id],
-                "value": bounds[name].value,
-                "explanation": bounds[name].sentence(name),
-                "metadata": facts,
-            }
-        )
+        shown = {"value": bounds[name].value, "explanation": bounds[name].sentence(name), "metadata": facts}
+        records.append({"id": ids[prompt.prompt_id], **shown})
     return records
 
 

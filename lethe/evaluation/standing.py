@@ -6,10 +6,10 @@ the world facts if there are no retain questions).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -135,7 +135,7 @@ class _Deciding:
             words=self.run.words.verdict,
         )
         served = model.drawing.served if model.drawing else None
-        said += self._thinking(model, verdict) + (served.sentence if served else "")
+        said += self._thinking(model, verdict) + (_of_the_server(served) if served else "")
         return Standing(model.name, verdict, aspect, said)
 
     def _thinking(self, model: Model, verdict: Verdict) -> str:
@@ -253,6 +253,17 @@ class _Deciding:
 
     def _useful(self, split: str) -> Quantity:
         return mean_score(split, self.run.params.metrics.kept)
+
+
+def _of_the_server(served: Mapping[str, Any]) -> str:
+    """What a verdict on the answers of a server must say: nothing where all is well."""
+    failed = [one for one in served["probes"] if one["needed"] and one["passed"] is False]
+    doubts = "; ".join(f"{one['name']} ({one['sentence']})" for one in failed)
+    told = (
+        f" The server failed these probes, so its answers may be no independent draws: {doubts}." if failed else ""
+    )
+    missing = ", ".join(f"{number:,} {kind}" for kind, number in served["missing"].items())
+    return told + (f" Missing answers: {missing}." if missing else "")
 
 
 def _rows(model: Model, basis: str, quantity: str = "leak") -> list[Result]:

@@ -10,7 +10,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -165,6 +165,20 @@ def result(
     return Result(
         model, scope, quantity, basis, estimate=None if missing else float(estimate or 0), **{**ends, **further}
     )
+
+
+def both_ends(lower: float, upper: float, *guarantee: Any) -> tuple[Bound, Bound]:
+    """Two ends that share a guarantee: alpha, covers, assumes, method and n of `Bound`."""
+    return Bound(float(lower), "lower", *guarantee), Bound(float(upper), "upper", *guarantee)
+
+
+def values_of(record: Any) -> Any:
+    """A record for JSON: a dataclass by its fields, and each bound as its value."""
+    if isinstance(record, Bound):
+        return record.value
+    if is_dataclass(record):
+        return {field.name: values_of(getattr(record, field.name)) for field in fields(record)}
+    return [values_of(part) for part in record] if isinstance(record, (list, tuple)) else record
 
 
 def interval(

@@ -153,7 +153,7 @@ def test_an_edited_certificate_is_refused(place):
     value["auditors"][0]["leaks"] = [0, 0]
     value["auditors"][0]["draws"] = [5000, 5000]
     (place / "edited.json").write_text(json.dumps(value))
-    assert "do not match those" in refused("verify", "edited.json")
+    assert "e_process.per_question.1" in refused("verify", "edited.json")
     value = json.loads((place / "certificate.json").read_text())
     value["auditors"] *= 2
     (place / "doubled.json").write_text(json.dumps(value))

@@ -94,7 +94,7 @@ def test_what_is_written_is_read(tmp_path_factory, rows):
         ({"prompt_id": "a", "text": "t", "label": 2, "part": "mass"}, "label: got 2"),
         ({"prompt_id": "a", "text": "t", "label": True, "part": "mass"}, "label: got True"),
         ({"prompt_id": "a", "text": "t", "label": 1, "part": "some"}, "part: got 'some'"),
-        ({"prompt_id": 1, "text": "t", "label": 1, "part": "mass"}, "must be texts"),
+        ({"prompt_id": 1, "text": "t", "label": 1, "part": "mass"}, "prompt_id: got 1"),
     ],
 )
 def test_a_broken_file_of_labels_is_told_by_its_line(tmp_path, row, named):
@@ -132,7 +132,6 @@ def test_the_bounds_count_the_second_half(tmp_path):
     pool = labelled_average(zero, np.array(rest), n, (sum(leaks), 25), 0.05)
     assert tuple(bound.value for bound in found.pool) == pool
     assert found.mass == 1 - sum(rest) / 120
-    assert found.judge
 
 
 def test_a_leak_seen_among_the_draws_of_the_rest_is_a_leak(tmp_path):
