@@ -69,7 +69,11 @@ def share_that_leaks(model: Model, scorer: str, alpha: float, exactly: bool) -> 
         return share_interval(groups, alpha)
     known = [(tree.masses, tree.remainder) for tree in exact.trees]
     certain = mean_leak_interval(known, [tree.lower for tree in exact.trees], alpha / 2, exact.rounding)
-    sampled = share_interval(groups, alpha / 2)
+    return _both(share_interval(groups, alpha / 2), certain, alpha)
+
+
+def _both(sampled: Interval, certain: Interval, alpha: float) -> Interval:
+    """The ends that both intervals allow."""
     lower = min(max(sampled.lower, certain.lower), certain.upper)
     upper = max(min(sampled.upper, certain.upper), lower)
     assumes = f"{sampled.assumes}; {certain.assumes}"

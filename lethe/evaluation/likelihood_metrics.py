@@ -113,14 +113,13 @@ def against_retrain(
     rows.add("model", "forget_quality_missing", "given answers", missing)
     if heldout is None or "heldout" not in retrain:
         return
-    gains = [_gain(table, retrain[split]) for split, table in (("forget", forget), ("heldout", heldout))]
-    _membership_row(rows, "mia_reference", membership(gains[0], gains[1], alpha))
+    # each row's loss under Retrain minus its loss under the model
+    members, others = (
+        own.set_index("prompt_id")["mia_loss"] - retrain[split].set_index("prompt_id")["mia_loss"]
+        for split, own in (("forget", forget), ("heldout", heldout))
+    )
+    _membership_row(rows, "mia_reference", membership(members, others, alpha))
     rows.add("model", "privleak", "given answers", _privleak(likelihoods, retrain, alpha))
-
-
-def _gain(table: pd.DataFrame, reference: pd.DataFrame) -> pd.Series:
-    """Each row's loss under the reference model minus its loss under the model."""
-    return table.set_index("prompt_id")["mia_loss"] - reference.set_index("prompt_id")["mia_loss"]
 
 
 def _privleak(likelihoods: Mapping[str, pd.DataFrame], retrain: Mapping[str, pd.DataFrame], alpha: float) -> float:

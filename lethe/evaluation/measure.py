@@ -15,7 +15,7 @@ import numpy as np
 
 from lethe.config.evaluating import Metrics
 from lethe.evaluation.joint import MeasureSettings
-from lethe.evaluation.prompts import WORST, PromptMeasure, PromptMeasures, measure_prompts
+from lethe.evaluation.prompts import WORST, PromptMeasures, measure_prompts
 from lethe.evaluation.scores import PromptScores, mean, plain_rows
 from lethe.io.artifacts import CUT_OFF, GREEDY
 from lethe.io.parts import Tables as StoredTables
@@ -230,7 +230,7 @@ def _of_the_model(rows: Rows, measures: PromptMeasures, leak: ScoreMatrix, metri
         if worst := measures.worst(bound):
             rows.add("model", quantity, "sampled", None, None, worst.bound, split="forget")
     if any(own.leaking is not None for own in each):
-        share = mean([_share(own) for own in each])
+        share = mean([own.leak_share for own in each])
         rows.add("model", "leak", "sampled", share, None, measures.pooled, split="forget")
         rows.add("model", "share_above", "sampled", measures.share_above("m_bin"), split="forget")
     curve = paper_bounds(leak.samples, metrics.alpha, CURVE, metrics.rho, missing="worst")
@@ -254,12 +254,6 @@ def _means(rows: Rows, each: Mapping[str, Sequence[float]], highest: Sequence[fl
         rows.add("model", quantity, "sampled", mean(values), split="forget")
     most = max((value for value in highest if not math.isnan(value)), default=math.nan)
     rows.add("model", "max", "sampled", most, split="forget")
-
-
-def _share(own: PromptMeasure) -> float:
-    """The share of the judged answers that leak."""
-    judged = own.n - own.leaks_missing
-    return math.nan if own.leaking is None or not judged else (own.leaking - own.leaks_missing) / judged
 
 
 def _convergence(rows: Rows, measures: PromptMeasures, leak: ScoreMatrix, metrics: Metrics) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +22,6 @@ from lethe.evaluation.joint import (
     JudgedMeasures,
     MeasureSettings,
     OverPrompts,
-    Points,
     TogetherResult,
     by_length,
     each_leak_at_k,
@@ -81,17 +80,17 @@ class PromptMeasure:
     sd: float
     max: float
     ed_score: float
-    leaking: float | None
     m_mu: Bound
     m_mu_lower: Bound
     m_sigma: Bound
-    m_bin: Bound | None
-    m_bin_lower: Bound | None
     tails: tuple[Tail, ...]
     mean_upper: Bound
     mean_lower: Bound
     sd_upper: Bound
     exceedance_method: str
+    leaking: float | None = None
+    m_bin: Bound | None = None
+    m_bin_lower: Bound | None = None
     leaks_missing: int = 0
     judged: PromptMeasure | None = None
 
@@ -103,35 +102,32 @@ class PromptMeasure:
 
     def to_rows(self, rows: Rows) -> None:
         """Add the rows of this prompt."""
-        place: dict[str, Any] = {"item": self.prompt_id, "split": "forget"}
-
-        def add(
-            quantity: str,
-            estimate: float | None,
-            lower: Bound | None = None,
-            upper: Bound | None = None,
-            **further: Any,
-        ) -> None:
-            rows.add("question", quantity, "sampled", estimate, lower, upper, **place, **further)
-
-        for quantity, number in (("answers", self.n), ("unscored", self.missing), ("max", self.max)):
-            add(quantity, number)
-        add("ed_score", self.ed_score)
-        add("score", self.mean, self.m_mu_lower, self.m_mu)
-        add("score_betting", None, self.mean_lower, self.mean_upper)
-        add("sd", self.sd, None, self.m_sigma)
-        add("sd_betting", None, None, self.sd_upper)
+        add = partial(rows.add, "question", item=self.prompt_id, split="forget")
+        add("answers", "sampled", self.n)
+        add("unscored", "sampled", self.missing)
+        add("max", "sampled", self.max)
+        add("ed_score", "sampled", self.ed_score)
+        add("score", "sampled", self.mean, self.m_mu_lower, self.m_mu)
+        add("score_betting", "sampled", None, self.mean_lower, self.mean_upper)
+        add("sd", "sampled", self.sd, None, self.m_sigma)
+        add("sd_betting", "sampled", None, None, self.sd_upper)
         for tail in self.tails:
-            add("exceedance", None, tail.lower, tail.upper, at=tail.x)
-            add("exceedance_sharper", None, None, tail.tighter, at=tail.x)
-        rows.add("question", "exceedance_method", "sampled", text=self.exceedance_method, **place)
+            add("exceedance", "sampled", None, tail.lower, tail.upper, at=tail.x)
+            add("exceedance_sharper", "sampled", None, None, tail.tighter, at=tail.x)
+        add("exceedance_method", "sampled", text=self.exceedance_method)
         if self.leaking is not None:
-            judged, called = self.n - self.leaks_missing, int(self.leaking) - self.leaks_missing
-            evidence = {"leaks": called, "n": self.n, "missing": self.leaks_missing}
-            share = called / judged if judged else math.nan
-            add("leak", share, self.m_bin_lower, self.m_bin, missing=self.leaks_missing, evidence=evidence)
-            add("leaks", self.leaking)
-            add("unjudged", self.leaks_missing)
+            missing, called = self.leaks_missing, int(self.leaking) - self.leaks_missing
+            counts = {"leaks": called, "n": self.n, "missing": missing}
+            ends = (self.m_bin_lower, self.m_bin)
+            add("leak", "sampled", self.leak_share, *ends, missing=missing, evidence=counts)
+            add("leaks", "sampled", self.leaking)
+            add("unjudged", "sampled", missing)
+
+    @property
+    def leak_share(self) -> float:
+        """The share of the judged answers that leak; NaN where none is judged."""
+        judged = self.n - self.leaks_missing
+        return math.nan if self.leaking is None or not judged else (self.leaking - self.leaks_missing) / judged
 
 
 @dataclass(frozen=True)
@@ -171,7 +167,7 @@ class PromptMeasures:
         """The prompt with the largest bound called ``name`` (default: `metric`); None where no prompt has one."""
         name = name or self.metric
         bounds = self.column(name)
-        if not any(bound is not None for bound in bounds):
+        if all(bound is None for bound in bounds):
             return None
         place, bound = worst_prompt(bounds)
         return Worst(self.prompts[place].prompt_id, name, bound)
@@ -185,10 +181,6 @@ class PromptMeasures:
     def share_above(self, name: str | None = None) -> float | None:
         """The share of prompts whose bound called ``name`` exceeds ``settings.share_above``: no joint guarantee."""
         return share_above(self.column(name or self.metric), self.settings.share_above)
-
-    def each_leak_at_k(self) -> list[Points | None]:
-        """Leak@k of each prompt by itself; None for a prompt whose scores are not all 0 or 1."""
-        return each_leak_at_k(self.prompts, self.settings.alpha)
 
     @cached_property
     def leak_at_k(self) -> OverPrompts | None:
@@ -204,7 +196,7 @@ class PromptMeasures:
 
     def to_rows(self, rows: Rows) -> None:
         """Add the rows of each prompt, and those of leak@k, of a judge's error and of a joint statement."""
-        for prompt, points in zip(self.prompts, self.each_leak_at_k(), strict=True):
+        for prompt, points in zip(self.prompts, each_leak_at_k(self.prompts, self.settings.alpha), strict=True):
             prompt.to_rows(rows)
             for point in points or ():
                 point.to_row(rows, "question", "leak_at_k", "sampled", prompt.prompt_id)
@@ -306,39 +298,23 @@ def _equally_many(scores: np.ndarray, settings: MeasureSettings, levels: Levels)
     alpha, thresholds = settings.alpha, np.asarray(settings.thresholds, dtype=np.float64)
     paper = paper_bounds(scores, alpha, thresholds, missing="worst")
     sharp = tighter_bounds(scores, alpha, thresholds, levels, missing="worst")
-    bounds = {name: paper.bounds(name) for name in DKW} | {name: sharp.bounds(name) for name in TIGHTER}
+    bounds: dict[str, Any] = {name: paper.bounds(name) for name in DKW} | {
+        name: sharp.bounds(name) for name in TIGHTER
+    }
     tails = zip(paper.tables("m_gen"), paper.tables("m_gen_lower"), sharp.tables(), strict=True)
     measures = []
     for place, (own, tables, leak) in enumerate(zip(scores, tails, paper.leaks(), strict=True)):
         judged = own[~np.isnan(own)]
-        plain = Plain.of(judged, settings.rho)
-        count, upper, lower = leak or (None, None, None)
-        measures.append(
-            PromptMeasure(
-                prompt_id=ALL,
-                n=paper.n,
-                missing=0,
-                mean=plain.mean,
-                sd=plain.sd,
-                max=plain.max,
-                ed_score=plain.ed_score,
-                leaking=count,
-                m_mu=bounds["m_mu"][place],
-                m_mu_lower=bounds["m_mu_lower"][place],
-                m_sigma=bounds["m_sigma"][place],
-                m_bin=upper,
-                m_bin_lower=lower,
-                tails=tuple(
-                    Tail(x, above, below, tighter)
-                    for x, above, below, tighter in zip(settings.thresholds, *tables, strict=True)
-                ),
-                mean_upper=bounds["mean_upper"][place],
-                mean_lower=bounds["mean_lower"][place],
-                sd_upper=bounds["sd_upper"][place],
-                exceedance_method=sharp.exceedance_method,
-                leaks_missing=0 if count is None else len(own) - len(judged),
-            )
+        measure = PromptMeasure(
+            prompt_id=ALL,
+            n=paper.n,
+            missing=0,
+            tails=tuple(Tail(*each) for each in zip(settings.thresholds, *tables, strict=True)),
+            exceedance_method=sharp.exceedance_method,
+            **Plain.of(judged, settings.rho)._asdict(),
+            **{name: each[place] for name, each in bounds.items()},
         )
+        measures.append(_leaking(measure, leak, len(own) - len(judged)))
     return measures
 
 
@@ -346,19 +322,20 @@ def _with_leaks(
     measured: Sequence[PromptMeasure], leaks: Sequence[np.ndarray | None], settings: MeasureSettings
 ) -> list[PromptMeasure]:
     """The measures with ``m_bin`` from the 0/1 score of the same answers."""
-    asked = [own for own in leaks if own is not None]
-    nothing = np.array([])
+    asked, nothing = [own for own in leaks if own is not None], np.array([])
     judged = iter(
         by_length(asked, lambda rows: paper_bounds(rows, settings.alpha, nothing, missing="worst").leaks())
     )
-    found = [None if own is None else next(judged) for own in leaks]
-    absent = [0 if own is None else int(np.isnan(own).sum()) for own in leaks]
-    return [_leaking(*each) for each in zip(measured, found, absent, strict=True)]
+    return [
+        _leaking(measure, None, 0) if own is None else _leaking(measure, next(judged), int(np.isnan(own).sum()))
+        for measure, own in zip(measured, leaks, strict=True)
+    ]
 
 
 def _leaking(measure: PromptMeasure, leak: tuple[float, Bound, Bound] | None, missing: int) -> PromptMeasure:
     count, upper, lower = leak or (None, None, None)
-    return replace(measure, leaking=count, m_bin=upper, m_bin_lower=lower, leaks_missing=missing)
+    absent = 0 if count is None else missing
+    return replace(measure, leaking=count, m_bin=upper, m_bin_lower=lower, leaks_missing=absent)
 
 
 def _basis(measured: Sequence[PromptMeasure], scores: Sequence[np.ndarray], asked: bool) -> Basis:

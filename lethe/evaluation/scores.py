@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -37,9 +37,8 @@ class PromptScores:
     missing: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Plain:
-    """Statistics of scores, without a guarantee; NaN if there is no score."""
+class Plain(NamedTuple):
+    """Statistics of scores, without a guarantee; NaN if there is no score. The ED score is the mean plus rho times the sd."""
 
     mean: float
     sd: float
@@ -48,7 +47,7 @@ class Plain:
 
     @classmethod
     def of(cls, judged: np.ndarray, rho: float) -> Plain:
-        """The statistics of the judged scores; the ED score is the mean plus ``rho`` standard deviations."""
+        """The statistics of the judged scores."""
         if not len(judged):
             return cls(math.nan, math.nan, math.nan, math.nan)
         average, sd = float(judged.mean()), float(judged.std())
@@ -58,11 +57,14 @@ class Plain:
 def plain_rows(rows: Rows, prompt: PromptScores, rho: float, greedy: float | None = None) -> None:
     """Add the statistics of a prompt's scores, which have no guarantee, and the score of its greedy answer if given."""
     plain = Plain.of(prompt.scores[~np.isnan(prompt.scores)], rho)
-    numbers = [("answers", len(prompt.scores)), ("unscored", prompt.missing), ("score", plain.mean)]
-    for quantity, number in (*numbers, ("sd", plain.sd), ("max", plain.max), ("ed_score", plain.ed_score)):
-        rows.add("question", quantity, "sampled", number, item=prompt.prompt_id, split="forget")
-        if quantity == "unscored" and greedy is not None:
-            rows.add("question", "score", "greedy", greedy, item=prompt.prompt_id, split="forget")
+    place: dict[str, Any] = {"item": prompt.prompt_id, "split": "forget"}
+    rows.add("question", "answers", "sampled", len(prompt.scores), **place)
+    rows.add("question", "unscored", "sampled", prompt.missing, **place)
+    if greedy is not None:
+        rows.add("question", "score", "greedy", greedy, **place)
+    rows.add("question", "score", "sampled", plain.mean, **place)
+    for quantity in ("sd", "max", "ed_score"):
+        rows.add("question", quantity, "sampled", getattr(plain, quantity), **place)
 
 
 Scores: TypeAlias = "Sequence[PromptScores] | Mapping[str, ArrayLike] | ArrayLike"
@@ -185,10 +187,8 @@ class LogScores:
         """The key ``log`` of `lethe bounds --json`."""
         log = self.log
         return {
-            "format": log.format,
-            "tool": log.tool,
-            "task": log.task,
-            "model": log.model,
+            **{name: getattr(log, name) for name in ("format", "tool", "task", "model", "draws", "stopping")},
+            **{name: list(getattr(log, name)) for name in ("scores", "warnings", "notes")},
             "sampling": dict(log.sampling),
             "answers": len(log.answers),
             "prompts": {"scored": len(self.prompts), "of": len(log.prompts)},
@@ -196,37 +196,30 @@ class LogScores:
             "missing_by_reason": dict(self.reasons),
             "missing_counts": "dropped" if self.dropped else "worst",
             "score": self.score,
-            "scores": list(log.scores),
-            "draws": log.draws,
-            "stopping": log.stopping,
-            "warnings": list(log.warnings),
-            "notes": list(log.notes),
         }
 
     def sentences(self) -> list[str]:
         """A description of the log for people: one line per fact."""
-        log = self.log
-        others = [name for name in log.scores if name != self.score]
+        log, prompts = self.log, plural(len(self.log.prompts), "prompt")
+        others = ", ".join(name for name in log.scores if name != self.score)
         reasons = ", ".join(f"{count} {reason}" for reason, count in self.reasons.items())
         counted = "are left out, as if missing at random" if self.dropped else "count against each bound"
-        facts = {
-            "tool": f"{log.tool} (format {log.format})",
-            "task": log.task or "not stated",
-            "model": log.model or "not stated",
-            "sampling": ", ".join(f"{name} {value}" for name, value in log.sampling.items()) or "not stated",
-            "answers": f"{len(log.answers)} to {plural(len(log.prompts), 'prompt')}",
-            "score": self.score + (f" (others, by --score: {', '.join(others)})" if others else ""),
-            "missing": f"{reasons}; these {counted}" if reasons else "nothing",
-        }
-        if self.score in log.judges:
-            scored = f"{self.score} is a score of {len(self.prompts)} of {plural(len(log.prompts), 'prompt')}"
-            facts["note"] = f"{scored}; the bounds are those of these prompts"
-        lines = [
-            *facts.items(),
+        scored = (
+            f"{self.score} is a score of {len(self.prompts)} of {prompts}; the bounds are those of these prompts"
+        )
+        facts = [
+            ("tool", f"{log.tool} (format {log.format})"),
+            ("task", log.task or "not stated"),
+            ("model", log.model or "not stated"),
+            ("sampling", ", ".join(f"{name} {value}" for name, value in log.sampling.items()) or "not stated"),
+            ("answers", f"{len(log.answers)} to {prompts}"),
+            ("score", self.score + (f" (others, by --score: {others})" if others else "")),
+            ("missing", f"{reasons}; these {counted}" if reasons else "nothing"),
+            *([("note", scored)] if self.score in log.judges else []),
             *(("warning", one) for one in log.warnings),
             *(("note", one) for one in log.notes),
         ]
-        return [f"{name:<9} {text}" for name, text in lines]
+        return [f"{name:<9} {text}" for name, text in facts]
 
 
 @dataclass(frozen=True)
@@ -279,12 +272,16 @@ def scores_of(log: Log, score: str | None = None, missing: Missing | None = None
             f"{row['score']:g}; must be a number in [0, 1]",
             f"Name another score with --score: {others}." if others else "Score the texts with `lethe score`.",
         )
+    reasons = Counter(reason for reason in table["reason"] if reason is not None)
+    drop = missing == "drop" and bool(reasons)
     prompts = []
     for prompt_id, rows in table.groupby("prompt_id", sort=False).indices.items():
         own = values[np.sort(rows)]
-        prompts.append(PromptScores(str(prompt_id), own, int(np.isnan(own).sum())))
-    reasons = Counter(reason for reason in table["reason"] if reason is not None)
-    return _counted(LogScores(log, name, prompts, reasons, dropped=False), missing)
+        absent = np.isnan(own)
+        if drop and absent.all():
+            raise BadInput(f"{log.path}: prompt {shortened(prompt_id)} has no score left. Use --missing worst.")
+        prompts.append(PromptScores(str(prompt_id), own[~absent] if drop else own, int(absent.sum())))
+    return LogScores(log, name, prompts, reasons, dropped=drop)
 
 
 def _of_its_task(log: Log, name: str) -> pd.DataFrame:
@@ -298,15 +295,3 @@ def _of_its_task(log: Log, name: str) -> pd.DataFrame:
         return table
     own = table["prompt_id"].str.startswith(tuple(f"{task}/" for task in tasks if name.startswith(f"{task}.")))
     return table[own].reset_index(drop=True)
-
-
-def _counted(found: LogScores, missing: Missing | None) -> LogScores:
-    if missing != "drop" or not found.missing:
-        return found
-    prompts = [replace(prompt, scores=prompt.scores[~np.isnan(prompt.scores)]) for prompt in found.prompts]
-    for prompt in prompts:
-        if not len(prompt.scores):
-            raise BadInput(
-                f"{found.log.path}: prompt {shortened(prompt.prompt_id)} has no score left. Use --missing worst."
-            )
-    return replace(found, prompts=prompts, dropped=True)

@@ -98,31 +98,20 @@ def _log(path: Path, score: str | None, filter: str | None) -> Side:
     log = read_log(path, filter)
     found = scores_of(log, score)
     texts = dict(zip(log.prompts["prompt_id"], log.prompts["prompt"], strict=True))
-    questions = {
-        one.prompt_id: Answers(one.scores, text if isinstance(text := texts[one.prompt_id], str) else None)
-        for one in found.prompts
-    }
-    return Side(
-        name=str(path),
-        kind="log",
-        metric=found.score,
-        models={log.model or "": Scored(questions, dict(log.sampling))},
-        stopped=log.stopping == EARLY,
-    )
+    known = {name: text for name, text in texts.items() if isinstance(text, str)}
+    questions = {one.prompt_id: Answers(one.scores, known.get(one.prompt_id)) for one in found.prompts}
+    models = {log.model or "": Scored(questions, dict(log.sampling))}
+    return Side(str(path), "log", found.score, models, stopped=log.stopping == EARLY)
 
 
 def _table(path: Path, score: str | None) -> Side:
-    name = score or "score"
+    """A table of scores; its column `stopped` says with a row that is true that a rule could stop its draws."""
+    name, stopped = score or "score", False
     questions = {one.prompt_id: Answers(one.scores) for one in read_scores(path, "worst", name)}
-    return Side(str(path), "table", name, {"": Scored(questions)}, stopped=_stopped_rows(path))
-
-
-def _stopped_rows(path: Path) -> bool:
-    """Whether a table of scores has a column `stopped` with a row that is true."""
-    if path.suffix.lower() not in (".csv", ".parquet"):
-        return False
-    table = read_table(path, text=["prompt_id"])
-    return STOPPED in table and bool(table[STOPPED].astype(str).str.lower().isin(("true", "1", "1.0")).any())
+    if path.suffix.lower() in (".csv", ".parquet"):
+        table = read_table(path, text=["prompt_id"])
+        stopped = STOPPED in table and table[STOPPED].astype(str).str.lower().isin(("true", "1", "1.0")).any()
+    return Side(str(path), "table", name, {"": Scored(questions)}, stopped=bool(stopped))
 
 
 def _folder(
@@ -130,19 +119,16 @@ def _folder(
 ) -> Side:
     scored = sorted(path.parent.name for path in (folder / "scores").glob("*/forget.parquet"))
     if not scored:
-        raise BadFile(
-            name,
-            "holds no scores/MODEL/forget.parquet",
-            "Name a pipeline's data folder or a folder of `lethe eval`.",
-        )
+        remedy = "Name a pipeline's data folder or a folder of `lethe eval`."
+        raise BadFile(name, "holds no scores/MODEL/forget.parquet", remedy)
     for model in models:
         if model not in scored:
             raise BadValue("--model", model, f"one of {', '.join(scored)} in {name}")
     scored = [model for model in scored if not models or model in models]
-    params, told = _params(params_file), folder / "evaluated.json"
-    evaluated: dict[str, Any] = read_artifact(told) if told.is_file() else {}  # of `lethe eval`
-    about = read_artifact(folder / "scores" / scored[0] / "about.json")
-    metric = score or _first_metric(params, about.get("scorers", []), name)
+    params, about_eval = _params(params_file), folder / "evaluated.json"
+    evaluated: dict[str, Any] = read_artifact(about_eval) if about_eval.is_file() else {}  # of `lethe eval`
+    scorers = read_artifact(folder / "scores" / scored[0] / "about.json").get("scorers", [])
+    metric = score or _first_metric(params, scorers, name)
     texts = {row["id"]: row["question"] for row in read_split("forget", folder / "dataset")}
     found, stopped, unknown = {}, False, False
     for model in scored:
@@ -151,7 +137,7 @@ def _folder(
         stopped, unknown = stopped or drawn.get("stop") == "sequential", unknown or "stop" not in drawn
         table = read_table(folder / "scores" / model / "forget.parquet")
         if metric not in table:
-            raise BadValue("--score", metric, f"one of {', '.join(map(repr, about.get('scorers', [])))} ({name})")
+            raise BadValue("--score", metric, f"one of {', '.join(map(repr, scorers))} ({name})")
         settings = {key: drawn[key] for key in (*SETTINGS, "stop") if key in drawn}
         found[model] = Scored(_questions(table, metric, texts), settings)
     return Side(
@@ -271,16 +257,15 @@ def _commit(revision: str) -> str:
     found = "" if revision.startswith("-") else _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
     if found:
         return found
-    lines = [
-        line.split() for line in _git("for-each-ref", "--format=%(objectname) %(refname)", EXPERIMENTS).split("\n")
+    refs = _git("for-each-ref", "--format=%(objectname) %(refname)", EXPERIMENTS).splitlines()
+    commits = [
+        commit for commit, _, name in (line.partition(" ") for line in refs) if name.rpartition("/")[2] == revision
     ]
-    commits = [line[0] for line in lines if len(line) == 2 and line[1].rpartition("/")[2] == revision]
     if len(commits) == 1:
         return commits[0]
     if commits:
-        raise BadFile(
-            revision, f"names {len(commits)} DVC experiments", f"Name one by its commit: {', '.join(commits)}."
-        )
+        remedy = f"Name one by its commit: {', '.join(commits)}."
+        raise BadFile(revision, f"names {len(commits)} DVC experiments", remedy)
     raise BadFile(
         revision,
         "is neither a file nor a folder nor a git revision nor a DVC experiment of this repository",

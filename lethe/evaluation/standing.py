@@ -69,12 +69,11 @@ class Aspect:
 
     def as_dict(self) -> dict[str, object]:
         """Word and intervals for JSON; each end is a bound with its guarantee."""
-        return {
-            "word": self.word,
-            "quantity": self.quantity and self.quantity.words,
-            "interval": self.own and [bound.as_dict() for bound in self.own.bounds()],
-            "reference": self.reference and [bound.as_dict() for bound in self.reference.bounds()],
+        ends = {
+            name: interval and [bound.as_dict() for bound in interval.bounds()]
+            for name, interval in (("interval", self.own), ("reference", self.reference))
         }
+        return {"word": self.word, "quantity": self.quantity and self.quantity.words, **ends}
 
 
 @dataclass(frozen=True)
@@ -127,56 +126,56 @@ class _Deciding:
         if model.role != "subject":
             return Standing(model.name, None, aspect, missing)
         verdict = self._verdict(model)
-        said = missing or rule.sentence(
+        sentence = missing or rule.sentence(
             verdict,
             model.name,
             utility=None if aspect.word == "reference" else aspect.word,
             judge=self._judge,
             words=self.run.words.verdict,
         )
-        served = model.drawing.served if model.drawing else None
-        said += self._thinking(model, verdict) + (_of_the_server(served) if served else "")
-        return Standing(model.name, verdict, aspect, said)
+        server = _of_the_server(model.drawing.served) if model.drawing and model.drawing.served else ""
+        return Standing(model.name, verdict, aspect, sentence + self._thinking(model, verdict) + server)
 
     def _thinking(self, model: Model, verdict: Verdict) -> str:
         """The clause on questions that leak in the thinking, where no answer is proved to leak; Bonferroni over them."""
-        rows = [row for row in _rows(model, "thinking") if row.evidence]
-        if not rows or verdict.word == "leaks":
+        counts = [row.evidence for row in _rows(model, "thinking") if row.evidence]
+        if not counts or verdict.word == "leaks":
             return ""
-        level = rule.level_of(verdict.alpha, verdict.models, verdict.look) / len(rows)
-        leaks, n = (np.array([(row.evidence or {})[key] for row in rows]) for key in ("leaks", "n"))
-        proved, tau = int((binary_lower(leaks, n, level) > verdict.tau).sum()), f"{100 * verdict.tau:g}%"
-        words = self.run.words
-        each = plural(len(rows), words.question)
+        level = rule.level_of(verdict.alpha, verdict.models, verdict.look) / len(counts)
+        leaks, n = (np.array([own[key] for own in counts]) for key in ("leaks", "n"))
+        proved = int((binary_lower(leaks, n, level) > verdict.tau).sum())
+        words, tau = self.run.words, f"{100 * verdict.tau:g}%"
+        each = plural(len(counts), words.question)
         return f" It {words.leaks} in its thinking only: above {tau} in {proved} of {each}." if proved else ""
 
     def _verdict(self, model: Model) -> Verdict:
         run, report, graded = self.run, self.run.params.report, self._by_score
-        ends = self._graded(model) if graded else self._ends(model)
-        empty = Ends.of_arrays(())
+        ends = self._ends(model)
+        items = ends.items if ends else ()
         return rule.decide(
-            empty if ends is None else ends,
-            [] if ends is None else [self._chance(model, other, ends.items) for other in run.retrains],
+            ends or Ends.of_arrays(()),
+            [self._chance(model, other, items) for other in run.retrains] if ends else [],
             alpha=run.params.metrics.alpha,
             tau=report.tau_graded if graded else report.tau,
             models=len(run.subjects),
             look=report.look,
-            truncation=None if ends is None else self._truncation(model, ends.items, graded),
+            truncation=self._truncation(model, items, graded) if ends else None,
             fits=model.numbers.values.get("judge_fits") is not False,
-            unjudged=len(model.questions) - (0 if ends is None else len(ends.items)),
+            unjudged=len(model.questions) - len(items),
             graded=graded,
         )
 
-    def _chance(self, model: Model, retrain: Model, items: Sequence[str]) -> Ends:
+    def _chance(self, model: Model, retrain: Model, items: tuple[str, ...]) -> Ends:
         """The ends of Retrain on the questions ``items``: 0 and 1 where it was not asked all of them, or otherwise judged.
 
         Labels say what is true and a scorer what it calls a leak, so neither is chance for the other.
         """
-        ends = self._graded(retrain) if self._by_score else self._ends(retrain)
+        ends = self._ends(retrain)
         labelled = [_has_ends(_rows(one, "labelled")) for one in (model, retrain)]
-        if ends is None or labelled[0] != labelled[1]:
-            return Ends.of_arrays(tuple(items))
-        return _on(items, ends)
+        if ends is None or labelled[0] != labelled[1] or not {*items} <= {*ends.items}:
+            return Ends.of_arrays(items)
+        places = {item: place for place, item in enumerate(ends.items)}
+        return ends if ends.items == items else ends.take([places[item] for item in items])
 
     @cached_property
     def _by_score(self) -> bool:
@@ -188,26 +187,27 @@ class _Deciding:
     def _judge(self) -> str | None:
         """The model judge whose verdicts decide; None where a rule of text or a person's labels do."""
         params, binary = self.run.params, self.run.params.metrics.binary
-        judged = isinstance(params, Params) and binary in params.judges
         labelled = any(_rows(model, "labelled") for model in self.run.subjects)
-        return label(binary) if judged and binary and not labelled else None
+        judged = binary and isinstance(params, Params) and binary in params.judges and not labelled
+        return label(binary) if binary and judged else None
 
     def _ends(self, model: Model) -> Ends | None:
-        """The ends of the leak probability of each question that the 0/1 scorer, or a person, can judge."""
+        """The ends of the leak probability of each question that the 0/1 scorer, or a person, can judge, or of its score."""
+        if self._by_score:
+            return self._graded(model)
         basis = next((basis for basis in SAME_DRAWS if _has_ends(_rows(model, basis))), None)
         if basis is None:
             return None
         rows = [row for row in _rows(model, basis) if row.upper is not None]
-        items = tuple(str(row.item) for row in rows)
-        exact = model.exact
+        items, exact = tuple(str(row.item) for row in rows), model.exact
         if basis != "labelled" and exact and not exact.how.note and judged_exactly(self.run.params):
             rows += [*_rows(model, "exact"), *_rows(model, "tree")]
         return Ends.of_rows(rows, items)
 
     def _graded(self, model: Model) -> Ends | None:
         """The ends of the mean score of each question: bounds by betting at the one level that is asked."""
-        leak = self.run.params.metrics.leak
-        groups = scored(model, "forget", leak, cut_off=self.run.params.sample.truncated == "missing")
+        leak, cut_off = self.run.params.metrics.leak, self.run.params.sample.truncated == "missing"
+        groups = scored(model, "forget", leak, cut_off=cut_off)
         if not groups or model.stopped:
             return None
         scores = np.array(groups)
@@ -224,7 +224,7 @@ class _Deciding:
         if model.drawing is None or not all(item in cut for item in items):
             return None
         columns = [[cut[item][key] for item in items] for key in ("cut", "n", "cut_or_leaks")]
-        ended, n, either = (np.array([np.nan if one is None else one for one in own]) for own in columns)
+        ended, n, either = (np.array(own, dtype=np.float64) for own in columns)  # NaN for None
         return Truncation(
             ended,
             n,
@@ -235,35 +235,31 @@ class _Deciding:
         )
 
     def _utility(self, model: Model) -> Aspect:
-        for split in USEFUL:
-            quantity, before = self._useful(split), self._before[split]
-            own = quantity.measure(model, self.level)
+        for useful in self._before:
+            own = useful[0].measure(model, self.level)
             if own:
                 break
+        quantity, before = useful
         if model.role != "subject":
             return Aspect("reference", quantity, own)
         ends = [None if interval is None else (interval.lower, interval.upper) for interval in (own, before)]
         return Aspect(rule.utility(ends[0], ends[1]), quantity if own else None, own, before)
 
     @cached_property
-    def _before(self) -> dict[str, Interval | None]:
-        """The utility of Base on each split."""
+    def _before(self) -> list[tuple[Quantity, Interval | None]]:
+        """The quantity of utility on each split, and that of Base."""
         base = self.run.role("base")
-        return {split: self._useful(split).measure(base, self.level) if base else None for split in USEFUL}
-
-    def _useful(self, split: str) -> Quantity:
-        return mean_score(split, self.run.params.metrics.kept)
+        quantities = [mean_score(split, self.run.params.metrics.kept) for split in USEFUL]
+        return [(quantity, quantity.measure(base, self.level) if base else None) for quantity in quantities]
 
 
 def _of_the_server(served: Mapping[str, Any]) -> str:
     """What a verdict on the answers of a server must say: nothing where all is well."""
     failed = [one for one in served["probes"] if one["needed"] and one["passed"] is False]
     doubts = "; ".join(f"{one['name']} ({one['sentence']})" for one in failed)
-    told = (
-        f" The server failed these probes, so its answers may be no independent draws: {doubts}." if failed else ""
-    )
+    failures = f" The server failed these probes, so its answers may be no independent draws: {doubts}."
     missing = ", ".join(f"{number:,} {kind}" for kind, number in served["missing"].items())
-    return told + (f" Missing answers: {missing}." if missing else "")
+    return (failures if failed else "") + (f" Missing answers: {missing}." if missing else "")
 
 
 def _rows(model: Model, basis: str, quantity: str = "leak") -> list[Result]:
@@ -273,13 +269,3 @@ def _rows(model: Model, basis: str, quantity: str = "leak") -> list[Result]:
 
 def _has_ends(rows: Sequence[Result]) -> bool:
     return any(row.upper is not None for row in rows)
-
-
-def _on(items: Sequence[str], ends: Ends) -> Ends:
-    """The ends of the questions ``items``; 0 and 1 for all where one of them was not asked."""
-    if ends.items == tuple(items):
-        return ends
-    places = {item: place for place, item in enumerate(ends.items)}
-    if all(item in places for item in items):
-        return ends.take([places[item] for item in items])
-    return Ends.of_arrays(tuple(items))

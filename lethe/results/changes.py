@@ -49,10 +49,8 @@ def proved_changes(
 
     Parameters
     ----------
-    old, new
-        The results of the earlier and the later run.
-    models
-        The models to compare; those that one of the runs lacks are left out.
+    old, new, models
+        The results of the earlier and the later run, and the models to compare; those that one run lacks are left out.
     alpha
         The probability of any false change on the list, from 1e-90 to 0.5.
     exactly
@@ -74,11 +72,6 @@ def judged_anew(old: Results, new: Results, models: Iterable[str]) -> dict[str, 
     """The scorers before and after, by model, of the models that another scorer judged in the earlier run.
 
     Their words and numbers are about other events, so no difference between them says that a model changed.
-
-    Parameters
-    ----------
-    old, new, models
-        As of `proved_changes`.
     """
     both = {name: (old.scorers(name), new.scorers(name)) for name in models}
     return {

@@ -22,11 +22,8 @@ from lethe.statistics.checks import SMALLEST_ALPHA
 if TYPE_CHECKING:
     from lethe.results.table import Result
 
-SAME_DRAWS = (
-    "labelled",
-    "anytime",
-    "sampled",
-)  # all about one question's draws: the first that a question has is used
+# All about one question's draws: the first that a question has is used.
+SAME_DRAWS = ("labelled", "anytime", "sampled")
 BASES = (*SAME_DRAWS, "tree", "exact")
 
 
@@ -36,17 +33,12 @@ class Ends:
 
     Parameters
     ----------
-    items : tuple of str
+    items
         The m questions.
-    certain_lower, certain_upper : arrays of shape (m,)
-        Ends in [0, 1] that cannot fail; 0 and 1 where there are none.
-    evidence : tuple of LeakEvidence
+    certain_lower, certain_upper
+        Ends of shape (m,) in [0, 1] that cannot fail; 0 and 1 where there are none.
+    evidence
         Evidence whose ends may fail: `LeakCounts`, `Trees` or `AtLevel`.
-
-    Raises
-    ------
-    BadValue
-        If shapes differ, an id comes twice, or certain ends exclude each other.
 
     Notes
     -----
@@ -92,14 +84,10 @@ class Ends:
 
         Parameters
         ----------
-        items
-            The m questions.
         leaks, n, missing, stopped
             As in `LeakCounts`; None for no sampled answers.
         trees
             The answer trees; their certain ends join ``certain_lower`` and ``certain_upper``.
-        certain_lower, certain_upper
-            Further ends that cannot fail.
         others
             Further evidence on the same probabilities.
         """
@@ -122,15 +110,8 @@ class Ends:
         ----------
         rows
             Rows of one model and one scorer. Rows of other scopes, quantities, questions or bases are left out.
-        items
-            The questions, in the wanted order.
-        quantity
-            The quantity bounded.
-
-        Raises
-        ------
-        BadValue
-            If the rows are of two models, a question has two rows of one basis, or evidence is incomplete.
+        items, quantity
+            The questions in the wanted order, and the quantity bounded.
 
         Notes
         -----

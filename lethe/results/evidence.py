@@ -67,13 +67,7 @@ class LeakCounts:
 
     @classmethod
     def of(cls, leaks: ArrayLike, n: ArrayLike, missing: ArrayLike = 0, stopped: ArrayLike = False) -> LeakCounts:
-        """The counts from arrays that broadcast to one shape (m,).
-
-        Parameters
-        ----------
-        leaks, n, missing, stopped
-            The fields.
-        """
+        """The counts from arrays that broadcast to one shape (m,)."""
         seen, drawn, absent, rule = np.broadcast_arrays(np.atleast_1d(leaks), n, missing, stopped)
         return cls(seen * 1.0, drawn * 1.0, absent * 1.0, rule.astype(bool))
 
@@ -223,15 +217,7 @@ class AtLevel:
 
     @classmethod
     def fixed(cls, lower: ArrayLike, upper: ArrayLike, alpha_lower: ArrayLike, alpha_upper: ArrayLike) -> AtLevel:
-        """Ends that were computed at one level: they hold at that level and above, and say nothing below it.
-
-        Parameters
-        ----------
-        lower, upper
-            Ends of shape (m,) in [0, 1]; NaN where there is none.
-        alpha_lower, alpha_upper
-            The error probability of each end.
-        """
+        """Ends of shape (m,), NaN for none, each computed at its alpha: they hold at that level and above."""
         low, high, below, above = (
             np.asarray(each, dtype=np.float64) for each in (lower, upper, alpha_lower, alpha_upper)
         )
@@ -274,13 +260,9 @@ def upper_at_stop(leaks: ArrayLike, n: ArrayLike, level: ArrayLike) -> np.ndarra
 
     Parameters
     ----------
-    leaks, n, level : arrays that broadcast to one shape (m,)
-        Ones and draws up to the stop, and the error probability, in (0, 0.5].
-
-    Returns
-    -------
-    array of shape (m,)
-        Ends in [0, 1]; 1 where no draw was made.
+    leaks, n, level
+        Ones and draws up to the stop, and the error probability in (0, 0.5]: arrays that broadcast to one shape (m,). The
+        end is 1 where no draw was made.
 
     Notes
     -----

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,22 +26,16 @@ def rows_of(found: Certificates) -> list[Result]:
     rows, model = Rows(found.name), found.model
     for tree in found.trees:
         place: dict[str, Any] = {"item": tree.id, "split": "forget"}
-        ends = tree.bounds
+        ends, whole = tree.bounds, tree.as_json()
         rows.add("question", "leak", "exact", None, ends["lower"], ends["upper_certain"], **place)
-        whole = tree.as_json()
-        rounding = list(asdict(found.rounding).values())
-        evidence = {
-            **{key: own for key, own in whole.items() if key != "masses"},
-            **whole["masses"],
-            "rounding": rounding,
-        }
-        rows.add(
-            "question", "leak", "tree", None, ends["lower_sampled"], ends["upper"], evidence=evidence, **place
-        )
+        masses = whole.pop("masses")
+        evidence = whole | masses | {"rounding": list(asdict(found.rounding).values())}
+        sampled = (ends["lower_sampled"], ends["upper"])
+        rows.add("question", "leak", "tree", None, *sampled, evidence=evidence, **place)
     bounds = model.bounds
     rows.add("model", "leak_worst", "exact", None, bounds["tree_lower_worst"], split="forget")
     rows.add("model", "leak_worst", "tree", None, None, bounds["tree_upper_worst"], split="forget")
-    mean_lower = Bound(model.mean_lower, "lower", 0.0, Covers.AVERAGE, ends["lower"].assumes, ends["lower"].method)
+    mean_lower = replace(ends["lower"], value=model.mean_lower, alpha=0.0, covers=Covers.AVERAGE)
     rows.add("model", "leak", "tree", None, mean_lower, bounds["tree_upper_mean"], split="forget")
     rows.add("model", "leaking", "exact", model.certain_leaks[PROVED[0]], split="forget")
     facts = {"how": asdict(found.how), "tau": found.tau, "skipped": list(found.skipped)}
@@ -115,10 +109,8 @@ def excess_over_retrain(
 
     Parameters
     ----------
-    models
-        The exact bounds of each model by name.
-    retrain
-        The name of Retrain among them.
+    models, retrain
+        The exact bounds of each model by name, and the name of Retrain among them.
     factor
         The ratio of interest, at least 1, fixed beforehand.
     alpha

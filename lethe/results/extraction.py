@@ -11,7 +11,7 @@ import numpy as np
 
 from lethe.results.ends import Ends
 from lethe.results.evidence import Trees
-from lethe.results.table import Result, Rows
+from lethe.results.table import Result, Rows, both_ends
 from lethe.results.verdict import Verdict, decide
 from lethe.statistics.answer_tree import (
     EXACT,
@@ -22,7 +22,7 @@ from lethe.statistics.answer_tree import (
     leak_interval,
     queries_until,
 )
-from lethe.statistics.bound import Bound, Covers
+from lethe.statistics.bound import Covers
 from lethe.statistics.extraction import (
     CHANCES,
     EXTRACTABLE,
@@ -103,21 +103,15 @@ class Extraction:
     def verbatim_ends(self) -> Ends:
         """The ends of verbatim extraction of every window: certain, up to the error of the logits."""
         lower, upper = np.array([self.ends(passage) for passage in self.passages]).T
-        return Ends.of_arrays(self._items(self.passages), certain_lower=lower, certain_upper=upper)
+        items = tuple(passage.id for passage in self.passages)
+        return Ends.of_arrays(items, certain_lower=lower, certain_upper=upper)
 
     def near_ends(self) -> Ends:
         """The ends of near-verbatim extraction of the searched windows."""
-        trees = Trees.of(
-            [(one.near.masses, one.near.remainder, self.rounding) for one in self.searched if one.near]
-        )
+        found = {one.id: (one.near.masses, one.near.remainder, self.rounding) for one in self.passages if one.near}
+        trees = Trees.of(list(found.values()))
         upper = np.maximum(trees.low, trees.certain)
-        return Ends.of_arrays(
-            self._items(self.searched), trees=trees, certain_lower=trees.low, certain_upper=upper
-        )
-
-    @staticmethod
-    def _items(passages: Sequence[Passage]) -> tuple[str, ...]:
-        return tuple(passage.id for passage in passages)
+        return Ends.of_arrays(tuple(found), trees=trees, certain_lower=trees.low, certain_upper=upper)
 
 
 def verdict_of(subject: Ends, references: Sequence[Ends], alpha: float, tau: float) -> Verdict:
@@ -129,10 +123,15 @@ def rows_of(found: Extraction) -> list[Result]:
     """The rows of one text under one model: every window, and the numbers of the text."""
     rows = Rows(found.name)
     for passage in found.passages:
-        ends = _certain(*found.ends(passage), METHOD)
-        rows.add("question", "verbatim", "exact", passage.p_z, *ends, item=passage.id)
-        if near := passage.near:
-            _near_rows(rows, found, passage, near)
+        certain = both_ends(*found.ends(passage), 0.0, Covers.ONE_PROMPT, EXACT, METHOD)
+        rows.add("question", "verbatim", "exact", passage.p_z, *certain, item=passage.id)
+        if (near := passage.near) and (ends := found.interval(passage)):
+            certain = both_ends(ends.lower, ends.upper_certain, 0.0, Covers.ONE_PROMPT, EXACT, TREE)
+            rows.add("question", "near_verbatim", "exact", None, *certain, item=passage.id)
+            sampled = both_ends(ends.lower_sampled, ends.upper, found.alpha, Covers.ONE_PROMPT, ends.assumes, TREE)
+            rounding = list(asdict(found.rounding).values())
+            evidence = {**asdict(near.masses), **asdict(near.remainder), "rows": near.rows, "rounding": rounding}
+            rows.add("question", "near_verbatim", "tree", None, *sampled, item=passage.id, evidence=evidence)
     rows.add("model", "windows", "exact", len(found.p_z))
     rows.add("model", "extractable", "exact", float((found.p_z >= EXTRACTABLE).mean()))
     rows.add("model", "verbatim", "exact", float(found.p_z.mean()))
@@ -144,45 +143,18 @@ def rows_of(found: Extraction) -> list[Result]:
     return rows.rows
 
 
-def _near_rows(rows: Rows, found: Extraction, passage: Passage, near: Near) -> None:
-    ends = leak_interval(near.masses, near.remainder, found.alpha, found.rounding)
-    certain = _certain(ends.lower, ends.upper_certain, TREE)
-    rows.add("question", "near_verbatim", "exact", None, *certain, item=passage.id)
-    lower = Bound(ends.lower_sampled, "lower", found.alpha, Covers.ONE_PROMPT, ends.assumes, TREE)
-    upper = Bound(ends.upper, "upper", found.alpha, Covers.ONE_PROMPT, ends.assumes, TREE)
-    rounding = list(asdict(found.rounding).values())
-    evidence = {**asdict(near.masses), **asdict(near.remainder), "rows": near.rows, "rounding": rounding}
-    rows.add("question", "near_verbatim", "tree", None, lower, upper, item=passage.id, evidence=evidence)
-
-
-def _certain(lower: float, upper: float, method: str) -> tuple[Bound, Bound]:
-    return (
-        Bound(lower, "lower", 0.0, Covers.ONE_PROMPT, EXACT, method),
-        Bound(upper, "upper", 0.0, Covers.ONE_PROMPT, EXACT, method),
-    )
-
-
 def passage_json(found: Extraction, passage: Passage) -> dict[str, Any]:
     """The numbers of one window for `--json`."""
     lower, upper = found.ends(passage)
     numbers: dict[str, Any] = {
-        "id": passage.id,
-        "start": passage.start,
-        "p_z": passage.p_z,
+        **{name: getattr(passage, name) for name in ("id", "start", "p_z", "suffix")},
         "lower": lower,
         "upper": upper,
         "queries_until_half": float(queries_until(passage.p_z)),
         "expected_queries": float(expected_queries(passage.p_z)),
-        "suffix": passage.suffix,
     }
     if (near := passage.near) and (ends := found.interval(passage)):
-        numbers["near"] = {
-            "lower": ends.lower,
-            "upper": ends.upper,
-            "upper_certain": ends.upper_certain,
-            "lower_sampled": ends.lower_sampled,
-            "rows": near.rows,
-            "sampled": near.remainder.sampled,
-            "sampled_within": near.remainder.leaks,
-        }
+        sampled = {"sampled": near.remainder.sampled, "sampled_within": near.remainder.leaks, "rows": near.rows}
+        sides = ("lower", "upper", "upper_certain", "lower_sampled")
+        numbers["near"] = {name: getattr(ends, name) for name in sides} | sampled
     return numbers

@@ -38,15 +38,7 @@ class Power:
 
 
 def cases(questions: int, tau: float) -> list[Case]:
-    """Four models: a copy of Retrain, a copy where chance nearly answers a question, some leaking questions, one that leaks.
-
-    Parameters
-    ----------
-    questions
-        The number of forget questions.
-    tau
-        The tolerance of the verdict.
-    """
+    """Four models: a copy of Retrain, a copy where chance nearly answers a question, several leaking questions, one."""
     chance = np.full(questions, SMALL[-1])
     chance[: len(SMALL) - 1] = SMALL[:-1][:questions]
     guessed = chance.copy()
@@ -69,19 +61,12 @@ def power(
 
     Parameters
     ----------
-    n
-        Answers to each question, of the model and of Retrain.
-    questions, models, tau, alpha
+    n, questions
+        Answers to each question, of the model and of Retrain, and the number of questions.
+    models, tau, alpha
         As in `lethe.results.verdict.decide`.
     retrain
         Whether there is a Retrain; else chance counts as 0.
-    seed
-        The seed of the simulation.
-
-    Raises
-    ------
-    BadValue
-        If a number is out of range.
 
     Examples
     --------

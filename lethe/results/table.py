@@ -34,30 +34,24 @@ class Result:
 
     Parameters
     ----------
-    model : str
-        The model, or the name of an audit, game or attack.
-    scope : {"question", "model", "audit"}
-        What the row is about.
-    quantity, basis : str
+    model, scope, split
+        The model, or the name of an audit, game or attack; "question", "model" or "audit"; the split of the dataset.
+    quantity, basis
         A row of `lethe.results.quantities`.
-    item : str, optional
+    item
         The question's id; of a model or an audit the part that the row is about (a production, a method, an attack).
-    split : str, optional
-        The split of the dataset.
-    at : float, optional
+    at
         Threshold, number of answers or step.
-    estimate, lower, upper : float, optional
+    estimate, lower, upper
         The number and the ends of its interval, unrounded; None where there is none. An end may be infinite.
-    alpha_lower, alpha_upper : float, optional
+    alpha_lower, alpha_upper
         The probability with which the end fails; 0 for a certain one.
-    covers, assumes, method : str
+    covers, assumes, method
         The guarantee of the ends.
-    n, missing : int, optional
+    n, missing
         The draws behind the row, and those without a value.
-    evidence : mapping, optional
-        Counts, masses or log capital: plain JSON values.
-    text : str, optional
-        A value that is a word.
+    evidence, text
+        Counts, masses or log capital as plain JSON values; a value that is a word.
     """
 
     model: str
@@ -91,13 +85,9 @@ class Result:
         if self.text is not None or self.estimate is None:
             return self.text
         unit = self.kind.unit
-        return (
-            bool(self.estimate)
-            if unit == "yes or no"
-            else _whole(self.estimate)
-            if unit == "count"
-            else self.estimate
-        )
+        if unit == "yes or no":
+            return bool(self.estimate)
+        return int(self.estimate) if unit == "count" and float(self.estimate).is_integer() else self.estimate
 
     @property
     def lower_bound(self) -> Bound | None:
@@ -121,10 +111,6 @@ class Result:
         return first, second, third
 
 
-def _whole(value: float) -> int | float:
-    return int(value) if float(value).is_integer() else value
-
-
 def result(
     model: str,
     scope: str,
@@ -135,36 +121,20 @@ def result(
     upper: Bound | None = None,
     **further: Any,
 ) -> Result:
-    """One row from bounds that share a guarantee; a NaN is a missing estimate.
-
-    Parameters
-    ----------
-    model, scope, quantity, basis
-        As of `Result`.
-    estimate
-        The number.
-    lower, upper
-        The ends.
-    further
-        The other fields of `Result`.
-    """
+    """One row from bounds that share a guarantee; a NaN is a missing estimate, and ``further`` other fields of `Result`."""
     quantities.of(scope, quantity, basis)
+    if lower and upper and _guarantee(lower) != _guarantee(upper):
+        raise ValueError(f"{quantity} ({basis}): its two ends have two guarantees; write a row for each")
     ends: dict[str, Any] = {}
-    for side, bound in (("lower", lower), ("upper", upper)):
-        if bound is not None:
-            shared = {
-                "covers": str(bound.covers),
-                "assumes": str(bound.assumes),
-                "method": bound.method,
-                "n": bound.n,
-            }
-            if any(ends.get(key, own) != own for key, own in shared.items()):
-                raise ValueError(f"{quantity} ({basis}): its two ends have two guarantees; write a row for each")
-            ends |= {**shared, side: float(bound.value), f"alpha_{side}": float(bound.alpha)}
-    missing = estimate is None or math.isnan(estimate)
-    return Result(
-        model, scope, quantity, basis, estimate=None if missing else float(estimate or 0), **{**ends, **further}
-    )
+    for bound in filter(None, (lower, upper)):
+        ends |= _guarantee(bound)
+        ends |= {bound.side: float(bound.value), f"alpha_{bound.side}": float(bound.alpha)}
+    known = None if estimate is None or math.isnan(estimate) else float(estimate)
+    return Result(model, scope, quantity, basis, estimate=known, **{**ends, **further})
+
+
+def _guarantee(bound: Bound) -> dict[str, object]:
+    return {"covers": str(bound.covers), "assumes": str(bound.assumes), "method": bound.method, "n": bound.n}
 
 
 def both_ends(lower: float, upper: float, *guarantee: Any) -> tuple[Bound, Bound]:
@@ -192,17 +162,12 @@ def interval(
     **further: Any,
 ) -> list[Result]:
     """The row of an interval; two rows where its ends have two guarantees. Parameters are those of `result`."""
-    same = lower is None or upper is None or _guarantee(lower) == _guarantee(upper)
-    if same:
+    if lower is None or upper is None or _guarantee(lower) == _guarantee(upper):
         return [result(model, scope, quantity, basis, estimate, lower, upper, **further)]
     return [
         result(model, scope, quantity, basis, estimate, None, upper, **further),
         result(model, scope, quantity, basis, None, lower, None, **further),
     ]
-
-
-def _guarantee(bound: Bound) -> tuple[object, ...]:
-    return (bound.covers, str(bound.assumes), bound.method, bound.n)
 
 
 class Rows:
@@ -382,15 +347,7 @@ assert set(COLUMNS) == {field.name for field in fields(Result)}
 
 
 def read(root: Path, models: Iterable[str] | None = None) -> Results:
-    """Read every table below ``root/results``.
-
-    Parameters
-    ----------
-    root
-        The folder of artifacts.
-    models
-        Names whose rows are read; None for all.
-    """
+    """Read every table below ``root/results``; of the names in ``models`` alone, if given."""
     wanted = None if models is None else set(models)
     found: dict[str, list[Result]] = {}
     for path in sorted((root / FOLDER).glob("*/*.parquet")):

@@ -46,13 +46,8 @@ UtilityWord = Literal["intact", "damaged", "destroyed", "open"]
 Reason = Literal["width", "cut off", "too close"]
 # Of `sentence`, for the aim to forget; a third person, a plural and a possibility for each question.
 WORDS = {"leaks": "leaks", "forgot": "forgot", "open": "open", "none": "no word"}
-WORDS |= {
-    "does": "leaks in",
-    "do": "leak in",
-    "may": "may leak in",
-    "question": "question",
-    "questions": "questions",
-}
+WORDS |= {"does": "leaks in", "do": "leak in", "may": "may leak in"}
+WORDS |= {"question": "question", "questions": "questions"}
 WORDS |= {"above": "above chance", "some": "with leaks", "beyond": "beyond chance"}
 GRADED = {"does": "scores", "do": "score", "may": "may score", "some": "with scores"}
 
@@ -242,37 +237,26 @@ def decide(
 
     Parameters
     ----------
-    subject : Ends
-        The ends of the m forget questions that the scorer can judge.
-    retrains : sequence of Ends
-        The ends of each Retrain for the same questions in the same order; empty without Retrain.
-    alpha : float
+    subject, retrains
+        The ends of the m forget questions that the scorer can judge, and those of each Retrain in the same order.
+    alpha
         Error probability of the words of all models at all looks, above 0 and at most 0.5.
-    tau : float
+    tau
         The tolerance, strictly between 0 and 1, chosen before the ends are seen; `TAU_GRADED` is usual for graded scores.
-    models : int
-        The models under test K that share alpha: every model of the table that is printed.
-    look : int
+    models
+        The models under test that share alpha: every model of the table that is printed.
+    look
         1 for the first word, and one more each time that answers are added after a word was read.
-    truncation : Truncation, optional
+    truncation
         The answers to the same questions that ended at the token limit; None where this is unknown.
-    fits : bool
+    fits
         Whether the calibration of the judge fits these answers, if it has one.
-    unjudged : int
+    unjudged
         Questions that the scorer cannot judge, which are not among the m.
-    graded : bool
+    graded
         Whether the ends bound mean scores: then every end is asked at `level_of` / m, halved beside Retrain.
-    planned : bool
+    planned
         Whether an open word comes with what would decide it, which takes most of the time.
-
-    Returns
-    -------
-    Verdict
-
-    Raises
-    ------
-    BadValue
-        If the questions differ, or a number is out of range.
 
     Notes
     -----
@@ -330,13 +314,6 @@ def level_of(alpha: float, models: int = 1, look: int = 1) -> float:
 
     Over all looks these levels add up to alpha / models, however many looks follow.
 
-    Parameters
-    ----------
-    alpha
-        Error probability of all words, above 0 and at most 0.5.
-    models, look
-        As in `decide`; whole numbers of at least 1.
-
     Examples
     --------
     >>> level_of(0.01, models=8), level_of(0.01, look=2)
@@ -380,12 +357,8 @@ def sentence(
 
     Parameters
     ----------
-    verdict
-        The verdict.
-    name
-        The model.
-    utility
-        The word on utility; None leaves it out.
+    verdict, name, utility
+        The verdict on the model called ``name``, and the word on utility, which None leaves out.
     judge
         The model judge whose verdicts the ends are about; None for another scorer.
     words
