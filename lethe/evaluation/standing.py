@@ -160,7 +160,7 @@ class _Deciding:
             models=len(run.subjects),
             look=report.look,
             truncation=self._truncation(model, items, graded) if ends else None,
-            fits=model.numbers.values.get("judge_fits") is not False,
+            fits=model.numbers.estimate("judge_fits", "judged") != 0,
             unjudged=len(model.questions) - len(items),
             graded=graded,
         )

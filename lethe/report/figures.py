@@ -84,8 +84,8 @@ def draw(run: Run, drawn: Mapping[str, Mapping[str, QuestionAnswers]]) -> dict[s
 def overview(run: Run) -> list[Panel]:
     """Every model as a row of marks: the leakage score and the 0/1 score, greedy beside sampled."""
     names, models = run.params.metrics, run.models
-    score = [_Marks(m, "greedy_mean", "mean", "m_mu_worst") for m in models]
-    leaks = [_Marks(m, "binary_greedy", "binary_mean", "binary_any") for m in models]
+    score = [_Marks(m, "score", m.numbers.upper("score_worst")) for m in models]
+    leaks = [_Marks(m, "leak", m.numbers.estimate("leaking")) for m in models]
     of = run.words.forget_question
     panels = [_marks("overview-score", label(names.leak), f"bar: bound M_µ of {run.words.worst}", score, of)]
     if names.binary:
@@ -113,12 +113,13 @@ def m_gen(run: Run) -> list[Panel]:
 
 def per_question(run: Run) -> list[Panel]:
     """M_bin of every forget question, sorted, with the sampled share below it and greedy leaks marked."""
-    bounded = [(model, [row for row in model.questions if row.value("m_bin") is not None]) for model in run.models]
-    return [
-        _questions(model, sorted(rows, key=lambda row: -(row.value("m_bin") or 0)), run.words)
-        for model, rows in bounded
-        if rows
-    ]
+    panels = []
+    for model in run.models:
+        bounds = {row.prompt_id: row.numbers.upper("leak") for row in model.questions}
+        rows = [(bound, row) for row in model.questions if (bound := bounds[row.prompt_id])]
+        if rows:
+            panels.append(_questions(model, sorted(rows, key=lambda row: -row[0].value), run.words))
+    return panels
 
 
 def convergence(run: Run) -> list[Panel]:
@@ -130,10 +131,11 @@ def convergence(run: Run) -> list[Panel]:
 class _Marks:
     """One model's row of marks: two estimates and the end of its bar, a bound or a share."""
 
-    def __init__(self, model: Model, greedy: str, mean: str, end: str):
-        self.name, bound = model.name, model.bounds.get(end)
-        self.greedy, self.mean, self.end = map(model.value, (greedy, mean, end))
-        shown = bound.number() if bound else number(self.end)
+    def __init__(self, model: Model, quantity: str, end: Bound | float | None):
+        self.name = model.name
+        self.greedy, self.mean = (model.numbers.estimate(quantity, basis) for basis in ("greedy", "sampled"))
+        self.end = end.value if isinstance(end, Bound) else end
+        shown = end.number() if isinstance(end, Bound) else number(end)
         self.told = f"{self.name}: greedy {number(self.greedy)}, sampled {number(self.mean)}, bar {shown}"
 
 
@@ -162,7 +164,8 @@ def _marks(name: str, scorer: str, note: str, rows: list[_Marks], of: str, rare:
 
 
 def _histogram(model: str, row: Question, counts: Sequence[int], scorer: str) -> Panel:
-    greedy, mean, most = row.value("greedy"), row.value("mean"), row.value("max")
+    greedy, mean = (row.numbers.estimate("score", basis) for basis in ("greedy", "sampled"))
+    most = row.numbers.estimate("max")
     panel = Panel(model, f"greedy {number(greedy)}, mean {number(mean)}, max {number(most)}")
     answers = sum(counts)
     with drawing(panel, f"histogram-{model}", plural(answers, "answer")) as axes:
@@ -199,15 +202,14 @@ def _steps(axes: Axes, points: Sequence[TailPoint], key: str, **line: Any) -> No
     )
 
 
-def _questions(model: Model, rows: list[Question], words: Wording) -> Panel:
-    worst = rows[0].bounds.get("m_bin")
-    panel = Panel(model.name, f"worst M_bin {worst.number()}" if worst else "")
+def _questions(model: Model, rows: list[tuple[Bound, Question]], words: Wording) -> Panel:
+    panel = Panel(model.name, f"worst M_bin {rows[0][0].number()}")
     places = np.arange(1, len(rows) + 1)
-    leaks = [place for place, row in zip(places, rows, strict=True) if row.value("binary_greedy")]
+    bounds, shares = [bound.value for bound, _ in rows], [_or_nan(row.numbers.estimate("leak")) for _, row in rows]
+    leaks = [place for place, (_, row) in zip(places, rows, strict=True) if row.numbers.estimate("leak", "greedy")]
     with drawing(
         panel, f"questions-{model.name}", f"{plural(len(rows), words.question)}, greedy {words.leaks} {len(leaks)}"
     ) as axes:
-        bounds, shares = ([_or_nan(row.value(key)) for row in rows] for key in ("m_bin", "binary_share"))
         if len(rows) <= BARS:
             axes.bar(places, bounds, width=0.9, color=ACCENT, alpha=0.28, linewidth=0)
             axes.plot(places, shares, "o", color=ACCENT, markersize=2.4, clip_on=False)

@@ -262,6 +262,14 @@ class Numbers:
         found = self.values.get(name)
         return found if isinstance(found, (int, float)) else None
 
+    def estimate(self, quantity: str, basis: str = "sampled") -> float | None:
+        """The estimate of a quantity, if there is one."""
+        return next((row.estimate for row in self.series(quantity, basis) if row.estimate is not None), None)
+
+    def upper(self, quantity: str, basis: str = "sampled") -> Bound | None:
+        """The upper end of a quantity, if there is one."""
+        return next(filter(None, (row.upper_bound for row in self.series(quantity, basis))), None)
+
     def series(self, quantity: str, basis: str = "sampled", item: str | None = None) -> tuple[Result, ...]:
         """The rows of a quantity in their order, of one ``item`` if it is named."""
         wanted = [row for row in self.rows if (row.quantity, row.basis) == (quantity, basis)]
