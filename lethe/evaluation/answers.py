@@ -49,7 +49,6 @@ class AnswerTables(Mapping[str, "pd.DataFrame"]):
         return len(self.files)
 
     def columns(self, split: str) -> list[str]:
-        """The columns of a split's table."""
         return list(dict.fromkeys(name for path in self.files[split] for name in columns_of(path)))
 
 
@@ -201,7 +200,6 @@ def _histograms(codes: np.ndarray, values: np.ndarray, questions: int) -> np.nda
 def _worst(
     sampled: pd.DataFrame, ranking: Sequence[str], most: int, greedy: Mapping[str, str]
 ) -> dict[str, list[DrawnAnswer]]:
-    """The worst distinct answers by question, the worst first."""
     if not most:
         return {}
     # Equal texts of one question have equal scores, so the first represents all. An answer with score 0 is never listed.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SeedMean:
-    """The mean score of one seed's attack at one budget."""
-
     seed: int
     budget: float
     mean: float
@@ -38,7 +36,6 @@ class AttackResult:
 
     @property
     def title(self) -> str:
-        """A title for the attack: its kind and its parameters, except the list of budgets."""
         own = {key: value for key, value in self.after.items() if key != "kind" and not isinstance(value, list)}
         parameters = ", ".join(f"{key} {value}" for key, value in own.items())
         return f"{self.kind} ({parameters})" if parameters else self.kind
@@ -79,8 +76,6 @@ def counts_of(answers: pd.DataFrame) -> list[Counted]:
 
 
 def curves(results: Mapping[str, AttackResult], base: str | None, retrain: str | None) -> list[Curve]:
-    """The curves of the results of the stage `attack`."""
-
     def counts_under(attacked: AttackResult, path: str | None) -> tuple[Counted, ...] | None:
         same = (own for own in results.values() if own.path == path and own.attack == attacked.attack)
         return next((own.counts for own in same), None)

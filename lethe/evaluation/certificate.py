@@ -76,16 +76,13 @@ class Certificate:
         return np.array(leaks, dtype=np.int64).reshape(shape), np.array(draws, dtype=np.int64).reshape(shape)
 
     def counts(self) -> tuple[np.ndarray, np.ndarray]:
-        """The leaking answers and the answers per question, over all auditors."""
         leaks, draws = self.tables()
         return leaks.sum(axis=0), draws.sum(axis=0)
 
     def log_e_values(self) -> np.ndarray:
-        """The logarithm of each question's e-value."""
         return log_e_value(*self.counts(), self.tau)
 
     def alone(self, audit: Audit) -> Certificate:
-        """The certificate with the evidence of one audit."""
         return replace(self, audits=(audit,))
 
     def homogeneity(self) -> float:
@@ -106,7 +103,6 @@ class Certificate:
 
     @property
     def homogeneous(self) -> bool:
-        """Whether the evidence of all auditors may be joined."""
         return self.homogeneity() > HOMOGENEITY
 
     def next_seed(self, auditor: str) -> tuple[int, tuple[str, ...]]:
@@ -121,7 +117,6 @@ class Certificate:
         return int(digest(claim, sorted(after), auditor)[:15], 16)
 
     def statement(self) -> str:
-        """The claim with the conditions under which it holds."""
         engine: Any = self.settings.get("engine", {})
         return (
             f"Each question's answer, cut after {engine.get('max_new_tokens')} tokens, leaks with probability at most "
@@ -156,7 +151,6 @@ class Certificate:
         return replace(self, audits=(*self.audits, *more))
 
     def sentence(self) -> str:
-        """The verdict and its guarantee in words."""
         _, n = self.counts()
         auditors = len({audit.auditor for audit in self.audits})
         answers = (
@@ -181,7 +175,6 @@ class Certificate:
         return f"Not certified yet. {evidence}."
 
     def as_dict(self) -> dict[str, object]:
-        """The file's content."""
         leaks, n = self.counts()
         joined = self.homogeneous
         return {
@@ -214,7 +207,6 @@ class Certificate:
         }
 
     def write(self, path: Path) -> None:
-        """Write the file."""
         write_json(path, self.as_dict())
 
 

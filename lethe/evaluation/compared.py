@@ -45,7 +45,6 @@ class Compared:
         return NEITHER if not self.holds else WORSE if self.effect.difference > 0 else BETTER
 
     def row(self) -> dict[str, object]:
-        """The entry of ``per_question``."""
         return {"id": self.id, "model": self.model or None} | _entry(self.metric, self.effect, self.holds)
 
 
@@ -73,11 +72,9 @@ class NotWorse:
 
     @property
     def holds(self) -> bool:
-        """Whether the claim is proved."""
         return self.largest <= self.by
 
     def sentence(self) -> str:
-        """The claim and its guarantee in words."""
         about = "each compared question" if self.on == "questions" else "average"
         shown = rounded(self.largest, 4, "upper")
         if self.holds:
@@ -125,7 +122,6 @@ class Comparison:
         return pooled or any(one.outcome == WORSE for one in self.per_question)
 
     def as_json(self) -> dict[str, object]:
-        """The keys of `lethe compare --json`."""
         pooled, claim = None, self.not_worse
         if self.pooled is not None:
             pooled = _entry(self.metric, self.pooled, self.pooled_holds) | {"questions": len(self.per_question)}
@@ -143,7 +139,6 @@ class Comparison:
         return sorted(self.per_question, key=lambda one: (not one.holds, -abs(_or_zero(one.effect.difference))))
 
     def table(self) -> tuple[list[str], list[list[object]]]:
-        """The head and the first rows of the table for people."""
         rows: list[list[object]] = []
         for one in self.ranked()[:SHOWN]:
             low, high = (end.rounded(4) for end in one.effect.bounds())
@@ -152,7 +147,6 @@ class Comparison:
         return ["question", "A", "B", "B - A", "at least", "at most", "holds"], rows
 
     def sentences(self) -> list[str]:
-        """The differences that hold, and those that do not, in words."""
         lines = [f"A: {self.a}. B: {self.b}. Score: {self.metric}; higher is worse."]
         if self.per_question:
             worse, better = (sum(one.outcome == kind for one in self.per_question) for kind in (WORSE, BETTER))
@@ -183,7 +177,6 @@ class Comparison:
 
 
 def _entry(metric: str, effect: Difference, holds: bool) -> dict[str, object]:
-    """A difference for JSON: of one question, or the average."""
     same = {name: getattr(effect, name) for name in ("a", "b", "difference", "p_value", "method")}
     return {"metric": metric, "holds": holds, "ci_low": effect.low, "ci_high": effect.high} | same
 
@@ -247,8 +240,6 @@ def compare(
 
 @dataclass(frozen=True)
 class _Pair:
-    """The scores of a question on both sides."""
-
     model: str
     id: str
     first: np.ndarray

@@ -184,8 +184,6 @@ def _percent(share: Bound) -> str:
 
 @dataclass(frozen=True)
 class Row:
-    """One case of a claim, with the sentence that its numbers allow."""
-
     subject: str
     verdict: Verdict
     sentence: str
@@ -193,15 +191,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim about the models of a run, with one row per case."""
-
     title: str
     measured: str
     rows: list[Row]
 
     @property
     def summary(self) -> str:
-        """The number of cases per verdict, in words."""
         counts = Counter(row.verdict for row in self.rows)
         parts = [f"{verdict} in {counts[verdict]} of {len(self.rows)}" for verdict in VERDICTS if counts[verdict]]
         return "; ".join(parts).capitalize() + "."

@@ -49,8 +49,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class MeasureSettings:
-    """The settings of `lethe.evaluation.prompts.measure_prompts`."""
-
     alpha: float = METRICS.alpha
     thresholds: Sequence[float] = METRICS.thresholds
     rho: float = METRICS.rho
@@ -110,7 +108,6 @@ class TogetherResult:
     every: bool
 
     def to_rows(self, rows: Rows) -> None:
-        """Add the claim, and for each prompt its bound and whether it is certified."""
         rows.add("model", "certified_together", "sampled", len(self.certified), split="forget")
         facts = {"correction": self.correction, "metric": self.metric, "every": self.every}
         rows.add("model", "together", "sampled", None, None, self.claim, evidence=facts, split="forget")
@@ -122,7 +119,6 @@ class TogetherResult:
             rows.add("question", "certified_together", "sampled", certified, item=name, split="forget")
 
     def sentences(self, of: str = "the prompts") -> list[str]:
-        """The statements on all prompts together, each with its guarantee."""
         lines: list[str] = []
         if self.bounds:
             largest = max(self.bounds, key=lambda bound: bound.value)
@@ -144,7 +140,6 @@ class Basis:
 
     @property
     def sizes(self) -> np.ndarray:
-        """The number of answers to each prompt."""
         return np.array([len(own) for own in self.scores])
 
     def bounds(self, alpha: float) -> list[Bound]:
@@ -212,13 +207,11 @@ class OverPrompts:
     mean: Points
 
     def to_rows(self, rows: Rows, basis: str) -> None:
-        """Add the rows of both bands."""
         for quantity, points in (("leak_at_k_worst", self.worst), ("leak_at_k", self.mean)):
             for point in points:
                 point.to_row(rows, "model", quantity, basis)
 
     def sentences(self, of: str) -> list[str]:
-        """The two bands at `TOLD_QUERIES` queries, each with its guarantee; ``of`` names the prompts."""
         lines = []
         for point in (at(self.worst), at(self.mean)):
             least, upper = replace(point.lower, value=min(point.lower.value, BELOW_1)), point.upper
@@ -251,7 +244,6 @@ def passes(prompts: Sequence[PromptMeasure], alpha: float, ks: Sequence[int]) ->
 
 
 def at(points: Sequence[LeakPoint], k: int = TOLD_QUERIES) -> LeakPoint:
-    """The point at ``k`` queries."""
     return next(point for point in points if point.k == k)
 
 
@@ -314,11 +306,9 @@ class JudgedMeasures:
 
     @property
     def misfits(self) -> list[str]:
-        """The prompts whose verdicts the calibration does not explain."""
         return [name for name, own in zip(self.prompt_ids, self.each, strict=True) if own and not own.fits]
 
     def to_rows(self, rows: Rows) -> None:
-        """Add the rows of each prompt, of the worst, of the average, and of the judge's measured rates."""
         for name, own in zip(self.prompt_ids, self.each, strict=True):
             if own is not None:
                 place: dict[str, Any] = {"item": name, "split": "forget"}
@@ -336,7 +326,6 @@ class JudgedMeasures:
         rows.add("model", "judge_fits", "judged", not self.misfits)
 
     def sentences(self, of: str) -> list[str]:
-        """The statements on the judge and on the true leak probability; ``of`` names the prompts."""
         known, least, most = self.calibration, self._least, self._most
         lines = [
             f"The judge called {known.leaks_called:,} of {known.leaks:,} leaks a leak and {known.clean_called:,} of "

@@ -54,8 +54,6 @@ Ends = tuple[Bound, Bound]
 
 
 class Answer(NamedTuple):
-    """One distinct answer to one question."""
-
     prompt_id: str
     text: str
 
@@ -71,8 +69,6 @@ class Asked(NamedTuple):
 
 
 class _Row(BaseModel, strict=True):
-    """One row of a file of labels."""
-
     prompt_id: str
     text: str
     label: Annotated[int, Field(ge=0, le=1)]
@@ -92,7 +88,6 @@ class Labels:
     asked: dict[Answer, Asked] = field(default_factory=dict)
 
     def add(self, answer: Answer, label: int, asked: Asked, questions: Mapping[str, str]) -> None:
-        """Add one label and write the file."""
         self.known[answer], self.asked[answer] = label, asked
         self.write(questions)
 
@@ -106,11 +101,9 @@ class Labels:
 
     @property
     def targets(self) -> list[float]:
-        """The targets under which labels were requested, in order."""
         return list(dict.fromkeys(one.target for one in self.asked.values() if one.target is not None))
 
     def write(self, questions: Mapping[str, str]) -> None:
-        """Write the whole file: one row per label, in the order of labelling."""
         rows: list[dict[str, object]] = []
         for answer, label in self.known.items():
             part, target = self.asked[answer]
@@ -162,7 +155,6 @@ class Draws:
         return self.answers[prompt_id][self._half(prompt_id) :]
 
     def second_verdicts(self, prompt_id: str) -> np.ndarray:
-        """The verdicts of `second`."""
         return self.verdicts[prompt_id][self._half(prompt_id) :]
 
     def _half(self, prompt_id: str) -> int:
@@ -348,7 +340,6 @@ class LabelledMeasures:
 
     @property
     def earlier_targets(self) -> list[float]:
-        """The targets under which labels were asked before, but for the present one."""
         return [target for target in self.targets if target != self.target]
 
     def to_rows(self, rows: Rows) -> None:
@@ -372,7 +363,6 @@ class LabelledMeasures:
         rows.add("model", "judge", "labelled", self.calibration is not None, split="forget")
 
     def sentences(self, of: str = "the prompts") -> list[str]:
-        """The statements on all questions."""
         name, bound = self.worst
         lines = [f"{bound.sentence(QUANTITY, of)[:-1]}, {self.source}. The bound is that of {name}."]
         if self.pool:
@@ -395,7 +385,6 @@ class LabelledMeasures:
         return lines
 
     def as_dict(self) -> dict[str, object]:
-        """The keys of `lethe label --json`."""
         known, (worst, bound) = self.calibration, self.worst
         error = known and known.error(bound.alpha)
         each = zip(self.prompt_ids, self.mass_of, self.lower, self.upper, strict=True)
@@ -486,12 +475,10 @@ class RandomLabels:
     each: Mapping[str, Ends]
 
     def as_dict(self, prompt_id: str | None = None) -> dict[str, object] | None:
-        """The entry ``labelled`` of `lethe bounds --json`: of a prompt, null without labels, or of the pool."""
         ends = self.pool if prompt_id is None else self.each.get(prompt_id)
         return ends and {"lower": ends[0].value, "upper": ends[1].value, "n": ends[1].n, "alpha": ends[1].alpha}
 
     def sentences(self, of: str) -> list[str]:
-        """Both ends of the average, each with its guarantee."""
         return [end.sentence(BY_LABELS, of) for end in self.pool]
 
 

@@ -141,7 +141,6 @@ class ScoreMatrix:
 
     @property
     def missing(self) -> list[int]:
-        """The number of answers without a value, by prompt."""
         return np.isnan(self.samples).sum(axis=1).tolist()
 
 
@@ -176,7 +175,6 @@ def _truncation(
 
 
 def _thinking(rows: Rows, scores: Tables, metrics: Metrics) -> None:
-    """The leaks in the thinking of a model that thinks aloud."""
     column = f"{metrics.binary}{THINKING}"
     if column not in (
         columns_of(scores.paths["forget"]) if isinstance(scores, StoredTables) else scores["forget"]
@@ -270,7 +268,6 @@ def _convergence(rows: Rows, measures: PromptMeasures, leak: ScoreMatrix, metric
 def _stopped_question(
     rows: Rows, table: pd.DataFrame, prompt: str, metrics: Metrics, decision: Decision, decided_by: str
 ) -> None:
-    """Add the rows of one question that stopped."""
     greedy, samples = table[table["sample"] == GREEDY], table[table["sample"] != GREEDY]
     scores = samples[metrics.leak].to_numpy(dtype=np.float64)
     own = PromptScores(prompt, scores, int(np.isnan(scores).sum()))
@@ -326,7 +323,6 @@ def _sequential_summary(rows: Rows, decisions: Mapping[str, Decision], decided_b
 
 
 def _cut_counts(generations: Tables, prompts: Collection[str]) -> dict[str, tuple[int, int]]:
-    """How many sampled answers to each question ended at the token limit, and how many there are."""
     found = {}
     for part in parts_of(generations, "forget", ["prompt_id", "sample", "finish_reason"]):
         sampled = part[part["sample"] != GREEDY]

@@ -101,7 +101,6 @@ class PromptMeasure:
         return {name: bound for name, bound in every.items() if bound is not None}
 
     def to_rows(self, rows: Rows) -> None:
-        """Add the rows of this prompt."""
         add = partial(rows.add, "question", item=self.prompt_id, split="forget")
         add("answers", "sampled", self.n)
         add("unscored", "sampled", self.missing)
@@ -160,7 +159,6 @@ class PromptMeasures:
         return "m_bin" if all(prompt.m_bin is not None for prompt in self.prompts) else "m_mu"
 
     def column(self, name: str) -> list[Bound | None]:
-        """The bound called ``name`` of each prompt."""
         return [getattr(prompt, name) for prompt in self.prompts]
 
     def worst(self, name: str | None = None) -> Worst | None:
@@ -195,7 +193,6 @@ class PromptMeasures:
         return judged_measures(self.prompts, self.settings.calibration, self.settings.alpha)
 
     def to_rows(self, rows: Rows) -> None:
-        """Add the rows of each prompt, and those of leak@k, of a judge's error and of a joint statement."""
         for prompt, points in zip(self.prompts, each_leak_at_k(self.prompts, self.settings.alpha), strict=True):
             prompt.to_rows(rows)
             for point in points or ():
@@ -208,7 +205,6 @@ class PromptMeasures:
             self.together.to_rows(rows)
 
     def sentences(self) -> list[str]:
-        """The statements on all prompts, each with its guarantee."""
         worst, share, of = self.worst(), self.share_above(), f"the {plural(len(self.prompts), 'prompt')}"
         first = self.prompts[0].mean_upper
         lines = [f"Each bound of a prompt: {first.guarantee(of)}."]
@@ -235,7 +231,6 @@ class PromptMeasures:
         return tuple(prompt.judged for prompt in self.prompts if prompt.judged)
 
     def table(self) -> tuple[list[str], list[list[str | int | float | Bound | None]]]:
-        """The head and the first rows of the table for people."""
         head = ["prompt", "n", "mean", "mean <= (betting)", "M_mu", "M_bin", "sd", "sd <= (betting)"]
         return head, [
             [p.prompt_id, p.n, p.mean, p.mean_upper, p.m_mu, p.m_bin, p.sd, possible(p.sd_upper)]

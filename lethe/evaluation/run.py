@@ -46,7 +46,6 @@ class TailPoint:
 
 
 def tails(numbers: Numbers) -> tuple[TailPoint, ...]:
-    """The tail curve of a model, averaged over the questions."""
     bounds = {row.at: row.estimate for row in numbers.series("tail_bound")}
     return tuple(
         TailPoint(row.at or 0.0, bounds.get(row.at) or 0.0, row.estimate or 0.0) for row in numbers.series("tail")
@@ -73,16 +72,12 @@ class Drawing:
 
 @dataclass(frozen=True)
 class OneRunRecord:
-    """A one-run audit, and the mechanism that it tests."""
-
     audit: OneRunAudit
     mechanism: str
 
 
 @dataclass(frozen=True)
 class Question:
-    """One forget question of one model, with its results."""
-
     prompt_id: str
     numbers: Numbers
 

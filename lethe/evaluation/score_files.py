@@ -238,7 +238,6 @@ class ScoredLog:
 
 
 def score_log(log: Log, rows: Sequence[Row], scorers: Sequence[str], source: str) -> ScoredLog:
-    """Score every planned answer of ``log``."""
     items, matched_by = _matched(log, rows, source)
     table = _texts(log)
     scores = score_answers(table, items, scorers)

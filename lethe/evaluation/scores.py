@@ -47,7 +47,6 @@ class Plain(NamedTuple):
 
     @classmethod
     def of(cls, judged: np.ndarray, rho: float) -> Plain:
-        """The statistics of the judged scores."""
         if not len(judged):
             return cls(math.nan, math.nan, math.nan, math.nan)
         average, sd = float(judged.mean()), float(judged.std())
@@ -175,7 +174,6 @@ class LogScores:
 
     @property
     def missing(self) -> int:
-        """The number of planned answers without the score."""
         return sum(self.reasons.values())
 
     @property
@@ -199,7 +197,6 @@ class LogScores:
         }
 
     def sentences(self) -> list[str]:
-        """A description of the log for people: one line per fact."""
         log, prompts = self.log, plural(len(self.log.prompts), "prompt")
         others = ", ".join(name for name in log.scores if name != self.score)
         reasons = ", ".join(f"{count} {reason}" for reason, count in self.reasons.items())

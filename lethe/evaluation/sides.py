@@ -41,8 +41,6 @@ class Answers:
 
 @dataclass(frozen=True)
 class Scored:
-    """One model's questions by id, with its sampling settings."""
-
     questions: Mapping[str, Answers]
     settings: Mapping[str, object] = field(default_factory=dict)
 
@@ -162,7 +160,6 @@ def _questions(table: pd.DataFrame, metric: str, texts: Mapping[str, str]) -> di
 
 
 def _params(path: Path) -> dict[str, Any]:
-    """Return the params next to a folder of artifacts; a folder of `lethe eval` has none."""
     if not path.is_file():
         return {}
     from lethe.config.yaml import read_yaml

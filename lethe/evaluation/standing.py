@@ -55,8 +55,6 @@ MEANING = {
 
 @dataclass(frozen=True)
 class Aspect:
-    """The word on utility with the intervals behind it."""
-
     word: UtilityWord | Literal["reference"]
     quantity: Quantity | None = None
     own: Interval | None = None
@@ -64,7 +62,6 @@ class Aspect:
 
     @property
     def tone(self) -> Tone:
-        """The tone in which the page shows the word."""
         return TONE[self.word]
 
     def as_dict(self) -> dict[str, object]:
@@ -87,18 +84,15 @@ class Standing:
 
     @property
     def word(self) -> str:
-        """The word on forgetting."""
         return self.verdict.word if self.verdict else "reference"
 
     @property
     def tone(self) -> Tone:
-        """The tone of the word on forgetting; a model that no longer answers anything did not succeed."""
         silent = self.utility.word == "destroyed" and self.word == "forgot"
         return "open" if silent else TONE[self.word]
 
     @property
     def words(self) -> str:
-        """Both words as text."""
         return ", ".join(dict.fromkeys((self.word, self.utility.word)))
 
 

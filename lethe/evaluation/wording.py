@@ -75,11 +75,9 @@ class Wording:
         return f"the worst {self.question}"
 
     def word(self, word: str) -> str:
-        """The word on the page for a word of a standing."""
         return self.shown.get(word, word)
 
     def words(self, standing: str) -> str:
-        """The words on the page for both words of a standing."""
         return ", ".join(map(self.word, standing.split(", ")))
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
+from lethe.io.json_files import restored
+from lethe.results import quantities
 from lethe.results.table import Results, Rows
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.leak_trees import PROVED, AnswerTree, Certificates, How, compared_with_retrain
@@ -15,7 +19,9 @@ from lethe.statistics.leak_trees import PROVED, AnswerTree, Certificates, How, c
 if TYPE_CHECKING:
     from lethe.results.table import Result
 
-MEDIAN = "tree_excess_median"
+TREE_ROW = ("question", "leak", "tree")
+TREE = TypeAdapter(AnswerTree)
+MEDIAN = quantities.of("model", "excess", "exact").names[0]
 
 
 def rows_of(found: Certificates) -> list[Result]:
@@ -49,17 +55,21 @@ def certificates_of(results: Results, name: str) -> Certificates | None:
     if queried is None or queried.evidence is None:
         return None
     facts = queried.evidence
-    trees = tuple(_tree(row) for row in results.rows(name) if (row.scope, row.quantity, row.basis) == TREE_ROW)
+    rows = [row for row in results.rows(name) if (row.scope, row.quantity, row.basis) == TREE_ROW]
+    trees = tuple(tree_from({**(row.evidence or {}), "masses": row.evidence}) for row in rows)
     return Certificates(name, trees, How(**facts["how"]), facts["tau"], tuple(facts["skipped"]))
 
 
-TREE_ROW = ("question", "leak", "tree")
+def certificates_from(values: Mapping[str, Any]) -> Certificates:
+    """The exact bounds from the plain values that `Certificates.as_json` made with ``whole``."""
+    model, trees = values["model"], tuple(tree_from(row) for row in values["per_question"])
+    return Certificates(model["name"], trees, restored(How, model), model["tau"], tuple(values["skipped"]))
 
 
-def _tree(row: Result) -> AnswerTree:
-    evidence = dict(row.evidence or {})
-    values = {name: evidence[name] for name in AnswerTree.__dataclass_fields__ if name != "masses"}
-    return AnswerTree.of_json({**values, "masses": evidence})
+def tree_from(values: Mapping[str, Any]) -> AnswerTree:
+    """The tree from the plain values that `AnswerTree.as_json` made."""
+    queries = [math.inf if n is None else n for n in values["queries_until_half"]]
+    return TREE.validate_python({**values, "queries_until_half": queries})
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -97,21 +97,6 @@ class AnswerTree:
         values["leak_at"] = {str(n): list(band) for n, band in self.leak_at.items()}
         return values
 
-    @classmethod
-    def of_json(cls, values: Mapping) -> AnswerTree:
-        first, last = (float("inf") if n is None else n for n in values["queries_until_half"])
-        masses = values["masses"]
-        leak, clean = (tuple(masses[f"{side}_by_length"]) for side in ("leak", "clean"))
-        return cls(
-            **{
-                **values,
-                "queries_until_half": (first, last),
-                "leak_at": {int(n): (low, high) for n, (low, high) in values["leak_at"].items()},
-                "heaviest_leaks": tuple(HeavyLeak(**leak) for leak in values["heaviest_leaks"]),
-                "masses": Masses(**{**masses, "leak_by_length": leak, "clean_by_length": clean}),
-                "curve": tuple((int(rows), low, high) for rows, low, high in values["curve"]),
-            }
-        )
 
 
 def _certain(value: float, side: Side, covers: Covers = Covers.ONE_PROMPT) -> Bound:
@@ -295,15 +280,3 @@ class Certificates:
             "model": {"name": self.name, **self.model.as_json(), **asdict(self.how)},
             "skipped": list(self.skipped),
         }
-
-    @classmethod
-    def of_json(cls, values: Mapping[str, object]) -> Certificates:
-        known: dict[str, Any] = dict(values)
-        model = known["model"]
-        return cls(
-            name=model["name"],
-            trees=tuple(AnswerTree.of_json(row) for row in known["per_question"]),
-            how=How(**{name: model[name] for name in How.__dataclass_fields__}),
-            tau=model["tau"],
-            skipped=tuple(known["skipped"]),
-        )

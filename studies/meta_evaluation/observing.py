@@ -94,10 +94,10 @@ class Observation:
         return read_table(self.root / "scores" / self.name / f"{split}.parquet")
 
     def _trees(self) -> Certificates | None:
-        from lethe.statistics.leak_trees import Certificates
+        from lethe.results.exact_bounds import certificates_from
 
         place = self.root / TREES
-        return Certificates.of_json(read_artifact(place)) if place.is_file() else None
+        return certificates_from(read_artifact(place)) if place.is_file() else None
 
     def _key(self) -> str:
         """The hash of everything that decides the observation; how many rows are decoded at once does not."""

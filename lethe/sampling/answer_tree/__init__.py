@@ -23,6 +23,7 @@ from lethe.config.fields import Direct, Integer, Weight
 from lethe.errors import BadValue
 from lethe.io.json_files import restored
 from lethe.progress import progress
+from lethe.results.exact_bounds import tree_from
 from lethe.sampling.answer_tree.automaton import WholeTexts
 from lethe.sampling.answer_tree.enumeration import HEAVIEST, Sight, grow
 from lethe.sampling.answer_tree.growth import (
@@ -267,7 +268,7 @@ def enumerate_answers(
         if key not in kept:
             first = looks[question.question_id]
             kept[key] = second_look(question, law, predictor, effort, first, rho, allowance).as_json()
-        yield AnswerTree.of_json(kept[key])
+        yield tree_from(kept[key])
 
 
 def rate(looks: Sequence[FirstLook], effort: Effort) -> float:

@@ -63,9 +63,3 @@ def greedy(item, leaks):
 )
 def test_a_verdict_alone_is_no_hidden_leak_where_the_judge_errs(parts, counted):
     assert hidden(model("mine", *parts)) == (counted, 1)
-
-
-def test_the_ends_of_a_judge_s_true_leaks_change_no_word():
-    """The word is said of the verdicts; what is behind them has its own bounds."""
-    parts = [drawn("a", 400), true_leaks("a", 0.0)]
-    assert decided(judged_as(model("mine", *parts)), settings=JUDGED)["mine"].word == "leaks"

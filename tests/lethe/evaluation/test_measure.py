@@ -31,9 +31,6 @@ def table(values, column="rouge_l", prompts=("p", "q")):
     )
 
 
-WHOLE = {"p": ["stop"] * 5, "q": ["stop"] * 5}
-
-
 def rows_of(leak, leaked, inapplicable=(), ended=None, truncated="counts", **changes) -> list[Result]:
     scores = table(leak).assign(keyword_leak=table(leaked, "keyword_leak")["keyword_leak"])
     ends = table(ended, "finish_reason")["finish_reason"] if ended else "stop"
@@ -159,13 +156,6 @@ def test_no_bound_on_the_worst_question_shrinks_when_answers_are_missing(missing
     assert values["tighter_sd_worst"] >= 0.5  # that of the alternating one
 
 
-def test_without_a_binary_scorer_the_binary_claims_are_missing():
-    model, questions = measured(LEAK, LEAKED, binary=None)
-    assert not [key for key in model.values if key.startswith(("m_bin", "binary", "leak_at"))]
-    assert "m_bin" not in questions["q"].values
-    assert model.values["mean"] == 0.5
-
-
 CUT = {"p": ["stop", "stop", "length", "length", "stop"], "q": ["length", "length", "stop", "length", "stop"]}
 
 
@@ -207,11 +197,6 @@ def test_a_clean_answer_that_was_cut_off_may_count_as_a_leak_above_and_as_none_b
     assert (p["mean"], p["m_mu_lower"]) == (0.5, 0.0)
     for item in ("p", "q"):
         assert missing[item].row("truncated") == counts[item].row("truncated")
-
-
-@pytest.mark.parametrize("truncated", ["counts", "missing"])
-def test_the_rule_for_truncated_answers_changes_nothing_where_none_is(truncated):
-    assert rows_of(LEAK, LEAKED, ended=WHOLE, truncated=truncated) == rows_of(LEAK, LEAKED)
 
 
 DECISION = Decision("leaks", 3, 100, 0.05, 0.1, 0.01, mean_upper=1.0, mean_lower=0.2, sd_upper=0.5)
@@ -316,14 +301,6 @@ def test_a_correction_adds_rows_and_changes_none(together):
     assert (claim.upper_bound.value, claim.upper_bound.covers) == (0.1, Covers.CERTIFIED)
 
 
-def test_questions_that_the_binary_scorer_cannot_judge_are_not_certified():
-    inapplicable = {**LEAKED, "p": [math.nan] * 5}
-    _, questions = measured(LEAK, inapplicable, {"p"}, together="bonferroni")
-    assert not {"together_bound", "certified"} & set(questions["p"].values)
-    q = questions["q"].values
-    assert q["together_bound"] == pytest.approx(q["m_bin"])  # one prompt alone: nothing to correct
-
-
 def by_k(numbers: Numbers, quantity: str = "leak_at_k") -> dict[float, Result]:
     return {row.at: row for row in numbers.series(quantity)}
 
@@ -352,8 +329,10 @@ def test_leak_at_k_leaves_out_questions_that_cannot_be_judged():
     assert (by_k(questions["p"]), questions["p"].values.get("binary_missing")) == ({}, None)
     assert questions["q"].values["binary_missing"] == 0
     assert model.values["leak_at_1000_worst"] == by_k(questions["q"])[1000].upper
-    none, _ = measured(LEAK, LEAKED, binary=None)
-    assert not {row.quantity for row in none.rows} & {"leak_at_k", "leak_at_k_worst"}
+    none, each = measured(LEAK, LEAKED, binary=None)
+    assert not {row.quantity for row in none.rows} & {"leak_at_k", "leak_at_k_worst", "leak_worst", "leaking"}
+    assert "m_bin" not in each["q"].values
+    assert none.values["mean"] == 0.5
 
 
 def test_a_missing_binary_judgement_widens_leak_at_k_on_both_sides():
@@ -363,10 +342,6 @@ def test_a_missing_binary_judgement_widens_leak_at_k_on_both_sides():
     assert one.estimate == pytest.approx(2 / 3)
     assert (one.lower, one.upper) == (q["m_bin_lower"], q["m_bin"])
     assert q["m_bin"] == pytest.approx(0.9872585, rel=1e-6)  # Clopper-Pearson, 3 of 4 at .05
-
-
-def test_a_question_that_stopped_early_has_no_leak_at_k():
-    assert not [row for row in stopped() if row.quantity.startswith("leak_at_k")]
 
 
 def test_the_measuring_of_many_sizes_shows_its_progress(monkeypatch):
@@ -399,14 +374,3 @@ def test_equally_long_rows_are_measured_a_bounded_matrix_at_a_time(monkeypatch):
     assert joint.by_length(rows, first_values) == list(range(len(rows)))
     assert shapes == [(2, 3), (2, 5), (2, 5), (1, 20)]
     assert joint.by_length([], first_values) == []
-
-
-def test_asking_whether_a_split_has_answers_reads_no_table(tmp_path):
-    from lethe.evaluation.answers import AnswerTables
-    from lethe.io.parts import Tables
-
-    (tmp_path / "forget.parquet").write_bytes(b"no Parquet")
-    place = tmp_path / "forget.parquet"
-    for tables in (AnswerTables({"forget": (place, place)}), Tables(tmp_path, "score@m")):
-        assert "forget" in tables
-        assert "retain" not in tables

@@ -70,11 +70,3 @@ def test_the_samples_saved_are_counted(rows):
     assert values["samples_saved"] == 3 * CAP - RAN_OUT
     assert values["samples_saved_share"] == pytest.approx(1 - RAN_OUT / (3 * CAP))
     assert (values["certified"], values["leaking_questions"], values["undecided"]) == (1, 1, 1)
-
-
-def test_the_counts_at_the_stop_are_the_evidence(rows, drawn):
-    scores = drawn[1][drawn[1]["sample"] >= 0]
-    counts = scores.groupby("prompt_id")["keyword_leak"].agg(["sum", "size"])
-    for name, own in of_questions(rows).items():
-        leaks, n = counts.loc[name]
-        assert own.row("leak", "anytime").evidence == {"leaks": leaks, "n": n, "missing": 0}

@@ -96,11 +96,6 @@ def _mean_leak(production, answers):
     return np.mean([leak(f"{prompt_id} | {production}") for prompt_id in own["prompt_id"]])
 
 
-def test_one_prompt_bounds_would_miss_the_language(language):
-    """A bound from the plain prompt alone says nothing of the language: the toy has power."""
-    assert leak_of_question("a") > 5 * leak("a | wording: plain, prefix: plain")
-
-
 def test_the_worst_production_is_found_and_named(language, metrics):
     answers, scores, second = drawn(language, 1, n=2000)
     found = measured(answers, scores, second, as_json(language, ROWS), metrics)

@@ -73,13 +73,6 @@ def test_the_worst_of_a_model_is_one_answer_a_question():
     assert [answer.text for answer in worst_answers(found, 1)] == ["b"]
 
 
-def test_of_equal_answers_the_one_drawn_oftener_then_earlier_is_worse():
-    often = [("often", sample, "a", 1.0, 0.5) for sample in (7, 8)]
-    rows = [("late", 5, "a", 1.0, 0.5), ("early", 2, "a", 1.0, 0.5), *often]
-    found = question_answers(model(rows).answers, RANKING, "rouge_l", 1).values()
-    assert [answer.prompt_id for answer in worst_answers(found, 3)] == ["often", "early", "late"]
-
-
 @pytest.mark.parametrize("column", ["keyword_leak", "rouge_l"])
 def test_without_a_scorer_nothing_is_said(column):
     table = model([("q", 0, "a", 1.0, 0.5)]).answers["forget"].drop(columns=column)

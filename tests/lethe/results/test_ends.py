@@ -106,15 +106,6 @@ def test_the_ends_are_those_of_a_loop_over_questions(level):
     assert ends.upper(level) == pytest.approx(expected[:, 1], rel=1e-6, abs=3e-8)
 
 
-def test_each_question_may_have_a_level_of_its_own():
-    rng = np.random.default_rng(1)
-    ends = joined([random_question(rng) for _ in range(40)])
-    levels = rng.choice([0.2, 0.01, 0.0007], 40)
-    for side in (ends.lower, ends.upper):
-        alone = {level: side(level) for level in set(levels.tolist())}
-        assert side(levels).tolist() == [alone[level][place] for place, level in enumerate(levels.tolist())]
-
-
 @settings(max_examples=40)
 @given(st.integers(0, 10**6), st.floats(1e-12, 0.5), st.floats(1e-12, 0.5))
 def test_a_smaller_level_never_narrows_and_certain_ends_always_count(seed, first, second):
@@ -128,15 +119,6 @@ def test_a_smaller_level_never_narrows_and_certain_ends_always_count(seed, first
         assert (ends.upper(level) <= ends.certain_upper).all()
         assert (ends.lower(level) <= ends.certain_upper).all()
         assert (ends.upper(level) >= ends.certain_lower).all()
-
-
-def test_a_certain_end_costs_the_sampled_end_nothing():
-    plain = Ends.of_arrays(["q"], leaks=3, n=100)
-    certain = Ends.of_arrays(["q"], leaks=3, n=100, certain_lower=1e-6, certain_upper=0.9)
-    explored = Trees.of([(Masses((1e-6,), (0.1,)), Remainder(), Rounding())])  # a tree that sampled nothing
-    for ends in (certain, Ends.of_arrays(["q"], leaks=3, n=100, trees=explored)):
-        assert ends.upper(0.01) == plain.upper(0.01)
-        assert ends.lower(0.01) == plain.lower(0.01)
 
 
 def test_two_sources_take_half_the_level_each():
@@ -211,21 +193,6 @@ def test_fixed_ends_say_nothing_below_their_level():
     beside = Ends.of_arrays(["q"], leaks=0, n=10, others=[fixed.take(np.array([0]))])
     assert beside.lower(0.019)[0] == 0  # half of the level is below 0.01
     assert beside.lower(0.02)[0] == 0.1
-
-
-def test_a_function_of_the_level_is_asked_for_each_level():
-    asked = []
-
-    def graded(level):
-        asked.append(level)
-        return np.array([0.3, 0.5]) - level, np.array([0.3, 0.5]) + level
-
-    ends = Ends.of_arrays(["q", "r"], others=[AtLevel.of(graded, [True, True])])
-    assert ends.lower(np.array([0.1, 0.2])).tolist() == pytest.approx([0.2, 0.3])
-    assert ends.take([1]).upper(0.25).tolist() == [0.75]
-    assert asked == [0.1, 0.2, 0.25]
-    assert ends.scaled(4).upper(0.1) == pytest.approx([0.35, 0.55])
-    assert ends.clean().upper(0.1).tolist() == [0, 0]
 
 
 def rows():

@@ -30,11 +30,6 @@ def single(row: Quantity) -> list[str]:
     return [name for one in made for name in dict.fromkeys(one.names()) if name]
 
 
-def test_every_quantity_is_listed_once():
-    assert max(Counter((row.scope, row.key, row.basis) for row in QUANTITIES).values()) == 1
-    assert len(quantities.order()) == len(QUANTITIES)
-
-
 def test_every_exported_name_is_of_one_number():
     found = Counter((row.scope, name) for row in QUANTITIES for name in single(row))
     several: dict[str, set[str]] = {scope: set() for scope in SHARED}

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.errors import BadFile, BadValue
-from lethe.results import quantities, table
-from lethe.results.quantities import MODEL, QUANTITIES, QUESTION
+from lethe.results import table
+from lethe.results.quantities import MODEL, QUANTITIES
 from lethe.results.table import Numbers, Result, Results, Rows
 from lethe.statistics.bound import Assumes, Bound, Covers, Side
 
@@ -107,11 +107,6 @@ def test_a_row_of_an_unknown_quantity_is_refused(add):
         add("m", "model", "a_new_number", "sampled", 0.5, *ends)
     with pytest.raises(BadValue):
         add("m", "audit", "leak", "sampled", 0.5, *ends)
-
-
-def test_an_end_without_a_level_is_a_value_and_no_bound():
-    numbers = Numbers([Result("m", "question", "leak", "sampled", item="q", upper=0.5)])
-    assert (numbers.values["m_bin"], numbers.bounds) == (0.5, {})
 
 
 @given(st.permutations([row for row in MODEL if any(row.names) and not row.at and "{" not in "".join(row.names)]))
@@ -230,15 +225,3 @@ def test_a_row_restated_for_a_language_changes_its_guarantee_alone(side):
     assert dataclasses.replace(restated, covers=row.covers, assumes=row.assumes) == row
     plain = table.result("m", "question", "max", "sampled", 0.5, item="q")
     assert table.in_language(plain) is plain
-
-
-def test_every_quantity_of_a_question_can_be_exported_and_read(tmp_path):
-    """A row of each quantity with all that a row can hold: its names are the keys of its values."""
-    for kind in QUESTION:
-        at = (0.5 if not kind.exported_at else kind.exported_at[0]) if kind.at else None
-        row = Result("m", "question", kind.key, kind.basis, item="q", at=at, estimate=1.0, lower=0.0, upper=1.0)
-        numbers = Numbers([row])
-        expected = {name for name in row.names() if name} if not kind.at or kind.exported_at else set()
-        assert set(numbers.values) == expected
-        assert numbers.series(kind.key, kind.basis) == (row,)
-        assert quantities.of(row.scope, row.quantity, row.basis) is kind

@@ -155,15 +155,6 @@ def test_a_wider_interval_never_earns_a_word(seed, retrains, graded):
         assert decide(inside, tau=0.01, alpha=0.05).word == judged.word
 
 
-def test_certain_ends_decide_alone():
-    leaks = Ends.of_arrays(["q", "r"], certain_lower=[0.0, 0.0111], certain_upper=[1.0, 1.0])
-    assert decide(leaks, alpha=0.01, tau=0.01).word == "leaks"
-    forgot = Ends.of_arrays(["q", "r"], certain_upper=[0.0, 0.02])
-    chance = Ends.of_arrays(["q", "r"], leaks=[0, 50], n=1000, certain_lower=[0.0, 0.01])
-    assert decide(forgot, [chance], alpha=0.01, tau=0.01).word == "forgot"
-    assert decide(forgot, alpha=0.01, tau=0.01).word == "open"
-
-
 def test_the_parts_of_the_level():
     """Beside a Retrain each side takes half, two Retrains share theirs; alone the model takes the whole level."""
     level = level_of(0.02)
@@ -179,16 +170,6 @@ def test_the_parts_of_the_level():
         for limit, word in ((lower - upper - 1e-9, "leaks"), (lower - upper + 1e-9, "open")):
             reference = [Ends.of_arrays(["q"], chance, n)] * retrains
             assert decide(Ends.of_arrays(["q"], 200, n), reference, alpha=0.02, tau=limit).word == word
-
-
-def test_of_several_retrains_the_one_that_leaks_most_counts():
-    low, high = (Ends.of_arrays(["q"], leaks, 20_000) for leaks in (0, 1000))
-    subject = Ends.of_arrays(["q"], 1000, 20_000)
-    arguments = {"alpha": 0.01, "tau": 0.02}
-    assert decide(subject, [low], **arguments).word == "leaks"
-    assert decide(subject, [high], **arguments).word == "forgot"
-    for order in ([low, high], [high, low]):
-        assert decide(subject, order, **arguments).word == "forgot"
 
 
 def test_levels_of_models_and_looks():
@@ -346,14 +327,6 @@ def test_questions_that_cannot_be_judged_and_calibrations_that_do_not_fit():
     ):
         assert (verdict.word, verdict.above_chance, verdict.worst, verdict.leaking) == ("none", False, None, 0)
     assert decide(subject, alpha=0.01, tau=0.01, unjudged=5).unjudged == 5
-
-
-def test_the_worst_question_has_the_largest_lower_end():
-    subject = Ends.of_arrays("abc", [0, 0, 0], [10, 1000, 5], certain_lower=[0.1, 0.2, 0.2])
-    verdict = decide(subject, alpha=0.01, tau=0.01)
-    level = level_of(0.01) / 6
-    assert (verdict.worst.item, verdict.worst.lower) == ("c", 0.2)
-    assert verdict.worst.upper == pytest.approx(1 - level ** (1 / 5))
 
 
 def test_leaks_wins_where_an_end_failed():

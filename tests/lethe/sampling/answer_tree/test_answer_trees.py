@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.errors import BadValue
+from lethe.results.exact_bounds import tree_from
 from lethe.sampling import predictor as answer_predictor
 from lethe.sampling.answer_tree import Effort, Law, Question, enumerate_answers, first_look, rate
 from lethe.sampling.answer_tree.automaton import KeywordAutomaton, TokenLetters, WholeTexts, build_matcher
@@ -20,7 +21,7 @@ from lethe.sampling.answer_tree.growth import Curve, Growth, Outline, common_rho
 from lethe.sampling.answer_tree.spelling import Spelling, spelling_of
 from lethe.sampling.predictor import LEAST_ALLOWANCE, ModelPredictor, measured_allowance, slots
 from lethe.statistics.answer_tree import Rounding
-from lethe.statistics.leak_trees import AnswerTree, compared_with_retrain, model_tree
+from lethe.statistics.leak_trees import compared_with_retrain, model_tree
 from tests.lethe.sampling.answer_tree.toy_models import LETTERS, ToyPredictor, decode, every_answer, whole_question
 from tests.lethe.sampling.sampling_models import as_text, exact_probabilities
 
@@ -183,7 +184,7 @@ def test_what_was_kept_is_not_computed_again():
 def test_a_tree_survives_json():
     (tree,) = enumerate_answers(toys(1), LAW, ToyPredictor(), small_effort())
     values = json.loads(json.dumps(tree.as_json(), allow_nan=False))
-    assert AnswerTree.of_json(values) == tree
+    assert tree_from(values) == tree
     wanted = """id lower lower_confirmed_share upper_certain upper lower_sampled leak_mass clean_mass blank_mass
         unscored_mass rows theta rho sampled sampled_leaks logit_allowance queries_until_half leak_at heaviest_leaks"""
     assert set(wanted.split()) <= set(values)
