@@ -129,53 +129,45 @@ class TogetherResult:
         return [*lines, f"{certified} {self.claim.sentence(QUANTITY[self.metric], of)}"]
 
 
-@dataclass(frozen=True)
-class Basis:
-    """The prompts of a joint statement; ``counts`` are their leaking answers, for ``m_bin``."""
+def hold_together(
+    measured: Sequence[PromptMeasure], scores: Sequence[np.ndarray], settings: MeasureSettings, asked: bool
+) -> TogetherResult:
+    """The statement on the prompts with 0/1 scores if there are any, otherwise on all prompts, by their mean.
 
-    metric: Metric
-    prompt_ids: Sequence[str]
-    scores: Sequence[np.ndarray]
-    counts: np.ndarray
+    If no 0/1 scorer was requested (``asked``), a file that mixes 0/1 prompts with graded prompts also uses the mean. A
+    missing score counts as 1.
+    """
+    judged = [place for place, measure in enumerate(measured) if measure.leaking is not None]
+    binary = bool(judged) and (asked or len(judged) == len(measured))
+    places = judged if binary else list(range(len(measured)))
+    names = tuple(measured[place].prompt_id for place in places)
+    filled = [np.nan_to_num(scores[place], nan=1.0) for place in places]
+    counts = np.array([measured[place].leaking for place in places], dtype=np.float64)
+    sizes, tau, alpha = np.array([len(own) for own in filled]), settings.share_above, settings.alpha
 
-    @property
-    def sizes(self) -> np.ndarray:
-        return np.array([len(own) for own in self.scores])
+    def uppers(level: float) -> list[Bound]:
+        if binary:
+            return leak_bounds(counts, sizes, level)
+        values = by_length(filled, lambda rows: betting.mean_upper(rows, level).tolist())
+        how = (level, Covers.ONE_PROMPT, Assumes.DRAWS_IN_ORDER, "betting")
+        return [Bound(value, "upper", *how, n) for value, n in zip(values, sizes.tolist(), strict=True)]
 
-    def bounds(self, alpha: float) -> list[Bound]:
-        """Each prompt's own bound at ``alpha``; a missing score counts as 1."""
-        if self.metric == "m_bin":
-            return leak_bounds(self.counts, self.sizes, alpha)
-        values = by_length(self.scores, lambda rows: betting.mean_upper(_worst(rows), alpha).tolist())
-        return [
-            Bound(value, "upper", alpha, Covers.ONE_PROMPT, Assumes.DRAWS_IN_ORDER, "betting", n)
-            for value, n in zip(values, self.sizes.tolist(), strict=True)
-        ]
-
-    def p_values(self, tau: float, alpha: float) -> np.ndarray:
-        """The p-values of the hypotheses "the quantity of this prompt is at least ``tau``"."""
-        if self.metric == "m_bin":
-            return binary_p_value(self.counts, self.sizes, tau)
-        return np.array(by_length(self.scores, lambda rows: betting.p_value(_worst(rows), tau, alpha).tolist()))
-
-
-def hold_together(basis: Basis, tau: float, alpha: float, correction: Together) -> TogetherResult:
-    """Return the statement on all prompts of ``basis`` together."""
-    names = tuple(basis.prompt_ids)
-    every, all_at_once = every_prompt_under(basis.bounds(alpha), tau)
-    if correction == "bonferroni":
-        bounds = tuple(bonferroni(basis.bounds, len(names), alpha))
+    every, all_at_once = every_prompt_under(uppers(alpha), tau)
+    bounds: tuple[Bound, ...] = ()
+    if settings.together == "bonferroni":
+        bounds = tuple(bonferroni(uppers, len(names), alpha))
         passed, method = [bound.value <= tau for bound in bounds], bounds[0].method
-    else:
-        bounds = ()
-        passed, method = holm(basis.p_values(tau, alpha), tau, alpha)[0].tolist(), "Holm"
+    else:  # the p-values of "the quantity of this prompt is at least tau"
+        p_values = (
+            binary_p_value(counts, sizes, tau)
+            if binary
+            else by_length(filled, lambda rows: betting.p_value(rows, tau, alpha).tolist())
+        )
+        passed, method = holm(np.array(p_values), tau, alpha)[0].tolist(), "Holm"
     claim = replace(all_at_once, covers=Covers.CERTIFIED, method=method, n=None)
     certified = tuple(name for name, one in zip(names, passed, strict=True) if one)
-    return TogetherResult(correction, basis.metric, names, bounds, certified, claim, every)
-
-
-def _worst(rows: np.ndarray) -> np.ndarray:
-    return np.where(np.isnan(rows), 1.0, rows)
+    metric: Metric = "m_bin" if binary else "mean_upper"
+    return TogetherResult(settings.together, metric, names, bounds, certified, claim, every)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ import numpy as np
 from lethe.errors import plural
 from lethe.evaluation.joint import (
     QUANTITY,
-    Basis,
     JudgedMeasures,
     MeasureSettings,
     OverPrompts,
@@ -267,8 +266,7 @@ def measure_prompts(
         measured = _with_leaks(measured, leaks, settings)
     together = None
     if settings.together != "none":
-        basis = _basis(measured, [prompt.scores for prompt in given], asked=leaks is not None)
-        together = hold_together(basis, settings.share_above, settings.alpha, settings.together)
+        together = hold_together(measured, [prompt.scores for prompt in given], settings, leaks is not None)
     return PromptMeasures(settings, tuple(measured), together)
 
 
@@ -331,19 +329,3 @@ def _leaking(measure: PromptMeasure, leak: tuple[float, Bound, Bound] | None, mi
     count, upper, lower = leak or (None, None, None)
     absent = 0 if count is None else missing
     return replace(measure, leaking=count, m_bin=upper, m_bin_lower=lower, leaks_missing=absent)
-
-
-def _basis(measured: Sequence[PromptMeasure], scores: Sequence[np.ndarray], asked: bool) -> Basis:
-    """The prompts of a joint statement: those with 0/1 scores if there are any, otherwise all prompts, by their mean.
-
-    If no 0/1 scorer was requested (``asked``), a file that mixes 0/1 prompts with graded prompts also uses the mean.
-    """
-    places = [place for place, measure in enumerate(measured) if measure.leaking is not None]
-    binary = bool(places) and (asked or len(places) == len(measured))
-    places = places if binary else list(range(len(measured)))
-    return Basis(
-        "m_bin" if binary else "mean_upper",
-        [measured[place].prompt_id for place in places],
-        [scores[place] for place in places],
-        np.array([measured[place].leaking if binary else math.nan for place in places], dtype=np.float64),
-    )

@@ -160,11 +160,9 @@ def _questions(table: pd.DataFrame, metric: str, texts: Mapping[str, str]) -> di
 
 
 def _params(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
     from lethe.config.yaml import read_yaml
 
-    return read_yaml(path)
+    return read_yaml(path) if path.is_file() else {}  # a folder of `lethe eval` has none
 
 
 def _section(params: Mapping[str, Any], name: str) -> dict[str, Any]:

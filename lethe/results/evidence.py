@@ -67,7 +67,6 @@ class LeakCounts:
 
     @classmethod
     def of(cls, leaks: ArrayLike, n: ArrayLike, missing: ArrayLike = 0, stopped: ArrayLike = False) -> LeakCounts:
-        """The counts from arrays that broadcast to one shape (m,)."""
         seen, drawn, absent, rule = np.broadcast_arrays(np.atleast_1d(leaks), n, missing, stopped)
         return cls(seen * 1.0, drawn * 1.0, absent * 1.0, rule.astype(bool))
 
@@ -121,7 +120,6 @@ class Truncation:
         return float(self.cut[place] / self.n[place]) if self.n[place] else None
 
     def share_upper(self, level: float) -> np.ndarray:
-        """(m,) upper ends of the share that was cut."""
         return self._upper(self.cut, level)
 
     def leak_upper(self, level: float) -> np.ndarray:
@@ -157,7 +155,6 @@ class Trees:
 
     @classmethod
     def of(cls, trees: Sequence[Tree | None]) -> Trees:
-        """The arrays of one tree per question; None for a question without a tree."""
         rows = [(0.0, 1.0, 1.0, 1.0, 0.0, 0.0) if tree is None else _masses(*tree) for tree in trees]
         return cls(*np.array(rows, dtype=np.float64).reshape(-1, 6).T)
 
@@ -211,7 +208,6 @@ class AtLevel:
 
     @classmethod
     def of(cls, ends: Callable[[float], BothEnds], known: ArrayLike) -> AtLevel:
-        """The evidence on the m questions that ``known``, (m,) bool, marks."""
         marked = np.atleast_1d(known).astype(bool)
         return cls(cache(ends), marked, np.arange(len(marked)))  # a plan asks for the same level many times
 

@@ -93,11 +93,9 @@ class Excess:
 
     @property
     def median(self) -> float:
-        """The median ratio over the questions."""
         return float(np.median(self.ratios))
 
     def to_rows(self, rows: Rows) -> None:
-        """Add the rows of each question, the median ratio and the number of questions that hold."""
         for name, ratio, p_value, holds in zip(self.ids, self.ratios, self.p_values, self.holds, strict=True):
             bound = Bound(ratio, "lower", self.alpha, Covers.ONE_PROMPT, self.assumes, self.method)
             evidence = {"p_value": p_value, "holds": holds}

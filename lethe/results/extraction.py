@@ -63,7 +63,6 @@ class Passage:
 
     @cached_property
     def p_z(self) -> float:
-        """The probability of the suffix, in [0, 1]."""
         return float(np.prod(self.chances))
 
 
@@ -83,12 +82,10 @@ class Extraction:
 
     @cached_property
     def p_z(self) -> np.ndarray:
-        """The probability of each window, (windows,)."""
         return np.array([passage.p_z for passage in self.passages])
 
     @cached_property
     def searched(self) -> tuple[Passage, ...]:
-        """The windows that were searched for near-verbatim continuations."""
         return tuple(passage for passage in self.passages if passage.near)
 
     def ends(self, passage: Passage) -> tuple[float, float]:
@@ -101,13 +98,11 @@ class Extraction:
         return leak_interval(near.masses, near.remainder, self.alpha, self.rounding) if near else None
 
     def verbatim_ends(self) -> Ends:
-        """The ends of verbatim extraction of every window: certain, up to the error of the logits."""
         lower, upper = np.array([self.ends(passage) for passage in self.passages]).T
         items = tuple(passage.id for passage in self.passages)
         return Ends.of_arrays(items, certain_lower=lower, certain_upper=upper)
 
     def near_ends(self) -> Ends:
-        """The ends of near-verbatim extraction of the searched windows."""
         found = {one.id: (one.near.masses, one.near.remainder, self.rounding) for one in self.passages if one.near}
         trees = Trees.of(list(found.values()))
         upper = np.maximum(trees.low, trees.certain)

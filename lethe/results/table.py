@@ -76,7 +76,6 @@ class Result:
 
     @property
     def kind(self) -> Quantity:
-        """The row of the vocabulary."""
         return quantities.of(self.scope, self.quantity, self.basis)
 
     @property
@@ -91,12 +90,10 @@ class Result:
 
     @property
     def lower_bound(self) -> Bound | None:
-        """The lower end with its guarantee."""
         return self._bound("lower", self.lower, self.alpha_lower)
 
     @property
     def upper_bound(self) -> Bound | None:
-        """The upper end with its guarantee."""
         return self._bound("upper", self.upper, self.alpha_upper)
 
     def _bound(self, side: Any, value: float | None, alpha: float | None) -> Bound | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import string
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from lethe.io.json_files import write_json
 from lethe.results import quantities
 from lethe.results.quantities import HEADLINES, MODEL, MOST, QUANTITIES, USEFUL, Quantity, headline
 from lethe.results.table import Result
+from tests.small import ROOT
 
 PARTS = ("split", "item", "at")
 # Names of two quantities of one scope: of a model never both have rows.
@@ -55,6 +57,13 @@ def test_a_row_is_whole(row):
     assert [HEADLINES.index(one) for one in row.headlines if one in HEADLINES] == sorted(
         HEADLINES.index(one) for one in row.headlines if one in HEADLINES
     )
+
+
+@pytest.mark.parametrize("module", ["evaluation/findings", "report/figures", "api/plots"])
+def test_a_reader_takes_its_names_from_the_vocabulary(module):
+    nodes = ast.walk(ast.parse((ROOT / f"lethe/{module}.py").read_text(encoding="utf-8")))
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    assert not texts & {name for row in QUANTITIES for name in single(row) if "_" in name}
 
 
 @pytest.mark.parametrize("key", [("model", "nothing", "sampled"), ("audit", "leak", "sampled"), ("", "", "")])
