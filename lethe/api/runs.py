@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Literal
 from lethe.api.result import Place, TableWithSentences, View, documented
 from lethe.errors import BadFile, BadValue, MissingArtifact, plural
 from lethe.evaluation import compared
+from lethe.results import quantities
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from lethe.results.quantities import Scope
     from lethe.results.table import Numbers
     from lethe.statistics.bound import Bound
-
-ANYTIME = "anytime_upper"  # replaces m_mu for a question that stopped early
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,14 +75,13 @@ class Run(TableWithSentences):
     def plot_bounds(self, ax: Axes | None = None) -> Axes:
         """Draw a row per model, on new axes by default: greedy and mean score, and the bound of the worst question."""
         ax, metrics = ax or _new(), self.metrics
-        places, worst = list(range(len(metrics))), _column(metrics, "m_mu_worst", f"{ANYTIME}_worst")
+        places, worst = list(range(len(metrics))), _column(metrics, *_bounds("model", "score_worst"))
+        greedy, mean = _scores("model")
         alphas = metrics["alpha"].unique() if "alpha" in metrics else []
         level = f" (α = {alphas[0]:g})" if len(alphas) == 1 else ""
         ax.hlines(places, 0, worst, color="0.85", linewidth=4)
-        ax.plot(
-            metrics["greedy_mean"], places, "D", mfc="none", color="tab:orange", label="greedy answer, mean score"
-        )
-        ax.plot(metrics["mean"], places, "o", color="tab:blue", label="sampled answers, mean score")
+        ax.plot(metrics[greedy], places, "D", mfc="none", color="tab:orange", label="greedy answer, mean score")
+        ax.plot(metrics[mean], places, "o", color="tab:blue", label="sampled answers, mean score")
         label = f"worst question, upper bound{level}"
         ax.plot(worst, places, "|", markersize=14, color="tab:blue", label=label)
         ax.set_yticks(places, self.models)
@@ -98,14 +97,14 @@ class Run(TableWithSentences):
         if model not in self.models:
             raise BadValue("model", model, f"one of {', '.join(self.models)}")
         ax, rows = ax or _new(), self.questions[self.questions["model"] == model]
-        high = _column(rows, "m_mu", ANYTIME)
+        high, scores = _column(rows, *_bounds("question", "score")), _scores("question")
         order = (-high).argsort(kind="stable")
-        places, mean = list(range(1, len(rows) + 1)), _column(rows, "mean")[order]
+        greedy, mean = (_column(rows, name)[order] for name in scores)
+        places = list(range(1, len(rows) + 1))
         ax.vlines(
             places, mean, high[order], color="tab:blue", alpha=0.35, linewidth=3, label="up to the upper bound"
         )
         ax.plot(places, mean, "o", markersize=3, color="tab:blue", label="mean of the sampled answers")
-        greedy = _column(rows, "greedy")[order]
         ax.plot(places, greedy, "D", markersize=4, mfc="none", color="tab:orange", label="greedy answer")
         ax.set(ylim=(0, 1.02), xlabel="forget questions, sorted by bound", ylabel="score")
         ax.legend(frameon=False, fontsize="small")
@@ -121,6 +120,16 @@ class Run(TableWithSentences):
         if len(self.tails):
             ax.legend(frameon=False, fontsize="small")
         return ax
+
+
+def _bounds(scope: Scope, key: str) -> list[str]:
+    """The columns of an upper bound: for a fixed number of answers, and for one that a rule could stop."""
+    return quantities.upper_bounds(scope, (key,), ("sampled", "anytime"))
+
+
+def _scores(scope: Scope) -> list[str]:
+    """The columns of the greedy and of the mean score."""
+    return [quantities.of(scope, "score", basis).names[0] for basis in ("greedy", "sampled")]
 
 
 def _column(table: pd.DataFrame, *names: str) -> np.ndarray:

@@ -98,7 +98,6 @@ class AnswerTree:
         return values
 
 
-
 def _certain(value: float, side: Side, covers: Covers = Covers.ONE_PROMPT) -> Bound:
     return Bound(value, side, CERTAIN, covers, EXACT, METHOD)
 
