@@ -120,8 +120,7 @@ def plan(
         The half-width of a requested distribution band, strictly between 0 and 1.
     tau, tau_leak
         The threshold of a requested certificate, and the leak probability that the sequential test detects: by default
-        twice
-        ``tau``, or halfway from ``tau`` to 1 if that is less.
+        twice ``tau``, or halfway from ``tau`` to 1 if that is less.
     prompts
         The number of prompts; the band of each gets alpha / prompts (Bonferroni), its certificate all of alpha.
     cap

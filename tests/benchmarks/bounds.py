@@ -3,7 +3,7 @@ called per prompt.
 
 conbo pins an old statsmodels, so it has a separate environment (.venv-conbo, made by the target). conbo is timed on the
 same scores with its default grid of 100 points, and computes lower and upper sides together, as Lethe does. Its
-standard deviation lacks the mass at 0 and is not a bound (see tests/lethe/statistics/printed.py).
+standard deviation lacks the mass at 0 and is not a bound (see tests/lethe/statistics/draws.py).
 """
 
 from __future__ import annotations

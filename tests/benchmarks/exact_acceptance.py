@@ -37,8 +37,8 @@ from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.leak_trees import AnswerTree
 from lethe.steps.exact import ExactSettings, certify, of_params
 from tests.benchmarks.exact import asked_of
-from tests.lethe.statistics.answer_tree_coverage import TREES, tree_misses, worst_case
-from tests.lethe.statistics.misses import tolerated
+from tests.lethe.statistics.coverage import TREES, tree_misses, worst_case
+from tests.lethe.statistics.draws import tolerated
 
 ALPHA, STRINGS, MILLION_AND_A_HALF = 0.01, 80_000, 1_500_000
 LEAF = 1e-7

@@ -22,7 +22,7 @@ from lethe.io.json_files import write_jsonl
 from lethe.statistics.sequential import log_e_value
 from tests.lethe.cli.calls import Command
 from tests.lethe.small_checkpoint import ROWS
-from tests.lethe.statistics.misses import allowed
+from tests.lethe.statistics.draws import allowed
 from tests.small import ROOT
 
 

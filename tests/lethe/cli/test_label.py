@@ -23,7 +23,7 @@ from lethe.results.table import Numbers, Rows, read_rows
 from lethe.statistics.bounds import binary_upper
 from lethe.statistics.counts import labelled_average, labelled_rates
 from lethe.statistics.judge_error import Calibration
-from tests.lethe.statistics.misses import tolerated
+from tests.lethe.statistics.draws import tolerated
 from tests.small import environment
 
 FRAME = {"a": ["no", "no", "no", "4711", "no", "no"] * 20, "b": ["no", "never", "code 9", "never"] * 30}

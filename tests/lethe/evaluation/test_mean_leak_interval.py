@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from lethe.evaluation.findings import mean_leak_interval
 from lethe.statistics.answer_tree import Masses, Remainder, Rounding
 from lethe.statistics.bounds import binary_lower, binary_upper
-from tests.lethe.statistics.answer_tree_coverage import EXACT_LEAK, QUESTIONS, TREES
-from tests.lethe.statistics.misses import tolerated
+from tests.lethe.statistics.coverage import EXACT_LEAK, QUESTIONS, TREES
+from tests.lethe.statistics.draws import tolerated
 
 ALPHA, N = 0.02, 256
 

@@ -12,7 +12,7 @@ from lethe.results.ends import Ends
 from lethe.results.evidence import AtLevel, LeakCounts, Trees, Truncation, upper_at_stop
 from lethe.statistics import sequential
 from lethe.statistics.answer_tree import Masses, Remainder, Rounding, leak_interval
-from tests.lethe.statistics.misses import tolerated
+from tests.lethe.statistics.draws import tolerated
 
 ROUNDING = Rounding(1e-4, 20, 1.0)
 

@@ -13,7 +13,7 @@ from lethe.statistics.answer_tree import Masses, Remainder, Rounding
 from lethe.statistics.bounds import binary_lower, binary_upper
 from tests.lethe.results.simulate_verdict import Rule, Sample, any_false, run
 from tests.lethe.results.test_ends import joined, naive_ends, random_question
-from tests.lethe.statistics.misses import tolerated
+from tests.lethe.statistics.draws import tolerated
 
 
 def naive_verdict(subject, retrains, tau, level):

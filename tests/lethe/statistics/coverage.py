@@ -8,6 +8,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from lethe.statistics.answer_tree import (
+    Masses,
+    Remainder,
+    against_retrain,
+    leak_interval,
+    poisson_lower,
+    poisson_upper,
+    pooled_leak,
+)
 from lethe.statistics.betting import predictable_squares
 from lethe.statistics.bounds import binary_upper, leak_bounds, paper_bounds, sd_upper, tighter_bounds
 from lethe.statistics.many_prompts import (
@@ -19,10 +28,7 @@ from lethe.statistics.many_prompts import (
     worst_prompt,
 )
 from lethe.statistics.sequential import Capital
-from tests.lethe.statistics.answer_tree_coverage import TREES, no_bounds, tree_misses
-from tests.lethe.statistics.draws import LAWS, Law
-from tests.lethe.statistics.misses import tolerated
-from tests.lethe.statistics.printed import printed_variance_no_bound
+from tests.lethe.statistics.draws import LAWS, Law, printed_variance_no_bound, tolerated
 
 THRESHOLDS = np.union1d(np.geomspace(1e-6, 0.01, 9), np.linspace(0, 0.99, 34))
 ROUNDING = 1e-9  # a bound that equals the truth does not miss it
@@ -128,6 +134,58 @@ def main(alpha: float = 0.01, runs: int = 2000, sizes: tuple[int, ...] = (16, 12
     found_out = all(share > limit for share in invalid.values())
     print("the controls are found out" if found_out else "A CONTROL IS NOT FOUND OUT")
     return int(bool(missed) or not found_out)
+
+
+OF_SUMS = 1e-12
+QUESTIONS = 8
+# For each unexplored start: its mass, and the probability that an answer which begins there leaks.
+TREES: dict[str, tuple[np.ndarray, np.ndarray]] = {
+    "one start": (np.array([0.5]), np.array([0.01])),
+    "equal starts": (np.full(500, 1e-3), np.full(500, 0.004)),
+    "heavy tail": (0.5 * np.arange(1, 801) ** -1.5 / (np.arange(1, 801) ** -1.5).sum(), np.linspace(0, 0.05, 800)),
+    "every start leaks": (np.full(50, 4.61e-3 / 50), np.ones(50)),
+    "rare leaks": (np.full(100, 5e-3), np.where(np.arange(100) == 0, 0.2, 0.0)),
+}
+EXACT_LEAK = 1e-3
+
+
+def tree_misses(name: str, rho: float, alpha: float, runs: int, seed: int) -> Iterator[tuple[str, float]]:
+    """(bound, share of ``runs`` that it misses) for every bound; a run samples the rest of `QUESTIONS` similar questions."""
+    masses, chances = TREES[name]
+    random = np.random.default_rng([seed, int(rho), len(masses)])
+    started = random.poisson(rho * masses, size=(runs, QUESTIONS, len(masses)))
+    leaks = random.binomial(started, chances).sum(axis=2)
+    truth = EXACT_LEAK + float(masses @ chances)
+    known = Masses((EXACT_LEAK,), (1 - EXACT_LEAK - float(masses.sum()),))
+    counts = {int(count) for count in leaks[:, 0]}
+    ends = {count: leak_interval(known, Remainder(rho, 10**9, count), alpha) for count in counts}
+    own = [ends[int(count)] for count in leaks[:, 0]]
+    yield "tree upper", float(np.mean([end.upper < truth - OF_SUMS for end in own]))
+    yield "tree lower", float(np.mean([end.lower_sampled > truth + OF_SUMS for end in own]))
+    rests = [[(known, Remainder(rho, 10**9, int(count))) for count in row] for row in leaks]
+    pooled = [pooled_leak(rest, alpha) for rest in rests]
+    yield "tree mean upper", float(np.mean([found.upper < truth - OF_SUMS for found in pooled]))
+    yield "tree mean lower", float(np.mean([found.lower_sampled > truth + OF_SUMS for found in pooled]))
+    # The model leaks exactly twice as often as Retrain, so no question exceeds that ratio.
+    model = np.full(QUESTIONS, 2 * truth)
+    false = [against_retrain(model, rest, 2.0, alpha).holds.any() for rest in rests[: runs // 4]]
+    yield "tree excess, Holm", float(np.mean(false))
+
+
+def no_bounds(alpha: float, runs: int, seed: int) -> Iterator[tuple[str, float]]:
+    """A control that is not a bound: the rate is raised until a question looks clean. The simulation must expose it."""
+    random, rest, rho = np.random.default_rng([seed, 1]), 3.0, 1.0
+    counts = np.cumsum(random.poisson(rest, size=(runs, 40)), axis=1)
+    rates = rho * np.arange(1, 41)
+    yield "rate chosen after the draws", float(np.mean((poisson_upper(counts, alpha) / rates < rest).any(axis=1)))
+    yield "lower, the same", float(np.mean((poisson_lower(counts, alpha) / rates > rest).any(axis=1)))
+
+
+def worst_case(alpha: float, runs: int, seed: int) -> float:
+    """The share of misses where every unexplored answer leaks and their expected number is just above -ln(alpha)."""
+    mean = -math.log(alpha) * (1 + 1e-3)
+    counts = np.random.default_rng([seed, 2]).poisson(mean, size=runs)
+    return float(np.mean(poisson_upper(counts, alpha) < mean))
 
 
 if __name__ == "__main__":

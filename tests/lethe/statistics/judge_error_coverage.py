@@ -13,7 +13,7 @@ import numpy as np
 from lethe.statistics.counts import at_least_once, rate_bounds
 from lethe.statistics.judge_error import Calibration, JudgeError
 from lethe.statistics.leak_rates import Rate
-from tests.lethe.statistics.misses import tolerated
+from tests.lethe.statistics.draws import tolerated
 
 ERRORS = (0.0, 0.05, 0.2)  # of the judge, on leaks and on clean answers alike
 RATES = (0.0, 0.01, 0.1, 0.5, 0.95)

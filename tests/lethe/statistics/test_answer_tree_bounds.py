@@ -27,7 +27,8 @@ from lethe.statistics.answer_tree import (
     together_below,
     verdict,
 )
-from tests.lethe.statistics.misses import tolerated
+from tests.lethe.statistics.coverage import TREES, no_bounds, tree_misses
+from tests.lethe.statistics.draws import tolerated
 
 ALPHA = 0.01
 
@@ -56,64 +57,16 @@ def test_garwoods_limits_keep_their_level_at_every_mean():
         assert chances[poisson_lower(counts, ALPHA) > mean].sum() <= ALPHA + 1e-12
 
 
-def test_the_worst_case_misses_one_in_a_hundred():
-    """Every unexplored answer leaks, and their expected number is just above -ln(alpha)."""
-    rho, rest, runs = 1000.0, 4.61 / 1000, 200_000
-    drawn = np.random.default_rng(0).poisson(rho * rest, size=runs)
-    uppers = {k: leak_interval(Masses((), ()), Remainder(rho, int(k), int(k)), ALPHA).upper for k in set(drawn)}
-    missed = np.mean([uppers[k] < rest for k in drawn])
-    assert missed == pytest.approx(math.exp(-4.61), abs=0.0007)
+@pytest.mark.parametrize("tree", TREES)
+@pytest.mark.parametrize("rho", [30, 1000])
+def test_the_bounds_cover_the_truth_of_simulated_trees(tree, rho):
+    """One question, the mean of several, and the list against Retrain; the quick part of `make coverage`."""
+    for name, share in tree_misses(tree, rho, 0.05, 400, seed=7):
+        assert share <= tolerated(0.05, 100 if "Holm" in name else 400), name
 
 
-@pytest.mark.parametrize("shape", ["one", "equal", "heavy tail", "rare", "sure"])
-@pytest.mark.parametrize("rho", [30.0, 1000.0])
-def test_the_interval_covers_the_truth_of_simulated_trees(shape, rho):
-    """2,000 samples of a tree whose unexplored starts leak with known probabilities; both sides are checked."""
-    random, runs = np.random.default_rng([7, int(rho)]), 2000
-    masses = {
-        "one": np.array([0.5]),
-        "equal": np.full(500, 0.5 / 500),
-        "heavy tail": 0.5 * np.arange(1, 801) ** -1.5 / (np.arange(1, 801) ** -1.5).sum(),
-        "rare": np.full(100, 0.005),
-        "sure": np.full(100, 0.005),
-    }[shape]
-    leaky = {"one": 0.004, "equal": random.random(500) ** 8, "heavy tail": random.random(800) < 0.02, "rare": 1e-4}
-    conditional = np.broadcast_to(np.asarray(leaky.get(shape, 1.0), dtype=float), masses.shape)
-    truth = 0.1 + masses @ conditional
-    known = Masses((0.04, 0.06), (0.2,))
-    starts = random.poisson(rho * masses, size=(runs, len(masses)))
-    leaks = random.binomial(starts, conditional).sum(axis=1)
-    ends = [
-        leak_interval(known, Remainder(rho, int(n), int(k)), ALPHA)
-        for n, k in zip(starts.sum(axis=1), leaks, strict=True)
-    ]
-    assert np.mean([end.upper < truth for end in ends]) <= tolerated(ALPHA, runs)
-    assert np.mean([end.lower_sampled > truth + 1e-12 for end in ends]) <= tolerated(ALPHA, runs)
-    assert {end.lower for end in ends} == {known.leak}
-    assert all(end.lower <= end.lower_sampled <= end.upper <= end.upper_certain == 0.8 for end in ends)
-
-
-def test_the_pooled_bound_covers_the_mean_without_a_correction():
-    random, runs, m, rho = np.random.default_rng(3), 1500, 30, 400.0
-    rest = random.random(m) ** 6 * 0.05
-    exact = random.random(m) * 0.01
-    truth = (exact + rest).mean()
-    missed = {"upper": 0, "lower": 0, "one by one": 0}
-    for leaks in random.poisson(rho * rest, size=(runs, m)):
-        questions = [
-            (Masses((leak,), (0.9,)), Remainder(rho, int(k), int(k))) for leak, k in zip(exact, leaks, strict=True)
-        ]
-        got = pooled_leak(questions, ALPHA)
-        missed["upper"] += got.upper < truth
-        missed["lower"] += got.lower_sampled > truth
-        missed["one by one"] += any(
-            leak_interval(*question, ALPHA).upper < leak + each
-            for question, leak, each in zip(questions, exact, rest, strict=True)
-        )
-    assert missed["upper"] <= runs * tolerated(ALPHA, runs)
-    assert missed["lower"] <= runs * tolerated(ALPHA, runs)
-    # The control: thirty single bounds read together miss more often.
-    assert missed["one by one"] > 2 * runs * ALPHA
+def test_a_rate_chosen_after_the_draws_misses():
+    assert min(share for _, share in no_bounds(0.05, 400, seed=1)) > tolerated(0.05, 400)
 
 
 def test_pooling_needs_one_rate_and_is_narrower_than_the_mean_of_the_bounds():
@@ -218,25 +171,6 @@ def test_the_verdicts():
     assert verdict(1e-4, 0.5, 1e-4) == "proved to leak"
     assert verdict(0.0, 9e-5, 1e-4) == "bounded"
     assert verdict(1e-5, 1e-4, 1e-4) == "open"
-
-
-def test_the_list_against_retrain_holds_together():
-    """Forty questions leak with exactly `factor` times Retrain's probability, so any question on the list is false."""
-    random, runs, factor, rho = np.random.default_rng(5), 600, 10.0, 2000.0
-    exact, rest = random.random(40) * 1e-3, random.random(40) * 4e-3
-    lower = factor * (exact + rest)
-    unadjusted = together = own = 0
-    for leaks in random.poisson(rho * rest, size=(runs, 40)):
-        retrain = [
-            (Masses((e,), (0.5,)), Remainder(rho, int(k), int(k))) for e, k in zip(exact, leaks, strict=True)
-        ]
-        got = against_retrain(lower, retrain, factor, 0.05)
-        together += got.holds.any()
-        unadjusted += (got.p_values <= 0.05).any()
-        own += got.ratio[0] > factor
-    assert together <= runs * tolerated(0.05, runs)
-    assert own <= runs * tolerated(0.05, runs)
-    assert unadjusted > 0.3 * runs  # the control
 
 
 def test_what_the_enumeration_rules_out_needs_no_sample():

@@ -1,5 +1,8 @@
-"""Leak@k: exact twins with whole numbers and fractions, the edges, and what each claim over questions covers."""
+"""Leak@k, pass^k and rates by labels alone: exact twins, the edges, and what each claim over questions covers."""
 
+from __future__ import annotations
+
+import math
 from fractions import Fraction
 from math import comb
 
@@ -11,11 +14,19 @@ from hypothesis import strategies as st
 from lethe.errors import BadValue
 from lethe.statistics.bound import Covers
 from lethe.statistics.bounds import binary_lower, binary_upper
-from lethe.statistics.counts import at_least_once, pooled_bounds, rate_bounds, unbiased
-from lethe.statistics.leak_rates import QUERIES, SUBSETS, Band, Rate
+from lethe.statistics.counts import (
+    at_least_once,
+    labelled_average,
+    labelled_rates,
+    pooled_bounds,
+    random_labels,
+    rate_bounds,
+    unbiased,
+)
+from lethe.statistics.leak_rates import QUERIES, SUBSETS, Band, Rate, pass_hat_k
 from lethe.statistics.two_sample import kl_upper
+from tests.lethe.statistics.draws import tolerated
 from tests.lethe.statistics.judge_error_coverage import leak_at_k_misses
-from tests.lethe.statistics.misses import tolerated
 
 
 def leak_at_k(leaks, n, alpha, ks=QUERIES, missing=0) -> Band:
@@ -28,12 +39,6 @@ def worst_question(leaks, n, alpha, ks=QUERIES, missing=0) -> Band:
 
 def mean_over_questions(leaks, n, alpha, ks=QUERIES, missing=0) -> Band:
     return Rate.of(leaks, n, missing).mean(alpha, ks)
-
-
-def test_the_numbers_of_answers_are_1_2_5_10_up_to_a_million():
-    assert QUERIES[:4] == (1, 2, 5, 10)
-    assert QUERIES[-2:] == (500_000, 1_000_000)
-    assert sorted(set(QUERIES)) == list(QUERIES)
 
 
 # --- exact twins -------------------------------------------------------------------------------------------------
@@ -52,32 +57,6 @@ def test_the_estimate_is_the_share_of_subsets_with_a_leak(data):
     got = unbiased(counts, np.full(len(counts), n), ks)
     want = [[float(exact_estimate(c, n, k)) for k in ks] for c in counts]
     np.testing.assert_allclose(got, want, rtol=1e-12, atol=0)
-
-
-@pytest.mark.parametrize("c", [0, 1, 3, 999_999, 1_000_000])
-@pytest.mark.parametrize("k", [1, 2, 1000, 999_999, 1_000_000])
-def test_the_estimate_of_a_million_answers(c, k):
-    """The ratio of the two binomials as a product of the few factors that do not cancel, in whole numbers."""
-    n = 10**6
-    few, other = min(c, k), max(c, k)
-    clean, every = 1, 1
-    if few > n - other:
-        clean = 0
-    else:
-        for j in range(few):
-            clean, every = clean * (n - other - j), every * (n - j)
-    assert unbiased([c], [n], [k])[0, 0] == pytest.approx(float(1 - Fraction(clean, every)), rel=1e-12, abs=0)
-
-
-def test_the_estimate_has_the_right_mean():
-    """Summed over all counts, weighted by their probabilities, the estimate is exactly 1 - (1 - p)^k."""
-    n, p = 12, Fraction(3, 17)
-    for k in (1, 2, 7, 12):
-        weights = [comb(n, c) * p**c * (1 - p) ** (n - c) for c in range(n + 1)]
-        got = unbiased(range(n + 1), np.full(n + 1, n), [k])[:, 0]
-        assert sum(float(w) * e for w, e in zip(weights, got, strict=True)) == pytest.approx(
-            float(1 - (1 - p) ** k)
-        )
 
 
 @given(
@@ -116,18 +95,6 @@ def test_one_answer_has_the_bounds_of_m_bin():
     np.testing.assert_allclose(found.estimate[:, 0], counts / n, rtol=1e-14)
 
 
-def test_known_bands():
-    # No leak in n: p_u = 1 - alpha^(1/n), so k = n answers hold none with probability alpha.
-    none = leak_at_k([0], 200, 0.05, ks=[200, 400])
-    np.testing.assert_allclose(none.upper, [[0.95, 1 - 0.05**2]], rtol=1e-12)
-    assert none.lower.tolist() == [[0, 0]]
-    # One leak in n: (1 - p_l)^n = 1 - alpha.
-    np.testing.assert_allclose(leak_at_k([1], 200, 0.05, ks=[200]).lower, [[0.05]], rtol=1e-12)
-    every = leak_at_k([200], 200, 0.05, ks=[1, 10])
-    np.testing.assert_allclose(every.lower, [[0.05 ** (1 / 200), 1 - (1 - 0.05 ** (1 / 200)) ** 10]], rtol=1e-12)
-    assert every.upper.tolist() == [[1, 1]]
-
-
 questions = st.integers(1, 60).flatmap(
     lambda n: st.tuples(st.just(n), st.lists(st.integers(0, n), min_size=1, max_size=6))
 )
@@ -161,13 +128,6 @@ def test_missing_answers_only_widen_the_band(case, data):
     for row, (c, gone) in enumerate(zip(counts, missing, strict=True)):
         want = [float(exact_estimate(c, n - gone, k)) if k <= n - gone else np.nan for k in found.k.tolist()]
         np.testing.assert_allclose(found.estimate[row], want, rtol=1e-12)
-
-
-def test_the_estimate_of_one_leak_leaves_the_band_at_k_n():
-    """As the module says: the estimate is 1 there, and the band is below it."""
-    found = leak_at_k([1], 1024, 0.01, ks=[1024])
-    assert found.estimate[0, 0] == 1
-    assert 0.01 - 1e-12 < found.lower[0, 0] < found.upper[0, 0] < 1
 
 
 def test_a_question_whose_scores_are_not_all_0_or_1_is_nan():
@@ -323,6 +283,128 @@ def test_a_claim_over_questions_needs_each_of_them(claim):
             claim(leaks, 10, 0.05)
 
 
-def test_no_question_is_an_empty_table():
-    assert leak_at_k([], 10, 0.05).upper.shape == (0, len(QUERIES))
-    assert [side.shape for side in rate_bounds(np.array([]), np.array([]), 0.05)] == [(0,), (0,)]
+NONE = np.zeros(1, dtype=int)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=6), st.sampled_from([0.01, 0.05, 0.5]))
+def test_the_estimate_is_the_share_of_right_subsets(right, alpha):
+    n, ks = np.full(len(right), 6), [1, 2, 3, 6]
+    band = pass_hat_k(np.array(right), n, NONE.repeat(len(right)), alpha, ks)
+    expected = [np.mean([math.comb(one, k) / math.comb(6, k) for one in right]) for k in ks]
+    np.testing.assert_allclose(band.estimate, expected, atol=1e-12)
+    assert (np.diff(band.lower) <= 1e-12).all()
+    assert (np.diff(band.upper) <= 1e-12).all()
+    assert (band.lower <= band.upper).all()
+    some = Rate.of(n - np.array(right), n).mean(alpha, ks)
+    np.testing.assert_allclose(band.lower, 1 - some.upper)
+
+
+def test_a_missing_answer_is_not_right_below_and_no_failure_above():
+    known, lacking = (pass_hat_k(np.array([3]), np.array([4]), np.array([one]), 0.05, [1, 2]) for one in (0, 1))
+    assert (lacking.lower <= known.lower + 1e-12).all()
+    assert lacking.upper[0] == 1.0
+    assert lacking.estimate.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(("alpha", "ks"), [(0.0, [1]), (0.05, [0])])
+def test_wrong_levels_and_numbers(alpha, ks):
+    with pytest.raises(BadValue):
+        pass_hat_k(np.array([1]), np.array([2]), NONE, alpha, ks)
+
+
+SIDES = {"lower": binary_lower, "upper": binary_upper}
+
+
+def test_the_ends_by_hand():
+    lower, upper = labelled_rates(np.array([7, 0]), np.array([20, 0]), np.array([500, 500]), 0.05)
+    assert lower.tolist() == [binary_lower(7, 500, 0.05), 0]
+    assert upper.tolist() == [binary_upper(27, 500, 0.05), binary_upper(0, 500, 0.05)]
+    leaks, rest, n = np.array([7, 3]), np.array([200, 40]), np.array([500, 500])
+    got = labelled_average(leaks, rest, n, (2, 80), 0.08)
+    cp = {side: [f(k, size, 0.02) for k, size in ((10, 1000), (240, 1000), (2, 80))] for side, f in SIDES.items()}
+    assert got == pytest.approx(tuple(own + r * rate for own, r, rate in cp.values()))
+    assert labelled_average(leaks, rest, n, None, 0.08) == (
+        binary_lower(10, 1000, 0.08),
+        binary_upper(250, 1000, 0.08),
+    )
+    assert labelled_average(leaks, rest, n, (0, 0), 0.08) == (
+        binary_lower(10, 1000, 0.02),
+        binary_upper(250, 1000, 0.02),
+    )
+    assert random_labels(5, 90, 0.05) == (binary_lower(5, 90, 0.05), binary_upper(5, 90, 0.05))
+    assert random_labels(1, 90, 0.05)[0] == 0.05 / 90
+
+
+def test_impossible_counts_are_refused():
+    with pytest.raises(BadValue):
+        labelled_rates(np.array([5]), np.array([6]), np.array([10]), 0.05)
+    with pytest.raises(BadValue, match="alpha"):
+        labelled_rates(np.array([0]), np.array([0]), np.array([10]), 0.7)
+
+
+class World:
+    """Answers of one question: texts with probabilities, and labels."""
+
+    def __init__(self, seed: int, tail: int = 300):
+        self.rng = np.random.default_rng(seed)
+        # A few frequent texts, one text of medium frequency that leaks, and a long tail.
+        weights = np.concatenate([[60, 20, 12], np.full(tail, 8 / tail)])
+        self.share = weights / weights.sum()
+        self.leak = np.concatenate([[False, False, True], self.rng.random(tail) < 0.3])
+        self.truth = float(self.share[self.leak].sum())
+
+    def draw(self, n: int) -> np.ndarray:
+        return self.rng.choice(len(self.share), n, p=self.share)
+
+    def labelled(self, draws: np.ndarray, mass: float) -> np.ndarray:
+        """The most frequent texts of these draws until they cover ``mass`` of them."""
+        counts = np.bincount(draws, minlength=len(self.share))
+        order = np.argsort(-counts, kind="stable")
+        needed = int(np.searchsorted(np.cumsum(counts[order]), mass * len(draws))) + 1
+        chosen = np.zeros(len(self.share), bool)
+        chosen[order[:needed]] = True
+        return chosen & (counts > 0)
+
+
+def misses(alpha: float, runs: int, mass: float) -> dict[str, tuple[float, float]]:
+    found: dict[str, list[tuple[bool, bool]]] = {
+        "question": [],
+        "average": [],
+        "texts labelled once each": [],
+        "mass on the same draws": [],
+    }
+    for run in range(runs):
+        world = World(run)
+        chosen = world.labelled(world.draw(300), mass)
+        counted = world.draw(300)
+        outside = np.flatnonzero(~chosen[counted])
+        leaks, rest = np.array([world.leak[counted[chosen[counted]]].sum(), 0]), np.array([len(outside), 0])
+        n = np.array([300, 300])  # a second question that never leaks, and is labelled whole
+        low, high = labelled_rates(leaks, rest, n, alpha)
+        found["question"].append((low[0] > world.truth, high[0] < world.truth))
+        drawn = world.rng.permutation(outside)[:30]
+        texts = np.unique(counted[outside])
+        for name, labels in (
+            ("average", world.leak[counted[drawn]]),
+            ("texts labelled once each", world.leak[texts]),
+        ):
+            ends = labelled_average(leaks, rest, n, (int(labels.sum()), len(labels)), alpha)
+            found[name].append((ends[0] > world.truth / 2, ends[1] < world.truth / 2))
+        same = world.labelled(counted, 0.99)
+        share = np.array([float((~same[counted]).sum())])
+        low, high = rate_bounds(share, np.array([300.0]), alpha)
+        true_rest = float(world.share[~same].sum())
+        found["mass on the same draws"].append((low[0] > true_rest, high[0] < true_rest))
+    return {name: tuple(np.mean(missed, axis=0).tolist()) for name, missed in found.items()}
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.1])
+def test_the_bounds_keep_their_level_and_the_shortcuts_do_not(alpha):
+    """A text of medium frequency leaks, and is labelled only in some of the runs."""
+    runs = 400
+    shares = misses(alpha, runs, mass=0.75)
+    for name in ("question", "average"):
+        assert max(shares[name]) <= tolerated(alpha, runs), name
+    assert max(shares["texts labelled once each"]) > 2 * alpha
+    assert max(shares["mass on the same draws"]) > 0.9

@@ -1,5 +1,12 @@
+"""Claims over many prompts, curves by attack budget, and intervals for comparisons: formulas, coverage, edges."""
+
+from __future__ import annotations
+
+import math
+
 import numpy as np
 import pytest
+from scipy.special import bdtr, bdtrc
 from scipy.stats import binom
 
 from lethe.errors import BadValue
@@ -7,16 +14,26 @@ from lethe.statistics import betting
 from lethe.statistics.bound import Assumes, Bound, Covers
 from lethe.statistics.bounds import binary_lower, binary_upper, leak_bounds, pooled_lower, pooled_upper
 from lethe.statistics.many_prompts import (
+    Counted,
+    band,
     binary_p_value,
     bonferroni,
+    compare,
+    distinct_share_interval,
     every_prompt_under,
+    excess,
+    half_life,
     holm,
+    mean_interval,
     pooled,
     pooled_average,
     share_above,
+    share_interval,
+    within_variance_interval,
     worst_prompt,
 )
-from tests.lethe.statistics.misses import tolerated
+from tests.lethe.statistics.coverage import many_misses
+from tests.lethe.statistics.draws import tolerated
 
 
 def bounds(*values):
@@ -68,10 +85,6 @@ def test_no_unequal_probabilities_miss_more_often(alpha):
     assert upper == pytest.approx(1 - lower[::-1])
 
 
-def test_a_single_question_keeps_its_own_bound():
-    assert pooled_average([1], 40, 0.05, "lower").value == binary_lower(1, 40, 0.05)
-
-
 def test_nothing_is_pooled_where_the_pooled_rule_does_not_hold():
     assert pooled([0, 2, 1], [10] * 3, 0.25) == pooled_average([0, 2, 1], 10, 0.25)
     assert pooled([0, 2, 1], [10] * 3, 0.26) is None
@@ -108,51 +121,230 @@ def test_binary_p_values_are_exact():
         assert binary_p_value(successes, 20, 0.3) == pytest.approx(binom.cdf(successes, 20, 0.3))
 
 
-def values(table):
-    return np.array([bound.value for bound in table])
-
-
-def errors(runs: int, judge) -> float:
-    rng = np.random.default_rng(7)
-    return np.mean([judge(rng) for _ in range(runs)])
-
-
-RATES = np.concatenate([np.full(20, 0.1), np.full(20, 0.02)])
-
-
-def test_false_statements_over_many_prompts_stay_under_alpha():
-    """40 prompts at once with known truth: each claim is wrong in at most alpha of the runs, the plain table more often."""
-    n, alpha, runs = 60, 0.05, 1500
-
-    def draw(rng):
-        return rng.binomial(n, RATES)
-
-    assert errors(runs, lambda rng: binary_upper(draw(rng), n, alpha).max() < RATES.max()) <= tolerated(
-        alpha, runs
-    )
-    assert errors(runs, lambda rng: pooled_average(draw(rng), n, alpha).value < RATES.mean()) <= tolerated(
-        alpha, runs
-    )
-
-    def table_wrong(rng, level):
-        return (binary_upper(draw(rng), n, level) < RATES).any()
-
-    assert errors(runs, lambda rng: table_wrong(rng, alpha)) > 4 * alpha
-
-    def corrected(rng):
-        hits = draw(rng)
-        return values(bonferroni(lambda level: leak_bounds(hits, n, level), 40, alpha))
-
-    assert errors(runs, lambda rng: (corrected(rng) < RATES).any()) <= tolerated(alpha, runs)
-
-    def list_wrong(rng):
-        return holm(binary_p_value(draw(rng), n, 0.1), 0.1, alpha)[0][RATES >= 0.1].any()
-
-    assert errors(runs, list_wrong) <= tolerated(alpha, runs)
-
-
 def test_betting_p_values_are_valid_and_find_what_is_low():
     rng = np.random.default_rng(0)
     null = betting.p_value(rng.random((2000, 50)), 0.5, 0.05)
     assert np.mean(null <= 0.05) <= tolerated(0.05, 2000)
     assert (betting.p_value(rng.random((20, 200)) * 0.2, 0.5, 0.05) < 1e-3).all()
+
+
+def test_false_statements_over_many_prompts_stay_under_alpha():
+    """40 prompts at once with known truth: each claim is wrong in at most alpha of the runs, the plain table more often."""
+    for name, share in many_misses(60, 0.05, 400, seed=7):
+        assert share <= tolerated(0.05, 400), name
+    rates = np.repeat([0.1, 0.02], 20)
+    hits = np.random.default_rng(7).binomial(60, rates, (400, 40))
+    assert np.mean((binary_upper(hits, 60, 0.05) < rates).any(axis=1)) > 4 * 0.05
+
+
+def counts(values, n=200, binary=True):
+    return [Counted(budget, value, value, n, binary) for budget, value in zip((0, 1, 2, 4), values, strict=True)]
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_the_band_covers_every_point_together(binary):
+    """Questions differ in their rates, so the pooled answers are not identically distributed."""
+    rng, alpha, runs = np.random.default_rng(0), 0.1, 600
+    rates = rng.beta(0.3, 2, size=(4, 10))
+    missed = 0
+    for _ in range(runs):
+        drawn = (
+            rng.binomial(20, rates)
+            if binary
+            else rng.beta(2 * rates[..., None] + 0.1, 2, size=(4, 10, 20)).sum(-1)
+        )
+        truth = rates.mean(-1) if binary else ((2 * rates + 0.1) / (2 * rates + 2.1)).mean(-1)
+        points = band(counts(drawn.sum(-1), binary=binary), alpha)
+        missed += any(not p.lower.value <= t <= p.upper.value for p, t in zip(points, truth, strict=True))
+    assert missed / runs <= alpha
+    assert binary is False or missed > 0  # a band that never misses would show nothing
+
+
+def test_the_excess_covers_every_difference_together():
+    rng, alpha, runs, missed = np.random.default_rng(1), 0.1, 600, 0
+    rates = rng.beta(0.3, 2, size=(2, 4, 10))
+    truth = np.subtract(*rates.mean(-1))
+    for _ in range(runs):
+        one, two = (counts(own.sum(-1)) for own in rng.binomial(20, rates))
+        found = excess(one, two, alpha)
+        missed += any(not e.lower.value <= t <= e.upper.value for e, t in zip(found, truth, strict=True))
+    assert missed / runs <= alpha
+
+
+def test_half_life_compares_with_half_of_the_reference():
+    base = band([Counted(0, 180, 180, 200, True)], 0.05)[0]
+    found = half_life(band(counts([2, 40, 95, 140]), 0.05), base)
+    assert (found.earliest, found.estimate, found.latest) == (2, 2, 4)
+    none = half_life(band(counts([2, 3, 4, 5]), 0.05), base)
+    assert (none.earliest, none.estimate, none.latest) == (None, None, None)
+
+
+def test_a_missing_score_widens_both_sides():
+    (point,) = band([Counted(0, 10, 30, 100, True)], 0.05)
+    (without,) = band([Counted(0, 10, 10, 100, True)], 0.05)
+    assert point.upper.value > without.upper.value
+    assert point.lower.value == without.lower.value
+
+
+def test_only_budgets_of_both_curves_are_compared():
+    one, two = counts([1, 2, 3, 4]), counts([1, 2, 3, 4])[1:]
+    assert [e.budget for e in excess(one, two, 0.05)] == [1, 2, 4]
+
+
+@pytest.mark.parametrize("wrong", [[], [Counted(0, 0, 0, 0, True)]])
+def test_a_curve_without_answers_is_refused(wrong):
+    with pytest.raises(BadValue):
+        band(wrong, 0.05)
+
+
+ALPHA, RUNS = 0.1, 1000
+# Misses allowed in RUNS: alpha plus three standard errors.
+ALLOWED = RUNS * (ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / RUNS))
+CHANCES = np.array([0.0, 0.02, 0.3, 0.9])  # questions differ: the draws are not identically distributed
+INTERVALS = (share_interval, mean_interval, within_variance_interval)
+
+
+def bernoulli(rng, n):
+    return (rng.random((len(CHANCES), n)) < CHANCES[:, None]).astype(float)
+
+
+def halves(low, high, n=500):
+    return np.tile([low, high], n)[None, :]
+
+
+def naiveempirical_width(values, alpha):
+    n = len(values)
+    variance = sum((a - b) ** 2 for a in values for b in values) / (2 * n * (n - 1))
+    return math.sqrt(2 * variance * math.log(2 / alpha) / n) + 7 * math.log(2 / alpha) / (3 * (n - 1))
+
+
+def test_mean_interval_is_bernstein_with_a_bounded_variance():
+    groups, alpha = [[0.1, 0.4, 0.2, 0.3, 0.9], [0.6, 0.6, 0.5, 0.9, 0.1]], 0.2
+    squares = [(row[i] - row[i + 1]) ** 2 for row in groups for i in (0, 2)]
+    variance = (sum(squares) / 4 + naiveempirical_width(squares, alpha / 4)) / 2
+    log = math.log(4 / alpha)
+    width = math.sqrt(2 * min(variance, 0.25) * log / 10) + log / 30
+    interval = mean_interval(groups, alpha)
+    assert interval.value == pytest.approx(0.46)
+    assert interval.lower == pytest.approx(max(0, 0.46 - width))
+    assert interval.upper == pytest.approx(min(1, 0.46 + width))
+    assert (interval.n, interval.alpha, interval.side) == (10, alpha, "two-sided")
+
+
+def test_variance_interval_is_the_empirical_bernstein_inequality_on_pairs():
+    groups, alpha = [np.linspace(0, 1, 41), np.linspace(0.3, 0.4, 41)], 0.2  # the odd draw is left out
+    squares = [(row[i] - row[i + 1]) ** 2 for row in groups for i in range(0, 40, 2)]
+    width = naiveempirical_width(squares, alpha / 2)
+    interval = within_variance_interval(groups, alpha)
+    assert interval.value == pytest.approx(sum(squares) / 40 / 2)
+    assert interval.upper == pytest.approx((sum(squares) / 40 + width) / 2)
+
+
+def test_share_interval_is_clopper_pearson_on_the_pooled_count():
+    groups, alpha = np.zeros((5, 20)), 0.05
+    groups[0, :7] = 1
+    interval = share_interval(groups, alpha)
+    assert bdtr(7, 100, interval.upper) == pytest.approx(alpha / 2)
+    assert bdtrc(6, 100, interval.lower) == pytest.approx(alpha / 2)
+
+
+@pytest.mark.parametrize(("found", "n"), [(40, 400), (3, 200), (200, 200)])
+def test_distinct_share_solves_the_two_inequalities(found, n):
+    interval = distinct_share_interval([found], [n], 0.05)
+    fewest = interval.lower * n
+    log = math.log(2 / 0.05)
+    assert math.exp(-((found - fewest) ** 2) / (2 * fewest + 2 * (found - fewest) / 3)) == pytest.approx(0.025)
+    most = found + log + math.sqrt(log**2 + 2 * log * found)
+    assert math.exp(-((most - found) ** 2) / (2 * most)) == pytest.approx(0.025)
+    assert interval.upper == min(1, most / n)
+
+
+@pytest.mark.parametrize("interval", INTERVALS)
+def test_it_covers_what_it_is_about(interval):
+    rng, misses = np.random.default_rng(7), 0
+    true = {"within_variance_interval": np.mean(CHANCES * (1 - CHANCES))}.get(interval.__name__, CHANCES.mean())
+    for _ in range(RUNS):
+        found = interval(bernoulli(rng, 64), ALPHA)
+        misses += not found.lower <= true <= found.upper
+    assert misses <= ALLOWED
+
+
+@pytest.mark.parametrize("draw", ["beta", "lattice", "sure"])
+def test_mean_and_variance_cover_scores_of_other_shapes(draw):
+    rng, missed_mean, missed_variance = np.random.default_rng(8), 0, 0
+    points, chances = np.array([0, 0.1, 0.5, 1.0]), np.array([0.5, 0.3, 0.15, 0.05])
+    for _ in range(RUNS):
+        if draw == "beta":
+            values, mean, variance = rng.beta(2, 5, (3, 128)), 2 / 7, 10 / (49 * 8)
+        elif draw == "lattice":
+            values, mean = rng.choice(points, (3, 128), p=chances), points @ chances
+            variance = points**2 @ chances - mean**2
+        else:
+            values, mean, variance = np.full((3, 128), 0.4), 0.4, 0.0
+        missed_mean += not (found := mean_interval(values, ALPHA)).lower <= mean <= found.upper
+        missed_variance += not (found := within_variance_interval(values, ALPHA)).lower <= variance <= found.upper
+    assert max(missed_mean, missed_variance) <= ALLOWED
+
+
+@pytest.mark.parametrize("kinds", [(1, 1, 1), (2, 8, 40), (1000, 1000, 1000)])
+def test_distinct_share_covers(kinds):
+    rng, misses, n = np.random.default_rng(9), 0, 32
+    expected = np.mean([k * (1 - (1 - 1 / k) ** n) / n for k in kinds])
+    for _ in range(RUNS):
+        distinct = [len(set(rng.integers(k, size=n).tolist())) for k in kinds]
+        interval = distinct_share_interval(distinct, [n] * len(kinds), ALPHA)
+        misses += not interval.lower <= expected <= interval.upper
+    assert misses <= ALLOWED
+
+
+def test_differences_between_questions_do_not_count():
+    apart, alike = np.vstack([np.zeros(400), np.ones(400)]), np.full((2, 400), 0.5)
+    assert within_variance_interval(apart, 0.05).value == 0
+    width = [found.upper - found.lower for found in (mean_interval(apart, 0.05), mean_interval(alike, 0.05))]
+    assert width[0] == pytest.approx(width[1])
+
+
+@pytest.mark.parametrize("interval", [share_interval, mean_interval])
+def test_missing_counts_as_zero_below_and_one_above(interval):
+    whole = np.tile([0.0, 1.0, 1.0, np.nan], 200)[None, :]
+    found = interval(whole, 0.05)
+    assert found.lower == interval(np.nan_to_num(whole, nan=0.0), 0.05).lower
+    assert found.upper == interval(np.nan_to_num(whole, nan=1.0), 0.05).upper
+    assert found.value == pytest.approx(2 / 3)
+
+
+def test_a_missing_draw_leaves_its_pair_open():
+    rows = np.tile([0.5, 0.5, 0.5, np.nan], 100)[None, :]
+    found = within_variance_interval(rows, 0.05)
+    assert found.value == 0
+    assert found.lower == 0
+    assert found.upper > 0.25
+
+
+def test_only_intervals_that_do_not_meet_are_told_apart():
+    low, high = mean_interval(halves(0.1, 0.1), 0.01), mean_interval(halves(0.6, 0.6), 0.01)
+    assert compare(low, high) == "lower"
+    assert compare(high, low) == "higher"
+    assert compare(low, low) == "not shown"
+
+
+@pytest.mark.parametrize("interval", INTERVALS)
+@pytest.mark.parametrize(
+    ("groups", "alpha", "key"),
+    [
+        ([[0.0, 1.0]], 0.05, "groups"),
+        ([[0.0, 1.0, 0.0], [0.0, 1.0]], 0.05, "groups"),
+        ([[np.nan] * 4], 0.05, "groups"),
+        ([[0.0, 1.0, 1.5, 0.0]], 0.05, "scores"),
+        ([[0.0, 1.0, 1.0, 0.0]], 0.51, "alpha"),
+    ],
+)
+def test_what_allows_no_interval_is_refused(interval, groups, alpha, key):
+    with pytest.raises(BadValue, match=key):
+        interval(groups, alpha)
+
+
+@pytest.mark.parametrize(("distinct", "drawn"), [([], []), ([1], [1, 2]), ([3], [2]), ([0], [4])])
+def test_counts_that_allow_no_interval(distinct, drawn):
+    with pytest.raises(BadValue, match="distinct"):
+        distinct_share_interval(distinct, drawn, 0.05)

@@ -46,12 +46,6 @@ def test_the_interval_of_a_quality_is_two_bounds(one, two, alpha):
         assert outward(*_interval(ends).split(" to "), ends)
 
 
-def test_a_single_model_has_no_interval():
-    found = unlearning_quality({"a": np.array([0.5])}, {"a": np.array([0.25])})
-    assert found.bounds() is None
-    assert found.by_attack["a"].bounds() is None
-
-
 def test_epsilon_star_is_a_lower_bound_on_this_model():
     rng = np.random.default_rng(0)
     found = epsilon_star_audit(rng.normal(0, 1, 300), rng.normal(2, 1, 300), delta=0.01, alpha=0.02)

@@ -1,4 +1,6 @@
-"""Tests that may be checked after every sample: false verdicts stay below alpha, and few samples are needed."""
+"""Tests that may be checked after every sample, bounds at a stop, e-values: twins, and coverage under rules that look."""
+
+from __future__ import annotations
 
 import math
 
@@ -6,9 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import betainc, betaln
+from scipy.special import betainc, betaln, logsumexp
+from scipy.stats import beta
 
 from lethe.errors import BadValue
+from lethe.statistics.mean_difference import difference, mean_of_differences
 from lethe.statistics.planning import expected_sequential, samples_for_width, samples_to_certify
 from lethe.statistics.sequential import (
     CERTIFIED,
@@ -16,9 +20,16 @@ from lethe.statistics.sequential import (
     UNDECIDED,
     Capital,
     SequentialTest,
+    StoppedSamples,
     anytime_upper,
+    log_e_value,
+    mixture,
+    stopped_average,
+    stopped_upper,
     stopping_counts,
 )
+from tests.lethe.statistics import coverage, draws
+from tests.lethe.statistics.draws import allowed, bernoulli, tolerated
 
 ALPHA = 0.05
 
@@ -67,39 +78,15 @@ def test_chunks_do_not_matter(chunk):
     assert whole.decision() == parts.decision()
 
 
-NULLS = {
-    "coins": lambda rng, mean, n: (rng.random(n) < mean).astype(float),
-    "scores between": lambda rng, mean, n: rng.beta(2 * mean, 2 * (1 - mean), n),
-}
+@pytest.mark.parametrize("law", [bernoulli(0.05), draws.beta(1, 4)], ids=lambda law: law.name)
+def test_false_verdicts_stay_under_alpha_when_looked_at_after_every_sample(law):
+    for name, share in coverage.anytime_misses(law, 256, ALPHA, 300, seed=9):
+        assert share <= tolerated(ALPHA, 300), name
 
 
-@pytest.mark.parametrize("kind", NULLS)
-def test_false_verdicts_stay_under_alpha_when_looked_at_after_every_sample(kind):
-    rng, runs = np.random.default_rng(9), 600
-    limit = ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / runs)
-    certified = [run(NULLS[kind](rng, 0.05, 512), cap=512).verdict == CERTIFIED for _ in range(runs)]
-    assert np.mean(certified) <= limit
-    detected = [run(NULLS[kind](rng, 0.10, 512), cap=512).verdict == LEAKS for _ in range(runs)]
-    assert np.mean(detected) <= limit
-
-
-def test_peeking_with_the_fixed_bound_would_be_wrong():
-    """The reason for these tests: checking M_bin after each sample certifies falsely far more often than alpha."""
-    from lethe.statistics.bounds import binary_upper
-
-    rng, runs, n = np.random.default_rng(1), 400, np.arange(1, 513)
-    hits = np.cumsum(rng.random((runs, 512)) < 0.05, axis=1)
-    upper = np.where(hits >= n, 1.0, binary_upper(np.minimum(hits, n - 1), n, ALPHA))
-    assert np.mean((upper <= 0.05).any(axis=1)) > 2 * ALPHA
-
-
-def test_the_bounds_at_the_stop_hold():
-    rng, runs = np.random.default_rng(3), 100
-    limit = ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / runs)
-    decisions = [run((rng.random(256) < 0.08).astype(float), cap=256).decision() for _ in range(runs)]
-    assert np.mean([decision.mean_upper < 0.08 for decision in decisions]) <= limit
-    assert np.mean([decision.mean_lower > 0.08 for decision in decisions]) <= limit
-    assert np.mean([decision.sd_upper < math.sqrt(0.08 * 0.92) for decision in decisions]) <= limit
+def test_bounds_of_a_fixed_number_miss_when_looked_at_after_every_sample():
+    """The controls: M_bin at each sample, and M_sigma as the paper prints it."""
+    assert min(share for _, share in coverage.controls(512, ALPHA, 200, seed=1)) > 2 * ALPHA
 
 
 def test_undecided_at_the_cap_and_nothing_after_the_decision():
@@ -131,8 +118,8 @@ def test_the_bounds_agree_with_the_verdict():
     """Certified at tau means that the upper bound is at most tau, and a leak that the lower one is at least tau_leak."""
     rng, verdicts = np.random.default_rng(12), set()
     for mean in (0.0, 0.01, 0.2, 0.3, 0.9):
-        for kind in NULLS.values():
-            scores = kind(rng, mean, 600) if mean else np.zeros(600)
+        for law in (bernoulli(mean), draws.beta(2 * mean + 1e-9, 2 - 2 * mean)):
+            scores = law.draw(rng, 600)
             done = run(scores, tau=0.1, leak=0.15, cap=600).decision()
             verdicts.add(done.verdict)
             assert (done.mean_upper <= 0.1 + 1e-8) == (done.verdict == CERTIFIED)
@@ -151,19 +138,6 @@ def test_the_anytime_bound_is_the_end_of_what_is_not_refuted(values, alpha):
     for mean in np.linspace(0.005, 0.995, 34):
         refuted = Capital(mean, above=False).path(scores).max() >= math.log(1 / alpha)
         assert refuted == (mean >= bound) or mean == pytest.approx(bound, abs=1e-8)
-
-
-def test_the_anytime_bounds_hold_at_every_time_at_once():
-    """Each bound is the best up to its time, so a bound that ever missed also misses at the end of the run."""
-    rng, runs, n = np.random.default_rng(5), 150, 100
-    limit = ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / runs)
-    for draw in NULLS.values():
-        rows = [draw(rng, 0.3, n) for _ in range(runs)]
-        assert np.mean([anytime_upper(row, ALPHA) < 0.3 for row in rows]) <= limit
-        assert np.mean([1 - anytime_upper(1 - row, ALPHA) > 0.3 for row in rows]) <= limit
-    row = rows[0]
-    path = [anytime_upper(row[:t], ALPHA) for t in range(1, n, 20)]
-    assert path == sorted(path, reverse=True)
 
 
 def test_unknown_scores_widen_both_sides_and_the_spread():
@@ -216,3 +190,188 @@ def test_planning():
             samples_for_width(bad, 0.01)
         with pytest.raises(BadValue):
             samples_to_certify(bad, 0.01)
+
+
+LEVEL = 0.1
+
+
+def test_it_agrees_with_the_integral_by_quadrature():
+    """The mixture is Beta(1/2, 1/2) cut off at the null: for 0/1 scores the capital is a ratio of beta functions."""
+    for ones, n in ((0, 50), (3, 50), (20, 60)):
+        bound = stopped_upper(np.r_[np.ones(ones), np.zeros(n - ones)], LEVEL)
+        log_mixture = (
+            betaln(ones + 0.5, n - ones + 0.5)
+            + np.log(betainc(ones + 0.5, n - ones + 0.5, bound))
+            - betaln(0.5, 0.5)
+            - np.log(betainc(0.5, 0.5, bound))
+        )
+        log_null = ones * np.log(bound) + (n - ones) * np.log1p(-bound)
+        assert log_mixture - log_null == pytest.approx(np.log(1 / LEVEL), abs=1e-4)
+
+
+def test_the_order_does_not_enter_and_the_bound_is_never_below_the_anytime_one():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        values = rng.beta(0.3, 2, size=rng.integers(1, 80))
+        bound = stopped_upper(values, LEVEL)
+        assert stopped_upper(rng.permutation(values), LEVEL) == pytest.approx(bound, abs=1e-8)
+        assert anytime_upper(values, LEVEL) <= bound + 1e-8
+
+
+def greedy_stop(values, mean):
+    """The time at which the bound is lowest: the worst rule for someone who checks every draw."""
+    shares = np.linspace(0.02, 0.98, 49)
+    nodes, weights = mean * shares, beta(0.5, 0.5).pdf(mean * shares)
+    steps = values[:, None] * (nodes / mean) + (1 - values[:, None]) * ((1 - nodes) / (1 - mean))
+    return int(np.argmax(logsumexp(np.cumsum(np.log(steps), axis=0), b=weights, axis=1))) + 1
+
+
+@pytest.mark.parametrize("mean", [0.02, 0.2, 0.6])
+@pytest.mark.parametrize("graded", [False, True])
+def test_coverage_under_a_rule_that_stops_where_the_bound_is_lowest(mean, graded):
+    rng, misses, runs = np.random.default_rng(round(1000 * mean) + graded), 0, 200
+    for _ in range(runs):
+        values = rng.beta(mean, 1 - mean, 150) if graded else (rng.random(150) < mean).astype(float)
+        stop = greedy_stop(values, mean)
+        misses += stopped_upper(rng.permutation(values[:stop]), LEVEL) < mean
+    assert misses <= runs * LEVEL + 2.6 * np.sqrt(runs * LEVEL * (1 - LEVEL))
+
+
+def test_many_samples_at_once_have_the_bounds_of_each():
+    rng = np.random.default_rng(0)
+    samples = [rng.beta(0.3, 2, size=n).round(2) for n in (1, 7, 80)]
+    samples += [np.zeros(40), np.ones(40), (rng.random(200) < 0.2).astype(float)]
+    for alpha in (0.3, 0.001):
+        expected = [stopped_upper(own, alpha) for own in samples]
+        assert StoppedSamples(samples).uppers(alpha) == pytest.approx(expected, abs=3e-9)
+
+
+def test_the_p_value_inverts_the_bound():
+    samples = StoppedSamples([np.repeat([1.0, 0.0], [3, 97]), np.linspace(0, 0.4, 30)])
+    for alpha in (0.4, 0.01):
+        assert samples.p_values(samples.uppers(alpha)) == pytest.approx([alpha] * 2, rel=1e-4)
+    assert samples.p_values(np.zeros(2)).tolist() == [1, 1]
+    with pytest.raises(BadValue, match="samples"):
+        StoppedSamples([np.empty(0)])
+
+
+def rule(rng, rate, cap=120):
+    """Draws until the verdict of early stopping at .2, or the cap."""
+    test = SequentialTest(0.2, 0.2, 0.05, cap)
+    test.update((rng.random(cap) < rate).astype(float))
+    return test.scores
+
+
+@pytest.mark.parametrize("stopped", [(True, True), (True, False), (False, True)])
+def test_the_interval_covers_and_null_data_show_no_difference(stopped):
+    """Each stopped side stops where its own bound is lowest, which is the worst that a rule can do."""
+    rng, misses, false, runs = np.random.default_rng(sum(stopped) + stopped[0]), 0, 0, 40
+
+    def draw(mean, looks):
+        values = (rng.random(80) < mean).astype(float)
+        return values[: greedy_stop(values, mean)] if looks else values
+
+    for _ in range(runs):
+        a, b, same = (
+            draw(mean, looks) for mean, looks in zip((0.2, 0.4, 0.2), (*stopped, stopped[1]), strict=True)
+        )
+        found = difference(a, b, LEVEL, binary=True, stopped=stopped)
+        misses += not found.low <= 0.2 <= found.high
+        false += difference(a, same, LEVEL, binary=True, stopped=stopped).p_value <= LEVEL
+    assert misses <= allowed(LEVEL, runs)
+    assert false <= allowed(LEVEL, runs)
+
+
+def test_bounds_for_a_fixed_number_would_not_hold_at_the_stop():
+    """The naive comparison of stopped sides, which the module replaces: its claims are false far more often than alpha."""
+    rng, naive, valid, runs = np.random.default_rng(4), 0, 0, 60
+    for _ in range(runs):
+        a = (rng.random(800) < 0.3).astype(float)
+        low = np.cumsum(a) / np.arange(1, 801) + 1.9 * np.sqrt(0.21 / np.arange(1, 801))
+        stop = max(20, int(np.argmin(low)) + 1)  # a rule that waits until the mean looks low
+        fixed = (rng.random(800) < 0.3).astype(float)
+        naive += difference(a[:stop], fixed, 0.5, binary=True).p_value <= 0.5
+        valid += difference(a[:stop], fixed, 0.5, binary=True, stopped=(True, False)).p_value <= 0.5
+    assert valid <= runs * 0.5
+    assert valid < naive
+
+
+def test_a_true_difference_of_stopped_sides_is_found_and_agrees_with_its_interval():
+    rng = np.random.default_rng(5)
+    for rate in (0.05, 0.3, 0.5, 0.9):
+        a, b = rule(rng, 0.02), rule(rng, rate)
+        found = difference(a, b, LEVEL, binary=True, stopped=(True, True))
+        assert (found.p_value <= LEVEL) == (found.low > 0 or found.high < 0)
+        back = difference(b, a, LEVEL, stopped=(True, True))
+        assert (back.low, back.high) == pytest.approx((-found.high, -found.low))
+        assert found.low <= rate - 0.02 <= found.high
+    assert difference(np.zeros(120), b, LEVEL, binary=True, stopped=(True, True)).p_value < LEVEL
+    assert found.method == "mixture martingale, at the stop"
+    mixed = difference(a, np.ones(90), LEVEL, binary=True, stopped=(True, False))
+    assert mixed.method == "A: mixture martingale, at the stop; B: Clopper-Pearson"
+    part = difference(np.r_[a, np.nan], b, LEVEL, binary=True, stopped=(True, True))
+    assert part.low < found.low
+
+
+@pytest.mark.parametrize("stopped", [(True, True), (True, False)])
+def test_the_average_covers_and_has_false_claims_at_most_alpha(stopped):
+    rng, misses, false, runs = np.random.default_rng(6), 0, 0, 12
+    rates = np.array([0.05, 0.3, 0.6])
+
+    def draw(more, looks):
+        return [
+            rule(rng, rate + more) if looks else (rng.random(60) < rate + more).astype(float) for rate in rates
+        ]
+
+    for _ in range(runs):
+        a, b, same = (draw(*how) for how in zip((0, 0.2, 0), (*stopped, stopped[1]), strict=True))
+        found = mean_of_differences(a, b, LEVEL, True, stopped=stopped)
+        misses += not found.low <= 0.2 <= found.high
+        false += mean_of_differences(a, same, LEVEL, True, stopped=stopped).p_value <= LEVEL
+    assert misses <= allowed(LEVEL, runs)
+    assert false <= allowed(LEVEL, runs)
+
+
+def test_the_average_of_unequal_stops_is_the_mean_of_its_questions_bounds():
+    samples = [np.zeros(30), np.r_[np.ones(10), np.zeros(10)], np.full(5, np.nan)]
+    found = stopped_average(samples, 0.2)
+    share = 0.2 / 6
+    uppers = [stopped_upper(np.nan_to_num(own, nan=1.0), share) for own in samples]
+    lowers = [1 - stopped_upper(1 - np.nan_to_num(own, nan=0.0), share) for own in samples]
+    assert (found.lower, found.upper) == pytest.approx((np.mean(lowers), np.mean(uppers)), abs=1e-8)
+    assert (found.value, found.n) == (0.25, 55)
+
+
+TAU = 0.05
+
+
+def test_it_is_the_capital_draw_by_draw():
+    """The naive twin: the mixture's capitals multiplied draw by draw, as the definition says."""
+    rng = np.random.default_rng(0)
+    draws = (rng.random(300) < 0.03).astype(float)
+    q, log_weights = mixture(TAU, above=False)
+    capitals = np.ones(len(q))
+    for t, x in enumerate(draws, start=1):
+        capitals = capitals * (q / TAU if x else (1 - q) / (1 - TAU))
+        value = np.log(capitals @ np.exp(log_weights))
+        assert log_e_value(draws[:t].sum(), t, TAU) == pytest.approx(value, rel=1e-9, abs=1e-12)
+
+
+def test_false_certificates_are_at_most_alpha_whenever_one_stops():
+    """Question 0 leaks with exactly tau and the others never; the adversary checks after each draw and stops at the goal."""
+    rng, runs, cap = np.random.default_rng(2), 2000, 1500
+    leaks = np.cumsum(rng.random((runs, cap)) < TAU, axis=1)
+    # The most leaks after each draw at which the e-value has reached 1 / alpha.
+    few = stopping_counts(TAU, False, LEVEL, cap)
+    for t in (60, 400, cap):
+        at, beyond = log_e_value([few[t - 1], few[t - 1] + 1], [t, t], TAU) >= np.log(1 / LEVEL)
+        assert (at, beyond) == (few[t - 1] >= 0, False)
+    reached = (leaks <= few).any(axis=1).sum()  # the clean questions have reached the goal by then
+    assert reached <= runs * LEVEL + 2.6 * np.sqrt(runs * LEVEL * (1 - LEVEL))
+    assert reached > runs * LEVEL / 4  # the adversary succeeds sometimes
+
+
+@pytest.mark.parametrize(("leaks", "n", "tau"), [(3, 2, TAU), (-1, 2, TAU), (0, 2, 0.0), (0, 2, 1.0)])
+def test_impossible_counts_are_refused(leaks, n, tau):
+    with pytest.raises(BadValue):
+        log_e_value(leaks, n, tau)

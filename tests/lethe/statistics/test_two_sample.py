@@ -1,44 +1,18 @@
+"""Thresholds, AUC, entropies and the permutation test of a trend against naive twins, and coverage of the AUC."""
+
 from __future__ import annotations
 
 import itertools
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy.stats import kendalltau
 
 from lethe.errors import BadValue
-from lethe.statistics.two_sample import auc, auc_interval, ks_test
-
-
-@pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 5), (6, 6), (40, 120), (117, 100)])
-@pytest.mark.parametrize("shift", [0.0, 0.5, 3.0])
-def test_ks_equals_scipy_exact(m, n, shift):
-    rng = np.random.default_rng(m * n)
-    first, second = rng.normal(size=m), rng.normal(shift, 1.5, size=n)
-    expected = stats.ks_2samp(first, second, method="exact")
-    got = ks_test(first, second)
-    assert got.statistic == pytest.approx(expected.statistic, abs=1e-15)
-    assert got.p_value == pytest.approx(expected.pvalue, rel=1e-9)
-    assert (got.n_first, got.n_second) == (m, n)
-
-
-@pytest.mark.parametrize(("m", "n"), [(2, 2), (3, 4), (4, 4)])
-def test_ks_equals_counting_every_arrangement(m, n):
-    """The naive twin: every way in which the m + n ranks can fall to the two samples."""
-    ranks = range(m + n)
-    gaps = []
-    for first in itertools.combinations(ranks, m):
-        inside = np.isin(ranks, first)
-        gaps.append(int(np.abs(n * np.cumsum(inside) - m * np.cumsum(~inside)).max()))
-    for first in itertools.combinations(ranks, m):
-        second = [rank for rank in ranks if rank not in first]
-        got = ks_test(np.array(first), np.array(second))
-        gap = round(got.statistic * m * n)
-        assert got.p_value == pytest.approx(float(Fraction(sum(g >= gap for g in gaps), len(gaps))), rel=1e-12)
+from lethe.statistics.two_sample import auc, auc_interval, entropy, fit_threshold, ks_test, modified_entropy, trend
 
 
 def test_ks_keeps_its_precision_far_in_the_tail():
@@ -51,13 +25,6 @@ def test_ks_keeps_its_precision_far_in_the_tail():
 def test_ks_of_equal_samples_and_of_ties():
     assert ks_test(np.zeros(5), np.zeros(7)).p_value == 1
     assert ks_test([0, 0, 1], [0, 1, 1]).statistic == pytest.approx(1 / 3)
-
-
-def test_ks_is_uniform_or_larger_under_the_null():
-    rng = np.random.default_rng(7)
-    p = np.array([ks_test(rng.normal(size=30), rng.normal(size=20)).p_value for _ in range(1000)])
-    for level in (0.01, 0.05, 0.2, 0.5):
-        assert (p <= level).mean() <= level + 3 * np.sqrt(level * (1 - level) / len(p))
 
 
 @settings(max_examples=40)
@@ -114,3 +81,114 @@ def test_bad_samples_are_refused(bad):
 def test_bad_levels_are_refused():
     with pytest.raises(BadValue, match="alpha"):
         auc_interval([1], [0], alpha=0)
+
+
+SCORES = st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=25)
+
+
+def naive_threshold(members, nonmembers):
+    best, value = -1.0, None
+    for v in [*members, *nonmembers]:
+        accuracy = sum(m >= v for m in members) * len(nonmembers) + sum(n < v for n in nonmembers) * len(members)
+        if accuracy > best:
+            best, value = accuracy, v
+    return value, best / 2 / len(members) / len(nonmembers)
+
+
+@given(SCORES, SCORES)
+def test_threshold_against_its_naive_twin(members, nonmembers):
+    fitted = fit_threshold(members, nonmembers)
+    value, accuracy = naive_threshold(members, nonmembers)
+    assert fitted.value == value
+    assert fitted.balanced_accuracy == pytest.approx(accuracy)
+
+
+@given(SCORES, SCORES)
+def test_auc_against_its_naive_twin(members, nonmembers):
+    naive = np.mean([(m > n) + (m == n) / 2 for m in members for n in nonmembers])
+    assert auc(members, nonmembers) == pytest.approx(naive)
+
+
+@given(st.lists(st.floats(0.01, 1), min_size=2, max_size=6), st.data())
+def test_entropies_against_their_naive_twins(weights, data):
+    p = np.array(weights) / sum(weights)
+    y = data.draw(st.integers(0, len(p) - 1))
+    naive = -(1 - p[y]) * math.log(p[y]) - sum(p[j] * math.log(1 - p[j]) for j in range(len(p)) if j != y)
+    assert modified_entropy([p], [y])[0] == pytest.approx(naive, abs=1e-12)
+    assert entropy(p) == pytest.approx(-sum(x * math.log(x) for x in p))
+
+
+def test_certainty_of_the_right_class_is_zero_and_of_the_wrong_one_is_finite():
+    certain = np.array([[1.0, 0.0, 0.0]])
+    assert modified_entropy(certain, [0])[0] == 0
+    assert modified_entropy(certain, [1])[0] == pytest.approx(-2 * math.log(1e-30))
+    assert entropy(certain)[0] == 0
+
+
+@pytest.mark.parametrize(("members", "nonmembers"), [([], [1.0]), ([1.0], []), ([math.nan], [1.0])])
+def test_scores_that_fit_nothing_are_refused(members, nonmembers):
+    with pytest.raises(BadValue, match="scores"):
+        fit_threshold(members, nonmembers)
+
+
+def plain(x, y, groups):
+    """Every permutation within the groups, by brute force."""
+    places = [[i for i, one in enumerate(groups) if one == group] for group in dict.fromkeys(groups)]
+
+    def s(values):
+        return sum(
+            np.sign(x[i] - x[j]) * np.sign(values[i] - values[j])
+            for own in places
+            for i, j in itertools.combinations(own, 2)
+        )
+
+    every = []
+    for orders in itertools.product(*(itertools.permutations(own) for own in places)):
+        values = list(y)
+        for own, order in zip(places, orders, strict=True):
+            for i, j in zip(own, order, strict=True):
+                values[i] = y[j]
+        every.append(s(values))
+    return np.mean([one <= s(y) for one in every]), np.mean([one >= s(y) for one in every])
+
+
+def test_the_p_values_are_those_of_all_permutations():
+    rng = np.random.default_rng(0)
+    for groups in ([0] * 6, [0, 0, 0, 1, 1, 1], [0, 1, 0, 1, 1, 1]):
+        x, y = list(rng.integers(0, 4, 6)), list(rng.integers(0, 4, 6))  # ties
+        found = trend(x, y, groups)
+        falls, rises = plain(x, y, groups)
+        assert found.p_falls == pytest.approx(falls, abs=0.02)
+        assert found.p_rises == pytest.approx(rises, abs=0.02)
+
+
+def test_tau_and_p_are_scipys():
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=8), rng.normal(size=8)
+    found, known = trend(x, y), kendalltau(x, y, alternative="greater", method="exact")
+    assert found.tau == pytest.approx(known.statistic)
+    assert found.p_rises == pytest.approx(known.pvalue, abs=0.02)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_a_true_null_is_rejected_at_most_as_often_as_said(ties):
+    rng = np.random.default_rng(2)
+    rejected = []
+    for _ in range(400):
+        y = rng.integers(0, 3, 9) if ties else rng.normal(size=9)
+        rejected.append(trend(range(9), y, [0, 0, 0, 0, 0, 1, 1, 1, 1], permutations=199).p_falls <= 0.05)
+    assert np.mean(rejected) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
+
+
+def test_no_order_is_no_evidence():
+    found = trend([1, 1, 1], [3, 2, 1])
+    assert (found.tau, found.p_falls, found.p_rises, found.points) == (None, 1.0, 1.0, 3)
+    assert trend([], []).p_falls == 1.0
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "groups"), [([1], [1, 2], None), ([1, 2], [1, float("nan")], None), ([1, 2], [1, 2], [0])]
+)
+def test_other_values_are_refused(x, y, groups):
+    with pytest.raises(BadValue):
+        trend(x, y, groups)

@@ -10,7 +10,7 @@ import numpy as np
 from lethe.statistics.epsilon_star.lower import band_lower_bound, split_lower_bound
 from lethe.statistics.epsilon_star.ratios import largest, log_ratios
 from studies.simulation import gamma_epsilon_star
-from tests.lethe.statistics.misses import tolerated
+from tests.lethe.statistics.draws import tolerated
 
 LOWER = {
     "split": split_lower_bound,

@@ -1,24 +1,28 @@
-"""Epsilon*: every oracle, the check values of the specification, coverage of both lower bounds, the named edges."""
+"""Epsilon*: every oracle, fits and supremum against twins, coverage of the lower bounds, mechanisms, the named edges."""
+
+from __future__ import annotations
 
 import json
 import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from lethe.errors import BadValue
-from lethe.statistics.epsilon_star.lower import band_lower_bound, split_lower_bound
+from lethe.statistics.epsilon_star.lower import band_lower_bound, mechanism_epsilon, split_lower_bound
 from lethe.statistics.epsilon_star.parametric import (
     Mixture,
     Scale,
     fit_mixture,
+    goodness_of_fit,
     logit,
     parametric_epsilon_star,
     supremum,
 )
 from lethe.statistics.epsilon_star.ratios import empirical_epsilon_star, recommended_delta
+from tests.lethe.statistics.draws import tolerated
 from tests.lethe.statistics.epsilon_star.coverage import LOWER, SETTINGS, from_rates, share_above
-from tests.lethe.statistics.misses import tolerated
 
 
 def drawn(given):
@@ -154,14 +158,6 @@ def test_constant_losses():
     assert math.isfinite(split_lower_bound(same, other, 1e-3).value)
 
 
-def test_one_huge_outlier():
-    rng = np.random.default_rng(0)
-    train, population = rng.random(100), np.append(rng.random(99), 1e300)
-    assert not math.isnan(empirical_epsilon_star(train, population, 1e-3).value)
-    assert not math.isnan(parametric_epsilon_star(train, population, 1e-3).value)
-    assert split_lower_bound(train, population, 1e-3).value == pytest.approx(0, abs=0.5)
-
-
 def test_two_losses_a_side_and_fewer():
     two = np.array([0.1, 0.2])
     assert all(math.isfinite(bound(two, two + 1, 0.01).value) for bound in LOWER.values())
@@ -182,3 +178,198 @@ def test_what_is_refused(bad):
     for bound in LOWER.values():
         with pytest.raises(BadValue, match="alpha"):
             bound(good, good, 0.01, alpha=0)
+
+
+def instances(count, shift, n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    return [(rng.random(n), rng.random(n) + shift) for _ in range(count)]
+
+
+def naive(models, delta):
+    """FNR averaged at equal FPR = j / k, thresholds read off the sorted population of each model."""
+    k = min(len(population) for _, population in models)
+    points = []
+    for j in range(1, k + 1):
+        fpr, fnr = [], []
+        for train, population in models:
+            tau = np.sort(population)[math.ceil(j / k * len(population) - 1e-9) - 1]
+            fpr.append(np.mean(population <= tau))
+            fnr.append(np.mean(train > tau))
+        points.append((np.mean(fpr), np.mean(fnr)))
+    return from_rates(*zip(*points, strict=True), delta)
+
+
+def test_the_mean_equals_its_naive_twin():
+    models = [*instances(2, 0.3, n=40), *instances(2, 0.2, n=60, seed=1)]
+    assert mechanism_epsilon(models, 0.01).value == pytest.approx(naive(models, 0.01))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_theorem_two(seed):
+    """eps-bar is at most ln E[e^eps*]; with equal sizes both use thresholds from the population."""
+    models = instances(5, 0.1, n=50, seed=seed)
+    result = mechanism_epsilon(models, 0.05)
+    assert result.value <= result.jensen_upper + 1e-12
+    singles = [math.exp(empirical_epsilon_star(*model, 0.05).value) for model in models]
+    assert result.jensen_upper == pytest.approx(math.log(np.mean(singles)))
+
+
+def test_nothing_is_claimed_without_fresh_training_sets_or_with_too_few_instances():
+    same = mechanism_epsilon(instances(8, 0.5), 0.01)
+    assert same.lower is None
+    assert "same training set" in same.reason
+    few = mechanism_epsilon(instances(3, 0.5), 0.01, fresh_training_sets=True)
+    assert few.lower is None
+    assert "too few" in few.reason
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.3])
+def test_coverage_over_instances(shift):
+    """The truth at the sampled thresholds is at most that of two uniforms a shift apart."""
+    delta, alpha, runs = 0.01, 0.2, 60
+    x = np.linspace(0, 1 + shift, 5001)
+    tpr, fpr = np.clip(x, 0, 1), np.clip(x - shift, 0, 1)
+    exact = from_rates(fpr, 1 - tpr, delta)
+    values = [
+        mechanism_epsilon(instances(16, shift, 30, seed), delta, alpha, fresh_training_sets=True, seed=seed).lower
+        for seed in range(runs)
+    ]
+    assert np.mean(np.array(values) > exact) <= alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs)
+
+
+def test_no_instances_are_refused():
+    with pytest.raises(BadValue, match="instances"):
+        mechanism_epsilon([], 0.01)
+
+
+TWO = Mixture(np.array([0.3, 0.7]), np.array([-2.0, 1.0]), np.array([0.5, 1.5]))
+
+
+def test_the_transform_and_its_way_back():
+    rng = np.random.default_rng(0)
+    train, population = rng.gamma(2, 5, 50), rng.gamma(3, 5, 40)
+    scale = Scale.of(train, population)
+    p = np.exp(-(1 + (train - scale.low) / (scale.high - scale.low)))
+    assert scale.phi(train) == pytest.approx(np.log(p) - np.log1p(-p), rel=1e-12)
+    assert [scale.loss(phi) for phi in scale.phi(train)] == pytest.approx(train, rel=1e-9)
+
+
+def test_two_huge_losses_do_not_overflow():
+    extremes = np.array([-1.7e308, 0.0, 1.7e308])
+    assert np.isfinite(Scale.of(extremes, extremes).phi(extremes)).all()
+
+
+def test_distribution_function_density_and_quantile_agree_with_scipy():
+    x = np.linspace(-40, 20, 200)
+    parts = [stats.norm(mean, sd) for mean, sd in zip(TWO.means, TWO.sds, strict=True)]
+    cdf = sum(w * part.cdf(x) for w, part in zip(TWO.weights, parts, strict=True))
+    pdf = sum(w * part.pdf(x) for w, part in zip(TWO.weights, parts, strict=True))
+    assert np.exp(TWO.log_cdf(x)) == pytest.approx(cdf, rel=1e-10)
+    assert np.exp(TWO.log_pdf(x)) == pytest.approx(pdf, rel=1e-10)
+    for p in (1e-300, 1e-5, 0.3, 0.9999):
+        assert TWO.log_cdf(np.float64(TWO.quantile(p))) == pytest.approx(math.log(p), rel=1e-9)
+    assert np.exp(TWO.mirrored().log_cdf(-x)) == pytest.approx(1 - cdf, abs=1e-12)
+
+
+def test_expectation_maximisation_is_as_likely_as_scikit_learns():
+    from sklearn.mixture import GaussianMixture
+
+    values = TWO.sample(2000, np.random.default_rng(0))
+    for components in (2, 3, 5):
+        ours = fit_mixture(values, components).log_pdf(values).mean()
+        theirs = GaussianMixture(components, random_state=0, n_init=3).fit(values[:, None]).score(values[:, None])
+        assert ours > theirs - 0.005
+    fit = fit_mixture(values, 2)
+    assert fit.means == pytest.approx(TWO.means, abs=0.15)
+    assert fit.sds == pytest.approx(TWO.sds, abs=0.15)
+    assert fit.weights == pytest.approx(TWO.weights, abs=0.05)
+
+
+def test_impossible_numbers_of_components_are_refused():
+    for components in (0, 4):
+        with pytest.raises(BadValue, match="components"):
+            fit_mixture(np.arange(3.0), components)
+
+
+def test_goodness_of_fit_is_level_on_gaussians_and_rejects_what_is_none():
+    rng = np.random.default_rng(0)
+    normal = [goodness_of_fit(rng.normal(size=400), 1, 100, rng) for _ in range(400)]
+    assert np.mean(np.array(normal) < 0.05) < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 400)
+    assert goodness_of_fit(rng.exponential(size=4000), 1, 1000, rng) < 0.01
+    assert goodness_of_fit(rng.exponential(size=4000), 12, 1000, rng) > 0.01
+    assert math.isnan(goodness_of_fit(np.arange(3.0), 3, 1, rng))
+
+
+def naive_supremum(train, population, delta, cut=None):
+    """The four ratios at a million quantiles of each side, in plain doubles."""
+    x = np.unique(np.concatenate([np.linspace(-15, 15, 300_001)]))
+
+    def cdf(side, x):
+        return sum(w * stats.norm.cdf(x, m, s) for w, m, s in zip(side.weights, side.means, side.sds, strict=True))
+
+    def sf(side, x):
+        return sum(w * stats.norm.sf(x, m, s) for w, m, s in zip(side.weights, side.means, side.sds, strict=True))
+
+    f, g, f_above, g_above = cdf(train, x), cdf(population, x), sf(train, x), sf(population, x)
+    if cut is not None:
+        kept = np.all([(r >= cut) & (r <= 1 - cut) for r in (f_above, g)], axis=0)
+        f, g, f_above, g_above = f[kept], g[kept], f_above[kept], g_above[kept]
+    pairs = ((f, g), (g_above, f_above), (f_above, g_above), (g, f))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return max(0.0, *(np.max(np.where(a > delta, np.log((a - delta) / b), -np.inf)) for a, b in pairs))
+
+
+PAIRS = {
+    "gaussians": (Mixture.normal(0, 1), Mixture.normal(1, 1.2)),
+    "wider": (Mixture.normal(0, 1.5), Mixture.normal(0, 1)),
+    "mixture and gaussian": (TWO, Mixture.normal(0, 1.3)),
+    "two mixtures": (TWO, Mixture(np.array([0.5, 0.5]), np.array([-1.0, 1.5]), np.array([1.0, 1.2]))),
+}
+
+
+@pytest.mark.parametrize("cut", [None, 0.01])
+@pytest.mark.parametrize("pair", PAIRS)
+def test_the_supremum_equals_its_naive_twin(pair, cut):
+    value, place, ratio = supremum(*PAIRS[pair], 1e-3, cut)
+    # At a cut the ratio still rises, and the twin's grid ends up to 1e-4 before the cut.
+    assert value == pytest.approx(naive_supremum(*PAIRS[pair], 1e-3, cut), rel=1e-6 if cut is None else 1e-3)
+    assert place is not None
+    assert ratio is not None
+    if cut is not None:
+        fpr, fnr = np.exp(PAIRS[pair][1].log_cdf(place)), np.exp(PAIRS[pair][0].mirrored().log_cdf(-place))
+        assert cut * (1 - 1e-9) <= min(fpr, fnr)
+        assert max(fpr, fnr) <= (1 - cut) * (1 + 1e-9)
+
+
+def test_a_cut_caps_the_value_and_leaves_none_between_far_gaussians():
+    near, far = Mixture.normal(0, 1), Mixture.normal(3, 1)
+    assert supremum(near, far, 1e-5, 1e-3)[0] < math.log(1e3) < supremum(near, far, 1e-5)[0]
+    assert math.isnan(supremum(near, Mixture.normal(100, 1), 1e-5, 1e-3)[0])
+
+
+def test_a_point_mass_against_a_gaussian_and_another():
+    point, normal = Mixture.normal(0.5, 0), Mixture.normal(0, 1)
+    expected = max(math.log1p(-0.01) - math.log(tail) for tail in (stats.norm.cdf(0.5), stats.norm.sf(0.5)))
+    # Of the point over the Gaussian; the Gaussian over the point has nothing to divide by.
+    assert math.isinf(supremum(point, normal, 0.01)[0])
+    assert supremum(point, normal, 0.99)[0] == pytest.approx(max(0.0, expected + math.log(0.01 / 0.99)), abs=1e-12)
+    assert math.isinf(supremum(point, Mixture.normal(0.6, 0), 0.01)[0])
+    assert supremum(point, point, 0.01)[0] == 0
+    assert math.isnan(supremum(point, normal, 0.01, 0.1)[0])
+
+
+def test_the_threshold_is_a_loss_where_the_value_is_attained():
+    rng = np.random.default_rng(0)
+    train, population = rng.gamma(2, 5, 1000), rng.gamma(4, 5, 1000)
+    result = parametric_epsilon_star(train, population, 1e-4)
+    scale = Scale.of(train, population)
+    u = (result.threshold - scale.low) / (scale.high - scale.low)
+    phi = -math.log(math.expm1(1 + u))
+    tails = {
+        "(TPR - delta) / FPR": ("train", "population", stats.norm.sf),
+        "(TNR - delta) / FNR": ("population", "train", stats.norm.cdf),
+    }
+    top, bottom, tail = tails[result.ratio]
+    means, sds = result.fit.means, result.fit.sds
+    ratio = (tail(phi, means[top][0], sds[top][0]) - 1e-4) / tail(phi, means[bottom][0], sds[bottom][0])
+    assert math.log(ratio) == pytest.approx(result.value, rel=1e-6)
