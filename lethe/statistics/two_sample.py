@@ -7,33 +7,11 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import rel_entr, xlogy
+from scipy.special import rel_entr
 
 from lethe.errors import BadValue
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.checks import check_share
-
-LOG_FLOOR = 1e-30  # replaces a probability of 0 inside a logarithm
-
-
-def entropy(probabilities: np.ndarray) -> np.ndarray:
-    """-sum_j p_j ln p_j over the last axis, in nats; ``probabilities`` is (..., classes)."""
-    return -xlogy(probabilities, np.maximum(probabilities, LOG_FLOOR)).sum(axis=-1)
-
-
-def modified_entropy(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Mentr(p, y) = -(1 - p_y) ln p_y - sum_{j != y} p_j ln(1 - p_j), in nats (Song and Mittal 2021, eq. 8); (points,).
-
-    Unlike the entropy, Mentr is low only when the model is confident in the *right* class. ``probabilities`` is
-    (points, classes), ``labels`` (points,).
-    """
-    probabilities = np.atleast_2d(np.asarray(probabilities, float))
-    labels = np.atleast_1d(labels)
-    points = np.arange(len(labels))
-    p = probabilities[points, labels]
-    others = xlogy(probabilities, np.maximum(1 - probabilities, LOG_FLOOR))
-    others[points, labels] = 0
-    return -(1 - p) * np.log(np.maximum(p, LOG_FLOOR)) - others.sum(axis=1)
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from scipy.special import log_softmax, logsumexp
+from scipy.special import log_softmax, logsumexp, xlogy
 
 from lethe.audits.unlearning_game.rounds import Adversary, Shadow, ThresholdAttack
-from lethe.statistics.two_sample import entropy, modified_entropy
 
 SMALLEST_SPREAD = 1e-3  # shadow models that all agree have a spread of 0, which would make the ratio infinite
 FLOOR = -15.0  # lower log-probabilities add no information and would dominate the attack network's input
@@ -144,6 +143,29 @@ def shadow(shadows: Shadows, seed: int) -> ThresholdAttack[View]:
 def _inputs(view: View) -> np.ndarray:
     ordered = np.sort(view.log_probabilities, axis=1)[:, ::-1]
     return np.maximum(np.hstack([ordered, view.log_confidence[:, None]]), FLOOR)
+
+
+LOG_FLOOR = 1e-30  # replaces a probability of 0 inside a logarithm
+
+
+def entropy(probabilities: np.ndarray) -> np.ndarray:
+    """-sum_j p_j ln p_j over the last axis, in nats; ``probabilities`` is (..., classes)."""
+    return -xlogy(probabilities, np.maximum(probabilities, LOG_FLOOR)).sum(axis=-1)
+
+
+def modified_entropy(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Mentr(p, y) = -(1 - p_y) ln p_y - sum_{j != y} p_j ln(1 - p_j), in nats (Song and Mittal 2021, eq. 8); (points,).
+
+    Unlike the entropy, Mentr is low only when the model is confident in the *right* class. ``probabilities`` is
+    (points, classes), ``labels`` (points,).
+    """
+    probabilities = np.atleast_2d(np.asarray(probabilities, float))
+    labels = np.atleast_1d(labels)
+    points = np.arange(len(labels))
+    p = probabilities[points, labels]
+    others = xlogy(probabilities, np.maximum(1 - probabilities, LOG_FLOOR))
+    others[points, labels] = 0
+    return -(1 - p) * np.log(np.maximum(p, LOG_FLOOR)) - others.sum(axis=1)
 
 
 # Confidence, entropy and modified entropy, which counts certainty of a wrong class as uncertainty: Song and Mittal (2021).

@@ -13,7 +13,6 @@ from scipy.special import ndtri
 
 from lethe.errors import BadValue
 from lethe.statistics.bands import LARGEST_BERK_JONES, berk_jones, berk_jones_eta, dkw
-from lethe.statistics.betting import mean_lower
 from lethe.statistics.bounds import binary_lower
 from lethe.statistics.checks import check_share
 from lethe.statistics.epsilon_star.ratios import (
@@ -88,17 +87,10 @@ def split_lower_bound(
     )
     side_population = _clopper_pearson(k_population, len(certify_population), level)
     value = max(0.0, float(_log_bounds(side_train, side_population, delta)[row, 0]))
+    assumes = COMPLETE if train_complete else INSTANCE
+    method, sizes = "split, Clopper-Pearson", (len(train), len(population))
     return LowerBound(
-        value=value,
-        alpha=alpha,
-        delta=delta,
-        n_train=len(train),
-        n_population=len(population),
-        threshold=threshold,
-        ratio=RATIOS[row].name,
-        method="split, Clopper-Pearson",
-        train_complete=train_complete,
-        assumes=COMPLETE if train_complete else INSTANCE,
+        value, alpha, delta, *sizes, threshold, RATIOS[row].name, method, train_complete, assumes=assumes
     )
 
 
@@ -132,18 +124,10 @@ def band_lower_bound(
     side_train = _known(k_train, len(train)) if train_complete else bounds(k_train, len(train), level)
     side_population = bounds(k_population, len(population), level)
     value, row, column = largest(_log_bounds(side_train, side_population, delta))
-    return LowerBound(
-        value=value,
-        alpha=alpha,
-        delta=delta,
-        n_train=len(train),
-        n_population=len(population),
-        threshold=float(thresholds[column]) if value > 0 else None,
-        ratio=RATIOS[row].name if value > 0 else None,
-        method=f"band, {name}",
-        train_complete=train_complete,
-        assumes=COMPLETE if train_complete else INSTANCE,
-    )
+    assumes = COMPLETE if train_complete else INSTANCE
+    threshold, ratio = (float(thresholds[column]), RATIOS[row].name) if value > 0 else (None, None)
+    sizes, method = (len(train), len(population)), f"band, {name}"
+    return LowerBound(value, alpha, delta, *sizes, threshold, ratio, method, train_complete, assumes=assumes)
 
 
 # Bounds of shares, arrays (k,): (lower bounds (at or under, above), upper bounds (at or under, above)).
@@ -197,72 +181,52 @@ def _berk_jones(k: np.ndarray, n: int, level: float) -> Bounds:
 
 BANDS = {"berk-jones": ("Berk-Jones", _berk_jones), "dkw": ("DKW", _dkw)}
 
-
 QUANTILES = 1000  # the largest number of compared FPRs
-FEWEST = 4  # instances for a lower bound: two for the choice, two for the certificate
-INDEPENDENT_INSTANCES = (
+INDEPENDENT = (
     "training sets, training and populations of the instances are independent; records are exchanged one for one"
 )
-
-Losses = Sequence[tuple[np.ndarray, np.ndarray]]
+SAME_SET = "every instance was trained on the same training set, so the effect of the training set is unknown"
 
 
 @dataclass(frozen=True)
 class Mechanism:
     """``value`` estimates eps-bar (eq. 19); ``jensen_upper`` estimates ln E[e^(Epsilon*)], an upper bound of eps-bar.
 
-    Neither bounds the mechanism's epsilon from below. ``lower`` does, with probability 1 - alpha; ``lower`` is None, with
-    a ``reason``, if no claim is possible.
+    Neither bounds the mechanism's epsilon from below, and ``reason`` says why there is no ``lower`` bound.
     """
 
     value: float
     jensen_upper: float
-    lower: float | None
-    reason: str | None
     alpha: float
     delta: float
     instances: int
     fpr: float | None
     ratio: str | None
+    lower: float | None = None
+    reason: str = SAME_SET
     method: str = "mean FNR at equal FPR"
-    assumes: str = INDEPENDENT_INSTANCES
+    assumes: str = INDEPENDENT
 
 
 def mechanism_epsilon(
-    instances: Losses, delta: float, alpha: float = 0.05, fresh_training_sets: bool = False, seed: int = 0
+    instances: Sequence[tuple[np.ndarray, np.ndarray]], delta: float, alpha: float = 0.05
 ) -> Mechanism:
     """Compute eps-bar: Epsilon* at the FNR averaged over independently trained instances at equal FPR.
 
-    Source: Negoescu et al. (2024), appendix A, eq. 19. An instance is a model's training losses and population losses. The
-    lower bound fixes the rate and the ratio on the first half of the instances, and bounds both means over the other half
-    by betting, at alpha / 2 each. It needs ``fresh_training_sets``: each model was trained on an independent draw of the
-    training set. ``seed`` splits the populations: one half sets the thresholds, the other evaluates them.
+    Source: Negoescu et al. (2024), appendix A, eq. 19. An instance is a model's training losses and population losses.
     """
     checked = [(checked_losses(a, "train"), checked_losses(b, "population")) for a, b in instances]
     delta = checked_delta(delta)
     check_share("alpha", alpha)
     if not checked:
         raise BadValue("instances", 0, "at least one")
-    fpr, fnr = rates([(train, population, population) for train, population in checked])
+    fpr, fnr = rates(checked)
     mean_fpr, mean_fnr = fpr.mean(axis=0), fnr.mean(axis=0)
     value, row, column = largest(log_ratios((1 - mean_fnr, mean_fnr), (mean_fpr, 1 - mean_fpr), delta))
     singles = np.array([empirical_epsilon_star(*losses, delta).value for losses in checked])
-    lower, reason = None, None
-    if not fresh_training_sets:
-        reason = (
-            "every instance was trained on the same training set, so the effect of the training set is unknown"
-        )
-    elif len(checked) < FEWEST:
-        reason = (
-            f"{len(checked)} instances are too few for an interval over instances; at least {FEWEST} are needed"
-        )
-    else:
-        lower = _certify(checked, delta, alpha, np.random.default_rng(seed))
     return Mechanism(
         value=value,
         jensen_upper=float(np.logaddexp.reduce(singles) - math.log(len(singles))),
-        lower=lower,
-        reason=reason,
         alpha=alpha,
         delta=delta,
         instances=len(checked),
@@ -271,45 +235,14 @@ def mechanism_epsilon(
     )
 
 
-def rates(instances: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """(FPR, FNR) of each instance at equal quantiles of the population, arrays (instances, quantiles).
-
-    An instance is (training losses, population losses that set the thresholds, population losses that evaluate them).
-    """
-    points = min(QUANTILES, *(len(setting) for _, setting, _ in instances))
+def rates(instances: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """(FPR, FNR) of each instance at equal quantiles of its population, arrays (instances, quantiles)."""
+    points = min(QUANTILES, *(len(population) for _, population in instances))
     levels = np.arange(1, points + 1) / points
     fpr, fnr = [], []
-    for train, setting, judged in instances:
-        places = np.ceil(levels * len(setting) - 1e-9).astype(int) - 1
-        thresholds = np.sort(setting)[places]
-        fpr.append(np.searchsorted(np.sort(judged), thresholds, side="right") / len(judged))
+    for train, population in instances:
+        ordered = np.sort(population)
+        thresholds = ordered[np.ceil(levels * len(population) - 1e-9).astype(int) - 1]
+        fpr.append(np.searchsorted(ordered, thresholds, side="right") / len(population))
         fnr.append(1 - np.searchsorted(np.sort(train), thresholds, side="right") / len(train))
     return np.array(fpr), np.array(fnr)
-
-
-def _certify(instances: Losses, delta: float, alpha: float, rng: np.random.Generator) -> float:
-    parts = []
-    for train, population in instances:
-        mixed = rng.permutation(population)
-        parts.append((train, mixed[: len(mixed) // 2], mixed[len(mixed) // 2 :]))
-    points = min(len(setting) for _, setting, _ in parts)
-    if points < 1:
-        raise BadValue("population losses", points, "at least 2 in each instance")
-    fpr, fnr = rates(parts)
-    half = len(parts) // 2
-    _, row, column = largest(_mean_bounds(fpr[:half], fnr[:half], delta, alpha))
-    bounds = _mean_bounds(fpr[half:, [column]], fnr[half:, [column]], delta, alpha)
-    return max(0.0, float(bounds[row, 0]))
-
-
-def _mean_bounds(fpr: np.ndarray, fnr: np.ndarray, delta: float, alpha: float) -> np.ndarray:
-    """`log_ratios` of means over instances, with betting bounds: numerators from below, denominators from above."""
-    least = {name: mean_lower(x.T, alpha / 2) for name, x in (("fpr", fpr), ("fnr", fnr))}
-    most = {name: 1 - mean_lower(1 - x.T, alpha / 2) for name, x in (("fpr", fpr), ("fnr", fnr))}
-    train, population = (1 - most["fnr"], least["fnr"]), (least["fpr"], 1 - most["fpr"])
-    return log_ratios(
-        train,
-        population,
-        delta,
-        denominators=((1 - least["fnr"], most["fnr"]), (most["fpr"], 1 - least["fpr"])),
-    )

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.errors import BadValue
-from lethe.statistics.two_sample import entropy, fit_threshold, modified_entropy
+from lethe.statistics.two_sample import fit_threshold
 from lethe.statistics.unlearning_game import (
     Split,
     certified_bound,
@@ -24,6 +24,7 @@ from lethe.statistics.unlearning_game import (
     swap_advantage,
     unlearning_quality,
 )
+from studies.image_game.attacks import entropy, modified_entropy
 
 
 def bits_advantage(original, swapped):
