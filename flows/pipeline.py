@@ -127,9 +127,6 @@ class Stage:
     status: int = 0
     tail: str = ""  # its last lines, if it failed
 
-    def ready(self) -> bool:
-        return not self.end and all(stage.end for stage in self.upstream)
-
     def foregone(self) -> str:
         """Return the end of a stage that need not run, else nothing; call it when every upstream stage has ended."""
         if any(stage.end not in UP_TO_DATE for stage in self.upstream):
@@ -222,7 +219,8 @@ def runner(
         return workspace.Processes(overview.notes if overview.console.is_terminal else None, pull)
     from flows.workers import Workers
 
-    return Workers(root, scheduler, graph.upstream, graph.clean())
+    behind = set(graph.behind())
+    return Workers(root, scheduler, graph.upstream, [name for name in graph.upstream if name not in behind])
 
 
 def run(wanted: Sequence[str] = (), pull: bool = False, **how: Any) -> LetheError | None:
@@ -297,7 +295,7 @@ def run_stages(stages: list[Stage], jobs: int, overview: Overview, processes: wo
     pending = list(stages)
     while pending or running:
         for stage in list(pending):
-            if not stage.ready():
+            if not all(before.end for before in stage.upstream):
                 continue
             stage.end = "not started" if processes.stopped else stage.foregone()
             if not stage.end and running == jobs:

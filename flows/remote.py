@@ -40,7 +40,9 @@ def require(root: Path) -> None:
             if error.__cause__:  # the answer of a server: no such bucket; a new remote has no folder yet
                 raise LetheError(f"The DVC remote {name} ({_url(repo)}): {workspace.sentence(error)}.") from error
         except Exception as error:  # each kind of remote raises errors of its own library
-            raise LetheError(f"The DVC remote {name} ({_url(repo)}) does not answer: {_told(error)}.") from error
+            raise LetheError(
+                f"The DVC remote {name} ({_url(repo)}) does not answer: {workspace.sentence(error)}."
+            ) from error
 
 
 def pull(root: Path) -> str:
@@ -56,7 +58,7 @@ def pull(root: Path) -> str:
         except DownloadError:  # some files are not there
             pass
         except Exception as error:  # as in `require`
-            raise LetheError(f"The DVC remote ({_url(repo)}) failed: {_told(error)}.") from error
+            raise LetheError(f"The DVC remote ({_url(repo)}) failed: {workspace.sentence(error)}.") from error
         # An output without a hash is not in dvc.lock.
         locked = [out for out in repo.index.outs if out.stage.cmd is not None and out.hash_info]
         bad = 0
@@ -84,7 +86,7 @@ def push(root: Path, stages: Sequence[str] = (), run_cache: bool = True) -> str:
         with _repo(root) as repo:
             sent = repo.push(targets=list(stages) or None, run_cache=run_cache)
     except Exception as error:  # as in `require`
-        raise LetheError(f"Not everything went to the DVC remote: {_told(error)}.") from error
+        raise LetheError(f"Not everything went to the DVC remote: {workspace.sentence(error)}.") from error
     return f"DVC remote: {plural(sent, 'file')} sent."
 
 
@@ -96,7 +98,7 @@ def fetch(root: Path, stages: Sequence[str]) -> None:
                 outs = outputs_of(repo, stages)
             bad = [os.path.relpath(out.fs_path, root) for out in damaged(outs)]
     except Exception as error:  # as in `require`
-        raise LetheError(f"Not everything came from the DVC remote: {_told(error)}.") from error
+        raise LetheError(f"Not everything came from the DVC remote: {workspace.sentence(error)}.") from error
     if bad:
         raise LetheError(
             f"The DVC remote sent damaged files: {', '.join(bad)}. Remove them there, and push them again."
@@ -128,7 +130,3 @@ def _repo(root: Path) -> Iterator[Repo]:
 
 def _url(repo: Repo) -> str:
     return without_password(str(repo.config["remote"][repo.config["core"]["remote"]]["url"]))
-
-
-def _told(error: Exception) -> str:
-    return workspace.sentence(error) or type(error).__name__

@@ -94,7 +94,7 @@ class Workers:
             if isinstance(error, LetheError):  # its outputs did not arrive
                 return Reproduced("failed", error.exit_status, str(error))
             # Another error: a worker whose disk is full, or a client that lost its scheduler.
-            reason = f"the cluster could not run the stage: {workspace.sentence(error) or type(error).__name__}"
+            reason = f"the cluster could not run the stage: {workspace.sentence(error)}"
             if isinstance(error, CancelledError):
                 reason = "the connection to the Dask scheduler broke off; `lethe run` continues with what is left"
             elif isinstance(error, KilledWorker):
@@ -180,7 +180,7 @@ def stage_here(job: Mapping[str, Any]) -> dict[str, Any]:
     root, stage = Path.cwd(), str(job["stage"])
     own = not job["shared"]
     if own:
-        workspace.prepare(root)
+        workspace.prepare(root, page=False)
         remote.keep_cache(root, Path(job["cache"]))
         if job["lock"]:
             workspace.write_text(root / "dvc.lock", job["lock"])

@@ -44,7 +44,7 @@ class Busy(LetheError):
         super().__init__(f"{command} works in {folder}. Wait for it, or end it first.")
 
 
-def prepare(root: Path) -> None:
+def prepare(root: Path, page: bool = True) -> None:
     """Make a fresh folder ready for DVC: the settings that depend on this machine go to .dvc/config.local.
 
     An export without git needs ``core.no_scm``; `dvc plots show` needs a page with its JavaScript inside. DVC reads pickles
@@ -53,7 +53,7 @@ def prepare(root: Path) -> None:
     for name in ("dvc.yaml", "params.yaml"):
         if not (root / name).is_file():
             raise BadFile(root / name, "no such file", "Run the command in the root of the repository.")
-    if not (root / PLOTS_PAGE).exists():
+    if page and not (root / PLOTS_PAGE).exists():  # takes seconds, and a worker draws no plot
         write_text(root / PLOTS_PAGE, plots_page())
     from dvc.config import Config
 
@@ -157,14 +157,6 @@ class Graph:
                 stages[stage] = None
         return list(stages)
 
-    def clean(self) -> list[str]:
-        """Return the stages whose outputs are up to date, as those of every stage that they read."""
-        clean: list[str] = []
-        for stage, upstream in self.upstream.items():
-            if stage not in self.stale and set(upstream) <= set(clean):
-                clean.append(stage)
-        return clean
-
     def height(self) -> dict[str, int]:
         """Return the length of the longest chain of stages behind each stage; the longest should start first."""
         height = dict.fromkeys(self.upstream, 0)
@@ -239,14 +231,14 @@ def _graph(root: Path) -> Graph:
     except LockError:
         raise Busy(root, other_command(root, 0) or holder(root) or "another DVC command") from None
     except DvcException as error:
-        told = sentence(error)
-        if "dvc.lock" in told:
+        reason = sentence(error)
+        if "dvc.lock" in reason:
             raise BadFile(
                 root / "dvc.lock",
-                f"DVC cannot use it: {told}",
+                f"DVC cannot use it: {reason}",
                 "Take the last good one (`git checkout dvc.lock`), or delete the file: DVC then runs every stage again.",
             ) from error
-        raise BadFile(root / "dvc.yaml", f"DVC cannot use it: {told}") from error
+        raise BadFile(root / "dvc.yaml", f"DVC cannot use it: {reason}") from error
     return Graph({name: upstream[name] for name in TopologicalSorter(upstream).static_order()}, stale)
 
 
@@ -272,20 +264,17 @@ def _keep_lock(root: Path) -> None:
 
 
 def _reasons(changes: list) -> list[str]:
-    reasons = []
-    for change in changes:
-        if not isinstance(change, dict):
-            reasons.append(str(change))
-            continue
-        for paths in change.values():
-            reasons += [f"{path} {what}" for path, what in paths.items() if isinstance(what, str)]
-            for values in (what for what in paths.values() if isinstance(what, dict)):
-                reasons += [f"{key} {what}" for key, what in values.items()]
+    reasons = [str(change) for change in changes if not isinstance(change, dict)]
+    for paths in (paths for change in changes if isinstance(change, dict) for paths in change.values()):
+        for path, what in paths.items():
+            each = what if isinstance(what, dict) else {path: what}
+            reasons += [f"{name} {how}" for name, how in each.items()]
     return reasons
 
 
 def sentence(error: Exception) -> str:
-    return " ".join(str(error).split()).rstrip(".")
+    """Return the text of an error on one line without the full stop, or the error's name."""
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
 
 
 @dataclasses.dataclass(frozen=True)

@@ -47,7 +47,7 @@ def on_a_worker(root: Path, own: Path) -> None:
     lock = (root / "dvc.lock").read_text()
     parcel = timed("pack the sources (once a run)", lambda: packed(root))
     timed("unpack the sources", lambda: worker_side.unpack(parcel, str(own)))
-    timed("prepare the folder for DVC", lambda: workspace.prepare(own))
+    timed("prepare the folder for DVC", lambda: workspace.prepare(own, page=False))
     (own / "dvc.lock").write_text(lock)
     with contextlib.chdir(own):
         timed("fetch the inputs", lambda: remote.fetch(own, UPSTREAM))
