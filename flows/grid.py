@@ -61,9 +61,9 @@ class Range:
 
 
 def range_of(key: str, text: str) -> Range:
-    found = RANGE.fullmatch(text)
+    match = RANGE.fullmatch(text)
     try:
-        law, low, high = (found[1], float(found[2]), float(found[3])) if found else ("", 0.0, 0.0)
+        law, low, high = (match[1], float(match[2]), float(match[3])) if match else ("", 0.0, 0.0)
     except ValueError:
         law, low, high = "", 0.0, 0.0
     whole = law != "whole" or (low.is_integer() and high.is_integer())
@@ -81,10 +81,10 @@ def axes_of(assignments: Sequence[str]) -> dict[str, Axis]:
         if equals and RANGE.fullmatch(text):
             key, values = key.strip(), text
         else:
-            key, found = parse(assignment if not equals or text.startswith("[") else f"{key}=[{text}]")
-            if not found or not isinstance(found, (list, str)):
+            key, listed = parse(assignment if not equals or text.startswith("[") else f"{key}=[{text}]")
+            if not listed or not isinstance(listed, (list, str)):
                 raise BadValue("-S", assignment, "key=value,value,... or key=[value, value]")
-            values = found
+            values = listed
         if key in axes:
             raise BadValue("-S", key, "each key once", "Put all values of a key into one -S.")
         axes[key] = values

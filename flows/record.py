@@ -91,10 +91,10 @@ class Alarm:
 
     def _end(self, value: float, upper: bool) -> str:
         """One end, rounded away from its claim."""
-        said, side = ("at most", "upper") if upper else ("at least", "lower")
+        words, side = ("at most", "upper") if upper else ("at least", "lower")
         share = self.metric == "leak"
         number = significant(exact(value) * (100 if share else 1), 2, cast(Side, side))
-        return f"{said} {as_percent(number) if share else number}"
+        return f"{words} {as_percent(number) if share else number}"
 
     def line(self) -> str:
         """The change behind what it is."""
@@ -148,10 +148,10 @@ def read_verdicts(root: Path, stages: Mapping[str, StageEnd]) -> dict[str, Words
     if not (path.is_file() and _up_to_date(stages, "report")):
         return {}
     models = read_artifact(path).get("models", {})
-    found = {name: model for name, model in models.items() if model["forgetting"]["word"] != "reference"}
+    tested = {name: model for name, model in models.items() if model["forgetting"]["word"] != "reference"}
     return {
         name: Words(model["forgetting"]["word"], model["utility"]["word"], model["verdict"])
-        for name, model in found.items()
+        for name, model in tested.items()
     }
 
 
@@ -220,25 +220,25 @@ def alarms(root: Path, stages: Mapping[str, StageEnd], params: Params) -> list[A
 
 def _verdicts(before: Mapping[str, Words], after: Mapping[str, Words]) -> list[Alarm]:
     """The changed words of the models in both runs, what got worse first."""
-    found = []
+    changes = []
     for model in after:
         for metric in ("forgetting", "utility") if model in before else ():
             old, new = getattr(before[model], metric), getattr(after[model], metric)
             if old != new:
-                found.append(Alarm(model, metric, "verdict", old, new, new in WORSE, new in BETTER))
-    return sorted(found, key=lambda one: not one.worse)
+                changes.append(Alarm(model, metric, "verdict", old, new, new in WORSE, new in BETTER))
+    return sorted(changes, key=lambda one: not one.worse)
 
 
 def _proved(old: Results, new: Results, models: Sequence[str], params: Params) -> list[Alarm]:
     from lethe.evaluation.findings import judged_exactly
 
     alpha, retrains = params.metrics.alpha, params.report.retrains
-    found = []
+    changes = []
     for one in proved_changes(old, new, models, alpha, judged_exactly(params)):
         worse, better = (one.model not in retrains and one.worse is way for way in (True, False))
         ends = (one.before, one.after, worse, better)
-        found.append(Alarm(one.model, one.quantity, "bound", *ends, one.question, one.questions))
-    return sorted(found, key=lambda one: not one.worse)
+        changes.append(Alarm(one.model, one.quantity, "bound", *ends, one.question, one.questions))
+    return sorted(changes, key=lambda one: not one.worse)
 
 
 def _same_tables(root: Path) -> bool:
@@ -263,8 +263,8 @@ def notice(news: RunRecord, root: Path) -> dict[str, object]:
     }
 
 
-def alarm_list(found: Sequence[Alarm]) -> str:
-    return "\n".join(f"- {'**worse** ' if one.worse else ''}{one.sentence()}" for one in found)
+def alarm_list(changes: Sequence[Alarm]) -> str:
+    return "\n".join(f"- {'**worse** ' if one.worse else ''}{one.sentence()}" for one in changes)
 
 
 def notify(command: Sequence[str], value: dict[str, object]) -> str:
@@ -292,18 +292,18 @@ def write(root: Path, stages: dict[str, StageEnd], complete: bool, changed: Sequ
     """
     last = read(root)
     metrics = _read_metrics(root)
-    known, known_of = (last.metrics, last.metrics_of) if last else (None, None)
+    former, former_of = (last.metrics, last.metrics_of) if last else (None, None)
     finished = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     record = RunRecord(
         finished=finished,
         complete=complete,
         stages=stages,
-        compared_with=known_of if complete else None,
-        changes=metric_changes(known, metrics) if complete and known is not None else [],
+        compared_with=former_of if complete else None,
+        changes=metric_changes(former, metrics) if complete and former is not None else [],
         alarms=list(changed),
         report=str(REPORT) if (root / REPORT).exists() and _up_to_date(stages, "report") else None,
-        metrics_of=finished if complete else known_of,
-        metrics=metrics if complete else known,
+        metrics_of=finished if complete else former_of,
+        metrics=metrics if complete else former,
         verdicts=read_verdicts(root, stages) if complete else last.verdicts if last else {},
     )
     write_json(root / FILE, record.as_json())
@@ -316,9 +316,9 @@ def _keep_results(root: Path) -> None:
     with atomic_folder(root / LAST_RESULTS) as folder:
         for stage in COMPARED:
             for path in sorted((root / DATA / table.FOLDER / stage).glob("*.parquet")):
-                kept = table.place(folder, stage, path.stem)
-                kept.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, kept)
+                target = table.place(folder, stage, path.stem)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, target)
 
 
 def _up_to_date(stages: Mapping[str, StageEnd], name: str) -> bool:

@@ -84,21 +84,21 @@ def _attacks_in_their_place(document: dict[str, Any]) -> list[str]:
     models, attacks = document.get("models"), document.get("attacks")
     if not isinstance(models, dict) or not isinstance(attacks, dict):
         return []
-    said = []
+    changes = []
     moved = [name for name, entry in models.items() if isinstance(entry, dict) and "after" in entry]
     for name in moved:
         if name in attacks and attacks[name] != models[name]:
             raise BadParam(f"models.{name}", dict(models[name]), f"a name that attacks does not have ({name})")
         attacks[name] = models.pop(name)
-        said.append(
+        changes.append(
             f"models.{name} -> attacks.{name}: an entry with `after` is an attack, which has a stage of its own"
         )
-    return [*said, *(line for name in moved for line in _references(document, name))]
+    return [*changes, *(line for name in moved for line in _references(document, name))]
 
 
 def _references(document: dict[str, Any], name: str) -> list[str]:
     """Put Base and Retrain under the attack ``name``, unless ``attacks`` has them; return the changes."""
-    models, attacks, said = document["models"], document["attacks"], []
+    models, attacks, changes = document["models"], document["attacks"], []
     report = document.get("report")
     for role in ("base", "retrain"):
         model = report.get(role) if isinstance(report, dict) else None
@@ -115,8 +115,8 @@ def _references(document: dict[str, Any], name: str) -> list[str]:
                 f"attacks.{own}", dict(attacks[own]), f"{model} under the attack of {name}, or another name"
             )
         attacks[own] = twin
-        said.append(f"attacks.{own}: added, so that the report shows {name} and {model} under the same attack")
-    return said
+        changes.append(f"attacks.{own}: added, so that the report shows {name} and {model} under the same attack")
+    return changes
 
 
 def _yaml() -> YAML:

@@ -188,10 +188,10 @@ def _bound(row: dict[str, Any], key: str) -> Bound | None:
 
 def guarantee_notes(result: dict[str, Any]) -> list[str]:
     """Return the guarantee of each bound of the table; an empty list if there is no bound."""
-    told = {
+    notes = {
         f"{key}: {bound.relation} so much {bound.guarantee('the forget questions')}."
         for row in result["rows"]
         for key in _shown(result)
         if (bound := _bound(row, key))
     }
-    return [*sorted(told), "The others are estimates."] if told else []
+    return [*sorted(notes), "The others are estimates."] if notes else []

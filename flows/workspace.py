@@ -137,17 +137,17 @@ class Graph:
 
     def towards(self, wanted: Sequence[str]) -> Graph:
         """Return the part that the wanted stages need: each by its name, or all of a group by the group's."""
-        kept: set[str] = set()
+        stages: set[str] = set()
         for name in wanted:
-            found = {stage for stage in self.upstream if name in (stage, stage.partition("@")[0])}
-            if not found:
+            named = {stage for stage in self.upstream if name in (stage, stage.partition("@")[0])}
+            if not named:
                 raise _no_stage(name, list(self.upstream))
-            kept |= found
+            stages |= named
         for stage in reversed(self.upstream):  # what a stage reads stands before the stage
-            if stage in kept:
-                kept.update(self.upstream[stage])
-        part = {stage: before for stage, before in self.upstream.items() if stage in kept}
-        return Graph(part, {stage: why for stage, why in self.stale.items() if stage in kept}, whole=False)
+            if stage in stages:
+                stages.update(self.upstream[stage])
+        upstream = {stage: before for stage, before in self.upstream.items() if stage in stages}
+        return Graph(upstream, {stage: why for stage, why in self.stale.items() if stage in stages}, whole=False)
 
     def behind(self) -> list[str]:
         """Return the stages that may have to run: stale ones and all that read their outputs."""
