@@ -168,7 +168,15 @@ def compare(
         error = BadInput(f"{named}: no question could be compared ({reasons}).")
     json: dict[str, Any] = {"page": str(page)} if page else {}
     notes = [f"The page is {page}."] if page else []
-    closed = [bool(fail_on) and found.worse]
+    closed = []
+    if fail_on:
+        closed.append(found.worse)
+        worse = [str(one.id) for one in found.per_question if one.outcome == "worse"]
+        where = f"on {plural(len(worse), 'question')} ({worse[0]}{', …' * (len(worse) > 1)})" if worse else "on average"
+        state = f"closed: B is worse {where}" if found.worse else "open: B is not shown to be worse"
+        notes.append(
+            f"The gate is {state}; it closes without a true difference with probability at most {found.alpha:g}."
+        )
     if require and found.not_worse is not None:
         absent = [one for one in found.not_compared if one.id is not None]
         closed.append(not found.not_worse.holds or bool(absent))
