@@ -21,7 +21,6 @@ SHOWN = (
 
 def printed(folder: Path) -> str:
     """What each command prints without --json, under its own line."""
-    os.environ.update(COLUMNS="100", LETHE_CACHE=f"{folder}/cache")
     model = make_model(folder / "model")
     sections = []
     for case in CASES:
@@ -37,6 +36,7 @@ def printed(folder: Path) -> str:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
+        os.environ.update(COLUMNS="100", LETHE_CACHE=f"{place}/cache")
         now = printed(Path(place).resolve())
     print(now)
     if "--write" in sys.argv:
