@@ -172,7 +172,11 @@ def compare(
     if fail_on:
         closed.append(found.worse)
         worse = [str(one.id) for one in found.per_question if one.outcome == "worse"]
-        where = f"on {plural(len(worse), 'question')} ({worse[0]}{', …' * (len(worse) > 1)})" if worse else "on average"
+        where = (
+            f"on {plural(len(worse), 'question')} ({worse[0]}{', …' * (len(worse) > 1)})"
+            if worse
+            else "on average"
+        )
         state = f"closed: B is worse {where}" if found.worse else "open: B is not shown to be worse"
         notes.append(
             f"The gate is {state}; it closes without a true difference with probability at most {found.alpha:g}."
