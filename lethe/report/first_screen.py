@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 from lethe.config.schema import Params
 from lethe.evaluation.answers import unjudged
 from lethe.evaluation.findings import Findings, judged_by
 from lethe.evaluation.joint import TOLD_QUERIES
 from lethe.evaluation.run import Model, Run
-from lethe.evaluation.standing import Aspect, Standing, Tone
+from lethe.evaluation.standing import Standing
 from lethe.evaluation.wording import FORGET, Wording
 from lethe.report.columns import NEARLY
 from lethe.results import quantities
@@ -27,25 +27,16 @@ LEAKS_IF = {
 KEYWORDS = {"word": "as whole words only", "substring": "inside longer words too"}
 
 
-@dataclass(frozen=True)
-class Line:
-    """One model on the first screen: its words, with their tones, and the sentence of the verdict."""
-
-    model: str
-    word: str
-    tone: Tone
-    utility: Aspect
-    sentence: str
-
-    @property
-    def reference(self) -> bool:
-        """Whether the model is one that the others are compared with."""
-        return self.word == "reference"
-
-
-def lines(run: Run, said: Sequence[Standing]) -> list[Line]:
+def lines(run: Run, said: Sequence[Standing]) -> list[SimpleNamespace]:
     return [
-        Line(one.model, one.word, one.tone, one.utility, one.sentence or references(model, run))
+        SimpleNamespace(
+            model=one.model,
+            word=one.word,
+            tone=one.tone,
+            utility=one.utility,
+            sentence=one.sentence or references(model, run),
+            reference=one.word == "reference",
+        )
         for model, one in zip(run.models, said, strict=True)
     ]
 
@@ -55,15 +46,11 @@ def title(run: Run) -> str:
     return one.format(run.models[0].name) if len(run.models) == 1 else several
 
 
-def keyword_rules(run: Run) -> list[str]:
-    """How keywords are matched, in the words of params.yaml; empty if no scorer matches keywords."""
-    rules = (getattr(params, "keyword_match", "") for params in run.params.score.params.values())
-    return list(dict.fromkeys(rule for rule in rules if rule))
-
-
 def keyword_rule(run: Run) -> str:
-    rules = keyword_rules(run)
-    return listing([f"{KEYWORDS[rule]} (score.keyword_match: {rule})" for rule in rules]) if rules else ""
+    """How keywords are matched, in words for readers; empty if no scorer matches keywords."""
+    rules = (getattr(params, "keyword_match", "") for params in run.params.score.params.values())
+    named = [f"{KEYWORDS[rule]} (score.keyword_match: {rule})" for rule in dict.fromkeys(rules) if rule]
+    return listing(named) if named else ""
 
 
 def scorers(run: Run) -> list[str]:

@@ -7,11 +7,11 @@ run, so that a killed landscape resumes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from studies.simulation import fit_p_values, goodness_of_fit
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+QUANTITIES = ("utility_train", "utility_population", "epsilon_star", "epsilon_star_cut", "epsilon_lower")
 OUT = Path("data/landscapes")
 SCRATCH = Path(".lethe/scratch/landscape")
 
@@ -120,11 +121,6 @@ class Landscape:
             ]
         return found
 
-    def runs(self) -> Iterator[tuple[Strategy, int]]:
-        for strategy in self.strategies():
-            for run in range(self.settings.runs):
-                yield strategy, run
-
     def place(self, strategy: Strategy, run: int) -> Path:
         settings = self.settings
         return self.scratch / cache_key(
@@ -163,22 +159,20 @@ class Landscape:
                     fit_rejected=exact.fit is not None and bool(rejected_sides(exact.fit.ks_p_values)),
                 )
             )
+        spreads: dict[str, Any] = {name: _spread([getattr(one, name) for one in found]) for name in QUANTITIES}
         return MeasuredStrategy(
             name=strategy.name,
             group=strategy.group,
             **asdict(strategy),
-            utility_train=_spread([one.utility_train for one in found]),
-            utility_population=_spread([one.utility_population for one in found]),
-            epsilon_star=_spread([one.epsilon_star for one in found]),
-            epsilon_star_cut=_spread([one.epsilon_star_cut for one in found]),
-            epsilon_lower=_spread([one.epsilon_lower for one in found]),
+            **spreads,
             fits_rejected=sum(one.fit_rejected for one in found),
             mechanism=mechanism_epsilon(every, self.delta, settings.alpha),
             runs=found,
         )
 
     def result(self, run: Runner = in_processes) -> LandscapeResult:
-        missing = {self.place(*one): one for one in self.runs() if not self.place(*one).is_dir()}
+        runs = [(strategy, number) for strategy in self.strategies() for number in range(self.settings.runs)]
+        missing = {place: one for one in runs if not (place := self.place(*one)).is_dir()}
         run(self.make, list(missing.values()), "runs")
         measured: list[MeasuredStrategy] = run(
             self.measure, [(strategy,) for strategy in self.strategies()], "Epsilon*"
