@@ -206,7 +206,7 @@ def evaluate(
     splits = step.checked(forget, others, Path(data) if isinstance(data, (str, os.PathLike)) else Path("data"))
     served = {key: given[key] for key in Endpoint.model_fields if given.get(key) is not None}
     source = served_by(served, str(model)) if served.keys() - UNUSED else source_of(model, tokenizer)
-    name = name or name_of(source)
+    name = name_of(source) if name is None else name
     with tempfile.TemporaryDirectory(prefix="lethe-") as temporary, lent(source):
         root = Path(temporary) if folder is None else Path(folder)
         scratch = Path(temporary if isinstance(source, InMemory) else root) / "answers"
