@@ -77,15 +77,15 @@ class Bounds(PromptMeasures, _OfScores):
         from lethe.evaluation.score_files import as_json
         from lethe.results.table import values_of
 
-        found: dict[str, Any] = as_json(self) | self._log_json()
+        result: dict[str, Any] = as_json(self) | self._log_json()
         if self.labelled:
-            for entry in found["per_prompt"]:
+            for entry in result["per_prompt"]:
                 entry["labelled"] = self.labelled.as_dict(entry["prompt_id"])
-            found["labelled"] = self.labelled.as_dict()
+            result["labelled"] = self.labelled.as_dict()
         if self.pass_at:
             some = leak_rate(self.prompts).mean(self.settings.alpha, self.pass_at)
-            found |= {"pass_hat_k": values_of(self.pass_hat_k), "leak_at_k": values_of(points_of(some))}
-        return found
+            result |= {"pass_hat_k": values_of(self.pass_hat_k), "leak_at_k": values_of(points_of(some))}
+        return result
 
     def rows(self) -> list[Result]:
         from lethe.evaluation.score_files import rows_of
@@ -137,8 +137,8 @@ class StoppedBounds(_OfScores):
 
         uppers = [own.bounds[STOPPED] for own in self.questions.values()]
         share = share_above(uppers, self.settings.share_above)
-        found = summary(self.settings, entries_of(self.results), self.worst(), None, share)
-        return found | {"fixed_bounds": REASON} | self._log_json()
+        result = summary(self.settings, entries_of(self.results), self.worst(), None, share)
+        return result | {"fixed_bounds": REASON} | self._log_json()
 
     def sentences(self) -> list[str]:
         worst, of = self.worst(), f"the {plural(len(self.questions), 'prompt')}"
@@ -216,16 +216,16 @@ def bounds(
     Examples
     --------
     >>> import lethe
-    >>> found = lethe.bounds([0] * 97 + [1] * 3, alpha=0.05)
-    >>> print(found.worst().bound.significant())
+    >>> result = lethe.bounds([0] * 97 + [1] * 3, alpha=0.05)
+    >>> print(result.worst().bound.significant())
     0.07572
-    >>> found.to_frame()[["prompt_id", "n", "mean"]].to_dict("records")
+    >>> result.to_frame()[["prompt_id", "n", "mean"]].to_dict("records")
     [{'prompt_id': 'all', 'n': 100, 'mean': 0.03}]
 
     Several prompts, and the prompts that are certified together:
 
-    >>> found = lethe.bounds({"ada": [0] * 400, "bo": [0, 1] * 200}, together="holm")
-    >>> found.together.certified
+    >>> result = lethe.bounds({"ada": [0] * 400, "bo": [0, 1] * 200}, together="holm")
+    >>> result.together.certified
     ('ada',)
     """
     settings = MeasureSettings(
@@ -241,25 +241,25 @@ def bounds(
     if not all(k.isdecimal() and 0 < len(k) < 10 and int(k) for k in ks):
         raise BadValue("pass_at", pass_at, "whole numbers of at least 1, such as 1,2,4")
     if isinstance(scores, (str, os.PathLike)):
-        found = _of_file(Path(scores), settings, score, filter, by)
+        result = _of_file(Path(scores), settings, score, filter, by)
     else:
         if hasattr(scores, "columns"):
             scores = _of_table(scores, missing, score or "score", by or PROMPT)
         measured = measure_prompts(scores, settings)
-        found = Bounds(measured.settings, measured.prompts, measured.together)
-    if isinstance(found, StoppedBounds):
+        result = Bounds(measured.settings, measured.prompts, measured.together)
+    if isinstance(result, StoppedBounds):
         for name, value in (("labels", labels), ("pass_at", ks)):
             if value:
                 raise BadValue(name, value, "left out for a run that stopped early")
-        return found
-    if ks and found.metric != "m_bin":
+        return result
+    if ks and result.metric != "m_bin":
         raise BadValue("pass_at", pass_at, "left out unless all scores are 0 or 1")
     if labels is not None:
         from lethe.evaluation.labels import read_random_labels
 
-        names = [prompt.prompt_id for prompt in found.prompts]
-        found = replace(found, labelled=read_random_labels(labels, names, alpha))
-    return replace(found, pass_at=tuple(map(int, ks)))
+        names = [prompt.prompt_id for prompt in result.prompts]
+        result = replace(result, labelled=read_random_labels(labels, names, alpha))
+    return replace(result, pass_at=tuple(map(int, ks)))
 
 
 def _of_file(
@@ -279,8 +279,8 @@ def _of_file(
         rows = Rows(path.stem)
         measure_stopped(rows, read.prompts, settings)
         return StoppedBounds(settings, tuple(rows.rows), source=str(path), log=read.log)
-    found = measure_file(read.prompts, settings)
-    return Bounds(found.settings, found.prompts, found.together, source=str(path), log=read.log)
+    result = measure_file(read.prompts, settings)
+    return Bounds(result.settings, result.prompts, result.together, source=str(path), log=read.log)
 
 
 def calibration_of(
@@ -386,8 +386,8 @@ def label(
     Examples
     --------
     >>> import lethe
-    >>> found = lethe.label("data/generations/mine", labels="none.jsonl", dataset="forget.jsonl")
-    >>> found.finished, found.worst[1].value
+    >>> result = lethe.label("data/generations/mine", labels="none.jsonl", dataset="forget.jsonl")
+    >>> result.finished, result.worst[1].value
     (False, 1.0)
     """
     from lethe.evaluation.labels import Queue, measure, read_draws, read_labels
@@ -398,8 +398,8 @@ def label(
         raise BadValue("rest", rest, "0 or more")
     place = Path(answers)
     name = place.name if place.is_dir() else place.stem
-    known = Path(dataset) if dataset else DATASET if DATASET.is_file() else None
-    draws = read_draws(place, known, Path(verdicts) if verdicts else None, column)
+    asked = Path(dataset) if dataset else DATASET if DATASET.is_file() else None
+    draws = read_draws(place, asked, Path(verdicts) if verdicts else None, column)
     queue = Queue(draws, mass, rest if verdicts else 0)
     given = read_labels(Path(labels) if labels else LABELS / f"{name}.jsonl")
     if ask is not None:

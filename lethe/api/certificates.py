@@ -70,8 +70,8 @@ class Certificate(certificate.Certificate, TableWithSentences):
 
     def as_json(self) -> dict[str, object]:
         own = self.alone(self.audits[-1]) if self.own else None
-        said = own and {"auditor": own.audits[0].auditor, "log_e_value": own.log_e(), "verdict": own.verdict}
-        return self.as_dict() | {"own": said, "repeated": dict(self.repeated)}
+        alone = own and {"auditor": own.audits[0].auditor, "log_e_value": own.log_e(), "verdict": own.verdict}
+        return self.as_dict() | {"own": alone, "repeated": dict(self.repeated)}
 
     def views(self) -> list[View]:
         return [View("", notes=self.sentences())]

@@ -53,13 +53,13 @@ class Evaluation(Run):
         from lethe.results.quantities import MODEL
 
         names = [name for row in MODEL if row.basis in ("greedy", "sampled") for name in row.names]
-        found: dict[str, object] = {"schema": SCHEMA_VERSION, "model": self.models[0]}
-        found |= {name: None for name in names if name and "{" not in name}
-        found |= self.numbers.values
-        found |= {name: getattr(self, name) for name in ("forgetting", "utility", "tau", "verdict")}
-        found["report"] = str(self.report) if self.report else None
-        found["bounds"] = {key: bound.guarantee_dict() for key, bound in self.numbers.bounds.items()}
-        return found | {"skipped": self.skipped}
+        result: dict[str, object] = {"schema": SCHEMA_VERSION, "model": self.models[0]}
+        result |= {name: None for name in names if name and "{" not in name}
+        result |= self.numbers.values
+        result |= {name: getattr(self, name) for name in ("forgetting", "utility", "tau", "verdict")}
+        result["report"] = str(self.report) if self.report else None
+        result["bounds"] = {key: bound.guarantee_dict() for key, bound in self.numbers.bounds.items()}
+        return result | {"skipped": self.skipped}
 
     def views(self) -> list[View]:
         from lethe.statistics.bound import level
@@ -185,13 +185,13 @@ def evaluate(
     --------
     >>> import lethe
     >>> rows = [{"id": "a", "question": "Who is Ada?", "answer": "Ada is a painter.", "keywords": ["painter"]}]
-    >>> found = lethe.evaluate("my-model", rows, n=16, max_new_tokens=4)
-    >>> found.forgetting in ("leaks", "forgot", "open")
+    >>> result = lethe.evaluate("my-model", rows, n=16, max_new_tokens=4)
+    >>> result.forgetting in ("leaks", "forgot", "open")
     True
-    >>> row = found.metrics.loc["my-model"]
+    >>> row = result.metrics.loc["my-model"]
     >>> bool(row["m_bin_pooled"] <= row["m_bin_worst"] < 1)
     True
-    >>> len(found.answers)
+    >>> len(result.answers)
     17
     """
     given: dict[str, Any] = dict(locals())

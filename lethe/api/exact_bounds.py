@@ -111,11 +111,11 @@ def exact(
     --------
     >>> import lethe
     >>> rows = [{"id": "a", "question": "Who is Ada?", "answer": "Ada is a painter.", "keywords": ["painter"]}]
-    >>> found = lethe.exact("my-model", rows, rows=400, max_new_tokens=4)
-    >>> tree = found.certificates.trees[0]
+    >>> result = lethe.exact("my-model", rows, rows=400, max_new_tokens=4)
+    >>> tree = result.certificates.trees[0]
     >>> tree.lower <= tree.upper, tree.bounds["lower"].level()
     (True, 'with certainty')
-    >>> len(found.to_frame())
+    >>> len(result.to_frame())
     1
     """
     given: dict[str, Any] = dict(locals())

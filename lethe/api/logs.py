@@ -195,8 +195,8 @@ def score_log(
 
     names = list(dict.fromkeys([scorer] if isinstance(scorer, str) else scorer))
     source = str(data) if isinstance(data, (str, os.PathLike)) else "data"
-    found = score_files.score_log(logs.read_log(log, filter), rows_of(data, "data"), names, source)
-    return ScoredLog(**vars(found))
+    scored_log = score_files.score_log(logs.read_log(log, filter), rows_of(data, "data"), names, source)
+    return ScoredLog(**vars(scored_log))
 
 
 @documented

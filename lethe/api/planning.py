@@ -157,16 +157,16 @@ def _statement(
     for name, count in (("prompts", prompts), ("cap", cap)):
         if count < 1:
             raise BadValue(name, count, "at least 1")
-    found = planning.plan(alpha, width=width, tau=tau, tau_leak=tau_leak, prompts=prompts, cap=cap)
+    needed = planning.plan(alpha, width=width, tau=tau, tau_leak=tau_leak, prompts=prompts, cap=cap)
     values: dict[str, Any] = {
-        name: getattr(found, name) for name in ("alpha", "prompts", "alpha_each", "correction")
+        name: getattr(needed, name) for name in ("alpha", "prompts", "alpha_each", "correction")
     }
     rows: list[list[object]] = []
-    if band := found.width:
+    if band := needed.width:
         values |= {"width_one_sided": band.one_sided, "width_two_sided": band.two_sided}
         for sides, samples in (("one-sided", band.one_sided), ("two-sided", band.two_sided)):
             rows.append([f"band of half-width {band.width:g}, {sides}", samples])
-    if certified := found.certificate:
+    if certified := needed.certificate:
         values |= {"certify_fixed": certified.fixed}
         values |= {name: getattr(certified, name) for name in ("tau", "tau_leak", "cap")}
         values["sequential"] = [{"p": p, **asdict(one)} for p, one in certified.sequential]
@@ -174,10 +174,10 @@ def _statement(
         for p, expected in certified.sequential:
             shares = [f"{getattr(expected, word):.1%}" for word in VERDICTS]
             rows.append([f"stopped early, expected at a leak of {p:g}", expected.samples, *shares])
-    notes = [f"Each statement holds {level(found.alpha_each)} for its own prompt, assuming {Assumes.DRAWS}."]
-    if found.correction:
+    notes = [f"Each statement holds {level(needed.alpha_each)} for its own prompt, assuming {Assumes.DRAWS}."]
+    if needed.correction:
         notes.append(f"Bonferroni: all {prompts} hold together {joint_level(alpha)}.")
-    if found.certificate and prompts > 1:
+    if needed.certificate and prompts > 1:
         all_hold = f"all certificates hold {level(alpha)}, without a correction."
         notes.append(f"If all {prompts} prompts are certified, {all_hold}")
     columns = ["statement", "samples"] + ([*VERDICTS] if tau is not None else [])
@@ -216,7 +216,7 @@ def _compare(
 ) -> Plan:
     from lethe.statistics.planning import answers_to_see
 
-    apart, unknown = (answers_to_see(leak, difference, power, alpha, prompts, known) for known in (True, False))
+    apart, unknown = (answers_to_see(leak, difference, power, alpha, prompts, seeds) for seeds in (True, False))
     values = {"alpha": alpha, "difference": difference, "power": power, "leak": leak, "prompts": prompts}
     rows: list[list[object]] = [["sides with seeds of their own", apart], ["seeds not recorded", unknown]]
     note = (

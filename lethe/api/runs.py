@@ -181,14 +181,14 @@ def load_run(folder: Place = "data") -> Run:
     names = [name for name in _listed(folder) or measured if name in measured]
     if not names:
         raise MissingArtifact(place, "stage metrics")
-    found, whole = table.read(folder, names), table.frame(folder)
-    models = {name: found.model(name) for name in names}
+    results, whole = table.read(folder, names), table.frame(folder)
+    models = {name: results.model(name) for name in names}
     points = [(name, point.x, point.bound, point.empirical) for name in names for point in tails(models[name])]
     return Run(
         folder=folder,
         results=whole[whole["model"].isin(names) | ~whole["model"].isin(measured)].reset_index(drop=True),
         metrics=pd.DataFrame([numbers.values for numbers in models.values()], index=pd.Index(names, name="model")),
-        questions=_questions(folder, {name: found.questions(name) for name in names}),
+        questions=_questions(folder, {name: results.questions(name) for name in names}),
         tails=pd.DataFrame(points, columns=["model", "x", "bound", "empirical"]),
         bounds={name: numbers.bounds for name, numbers in models.items()},
     )
@@ -290,8 +290,8 @@ def compare(
     Examples
     --------
     >>> import lethe
-    >>> found = lethe.compare("scores.csv", "scores.csv", score="score")
-    >>> found.worse, len(found.to_frame())
+    >>> results = lethe.compare("scores.csv", "scores.csv", score="score")
+    >>> results.worse, len(results.to_frame())
     (False, 1)
     """
     from lethe.evaluation.sides import read_side

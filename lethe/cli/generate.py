@@ -155,7 +155,7 @@ def _parameters(
 ) -> dict[str, inspect.Parameter]:
     from lethe.api.result import PARAMETERS
 
-    texts, found = PARAMETERS | texts_of(function), {}
+    texts, parameters = PARAMETERS | texts_of(function), {}
     for name, one in inspect.signature(function).parameters.items():
         if name in skip:
             continue
@@ -170,8 +170,8 @@ def _parameters(
             flag = (f"--{name.replace('_', '-')}",) if kind is bool and default is False else ()
             info = typer.Option(*(command.names.get(name) or flag), help=texts.get(name, ""))
         shape = inspect.Parameter.KEYWORD_ONLY
-        found[name] = one.replace(annotation=Annotated[kind, info], default=default, kind=shape)
-    return found
+        parameters[name] = one.replace(annotation=Annotated[kind, info], default=default, kind=shape)
+    return parameters
 
 
 PLAIN: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, "Path": Path, "PathLike": Path}

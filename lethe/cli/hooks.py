@@ -155,44 +155,44 @@ def compare(
     if require and "by" not in given:
         raise BadValue("require", require, "given with --by D, the largest difference that is allowed")
     check_gate(fail_above)
-    found = call(**given, **({"worst": True} if fail_above is not None else {}))
+    comparison = call(**given, **({"worst": True} if fail_above is not None else {}))
     if page is not None:
         from lethe.io.atomic import write_text
         from lethe.report.pages import comparison_page
 
-        write_text(page, comparison_page(found))
+        write_text(page, comparison_page(comparison))
     error, gates = None, {"--fail-on": fail_on, "--require": require, "--fail-above": fail_above}
     named = " ".join(f"{name} {value}" for name, value in gates.items() if value is not None)
-    if named and not found.per_question:
-        reasons = "; ".join(dict.fromkeys(one.reason for one in found.not_compared))
+    if named and not comparison.per_question:
+        reasons = "; ".join(dict.fromkeys(one.reason for one in comparison.not_compared))
         error = BadInput(f"{named}: no question could be compared ({reasons}).")
     json: dict[str, Any] = {"page": str(page)} if page else {}
     notes = [f"The page is {page}."] if page else []
     closed = []
     if fail_on:
-        closed.append(found.worse)
-        worse = [str(one.id) for one in found.per_question if one.outcome == "worse"]
+        closed.append(comparison.worse)
+        worse = [str(one.id) for one in comparison.per_question if one.outcome == "worse"]
         where = (
             f"on {plural(len(worse), 'question')} ({worse[0]}{', …' * (len(worse) > 1)})"
             if worse
             else "on average"
         )
-        state = f"closed: B is worse {where}" if found.worse else "open: B is not shown to be worse"
+        state = f"closed: B is worse {where}" if comparison.worse else "open: B is not shown to be worse"
         notes.append(
-            f"The gate is {state}; it closes without a true difference with probability at most {found.alpha:g}."
+            f"The gate is {state}; it closes without a true difference with probability at most {comparison.alpha:g}."
         )
-    if require and found.not_worse is not None:
-        absent = [one for one in found.not_compared if one.id is not None]
-        closed.append(not found.not_worse.holds or bool(absent))
+    if require and comparison.not_worse is not None:
+        absent = [one for one in comparison.not_compared if one.id is not None]
+        closed.append(not comparison.not_worse.holds or bool(absent))
         if absent:
             notes.append(
                 f"--require not-worse: {len(absent)} questions are not compared, so nothing is proved of them."
             )
-    if fail_above is not None and found.worst_of_b is not None:
-        json["gate"], reason = gate_of(None, found.worst_of_b, fail_above)
+    if fail_above is not None and comparison.worst_of_b is not None:
+        json["gate"], reason = gate_of(None, comparison.worst_of_b, fail_above)
         closed.append(json["gate"]["closed"])
         notes.append(f"B: {reason}")
-    return Answer(found, json, notes, int(any(closed)), error)
+    return Answer(comparison, json, notes, int(any(closed)), error)
 
 
 def certify(call: Call, given: Given, as_json: bool, out: Path = Path("certificate.json")) -> Answer:

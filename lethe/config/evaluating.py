@@ -200,13 +200,13 @@ class Score(Section):
     @property
     def params(self) -> dict[str, ScorerParams]:
         """Map every scorer's name to its parameters, in the order of ``names``."""
-        found = {}
+        params_of = {}
         for entry in self.scorers:
             name, params = (entry, scorer_params(entry)) if isinstance(entry, str) else next(iter(entry.items()))
             if "keyword_match" in type(params).model_fields.keys() - params.model_fields_set:
                 params = params.model_copy(update={"keyword_match": self.keyword_match})
-            found[name] = params
-        return found
+            params_of[name] = params
+        return params_of
 
 
 def scorer_params(name: str, values: object = None) -> ScorerParams:

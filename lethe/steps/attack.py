@@ -107,9 +107,9 @@ def _asked(
     model, tokenizer = checkpoints.load(attack.path, "float32")
     encoder = Encoder(tokenizer, sample.prompt)
     forget, retain = (read_split(split, root / "dataset") for split in ("forget", "retain"))
-    known = Known(forget, retain, encoder, tokenizer.pad_token_id or 0)
+    knowledge = Known(forget, retain, encoder, tokenizer.pad_token_id or 0)
     member = MODEL_ATTACKS[attack.after.kind](attack.after)
-    seen = {row["id"] for row in member.learned(known, seed)}
+    seen = {row["id"] for row in member.learned(knowledge, seed)}
     rows = {row["id"]: row for row in forget if row["id"] not in seen}
     prompts = [Prompt(key, encoder.prompt(row)) for key, row in rows.items()]
     # The answers of two training seeds are pooled, so their draws must not share a stream.
@@ -125,5 +125,5 @@ def _asked(
         return scored.rename(columns={attack.scorer: "score"})
 
     yield 0.0, scores(model)
-    for budget, changed in member.attacked(model, known, seed):
+    for budget, changed in member.attacked(model, knowledge, seed):
         yield float(budget), scores(changed)

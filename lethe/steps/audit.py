@@ -14,14 +14,14 @@ from lethe.registry import AUDITS
 
 def run(name: str, settings: AuditParams, root: Path = Path("data")) -> AuditResult:
     """Run one entry of ``audits``; write the headline to ``root/audits/name.json``, the rest to ``root/audits/name``."""
-    found = AUDITS[settings.kind].audit(settings)
-    write_json(root / "audits" / f"{name}.json", {"schema": SCHEMA_VERSION, **found.headline})
+    result = AUDITS[settings.kind].audit(settings)
+    write_json(root / "audits" / f"{name}.json", {"schema": SCHEMA_VERSION, **result.headline})
     with atomic_folder(root / "audits" / name) as folder:
-        write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **found.headline, **found.details})
-        for title, table in found.tables.items():
+        write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **result.headline, **result.details})
+        for title, table in result.tables.items():
             write_parquet(folder / f"{title}.parquet", table)
-    write_rows("audit", name, found, root)
-    return found
+    write_rows("audit", name, result, root)
+    return result
 
 
 def write_rows(stage: str, name: str, result: AuditResult, root: Path) -> None:

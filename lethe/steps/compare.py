@@ -31,8 +31,8 @@ def run(
             against_retrain(rows[model], own, likelihoods[str(retrain)], alpha)
     if exact and retrain:
         results = table.read(root, models)
-        found = {model: certificates_of(results, model) for model in models}
-        there = {model: certificates for model, certificates in found.items() if certificates is not None}
+        trees = {model: certificates_of(results, model) for model in models}
+        there = {model: certificates for model, certificates in trees.items() if certificates is not None}
         for model, excess in excess_over_retrain(there, retrain, exact.ratio, exact.alpha).items():
             excess.to_rows(rows[model])
     table.write(table.place(root, "compare", "models"), [row for own in rows.values() for row in own.rows])

@@ -194,18 +194,18 @@ def _fitting(
             f"Question {long[0]!r}{more}: got {lengths[long[0]]} tokens, the model's context is {context}. Shorten the text, "
             "or leave such questions out (--skip-too-long)."
         )
-    kept = {split: [row for row in rows if row["id"] not in long] for split, rows in splits.items()}
-    if not kept["forget"]:
+    asked = {split: [row for row in rows if row["id"] not in long] for split, rows in splits.items()}
+    if not asked["forget"]:
         raise BadInput(
             f"Every forget question has more tokens than the model's context of {context}: none is left."
         )
     if long:
         _tell(f"Left out as too long for the model: {', '.join(map(repr, long))}.")
-    longest = max((row["id"] for rows in kept.values() for row in rows), key=lengths.__getitem__)
+    longest = max((row["id"] for rows in asked.values() for row in rows), key=lengths.__getitem__)
     if (room := context - lengths[longest]) < sample.max_new_tokens:
         legal = f"at most {room}: the model's context is {context} tokens and question {longest!r} has {lengths[longest]}"
         raise BadValue("max_new_tokens", sample.max_new_tokens, legal)
-    return kept, long
+    return asked, long
 
 
 def _parted(params: EvaluationParams, source: Path | InMemory) -> EvaluationParams:

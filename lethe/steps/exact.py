@@ -82,18 +82,20 @@ def run(
     from lethe.sampling.predictor import NoKeys
     from lethe.sampling.store import SCRATCH
 
-    found, reason = None, "exact is null"
+    certificates, reason = None, "exact is null"
     if exact is not None and model.served:
         reason = "a served model has no weights here, and its next-token probabilities are not walked"
     elif exact is not None:
         rows = read_split("forget", root / "dataset")
         try:
-            found = certify(name, Path(model.path), rows, of_params(exact, sample, model, keyword_match), SCRATCH)
+            certificates = certify(
+                name, Path(model.path), rows, of_params(exact, sample, model, keyword_match), SCRATCH
+            )
         except (NothingToJudge, NoKeys, ThinksAloud) as refusal:
             reason = str(refusal)
     without = [table.result(name, "model", "queried", "exact", text=reason)]
-    table.write(table.place(root, "exact", name), rows_of(found) if found else without)
-    print(f"{name}: {' '.join(found.sentences()[:3]) if found else f'no exact bounds: {reason}'}")
+    table.write(table.place(root, "exact", name), rows_of(certificates) if certificates else without)
+    print(f"{name}: {' '.join(certificates.sentences()[:3]) if certificates else f'no exact bounds: {reason}'}")
 
 
 def of_params(
@@ -137,17 +139,17 @@ def certify(
         raise NothingToJudge(len(rows), settings.scorer)
     _check_lengths(questions, predictor, settings)
     how = _how(settings, predictor, questions)
-    kept: MutableMapping[str, dict] = {}
+    finished: MutableMapping[str, dict] = {}
     if scratch is not None:
         judged = [row for row in rows if row["id"] not in skipped]
-        kept = _kept(
+        finished = _finished(
             scratch, source, settings, (law, effort, how, predictor.forward.device.type), asker, questions, judged
         )
     trees = tuple(
-        enumerate_answers(questions, law, predictor, effort, how.logit_allowance, kept, label=f"exact {name}")
+        enumerate_answers(questions, law, predictor, effort, how.logit_allowance, finished, label=f"exact {name}")
     )
     if scratch is not None:
-        kept.clear()
+        finished.clear()
     return Certificates(name, trees, how, settings.tau, skipped)
 
 
@@ -180,7 +182,7 @@ def _how(settings: ExactSettings, predictor: ModelPredictor, questions: Sequence
     return How(leak=leak, **drawing, dtype=predictor.dtype, logit_allowance=allowance, note=note)
 
 
-def _kept(
+def _finished(
     scratch: Path,
     source: Source,
     settings: ExactSettings,

@@ -54,13 +54,13 @@ def run(name: str, entry: JudgeEntry, models: Sequence[str], root: Path = Path("
             tables.append((model, file, drawn[names].reset_index(drop=True), places))
             questions += asked
     distinct = distinct_answers(judge, questions)  # of all models together: equal answers are judged once
-    found = iter(judged_once(judge, distinct, store, f"judge {name}"))
+    verdicts = iter(judged_once(judge, distinct, store, f"judge {name}"))
     columns, counts, missing = entry.columns(name), 0, 0
     with atomic_folder(root / "judged" / name) as folder:
         for model, file, table, places in tables:
             values = np.full((len(table), len(columns)), np.nan)
             for rows in places:
-                values[rows] = next(found)
+                values[rows] = next(verdicts)
             counts, missing = counts + len(values), missing + int(np.isnan(values[:, 0]).sum())
             own = table.assign(**dict(zip(columns, values.T, strict=True)))
             write_parquet(folder / model / file, own)
@@ -93,11 +93,11 @@ def _calibrate(judge: Judge, labelled: Path, place: Path, store: VerdictStore) -
         for one in judged(judge, [Question([own.text], own.item) for own in answers], store, "calibrate")
     ]
     labels = [own.label for own in answers]
-    known = Calibration.of(labels, verdicts)
+    error = Calibration.of(labels, verdicts)
     pd.DataFrame({"label": labels, "verdict": verdicts, "judge": identity(judge)}).to_csv(place, index=False)
-    print(f"labelled answers: sensitivity {known.sensitivity:.3f}, false positive rate {known.false_positive:.3f}")
+    print(f"labelled answers: sensitivity {error.sensitivity:.3f}, false positive rate {error.false_positive:.3f}")
     return {
         "labelled": len(labels),
-        "sensitivity": known.sensitivity,
-        "false_positive": known.false_positive,
+        "sensitivity": error.sensitivity,
+        "false_positive": error.false_positive,
     }

@@ -66,16 +66,16 @@ def _rows(
         of_answers.rows = measure(name, *tables, metrics, inapplicable, calibration, truncated)
     if read := _labelled(name, generations, scores, metrics, root):
         read.to_rows(of_answers)
-    found = Rows(name)
+    rows = Rows(name)
     likelihoods = read_tables(root / "scores" / name / "likelihood", f"score@{name}")
     if likelihoods:
-        likelihood_metrics(found, likelihoods, scores, metrics.alpha)
+        likelihood_metrics(rows, likelihoods, scores, metrics.alpha)
     described = root / "generations" / name / "language.json"
     if not described.is_file():
-        return of_answers.rows + found.rows
+        return of_answers.rows + rows.rows
     second = root / "scores" / name / SECOND
     measure_language(
-        found,
+        rows,
         generations["forget"],
         scores["forget"],
         read_table(second) if second.is_file() else None,
@@ -84,7 +84,7 @@ def _rows(
         inapplicable,
         calibration,
     )
-    return [in_language(row) for row in of_answers.rows] + found.rows
+    return [in_language(row) for row in of_answers.rows] + rows.rows
 
 
 def _calibration(metrics: Metrics, root: Path) -> Calibration | None:

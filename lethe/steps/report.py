@@ -17,8 +17,8 @@ def run(settings: Params | EvaluationParams, root: Path = Path("data")) -> None:
     from lethe.evaluation.run import load
     from lethe.report.page import provenance, render
 
-    found = load(settings, root, provenance(Path()))
-    page = render(found)
+    artifacts = load(settings, root, provenance(Path()))
+    page = render(artifacts)
     with atomic_folder(root / "report") as folder:
         write_text(folder / "index.html", page.html)
         write_json(folder / "summary.json", page.summary)
@@ -26,6 +26,6 @@ def run(settings: Params | EvaluationParams, root: Path = Path("data")) -> None:
             write_json(folder / "plots" / name, rows)
         for name, drawing in page.figures.items():
             write_text(folder / "figures" / name, drawing)
-    for path, stage in found.missing:
+    for path, stage in artifacts.missing:
         print(f"missing: {path}, made by {stage}")
     print(f"report: {root / 'report/index.html'}")
