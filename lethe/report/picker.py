@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import groupby
 from types import SimpleNamespace
 from typing import Any
 
@@ -95,7 +96,7 @@ def picker(run: Run, drawn: Mapping[str, Drawn]) -> SimpleNamespace | None:
         return None
     groups = columns(run, "question", (row.numbers for known in rows.values() for row in known.values()))
     every = [column for _, own in groups for column in own]
-    shared = _Shared()
+    shared: dict[str, int] = {}
     longest = _allowance(drawn)
     told = []
     for model in run.models:
@@ -116,7 +117,7 @@ def picker(run: Run, drawn: Mapping[str, Drawn]) -> SimpleNamespace | None:
         "chosen": names.index(chosen.prompt_id) if chosen and chosen.prompt_id in names else 0,
         "questions": [_question(name, run.forget.get(name)) for name in names],
         "models": [model.name for model in run.models],
-        "shared": shared.values,
+        "shared": list(map(json.loads, shared)),
         "told": told,
     }
     cells = [(name, [_cell(rows[model.name].get(name)) for model in run.models]) for name in names]
@@ -155,36 +156,21 @@ def _parts(text: str) -> Text:
     if text.isprintable():
         return text
     parts: list[str | list[str] | int] = []
-    plain = ""
-    for character in text:
-        name = named(character)
-        if name is None:
-            plain += character
-            continue
-        if plain:
-            parts.append(plain)
-        parts.append([name, f"{ord(character):04X}"])
-        plain = ""
-    return [*parts, plain] if plain else parts
+    for invisible, characters in groupby(text, key=lambda character: named(character) is not None):
+        if invisible:
+            parts += [[named(character) or "", f"{ord(character):04X}"] for character in characters]
+        else:
+            parts.append("".join(characters))
+    return parts
 
 
 def _size(parts: Text) -> int:
     return len(as_data(parts).encode())
 
 
-class _Shared:
-    """Values that many entries repeat, each stored once."""
-
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-        self._places: dict[str, int] = {}
-
-    def place(self, value: Any) -> int:
-        key = json.dumps(value)
-        if key not in self._places:
-            self._places[key] = len(self.values)
-            self.values.append(value)
-        return self._places[key]
+def _place(shared: dict[str, int], value: object) -> int:
+    """The place of a value that many entries repeat and that is stored once."""
+    return shared.setdefault(json.dumps(value), len(shared))
 
 
 def _allowance(drawn: Mapping[str, Drawn]) -> int:
@@ -201,7 +187,7 @@ def _entry(
     row: Question | None,
     found: QuestionAnswers | None,
     every: list[Column],
-    shared: _Shared,
+    shared: dict[str, int],
     longest: int,
 ) -> list[Any] | None:
     """The data of one question of one model: shared cells, own cells, answers drawn, histogram, worst answers."""
@@ -209,15 +195,15 @@ def _entry(
         return None
     cells = [column.cell(row.numbers) for column in every]
     first = sum(column.quantity.unit not in OWN for column in every)
-    kept = [shared.place(cells[:first]), cells[first:]]
+    kept = [_place(shared, cells[:first]), cells[first:]]
     if found is None:
         return [*kept, count(row.value("n")), [], []]
     worst = [_answer(answer, shared, longest) for answer in found.worst]
     return [*kept, count(found.drawn), list(found.histogram), worst]
 
 
-def _answer(answer: DrawnAnswer, shared: _Shared, longest: int) -> list[Any]:
-    scores = shared.place([NONE if score is None else f"{score:.3g}" for score in answer.scores])
+def _answer(answer: DrawnAnswer, shared: dict[str, int], longest: int) -> list[Any]:
+    scores = _place(shared, [NONE if score is None else f"{score:.3g}" for score in answer.scores])
     told = [text_parts(answer.text, most=longest), scores, count(answer.times), count(answer.first)]
     return [*told, 1] if answer.greedy else told
 

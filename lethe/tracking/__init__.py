@@ -36,6 +36,7 @@ __all__ = [
     "without_password",
 ]
 
+PATIENCE = 2.0  # seconds a server may take to accept a connection
 CHANGE_TAG = "lethe.change"  # of the newest pipeline: whether something got worse, or better
 # The stages whose results are a model's; `read_entries` takes what they left behind, from whichever run.
 MEASURING = ("sample", "likelihood", "score", "exact", "metrics", "epsilon_star")
@@ -168,9 +169,6 @@ def _new(pipeline: Pipeline, uri: str, home: Path) -> bool:
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or ["no message"])[0][:200]
-
-
-PATIENCE = 2.0  # seconds a server may take to accept a connection
 
 
 def logged_states(server: str, home: Path) -> set[str]:
