@@ -28,7 +28,6 @@ from lethe.statistics.extraction import (
     EXTRACTABLE,
     QUERIES,
     discoverable,
-    expected_queries,
     longest_run,
 )
 
@@ -146,7 +145,7 @@ def passage_json(found: Extraction, passage: Passage) -> dict[str, Any]:
         "lower": lower,
         "upper": upper,
         "queries_until_half": float(queries_until(passage.p_z)),
-        "expected_queries": float(expected_queries(passage.p_z)),
+        "expected_queries": 1 / float(passage.p_z) if passage.p_z else float("inf"),
     }
     if (near := passage.near) and (ends := found.interval(passage)):
         sampled = {"sampled": near.remainder.sampled, "sampled_within": near.remainder.leaks, "rows": near.rows}

@@ -19,9 +19,6 @@ def dkw(n: int, alpha: float, sides: int = 1) -> float:
 
     ``sides`` is 1 for F(x) >= F_n(x) - e at all x at once, 2 for |F(x) - F_n(x)| <= e; the one-sided band needs alpha <=
     1/2.
-
-    >>> round(dkw(1024, alpha=0.01), 4)
-    0.0474
     """
     check_count("n", n)
     check_alpha(alpha)

@@ -32,21 +32,12 @@ TOLERANCE = 1e-10
 
 
 def mean_upper(scores: np.ndarray, alpha: float, recomputed: bool = True) -> np.ndarray:
-    """Upper bound of each row's mean, with probability 1 - alpha for that row.
+    """Upper bound of each row's mean, with probability 1 - alpha for that row, from independent draws in sampling order, (P,
+    n).
 
-    Source: Waudby-Smith and Ramdas (2024), section 4; Voráček and Orabona (2025), "STaR-Bets".
+    The stakes follow the capital if ``recomputed``; otherwise the bound inverts `p_value`. Source: Waudby-Smith and Ramdas
+    (2024), section 4; Voráček and Orabona (2025), "STaR-Bets".
 
-    Parameters
-    ----------
-    scores
-        Independent draws in [0, 1], in sampling order, (P, n).
-    alpha
-        Error probability of each bound, above 0 and up to 0.5.
-    recomputed
-        Whether the stakes follow the capital; otherwise the bound inverts `p_value`.
-
-    Examples
-    --------
     >>> mean_upper(np.zeros((1, 100)), alpha=0.05).round(4).tolist()
     [0.0366]
     """

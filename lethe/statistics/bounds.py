@@ -98,24 +98,12 @@ def paper_bounds(
     rho: float = 2.0,
     missing: Literal["refuse", "worst"] = "refuse",
 ) -> PaperBounds:
-    """All of the paper's metrics for each prompt.
+    """All of the paper's metrics for each prompt: ``scores`` in [0, 1], (P, n), one row per prompt; a vector is one prompt.
 
-    Parameters
-    ----------
-    scores
-        Scores in [0, 1], (P, n), one row per prompt; a vector is one prompt.
-    alpha
-        Error probability of each bound, above 0 and up to 0.5.
-    thresholds
-        The x at which P(X > x) is bounded.
-    rho
-        The weight of the standard deviation in ``ed_score``.
-    missing
-        With "worst", a NaN counts as 1 in upper bounds and as 0 in lower bounds; ``m_sigma`` holds for any value of the
-        missing score, and the plain statistics count NaN as 1. With "refuse", a NaN is an error.
+    ``thresholds`` are the x at which P(X > x) is bounded, ``rho`` is the weight of the standard deviation in ``ed_score``.
+    With ``missing`` "worst", a NaN counts as 1 in upper bounds and as 0 in lower bounds; ``m_sigma`` holds for any value of
+    the missing score, and the plain statistics count NaN as 1. With "refuse", a NaN is an error.
 
-    Examples
-    --------
     >>> found = paper_bounds(np.zeros((1, 100)), 0.05, thresholds=np.array([0.5]))
     >>> found.m_bin.round(4).tolist(), found.m_mu.round(4).tolist()
     ([0.0295], [0.1224])

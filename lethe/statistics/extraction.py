@@ -83,9 +83,6 @@ def discoverable(
 
     1 - (1 - p_z)^n >= p (Hayes et al., arXiv 2410.19482). The shares have shape (queries, chances), NaN where there is no
     window.
-
-    >>> discoverable([0.5, 0.01, 0.0], [1, 1000], [0.5]).round(3).tolist()
-    [[0.333], [0.667]]
     """
     p = np.atleast_1d(np.asarray(probabilities, dtype=np.float64))
     n, least = np.atleast_1d(queries), np.atleast_1d(np.asarray(chances, dtype=np.float64))
@@ -104,9 +101,3 @@ def longest_run(probabilities: ArrayLike, least: float = 0.5) -> tuple[int, int]
         return 0, 0
     best = int(lengths.argmax())
     return int(starts[best]), int(lengths[best])
-
-
-def expected_queries(probabilities: ArrayLike) -> np.ndarray:
-    """The mean number of queries until a window comes out, 1 / p; infinite where p is 0."""
-    with np.errstate(divide="ignore"):
-        return 1 / np.asarray(probabilities, dtype=np.float64)

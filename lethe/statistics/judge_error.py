@@ -39,21 +39,11 @@ METHOD = "Clopper-Pearson on the verdicts, the sensitivity and the false positiv
 class Calibration:
     """Counts of a judge's verdicts against a person's labels.
 
-    Attributes
-    ----------
-    leaks, clean
-        Answers that a person calls a leak, and answers that a person calls no leak; each at least 1.
-    leaks_called, clean_called
-        Of these, the answers that the judge calls a leak.
-    leaks_unjudged, clean_unjudged
-        Of these, the answers without a verdict. They count against every bound that depends on them.
-    of_this_run
-        Whether the answers are draws of the run whose rate is bounded. If not, every result says so.
-    judge
-        The identity of the judge: a hash of its model, template and settings. Verdicts of another judge are refused.
+    A person calls ``leaks`` answers a leak and ``clean`` ones no leak, each at least 1; of these the judge calls
+    ``*_called`` a leak, and gave no verdict on ``*_unjudged``, which count against every bound that depends on them.
+    ``of_this_run``: the answers are draws of the run whose rate is bounded; if not, every result says so. ``judge`` is the
+    judge's identity, a hash of its model, template and settings: verdicts of another judge are refused.
 
-    Examples
-    --------
     >>> Calibration(leaks=80, leaks_called=76, clean=120, clean_called=6).false_positive
     0.05
     """
@@ -161,9 +151,6 @@ def true_rate(called: ArrayLike, sensitivity: float, false_positive: float, usel
 
     An upper bound of p takes an upper bound of the share q ``called`` a leak and lower bounds of the judge's rates, a lower
     bound the other ones. NaN stays NaN.
-
-    >>> true_rate([0.05, 0.3, 0.95], 0.9, 0.1, useless=1).round(3).tolist(), true_rate(0.05, 0.1, 0.1, useless=1).item()
-    ([0.0, 0.25, 1.0], 1.0)
     """
     called, room = np.asarray(called, dtype=np.float64), sensitivity - false_positive
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

@@ -81,25 +81,14 @@ class Band:
 class Rate:
     """The counted answers to m questions, and the calibration of the judge who counted, if there is one.
 
-    Parameters
-    ----------
-    leaks
-        Answers that are (called) a leak, (m,); NaN where a question's scores are not all 0 or 1, whose ends are NaN.
-    n
-        Answers drawn, missing ones included; at least 1.
-    missing
-        Answers without a score: leaks in upper ends and clean in lower ends; estimates omit them.
-    judge
-        The judge's error, which the ends then include.
+    ``leaks`` counts the answers that are (called) a leak, NaN where a question's scores are not all 0 or 1, whose ends are
+    NaN; ``n`` the answers drawn, ``missing`` ones included, which are leaks in upper ends and clean in lower ends;
+    estimates omit them. With a ``judge`` the ends include its error.
 
-    Notes
-    -----
     Assumes that the answers to a question are independent draws, and for the average that the questions' answers are.
     Ends: Clopper and Pearson (1934). Estimate of leak@k: 1 - C(n - c, k) / C(n, k), as in pass@k (Chen et al. 2021, eq. 1);
     with a judge 1 - (1 - p)^k at Rogan and Gladen's p, which is biased.
 
-    Examples
-    --------
     >>> band = Rate.of([0, 3], n=1024).each(alpha=0.01, ks=[1, 100, 10_000])
     >>> band.upper.round(4).tolist()
     [[0.0045, 0.3622, 1.0], [0.0098, 0.6256, 1.0]]

@@ -114,17 +114,10 @@ def plan(
 ) -> Plan:
     """Draws per prompt such that the bands of all prompts, or their certificates, hold together with probability 1 - alpha.
 
-    Parameters
-    ----------
-    width
-        The half-width of a requested distribution band, strictly between 0 and 1.
-    tau, tau_leak
-        The threshold of a requested certificate, and the leak probability that the sequential test detects: by default
-        twice ``tau``, or halfway from ``tau`` to 1 if that is less.
-    prompts
-        The number of prompts; the band of each gets alpha / prompts (Bonferroni), its certificate all of alpha.
-    cap
-        The largest number of samples of the sequential test.
+    ``width`` is the half-width of a requested distribution band, ``tau`` the threshold of a requested certificate, both
+    strictly between 0 and 1. ``tau_leak`` is the leak probability that the sequential test of at most ``cap`` samples
+    detects: by default twice ``tau``, or halfway from ``tau`` to 1 if that is less. The band of each prompt gets alpha /
+    prompts (Bonferroni), its certificate all of alpha.
     """
     check_alpha(alpha)
     band, each = None, alpha
@@ -146,8 +139,7 @@ def plan(
 
 
 def labels_for_width(width: float, leak: float, alpha: float) -> int:
-    """Labels of random draws of a run until `counts.random_labels` is at most ``width`` wide, at a guess ``leak`` of the
-    average.
+    """Labels of random draws until `counts.random_labels` is at most ``width`` wide, at a guess ``leak`` of the average.
 
     >>> labels_for_width(width=0.1, leak=0.1, alpha=0.05)
     117

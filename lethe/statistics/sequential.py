@@ -144,9 +144,6 @@ def stopped_upper(values: np.ndarray, alpha: float) -> float:
     capital so far and therefore needs the draws in sampling order. The capital at the stop is a product over the draws, so
     the order does not matter, but the bound is weaker. The bound is the smallest mean that the mixture refutes at the stop,
     to 1e-9, rounded up.
-
-    >>> round(stopped_upper(np.zeros(100), alpha=0.05), 4)
-    0.0372
     """
     values = check_scores(values)[0]
     check_alpha(alpha)
@@ -294,11 +291,7 @@ class StoppedSamples:
         return np.where(means <= EDGE, 1.0, p)
 
     def uppers(self, alpha: float) -> np.ndarray:
-        """(samples,) the upper bound of each mean, equal to `stopped_upper` of each sample.
-
-        >>> StoppedSamples([np.zeros(100), np.ones(100)]).uppers(alpha=0.05).round(4).tolist()
-        [0.0372, 1.0]
-        """
+        """(samples,) the upper bound of each mean, equal to `stopped_upper` of each sample."""
         check_alpha(alpha)
         goal = math.log(1 / alpha)
         low = np.full(len(self.starts), EDGE)

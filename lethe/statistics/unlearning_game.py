@@ -225,7 +225,7 @@ def unlearning_quality(
     highs = [one.ci_high for one in shared if one.ci_high is not None]
     known = len(lows) == len(highs) == len(shared)
     return Quality(
-        value=quality(*(one.value for one in by_attack.values())),
+        value=1 - max(one.value for one in by_attack.values()),
         advantage=strongest.value,
         attack=attack,
         by_attack=by_attack,
@@ -237,10 +237,6 @@ def unlearning_quality(
         method=f"{strongest.method}, Bonferroni over {len(shared)} adversaries",
         assumes=strongest.assumes,
     )
-
-
-def quality(*advantages: float) -> float:
-    return 1 - max(advantages)
 
 
 def _equal_sizes(forget: int, test: int) -> None:

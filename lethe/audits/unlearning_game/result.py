@@ -305,7 +305,8 @@ def label(defenders: Mapping[str, str], method: str) -> str:
 
 
 def trends(result: GameResult) -> list[Trend]:
-    return [trend for rule in RULES for trend in rule(result)]
+    rules = (grounding, falling, order, stable_ranking, smaller_deviation, ungrounded)
+    return [trend for rule in rules for trend in rule(result)]
 
 
 def grounding(result: GameResult) -> Iterator[Trend]:
@@ -407,16 +408,6 @@ def ungrounded(result: GameResult) -> Iterator[Trend]:
                 _risen(result, rising),
                 bool(rising),
             )
-
-
-RULES: tuple[Callable[[GameResult], Iterator[Trend]], ...] = (
-    grounding,
-    falling,
-    order,
-    stable_ranking,
-    smaller_deviation,
-    ungrounded,
-)
 
 
 def kendall(one: Column, other: Column) -> float:

@@ -42,24 +42,12 @@ def split_lower_bound(
     train_complete: bool = False,
     seed: int = 0,
 ) -> LowerBound:
-    """Choose a threshold and a ratio on one half of the losses, and certify them on the other half.
+    """Choose a threshold and a ratio on one half of the losses, and certify them on the other half; ``seed`` splits them.
 
-    Assumes independent losses on each side. The certificate is two Clopper-Pearson bounds at alpha / 2 each. With
-    ``train_complete`` the training losses are not split, and the remaining bound takes alpha. The choice maximises the same
-    bound in Wilson's approximation; a poor choice loosens the bound but keeps it valid.
-
-    Parameters
-    ----------
-    train, population
-        Losses of members and of non-members: at least two each, all finite.
-    delta
-        The delta of Epsilon*, in [0, 1).
-    alpha
-        Error probability of the bound, strictly between 0 and 1.
-    train_complete
-        Whether ``train`` holds the losses of the whole training set, whose shares are then exact.
-    seed
-        Determines the split.
+    The losses of members and of non-members, at least two each and all finite, are independent on each side. The
+    certificate is two Clopper-Pearson bounds at alpha / 2 each. With ``train_complete``, where ``train`` holds the losses
+    of the whole training set, its shares are exact: they are not split, and the remaining bound takes alpha. The choice
+    maximises the same bound in Wilson's approximation; a poor choice loosens the bound but keeps it valid.
     """
     train, population = checked_losses(train, "train"), checked_losses(population, "population")
     delta = checked_delta(delta)

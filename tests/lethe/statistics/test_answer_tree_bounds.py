@@ -117,21 +117,6 @@ def test_rounded_masses_bracket_those_of_logits_that_are_off_by_the_allowance(da
     assert rounding.most(by_length) >= mass(shifted) * (1 - 1e-9)
 
 
-def test_what_was_sampled_is_rounded_as_the_longest_answers_are():
-    rounding = Rounding(0.01, 10, 0.5)
-    end = leak_interval(Masses((), ()), Remainder(1000.0, 1, 1), ALPHA, rounding)
-    assert end.upper == pytest.approx(math.exp(0.4) * float(poisson_upper(1, ALPHA)) / 1000)
-    assert end.lower_sampled == pytest.approx(math.exp(-0.4) * float(poisson_lower(1, ALPHA)) / 1000)
-    pooled = pooled_leak([(Masses((), ()), Remainder(1000.0, 1, 1))] * 4, ALPHA, rounding)
-    assert pooled.upper == pytest.approx(math.exp(0.4) * float(poisson_upper(4, ALPHA)) / 4000)
-    assert pooled.lower_sampled == pytest.approx(math.exp(-0.4) * float(poisson_lower(4, ALPHA)) / 4000)
-
-
-def test_the_certain_upper_end_counts_what_was_dropped_as_unknown():
-    masses = Masses((0.1,), (0.3,), unscored=0.05, unconfirmed=0.02)
-    assert leak_interval(masses, Remainder(), ALPHA).upper == pytest.approx(0.7)
-
-
 @given(st.floats(1e-12, 0.99), st.integers(1, 10**9))
 def test_leak_at_n_is_the_complement_of_n_clean_answers(p, n):
     assert chance_within(p, n) == pytest.approx(1 - math.exp(n * math.log1p(-p)), rel=1e-9, abs=1e-15)
@@ -165,12 +150,6 @@ def test_the_list_of_bounded_questions_holds_together(alpha):
 def test_a_question_whose_enumeration_excludes_the_threshold_is_bounded_without_a_draw():
     clean, unknown = (Masses((0.0,), (own,)) for own in (0.995, 0.5))
     assert together_below([(clean, Remainder()), (unknown, Remainder())], 0.01, 0.01).tolist() == [True, False]
-
-
-def test_the_verdicts():
-    assert verdict(1e-4, 0.5, 1e-4) == "proved to leak"
-    assert verdict(0.0, 9e-5, 1e-4) == "bounded"
-    assert verdict(1e-5, 1e-4, 1e-4) == "open"
 
 
 def test_what_the_enumeration_rules_out_needs_no_sample():

@@ -307,11 +307,6 @@ def test_what_is_refused(function, scores, alpha, got):
         function(np.array(scores), alpha, [0.5])
 
 
-def test_m_bin_of_scores_that_are_not_binary_is_nan():
-    got = paper_bounds(np.array([[0.0, 1.0], [0.0, 0.5]]), 0.05, [0.5])
-    assert np.isnan(got.m_bin).tolist() == np.isnan(got.m_bin_lower).tolist() == [False, True]
-
-
 @pytest.mark.parametrize("value", [0.0, 0.3, 1.0])
 def test_one_sample_and_constant_scores_are_defined(value):
     for n in (1, 50):

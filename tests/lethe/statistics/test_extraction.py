@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.errors import BadValue
-from lethe.statistics.extraction import Distance, discoverable, expected_queries, longest_run
+from lethe.statistics.extraction import Distance, discoverable, longest_run
 
 TOKENS = st.lists(st.integers(0, 4), min_size=1, max_size=6)
 
@@ -62,13 +62,12 @@ def test_share_of_windows_by_queries_and_chance():
     assert np.isnan(discoverable([])).all()
 
 
-def test_runs_and_expected_queries():
-    assert longest_run([]) == (0, 0)
-    assert longest_run([0.5, 0.5, 0.4, 1, 1, 1]) == (3, 3)
-    assert expected_queries([0.25, 0]).tolist() == [4, np.inf]
-
-
 @pytest.mark.parametrize(("target", "most", "key"), [([], 1, "suffix"), ([1], -1, "distance")])
 def test_wrong_use_names_the_key(target, most, key):
     with pytest.raises(BadValue, match=key):
         Distance(target, most)
+
+
+def test_the_longest_run_is_the_first_of_the_longest():
+    assert longest_run([]) == (0, 0)
+    assert longest_run([0.5, 0.5, 0.4, 1, 1, 1]) == (3, 3)

@@ -101,14 +101,6 @@ def test_the_corners_never_exclude_a_rate_that_the_rates_of_the_judge_allow(p, s
             assert true_rate_lower(max(0, q - q_by), se, fp) <= p + 1e-9
 
 
-def test_the_worst_corner_is_the_worst_point_of_the_box():
-    """A search over the box of the three rates, if the judge is better than chance in all of it."""
-    q, se, fp = np.meshgrid(np.linspace(0.2, 0.4, 21), np.linspace(0.7, 0.9, 21), np.linspace(0.05, 0.15, 21))
-    p = (q - fp) / (se - fp)
-    assert true_rate_upper(0.4, 0.7, 0.05) == pytest.approx(p.max())
-    assert true_rate_lower(0.2, 0.9, 0.15) == pytest.approx(p.min())
-
-
 # --- the edges ---------------------------------------------------------------------------------------------------
 
 
@@ -176,15 +168,6 @@ def test_sound_calibrations_are_flagged_no_more_often_with_many_questions():
         flags["each"] += not judge.error(alpha / 3).fits(*rate_bounds(called, 256, alpha / 3)).all()
     assert flags["bonferroni"] <= runs * tolerated(alpha, runs)
     assert flags["each"] > 0.5 * runs
-
-
-def test_what_a_bound_assumes_of_the_judge():
-    rate, own = (Rate.of([30], 300, judge=dataclasses.replace(GOOD, of_this_run=here)) for here in (False, True))
-    for band in (rate.each(0.05), rate.worst(0.05), rate.mean(0.05, [1])):
-        assert "in every question" in band.assumes
-        assert "another run" in band.assumes
-    assert "on average" in rate.average(0.05).assumes
-    assert "another run" not in own.each(0.05).assumes
 
 
 # --- many questions ----------------------------------------------------------------------------------------------

@@ -149,15 +149,6 @@ def test_the_worst_question_by_hand():
     assert (found.covers, found.alpha) == (Covers.WORST_PROMPT, 0.03)
 
 
-def test_the_worst_question_where_one_was_asked_less():
-    """Five of five certainly leak more than thirty of fifty; nothing is known about the question asked once."""
-    found = worst_question([5, 30, 0], [5, 50, 1], 0.05, ks=[1, 10])
-    assert found.place == 0
-    assert found.upper.tolist() == [1, 1]
-    assert found.lower[0] == max(binary_lower(5, 5, 0.05 / 3), binary_lower(30, 50, 0.05 / 3))
-    assert found.estimate[0] == 1
-
-
 def chernoff(u: float, m: int, n: int, k: int, level: float) -> tuple[float, float]:
     """Both ends of the mean from the share of k-subsets with a leak, by a search on a grid."""
     grid = np.linspace(1e-9, 1 - 1e-9, 200_001)
@@ -230,14 +221,6 @@ def test_the_pooled_bounds_hold_where_clopper_pearson_does_not(n, alpha):
     assert some == pytest.approx(1 - lower)
 
 
-def test_one_question_is_its_own_worst_and_mean():
-    alone = leak_at_k([3], 40, 0.05)
-    for found in (worst_question([3], 40, 0.05), mean_over_questions([3], 40, 0.05)):
-        np.testing.assert_array_equal(found.lower, alone.lower[0])
-        np.testing.assert_array_equal(found.upper, alone.upper[0])
-        np.testing.assert_array_equal(found.estimate, alone.estimate[0])
-
-
 def test_claims_over_twenty_equal_questions_keep_their_level_and_the_uncorrected_one_does_not():
     alpha, runs = 0.05, 1000
     shares = leak_at_k_misses(128, alpha, runs, seed=3)
@@ -298,13 +281,6 @@ def test_the_estimate_is_the_share_of_right_subsets(right, alpha):
     assert (band.lower <= band.upper).all()
     some = Rate.of(n - np.array(right), n).mean(alpha, ks)
     np.testing.assert_allclose(band.lower, 1 - some.upper)
-
-
-def test_a_missing_answer_is_not_right_below_and_no_failure_above():
-    known, lacking = (pass_hat_k(np.array([3]), np.array([4]), np.array([one]), 0.05, [1, 2]) for one in (0, 1))
-    assert (lacking.lower <= known.lower + 1e-12).all()
-    assert lacking.upper[0] == 1.0
-    assert lacking.estimate.tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(("alpha", "ks"), [(0.0, [1]), (0.05, [0])])

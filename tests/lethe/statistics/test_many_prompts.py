@@ -16,7 +16,6 @@ from lethe.statistics.bounds import binary_lower, binary_upper, leak_bounds, poo
 from lethe.statistics.many_prompts import (
     Counted,
     band,
-    binary_p_value,
     bonferroni,
     compare,
     distinct_share_interval,
@@ -114,13 +113,6 @@ def test_bonferroni_bounds_each_prompt_at_its_part_of_alpha():
     assert {(bound.alpha, bound.covers) for bound in table} == {(0.05, Covers.EVERY_PROMPT)}
 
 
-def test_binary_p_values_are_exact():
-    from scipy.stats import binom
-
-    for successes in (0, 3, 20):
-        assert binary_p_value(successes, 20, 0.3) == pytest.approx(binom.cdf(successes, 20, 0.3))
-
-
 def test_betting_p_values_are_valid_and_find_what_is_low():
     rng = np.random.default_rng(0)
     null = betting.p_value(rng.random((2000, 50)), 0.5, 0.05)
@@ -184,11 +176,6 @@ def test_a_missing_score_widens_both_sides():
     (without,) = band([Counted(0, 10, 10, 100, True)], 0.05)
     assert point.upper.value > without.upper.value
     assert point.lower.value == without.lower.value
-
-
-def test_only_budgets_of_both_curves_are_compared():
-    one, two = counts([1, 2, 3, 4]), counts([1, 2, 3, 4])[1:]
-    assert [e.budget for e in excess(one, two, 0.05)] == [1, 2, 4]
 
 
 @pytest.mark.parametrize("wrong", [[], [Counted(0, 0, 0, 0, True)]])
@@ -297,13 +284,6 @@ def test_distinct_share_covers(kinds):
     assert misses <= ALLOWED
 
 
-def test_differences_between_questions_do_not_count():
-    apart, alike = np.vstack([np.zeros(400), np.ones(400)]), np.full((2, 400), 0.5)
-    assert within_variance_interval(apart, 0.05).value == 0
-    width = [found.upper - found.lower for found in (mean_interval(apart, 0.05), mean_interval(alike, 0.05))]
-    assert width[0] == pytest.approx(width[1])
-
-
 @pytest.mark.parametrize("interval", [share_interval, mean_interval])
 def test_missing_counts_as_zero_below_and_one_above(interval):
     whole = np.tile([0.0, 1.0, 1.0, np.nan], 200)[None, :]
@@ -311,14 +291,6 @@ def test_missing_counts_as_zero_below_and_one_above(interval):
     assert found.lower == interval(np.nan_to_num(whole, nan=0.0), 0.05).lower
     assert found.upper == interval(np.nan_to_num(whole, nan=1.0), 0.05).upper
     assert found.value == pytest.approx(2 / 3)
-
-
-def test_a_missing_draw_leaves_its_pair_open():
-    rows = np.tile([0.5, 0.5, 0.5, np.nan], 100)[None, :]
-    found = within_variance_interval(rows, 0.05)
-    assert found.value == 0
-    assert found.lower == 0
-    assert found.upper > 0.25
 
 
 def test_only_intervals_that_do_not_meet_are_told_apart():

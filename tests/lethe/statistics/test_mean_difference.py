@@ -126,23 +126,6 @@ def test_models_that_share_random_numbers_are_not_pooled():
     assert pooled > allowed(ALPHA, runs)
 
 
-def test_the_average_weighs_each_model_by_its_questions():
-    a, b = [np.zeros(400)] * 3, [np.zeros(400), np.zeros(400), np.ones(400)]
-    got = mean_of_differences(a, b, ALPHA, True, ["x", "x", "y"])
-    assert got.difference == pytest.approx(1 / 3)
-    assert 0.3 < got.low < 1 / 3 < got.high < 0.36
-    assert mean_of_differences([*a[:2], np.zeros(5)], b, ALPHA, True, ["x", "x", "y"]).low < got.low
-    assert mean_of_differences([*a[:2], np.zeros(1)], b, ALPHA, True, ["x", "x", "y"]) is None
-
-
-def test_no_average_of_unequal_numbers_of_answers():
-    assert mean_of_differences([np.zeros(3), np.zeros(4)], [np.zeros(3), np.zeros(3)], ALPHA) is None
-    assert mean_of_differences([np.zeros(1)], [np.zeros(1)], ALPHA) is None
-    got = mean_of_differences([np.zeros(30)] * 2, [np.ones(40)] * 2, ALPHA, binary=True)
-    assert got.p_value < 1e-6
-    assert got.low > 0.8
-
-
 def test_bad_values_are_refused():
     for call in (
         lambda: difference(np.array([0.5]), np.array([1.0]), ALPHA, binary=True),

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from lethe.evaluation.compared import Compared, Comparison
 from lethe.report.game_page import _interval
-from lethe.statistics.bound import CERTAIN, Bound, Covers
-from lethe.statistics.epsilon_star import audit as epsilon_star_audit
+from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.mean_difference import difference
 from lethe.statistics.one_run.audit import MethodBound, OneRunAudit, audit_runs
 from lethe.statistics.one_run.counts import Counts
-from lethe.statistics.unlearning_game import certified_bound, unlearning_quality
+from lethe.statistics.unlearning_game import unlearning_quality
 from lethe.text import epsilon_found
 
 signed = st.lists(st.floats(-1, 1, width=32), min_size=3, max_size=6)
@@ -46,15 +45,6 @@ def test_the_interval_of_a_quality_is_two_bounds(one, two, alpha):
         assert outward(*_interval(ends).split(" to "), ends)
 
 
-def test_epsilon_star_is_a_lower_bound_on_this_model():
-    rng = np.random.default_rng(0)
-    found = epsilon_star_audit(rng.normal(0, 1, 300), rng.normal(2, 1, 300), delta=0.01, alpha=0.02)
-    bound = found.bound
-    assert (bound.value, bound.side, bound.alpha) == (found.epsilon_lower, "lower", 0.02)
-    assert (bound.covers, bound.assumes, bound.method) == (Covers.MODEL, found.assumes, found.lower_method)
-    assert bound.value > 0
-
-
 @pytest.fixture(scope="module")
 def one_run() -> OneRunAudit:
     from lethe.audits.one_run import family_of
@@ -81,15 +71,6 @@ def test_every_method_of_a_one_run_audit_gives_a_bound(one_run):
 def test_infinity_and_a_rejected_family_are_told_apart(one_run):
     assert one_run.bound(MethodBound("exact", None, None, (), "", infinite=True)).value == math.inf
     assert one_run.bound(MethodBound("exact", None, None, (), "")) is None
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 1.0])
-def test_certified_removal_bounds_any_adversary(epsilon):
-    found = certified_bound(epsilon, 1e-3)
-    assert (found.advantage.value, found.advantage_paper.value) == (found.sharp, found.paper)
-    assert found.quality.value == found.quality_lower
-    assert [one.side for one in (found.advantage, found.quality)] == ["upper", "lower"]
-    assert all(one.alpha == CERTAIN for one in (found.advantage, found.advantage_paper, found.quality))
 
 
 @settings(max_examples=25)

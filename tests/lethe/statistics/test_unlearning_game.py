@@ -19,7 +19,6 @@ from lethe.statistics.unlearning_game import (
     draw_split,
     forget_size,
     group_bound,
-    quality,
     signed_advantage,
     swap_advantage,
     unlearning_quality,
@@ -38,7 +37,8 @@ def solve_oracle(case):
             halves = [(given[half]["bits_forget"], given[half]["bits_test"]) for half in ("split", "swapped")]
             return bits_advantage(*halves)
         case "swap_Q_max":
-            return quality(*given["advs"])
+            halves = {str(i): [advantage] for i, advantage in enumerate(given["advs"])}
+            return unlearning_quality(halves, halves).value
         case "swap_Q_from_bits":
             original, swapped = (
                 {str(i): [signed_advantage(*one[half])] for i, one in enumerate(given["adversaries"])}
@@ -116,15 +116,6 @@ def test_overlapping_sets_are_refused():
         Split(np.array([0, 1]), np.array([1]), np.array([2]))
 
 
-def test_every_point_is_equally_often_forgotten():
-    rng = np.random.default_rng(1)
-    counts = np.zeros(33)
-    for _ in range(4000):
-        counts[draw_split(33, 0.1, rng).forget] += 1
-    # Each point is forgotten with probability 3/33: five standard deviations of the binomial count.
-    assert np.abs(counts - 4000 / 11).max() < 5 * math.sqrt(4000 * (1 / 11) * (10 / 11))
-
-
 # Advantage
 
 
@@ -170,11 +161,6 @@ def test_halves_of_different_shape_need_the_unpaired_interval():
     with pytest.raises(BadValue, match="shape"):
         swap_advantage([0.1, 0.2], [0.1, 0.2, 0.3])
     assert swap_advantage([0.1, 0.2], [0.1, 0.2, 0.3], paired=False).value == pytest.approx(0.175)
-
-
-def test_different_adversaries_in_the_halves_are_refused():
-    with pytest.raises(BadValue, match="adversaries"):
-        unlearning_quality({"a": [0.1]}, {"b": [0.1]})
 
 
 @pytest.mark.parametrize(("pairs", "seeds", "paired"), [(1, 4, True), (1, 4, False), (5, 3, True)])
@@ -259,20 +245,6 @@ def test_one_retrained_model_for_both_halves_has_quality_exactly_one():
         accept = (scores >= 0.3).astype(float)
         signed = [signed_advantage(accept[half.forget], accept[half.test]) for half in (split, split.swapped())]
         assert unlearning_quality({"t": signed[:1]}, {"t": signed[1:]}).value == 1
-
-
-def test_refitting_the_threshold_per_split_breaks_the_grounding():
-    """Why thresholds are fitted once: refitted, an attack finds chance differences against a retrained model."""
-    rng = np.random.default_rng(11)
-    once, refitted = [], []
-    for _ in range(200):
-        scores = rng.normal(size=(2, 60))  # forget and test points under the one retrained model
-        fixed = fit_threshold(rng.normal(size=100), rng.normal(size=100)).value
-        once.append(bits_advantage(scores >= fixed, scores[::-1] >= fixed))
-        thresholds = [fit_threshold(*half).value for half in (scores, scores[::-1])]
-        refitted.append(bits_advantage(scores >= thresholds[0], scores[::-1] >= thresholds[1]))
-    assert max(once) == 0
-    assert np.mean(refitted) > 0.05
 
 
 # Bounds
