@@ -77,12 +77,8 @@ def csv_entries(path: Path, columns: Sequence[str]) -> list[Entry]:
                 named = (
                     f"column {header[len(cells)]!r} has no cell" if len(cells) < len(header) else "too many cells"
                 )
-                raise BadRow(
-                    path,
-                    line,
-                    f"{named}: got {len(cells)} cells, the header has {len(header)} columns",
-                    "Put a cell that contains a comma into double quotes.",
-                )
+                problem = f"{named}: got {len(cells)} cells, the header has {len(header)} columns"
+                raise BadRow(path, line, problem, "Put a cell that contains a comma into double quotes.")
             entries.append(Entry(f"line {line}", dict(zip(header, cells, strict=True)), str(path)))
     except csv.Error as error:
         raise BadRow(path, begins, f"not valid CSV ({error})") from None

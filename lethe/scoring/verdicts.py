@@ -46,9 +46,7 @@ class VerdictStore:
 
     def keep(self, verdicts: Mapping[str, Sequence[float]]) -> None:
         """Keep the verdicts of one batch, whole or not at all."""
-        plain = {
-            key: [None if np.isnan(value) else float(value) for value in row] for key, row in verdicts.items()
-        }
+        plain = {key: [None if np.isnan(one) else float(one) for one in row] for key, row in verdicts.items()}
         scratch.keep(self.folder / f"{digest(sorted(plain))}.json", plain)
         self.known |= plain
 
@@ -95,35 +93,27 @@ def judged_once(
 ) -> list[np.ndarray]:
     """The scores of every answer, as `judged` gives them, from the answers that `distinct_answers` found."""
     verdicts = _each(judge, distinct.answers, store, label)
-    nothing = [np.nan] * len(judge.COLUMNS)
-    return [
-        np.array([nothing if key is None else verdicts[key] for key in own], dtype=np.float64).reshape(
-            len(own), len(judge.COLUMNS)
-        )
-        for own in distinct.keys
-    ]
+    width = len(judge.COLUMNS)
+    rows = ([[np.nan] * width if key is None else verdicts[key] for key in own] for own in distinct.keys)
+    return [np.array(own, dtype=np.float64).reshape(len(own), width) for own in rows]
 
 
 def distinct_answers(judge: Judge, questions: Sequence[Question]) -> Distinct:
     """Find the answers to judge: one for all answers that the judge reads alike."""
     from lethe.scoring.judges import Asked
 
-    rows = [
-        digest(dict(judge.read_of(question.item))) if judge.applies(question.item) else None
-        for question in questions
-    ]
     distinct: dict[str, Asked] = {}
     keys: list[list[str | None]] = []
-    for row, question in zip(rows, questions, strict=True):
-        own = [
-            digest(row, text) if row is not None and isinstance(text, str) else None for text in question.answers
-        ]
+    for question in questions:
+        row = digest(dict(judge.read_of(question.item))) if judge.applies(question.item) else None
+        own: list[str | None] = []
+        for text in question.answers:
+            if row is None or not isinstance(text, str):
+                own.append(None)
+                continue
+            own.append(key := digest(row, text))
+            distinct.setdefault(key, Asked(text, question.item))
         keys.append(own)
-        distinct |= {
-            key: Asked(text, question.item)
-            for key, text in zip(own, question.answers, strict=True)
-            if key is not None and isinstance(text, str) and key not in distinct
-        }
     return Distinct(keys, distinct)
 
 
@@ -132,9 +122,8 @@ def _each(
 ) -> dict[str, list[float]]:
     """The verdicts of distinct answers; answers of similar length share a batch, which wastes little on padding."""
     finished = store.known if store else {}
-    verdicts = {
-        key: [np.nan if value is None else value for value in finished[key]] for key in distinct if key in finished
-    }
+    known = {key: finished[key] for key in distinct if key in finished}
+    verdicts = {key: [np.nan if value is None else value for value in row] for key, row in known.items()}
     order = sorted(distinct, key=lambda key: (len(distinct[key].text), key))
     # The batches are those of all answers, so that a resumed run pads as an uninterrupted one does.
     batches = [order[start : start + judge.batch] for start in range(0, len(order), judge.batch)]

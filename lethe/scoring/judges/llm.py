@@ -52,11 +52,8 @@ class Judge(WordJudge[Params], params=Params):
         self.rubric = read_text(params.rubric)
         for name in NEEDED:
             if self.rubric.count(f"{{{name}}}") != 1:
-                raise BadFile(
-                    params.rubric,
-                    f"holds {{{name}}} {self.rubric.count(f'{{{name}}}')} times, expected once",
-                    f"Write {{{name}}} where the {name} goes.",
-                )
+                problem = f"holds {{{name}}} {self.rubric.count(f'{{{name}}}')} times, expected once"
+                raise BadFile(params.rubric, problem, f"Write {{{name}}} where the {name} goes.")
         super().__init__(params)
         self.chats = bool(self.tokenizer.chat_template)
         self.special = not self.chats  # a chat template already contains the special tokens

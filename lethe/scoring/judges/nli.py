@@ -47,11 +47,8 @@ class Judge(judges.Judge[Params], params=Params):
                 folder, dtype=dtype, use_safetensors=True, output_loading_info=True, **checkpoints.TRUSTED
             )
         if lacking := sorted(loading["missing_keys"]):
-            raise BadFile(
-                folder,
-                f"lacks {len(lacking)} weights of a sequence classifier, the first {lacking[0]}",
-                "Name a checkpoint that was trained for entailment.",
-            )
+            problem = f"lacks {len(lacking)} weights of a sequence classifier, the first {lacking[0]}"
+            raise BadFile(folder, problem, "Name a checkpoint that was trained for entailment.")
         self.model = model.eval().to(device)
         self.entailment = _entailment(params.model, self.model.config.id2label)
 
@@ -94,9 +91,6 @@ def _entailment(folder: str, labels: Mapping[int, str]) -> int:
     """The index of the entailment class, found by its name in the checkpoint."""
     classes = [index for index, name in labels.items() if name.casefold() in ("entailment", "entail", "entailed")]
     if len(classes) != 1:
-        raise BadFile(
-            folder,
-            f"its classes are {', '.join(map(str, labels.values()))}; exactly one must be called entailment",
-            "Name the classes in id2label of config.json.",
-        )
+        problem = f"its classes are {', '.join(map(str, labels.values()))}; exactly one must be called entailment"
+        raise BadFile(folder, problem, "Name the classes in id2label of config.json.")
     return int(classes[0])
