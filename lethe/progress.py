@@ -6,10 +6,11 @@ and the flow shows all stages together.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,30 +25,18 @@ def progress(items: Iterable[Item], label: str, unit: str, total: int | None = N
     if total is None and isinstance(items, Sequence):
         total = len(items)
     if folder := os.environ.get("LETHE_PROGRESS"):
-        yield from _noted(items, label, unit, total, Path(folder) / f"{os.environ.get('DVC_STAGE', label)}.json")
+        path = Path(folder) / f"{os.environ.get('DVC_STAGE', label)}.json"
+        yield from _paced(items, label, unit, total, 1.0, 1.0, lambda line: write_json(path, {"text": line}))
         return
     if not sys.stderr.isatty():
-        yield from _told(items, label, unit, total)
+        show = functools.partial(print, file=sys.stderr, flush=True)
+        yield from _paced(items, label, unit, total, FIRST_PAUSE, LONGEST_PAUSE, show)
         return
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = [
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    ]
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    further = (MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeElapsedColumn())
+    with Progress(*Progress.get_default_columns(), *further, console=Console(stderr=True)) as bar:
         task = bar.add_task(label, total=total, rate="")
         for item in items:
             yield item
@@ -56,30 +45,22 @@ def progress(items: Iterable[Item], label: str, unit: str, total: int | None = N
             bar.update(task, rate=f"{speed:.1f} {unit}/s" if speed else "")
 
 
-def _told(items: Iterable[Item], label: str, unit: str, total: int | None) -> Iterator[Item]:
-    """Pass ``items`` through and print a line after ten seconds, then at ever longer pauses up to `LONGEST_PAUSE`."""
-    began = printed = time.monotonic()
-    pause = FIRST_PAUSE
+def _paced(
+    items: Iterable[Item],
+    label: str,
+    unit: str,
+    total: int | None,
+    pause: float,
+    longest: float,
+    show: Callable[[str], object],
+) -> Iterator[Item]:
+    """Pass ``items`` through and show a line after a pause, then at ever longer pauses up to ``longest``."""
+    began = shown = time.monotonic()
     for done, item in enumerate(items, start=1):
         yield item
         now = time.monotonic()
-        if now - printed >= pause:
-            print(_line(label, unit, done, total, now - began), file=sys.stderr, flush=True)
-            printed, pause = now, min(2 * pause, LONGEST_PAUSE)
-
-
-def _line(label: str, unit: str, done: int, total: int | None, seconds: float) -> str:
-    rate = done / seconds
-    left = f", {(total - done) / rate:.0f} s left" if total else ""
-    return f"{label}: {done} of {total or '?'} {unit}, {rate:.1f}/s{left}"
-
-
-def _noted(items: Iterable[Item], label: str, unit: str, total: int | None, path: Path) -> Iterator[Item]:
-    """Yield ``items`` and write progress, rate and remaining time to ``path``, at most once per second."""
-    began = written = time.monotonic()
-    for done, item in enumerate(items, start=1):
-        yield item
-        now = time.monotonic()
-        if now - written >= 1:
-            write_json(path, {"text": _line(label, unit, done, total, now - began)})
-            written = now
+        if now - shown >= pause:
+            rate = done / (now - began)
+            left = f", {(total - done) / rate:.0f} s left" if total else ""
+            show(f"{label}: {done} of {total or '?'} {unit}, {rate:.1f}/s{left}")
+            shown, pause = now, min(2 * pause, longest)
