@@ -73,7 +73,7 @@ def test_the_columns_of_the_judge_are_those_of_the_scores(folder):
     texts = drawn.merge(judged, on=["prompt_id", "sample"]).groupby(["prompt_id", "text"])["harm_p"].nunique()
     assert (texts == 1).all()
     about = json.loads((folder / "data/judged/harm/about.json").read_text())
-    assert about["prompt_sha256"] == harmbench().sha256
+    assert about["prompt_sha256"] == harmbench().record()["prompt_sha256"]
     assert about["answers"] > about["distinct"]
 
 
