@@ -115,7 +115,6 @@ def run(
         for line in settings.change_here(root, changes):
             screen.print(line)
         error = _pipeline(root, wanted=stages or (), jobs=jobs, pull=pull, push=push, scheduler=scheduler)
-        screen.print(record.damaged_store(root), end="")
         news, experiment = record.read(root), {}
         params = root / config.FILE
         edited = not params.is_file() or params.read_bytes() != (root / workspace.PARAMS_COPY).read_bytes()

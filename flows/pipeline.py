@@ -167,14 +167,24 @@ def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, schedu
         to_prefect(close_abandoned_runs, standard().print)
         stages = stages_of(graph)
         overview = Overview(len(stages), root / workspace.PROGRESS, standard())
-        if behind := graph.behind():
+        behind = graph.behind()
+        if behind:
             groups = Counter(name.partition("@")[0] for name in behind)
             counts = ", ".join(f"{count} {group}" for group, count in groups.items())
             overview.tell(f"{plural(len(stages), 'stage')}, of which at most {len(behind)} run: {counts}")
+        processes: workspace.StageRunner
+        if scheduler is None:
+            processes = workspace.Processes(overview.notes if overview.console.is_terminal else None, pull)
+        else:
+            from flows.workers import Workers
+
+            processes = Workers(
+                root, scheduler, graph.upstream, [name for name in graph.upstream if name not in behind]
+            )
         # Only the flow run has the tag: before each tagged task Prefect would ask the server for a limit of the tag.
         untagged = TagsContext(current_tags=set())
         with (
-            contextlib.closing(runner(root, graph, scheduler, overview, pull)) as processes,
+            contextlib.closing(processes),
             overview.live(),
             signals_stop(processes) as signals,
             untagged,
@@ -210,17 +220,6 @@ def _state(stages: Sequence[Stage], news: record.RunRecord) -> State:
         return Completed(name="Worse", message=f"{len(worse)} got worse: {worse[0].sentence()}")
     ran = sum(stage.end == "ran" for stage in stages)
     return Completed(message=f"{plural(ran, 'stage')} ran, {len(stages) - ran} up to date")
-
-
-def runner(
-    root: Path, graph: workspace.Graph, scheduler: str | None, overview: Overview, pull: bool
-) -> workspace.StageRunner:
-    if scheduler is None:
-        return workspace.Processes(overview.notes if overview.console.is_terminal else None, pull)
-    from flows.workers import Workers
-
-    behind = set(graph.behind())
-    return Workers(root, scheduler, graph.upstream, [name for name in graph.upstream if name not in behind])
 
 
 def run(wanted: Sequence[str] = (), pull: bool = False, **how: Any) -> LetheError | None:

@@ -6,14 +6,13 @@ import dataclasses
 import filecmp
 import json
 import math
-import os
 import shutil
 import subprocess
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeGuard, cast
+from typing import cast
 
 from pydantic import TypeAdapter
 
@@ -35,7 +34,6 @@ LAST_RESULTS = SCRATCH / "last_results"  # the tables of `COMPARED` of the last 
 COMPARED = ("metrics", "exact")
 PATIENCE = 60  # seconds for the command of params
 WORSE, BETTER = ("leaks",), ("forgot", "intact")  # the words that make a change worse or better
-SQLITE = b"SQLite format 3\0"  # how every such database begins
 REPORT = DATA / "report" / "index.html"
 
 
@@ -43,8 +41,8 @@ REPORT = DATA / "report" / "index.html"
 class Change:
     model: str
     metric: str
-    before: float | None  # None: the model or the metric is new
-    after: float | None  # None: it is gone
+    before: int | float | None  # None: the model or the metric is new
+    after: int | float | None  # None: it is gone
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,20 +124,11 @@ class RunRecord:
     alarms: list[Alarm]
     report: str | None
     metrics_of: str | None
-    metrics: dict[str, dict[str, float]] | None
+    metrics: dict[str, dict[str, int | float]] | None
     verdicts: dict[str, Words]
 
     def as_json(self) -> dict[str, object]:
         return {"schema": SCHEMA_VERSION, **dataclasses.asdict(self)}
-
-
-def _read_metrics(root: Path) -> dict[str, dict[str, float]]:
-    names = measured(root / DATA)
-    results = table.read(root / DATA, names)
-    return {
-        name: {key: value for key, value in results.model(name).values.items() if _is_number(value)}
-        for name in names
-    }
 
 
 def read_verdicts(root: Path, stages: Mapping[str, StageEnd]) -> dict[str, Words]:
@@ -179,21 +168,6 @@ def read(root: Path) -> RunRecord | None:
             f"{FILE} {problem}: it is now {aside.name}, and this run is compared with none before it."
         )
         return None
-
-
-def damaged_store(root: Path) -> str:
-    """A line about an mlflow.db that MLflow cannot open, also where this run had nothing to log; else nothing."""
-    path = root / "mlflow.db"
-    if not path.is_file() or os.environ.get("LETHE_TRACKING") == "off":
-        return ""
-    with open(path, "rb") as file:
-        begins = file.read(len(SQLITE))
-    if begins in (b"", SQLITE):
-        return ""
-    return (
-        "mlflow.db is no database, so no run is recorded in it. Move it away: the next run makes a new one and logs every "
-        "stage there.\n"
-    )
 
 
 def alarms(root: Path, stages: Mapping[str, StageEnd], params: Params) -> list[Alarm]:
@@ -291,7 +265,16 @@ def write(root: Path, stages: dict[str, StageEnd], complete: bool, changed: Sequ
     ``changed`` comes from `alarms`, which must compare first: a complete run replaces the tables of the last one.
     """
     last = read(root)
-    metrics = _read_metrics(root)
+    names = measured(root / DATA)
+    results = table.read(root / DATA, names)
+    metrics = {
+        name: {
+            key: value
+            for key, value in results.model(name).values.items()
+            if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        }
+        for name in names
+    }
     former, former_of = (last.metrics, last.metrics_of) if last else (None, None)
     finished = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     record = RunRecord(
@@ -351,7 +334,3 @@ def summary(record: RunRecord, limit: int = 10) -> str:
 
 def _cell(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -15,7 +15,7 @@ import yaml
 from lethe.results import table
 from lethe.results.quantities import MOST
 from tests import golden
-from tests.small import environment, make_repository, run, small_params, write_params
+from tests.small import environment, make_repository, run, small_params
 
 SECRET = "s3cr3t-0f-the-env1r0nment"
 SECRETS = {
@@ -93,31 +93,6 @@ def test_after_the_run_nothing_is_stale_and_nothing_runs_again(repository):
     assert set(again["stages"]) == set(before)
     assert {stage["why"] for stage in again["stages"].values()} == {"clean"}
     assert lock(repository) == before
-
-
-@pytest.fixture(scope="module")
-def changed(repository):
-    """The locks before and after a second run with another learning rate; the folder is as before at the end."""
-    before = lock(repository)
-    run(repository, "lethe", "run", "-S", "unlearn.methods.npo_entropy.lr=1.0e-4")
-    after = lock(repository)
-    write_params(repository, small_params())
-    run(repository, "dvc", "repro")
-    return before, after
-
-
-@pytest.mark.slow
-def test_one_changed_method_runs_its_branch_only(changed):
-    before, after = changed
-    assert {name for name in after if after[name] != before[name]} == {
-        "unlearn@npo_entropy",
-        "compare",
-        "report",
-        *(
-            f"{stage}@npo_entropy_at"
-            for stage in ("sample", "likelihood", "score", "exact", "metrics", "epsilon_star")
-        ),
-    }
 
 
 def test_a_killed_sampling_resumes_to_the_same_answers(repository, tmp_path):

@@ -262,13 +262,3 @@ def test_a_damaged_record_is_set_aside_and_the_run_is_recorded(tmp_path, damage,
     assert record.read(tmp_path) == written
     assert path.with_suffix(".damaged.json").read_text() == damage
     assert path.with_suffix(".damaged.json").name in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("content", "told"), [(b"x" * 5000, True), (b"SQLite format 3\0...", False), (b"", False)]
-)
-def test_a_store_that_is_no_database_is_told(tmp_path, monkeypatch, content, told):
-    monkeypatch.delenv("LETHE_TRACKING", raising=False)
-    assert record.damaged_store(tmp_path) == ""
-    (tmp_path / "mlflow.db").write_bytes(content)
-    assert ("mlflow.db" in record.damaged_store(tmp_path)) == told

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -62,22 +60,3 @@ def test_a_broken_artifact_is_named_and_the_old_report_stays(root):
     assert "data/results/metrics/npo.parquet" in done.stderr
     assert "Traceback" not in done.stderr
     assert content(root) == before
-
-
-def test_dvc_draws_the_plots_of_the_report(root, tmp_path):
-    content(root) or report(root)
-    folder = shutil.copytree(root, tmp_path / "repository")
-    shutil.copy(ROOT / "dvc.yaml", folder)
-    (folder / ".dvc").mkdir()
-    (folder / ".dvc/config").write_text("[core]\n    no_scm = true\n    analytics = false\n")
-    shutil.copytree(ROOT / ".dvc/plots", folder / ".dvc/plots")
-    command = [sys.executable, "-m", "dvc", "plots", "show", "--json"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    drawn = json.loads(done.stdout)["data"]
-    assert set(drawn) == {"M_gen", "bounds per question", "training loss"}
-    for plot in drawn.values():
-        specification = (
-            json.loads(plot[0]["content"]) if isinstance(plot[0]["content"], str) else plot[0]["content"]
-        )
-        assert {row["model"] for row in specification["data"]["values"]} >= {"base", "retrain", "npo"}
