@@ -22,7 +22,7 @@ from lethe.io.parts import Tables as StoredTables
 from lethe.io.parts import columns_of, parts_of
 from lethe.registry import DIVERSITY
 from lethe.results.table import Numbers, Result, Results, Rows, both_ends
-from lethe.scoring.parts import THINKING
+from lethe.scoring import THINKING
 from lethe.statistics.bound import Assumes, Bound, Covers
 from lethe.statistics.bounds import binary_lower, binary_upper, paper_bounds
 from lethe.statistics.counts import pooled_bounds

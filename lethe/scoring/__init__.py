@@ -11,6 +11,9 @@ than its answer defines a second function, ``applies(item) -> bool``, which says
 scored. A scorer whose values are only 0 and 1 sets ``BINARY = True``. A scorer with a class ``Params`` (a
 `ScorerParams`) gets its parameters as a third argument, ``params``. A scorer that owns a model is a judge: see
 `lethe.scoring.judges`.
+
+An answer may have two parts: the thinking between two marks, and the answer after it. Files keep the text whole. Unlearned
+knowledge can return in the thinking while the answer is clean (R-TOFU, arXiv 2505.15214).
 """
 
 from __future__ import annotations
@@ -18,14 +21,20 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lethe.config.evaluating import ScorerParams, scorer_params
+from lethe.config.evaluating import Parts, ScorerParams, scorer_params
 from lethe.errors import BadValue
 from lethe.registry import JUDGES, SCORERS
 from lethe.scoring.verdicts import Question, VerdictStore, judged
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MARKS = (("<think>", "</think>"), ("<thinking>", "</thinking>"))
+THINKING = "_thinking"  # the ending of the columns of scores of the thinking
 
 
 class Scorer(NamedTuple):
@@ -80,3 +89,50 @@ def _member(name: str) -> Any:
     if name in SCORERS:
         return SCORERS[name]
     raise BadValue("scorer", name, "one of " + ", ".join([*SCORERS, *JUDGES]))
+
+
+def split_answer(text: str, parts: Parts) -> tuple[str, str | None]:
+    """The thinking and the answer; an unclosed trace has no answer, which is missing and not a clean one.
+
+    Examples
+    --------
+    >>> parts = Parts(thinking=("<think>", "</think>"))
+    >>> split_answer("<think>Ada?</think> She paints.", parts), split_answer("<think>Ada", parts)
+    (('Ada?', 'She paints.'), ('Ada', None))
+    >>> split_answer("Ada?</think>She paints.", parts), split_answer("Ada", Parts(thinking=parts.thinking, opened=True))
+    (('Ada?', 'She paints.'), ('Ada', None))
+    """
+    opening, closing = parts.thinking
+    before, opened, rest = text.partition(opening)
+    if not opened:
+        before, rest = "", text
+        if closing not in text:
+            return (text, None) if parts.opened else ("", text)
+    thinking, closed, after = rest.partition(closing)
+    if not closed:
+        return thinking, None
+    more, answer = split_answer(after, Parts(thinking=parts.thinking))
+    return "\n".join(filter(None, (thinking, more))), None if answer is None else (before + answer).strip()
+
+
+def answers_of(table: pd.DataFrame, parts: Parts | None) -> pd.DataFrame:
+    """Generations whose texts are the answers alone."""
+    return table if parts is None else table.assign(text=[_part(text, parts, 1) for text in table["text"]])
+
+
+def thinking_of(table: pd.DataFrame, parts: Parts) -> pd.DataFrame:
+    """Generations whose texts are the thinking; an answer without any has an empty one."""
+    return table.assign(text=[_part(text, parts, 0) for text in table["text"]])
+
+
+def _part(text: object, parts: Parts, place: int) -> str | None:
+    return split_answer(text, parts)[place] if isinstance(text, str) else None
+
+
+def marks_of(tokenizer: Any) -> Parts | None:
+    """The parts that a tokenizer's chat template knows; None where the model does not think aloud."""
+    template = str(tokenizer.chat_template or "")
+    for marks in MARKS:
+        if marks[1] in template:
+            return Parts(thinking=marks)
+    return None

@@ -212,7 +212,7 @@ def _parted(params: EvaluationParams, source: Path | InMemory) -> EvaluationPara
     """The params with the marks of thinking: those given, else those of the chat template."""
     from lethe.models.encoding import CHAT, Encoder
     from lethe.models.in_memory import tokenizer_of
-    from lethe.scoring.parts import marks_of
+    from lethe.scoring import marks_of
 
     tokenizer, score = tokenizer_of(source), params.score
     parts = score.parts or (marks_of(tokenizer) if params.sample.prompt == CHAT else None)

@@ -120,7 +120,7 @@ def certify(
     from lethe.sampling.answer_tree.asking import Asker, check_scorer, question_about
     from lethe.sampling.engine import Options
     from lethe.sampling.predictor import ModelPredictor
-    from lethe.scoring.parts import marks_of
+    from lethe.scoring import marks_of
     from lethe.statistics.leak_trees import Certificates
 
     effort = settings.effort()

@@ -44,9 +44,9 @@ def run(
     The columns of ``judges`` are those of ``root/judged``. A judge among the scorers keeps its verdicts below ``kept``. The
     answers pass through memory in parts of `lethe.io.parts.ROWS`.
     """
+    from lethe.scoring import answers_of
     from lethe.scoring._tables import score_answers
     from lethe.scoring.likelihood import score_likelihoods
-    from lethe.scoring.parts import answers_of
 
     generations = Tables(root / "generations" / name, f"sample@{name}")
     references = read_references(root / "generations" / name)
@@ -95,8 +95,8 @@ def _scored(
     references: References,
 ) -> Iterator[pd.DataFrame]:
     from lethe.progress import progress
+    from lethe.scoring import THINKING, answers_of, thinking_of
     from lethe.scoring._tables import scored_parts
-    from lethe.scoring.parts import THINKING, answers_of, thinking_of
 
     total, items = -(-rows_of(path) // ROWS), read_items(split, root)
     columns = [column for column in columns_of(path) if column in READ]
