@@ -198,7 +198,7 @@ class OverPrompts:
     worst: Points
     mean: Points
 
-    def to_rows(self, rows: Rows, basis: str) -> None:
+    def to_rows(self, rows: Rows, basis: str = "sampled") -> None:
         for quantity, points in (("leak_at_k_worst", self.worst), ("leak_at_k", self.mean)):
             for point in points:
                 point.to_row(rows, "model", quantity, basis)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -144,13 +144,9 @@ class PromptMeasures:
     settings: MeasureSettings
     prompts: tuple[PromptMeasure, ...]
     together: TogetherResult | None = None
-    _by_id: dict[str, PromptMeasure] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_by_id", {prompt.prompt_id: prompt for prompt in self.prompts})
 
     def __getitem__(self, prompt_id: str) -> PromptMeasure:
-        return self._by_id[prompt_id]
+        return {prompt.prompt_id: prompt for prompt in self.prompts}[prompt_id]
 
     @property
     def metric(self) -> str:
@@ -187,21 +183,17 @@ class PromptMeasures:
     @cached_property
     def judged(self) -> JudgedMeasures | None:
         """Bounds of the true leak probability, including the judge's error; None without ``settings.calibration``."""
-        if self.settings.calibration is None:
-            return None
-        return judged_measures(self.prompts, self.settings.calibration, self.settings.alpha)
+        known = self.settings.calibration
+        return None if known is None else judged_measures(self.prompts, known, self.settings.alpha)
 
     def to_rows(self, rows: Rows) -> None:
         for prompt, points in zip(self.prompts, each_leak_at_k(self.prompts, self.settings.alpha), strict=True):
             prompt.to_rows(rows)
             for point in points or ():
                 point.to_row(rows, "question", "leak_at_k", "sampled", prompt.prompt_id)
-        if self.leak_at_k:
-            self.leak_at_k.to_rows(rows, "sampled")
-        if self.judged:
-            self.judged.to_rows(rows)
-        if self.together:
-            self.together.to_rows(rows)
+        for joint in (self.leak_at_k, self.judged, self.together):
+            if joint:
+                joint.to_rows(rows)
 
     def sentences(self) -> list[str]:
         worst, share, of = self.worst(), self.share_above(), f"the {plural(len(self.prompts), 'prompt')}"
@@ -214,10 +206,8 @@ class PromptMeasures:
             )
         if self.pooled:
             lines.append(self.pooled.sentence(QUANTITY["m_bin"], of))
-        if self.leak_at_k:
-            lines += self.leak_at_k.sentences(of)
-        if self.judged:
-            lines += self.judged.sentences(of)
+        for joint in (self.leak_at_k, self.judged):
+            lines += joint.sentences(of) if joint else []
         if share is not None:
             lines.append(
                 f"Share of prompts whose {self.metric} exceeds {self.settings.share_above:g}: {share:.3f} "

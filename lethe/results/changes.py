@@ -180,16 +180,15 @@ def _questions(rows: Sequence[Result], quantity: Measured) -> list[str]:
 
 def _leaks(rows: Sequence[Result], items: Sequence[str]) -> _Side:
     counted = {row.item: row.evidence or {} for row in rows if (row.quantity, row.basis) == ("leak", "sampled")}
-    draws = [_sums(own.get("leaks"), own.get("n"), own.get("missing")) for own in map(counted.get, items) if own]
-    return _Side(Ends.of_rows(rows, items), _all_of(draws, items, together=True))
+    own = [counted.get(item, {}) for item in items]
+    draws = _draws([_sums(each.get("leaks"), each.get("n"), each.get("missing")) for each in own])
+    return _Side(Ends.of_rows(rows, items), draws and draws.together())
 
 
 def _scores(rows: Sequence[Result], items: Sequence[str]) -> _Side:
     of = Results({"": tuple(rows)}).questions("")
-    each = [_score(of[item]) for item in items]
-    draws = _all_of(each, items, together=False)
-    known = np.full(len(items), draws is not None)
-    evidence = [] if draws is None else [AtLevel.of(draws.interval, known)]
+    draws = _draws([_score(of[item]) for item in items])
+    evidence = [AtLevel.of(draws.interval, np.full(len(items), True))] if draws else []
     return _Side(Ends.of_arrays(items, others=evidence), draws and draws.together())
 
 
@@ -205,12 +204,8 @@ def _sums(low: float | None, n: int | None, missing: int | None) -> tuple[float,
     return None if low is None or not n else (low, low + (missing or 0), n)
 
 
-def _all_of(
-    sums: Sequence[tuple[float, float, int] | None], items: Sequence[str], together: bool
-) -> _Draws | None:
-    """The draws of all ``items``; None where those of one are unknown."""
-    known = [one for one in sums if one is not None]
-    if len(known) < len(items):
+def _draws(sums: Sequence[tuple[float, float, int] | None]) -> _Draws | None:
+    """The draws of all questions; None where those of one are unknown."""
+    if None in sums:
         return None
-    draws = _Draws(*np.array(known, dtype=np.float64).reshape(-1, 3).T)
-    return draws.together() if together else draws
+    return _Draws(*np.array(sums, dtype=np.float64).reshape(-1, 3).T)

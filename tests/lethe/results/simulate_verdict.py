@@ -1,7 +1,4 @@
-"""How often a word of the verdict is false, and how often a true one is said: many runs at once.
-
-`python -m tests.lethe.results.simulate_verdict` prints the tables in about a minute; the tests use the same rule.
-"""
+"""How often a word of the verdict is false: many runs at once."""
 
 from __future__ import annotations
 
@@ -12,8 +9,6 @@ import numpy as np
 from lethe.results.ends import Ends
 from lethe.results.evidence import Trees
 from lethe.results.verdict import level_of
-
-WORDS = ("leaks", "forgot", "open")
 
 
 @dataclass(frozen=True)
@@ -114,53 +109,3 @@ def run(rng, chance, subject, models, runs, n, tau=0.01, alpha=0.05, level=None,
 def any_false(words, false):
     """The share of runs in which some model has a false word."""
     return float((words == false).any(axis=-1).mean())
-
-
-CHANCE = np.array([0.0002] * 25 + [0.002, 0.004, 0.009, 0.02, 0.12])
-
-
-def cases(chance=CHANCE, tau=0.01):
-    """Name, chance, the model's probabilities, and the word that would be false."""
-    small, one = np.minimum(chance, 0.002), np.zeros(len(chance))
-    one[0] = 1
-    return [
-        ("copy of Retrain", chance, chance, "leaks"),
-        ("every question at tau exactly", chance, chance + tau, "leaks"),
-        ("one question at tau exactly", chance, chance + tau * one, "leaks"),
-        ("one question just above tau", small, np.where(one > 0, chance + tau * 1.02, small), "forgot"),
-        ("every question just above tau", small, small + tau * 1.02, "forgot"),
-    ]
-
-
-def main() -> None:
-    rng = np.random.default_rng(7)
-    print("share of runs with a false word, alpha 0.05, 1,024 answers")
-    for name, chance, subject, false in cases():
-        for retrain in (True, False):
-            if not retrain:
-                chance, subject = np.zeros(len(chance)), subject - chance
-            rates = []
-            for models, rho in ((1, 0.0), (8, 0.0), (30, 0.0), (8, 2048.0)):
-                rule = run(rng, chance, subject, models, 12_000 // models, 1024, retrain=retrain, rho=rho)
-                rates.append(f"K {models}{', trees' if rho else ''} {any_false(rule.words(), false):.4f}")
-            print(f"  {name}{'' if retrain else ', without Retrain'} ({false}): {'; '.join(rates)}")
-    print("share of each word, alpha 0.01, K 8")
-    small = np.minimum(CHANCE, 0.002)
-    some = small.copy()
-    some[:3] = 0.02
-    strong = small.copy()
-    strong[0] = 0.05
-    for n in (1024, 2048, 4096, 8192):
-        for name, subject in (
-            ("copy of Retrain", small),
-            ("three questions at .02", some),
-            ("one at .05", strong),
-        ):
-            for rho in (0.0, 2.0 * n):
-                words = run(rng, small, subject, 8, 100, n, alpha=0.01, rho=rho).words()
-                shares = ", ".join(f"{word} {(words == word).mean():.3f}" for word in WORDS)
-                print(f"  n {n}{', trees' if rho else ''}, {name}: {shares}")
-
-
-if __name__ == "__main__":
-    main()
