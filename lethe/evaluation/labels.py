@@ -147,18 +147,14 @@ class Draws:
     verdicts: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def first(self, prompt_id: str) -> Sequence[Answer]:
-        """The half that decides which answers are labelled."""
-        return self.answers[prompt_id][: self._half(prompt_id)]
+        """The half that decides which answers are labelled; the bounds count the `second`."""
+        return self.answers[prompt_id][: len(self.answers[prompt_id]) // 2]
 
     def second(self, prompt_id: str) -> Sequence[Answer]:
-        """The half that the bounds count."""
-        return self.answers[prompt_id][self._half(prompt_id) :]
+        return self.answers[prompt_id][len(self.answers[prompt_id]) // 2 :]
 
     def second_verdicts(self, prompt_id: str) -> np.ndarray:
-        return self.verdicts[prompt_id][self._half(prompt_id) :]
-
-    def _half(self, prompt_id: str) -> int:
-        return len(self.answers[prompt_id]) // 2
+        return self.verdicts[prompt_id][len(self.answers[prompt_id]) // 2 :]
 
 
 def read_draws(path: Path, dataset: Path | None, verdicts: Path | None, column: str | None) -> Draws:

@@ -135,23 +135,20 @@ class _Pair:
     after: _Side
 
     def changes(self, level: float) -> list[ProvedChange]:
-        low, high = self.before.interval(level)
-        new_low, new_high = self.after.interval(level)
-        found = (
-            self._change(high, new_low, new_low - high, True),
-            self._change(low, new_high, low - new_high, False),
-        )
-        return [change for change in found if change]
-
-    def _change(self, before: np.ndarray, after: np.ndarray, gap: np.ndarray, worse: bool) -> ProvedChange | None:
-        proved = gap > 0
-        if not proved.any():
-            return None
-        questions = proved[:-1]
-        place = int(np.argmax(np.where(questions, gap[:-1], -np.inf))) if questions.any() else len(self.items)
-        item = self.items[place] if questions.any() else None
-        ends = float(before[place]), float(after[place])
-        return ProvedChange(self.model, self.quantity, item, int(questions.sum()), *ends, worse)
+        (low, high), (new_low, new_high) = self.before.interval(level), self.after.interval(level)
+        found = []
+        for before, after, gap, worse in (
+            (high, new_low, new_low - high, True),
+            (low, new_high, low - new_high, False),
+        ):
+            questions = gap[:-1] > 0
+            if (gap > 0).any():
+                place = int(np.argmax(np.where(questions, gap[:-1], -np.inf))) if questions.any() else -1
+                item = self.items[place] if questions.any() else None
+                ends = float(before[place]), float(after[place])
+                count = int(questions.sum())
+                found.append(ProvedChange(self.model, self.quantity, item, count, *ends, worse))
+        return found
 
 
 def _pair(model: str, old: Sequence[Result], new: Sequence[Result], exactly: bool) -> _Pair | None:

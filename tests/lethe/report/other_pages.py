@@ -118,7 +118,7 @@ def comparison() -> Comparison:
         Compared(name, "", "keyword_leak", effect, name in ("q-0", "q-1")) for name, effect in effects.items()
     )
     reason = NotCompared("q-4", "the question stands in A only")
-    return Comparison("before", "after", 0.05, "keyword_leak", rows, effects["q-0"], 4, (reason,), ("a note",))
+    return Comparison("before", "after", 0.05, "keyword_leak", rows, effects["q-0"], (reason,), ("a note",))
 
 
 def pages() -> dict[str, str]:

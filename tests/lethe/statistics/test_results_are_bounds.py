@@ -85,5 +85,5 @@ def test_a_difference_is_two_bounds_on_the_page_and_in_the_table(scores):
     found = Compared("q", "", "leak", one, False)
     shown = _row(found, 1.0)
     assert outward(shown["low"], shown["high"], ends)
-    table = Comparison("a", "b", 0.05, "leak", (found,), one, 1, (), ()).table()[1]
+    table = Comparison("a", "b", 0.05, "leak", (found,), one, (), ()).table()[1]
     assert outward(*map(str, table[0][4:6]), ends)
