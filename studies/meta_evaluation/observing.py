@@ -8,6 +8,7 @@ done: processor seconds, and rows, which are tokens put through the model.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -163,7 +164,9 @@ class Observation:
         else:
             likelihood.run(self.name, settings, model, root, source)
         began.append(processor_seconds())
-        sample.run(self.name, settings, model, root, source=source)
+        answers = shop.folder / "answers" / self.name  # finished prompts, should the run be killed
+        sample.run(self.name, settings, model, root, answers, source)
+        shutil.rmtree(answers, ignore_errors=True)
         score.run(self.name, self._score, root)
         began.append(processor_seconds())
         if self.state == "few":
