@@ -7,12 +7,15 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from lethe.cli.console import JsonFlag, print_json, print_table
 from lethe.errors import LetheError, plural
+
+if TYPE_CHECKING:
+    from flows.record import RunRecord
 
 STUDIES = {  # `lethe study NAME` and its function in `studies.commands`
     "game": "game",
@@ -126,18 +129,27 @@ def run(
         if changes and error is None and not edited and not stages:
             experiment["experiment"], sentence = workspace.save_experiment(name)
             screen.print(sentence)
+    _conclude(news, experiment, error, as_json)
+    if fail_on == "worse" and news and (worse := [one for one in news.alarms if one.worse]):
+        screen.print(f"Gate closed: {visible(worse[0].sentence())}.")
+        raise typer.Exit(1)
+
+
+def _conclude(
+    news: RunRecord | None, experiment: dict[str, str | None], error: LetheError | None, as_json: bool
+) -> None:
+    """Print how a run ended, and raise its error."""
+    from flows.record import summary
+
     if news and error:  # the record may be an earlier run's
         news = replace(news, alarms=[])
     if as_json:
         values = news.as_json() if news else {"alarms": []}
         print_json({**values, **experiment, "error": str(error) if error else None})
     elif news:
-        typer.echo(record.summary(news))
+        typer.echo(summary(news))
     if error:
         raise error
-    if fail_on == "worse" and news and (worse := [one for one in news.alarms if one.worse]):
-        screen.print(f"Gate closed: {visible(worse[0].sentence())}.")
-        raise typer.Exit(1)
 
 
 def _pipeline(root: Path, **how: Any) -> LetheError | None:

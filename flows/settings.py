@@ -6,7 +6,7 @@ import contextlib
 import copy
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,20 +174,22 @@ def check(params: Params, root: Path) -> None:
     for key, path in prompts.items():
         with _as_of(key):
             read_template(root / path)
-    for key, path in (
-        prompts | models
-    ).items():  # dvc.yaml lists two folders, since only some games have these keys
-        inside = any(
-            Path(os.path.abspath(root / path)).is_relative_to(os.path.abspath(root / f)) for f in GAMES_READ
-        )
-        if key.startswith("games.") and not inside:
-            legal = f"a path below {' or '.join(map(str, GAMES_READ))}, whose content the stage game depends on"
-            raise BadParam(key, path, legal)
+    _check_games(prompts | models, root)
     # Report a mistake in a model that no stage makes before hours of training.
     for key, path in models.items():
         if os.path.normpath(path) not in made:
             with _as_of(key):
                 checkpoints.check(root / path)
+
+
+def _check_games(paths: Mapping[str, str], root: Path) -> None:
+    """Require what a game reads in folders that dvc.yaml lists, since only some games have these keys."""
+    folders = [os.path.abspath(root / folder) for folder in GAMES_READ]
+    for key, path in paths.items():
+        place = Path(os.path.abspath(root / path))
+        if key.startswith("games.") and not any(place.is_relative_to(folder) for folder in folders):
+            legal = f"a path below {' or '.join(map(str, GAMES_READ))}, whose content the stage game depends on"
+            raise BadParam(key, path, legal)
 
 
 def _check_judged(params: Params, root: Path) -> None:

@@ -130,7 +130,7 @@ def test_what_is_there_but_no_prompt_or_no_model_is_told_before_anything_is_trai
     ("row", "said"),
     [
         ('{"prompt_id": "a", "text": "b", "label": 2, "part": "mass"}', "label: got 2"),
-        ('{"prompt_id": "a", "text": "b", "label": 1}', "part: got None"),
+        ('{"prompt_id": "a", "text": "b", "label": 1}', "part: got"),
         ("{", "not valid JSON"),
     ],
 )
