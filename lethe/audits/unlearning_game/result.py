@@ -195,21 +195,12 @@ def predictions(outcomes: Sequence[AttackOutcome]) -> pd.DataFrame:
     """Return the acceptances as a table: the columns that `lethe audit swap` reads, ``method`` and ``pair``."""
     import pandas as pd
 
-    parts = [
-        pd.DataFrame(
-            {
-                "method": one.method,
-                "pair": one.pair,
-                "split": one.half,
-                "member": member,
-                "attack": one.attack,
-                "seed": one.seed,
-                "accept": accepted,
-            }
-        )
-        for one in outcomes
-        for member, accepted in (("forget", one.forget), ("test", one.test))
-    ]
+    columns = ["method", "pair", "split", "member", "attack", "seed", "accept"]
+    parts = []
+    for one in outcomes:
+        for member, accepted in (("forget", one.forget), ("test", one.test)):
+            row = (one.method, one.pair, one.half, member, one.attack, one.seed, accepted)
+            parts.append(pd.DataFrame(dict(zip(columns, row, strict=True))))
     return pd.concat(parts, ignore_index=True)
 
 

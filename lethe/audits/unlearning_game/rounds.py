@@ -195,9 +195,6 @@ class Game(ABC, Generic[P, Observed, V]):
         split = split.swapped() if half == "swapped" else split
         return Split(self.target[split.retain], self.target[split.forget], self.target[split.test])
 
-    def splits(self) -> list[Split]:
-        return [self.split(pair, HALVES[0]) for pair in range(self.settings.pairs)]
-
     def played(self) -> Iterator[Played]:
         """Yield every unlearned model that the game evaluates."""
         settings = self.settings
@@ -207,9 +204,8 @@ class Game(ABC, Generic[P, Observed, V]):
                 for seed in range(settings.seeds):
                     start = Job(split.learned, NOTHING, self.seed("learn", pair, half, seed))
                     for method in self.methods():
-                        yield Played(
-                            method, pair, half, seed, self.unlearned(method, split, start, pair, half, seed), split
-                        )
+                        job = self.unlearned(method, split, start, pair, half, seed)
+                        yield Played(method, pair, half, seed, job, split)
 
     def unlearned(self, method: str, split: Split, start: Job, pair: int, half: str, seed: int) -> Job:
         shared = self.settings.shared_retrain and self.starts_afresh(method) and half in HALVES
@@ -277,29 +273,19 @@ class Game(ABC, Generic[P, Observed, V]):
             for name, adversary in adversaries.items():
                 accepted = adversary.accept(forget), adversary.accept(test)
                 area = auc(adversary.score(forget), adversary.score(test))
+                signed = signed_advantage(*accepted)
                 found.append(
-                    AttackOutcome(
-                        method=method,
-                        pair=one.pair,
-                        half=one.half,
-                        seed=one.seed,
-                        attack=name,
-                        forget=accepted[0],
-                        test=accepted[1],
-                        signed=signed_advantage(*accepted),
-                        auc=area,
-                    )
+                    AttackOutcome(method, one.pair, one.half, one.seed, name, *accepted, signed, auc=area)
                 )
         return found
 
     def play(self, run: Runner = in_processes) -> tuple[GameResult, list[AttackOutcome]]:
         """Play the whole game: make all unfinished models, attack every model, return the result and the outcomes."""
-        (splits,) = run(self.splits, [()], "split")
         self.make_all(run)
         (adversaries,) = run(self.adversaries, [()], "fit attacks")
         by_method = run(self.attack, [(method, adversaries) for method in self.methods()], "attack")
         outcomes = [outcome for found in by_method for outcome in found]
-        (result,) = run(self.result, [(outcomes, splits[0])], "quality")
+        (result,) = run(self.result, [(outcomes, self.split(0, HALVES[0]))], "quality")
         return result, outcomes
 
     def result(self, outcomes: Sequence[AttackOutcome], split: Split) -> GameResult:
