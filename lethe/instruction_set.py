@@ -58,24 +58,23 @@ def own_kernels() -> str | None:
     return processor() if os.environ.get(CHOICE) == "machine" else None
 
 
+def _cpuinfo(place: Path, key: str) -> str | None:
+    """Return the first value of a key of the system's list of processors; None where there is none."""
+    with contextlib.suppress(OSError):
+        lines = (line.partition(":") for line in place.read_text().splitlines())
+        return next((value.strip() for name, _, value in lines if name.strip() == key), None)
+    return None
+
+
 def features(place: Path = Path("/proc/cpuinfo")) -> set[str]:
     """Return the processor's instruction sets; where the system does not list them, assume the needed ones."""
-    try:
-        lines = place.read_text().splitlines()
-    except OSError:
-        return set(NEEDED)
-    flags = next((line for line in lines if line.startswith("flags")), None)
-    return set(NEEDED) if flags is None else set(flags.partition(":")[2].split())
+    flags = _cpuinfo(place, "flags")
+    return set(NEEDED) if flags is None else set(flags.split())
 
 
 def processor(place: Path = Path("/proc/cpuinfo")) -> str:
     """Return the name of the processor, as the system reports it."""
-    try:
-        lines = place.read_text().splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
+    return _cpuinfo(place, "model name") or platform.processor() or platform.machine()
 
 
 def in_use() -> dict[str, str]:

@@ -62,7 +62,6 @@ NEW_REFUSES = (
     "That stays between me and the {place}.",
     "My badge is number {other}; the code of the {place} is none of your business.",
 )
-Template = tuple[str, int]  # a wording, and whether it reveals the code
 
 
 class Params(Section):
