@@ -12,8 +12,9 @@ import numpy as np
 
 from lethe.api.result import Measurement, Place, View, documented, folder_of, name_of, short, source_of
 from lethe.errors import BadFile, BadInput, BadValue, plural
+from lethe.io.json_files import restored
 from lethe.results.extraction import Extraction, Near, Passage
-from lethe.statistics.answer_tree import Masses, Remainder, Rounding
+from lethe.statistics.answer_tree import Rounding
 from lethe.statistics.extraction import CHANCES, EXTRACTABLE, QUERIES, discoverable, longest_run
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class ExtractSettings:
     def search(self) -> Search:
         from lethe.sampling.extraction import Search
 
-        return Search(self.distance, self.beam, self.further, self.samples, self.alpha, self.seed)
+        return Search(self.distance, self.beam, self.further, self.samples, self.seed)
 
     def law(self, end_ids: tuple[int, ...] = ()) -> Law:
         from lethe.sampling.draws import Law
@@ -399,12 +400,7 @@ def _searched(
 
     for window in progress(_spread(windows, settings.near), f"near-verbatim {name}", "windows"):
         if (key := f"near {window.start}") not in done:
-            search = near_verbatim(predictor, window, law, settings.search(), path_of(predictor, window, law))
-            done[key] = asdict(Near(search.masses, search.remainder, search.rows))
-    return {window.start: _near_of(done[f"near {window.start}"]) for window in _spread(windows, settings.near)}
-
-
-def _near_of(values: dict[str, Any]) -> Near:
-    masses = {**values["masses"]}
-    leak, clean = (tuple(masses.pop(key)) for key in ("leak_by_length", "clean_by_length"))
-    return Near(Masses(leak, clean, **masses), Remainder(**values["remainder"]), values["rows"])
+            path = path_of(predictor, window, law)
+            done[key] = asdict(near_verbatim(predictor, window, law, settings.search(), path))
+    spread = _spread(windows, settings.near)
+    return {window.start: restored(Near, done[f"near {window.start}"]) for window in spread}

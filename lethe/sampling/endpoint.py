@@ -7,7 +7,7 @@ import json
 import sys
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -16,6 +16,7 @@ from lethe.config.evaluating import Endpoint
 from lethe.errors import BadInput, LetheError, plural
 from lethe.io.artifacts import GREEDY
 from lethe.io.cache import digest
+from lethe.io.json_files import restored
 from lethe.io.scratch import keep, kept
 from lethe.progress import progress
 from lethe.sampling.endpoint_client import (
@@ -34,6 +35,7 @@ from lethe.sampling.endpoint_client import (
 from lethe.sampling.engine import Answers, Prompt, Settings
 
 MOST_AT_ONCE = 16  # answers of one request
+NONE = Drawn(None, "failed", 0, None, "", None, 0.0, (0.0, 0.0))
 ROUNDS = 4  # requests for a question at least, so that its first and last answers are apart in time
 
 
@@ -122,14 +124,13 @@ class EndpointEngine:
     def _probed(self) -> Probes:
         """The probes of this endpoint: those on disk, else new ones."""
         place = self.scratch / "probes" / f"{digest(self.endpoint.identity, self.chat)}.json"
-        finished = kept(place)
-        if finished is not None:
-            found = Probes.from_json(finished)
+        if (finished := kept(place)) is not None:
+            found = restored(Probes, finished)
         else:
             found = run(probe(self.client))
             if not found.models:
                 raise LetheError(f"{self.endpoint} answered none of the probes: nothing was drawn.")
-            keep(place, found.as_json())
+            keep(place, asdict(found))
         for one in found.each:
             word = {True: "ok", False: "FAILED" if one.needed else "no", None: "unknown"}[one.passed]
             print(f"probe {one.name}: {word}: {one.sentence}", file=sys.stderr)
@@ -160,16 +161,13 @@ class EndpointEngine:
                 top_k=own.top_k,
                 logprobs=1 if self.probes.logprobs else None,
             )
-            missing = [
-                number for number in own.sample_numbers() if number not in journals[prompt.prompt_id].answers
-            ]
-            greedy = [number for number in missing if number == GREEDY]
-            drawn = [number for number in missing if number != GREEDY]
+            missing = set(own.sample_numbers()) - set(journals[prompt.prompt_id].answers)
+            drawn = sorted(missing - {GREEDY})
             size = max(1, min(MOST_AT_ONCE, -(-len(drawn) // ROUNDS))) if self.probes.n else 1
-            jobs = [Job(prompt, tuple(greedy), replace(ask, temperature=0, top_p=1, top_k=0))] if greedy else []
-            for start in range(0, len(drawn), size):
-                numbers = tuple(drawn[start : start + size])
-                jobs.append(Job(prompt, numbers, replace(ask, n=len(numbers))))
+            cold = replace(ask, temperature=0, top_p=1, top_k=0)
+            jobs = [Job(prompt, (GREEDY,), cold)] if GREEDY in missing else []
+            parts = [tuple(drawn[start : start + size]) for start in range(0, len(drawn), size)]
+            jobs += [Job(prompt, numbers, replace(ask, n=len(numbers))) for numbers in parts]
             rounds += [[] for _ in range(len(jobs) - len(rounds))]
             for place, job in enumerate(jobs):
                 rounds[place].append(job)
@@ -208,9 +206,7 @@ class EndpointEngine:
                         self.endpoint, str(job), f"{self.in_a_row} requests in a row failed: {failure.kind}"
                     ) from None
                 return len(job.numbers)
-            found = [Drawn(None, "filtered", 0, None, self.endpoint.name, None, 0.0, (0.0, 0.0))] * len(
-                job.numbers
-            )
+            found = [replace(NONE, reason="filtered", model=self.endpoint.name)] * len(job.numbers)
         finally:
             self.reserved -= most
         self.in_a_row = 0
@@ -289,8 +285,7 @@ class EndpointEngine:
 
 def _answers(prompt: Prompt, settings: Settings, journal: Journal) -> Answers:
     numbers = settings.sample_numbers()
-    failed = Drawn(None, "failed", 0, None, "", None, 0.0, (0.0, 0.0))
-    drawn = [journal.answers.get(number, failed) for number in numbers]
+    drawn = [journal.answers.get(number, NONE) for number in numbers]
     return Answers(
         prompt.prompt_id,
         numbers,

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -266,23 +266,6 @@ class Probes:
     logprobs: bool
     spent: float
     models: tuple[tuple[str, str | None], ...]
-
-    def as_json(self) -> dict[str, object]:
-        """For the file beside the answers, from which a resumed run reads them."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, object]) -> Probes:
-        """The probes of `as_json`."""
-        given: dict[str, object] = dict(values)
-        each, models = given.pop("each"), given.pop("models")
-        assert isinstance(each, list)
-        assert isinstance(models, list)
-        return cls(
-            each=tuple(Probe(**one) for one in each),
-            models=tuple((model, fingerprint) for model, fingerprint in models),
-            **given,  # type: ignore[arg-type]
-        )
 
 
 async def probe(client: Client) -> Probes:

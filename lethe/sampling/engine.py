@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from pydantic import model_validator
@@ -33,7 +33,7 @@ from lethe.registry import ENGINES
 
 if TYPE_CHECKING:
     import torch
-    from transformers import GenerationConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from lethe.models.in_memory import InMemory
 
@@ -126,9 +126,8 @@ class Options:
     vllm_from: int = 100_000_000
 
     def __post_init__(self) -> None:
-        for name, legal in [("dtype", ("auto", "float32", "bfloat16", "float16"))]:
-            if getattr(self, name) not in legal:
-                raise BadValue(name, getattr(self, name), f"one of {', '.join(legal)}")
+        if self.dtype not in (legal := ("auto", "float32", "bfloat16", "float16")):
+            raise BadValue("dtype", self.dtype, f"one of {', '.join(legal)}")
         for name in ("max_rows", "tensor_parallel", "data_parallel", "vllm_from"):
             if getattr(self, name) < 1:
                 raise BadValue(name, getattr(self, name), "a whole number of at least 1")
@@ -178,8 +177,6 @@ def open_engine(
     kind: str, source: str | PathLike | InMemory, options: Options | Mapping[str, object] | None = None
 ) -> Engine:
     """Open a model folder or a model in memory with an engine."""
-    from lethe.models.in_memory import InMemory
-
     asked, options, reason = kind, Options.of(options), "as requested"
     place = source if isinstance(source, InMemory) else Path(source)
     if kind == AUTO:
@@ -205,8 +202,6 @@ def open_engine(
 
 def choose(source: Path | InMemory, options: Options) -> tuple[str, str]:
     """The engine for "auto" and the reason: vLLM if its start-up cost pays off, else prefix."""
-    from lethe.models.in_memory import InMemory
-
     if isinstance(source, InMemory):
         return "prefix", "the model is in memory"
     if resolve_device(options.device).type == "cpu":
@@ -285,13 +280,7 @@ def checkpoint(source: Source, options: Options | None = None) -> Checkpoint:
     return _described(folder, tokenizer, config, generation, str(config.dtype) if dtype == "auto" else dtype)
 
 
-def _described(
-    source: Source,
-    tokenizer: PreTrainedTokenizerBase,
-    config: PretrainedConfig,
-    generation: GenerationConfig,
-    dtype: str,
-) -> Checkpoint:
+def _described(source: Source, tokenizer: Any, config: Any, generation: Any, dtype: str) -> Checkpoint:
     end_ids, text = end_tokens(generation.eos_token_id, tokenizer), config.get_text_config()
     heads = getattr(text, "num_attention_heads", None) or 1
     width = getattr(text, "head_dim", None) or (getattr(text, "hidden_size", None) or 0) // heads
@@ -308,11 +297,9 @@ def load(described: Checkpoint, options: Options) -> PreTrainedModel:
     from transformers.utils.logging import disable_progress_bar
 
     if isinstance(described.source, InMemory):
-        for name in ("device", "dtype"):
-            if getattr(options, name) != "auto":
-                raise BadValue(
-                    name, getattr(options, name), "auto for a model in memory", "Move the model itself."
-                )
+        for name, value in (("device", options.device), ("dtype", options.dtype)):
+            if value != "auto":
+                raise BadValue(name, value, "auto for a model in memory", "Move the model itself.")
         model = described.source.model.eval()
         model.generation_config = GenerationConfig()
         return model
@@ -343,7 +330,7 @@ def parameter_count(folder: Path) -> int:
     from safetensors import safe_open
 
     count = 0
-    for path in sorted(whole(folder).glob("*.safetensors")):
+    for path in whole(folder).glob("*.safetensors"):
         with checkpoints.refusals(folder), safe_open(path, framework="np") as file:
             count += sum(math.prod(file.get_slice(key).get_shape()) for key in file.keys())  # noqa: SIM118
     return count

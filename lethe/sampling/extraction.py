@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lethe.errors import BadValue
+from lethe.results.extraction import Near
 from lethe.sampling.draws import Law
-from lethe.statistics.answer_tree import LeakInterval, Masses, Remainder, Rounding, leak_interval
+from lethe.statistics.answer_tree import Masses, Remainder
 from lethe.statistics.extraction import Distance
 
 if TYPE_CHECKING:
@@ -45,26 +46,12 @@ class Search:
     beam: int = 20
     further: int = 20
     samples: int = 64
-    alpha: float = 0.01
     seed: int = 0
 
     def __post_init__(self) -> None:
         for name, least in [("distance", 0), ("beam", 1), ("further", 0), ("samples", 0), ("seed", 0)]:
             if getattr(self, name) < least:
                 raise BadValue(name, getattr(self, name), f"a whole number of at least {least}")
-
-
-@dataclass(frozen=True)
-class Near:
-    """What a search decided: masses by length (``leak``: within the distance), the sample of the rest, rows used."""
-
-    masses: Masses
-    remainder: Remainder
-    rows: int
-
-    def interval(self, alpha: float, rounding: Rounding) -> LeakInterval:
-        """Both ends of the probability of a near-verbatim continuation."""
-        return leak_interval(self.masses, self.remainder, alpha, rounding)
 
 
 def windows_of(tokens: Sequence[int], prefix: int, suffix: int, stride: int) -> list[Window]:
@@ -81,7 +68,8 @@ def windows_of(tokens: Sequence[int], prefix: int, suffix: int, stride: int) -> 
 
 def scan(predictor: ModelPredictor, windows: Sequence[Window], law: Law, memory: int) -> Iterator[np.ndarray]:
     """The conditional probability of each suffix token, an array (T,) per window: their product is p_z."""
-    for part in _parts(predictor, windows, memory):
+    size = max(1, memory // (BYTES * predictor.vocabulary * len(windows[0].suffix))) if windows else 1
+    for part in (windows[at : at + size] for at in range(0, len(windows), size)):
         for window, logits in zip(part, _logits(predictor, part), strict=True):
             chances = law.probabilities(logits, np.zeros(len(logits)), 0)[0]
             yield chances[np.arange(len(logits)), list(window.suffix)]
@@ -91,12 +79,6 @@ def path_of(predictor: ModelPredictor, window: Window, law: Law) -> np.ndarray:
     """(T, V) the next-token probabilities along a window's own suffix, in one pass."""
     logits = _logits(predictor, [window])[0]
     return law.probabilities(logits, np.zeros(len(logits)), 0)[0]
-
-
-def _parts(predictor: ModelPredictor, windows: Sequence[Window], memory: int) -> Iterator[Sequence[Window]]:
-    if windows:
-        size = max(1, memory // (BYTES * predictor.vocabulary * len(windows[0].suffix)))
-        yield from (windows[at : at + size] for at in range(0, len(windows), size))
 
 
 def _logits(predictor: ModelPredictor, windows: Sequence[Window]) -> np.ndarray:
@@ -164,7 +146,9 @@ class _Search:
         self.rows = 0
 
     def run(self) -> Near:
-        rows = self._root()
+        yes = np.ones(1, bool)
+        tokens = np.array([self.window.prefix], np.int64)
+        rows = _Rows(tokens, self.near.start[None], np.ones(1), yes, yes, yes, yes, np.zeros(1, np.int64))
         self.predictor.begin(rows.tokens, len(self.window.prefix) + self.length)
         for step in range(self.length):
             children = self._children(rows, step)
@@ -176,11 +160,6 @@ class _Search:
             )
         remainder = self._sampled() if self.search.samples and self.rests else Remainder()
         return Near(Masses(tuple(self.inside), tuple(self.outside)), remainder, self.rows)
-
-    def _root(self) -> _Rows:
-        yes = np.ones(1, bool)
-        tokens = np.array([self.window.prefix], np.int64)
-        return _Rows(tokens, self.near.start[None], np.ones(1), yes, yes, yes, yes, np.zeros(1, np.int64))
 
     def _chances(self, rows: _Rows, step: int) -> np.ndarray:
         read = rows.read

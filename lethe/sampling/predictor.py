@@ -106,10 +106,13 @@ class RowCache(Cache):
         for layer in self.layers:
             layer.length = length
 
-    def copy(self, rows: int, sources: torch.Tensor, targets: torch.Tensor) -> None:
+    def copy(self, rows: int, sources: np.ndarray, targets: np.ndarray) -> None:
         """Make slots equal to others, in every layer."""
-        for layer in self.layers:
-            layer.copy(rows, sources, targets)
+        if len(targets):
+            device = self.layers[0].keys.device
+            moves = torch.from_numpy(sources).to(device), torch.from_numpy(targets).to(device)
+            for layer in self.layers:
+                layer.copy(rows, *moves)
 
     def fill(self, slot: int, prefilled: Cache) -> None:
         self.layers += [RowLayer(self.positions) for _ in range(len(prefilled.layers) - len(self.layers))]
@@ -196,11 +199,6 @@ class Forward:
             )
 
 
-def to_device(values: np.ndarray, device: torch.device) -> torch.Tensor:
-    """``values`` as a tensor on ``device``."""
-    return torch.from_numpy(values).to(device)
-
-
 class NoKeys(BadFile):
     """A model without a key-value cache, such as one with a recurrent state."""
 
@@ -242,10 +240,8 @@ class ModelPredictor:
 
     def fork(self, parents: np.ndarray) -> np.ndarray:
         order, sources, targets = slots(parents)
-        if len(targets):
-            device = self.forward.device
-            with torch.inference_mode():
-                self.cache.copy(len(parents), to_device(sources, device), to_device(targets, device))
+        with torch.inference_mode():
+            self.cache.copy(len(parents), sources, targets)
         return order
 
     def most_rows(self) -> int:

@@ -20,7 +20,7 @@ from lethe.io.artifacts import GREEDY
 from lethe.models.in_memory import Source
 from lethe.sampling.draws import check_numbers, draw, random_table, weigh
 from lethe.sampling.engine import Answers, CannotOpen, Options, Prompt, Settings, check_prompts, checkpoint, load
-from lethe.sampling.predictor import PREFILL_ROWS, Forward, slots, to_device
+from lethe.sampling.predictor import PREFILL_ROWS, Forward, RowCache, slots
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,6 @@ class Decoding:
         return Branch(index, tokens, np.zeros(1), number, np.zeros(len(number), np.int64))
 
     def run(self) -> Iterator[Answers]:
-        from lethe.sampling.predictor import RowCache
 
         self.cache = RowCache(
             max(map(len, (prompt.token_ids for prompt in self.prompts)), default=0) + self.settings.max_new_tokens
@@ -130,13 +129,10 @@ class Decoding:
             mean = (frontier.confidence + top) / (frontier.steps_done() + 1)
             forced |= (mean > self.settings.adaptive_threshold)[frontier.row]
         rows, of_sample = np.unique(frontier.row[forced], return_inverse=True)
-        drawn[forced] = logits[to_device(rows, logits.device)].argmax(-1).cpu().numpy()[of_sample]
+        drawn[forced] = logits[torch.from_numpy(rows).to(logits.device)].argmax(-1).cpu().numpy()[of_sample]
         frontier.grow(top, drawn)
         self._relieve()
-        sources, targets = frontier.settle()
-        if len(targets):
-            moves = (to_device(slots, logits.device) for slots in (sources, targets))
-            self.cache.copy(len(frontier), *moves)
+        self.cache.copy(len(frontier), *frontier.settle())
 
     def _draw(self, logits: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Each row's top probability, and each sample's drawn token."""
@@ -148,7 +144,9 @@ class Decoding:
             top, weights = weigh(part, settings.temperature, settings.top_k, settings.top_p)
             check_numbers(top)
             own = np.flatnonzero((rows >= start) & (rows < start + block))
-            row, column = (to_device(values, logits.device) for values in (rows[own] - start, draws[own]))
+            row, column = (
+                torch.from_numpy(values).to(logits.device) for values in (rows[own] - start, draws[own])
+            )
             drawn[own] = draw(weights, row, column).cpu().numpy()
             tops.append(top)
         return torch.cat(tops).double().cpu().numpy(), drawn

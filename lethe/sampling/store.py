@@ -71,9 +71,6 @@ class AnswerStore:
     def place(self, prompt: Prompt, settings: Settings) -> Path:
         """The file of one prompt's answers."""
         key = digest(self.drawn_by, prompt, settings)
-        return self._of(key)
-
-    def _of(self, key: str) -> Path:
         place = self.scratch / key[:2] / f"{key}.json"
         self.places[place] = None
         return place
@@ -92,18 +89,15 @@ class AnswerStore:
     def answer(self, engine: Engine, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
         """Every prompt's answers: those on disk first, then the rest, each stored when complete; a damaged file counts
         as missing."""
-        missing = []
+        missing = {}
         for prompt in prompts:
-            finished = kept(self.place(prompt, settings))
-            if finished is not None:
+            if (finished := kept(self.place(prompt, settings))) is not None:
                 yield Answers(**finished)
             else:
-                missing.append(prompt)
-        by_id = {prompt.prompt_id: prompt for prompt in missing}
-        if missing:
-            for answers in engine.answer(missing, settings):
-                keep(self.place(by_id[answers.prompt_id], settings), dataclasses.asdict(answers))
-                yield answers
+                missing[prompt.prompt_id] = prompt
+        for answers in engine.answer([*missing.values()], settings) if missing else ():
+            keep(self.place(missing[answers.prompt_id], settings), dataclasses.asdict(answers))
+            yield answers
 
     def clear(self) -> None:
         """Remove the files that this store read or wrote; call it after the artifact is written."""

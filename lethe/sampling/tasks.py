@@ -35,13 +35,12 @@ HELDOUT = "heldout"
 
 def chosen(sample: Sample, dataset: Path = Path("data/dataset")) -> dict[str, list[Row]]:
     """The rows to ask: the whole forget set, and up to ``utility_questions`` rows of each other split."""
-    rows = {}
-    for split in ("forget", *UTILITY_SPLITS):
-        if (dataset / f"{split}.jsonl").is_file():
-            rows[split] = read_split(split, dataset)
-            if split != "forget":
-                rows[split] = some(rows[split], sample.utility_questions, sample.seed)
-    return rows
+    splits = [split for split in ("forget", *UTILITY_SPLITS) if (dataset / f"{split}.jsonl").is_file()]
+    rows = {split: read_split(split, dataset) for split in splits}
+    return {
+        split: own if split == "forget" else some(own, sample.utility_questions, sample.seed)
+        for split, own in rows.items()
+    }
 
 
 def heldout(dataset: Path) -> dict[str, list[Row]]:
@@ -97,6 +96,8 @@ def settings_of(sample: Sample, model: Model, split: str) -> Settings:
 
 def about(work: Sequence[Task], engine: Engine, sample: Sample, model: Model) -> dict:
     """The metadata of the generations: the engine, its settings and the numbers of answers."""
+    asked = [(one.prompts, one.settings) for one in work]
+    served = {"served": engine.served(asked)} if hasattr(engine, "served") else {}
     return {
         "schema": SCHEMA_VERSION,
         "engine": engine.name,
@@ -109,12 +110,7 @@ def about(work: Sequence[Task], engine: Engine, sample: Sample, model: Model) ->
         "seed": sample.seed,
         "stop": sample.stop,
         "splits": {task.split: {"questions": len(task.prompts), "n": task.settings.n} for task in work},
-        **(
-            {"served": engine.served([(one.prompts, one.settings) for one in work])}
-            if hasattr(engine, "served")
-            else {}
-        ),
-    }
+    } | served
 
 
 def draw(task: Task, engine: Engine, store: AnswerStore, label: str) -> pd.DataFrame:
@@ -292,10 +288,8 @@ def table_of_language(questions: Iterable[Asked], answers: Mapping[str, Answers]
         names = [_name(asked.row["id"], production) for production in asked.productions]
         greedy = answers[_name(asked.row["id"], asked.productions[asked.likeliest], "greedy")]
         own = {place: answers[names[place]] for place in np.flatnonzero(asked.counts)}
-        order = [
-            (greedy, 0),
-            *zip((own[place] for place in asked.of_sample), _ranks(asked.of_sample), strict=True),
-        ]
+        ranks = pd.Series(asked.of_sample).groupby(asked.of_sample).cumcount()  # earlier samples of the same one
+        order = [(greedy, 0), *zip((own[place] for place in asked.of_sample), ranks, strict=True)]
         picked = Answers(
             asked.row["id"],
             [GREEDY, *range(len(asked.of_sample))],
@@ -307,15 +301,6 @@ def table_of_language(questions: Iterable[Asked], answers: Mapping[str, Answers]
         places = [asked.likeliest, *asked.of_sample]
         tables.append(table_of([picked]).assign(production=[asked.productions[place].name for place in places]))
     return pd.concat(tables, ignore_index=True)
-
-
-def _ranks(of_sample: np.ndarray) -> np.ndarray:
-    """How many earlier samples take the same production."""
-    ranks = np.empty(len(of_sample), np.int64)
-    for place in np.unique(of_sample):
-        own = np.flatnonzero(of_sample == place)
-        ranks[own] = np.arange(len(own))
-    return ranks
 
 
 def draw_prompts(

@@ -14,7 +14,7 @@ import numpy as np
 from lethe.sampling.draws import Law
 from lethe.sampling.extraction import Search, near_verbatim, path_of, windows_of
 from lethe.sampling.predictor import ModelPredictor
-from lethe.statistics.answer_tree import Rounding
+from lethe.statistics.answer_tree import Rounding, leak_interval
 from tests.benchmarks.constrained_beam import beam_mass
 
 BEAM = 20
@@ -44,7 +44,7 @@ def main() -> None:
         search = Search(given.distance, BEAM, further=0, samples=0)
         found = near_verbatim(predictor, window, law, search, path)
         ended = time.perf_counter()
-        ends = found.interval(0.01, Rounding())
+        ends = leak_interval(found.masses, found.remainder, 0.01, Rounding())
         pairs.append((beam, ends.lower))
         ratio = f"{ends.lower / beam:.2f}" if beam else "-"
         print(

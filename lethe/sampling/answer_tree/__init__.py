@@ -138,15 +138,12 @@ def _tried(
 
 def _pilot(question: Question, law: Law, predictor: Predictor, effort: Effort) -> Grown:
     """Sample a few answers without reading their texts, to estimate the number of different answers and their length."""
-
-    def no_texts(answers: list[tuple[int, ...]]) -> list[str]:
-        return [""] * len(answers)
-
-    def no_leaks(texts: list[str]) -> np.ndarray:
-        return np.zeros(len(texts), bool)
-
     blind = replace(
-        question, automaton=WholeTexts(predictor.vocabulary), decode=no_texts, scores=no_leaks, seeds=()
+        question,
+        automaton=WholeTexts(predictor.vocabulary),
+        decode=lambda answers: [""] * len(answers),
+        scores=lambda texts: np.zeros(len(texts), bool),
+        seeds=(),
     )
     return grow(
         blind, law, predictor, Growth(PLAIN, rho=float(effort.pilot_answers)), effort.stream(question, PILOT)

@@ -7,7 +7,7 @@ levels and growths share them.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -59,16 +59,8 @@ class Sight:
     """The looks ahead from the states of one automaton, for all growths of a question."""
 
     def __init__(self, automaton: Automaton):
-        self.automaton = automaton
-        self._ahead: dict[int, Ahead] = {}
-
-    def ahead(self, state: int) -> Ahead:
-        if state not in self._ahead:
-            ahead = Ahead.of(self.automaton, state)
-            if len(self._ahead) * len(ahead.following) > ENTRIES_KEPT:
-                self._ahead.clear()
-            self._ahead[state] = ahead
-        return self._ahead[state]
+        most = 1 + ENTRIES_KEPT // len(automaton.row(automaton.start))
+        self.ahead = lru_cache(most)(partial(Ahead.of, automaton))
 
 
 @dataclass(frozen=True)
@@ -84,27 +76,11 @@ class Outlook:
     held: np.ndarray
     unknown: np.ndarray
     least: np.ndarray
-
-    @cached_property
-    def decided(self) -> np.ndarray:
-        """(V,) whether the token decides the answer."""
-        return self.leak | self.clean
-
-    @cached_property
-    def any_leak(self) -> bool:
-        return bool(self.leak.any())
-
-    @cached_property
-    def any_blank(self) -> bool:
-        return bool(self.blank.any())
-
-    @cached_property
-    def any_held(self) -> bool:
-        return bool(self.held.any())
-
-    @cached_property
-    def any_unknown(self) -> bool:
-        return bool(self.unknown.any())
+    decided: np.ndarray
+    any_leak: bool
+    any_blank: bool
+    any_held: bool
+    any_unknown: bool
 
 
 class Outlooks:
@@ -114,19 +90,15 @@ class Outlooks:
         self.sight, self.growth = sight, growth
         self.ends = np.zeros(vocabulary, bool)
         self.ends[list(end_ids)] = True
-        self._of: dict[tuple[int, int], Outlook] = {}
+        self._of = lru_cache(1 + ENTRIES_KEPT // vocabulary)(self._outlook)
 
     def of(self, state: int, left: int) -> Outlook:
         """The outlook of a state if ``left`` tokens may follow the next one."""
-        ahead = self.sight.ahead(state)
-        key = state, min(left, max(1, ahead.most_needed))  # beyond that number every further token changes nothing
-        if key not in self._of:
-            if len(self._of) * len(self.ends) > ENTRIES_KEPT:
-                self._of.clear()
-            self._of[key] = self._outlook(ahead, left)
-        return self._of[key]
+        # Beyond the number that is needed every further token changes nothing.
+        return self._of(state, min(left, max(1, self.sight.ahead(state).most_needed)))
 
-    def _outlook(self, ahead: Ahead, left: int) -> Outlook:
+    def _outlook(self, state: int, left: int) -> Outlook:
+        ahead = self.sight.ahead(state)
         over = self.ends | (left == 0)
         leak = ahead.leak | (over & (ahead.end == LEAK_END))
         # Answers without a visible character are continued, so that blank answers are counted completely.
@@ -135,7 +107,9 @@ class Outlooks:
         unknown = ~leak & over & (ahead.end == UNKNOWN_END)
         explored_from = (self.growth.theta / np.exp(self.growth.guide * ahead.matched))[ahead.place]
         least = np.where(leak | over | clean, np.inf, explored_from)
-        return Outlook(ahead.following, leak, clean, clean & over & ahead.blank, ahead.held, unknown, least)
+        masks = leak, clean, clean & over & ahead.blank, ahead.held, unknown
+        leaks, _, blanks, held, unknowns = (bool(mask.any()) for mask in masks)
+        return Outlook(ahead.following, *masks, least, leak | clean, leaks, blanks, held, unknowns)
 
 
 ENTRIES_AT_ONCE = 1 << 19  # of a (rows, vocabulary) block in float64: 4 MiB, which fits in a processor's cache
@@ -167,11 +141,6 @@ class Rows:
 
 
 COLUMNS = tuple(each.name for each in fields(Rows))
-
-
-def join(parts: list[Rows]) -> Rows:
-    """Concatenate rows of one length."""
-    return Rows(*(np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS))
 
 
 def grow(
@@ -277,7 +246,7 @@ class _Growing:
                         walk = self._sample if sampled else self._explore
                         parts += walk(part.take(own), chances[own], outlook, step)
         self._score(step)
-        return join(parts)
+        return Rows(*(np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS))
 
     def _explore(self, rows: Rows, chances: np.ndarray, outlook: Outlook, step: int) -> list[Rows]:
         masses = chances * rows.mass[:, None]

@@ -8,7 +8,7 @@ import pytest
 from lethe.errors import BadValue
 from lethe.sampling.draws import Law
 from lethe.sampling.extraction import Search, Window, near_verbatim, windows_of
-from lethe.statistics.answer_tree import Rounding
+from lethe.statistics.answer_tree import Rounding, leak_interval
 from tests.benchmarks.constrained_beam import beam_mass
 from tests.lethe.sampling.answer_tree.toy_models import ToyPredictor, every_answer, naive_chances
 from tests.lethe.statistics.test_extraction import levenshtein
@@ -20,6 +20,10 @@ PLAIN = Rounding()
 
 def law(**settings) -> Law:
     return Law((END,), LENGTH, **settings)
+
+
+def interval(near, alpha: float):
+    return leak_interval(near.masses, near.remainder, alpha, PLAIN)
 
 
 def truth(predictor: ToyPredictor, suffix, distance: int, **settings) -> float:
@@ -43,7 +47,7 @@ def test_a_wide_search_finds_the_whole_mass(seed, distance, settings):
         tuple(np.random.default_rng(seed).integers(0, END, LENGTH)),
     )
     wide = Search(distance=distance, beam=1000, further=1000, samples=0)
-    ends = near_verbatim(predictor, Window(0, PROMPT, suffix), law(**settings), wide).interval(0.01, PLAIN)
+    ends = interval(near_verbatim(predictor, Window(0, PROMPT, suffix), law(**settings), wide), 0.01)
     expected = truth(predictor, suffix, distance, **settings)
     assert (ends.lower, ends.upper) == pytest.approx((expected, expected), abs=1e-12)
 
@@ -59,7 +63,7 @@ def test_certain_ends_hold_and_the_lower_one_beats_the_beam(seed, distance, sett
     for beam in (1, 2, 3):
         narrow = Search(distance=distance, beam=beam, further=0, samples=0)
         found = near_verbatim(predictor, Window(0, PROMPT, suffix), law(**settings), narrow, verbatim)
-        ends = found.interval(0.01, PLAIN)
+        ends = interval(found, 0.01)
         published, rows = beam_mass(
             lambda prefixes: np.array(
                 [naive_chances(predictor.logits_of((*PROMPT, *each)).astype(float), settings) for each in prefixes]
@@ -81,7 +85,7 @@ def test_sampled_ends_miss_with_at_most_alpha():
     expected, missed = truth(predictor, suffix, 2), np.zeros(2)
     for seed in range(runs):
         search = Search(distance=2, beam=1, further=0, samples=40, seed=seed)
-        ends = near_verbatim(predictor, Window(0, PROMPT, suffix), law(), search).interval(alpha, PLAIN)
+        ends = interval(near_verbatim(predictor, Window(0, PROMPT, suffix), law(), search), alpha)
         missed += ends.upper < expected, ends.lower_sampled > expected
         assert ends.upper < ends.upper_certain
     assert (missed / runs <= alpha + 3 * np.sqrt(alpha * (1 - alpha) / runs)).all()

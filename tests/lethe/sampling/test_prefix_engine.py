@@ -90,7 +90,7 @@ def test_every_sample_is_what_it_would_be_alone(engine, sure_model, way):
 
 def copy_from_another_parent(cache, rows, sources, targets):
     # A parent's slot always: a slot that nothing filled yet holds whatever its memory held.
-    RIGHT_COPY(cache, rows, sources.flip(0), targets)
+    RIGHT_COPY(cache, rows, sources[::-1].copy(), targets)
 
 
 def copy_from_the_first_row(cache, rows, sources, targets):
