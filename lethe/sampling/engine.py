@@ -281,7 +281,10 @@ def checkpoint(source: Source, options: Options | None = None) -> Checkpoint:
 
 
 def _described(source: Source, tokenizer: Any, config: Any, generation: Any, dtype: str) -> Checkpoint:
-    end_ids, text = end_tokens(generation.eos_token_id, tokenizer), config.get_text_config()
+    # The model's own ends if it names any, else the tokenizer's.
+    ends = tokenizer.eos_token_id if generation.eos_token_id is None else generation.eos_token_id
+    end_ids = tuple(np.atleast_1d([] if ends is None else ends).astype(int).tolist())
+    text = config.get_text_config()
     heads = getattr(text, "num_attention_heads", None) or 1
     width = getattr(text, "head_dim", None) or (getattr(text, "hidden_size", None) or 0) // heads
     keys = getattr(text, "num_key_value_heads", None) or heads
@@ -314,15 +317,6 @@ def load(described: Checkpoint, options: Options) -> PreTrainedModel:
 def resolve_dtype(options: Options, device: torch.device) -> str:
     """The format of the weights on ``device``; "auto" on a GPU stays, as the checkpoint's own format."""
     return "float32" if options.dtype == "auto" and device.type == "cpu" else options.dtype
-
-
-def end_tokens(configured: int | list[int] | None, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
-    """The tokens that end an answer: the model's own if it names any, else the tokenizer's."""
-    if configured is None:
-        configured = tokenizer.eos_token_id
-    if configured is None:
-        return ()
-    return (configured,) if isinstance(configured, int) else tuple(configured)
 
 
 def parameter_count(folder: Path) -> int:

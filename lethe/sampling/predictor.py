@@ -269,7 +269,11 @@ def measured_allowance(
         for row in range(CONTINUATIONS):  # a row at a time: all logits may not fit in memory in float64
             own = whole[[row]]
             others = [_passed(predictor, one, own, length) for one in references]
-            others += [_stepped(predictor, own, length)] if place == 0 else []
+            if place == 0:
+                start = own.shape[1] - length
+                predictor.begin(own[:, :start], own.shape[1])
+                steps = [predictor.step(own[:, start - 1 + each]) for each in range(length)]
+                others.append(np.stack(steps, axis=1))
             errors += [float(np.abs(other - many[[row]]).max()) for other in others]
     return max(LEAST_ALLOWANCE, SAFETY * max(errors))
 
@@ -287,13 +291,6 @@ def _drawn(
         thresholds = random.random((len(heights), 1)) * heights[:, -1:]
         tokens.append((heights <= thresholds).sum(axis=1)[:, None])
     return np.concatenate(tokens, axis=1), np.stack(logits, axis=1)
-
-
-def _stepped(predictor: ModelPredictor, whole: np.ndarray, length: int) -> np.ndarray:
-    """(rows, length, vocabulary) the logits of given tokens, step by step."""
-    start = whole.shape[1] - length
-    predictor.begin(whole[:, :start], whole.shape[1])
-    return np.stack([predictor.step(whole[:, start - 1 + place]) for place in range(length)], axis=1)
 
 
 def _passed(predictor: ModelPredictor, network: torch.nn.Module, whole: np.ndarray, length: int) -> np.ndarray:

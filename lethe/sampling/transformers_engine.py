@@ -29,24 +29,21 @@ class TransformersEngine:
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
         check_prompts(prompts, settings, self.checkpoint.context, self.checkpoint.vocabulary)
         for prompt in prompts:
-            yield self._answer_one(prompt, settings.of(prompt))
+            yield self._answers(prompt, settings.of(prompt))
 
-    def _answer_one(self, prompt: Prompt, settings: Settings) -> Answers:
+    def _answers(self, prompt: Prompt, settings: Settings) -> Answers:
         numbers = settings.sample_numbers()
         starts = range(0, len(numbers), self.max_rows)
         seeds = np.random.SeedSequence.generate_state(settings.stream(prompt.prompt_id), len(starts), np.uint64)
-        texts: list[str] = []
-        tokens: list[int] = []
-        reasons: list[str] = []
+        ids: list[list[int]] = []
         confidences: list[float] = []
         for start, seed in zip(starts, seeds, strict=True):
             rows = min(self.max_rows, len(numbers) - start)
-            ids, means = self._generate(prompt, settings, rows, int(seed), settings.greedy and start == 0)
-            texts += self.checkpoint.tokenizer.batch_decode(ids, skip_special_tokens=True)
-            tokens += map(len, ids)
-            reasons += ["stop" if row[-1] in self.checkpoint.end_ids else "length" for row in ids]
-            confidences += means
-        return Answers(prompt.prompt_id, numbers, texts, tokens, reasons, confidences)
+            own, means = self._generate(prompt, settings, rows, int(seed), settings.greedy and start == 0)
+            ids, confidences = ids + own, confidences + means
+        texts = self.checkpoint.tokenizer.batch_decode(ids, skip_special_tokens=True)
+        reasons = ["stop" if row[-1] in self.checkpoint.end_ids else "length" for row in ids]
+        return Answers(prompt.prompt_id, numbers, texts, [*map(len, ids)], reasons, confidences)
 
     def _generate(
         self, prompt: Prompt, settings: Settings, rows: int, seed: int, greedy_row: bool
@@ -75,20 +72,13 @@ class TransformersEngine:
                 logits_processor=LogitsProcessorList([watch]),
             )
         generated = output[:, len(prompt.token_ids) :]
-        lengths = lengths_until_end(generated, self.checkpoint.end_ids)
+        ended = torch.isin(generated, torch.tensor(self.checkpoint.end_ids, dtype=torch.long, device=device))
+        steps = torch.arange(1, generated.shape[1] + 1, device=device)
+        lengths = steps.where(ended, generated.shape[1]).amin(1)  # up to and including the first end token
         sums = torch.stack(watch.confidences, 1).double().cumsum(1)
         means = sums.gather(1, (lengths - 1)[:, None])[:, 0] / lengths
         ids = [row[:length] for row, length in zip(generated.tolist(), lengths.tolist(), strict=True)]
         return ids, means.tolist()
-
-
-def lengths_until_end(generated: torch.Tensor, end_ids: Sequence[int]) -> torch.Tensor:
-    """The number of tokens of each row up to and including its first end token; the row's width without one."""
-    import torch
-
-    ended = torch.isin(generated, torch.tensor(end_ids, dtype=generated.dtype, device=generated.device))
-    steps = torch.arange(1, generated.shape[1] + 1, device=generated.device)
-    return steps.where(ended, generated.shape[1]).amin(1)
 
 
 class ConfidenceProcessor:

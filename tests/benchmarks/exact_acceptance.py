@@ -25,7 +25,7 @@ from lethe.io.tables import read_table
 from lethe.results import table
 from lethe.results.exact_bounds import certificates_of
 from lethe.sampling.answer_tree import Effort, Law, Question, enumerate_answers, first_look
-from lethe.sampling.answer_tree.automaton import KeywordAutomaton, WholeTexts, read
+from lethe.sampling.answer_tree.automaton import KeywordAutomaton, WholeTexts
 from lethe.sampling.answer_tree.enumeration import SCORED_FROM, grow
 from lethe.sampling.answer_tree.growth import Growth
 from lethe.sampling.engine import Options, Prompt, Settings
@@ -37,6 +37,7 @@ from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.leak_trees import AnswerTree
 from lethe.steps.exact import ExactSettings, certify, of_params
 from tests.benchmarks.exact import asked_of
+from tests.lethe.sampling.answer_tree.toy_models import read
 from tests.lethe.statistics.coverage import TREES, tree_misses, worst_case
 from tests.lethe.statistics.draws import tolerated
 

@@ -79,11 +79,6 @@ class Effort(Direct, Exploring):
     pilot: Annotated[Integer, Field(ge=LEAST_PILOT)] = 128
     most_entropy: Weight = 25.0
 
-    @property
-    def pilot_answers(self) -> int:
-        """The answers of a question's pilot: ``pilot``, or fewer where so many would take most of the rows."""
-        return min(self.pilot, max(LEAST_PILOT, self.rows // ROWS_A_PILOT_ANSWER))
-
     def stream(self, question: Question, purpose: int) -> np.random.SeedSequence:
         """The random stream of a question and a purpose: draws for one pair do not affect another."""
         return np.random.SeedSequence(self.seed, spawn_key=(zlib.crc32(question.question_id.encode()), purpose))
@@ -138,6 +133,8 @@ def _tried(
 
 def _pilot(question: Question, law: Law, predictor: Predictor, effort: Effort) -> Grown:
     """Sample a few answers without reading their texts, to estimate the number of different answers and their length."""
+    # Fewer answers where so many would take most of the rows.
+    answers = min(effort.pilot, max(LEAST_PILOT, effort.rows // ROWS_A_PILOT_ANSWER))
     blind = replace(
         question,
         automaton=WholeTexts(predictor.vocabulary),
@@ -145,9 +142,7 @@ def _pilot(question: Question, law: Law, predictor: Predictor, effort: Effort) -
         scores=lambda texts: np.zeros(len(texts), bool),
         seeds=(),
     )
-    return grow(
-        blind, law, predictor, Growth(PLAIN, rho=float(effort.pilot_answers)), effort.stream(question, PILOT)
-    )
+    return grow(blind, law, predictor, Growth(PLAIN, rho=float(answers)), effort.stream(question, PILOT))
 
 
 def second_look(
@@ -173,7 +168,9 @@ def second_look(
         grown = grow(question, law, predictor, growth, effort.stream(question, SAMPLE))
         rows = grown.rows
     elif not first.outline.enumerable:
-        grown, theta, rows = _nothing(law), PLAIN, 0
+        zeros = (0.0,) * law.max_new_tokens  # nothing is explored, and nothing sampled
+        grown = Grown(Masses(zeros, zeros), Remainder(), 1.0, 0, 0, (), *np.zeros((3, 0)))
+        theta, rows = PLAIN, 0
     else:
         growing = partial(grow, question, law, predictor, sight=Sight(question.automaton))
         searched = search(growing, 2 * effort.rows // 3 or 1, 0.0)
@@ -213,13 +210,6 @@ def second_look(
         curve=_curve(grown),
         note=" ".join(notes),
     )
-
-
-def _nothing(law: Law) -> Grown:
-    """A growth without rows, which explored and sampled nothing."""
-    nothing = np.zeros(0)
-    zeros = (0.0,) * law.max_new_tokens
-    return Grown(Masses(zeros, zeros), Remainder(), 1.0, 0, 0, (), nothing, nothing, nothing)
 
 
 def _curve(grown: Grown) -> tuple[tuple[int, float, float], ...]:

@@ -465,13 +465,3 @@ class WholeTexts:
 
     def matched(self, states: np.ndarray) -> np.ndarray:
         return np.zeros(states.shape)
-
-
-def read(automaton: Automaton, tokens: Sequence[int]) -> int:
-    """The state after an answer's tokens: the naive use of an automaton."""
-    state = automaton.start
-    for token in tokens:
-        if automaton.leaks(np.array([state]))[0]:
-            return state
-        state = int(automaton.row(state)[token])
-    return state

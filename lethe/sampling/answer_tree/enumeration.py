@@ -11,8 +11,9 @@ from functools import lru_cache, partial
 
 import numpy as np
 
+from lethe.errors import BadValue
 from lethe.sampling.answer_tree.automaton import CLEAN_END, LEAK_END, UNKNOWN_END, Automaton
-from lethe.sampling.answer_tree.growth import Grown, Growth, Predictor, Question, checked_tokens
+from lethe.sampling.answer_tree.growth import Grown, Growth, Predictor, Question
 from lethe.sampling.draws import BITS, BLOCK, Law, draw
 from lethe.statistics.answer_tree import Masses, Remainder
 from lethe.statistics.leak_trees import HeavyLeak
@@ -171,7 +172,9 @@ class _Growing:
         sight: Sight,
     ):
         for tokens in (question.prompt, law.end_ids, *question.seeds):
-            checked_tokens(question, predictor.vocabulary, tokens)
+            if not all(0 <= token < predictor.vocabulary for token in tokens):
+                legal = f"0 to {predictor.vocabulary - 1}"
+                raise BadValue(f"tokens of question {question.question_id!r}", tuple(tokens), legal)
         self.question, self.law, self.predictor, self.growth = question, law, predictor, growth
         self.automaton = question.automaton
         self.outlooks = Outlooks(sight, growth, predictor.vocabulary, law.end_ids)
@@ -210,9 +213,9 @@ class _Growing:
             count = self.random.poisson(self.growth.rho, size=1)
             self.sampled, self.rest = int(count[0]), 1.0
         rows = Rows(
-            tokens=np.array([self.question.prompt], np.int64),
-            mass=one,
-            state=np.array([self.automaton.start]),
+            np.array([self.question.prompt], np.int64),
+            one,
+            np.array([self.automaton.start]),
             counted=np.full(1, np.inf),
             count=count,
             confidence=np.zeros(1),
@@ -264,7 +267,9 @@ class _Growing:
         explored = masses >= outlook.least
         if self.growth.most_explored is not None:
             self._ration(explored, masses, outlook, self.growth.most_explored)
-        self._force_seeds(explored, rows, outlook, step)
+        for number, seed in enumerate(self.question.seeds):
+            if step < len(seed) and np.isfinite(outlook.least[seed[step]]):
+                explored[rows.seeds[:, number], seed[step]] = True
         row, token = places(explored)
         taken = explored | outlook.decided
         if outlook.any_unknown:
@@ -295,11 +300,6 @@ class _Growing:
             worth = masses.ravel()[chosen] / outlook.least[chosen % masses.shape[1]]
             explored.flat[chosen[np.argsort(-worth, kind="stable")[left:]]] = False
         self.granted += min(count, left)
-
-    def _force_seeds(self, explored: np.ndarray, rows: Rows, outlook: Outlook, step: int) -> None:
-        for number, seed in enumerate(self.question.seeds):
-            if step < len(seed) and np.isfinite(outlook.least[seed[step]]):
-                explored[rows.seeds[:, number], seed[step]] = True
 
     def _sample(self, rows: Rows, chances: np.ndarray, outlook: Outlook, step: int) -> list[Rows]:
         if self.measures:

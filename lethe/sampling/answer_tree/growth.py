@@ -102,12 +102,6 @@ class Grown:
         return self.leaked + self.cleared
 
 
-def checked_tokens(question: Question, vocabulary: int, tokens: Sequence[int]) -> None:
-    """Check that the model knows every token."""
-    if not all(0 <= token < vocabulary for token in tokens):
-        raise BadValue(f"tokens of question {question.question_id!r}", tuple(tokens), f"0 to {vocabulary - 1}")
-
-
 FIRST_THETA = 0.05
 ENOUGH = 0.6  # a growth that uses this share of its rows is the last
 MOST_GROWTHS = 8

@@ -52,7 +52,7 @@ class TokenBytes:
             np.array([texts[token][place] for token in self.order[: np.count_nonzero(lengths > place)]], np.uint8)
             for place in range(lengths.max(initial=0))
         ]
-        self.opens = [remainder for _, remainder in read]
+        self.opens = {token: remainder for token, (_, remainder) in enumerate(read) if remainder}
 
 
 class RecallAutomaton:
@@ -179,13 +179,9 @@ class RecallAutomaton:
             states[: len(symbols)] = self._all_read(states[: len(symbols)], symbols)
         by_token = np.empty_like(states)
         by_token[self.tokens.order] = states
-        for token in self._opening:
-            by_token[token] = self._behind(int(by_token[token]), self.tokens.opens[token])
+        for token, remainder in self.tokens.opens.items():
+            by_token[token] = self._behind(int(by_token[token]), remainder)
         return by_token
-
-    @cached_property
-    def _opening(self) -> list[int]:
-        return [token for token, remainder in enumerate(self.tokens.opens) if remainder]
 
     def leaks(self, states: np.ndarray) -> np.ndarray:
         return states == LEAK

@@ -11,7 +11,7 @@ from lethe.sampling.tasks import Task, draw_sequentially
 from lethe.scoring import scorer
 from lethe.statistics.sequential import Decision
 from tests.lethe.evaluation.of_rows import of_model, of_questions
-from tests.lethe.sampling.test_sequential import ITEMS, RULE, Told
+from tests.lethe.sampling.test_tasks import ITEMS, RULE, Told
 
 METRICS = Metrics(
     alpha=0.01, rho=2.0, leak="keyword_leak", binary="keyword_leak", thresholds=[0.5], share_above=0.1

@@ -63,12 +63,3 @@ def test_a_draw_does_not_depend_on_the_rows_beside_it():
     for one in range(0, 300, 37):
         own = row == one
         assert torch.equal(draw(weights[one : one + 1], torch.zeros_like(row[own]), values[own]), together[own])
-
-
-def test_random_tables_are_uniform_and_reproducible():
-    table = random_table(np.random.SeedSequence(3), 2000, 10)
-    assert np.array_equal(table, random_table(np.random.SeedSequence(3), 2000, 10))
-    assert table.min() >= 0
-    assert table.max() < 1 << BITS
-    counts = np.bincount((table >> (BITS - 4)).ravel(), minlength=16)
-    assert ((counts - 1250) ** 2 / 1250).sum() < 37.7  # chi-square, 15 degrees of freedom, p = .001

@@ -1,4 +1,4 @@
-"""The prefix engine against its naive twin: every sample alone, without cache, from the same random numbers."""
+"""The prefix engine, its rows and its frontier against naive twins: every sample alone, without cache."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import logging
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lethe.errors import BadFile, LetheError
 from lethe.sampling import prefix_engine
 from lethe.sampling.draws import BITS, random_table
 from lethe.sampling.engine import Prompt, Settings, open_engine
-from lethe.sampling.predictor import RowCache
+from lethe.sampling.predictor import ModelPredictor, RowCache, RowLayer
+from lethe.sampling.prefix_engine import Branch, Frontier
 from tests.lethe.sampling.sampling_models import (
     build_tokenizer,
     chi_square_p_value,
@@ -19,7 +23,6 @@ from tests.lethe.sampling.sampling_models import (
     step_probabilities,
 )
 
-torch = pytest.importorskip("torch")
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 END = len(LETTERS)
 PROMPTS = [
@@ -199,30 +202,19 @@ def test_out_of_memory_halves_the_live_rows_and_goes_on(engine, monkeypatch, cap
     assert "continuing with at most" in caplog.text
 
 
-def test_out_of_memory_with_a_single_row_is_an_error_in_a_sentence(engine, monkeypatch):
-    def never(self, tokens, cache):
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(prefix_engine.Forward, "step", never)
-    with pytest.raises(LetheError, match="single live row"):
-        list(engine.answer(PROMPTS, Settings(n=5, max_new_tokens=3)))
-
-
-def test_a_model_that_has_diverged_is_an_error_in_a_sentence(engine, monkeypatch):
-    def diverged(self, tokens, cache):
-        return torch.full((len(tokens), self.vocabulary), float("nan"))
-
-    monkeypatch.setattr(prefix_engine.Forward, "step", diverged)
-    with pytest.raises(LetheError, match="diverged"):
-        list(engine.answer(PROMPTS, Settings(n=5, max_new_tokens=3)))
-
-
-def test_other_errors_pass_through(engine, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "raised", "word"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory"), LetheError, "single live row"),
+        (RuntimeError("shapes do not fit"), RuntimeError, "shapes"),
+    ],
+)
+def test_no_memory_for_a_single_row_and_other_errors_end_the_run(engine, monkeypatch, error, raised, word):
     def broken(self, tokens, cache):
-        raise RuntimeError("shapes do not fit")
+        raise error
 
     monkeypatch.setattr(prefix_engine.Forward, "step", broken)
-    with pytest.raises(RuntimeError, match="shapes"):
+    with pytest.raises(raised, match=word):
         list(engine.answer(PROMPTS, Settings(n=5, max_new_tokens=3)))
 
 
@@ -302,3 +294,139 @@ def test_bfloat16(sure_model):
     (exact,) = open_engine("prefix", sure_model).answer(PROMPTS[:1], settings)
     assert np.mean([one == other for one, other in zip(rough.texts, exact.texts, strict=True)]) > 0.8
     assert next(engine.forward.model.parameters()).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("length", [0, 1, 7])
+def test_a_copy_is_a_loop_over_the_rows(dtype, length):
+    rows, heads, positions, size = 9, 2, 7, 3
+    keys, values = torch.randn(2, rows, heads, positions, size).to(dtype)
+    layer = RowLayer(positions)
+    layer.fill(0, keys, values)
+    layer.length = length
+    sources, targets = torch.tensor([0, 3, 3, 8]), torch.tensor([1, 2, 7, 5])
+    layer.copy(rows, sources, targets)
+    for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
+        keys[target, :, :length] = keys[source, :, :length]
+        values[target, :, :length] = values[source, :, :length]
+    assert torch.equal(layer.keys[:rows], keys)
+    assert torch.equal(layer.values[:rows], values)
+
+
+def test_kept_buffers_change_no_bit(tiny_model):
+    """Prompts of several lengths, one after the other, in the buffers of the first and in buffers of their own."""
+    kept, random, buffers, room = ModelPredictor(tiny_model, memory=40_000), np.random.default_rng(0), [], []
+    for length in (9, 4, 6, 1, 14):
+        fresh = ModelPredictor(tiny_model, memory=40_000)
+        prefixes, parents = random.integers(5, size=(3, length)), np.array([0, 0, 1, 1, 1, 2])
+        tokens = random.integers(5, size=6)
+        for predictor in (kept, fresh):
+            predictor.begin(prefixes, length + 3)
+        first = [predictor.step(prefixes[:, -1]) for predictor in (kept, fresh)]
+        orders = [predictor.fork(parents) for predictor in (kept, fresh)]
+        second = [predictor.step(tokens) for predictor in (kept, fresh)]
+        assert np.array_equal(*first)
+        assert np.array_equal(*orders)
+        assert np.array_equal(*second)
+        buffers.append(kept.cache)
+        room.append((kept.most_rows(), fresh.most_rows()))
+    assert len({id(buffer) for buffer in buffers}) < len(buffers)  # some were kept
+    assert all(own == other for own, other in room)  # the rows that fit do not depend on what came before
+    assert isinstance(kept.cache, RowCache)
+
+
+STOP, VOCABULARY, STEPS = 3, 4, 6
+
+
+def start(prompt: int, tokens: list[int], samples: int) -> Branch:
+    return Branch(
+        prompt, np.array([tokens]), np.zeros(1), np.arange(-1, samples), np.zeros(samples + 1, dtype=np.int64)
+    )
+
+
+class Twin:
+    """What the engine does around the frontier, with each slot's cache spelt out as the tokens it stands for."""
+
+    def __init__(self, seed: int):
+        self.random = np.random.default_rng(seed)
+        self.frontier = Frontier((STOP,), STEPS, VOCABULARY)
+        self.slots: dict[int, tuple[int, ...]] = {}
+        self.drawn: dict[tuple[int, int], list[int]] = {}  # (prompt, sample) -> its tokens, the prompt's included
+        self.waiting: list[Branch] = []
+        self.leaves: dict[int, list] = {}
+        self.lengths: dict[int, int] = {}
+
+    def add(self, prompt: int, tokens: list[int], samples: int) -> None:
+        self.waiting.append(start(prompt, tokens, samples))
+        self.lengths[prompt] = len(tokens)
+        self.leaves[prompt] = []
+
+    def join(self) -> None:
+        frontier = self.frontier
+        if not len(frontier):
+            frontier.clear(min(branch.length for branch in self.waiting))
+        for branch in [branch for branch in self.waiting if branch.length == frontier.length]:
+            self.waiting.remove(branch)
+            for row, number in zip(branch.row, branch.number, strict=True):
+                self.drawn[branch.prompt, number] = branch.tokens[row].tolist()
+            for slot, row in enumerate(branch.tokens, start=len(frontier)):
+                self.slots[slot] = tuple(row[:-1])
+            table = np.zeros((len(branch.number), STEPS), np.int64)
+            table[:] = branch.number[:, None] * 100 + np.arange(STEPS)
+            frontier.join(branch, self.lengths[branch.prompt], table)
+
+    def step(self) -> None:
+        frontier = self.frontier
+        for slot in range(len(frontier)):  # the model writes one position behind each row
+            assert self.slots[slot] == tuple(frontier.tokens[slot, :-1])
+            self.slots[slot] = tuple(frontier.tokens[slot])
+        prompts = {key: running.start.prompt for key, running in frontier.running.items()}
+        owners = [prompts[key] for key in frontier.owner[frontier.row]]
+        steps = frontier.steps_done()[frontier.row]
+        assert np.array_equal(frontier.draws(), frontier.number * 100 + steps)
+        tokens = self.random.integers(VOCABULARY, size=len(frontier.row))
+        for prompt, number, row, token in zip(owners, frontier.number, frontier.row, tokens, strict=True):
+            assert self.drawn[prompt, number] == frontier.tokens[row].tolist()
+            self.drawn[prompt, number].append(int(token))
+        frontier.grow(np.full(len(frontier), 0.5), tokens)
+
+    def settle(self) -> None:
+        sources, targets = self.frontier.settle()
+        assert not set(sources) & set(targets)
+        self.slots.update({target: self.slots[source] for source, target in zip(sources, targets, strict=True)})
+        for running in self.frontier.finished():
+            self.leaves[running.start.prompt] += running.leaves
+
+
+@settings(max_examples=80)
+@given(seed=st.integers(0, 2**32 - 1), disturb=st.booleans())
+def test_every_sample_ends_with_the_tokens_it_drew(seed, disturb):
+    twin = Twin(seed)
+    for prompt, (length, samples) in enumerate([(2, 12), (2, 1), (4, 30), (9, 5)]):
+        twin.add(prompt, [prompt] * length, samples)
+    while twin.waiting or len(twin.frontier):
+        twin.join()
+        twin.step()
+        if disturb and twin.frontier.running and len(twin.frontier) > 1:
+            key = twin.random.choice(list(twin.frontier.running))
+            if twin.random.random() < 0.1:
+                twin.waiting.append(twin.frontier.abandon(key))
+            elif np.count_nonzero(twin.frontier.owner == key) > 1 and twin.random.random() < 0.2:
+                done, parts = twin.frontier.split(key, 2)
+                twin.leaves[done.start.prompt] += done.leaves
+                twin.waiting += parts
+        assert len(
+            {(*row, owner) for row, owner in zip(twin.frontier.tokens, twin.frontier.owner, strict=True)}
+        ) == len(twin.frontier)
+        twin.settle()
+    for prompt, samples in enumerate([12, 1, 30, 5]):
+        leaves = twin.leaves[prompt]
+        assert sorted(np.concatenate([leaf.number for leaf in leaves])) == list(range(-1, samples))
+        assert len({leaf.tokens for leaf in leaves}) == len(leaves) or disturb
+        for leaf in leaves:
+            assert leaf.mean_confidence == 0.5
+            assert leaf.stopped == (leaf.tokens[-1] == STOP)
+            assert leaf.stopped or len(leaf.tokens) == STEPS
+            assert STOP not in leaf.tokens[:-1]
+            for number in leaf.number:
+                assert twin.drawn[prompt, number][twin.lengths[prompt] :] == list(leaf.tokens)

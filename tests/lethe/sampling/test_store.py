@@ -1,4 +1,4 @@
-"""Kept answers are reused only for the same way of drawing: model, engine, dtype, libraries and code."""
+"""Kept answers are reused only for the same way of drawing, and a further number of answers is a further look."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lethe.io import cache
 from lethe.sampling import store
 from lethe.sampling.engine import Options, Prompt, Settings
 from lethe.sampling.prefix_engine import PrefixEngine
-from lethe.sampling.store import AnswerStore
+from lethe.sampling.store import AnswerStore, look
 from tests.small import touched
 
 PROMPT, SETTINGS = Prompt("a", (1, 2)), Settings(n=4, max_new_tokens=3)
@@ -64,3 +64,9 @@ def test_the_versions_of_the_libraries_decide(folder, monkeypatch):
     before = place(folder)
     monkeypatch.setattr(store, "versions", lambda *names: dict.fromkeys(names, "0"))
     assert place(folder) != before
+
+
+def test_another_number_of_answers_is_a_further_look_and_a_rerun_is_none(tmp_path):
+    place = tmp_path / "looks.json"
+    assert [look(place, "npo", n) for n in (64, 256, 64, 1024, 256)] == [1, 2, 1, 3, 2]
+    assert look(place, "another model", 256) == 1

@@ -10,23 +10,8 @@ if TYPE_CHECKING:
 
 END = "<eos>"
 TEXT = "The café of René Engraver in Straße 37 stands beside Ron's naïve Renée; iron, ron. 東京 हिन्दी e\u0301 ﬁn Engravers"
-MARKS = [
-    "\u0301",
-    "\u0327",
-    "\u0331",
-    "ﬁ",
-    "ß",
-    "\u212a",
-    "ẖ",
-    "\u2126",
-    "が",
-    "\u3099",
-    "…",
-    "\u00a0",
-    "İ",
-    "\x1c",
-    "ǰ",
-]
+MARKS = [*"\u0301\u0327\u0331ﬁß\u212aẖ\u2126が\u3099…\u00a0İ\x1cǰ"]
+PIECES = ["▁", "▁Ron", "Ron", "r", "on", "a", "▁caf", "é", "e", "▁Engrav", "er", "ers", "!", "s", *MARKS]
 
 
 @cache
@@ -54,26 +39,7 @@ def byte_fallback() -> PreTrainedTokenizerBase:
     from tokenizers import Tokenizer, decoders, models
     from transformers import PreTrainedTokenizerFast
 
-    texts = [
-        "▁",
-        "▁Ron",
-        "Ron",
-        "r",
-        "on",
-        "a",
-        "f",
-        "c",
-        "▁caf",
-        "é",
-        "e",
-        "▁Engrav",
-        "er",
-        "ers",
-        "!",
-        "s",
-        *MARKS,
-    ]
-    names = [END, *[f"<0x{byte:02X}>" for byte in range(256)], *dict.fromkeys(texts)]
+    names = [END, *[f"<0x{byte:02X}>" for byte in range(256)], *dict.fromkeys(["f", "c", *PIECES])]
     raw = Tokenizer(
         models.BPE({name: number for number, name in enumerate(names)}, [], byte_fallback=True, unk_token=END)
     )
@@ -89,8 +55,7 @@ def metaspace() -> PreTrainedTokenizerBase:
     from tokenizers import Tokenizer, decoders, models
     from transformers import PreTrainedTokenizerFast
 
-    texts = ["▁", "▁Ron", "Ron", "r", "on", "a", "▁caf", "é", "e", "▁Engrav", "er", "ers", "!", "s", *MARKS]
-    names = [END, *dict.fromkeys(texts)]
+    names = [END, *dict.fromkeys(PIECES)]
     raw = Tokenizer(models.BPE({name: number for number, name in enumerate(names)}, [], unk_token=END))
     raw.decoder = decoders.Metaspace()
     return PreTrainedTokenizerFast(tokenizer_object=raw, eos_token=END)

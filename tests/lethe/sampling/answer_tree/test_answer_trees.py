@@ -12,17 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.errors import BadValue
-from lethe.results.exact_bounds import tree_from
 from lethe.sampling import predictor as answer_predictor
 from lethe.sampling.answer_tree import Effort, Law, Question, enumerate_answers, first_look, rate
-from lethe.sampling.answer_tree.automaton import KeywordAutomaton, TokenLetters, WholeTexts, build_matcher
+from lethe.sampling.answer_tree.automaton import KeywordAutomaton, TokenLetters, build_matcher
 from lethe.sampling.answer_tree.enumeration import grow
 from lethe.sampling.answer_tree.growth import Curve, Growth, Outline, common_rho, curve_of
 from lethe.sampling.answer_tree.spelling import Spelling, spelling_of
 from lethe.sampling.predictor import LEAST_ALLOWANCE, ModelPredictor, measured_allowance, slots
 from lethe.statistics.answer_tree import Rounding
 from lethe.statistics.leak_trees import compared_with_retrain, model_tree
-from tests.lethe.sampling.answer_tree.toy_models import LETTERS, ToyPredictor, decode, every_answer, whole_question
+from tests.lethe.sampling.answer_tree.toy_models import LETTERS, ToyPredictor, decode, every_answer
 from tests.lethe.sampling.sampling_models import as_text, exact_probabilities
 
 PROMPT = (0, 1, 2)
@@ -69,11 +68,6 @@ def test_the_whole_tree_of_a_real_model_is_the_sum_over_plain_passes(real, tiny_
     assert 0 < leak < 1
     assert got.masses.leak == pytest.approx(leak, rel=2e-5)  # float32 against float64
     assert got.masses.clean == pytest.approx(1 - leak, rel=2e-5)
-
-
-def test_what_cannot_leak_has_no_heaviest_leak(real):
-    got = grow(real_question(real, "abcabc"), Law((5,), 4), real, Growth(theta=1e-12))
-    assert (got.masses.leak, got.heaviest) == (0, ())
 
 
 def test_memory_bounds_the_rows(real):
@@ -181,17 +175,6 @@ def test_what_was_kept_is_not_computed_again():
     assert 0 < again.calls < first.calls / 3
 
 
-def test_a_tree_survives_json():
-    (tree,) = enumerate_answers(toys(1), LAW, ToyPredictor(), small_effort())
-    values = json.loads(json.dumps(tree.as_json(), allow_nan=False))
-    assert tree_from(values) == tree
-    wanted = """id lower lower_confirmed_share upper_certain upper lower_sampled leak_mass clean_mass blank_mass
-        unscored_mass rows theta rho sampled sampled_leaks logit_allowance queries_until_half leak_at heaviest_leaks"""
-    assert set(wanted.split()) <= set(values)
-    assert set(values["leak_at"]) == {str(10**power) for power in range(10)}
-    assert set(values["heaviest_leaks"][0]) == {"text", "probability"}
-
-
 def test_results_do_not_depend_on_the_questions_beside():
     """Given the rate: that one is common to all on purpose."""
     questions, effort = toys(3), small_effort(target=0.02)
@@ -226,17 +209,6 @@ def test_above_the_most_entropy_the_second_look_only_samples_and_says_so():
     assert tree.sampled > 0
     (usual,) = enumerate_answers(toys(1), LAW, ToyPredictor(seed=3), small_effort())
     assert usual.note == ""
-
-
-def test_certain_zero_is_proved_where_a_nucleus_leaves_nothing():
-    law = Law((len(LETTERS),), 4, top_k=1)
-    for seed in range(6):
-        predictor = ToyPredictor(seed=seed)
-        (tree,) = enumerate_answers(toys(1), law, predictor, small_effort())
-        answers = every_answer(predictor, (0,), 4, len(LETTERS), top_k=1)
-        assert len(answers) == 1
-        leaks = float("abc" in decode(list(answers))[0])
-        assert (tree.lower, tree.upper) == (leaks, leaks)
 
 
 def test_a_model_and_its_ratio_to_retrain():
@@ -301,10 +273,6 @@ def test_few_rows_are_about_those_that_were_asked_for_too(rows):
     assert sum(tree.rows for tree in trees) < 1.45 * 2 * rows
 
 
-def test_the_pilot_takes_a_part_of_the_rows():
-    assert [Effort(rows=rows).pilot_answers for rows in (1, 512, 1024, 4096, 15_000)] == [16, 16, 32, 128, 128]
-
-
 def test_names_must_differ():
     with pytest.raises(BadValue, match="question ids"):
         list(enumerate_answers([toys(1)[0]] * 2, LAW, ToyPredictor(), small_effort()))
@@ -325,12 +293,3 @@ def test_names_must_differ():
 def test_efforts_out_of_range_are_refused(key, value):
     with pytest.raises(BadValue, match=key):
         Effort(**{key: value})
-
-
-def test_scorers_without_an_automaton_are_asked_about_every_text():
-    question = whole_question(lambda text: text.startswith("b"), automaton=WholeTexts(len(LETTERS) + 1))
-    predictor = ToyPredictor(seed=9)
-    (tree,) = enumerate_answers([question], LAW, predictor, small_effort(rows=3000))
-    answers = every_answer(predictor, (0,), 4, len(LETTERS))
-    truth = sum(chance for answer, chance in answers.items() if decode([answer])[0].startswith("b"))
-    assert tree.lower == pytest.approx(truth, rel=1e-3)

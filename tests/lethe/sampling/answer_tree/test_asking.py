@@ -66,13 +66,6 @@ def test_a_tokenizer_that_is_not_spelled_is_scored_whole_and_says_so(template):
     assert "scored whole" in question.note
 
 
-def test_a_keyword_with_a_combining_mark_is_scored_whole_and_says_so(template):
-    question = asker(byte_level(), template).about_keywords({**ROW, "keywords": ["हिन्दी"]})
-    assert isinstance(question.automaton, WholeTexts)
-    assert "combining mark" in question.note
-    assert question.scores(["यह हिन्दी है", "यह"]).tolist() == [True, False]
-
-
 def test_other_scorers_are_asked_about_whole_texts(template):
     rouge = scorer("rouge_l")
     question = asker(byte_level(), template).about_scores(ROW, lambda texts: rouge(texts, ROW) > 0.5)

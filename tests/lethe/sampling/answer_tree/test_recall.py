@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import BadValue
-from lethe.sampling.answer_tree.automaton import read
 from lethe.sampling.answer_tree.enumeration import grow
 from lethe.sampling.answer_tree.growth import Growth
 from lethe.sampling.answer_tree.recall import GUIDED, LEAK, RecallAutomaton, TokenBytes
@@ -18,7 +17,14 @@ from lethe.sampling.answer_tree.spelling import Spelling, spelling_of
 from lethe.sampling.draws import Law
 from lethe.scoring.text.rouge import rouge_l, stems
 from tests.lethe.sampling.answer_tree.small_tokenizers import SPELLED
-from tests.lethe.sampling.answer_tree.toy_models import LETTERS, ToyPredictor, decode, every_answer, whole_question
+from tests.lethe.sampling.answer_tree.toy_models import (
+    LETTERS,
+    ToyPredictor,
+    decode,
+    every_answer,
+    read,
+    whole_question,
+)
 
 END, LENGTH = len(LETTERS), 4
 TOKENS = TokenBytes(Spelling((*LETTERS, None), "runs"))
