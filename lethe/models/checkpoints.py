@@ -107,7 +107,6 @@ def _refusal(folder: Path, error: Exception) -> BadFile:
 
 
 def load(folder: str | os.PathLike, dtype: str = "auto") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Load a causal language model and its tokenizer."""
     folder, device = whole(check(folder)), default_device()
     tokenizer = load_tokenizer(folder)
     model = load_weights(folder, "float32" if dtype == "auto" and device == "cpu" else dtype)
@@ -115,7 +114,6 @@ def load(folder: str | os.PathLike, dtype: str = "auto") -> tuple[PreTrainedMode
 
 
 def has_tokenizer(folder: Path) -> bool:
-    """Whether a folder holds the files of a tokenizer."""
     return any((folder / name).is_file() for name in TOKENIZER_FILES)
 
 
@@ -170,7 +168,6 @@ def save_trained(
     history: Sequence[StepRecord],
     epochs: Sequence[StepRecord] | None = None,
 ) -> None:
-    """Write a trained model and the record of its training to ``root/models/name``."""
     record = {"schema": SCHEMA_VERSION, "name": name, "steps": history}
     with atomic_folder(root / "models" / name) as folder:
         save(folder, model, tokenizer)
@@ -221,7 +218,6 @@ MERGED = Path(".lethe/scratch/merged")
 
 
 def is_adapter(folder: Path) -> bool:
-    """Whether a folder holds an adapter, not a whole model."""
     return (folder / CONFIG).is_file() and not (folder / "config.json").is_file()
 
 

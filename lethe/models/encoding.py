@@ -67,7 +67,6 @@ class Encoder:
             )
 
     def text(self, row: Asked) -> str:
-        """The prompt of a row, as text."""
         if self.template == HARMBENCH:
             return harmbench_row(row)
         return self._chat(worded(CHAT, row)) if self.template == CHAT else worded(self.template, row)
@@ -160,7 +159,6 @@ def read_template(path: str | os.PathLike) -> str:
 
 
 def collate(examples: Sequence[Example], padding: int, device: torch.device | str = "cpu") -> Batch:
-    """One right-padded batch."""
     import torch
 
     width = max(len(example.prompt) + len(example.answer) for example in examples)
@@ -184,7 +182,6 @@ class PublishedPrompt:
     user: str
 
     def record(self) -> dict[str, str]:
-        """Name and hash, for the record of a run."""
         digest = hashlib.sha256(f"{self.system}\n{self.user}".encode()).hexdigest()
         return {"prompt": self.name, "prompt_sha256": digest}
 

@@ -48,8 +48,6 @@ class FirstTokens:
 
 
 class FirstToken:
-    """Reads the first token after prompts with a local model folder."""
-
     def __init__(
         self, folder: str | os.PathLike, words: Sequence[str], engine: Engine = "transformers", dtype: str = "auto"
     ):
@@ -141,7 +139,6 @@ def neutral(text: str, tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def clipped(text: str, tokenizer: PreTrainedTokenizerBase, tokens: int) -> str:
-    """The first tokens of a text, as text."""
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     return text if len(ids) <= tokens else str(tokenizer.decode(ids[:tokens]))
 

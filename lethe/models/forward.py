@@ -30,7 +30,6 @@ class Forward:
 
     @property
     def nll(self) -> torch.Tensor:
-        """The mean negative log-likelihood of the batch's answer tokens, a scalar."""
         return -self.log_probs.sum() / self.tokens.sum()
 
     @property

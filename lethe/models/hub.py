@@ -34,7 +34,6 @@ class HubName:
 
     @property
     def folder(self) -> Path:
-        """The folder that stands for the checkpoint here."""
         return HUB / (self.repository if self.revision == MAIN else f"{self.repository}@{self.revision}")
 
     def __str__(self) -> str:
@@ -73,7 +72,6 @@ def fill(name: HubName, root: Path = Path()) -> Path:
 
 
 def _snapshot(name: HubName) -> Path:
-    """The folder in the hub's cache with the files of the revision."""
     from huggingface_hub import snapshot_download
 
     try:

@@ -34,7 +34,6 @@ QA_PROMPT = Path(__file__).parent / "prompts/qa.txt"
 
 
 def tokenizer_of(source: Source) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model folder or of a model in memory."""
     return source.tokenizer if isinstance(source, InMemory) else checkpoints.load_tokenizer(source)
 
 

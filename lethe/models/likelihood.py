@@ -50,7 +50,6 @@ TOKENS = tuple(field.name for field in fields(AnswerTokens))
 def given_answers(
     source: Source, splits: Mapping[str, Sequence[Row]], prompt: str, label: str
 ) -> dict[str, pd.DataFrame]:
-    """The likelihood table of each split."""
     import pandas as pd
     import torch
 
@@ -84,7 +83,6 @@ def answer_tokens(
     size: int = 32,
     label: str = "likelihood",
 ) -> list[AnswerTokens]:
-    """The likelihood of each example's answer, token by token."""
     _check_vocabulary(model, examples)
     # Rows of similar length are batched together for less padding. Ties keep their order, so reruns agree.
     order = sorted(range(len(examples)), key=lambda i: len(examples[i].prompt) + len(examples[i].answer))

@@ -33,19 +33,16 @@ class Team:
 
     @staticmethod
     def started() -> bool:
-        """Whether this process is one of several."""
         return "WORLD_SIZE" in os.environ and "LOCAL_RANK" in os.environ
 
     @cached_property
     def accelerator(self) -> Accelerator:
-        """The connection to the other processes."""
         import torch
         from accelerate import Accelerator
 
         return Accelerator(cpu=not torch.cuda.is_available())
 
     def share(self, parts: Sequence[T]) -> Sequence[T]:
-        """The parts of a step that this process takes."""
         return parts[self.rank :: self.size]
 
     def sum_gradients(self, parameters: Sequence[torch.nn.Parameter]) -> None:

@@ -182,7 +182,6 @@ def _backward(
 
 @contextlib.contextmanager
 def _little_memory(model: PreTrainedModel, compute: Compute) -> Iterator[None]:
-    """Use gradient checkpointing during the run if the recipe asks for it."""
     if not compute.gradient_checkpointing:
         yield
         return
@@ -253,13 +252,10 @@ class Saved:
 
 
 class Resumable:
-    """The last saved state of one run."""
-
     def __init__(self, folder: Path, every: int):
         self.folder, self.every = folder, every
 
     def due(self, step: int) -> bool:
-        """Whether to save the state after step ``step``, counted from 0."""
         return (step + 1) % self.every == 0
 
     def save(self, state: Saved) -> None:
@@ -291,7 +287,6 @@ class Resumable:
         return Saved(**state)
 
     def clear(self) -> None:
-        """Remove the state of a finished run."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _states(self) -> list[Path]:
@@ -306,7 +301,6 @@ def _digest(path: Path) -> str:
 def learn(
     rows: Sequence[Row], everything: Sequence[Row], recipe: TrainRecipe, seed: int, label: str
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, list[StepRecord]]:
-    """Train a model on rows of a dataset."""
     import torch
 
     from lethe.models.forward import forward

@@ -40,8 +40,6 @@ ROUNDS = 4  # requests for a question at least, so that its first and last answe
 
 
 class CapReached(LetheError):
-    """The next request could exceed ``max_tokens_total``."""
-
     def __init__(self, cap: int, drawn: int, planned: int):
         super().__init__(
             f"Stopped at the cap of {cap:,} tokens with {drawn:,} of {planned:,} answers, which are kept. A larger "
@@ -51,8 +49,6 @@ class CapReached(LetheError):
 
 @dataclass(frozen=True)
 class Job:
-    """Answers to draw with one request."""
-
     prompt: Prompt
     numbers: tuple[int, ...]
     ask: Ask
@@ -217,7 +213,6 @@ class EndpointEngine:
         return len(found)
 
     def plan(self, work: Sequence[tuple[Sequence[Prompt], Settings]]) -> str:
-        """The sentence about requests, tokens and costs, before the start."""
         answers = [
             (prompt, len(settings.of(prompt).sample_numbers()), settings.max_new_tokens)
             for prompts, settings in work

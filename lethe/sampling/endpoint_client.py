@@ -65,8 +65,6 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Ask:
-    """One request: ``n`` answers to a text."""
-
     text: str
     n: int = 1
     max_tokens: int = 16
@@ -259,8 +257,6 @@ class Probe:
 
 @dataclass(frozen=True)
 class Probes:
-    """What was found before the first draw, the tokens that it took, and the models that answered."""
-
     each: tuple[Probe, ...]
     n: bool
     logprobs: bool
@@ -283,6 +279,7 @@ async def _probed(ask: _Asking) -> Probes:
     short = await ask.many("max_tokens", [Ask(OPEN, max_tokens=2)])
     several = await ask.many("n", [Ask(OPEN, n=3)])
     honoured = len(several) == 3 and (len(_texts(several)) > 1 or len(_texts(repeated)) < REPEATED)
+    copies = " alike" if len(several) == 3 and not honoured else ""
     one = Ask(OPEN, max_tokens=1, logprobs=TOP)
     first = await ask.many("logprobs", [one])
     logprobs = bool(first and first[0].stated)
@@ -296,7 +293,7 @@ async def _probed(ask: _Asking) -> Probes:
             _differ(repeated, varied, certain),
             _temperature(repeated, varied, cold, certain),
             _limit(short),
-            _several(len(several), honoured),
+            Probe("n", honoured, f"n=3 gave {len(several)} answers{copies}", needed=False),
             _frequencies(first),
             _seed(fixed),
         ),
@@ -371,11 +368,6 @@ def _limit(short: Sequence[Drawn]) -> Probe:
     return Probe("max_tokens", longest <= 2, f"a limit of 2 tokens gave {longest}")
 
 
-def _several(count: int, honoured: bool) -> Probe:
-    copies = " alike" if count == 3 and not honoured else ""
-    return Probe("n", honoured, f"n=3 gave {count} answers{copies}", needed=False)
-
-
 def _frequencies(first: Sequence[Drawn]) -> Probe:
     """Whether first tokens come as often as the server states: exact binomial tests, one for each stated token."""
     from scipy.stats import binomtest
@@ -402,7 +394,6 @@ def _seed(fixed: Sequence[Sequence[Drawn]]) -> Probe:
 
 
 def identity(models: Mapping[tuple[str, str | None], int]) -> Probe:
-    """Whether one model answered all requests, by its name and fingerprint."""
     names = [f"{model} ({fingerprint})" if fingerprint else model for model, fingerprint in models]
     text = f"the server says that it is {' and '.join(names)}"
     return Probe("identity", len(names) == 1 if names else None, text)

@@ -83,7 +83,6 @@ class Settings(Direct, Drawing):
         return np.random.SeedSequence(entropy=self.seed, spawn_key=key)
 
     def of(self, prompt: Prompt) -> Settings:
-        """The settings of one prompt."""
         return self if prompt.n is None else self.model_copy(update={"n": prompt.n})
 
     def sample_numbers(self) -> list[int]:
@@ -145,7 +144,6 @@ class Options:
 
     @classmethod
     def from_params(cls, sample: object) -> Options:
-        """The options in the ``sample`` section of params.yaml."""
         names = [field.name for field in fields(cls) if hasattr(sample, field.name)]
         return cls(**{name: getattr(sample, name) for name in names})
 
@@ -176,7 +174,6 @@ class Engine(Protocol):
 def open_engine(
     kind: str, source: str | PathLike | InMemory, options: Options | Mapping[str, object] | None = None
 ) -> Engine:
-    """Open a model folder or a model in memory with an engine."""
     asked, options, reason = kind, Options.of(options), "as requested"
     place = source if isinstance(source, InMemory) else Path(source)
     if kind == AUTO:
@@ -216,7 +213,6 @@ def choose(source: Path | InMemory, options: Options) -> tuple[str, str]:
 
 
 def check_prompts(prompts: Sequence[Prompt], settings: Settings, context: int | None, vocabulary: int) -> None:
-    """Check prompts before the first draw."""
     (name, times), *_ = Counter(prompt.prompt_id for prompt in prompts).most_common(1) or [("", 0)]
     if times > 1:
         raise BadValue("prompt ids", name, "distinct names, since a prompt's draws depend on its name")

@@ -246,7 +246,6 @@ class _Search:
     def _leave(
         self, rows: _Rows, masses: np.ndarray, undecided: np.ndarray, row: np.ndarray, token: np.ndarray
     ) -> None:
-        """Remember the mass that nobody reads on."""
         for place in np.flatnonzero(rows.open):
             taken = token[row == place]
             rest = np.where(undecided[place, self.kind_of], masses[place], 0.0)
@@ -310,7 +309,6 @@ class _Search:
     def _unread(
         self, starts: list[tuple[_Rest, int]], chances: np.ndarray, edits: np.ndarray, step: int
     ) -> np.ndarray:
-        """The chances of the tokens that were left unread below each start."""
         left = chances.copy()
         left[:, list(self.law.end_ids)] = 0
         _, alive, certain = self._decided(edits, self.length - step - 1)

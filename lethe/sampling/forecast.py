@@ -75,7 +75,6 @@ def _seconds(engine: Engine, prompt: Prompt, settings: Settings, n: int) -> floa
 
 
 def _peak(engine: Engine, positions: int, answers: int) -> float:
-    """The bytes in use after the pilot, and those of the rows in flight."""
     import resource
 
     import torch

@@ -64,7 +64,6 @@ class RowLayer(DynamicLayer):
         return self.length
 
     def copy(self, rows: int, sources: torch.Tensor, targets: torch.Tensor) -> None:
-        """Make slots equal to others, in this layer."""
         self.reserve(rows)
         for buffer in (self.keys, self.values):
             filled = buffer[:, :, : self.length]
@@ -75,7 +74,6 @@ class RowLayer(DynamicLayer):
                 filled.index_copy_(0, targets, filled.index_select(0, sources))
 
     def fill(self, slot: int, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Put prefilled rows into neighbouring slots."""
         if not self.is_initialized:
             self.lazy_initialization(keys, values)
         rows, positions = keys.shape[0], keys.shape[2]
@@ -107,7 +105,6 @@ class RowCache(Cache):
             layer.length = length
 
     def copy(self, rows: int, sources: np.ndarray, targets: np.ndarray) -> None:
-        """Make slots equal to others, in every layer."""
         if len(targets):
             device = self.layers[0].keys.device
             moves = torch.from_numpy(sources).to(device), torch.from_numpy(targets).to(device)
@@ -136,8 +133,6 @@ ROWS_ON_CPU = 16
 
 
 class Forward:
-    """Calls of the model with a row cache."""
-
     def __init__(self, model: PreTrainedModel):
         self.model, self.device = model, model.device
         self.vocabulary = int(model.get_input_embeddings().num_embeddings)  # type: ignore[arg-type]  # torch types it as any attribute

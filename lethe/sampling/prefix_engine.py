@@ -135,7 +135,6 @@ class Decoding:
         self.cache.copy(len(frontier), *frontier.settle())
 
     def _draw(self, logits: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """Each row's top probability, and each sample's drawn token."""
         rows, draws, settings = self.frontier.row, self.frontier.draws(), self.settings
         block = max(1, WEIGHTS_AT_ONCE // logits.shape[1])
         drawn, tops = np.empty(len(rows), np.int64), []
@@ -264,7 +263,6 @@ class Frontier:
         self.clear(0)
 
     def clear(self, length: int) -> None:
-        """Remove all rows and set the length."""
         self.tokens = np.zeros((0, length), np.int64)
         self.owner = self.prompt_length = self.parent = np.zeros(0, np.int64)
         self.confidence = np.zeros(0)
@@ -279,7 +277,6 @@ class Frontier:
         return len(self.tokens)
 
     def join(self, branch: Branch, prompt_length: int, table: np.ndarray) -> None:
-        """Append a branch's rows."""
         key, rows = self._joined, len(branch.tokens)
         self._joined += 1
         self.running[key] = Running(branch, most_rows=rows)
@@ -293,11 +290,9 @@ class Frontier:
         self.prompt_length = np.append(self.prompt_length, np.full(rows, prompt_length))
 
     def steps_done(self) -> np.ndarray:
-        """Tokens generated so far on each row."""
         return self.length - self.prompt_length
 
     def draws(self) -> np.ndarray:
-        """Each sample's draw for the coming step."""
         return self.table[self.lane, self.steps_done()[self.row]]
 
     def grow(self, top_probability: np.ndarray, drawn: np.ndarray) -> None:
@@ -332,11 +327,13 @@ class Frontier:
         samples = rows[self.row]
         self.row = (np.cumsum(rows) - 1)[self.row[samples]]
         self.number, self.lane = self.number[samples], self.lane[samples]
+        self._take(rows)
+
+    def _take(self, rows: np.ndarray) -> None:
         for name in ("tokens", "owner", "prompt_length", "confidence", "parent"):
             setattr(self, name, getattr(self, name)[rows])
 
     def finished(self) -> list[Running]:
-        """Remove and return the branches without live rows."""
         done = [key for key in self.running if key not in set(self.owner.tolist())]
         return [self.running.pop(key) for key in done]
 
@@ -365,7 +362,6 @@ class Frontier:
     def settle(self) -> tuple[np.ndarray, np.ndarray]:
         """Give every child a slot below the number of children; returns (sources, targets), the slots to copy."""
         order, sources, targets = slots(self.parent)
-        for name in ("tokens", "owner", "prompt_length", "confidence", "parent"):
-            setattr(self, name, getattr(self, name)[order])
+        self._take(order)
         self.row = np.argsort(order)[self.row]
         return sources, targets

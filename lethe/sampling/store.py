@@ -61,7 +61,6 @@ class AnswerStore:
 
     @classmethod
     def of(cls, source: Origin, engine: Engine, options: Options, scratch: Path = SCRATCH) -> AnswerStore:
-        """The store of an open engine's answers."""
         if isinstance(source, Endpoint):
             return cls(model_digest(source), engine.name, scratch, module_of(type(engine)))
         libraries = versions(*LIBRARIES, *(VLLM if engine.name == "vllm" else ()))
@@ -69,14 +68,12 @@ class AnswerStore:
         return cls(model_digest(source), engine.name, scratch, module_of(type(engine)), **facts)
 
     def place(self, prompt: Prompt, settings: Settings) -> Path:
-        """The file of one prompt's answers."""
         key = digest(self.drawn_by, prompt, settings)
         place = self.scratch / key[:2] / f"{key}.json"
         self.places[place] = None
         return place
 
     def has(self, prompt: Prompt, settings: Settings) -> bool:
-        """Whether a prompt's finished answers are there."""
         return kept(self.place(prompt, settings)) is not None
 
     def stored(self, prompt: Prompt, settings: Settings) -> Answers:

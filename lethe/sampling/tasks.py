@@ -64,7 +64,6 @@ class Task:
 
 
 def tasks(source: Origin, rows: Mapping[str, list[Row]], sample: Sample, model: Model) -> list[Task]:
-    """The prompts of each split."""
     prompt = _prompts(source, sample.prompt)
     return [
         Task(split, [prompt(row) for row in asked], settings_of(sample, model, split))
@@ -168,7 +167,6 @@ def draw_sequentially(
 
 
 def table_of(answers: Iterable[Answers]) -> pd.DataFrame:
-    """Answers as the rows of a generations file, in the given order."""
     import pandas as pd
 
     frames = [
@@ -201,7 +199,6 @@ class Asked:
 
     @property
     def counts(self) -> np.ndarray:
-        """The number of samples of each production."""
         return np.bincount(self.of_sample, minlength=len(self.productions))
 
     @property
@@ -211,7 +208,6 @@ class Asked:
 
 
 def ask(language: Language, row: Row, samples: int, seed: int) -> Asked:
-    """Draw the production of each sample of one question."""
     choices = productions(language, row)
     uniform = np.array([_uniform(seed, row["id"], sample) for sample in range(samples)])
     return Asked(row, choices, pick(uniform, choices))

@@ -204,7 +204,6 @@ _replica: VllmEngine  # the engine that `start_replica` opened in this process
 
 
 def start_replica(model_folder: Path, options: Options, shares: multiprocessing.Queue) -> None:
-    """Open the engine of this process on its share of the GPUs."""
     global _replica
     share = shares.get()
     if share is not None:
@@ -213,5 +212,4 @@ def start_replica(model_folder: Path, options: Options, shares: multiprocessing.
 
 
 def replica_answer(prompts: Sequence[Prompt], settings: Settings) -> list[Answers]:
-    """The answers from the engine of this process."""
     return list(_replica.answer(prompts, settings))

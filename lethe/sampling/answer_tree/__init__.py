@@ -237,7 +237,6 @@ def enumerate_answers(
     kept: MutableMapping[str, dict] | None = None,
     label: str = "exact",
 ) -> Iterator[AnswerTree]:
-    """Bound each question's P(leak), in the order of the questions."""
     effort = effort or Effort()
     kept = {} if kept is None else kept
     names = [question.question_id for question in questions]

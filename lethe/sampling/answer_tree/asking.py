@@ -16,6 +16,7 @@ from lethe.errors import BadValue
 from lethe.models.encoding import Encoder
 from lethe.registry import JUDGES, SCORERS
 from lethe.sampling.answer_tree.automaton import (
+    Automaton,
     KeywordAutomaton,
     TokenLetters,
     WholeTexts,
@@ -56,7 +57,6 @@ class Asker:
             self.reason = str(refusal)
 
     def about_keywords(self, row: Row) -> Question:
-        """The question whether an answer contains one of the row's ``keywords``."""
         given = [keyword for keyword in row.get("keywords") or () if is_text(keyword)]
         keywords = tuple(dict.fromkeys(map(normalise, given)))
         if not keywords:
@@ -68,32 +68,23 @@ class Asker:
         unread = [keyword for keyword in keywords if not spellable(keyword)]
         reason = self.reason or (f"The keyword {unread[0]!r} holds a combining mark." if unread else "")
         if self.letters is None or reason:
-            return self._question(row, scores, f"{reason} Every finished answer was scored whole.")
-        automaton = KeywordAutomaton(build_matcher(keywords, self.match), self.letters)
-        return Question(row["id"], self.encoder.prompt(row), automaton, self._decode, scores, self._seeds(row))
+            return self.question(row, scores, reason=reason)
+        return self.question(row, scores, KeywordAutomaton(build_matcher(keywords, self.match), self.letters))
 
     def about_recall(self, row: Row, above: float, scores: Scores) -> Question:
-        """The question whether the ROUGE-L recall of an answer exceeds a threshold."""
         if self.letters is None:
-            return self._question(row, scores, f"{self.reason} Every finished answer was scored whole.")
+            return self.question(row, scores, reason=self.reason)
         if self.bytes is None:
             self.bytes = TokenBytes(self.letters.spelling)
-        automaton = RecallAutomaton(row["answer"], above, self.bytes)
-        return Question(row["id"], self.encoder.prompt(row), automaton, self._decode, scores, self._seeds(row))
+        return self.question(row, scores, RecallAutomaton(row["answer"], above, self.bytes))
 
-    def about_scores(self, row: Row, scores: Scores) -> Question:
-        """The question whether a scorer of whole texts finds a leak, such as exact match."""
-        return self._question(row, scores, "Every finished answer was scored whole.")
-
-    def _question(self, row: Row, scores: Scores, note: str) -> Question:
-        automaton = WholeTexts(self.vocabulary)
-        prompt, seeds = self.encoder.prompt(row), self._seeds(row)
-        return Question(row["id"], prompt, automaton, self._decode, scores, seeds, note)
-
-    def _seeds(self, row: Row) -> tuple[tuple[int, ...], ...]:
-        """The token sequences with which the model would write the reference answer and its paraphrase."""
+    def question(self, row: Row, scores: Scores, automaton: Automaton | None = None, reason: str = "") -> Question:
+        """The question that an automaton decides, or a scorer of whole texts; the seeds are the reference answers."""
+        note = "" if automaton else f"{reason} Every finished answer was scored whole.".lstrip()
         answers = [row.get("answer"), row.get("paraphrased_answer")]
-        return tuple(self.encoder.example(row, answer).answer for answer in answers if is_text(answer))
+        seeds = tuple(self.encoder.example(row, answer).answer for answer in answers if is_text(answer))
+        reads = automaton or WholeTexts(self.vocabulary)
+        return Question(row["id"], self.encoder.prompt(row), reads, self._decode, scores, seeds, note)
 
     def _decode(self, answers: list[tuple[int, ...]]) -> list[str]:
         return self.tokenizer.batch_decode([list(answer) for answer in answers], skip_special_tokens=True)
@@ -121,7 +112,6 @@ def is_binary(scorer: str) -> bool:
 
 
 def leak_of(scorer: str, above: float) -> str:
-    """What a leak is, in words."""
     return scorer if is_binary(scorer) else f"{scorer} above {above:g}"
 
 
@@ -136,7 +126,7 @@ def question_about(asker: Asker, row: Row, scorer: str, above: float) -> Questio
     def leaks(texts: list[str]) -> np.ndarray:
         return _scores(scorer, texts, row) >= least
 
-    return asker.about_recall(row, above, leaks) if scorer == RECALL else asker.about_scores(row, leaks)
+    return asker.about_recall(row, above, leaks) if scorer == RECALL else asker.question(row, leaks)
 
 
 def _scores(scorer: str, texts: list[str], row: Mapping[str, Any]) -> np.ndarray:

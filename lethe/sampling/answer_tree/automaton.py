@@ -16,7 +16,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Protocol
 
 import numpy as np
@@ -66,16 +66,6 @@ def normal_form(character: str) -> str:
     return "".join(" " if each.isspace() else each for each in folded)
 
 
-@dataclass(frozen=True)
-class Letters:
-    """Normalised characters, as arrays of one shape: the code points, whether each is the first of its original character,
-    and whether each joins a word."""
-
-    codes: np.ndarray
-    starts: np.ndarray
-    joining: np.ndarray
-
-
 @cache
 def _letters(character: str) -> tuple[tuple[int, bool, bool], ...]:
     if not starts_segment(character):
@@ -84,11 +74,10 @@ def _letters(character: str) -> tuple[tuple[int, bool, bool], ...]:
     return tuple((ord(each), place == 0, joins(each)) for place, each in enumerate(form))
 
 
-def letters_of(text: str) -> Letters:
-    """The normalised characters of a text."""
+def letters_of(text: str) -> np.ndarray:
+    """(n, 3) the normalised characters: code point, whether the first of its original character, whether it joins a word."""
     rows = [row for character in text for row in _letters(character)]
-    codes, starts, joining = zip(*rows, strict=True) if rows else ((), (), ())
-    return Letters(np.array(codes, np.int64), np.array(starts, bool), np.array(joining, bool))
+    return np.array(rows, np.int64).reshape(-1, 3)
 
 
 @dataclass(frozen=True)
@@ -124,24 +113,23 @@ class Matcher:
     matched: np.ndarray
     _symbols: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)  # of texts read so far
 
-    def symbols(self, letters: Letters) -> np.ndarray:
-        """The symbols under which this automaton reads the letters."""
-        own = np.array([ord(character) for character in self.alphabet], dtype=letters.codes.dtype)
-        place = np.searchsorted(own, letters.codes)
-        symbols = np.where(letters.joining, JOINING, APART)
-        symbols[letters.codes == ord(" ")] = BLANK
-        in_alphabet = own[np.minimum(place, len(own) - 1)] == letters.codes
+    def symbols(self, letters: np.ndarray) -> np.ndarray:
+        """The symbols under which this automaton reads the letters, (n, 3) of `letters_of`."""
+        codes, starts, joining = letters.T
+        own = np.array([ord(character) for character in self.alphabet], dtype=codes.dtype)
+        place = np.searchsorted(own, codes)
+        symbols = np.where(joining, JOINING, APART)
+        symbols[codes == ord(" ")] = BLANK
+        in_alphabet = own[np.minimum(place, len(own) - 1)] == codes
         symbols[in_alphabet] = FIRST_OWN + 2 * place[in_alphabet]
-        symbols += ~letters.starts
-        symbols[letters.codes == MARK_CODE] = MARK
+        symbols += 1 - starts
+        symbols[codes == MARK_CODE] = MARK
         return symbols
 
     def after(self, state: int, text: str) -> int:
-        """The state after further characters of the text."""
         return int(self.all_after(np.array([state]), text)[0])
 
     def all_after(self, states: np.ndarray, text: str) -> np.ndarray:
-        """`after` for an array of states."""
         if text not in self._symbols:
             self._symbols[text] = self.symbols(letters_of(text)).tolist()
         for symbol in self._symbols[text]:
@@ -274,24 +262,21 @@ class Automaton(Protocol):
     def matched(self, states: np.ndarray) -> np.ndarray: ...
 
 
+def columns_of(texts: Sequence[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The order that puts the longest texts first, and the l-th letters of the texts that have one, for every l."""
+    lengths = np.array([len(text) for text in texts], np.int64)
+    order = np.argsort(-lengths, kind="stable")
+    longest = [texts[text] for text in order]
+    counts = [np.count_nonzero(lengths > place) for place in range(lengths.max(initial=0))]
+    return order, [np.array([text[place] for text in longest[:count]]) for place, count in enumerate(counts)]
+
+
 class Columns:
     """The letters of many texts, to read all at once: ``order`` puts the longest first; ``columns[l]`` are the l-th
     letters of the texts that have one."""
 
     def __init__(self, texts: Sequence[str]):
-        letters = [letters_of(text) for text in texts]
-        lengths = np.array([len(each.codes) for each in letters], np.int64)
-        self.order = np.argsort(-lengths, kind="stable")
-        ordered = [letters[text] for text in self.order]
-        self.columns = [
-            Letters(
-                *(
-                    np.array([getattr(each, name)[place] for each in ordered[: np.count_nonzero(lengths > place)]])
-                    for name in ("codes", "starts", "joining")
-                )
-            )
-            for place in range(lengths.max(initial=0))
-        ]
+        self.order, self.columns = columns_of([letters_of(text) for text in texts])
 
     def read(self, matcher: Matcher, symbols: Sequence[np.ndarray], at: int) -> np.ndarray:
         """(texts,) the matcher's state after each text, from the state ``at``."""
@@ -314,7 +299,6 @@ class Continued:
 
     @classmethod
     def of(cls, spelling: Spelling, remainder: bytes) -> Continued:
-        """How the tokens of a spelling continue the open bytes ``remainder``."""
         read = [spelling.advance(remainder, token) for token in spelling.continuing.tolist()]
         opens = tuple(dict.fromkeys(further for _, further in read))
         place_of = {further: place for place, further in enumerate(opens)}
@@ -331,18 +315,12 @@ class TokenLetters:
         self.spelling, self.size = spelling, len(spelling.pieces)
         read = [spelling.advance(b"", token) for token in range(self.size)]
         self.letters = Columns([text for text, _ in read])
-        self._continued: dict[bytes, Continued] = {}
+        self.continued = cache(partial(Continued.of, spelling))  # the same for all questions
         self.opens = list(dict.fromkeys([b"", *(remainder for _, remainder in read)]))
         place_of = {remainder: place for place, remainder in enumerate(self.opens)}
         self.open_bytes = np.array([place_of[remainder] for _, remainder in read])
         self.allowed = MOST_ASCII * (self.open_bytes > 0)
         self.allowed[spelling.continuing] += MOST_ASCII
-
-    def continued(self, remainder: bytes) -> Continued:
-        """The continuations of open bytes, the same for all questions."""
-        if remainder not in self._continued:
-            self._continued[remainder] = Continued.of(self.spelling, remainder)
-        return self._continued[remainder]
 
 
 class KeywordAutomaton:

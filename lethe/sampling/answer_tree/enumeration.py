@@ -39,7 +39,6 @@ class Ahead:
 
     @classmethod
     def of(cls, automaton: Automaton, state: int) -> Ahead:
-        """The look ahead from one state of the automaton."""
         following = automaton.row(state)
         distinct, place = np.unique(following, return_inverse=True)
         needs = automaton.needs(distinct)
@@ -85,8 +84,6 @@ class Outlook:
 
 
 class Outlooks:
-    """The outlooks of one growth."""
-
     def __init__(self, sight: Sight, growth: Growth, vocabulary: int, end_ids: tuple[int, ...]):
         self.sight, self.growth = sight, growth
         self.ends = np.zeros(vocabulary, bool)
@@ -152,7 +149,6 @@ def grow(
     stream: np.random.SeedSequence | int = 0,
     sight: Sight | None = None,
 ) -> Grown:
-    """Grow the tree of one question's answers."""
     return _Growing(question, law, predictor, growth, stream, sight or Sight(question.automaton)).run()
 
 

@@ -98,7 +98,6 @@ class Grown:
 
     @property
     def decided(self) -> np.ndarray:
-        """The mass that each explored prefix decided."""
         return self.leaked + self.cleared
 
 
@@ -143,7 +142,6 @@ class Curve:
 
     @property
     def power(self) -> float:
-        """The power of the curve's last decade."""
         decade = min(POINTS_A_DECADE, len(self.thetas) - 1)
         if decade == 0 or self.counts[-1] < 2:
             return 0.5
@@ -153,7 +151,6 @@ class Curve:
 
 
 def curve_of(grown: Grown, theta: float) -> Curve:
-    """The curve from a growth down to ``theta``."""
     points = max(2, 1 + math.ceil(POINTS_A_DECADE * max(0.0, -math.log10(theta))))
     thetas = np.geomspace(max(1.0, theta), theta, points)
     reached = grown.priorities >= thetas[:, None]

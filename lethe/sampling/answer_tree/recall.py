@@ -16,12 +16,12 @@ which again gives a lower bound; the scorer itself judges every answer that ends
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import lru_cache
 
 import numpy as np
 
 from lethe.errors import BadValue
-from lethe.sampling.answer_tree.automaton import UNKNOWN_END
+from lethe.sampling.answer_tree.automaton import UNKNOWN_END, columns_of
 from lethe.sampling.answer_tree.spelling import Spelling
 from lethe.scoring.text.rouge import blanked, stems
 
@@ -45,13 +45,7 @@ class TokenBytes:
     def __init__(self, spelling: Spelling):
         self.spelling, self.size = spelling, len(spelling.pieces)
         read = [spelling.advance(b"", token) for token in range(self.size)]
-        texts = [np.frombuffer(blanked(text), np.uint8) for text, _ in read]
-        lengths = np.array([len(text) for text in texts])
-        self.order = np.argsort(-lengths, kind="stable")
-        self.columns = [
-            np.array([texts[token][place] for token in self.order[: np.count_nonzero(lengths > place)]], np.uint8)
-            for place in range(lengths.max(initial=0))
-        ]
+        self.order, self.columns = columns_of([np.frombuffer(blanked(text), np.uint8) for text, _ in read])
         self.opens = {token: remainder for token, (_, remainder) in enumerate(read) if remainder}
 
 
@@ -73,6 +67,7 @@ class RecallAutomaton:
         self.symbol_of = np.full(256, OTHER)
         self.symbol_of[ord(" ")] = BLANK
         self.symbol_of[[ord(letter) for letter in letters]] = FIRST_OWN + np.arange(len(letters))
+        self.symbols = [self.symbol_of[column] for column in tokens.columns]
         self._nodes(dict(zip(words, self.reference, strict=True)), letters)
         beginning: State = ((0,) * (len(words) + 1), 0)
         # State 0 leaks; the others are listed as texts reach them.
@@ -80,7 +75,7 @@ class RecallAutomaton:
         self.number = {beginning: self.start}
         self.table = np.full((64, FIRST_OWN + len(letters)), UNKNOWN)
         self.table[LEAK] = LEAK
-        self._rows: dict[int, np.ndarray] = {}
+        self.row = lru_cache(MOST_ROWS)(self._row)
         # States with the open bytes of an unfinished character are negative: -1 is the first of the list.
         self.opened: list[tuple[int, bytes]] = []
         self._open: dict[tuple[int, bytes], int] = {}
@@ -154,28 +149,17 @@ class RecallAutomaton:
             self._open[state, remainder] = -len(self.opened)
         return self._open[state, remainder]
 
-    @cached_property
-    def _symbols(self) -> list[np.ndarray]:
-        return [self.symbol_of[column] for column in self.tokens.columns]
-
-    def row(self, state: int) -> np.ndarray:
-        if state not in self._rows:
-            if len(self._rows) >= MOST_ROWS:
-                self._rows.clear()
-            self._rows[state] = self._row_of(state)
-        return self._rows[state]
-
-    def _row_of(self, state: int) -> np.ndarray:
+    def _row(self, state: int) -> np.ndarray:
         if state < 0:
             at, remainder = self.opened[-state - 1]
-            row = self._row_of(self.after(at, self.spelling.flush(remainder)))
+            row = self._row(self.after(at, self.spelling.flush(remainder)))
             row[self.spelling.skipped] = state
             for token in self.spelling.continuing:
                 text, further = self.spelling.advance(remainder, int(token))
                 row[token] = self._behind(self.after(at, text), further)
             return row
         states = np.full(self.tokens.size, state)
-        for symbols in self._symbols:
+        for symbols in self.symbols:
             states[: len(symbols)] = self._all_read(states[: len(symbols)], symbols)
         by_token = np.empty_like(states)
         by_token[self.tokens.order] = states

@@ -123,7 +123,6 @@ def spelling_of(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> Spelling
 
 
 def _steps(decoder: dict | None) -> list[dict]:
-    """The steps of a decoder's description, each of a known kind."""
     if decoder is None:
         raise CannotSpell("The tokenizer has no decoder, so it puts blanks between tokens.")
     steps = decoder["decoders"] if decoder["type"] == "Sequence" else [decoder]
