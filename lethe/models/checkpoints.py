@@ -33,6 +33,9 @@ TOKENIZER_FILES = (
     "spiece.model",
 )
 PAD, END = "<pad>", "<eos>"
+CONFIG, WEIGHTS, PROVENANCE = "adapter_config.json", "adapter_model.safetensors", "base.json"
+PLACES = ("base_model_name_or_path", "revision")  # keys of CONFIG that locate the base model
+MERGED = Path(".lethe/scratch/merged")
 
 
 def default_device() -> str:
@@ -176,9 +179,17 @@ def save_trained(
 
 def fresh(recipe: TrainRecipe, texts: list[str]) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """A small Llama with weights from torch's global generator, and a byte-level BPE tokenizer trained on ``texts``."""
-    from transformers import LlamaConfig, LlamaForCausalLM
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-    tokenizer = _tokenizer(recipe.vocabulary, texts)
+    raw = Tokenizer(models.BPE())
+    raw.pre_tokenizer, raw.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()  # any text can be encoded
+    trainer = trainers.BpeTrainer(
+        vocab_size=recipe.vocabulary, special_tokens=[PAD, END], initial_alphabet=alphabet, show_progress=False
+    )
+    raw.train_from_iterator(texts, trainer)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, pad_token=PAD, eos_token=END)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=recipe.hidden,
@@ -193,28 +204,6 @@ def fresh(recipe: TrainRecipe, texts: list[str]) -> tuple[PreTrainedModel, PreTr
         pad_token_id=tokenizer.pad_token_id,
     )
     return LlamaForCausalLM(config), tokenizer
-
-
-def _tokenizer(vocabulary: int, texts: list[str]) -> PreTrainedTokenizerBase:
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary,
-        special_tokens=[PAD, END],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),  # any text can be encoded
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PAD, eos_token=END)
-
-
-CONFIG, WEIGHTS, PROVENANCE = "adapter_config.json", "adapter_model.safetensors", "base.json"
-PLACES = ("base_model_name_or_path", "revision")  # keys of CONFIG that locate the base model
-MERGED = Path(".lethe/scratch/merged")
 
 
 def is_adapter(folder: Path) -> bool:

@@ -83,14 +83,8 @@ def path_of(predictor: ModelPredictor, window: Window, law: Law) -> np.ndarray:
 
 def _logits(predictor: ModelPredictor, windows: Sequence[Window]) -> np.ndarray:
     """(windows, T, V) the logits that predict each suffix token."""
-    import torch
-
-    length = len(windows[0].suffix)
-    ids = torch.tensor([[*window.prefix, *window.suffix] for window in windows], device=predictor.forward.device)
-    last = {"logits_to_keep": length + 1} if predictor.forward.last_only else {}
-    with torch.inference_mode():
-        logits = predictor.forward.model(input_ids=ids, **last).logits
-    return logits[:, -length - 1 : -1].float().cpu().numpy()
+    tokens = np.array([[*window.prefix, *window.suffix] for window in windows], np.int64)
+    return predictor.forward.passed(tokens, len(windows[0].suffix)).float().cpu().numpy()
 
 
 @dataclass(frozen=True)

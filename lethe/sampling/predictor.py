@@ -10,7 +10,7 @@ import copy
 import inspect
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -156,6 +156,13 @@ class Forward:
         logits = self.model(input_ids=ids.to(self.device), past_key_values=cache, use_cache=True).logits
         return logits[: len(tokens), -1].float()
 
+    def passed(self, tokens: np.ndarray, length: int, model: Any = None) -> torch.Tensor:
+        """(rows, length, vocabulary) the logits of the last ``length`` tokens, in one pass without a cache."""
+        last = {"logits_to_keep": length + 1} if self.last_only else {}  # all positions may not fit in memory
+        with torch.inference_mode():
+            logits = (model or self.model)(input_ids=torch.from_numpy(tokens).to(self.device), **last).logits
+        return logits[:, -length - 1 : -1]
+
     def keeps_keys(self) -> bool:
         """Whether the model keeps all its state in keys and values, layer by layer."""
         try:
@@ -263,7 +270,7 @@ def measured_allowance(
         whole, many = _drawn(predictor, prompt, length, random)
         for row in range(CONTINUATIONS):  # a row at a time: all logits may not fit in memory in float64
             own = whole[[row]]
-            others = [_passed(predictor, one, own, length) for one in references]
+            others = [predictor.forward.passed(own, length, one).double().cpu().numpy() for one in references]
             if place == 0:
                 start = own.shape[1] - length
                 predictor.begin(own[:, :start], own.shape[1])
@@ -286,15 +293,6 @@ def _drawn(
         thresholds = random.random((len(heights), 1)) * heights[:, -1:]
         tokens.append((heights <= thresholds).sum(axis=1)[:, None])
     return np.concatenate(tokens, axis=1), np.stack(logits, axis=1)
-
-
-def _passed(predictor: ModelPredictor, network: torch.nn.Module, whole: np.ndarray, length: int) -> np.ndarray:
-    """(rows, length, vocabulary) the logits of given tokens in one pass."""
-    # all positions may not fit in memory
-    last = {"logits_to_keep": length + 1} if predictor.forward.last_only else {}
-    ids = torch.from_numpy(whole).to(predictor.forward.device)
-    with torch.inference_mode():
-        return network(input_ids=ids, **last).logits[:, -length - 1 : -1].double().cpu().numpy()
 
 
 def slots(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -47,40 +48,50 @@ def build_llama(folder: Path, letters: str, scale: float, seed: int = 0, **chang
     return folder
 
 
-def exact_probabilities(
-    folder: Path, prompt: tuple[int, ...], length: int, temperature=1.0, top_p=1.0, top_k=0, threshold=None
+def every_answer(
+    logits_of: Callable[[tuple[int, ...]], np.ndarray],
+    prompt: tuple[int, ...],
+    length: int,
+    end: int,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    top_k: int = 0,
+    adaptive_threshold: float | None = None,
 ) -> dict[tuple[int, ...], float]:
-    """The probability of every answer of up to ``length`` tokens, by enumeration with plain forward passes.
-
-    The naive twin of all engines: no cache, no batch of prefixes, the definition of each cut written out.
-    """
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).eval()
-    end = model.config.eos_token_id
+    """The probability of every answer of up to ``length`` tokens: the definition of each cut written out."""
     answers, open_prefixes = {}, {(): (1.0, 0.0)}
     for step in range(1, length + 1):
         grown = {}
         for prefix, (mass, confidence) in open_prefixes.items():
-            with torch.inference_mode():
-                logits = model(torch.tensor([prompt + prefix])).logits[0, -1].numpy()
-            plain = np.exp(logits - logits.max())
-            confidence_now = confidence + (plain / plain.sum()).max()
+            logits = logits_of(prompt + prefix).astype(np.float64)
+            confidence_now = confidence + step_probabilities(logits, 1, 1, 0).max()
             chances = step_probabilities(logits, temperature, top_p, top_k)
-            if threshold is not None and confidence_now / step > threshold:
+            if adaptive_threshold is not None and confidence_now / step > adaptive_threshold:
                 chances = (logits == logits.max()).astype(float)
-            for token in np.flatnonzero(chances):
-                answer = (*prefix, int(token))
+            for token in np.flatnonzero(chances).tolist():
                 if token == end or step == length:
-                    answers[answer] = mass * chances[token]
+                    answers[*prefix, token] = mass * chances[token]
                 else:
-                    grown[answer] = (mass * chances[token], confidence_now)
+                    grown[*prefix, token] = (mass * chances[token], confidence_now)
         open_prefixes = grown
     return answers
 
 
-def step_probabilities(logits: np.ndarray, temperature: float, top_p: float, top_k: int) -> np.ndarray:
+def exact_probabilities(folder: Path, prompt: tuple[int, ...], length: int, threshold=None, **cuts) -> dict:
+    """`every_answer` of a model by plain forward passes: the naive twin of all engines."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).eval()
+
+    def logits_of(tokens: tuple[int, ...]) -> np.ndarray:
+        with torch.inference_mode():
+            return model(torch.tensor([tokens])).logits[0, -1].numpy()
+
+    return every_answer(logits_of, prompt, length, model.config.eos_token_id, adaptive_threshold=threshold, **cuts)
+
+
+def step_probabilities(logits: np.ndarray, temperature=1.0, top_p=1.0, top_k=0) -> np.ndarray:
     """Temperature, then top-k, then the smallest set of most likely tokens whose mass reaches top_p."""
     chances = np.exp((logits - logits.max()) / temperature)
     order = np.argsort(-chances)

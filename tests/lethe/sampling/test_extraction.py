@@ -10,7 +10,8 @@ from lethe.sampling.draws import Law
 from lethe.sampling.extraction import Search, Window, near_verbatim, windows_of
 from lethe.statistics.answer_tree import Rounding, leak_interval
 from tests.benchmarks.constrained_beam import beam_mass
-from tests.lethe.sampling.answer_tree.toy_models import ToyPredictor, every_answer, naive_chances
+from tests.lethe.sampling.answer_tree.toy_models import ToyPredictor, every_answer
+from tests.lethe.sampling.sampling_models import step_probabilities
 from tests.lethe.statistics.test_extraction import levenshtein
 
 VOCABULARY, LENGTH, END = 6, 4, 5
@@ -34,7 +35,7 @@ def truth(predictor: ToyPredictor, suffix, distance: int, **settings) -> float:
 
 def path(predictor: ToyPredictor, suffix, **settings) -> np.ndarray:
     logits = [predictor.logits_of((*PROMPT, *suffix[:step])).astype(float) for step in range(len(suffix))]
-    return np.array([naive_chances(each, settings) for each in logits])
+    return np.array([step_probabilities(each, **settings) for each in logits])
 
 
 CASES = [(seed, distance, settings) for seed in range(6) for distance, settings in [(1, {}), (2, {"top_k": 3})]]
@@ -66,7 +67,10 @@ def test_certain_ends_hold_and_the_lower_one_beats_the_beam(seed, distance, sett
         ends = interval(found, 0.01)
         published, rows = beam_mass(
             lambda prefixes: np.array(
-                [naive_chances(predictor.logits_of((*PROMPT, *each)).astype(float), settings) for each in prefixes]
+                [
+                    step_probabilities(predictor.logits_of((*PROMPT, *each)).astype(float), **settings)
+                    for each in prefixes
+                ]
             ),
             suffix,
             distance,
