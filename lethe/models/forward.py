@@ -1,4 +1,4 @@
-"""The parts that all losses share: log-probabilities and entropies on answer tokens, without prompt and padding."""
+"""One pass of a model: log-probabilities and entropies on answer tokens, and the hidden states of a block."""
 
 from __future__ import annotations
 

@@ -1,7 +1,11 @@
-"""From logits to tokens: cuts of the next-token distribution, and exact draws from it by inverse transform.
+"""From logits to tokens: cuts of the next-token distribution, exact draws by inverse transform, and the law of answers.
 
-A sample's draws come from its own row of a table of random numbers, so they depend neither on other rows
-nor on the number of samples that share a row.
+A sample's draws come from its own row of a table of random numbers, so they depend neither on other rows nor on the
+number of samples that share a row.
+
+Adaptive temperature: c_t is the mean over steps 1..t of the largest next-token probability at temperature 1, before any
+cut. Where c_t exceeds the threshold, step t is greedy (Scholten, Günnemann & Schwinn, "A probabilistic perspective on
+unlearning and alignment for large language models", ICLR 2025, section 5).
 """
 
 from __future__ import annotations

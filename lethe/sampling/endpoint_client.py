@@ -1,4 +1,8 @@
-"""Requests to an OpenAI-compatible server, and what came back: answers, what they cost, or why there is none."""
+"""Requests to an OpenAI-compatible server, what came back, and what the server does with a request.
+
+A bound assumes independent draws of one distribution. A cache, a temperature that is ignored or a model that changes
+half-way breaks that without an error, so probes try each.
+"""
 
 from __future__ import annotations
 

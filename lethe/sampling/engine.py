@@ -1,7 +1,7 @@
-"""The input and output of a sampling engine, and the choice of an engine.
+"""The input and output of a sampling engine, the choice of an engine, and the model that it loads.
 
-An engine draws ``n`` independent answers to each prompt from the model's own distribution. Each prompt has
-its own random stream, so its draws do not depend on other prompts.
+An engine draws ``n`` independent answers to each prompt from the model's own distribution. Each prompt has its own
+random stream, so its draws do not depend on other prompts.
 """
 
 from __future__ import annotations

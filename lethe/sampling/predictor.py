@@ -1,4 +1,4 @@
-"""A key-value cache whose rows can be forked, dropped and filled while a model is decoding.
+"""Next-token logits of many prefixes that grow together, by a transformers model with a key-value cache of rows.
 
 The dynamic cache of transformers is concatenated at every step and gathered as a whole when its rows change. Here the
 rows are slots of a buffer: a step writes one position in place, and a fork copies only the forked row.

@@ -1,8 +1,8 @@
 """Shared prefixes: samples of a prompt that agree so far share one row of the model's batch.
 
-The draws stay independent: each sample follows its own row of a random table by inverse transform, and a row is
-forked when its samples diverge. Sharing saves only arithmetic that many rows would repeat, so a more confident model
-saves more.
+The draws stay independent: each sample follows its own row of a random table by inverse transform, and a row is forked
+when its samples diverge. A row is a distinct prefix, and the live rows are the frontier of the trie of all samples. A
+more confident model shares, and so saves, more.
 """
 
 from __future__ import annotations

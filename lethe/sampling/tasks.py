@@ -1,4 +1,9 @@
-"""The work of the sample stage: the rows to ask, one task per split, and the resulting table."""
+"""The work of the sample stage: the rows to ask, one task per split, and the resulting tables.
+
+In a language of prompts every draw is a random prompt and its answer together. The prompt of a sample comes from the
+sample's own generator, named by seed, question and sample number, and each distinct prompt is read once. So the pairs
+of a question are independent and equally distributed.
+"""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""A finite automaton that reads normalised characters and detects keywords.
+"""A finite automaton that reads normalised characters, composed with the spelling of tokens, and detects keywords.
 
 The keyword scorer normalises whole texts: Unicode NFKC, case folded, each run of white space as one blank. All steps
 except NFKC work character by character. NFKC does too, as long as every character starts its own segment, i.e. is
-neither reordered nor composed with the preceding text (Unicode Standard Annex 15, section 9). A combining mark does
-not start a segment; text after such a mark is left to the scorer.
+neither reordered nor composed with the preceding text (Unicode Standard Annex 15, section 9). A mark that does not
+start a segment leads to `DIRTY`: only the scorer itself can judge such a text.
 
-A complete keyword is pending at first. A combining mark may still compose with the keyword's last character, and under
-"word" the next character may continue the word. Only the next character that starts a segment, or the end of the text,
-turns the keyword into a leak. A mark that does not start a segment leads to `DIRTY`: only the scorer itself can judge
-such a text.
+A complete keyword is pending at first. A combining mark may still compose with its last character, and under "word" the
+next character may continue the word. Only the next character that starts a segment, or the end of the text, turns it
+into a leak. A state records the progress of every keyword and the open bytes of an unfinished character, so every
+tokenisation of a keyword is recognised, and so are keywords that end inside a token.
 """
 
 from __future__ import annotations

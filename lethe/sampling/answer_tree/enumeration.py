@@ -1,7 +1,9 @@
-"""The consequences of every next token for the verdict on an answer, from one state of its automaton.
+"""Growing the tree of a model's answers, level by level.
 
-They depend on the state, on the number of tokens left and on the growth's threshold, but on no model, so rows,
-levels and growths share them.
+All explored prefixes of one length form one batch. The masses fall along a path, so the threshold explores exactly
+the prefixes that a best-first search would explore, without a heap. The same batches sample the unexplored rest: every
+unexplored child of mass m starts Poisson(rho m) answers, which the model continues. The consequences of a token depend
+on the automaton's state and the tokens left, but on no model, so rows, levels and growths share them.
 """
 
 from __future__ import annotations

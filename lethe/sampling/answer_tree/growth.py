@@ -1,4 +1,8 @@
-"""A question with its definition of a leak, and the settings and the result of one growth of the tree."""
+"""A question with its definition of a leak, the settings and the result of a growth, and the planning of growths.
+
+The number of prefixes whose priority is at least theta grows like a power of 1 / theta. A growth gives that curve
+exactly down to its own theta, and the power law extrapolates the curve below.
+"""
 
 from __future__ import annotations
 

@@ -1,18 +1,31 @@
-"""What every engine must do: draw from the exact distribution, and give each prompt its own stream."""
+"""What every engine must do: draw from the exact distribution, give each prompt its own stream, and fit a budget."""
 
 from __future__ import annotations
 
 import importlib.machinery
+import math
 import os
 import sys
 import types
 from collections import Counter
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from lethe.config.evaluating import MOST_DRAWN
 from lethe.errors import BadFile, BadInput, LetheError
+from lethe.sampling.draws import BITS, draw, random_table, weigh
 from lethe.sampling.engine import Options, Prompt, Settings, open_engine
-from tests.lethe.sampling.sampling_models import as_text, chi_square_p_value, exact_probabilities
+from lethe.sampling.forecast import LEAST, MOST, PILOTS, affordable, fitting, rows_of
+from lethe.sampling.prefix_engine import PrefixEngine
+from tests.lethe.sampling.sampling_models import (
+    as_text,
+    chi_square_p_value,
+    exact_probabilities,
+    step_probabilities,
+)
 
 LETTERS = "abcde"
 PROMPT = (0, 3, 1)
@@ -287,3 +300,101 @@ def test_a_model_that_has_diverged_is_told(kind, tiny_model, tmp_path):
     save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(LetheError, match="diverged"):
         list(open_engine(kind, broken).answer([Prompt("p", PROMPT)], Settings(n=2, max_new_tokens=2)))
+
+
+torch = pytest.importorskip("torch")
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    vocabulary=st.integers(1, 200),
+    temperature=st.sampled_from([0.3, 1.0, 2.5]),
+    top_k=st.sampled_from([0, 1, 5, 1000]),
+    top_p=st.sampled_from([1.0, 0.9, 0.3, 1e-6]),
+)
+def test_cuts_are_as_defined(seed, vocabulary, temperature, top_k, top_p):
+    logits = 3 * np.random.default_rng(seed).standard_normal((4, vocabulary))
+    top, weights = weigh(torch.from_numpy(logits).float(), temperature, top_k, top_p)
+    shares = weights.double().numpy()[:, :vocabulary]
+    assert weights[:, vocabulary:].eq(0).all()
+    for row in range(4):
+        expected = step_probabilities(logits[row], temperature, top_p, top_k)
+        assert shares[row] / shares[row].sum() == pytest.approx(expected, abs=1e-5)
+        assert top[row].item() == pytest.approx(step_probabilities(logits[row], 1, 1, 0).max(), rel=1e-5)
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 2**32 - 1), vocabulary=st.integers(1, 300), rows=st.integers(1, 6))
+def test_a_draw_is_the_first_token_whose_cumulated_share_exceeds_it(seed, vocabulary, rows):
+    random = np.random.default_rng(seed)
+    weights = np.zeros((rows, -(-vocabulary // 64) * 64))
+    # Whole numbers, so that every sum is exact; many zeros, so that cut tokens and empty blocks are met.
+    weights[:, :vocabulary] = random.integers(0, 4, (rows, vocabulary)) * (random.random((rows, vocabulary)) < 0.2)
+    weights[:, random.integers(vocabulary)] += 1
+    row = random.integers(rows, size=500)
+    values = random_table(np.random.SeedSequence(seed), 500, 1)[:, 0]
+    values[:2] = 0, (1 << BITS) - 1
+    tokens = draw(torch.from_numpy(weights).float(), torch.from_numpy(row), torch.from_numpy(values)).numpy()
+    for sample, token in enumerate(tokens):
+        shares = np.cumsum(weights[row[sample]]) / weights[row[sample]].sum()
+        # One unit of 2**-BITS of leave at a border: shares are rounded down to it, block by block.
+        low, high = (shares[token - 1] if token else 0), shares[token]
+        assert low - 2.0 ** (2 - BITS) <= values[sample] / 2**BITS < high + 2.0 ** (2 - BITS)
+        assert weights[row[sample], token] > 0
+
+
+def test_a_draw_does_not_depend_on_the_rows_beside_it():
+    random = np.random.default_rng(1)
+    weights = torch.from_numpy(random.random((300, 128))).float()
+    row, values = (
+        torch.from_numpy(random.integers(300, size=4000)),
+        torch.from_numpy(random.integers(1 << BITS, size=4000)),
+    )
+    together = draw(weights, row, values)
+    for one in range(0, 300, 37):
+        own = row == one
+        assert torch.equal(draw(weights[one : one + 1], torch.zeros_like(row[own]), values[own]), together[own])
+
+
+PROMPTS = [Prompt("one", (0, 1, 2)), Prompt("two", (3,))]
+HOW = Settings(n=8, max_new_tokens=4)
+
+
+@given(st.floats(1, 1e5), st.floats(1, 4), st.integers(1, 10**9))
+def test_the_number_is_the_largest_power_of_two_that_the_power_law_affords(few, growth, budget):
+    n = fitting(few, few * growth, budget)
+    assert LEAST <= n <= MOST == MOST_DRAWN
+    assert n & (n - 1) == 0
+
+    if growth > 1.05:
+        power = math.log(growth) / math.log(PILOTS[1] / PILOTS[0])
+        taken = [few * growth * (m / PILOTS[1]) ** power for m in (n, 2 * n)]
+        assert n == LEAST or taken[0] <= budget * (1 + 1e-6)
+        assert n == MOST or taken[1] > budget * (1 - 1e-6)
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_model) -> PrefixEngine:
+    return PrefixEngine(tiny_model, Options())
+
+
+def test_rows_are_those_that_go_through_the_model(engine, monkeypatch):
+    seen, step = [], engine.forward.step
+    monkeypatch.setattr(
+        type(engine.forward), "step", lambda self, tokens, cache: seen.append(len(tokens)) or step(tokens, cache)
+    )
+    assert rows_of(engine, PROMPTS, HOW, 50) == sum(seen) / 2
+    assert rows_of(engine, PROMPTS, HOW, 200) > rows_of(engine, PROMPTS, HOW, 20)
+
+
+def test_a_larger_budget_never_draws_less_and_the_pilot_leaves_the_answers_alone(engine):
+    before = list(engine.answer(PROMPTS, HOW))
+    found = [affordable(engine, PROMPTS, HOW, budget) for budget in (1, 1000, 10**9)]
+    assert found == sorted(found)
+    assert (found[0], found[-1]) == (LEAST, MOST)
+    assert list(engine.answer(PROMPTS, HOW)) == before
+
+
+def test_an_engine_without_shared_rows_draws_the_least():
+    assert affordable(object(), PROMPTS, HOW, 10**9) == LEAST  # type: ignore[arg-type]
