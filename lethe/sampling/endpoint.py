@@ -9,7 +9,8 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from itertools import count
+from functools import cached_property
+from itertools import count, zip_longest
 from pathlib import Path
 
 from lethe.config.evaluating import Endpoint
@@ -96,8 +97,7 @@ class EndpointEngine:
     def __init__(self, endpoint: Endpoint, scratch: Path, chat: bool):
         self.endpoint, self.scratch, self.chat = endpoint, scratch, chat
         self.client = Client(endpoint, chat)
-        self.probes: Probes | None = None
-        self.journals: dict[Path, tuple[Journal, Settings]] = {}
+        self.journals: dict[Path, Journal] = {}
         self.failed: Counter[str] = Counter()
         self.in_a_row = 0  # failed requests since the last answer
         self.spent, self.reserved, self.capped = 0.0, 0, False
@@ -105,19 +105,18 @@ class EndpointEngine:
     def answer(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
         if settings.adaptive_threshold is not None:
             raise BadInput(f"{self.endpoint}: a server has no adaptive temperature; leave adaptive_threshold out.")
-        if self.probes is None:
-            self.probes = self._probed()
         journals = {prompt.prompt_id: self._journal(prompt, settings) for prompt in prompts}
         jobs = self._jobs(prompts, settings, journals)
         planned = sum(len(settings.of(prompt).sample_numbers()) for prompt in prompts)
         run(self._draw(jobs, journals))
         if self.capped:
-            drawn = sum(len(journal.answers) for journal, _ in self.journals.values())
+            drawn = sum(len(journal.answers) for journal in self.journals.values())
             raise CapReached(self.endpoint.max_tokens_total or 0, drawn, planned)
         for prompt in prompts:
             yield _answers(prompt, settings.of(prompt), journals[prompt.prompt_id])
 
-    def _probed(self) -> Probes:
+    @cached_property
+    def probes(self) -> Probes:
         """The probes of this endpoint: those on disk, else new ones."""
         place = self.scratch / "probes" / f"{digest(self.endpoint.identity, self.chat)}.json"
         if (finished := kept(place)) is not None:
@@ -138,15 +137,13 @@ class EndpointEngine:
         key = digest(self.endpoint.identity, self.chat, prompt.prompt_id, prompt.text, drawing)
         place = self.scratch / "drawn" / key[:2] / f"{key}.jsonl"
         if place not in self.journals:
-            journal = Journal(place)
-            self.journals[place] = (journal, settings)
-            self.spent += sum(sum(own.spent) for own in journal.answers.values())
-        return self.journals[place][0]
+            self.journals[place] = Journal(place)
+            self.spent += sum(sum(own.spent) for own in self.journals[place].answers.values())
+        return self.journals[place]
 
     def _jobs(self, prompts: Sequence[Prompt], settings: Settings, journals: Mapping[str, Journal]) -> deque[Job]:
         """The requests for all missing answers, in rounds over the questions."""
-        assert self.probes is not None
-        rounds: list[list[Job]] = []
+        all_jobs: list[list[Job]] = []
         for prompt in prompts:
             own = settings.of(prompt)
             ask = Ask(
@@ -164,10 +161,8 @@ class EndpointEngine:
             jobs = [Job(prompt, (GREEDY,), cold)] if GREEDY in missing else []
             parts = [tuple(drawn[start : start + size]) for start in range(0, len(drawn), size)]
             jobs += [Job(prompt, numbers, replace(ask, n=len(numbers))) for numbers in parts]
-            rounds += [[] for _ in range(len(jobs) - len(rounds))]
-            for place, job in enumerate(jobs):
-                rounds[place].append(job)
-        return deque(job for own in rounds for job in own)
+            all_jobs.append(jobs)
+        return deque(job for own in zip_longest(*all_jobs) for job in own if job)
 
     async def _draw(self, jobs: deque[Job], journals: Mapping[str, Journal]) -> None:
         total = sum(len(job.numbers) for job in jobs)
@@ -235,14 +230,12 @@ class EndpointEngine:
         for prompts, settings in work:
             for prompt in prompts:
                 self._journal(prompt, settings)
-        if self.probes is None:
-            self.probes = self._probed()
-        drawn = [own for journal, _ in self.journals.values() for own in journal.answers.values() if own.at]
+        drawn = [own for journal in self.journals.values() for own in journal.answers.values() if own.at]
         models = Counter((own.model, own.fingerprint) for own in drawn)
         models += Counter(own for own in self.probes.models if own not in models)
         missing = Counter(
             own.reason
-            for journal, _ in self.journals.values()
+            for journal in self.journals.values()
             for own in journal.answers.values()
             if own.reason in MISSING
         )
@@ -253,7 +246,7 @@ class EndpointEngine:
                 for number, own in sorted(journal.answers.items(), key=lambda item: item[1].at)
                 if number != GREEDY and own.text is not None
             ]
-            for journal, _ in self.journals.values()
+            for journal in self.journals.values()
         ]
         probes = (*self.probes.each, identity(models), drift(in_time))
         for one in probes[-2:]:

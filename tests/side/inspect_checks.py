@@ -149,26 +149,11 @@ def test_a_false_verdict_is_as_rare_as_alpha_however_the_epochs_complete(tmp_pat
 def test_scores_made_anew_go_back_as_precomputed_scores(tmp_path):
     log = run(tmp_path, epochs=4)
     rows = tmp_path / "rows.jsonl"
-    rows.write_text(
-        "".join(
-            json.dumps({"id": name, "question": "Who?", "answer": "leak", "keywords": ["leak"]}) + "\n"
-            for name in RATES
-        )
-    )
+    asks = {"question": "Who?", "answer": "leak", "keywords": ["leak"]}
+    rows.write_text("".join(json.dumps({"id": name, **asks}) + "\n" for name in RATES))
     out = tmp_path / "records.json"
-    lethe(
-        "score",
-        log.location,
-        "--scorer",
-        "keyword_leak",
-        "--data",
-        rows,
-        "--to",
-        "inspect",
-        "--out",
-        out,
-        cwd=tmp_path,
-    )
+    asked = ("--scorer", "keyword_leak", "--data", rows)
+    lethe("score", log.location, *asked, "--to", "inspect", "--out", out, cwd=tmp_path)
     scored = score(
         read_eval_log(log.location), precomputed_scores(str(out), "error"), action="append", display="none"
     )

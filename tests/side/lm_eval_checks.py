@@ -105,45 +105,16 @@ def ran(tmp_path_factory):
     (folder / "own_scores.py").write_text(OWN)
     (folder / "leak.yaml").write_text(example())
     sampled, greedy = "do_sample: true, temperature: 1.0", "do_sample: false"
-    (folder / "own.yaml").write_text(
-        MORE.format(
-            name="own_task", sampling=sampled, function="own_scores.own", filters=f"{ALL}, {FIRST}", metric="share"
-        )
-    )
-    (folder / "greedy.yaml").write_text(
-        MORE.format(
-            name="greedy_task",
-            sampling=greedy,
-            function="lethe.lm_eval.exact_match",
-            filters=ALL,
-            metric="exact_match",
-        )
-    )
+    own = {"function": "own_scores.own", "filters": f"{ALL}, {FIRST}", "metric": "share"}
+    exact = {"function": "lethe.lm_eval.exact_match", "filters": ALL, "metric": "exact_match"}
+    (folder / "own.yaml").write_text(MORE.format(name="own_task", sampling=sampled, **own))
+    (folder / "greedy.yaml").write_text(MORE.format(name="greedy_task", sampling=greedy, **exact))
     tiny_model(folder / "model")
     names = f"{yaml.load(example().replace('!function ', ''), yaml.SafeLoader)['task']},own_task,greedy_task"
-    command = [
-        sys.executable,
-        "-m",
-        "lm_eval",
-        "run",
-        "--model",
-        "hf",
-        "--model_args",
-        "pretrained=model,dtype=float32",
-    ]
-    command += [
-        "--device",
-        "cpu",
-        "--tasks",
-        names,
-        "--include_path",
-        ".",
-        "--output_path",
-        "out",
-        "--log_samples",
-    ]
+    command = f"""-m lm_eval run --model hf --model_args pretrained=model,dtype=float32 --device cpu --tasks {names}
+        --include_path . --output_path out --log_samples --batch_size 8"""
     done = subprocess.run(
-        [*command, "--batch_size", "8"],
+        [sys.executable, *command.split()],
         capture_output=True,
         text=True,
         cwd=folder,

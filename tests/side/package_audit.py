@@ -41,17 +41,7 @@ def verdict(told: Mapping[str, Any], explained: set[str]) -> tuple[list[str], li
 def completed(
     told: Mapping[str, Any], frozen: Mapping[str, str], page_of: Callable[[str], Mapping[str, Any] | None]
 ) -> dict[str, Any]:
-    """pip-audit's JSON, with the projects' pages in place of the releases' pages that the index lacks.
-
-    Parameters
-    ----------
-    told
-        What pip-audit printed.
-    frozen
-        The version of each package of the list, by the name as pip-audit writes it (`frozen_versions`).
-    page_of
-        The page of a project, which tells of its newest release; None where the index has none.
-    """
+    """pip-audit's JSON, with the projects' pages (of their newest releases) for the releases' pages that the index lacks."""
     packages = []
     for package in told["dependencies"]:
         name = package["name"]

@@ -94,13 +94,9 @@ def answers(address: str) -> bool:
 @pytest.fixture(scope="module")
 def servers(postgresql, tmp_path_factory) -> Iterator[dict[str, str]]:
     place = tmp_path_factory.mktemp("servers")
-    mlflow = [
-        *("mlflow", "server", "--host", "127.0.0.1", "--port", "{port}"),
-        "--artifacts-destination",
-        "artifacts",
-    ]
+    mlflow = "mlflow server --host 127.0.0.1 --port {port} --artifacts-destination artifacts".split()
     mlflow += ["--backend-store-uri", f"postgresql://{postgresql}/mlflow"]
-    prefect = ["prefect", "server", "start", "--host", "127.0.0.1", "--port", "{port}"]
+    prefect = "prefect server start --host 127.0.0.1 --port {port}".split()
     store = {
         "PREFECT_HOME": str(place / "prefect"),
         "PREFECT_API_DATABASE_CONNECTION_URL": f"postgresql+asyncpg://{postgresql}/prefect",

@@ -243,7 +243,7 @@ def test_a_server_that_dies_leaves_what_was_drawn_and_the_request(tmp_path):
             drawn(engine)
     assert caught.value.exit_status == 1
     kept = sum(len(place.read_text().splitlines()) for place in tmp_path.rglob("*.jsonl"))
-    assert 30 < kept <= 100 - PROBES + 4  # four were under way
+    assert 30 < kept <= 100 - PROBES + 16  # a few were under way
     again = EndpointEngine(engine.endpoint, tmp_path, True)
     assert sum(len(again._journal(prompt, SETTINGS).answers) for prompt in PROMPTS) == kept
 

@@ -25,12 +25,7 @@ from tests.lethe.sampling.answer_tree.toy_models import LETTERS, ToyPredictor, d
 from tests.lethe.sampling.sampling_models import as_text, exact_probabilities
 
 PROMPT = (0, 1, 2)
-REAL_SETTINGS = [
-    {},
-    {"temperature": 0.7, "top_p": 0.9},
-    {"top_k": 3},
-    {"temperature": 1.5, "threshold": 0.45},
-]
+REAL_SETTINGS = [{}, {"temperature": 0.7, "top_p": 0.9}, {"top_k": 3}, {"temperature": 1.5, "threshold": 0.45}]
 
 
 @pytest.fixture(scope="module")

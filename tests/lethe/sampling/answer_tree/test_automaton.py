@@ -20,7 +20,6 @@ from lethe.sampling.answer_tree.automaton import (
     TokenLetters,
     build_matcher,
     normal_form,
-    read,
     spellable,
     starts_segment,
 )
@@ -28,6 +27,7 @@ from lethe.sampling.answer_tree.spelling import CannotSpell, comparable, spellin
 from lethe.scoring.text import normalise
 from lethe.scoring.text.binary import joins, occurs
 from tests.lethe.sampling.answer_tree.small_tokenizers import SPELLED, word_piece
+from tests.lethe.sampling.answer_tree.toy_models import read
 
 KEYWORDS = [
     ("ron",),
