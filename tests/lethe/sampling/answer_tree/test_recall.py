@@ -221,7 +221,7 @@ def test_a_tokenizer_that_is_not_spelled_is_scored_whole_and_says_so(template):
 
 def test_other_scorers_are_asked_about_whole_texts(template):
     rouge = scorer("rouge_l")
-    question = asker(byte_level(), template).about_scores(ROW, lambda texts: rouge(texts, ROW) > 0.5)
+    question = asker(byte_level(), template).question(ROW, lambda texts: rouge(texts, ROW) > 0.5)
     assert question.scores(["It is Ron.", "nobody"]).tolist() == [True, False]
     assert isinstance(question.automaton, WholeTexts)
     assert len(question.seeds) == 2
