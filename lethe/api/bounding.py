@@ -368,7 +368,7 @@ def label(
     answers : A folder of data/generations, or a table with `prompt_id`, `text`, optional `sample`.
     labels : The file of labels, kept after each key. [default: data/labels/NAME.jsonl]
     mass : Label until this share of the mass is covered.
-    rest : Then label this many random draws of the rest, for the average and to see the judge's error.
+    rest : Then label this many random draws of the rest, for the average.
     dataset : JSON lines with `id` and `question`. [default: data/dataset/forget.jsonl]
     verdicts : The judge's verdicts: data/judged/JUDGE/MODEL/forget.parquet.
     column : The column of verdicts in that file. [default: the first]
@@ -378,8 +378,8 @@ def label(
     Notes
     -----
     Keys: y (a leak), n (no leak), u (undo), q (stop; the next call continues). One half of the draws decides what is
-    labelled, the other half is counted. With verdicts, random draws of the rest are labelled
-    too; they bound the average, and show the judge's error there, on which no bound rests.
+    labelled, the other half is counted. Random draws of the rest are labelled too and bound the average; with verdicts,
+    they also show the judge's error there, on which no bound rests.
     `--json` asks nothing and prints the bounds of the labels so far. `metrics.labels` of params.yaml brings the labels into
     the metrics and the report.
 
@@ -400,7 +400,7 @@ def label(
     name = place.name if place.is_dir() else place.stem
     asked = Path(dataset) if dataset else DATASET if DATASET.is_file() else None
     draws = read_draws(place, asked, Path(verdicts) if verdicts else None, column)
-    queue = Queue(draws, mass, rest if verdicts else 0)
+    queue = Queue(draws, mass, rest)
     given = read_labels(Path(labels) if labels else LABELS / f"{name}.jsonl")
     if ask is not None:
         ask(queue, given)

@@ -118,5 +118,5 @@ def _labelled(
         )
         table = table.merge(verdicts, on=["prompt_id", "sample"], how="left", validate="one_to_one")
     draws = draws_of(table, {})
-    queue = Queue(draws, metrics.labels.mass, metrics.labels.rest if draws.verdicts else 0)
+    queue = Queue(draws, metrics.labels.mass, metrics.labels.rest)
     return measure(draws, queue, read_labels(place), metrics.alpha)

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+import lethe
 from lethe.cli.app import app
 from lethe.cli.hooks import ask
 from lethe.errors import BadRow
@@ -281,6 +282,20 @@ def test_a_sorted_table_is_halved_in_sampling_order(table):
     assert {name: [one.text for one in found.first(name)] for name in FRAME} == {
         name: texts[: len(texts) // 2] for name, texts in FRAME.items()
     }
+
+
+def test_draws_of_the_rest_are_labelled_without_a_judge_too(table, tmp_path):
+    def person(queue, labels):
+        while ahead := queue.ahead(labels):
+            labels.add(ahead.answer, int(ahead.answer.text == "4711"), ahead.asked, {})
+
+    given = {"labels": tmp_path / "labels.jsonl", "mass": 0.5, "ask": person}
+    alone = lethe.label(table, **given, rest=0)
+    assert {asked.part for asked in read_labels(tmp_path / "labels.jsonl").asked.values()} == {"mass"}
+    found = lethe.label(table, **given, rest=40)
+    assert found.finished
+    assert found.of_rest[1] == 40
+    assert found.pool[1].value < alone.pool[1].value
 
 
 def test_a_person_at_a_terminal(table, tmp_path):
