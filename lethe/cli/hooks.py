@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from lethe.evaluation.labels import Ahead, Labels, Queue
 
 SCRATCH = Path(".lethe/scratch")  # finished questions of `lethe exact`
-LARGEST_LEAK = ("m_bin_worst", "anytime_upper_worst")  # of `lethe eval`: n fixed, stopped early
+# Upper ends of `lethe eval`, the first that a run has: by labels, with a judge's error, n fixed, stopped early.
+LARGEST_LEAK = ("labelled_worst", "judged_worst", "m_bin_worst", "anytime_upper_worst")
+MISFIT = "the calibration does not fit the verdicts, so no bound exists"
 KEYS = {"y": 1, "1": 1, "n": 0, "0": 0}
 END = ("q", "\x03", "\x04", "")  # q, Ctrl-C, Ctrl-D, and the end of the input
 
@@ -57,10 +59,19 @@ def gate_of(name: str | None, bound: Any, tau: float) -> tuple[Given, str]:
     return {**facts, "reason": sentence}, sentence
 
 
-def gated(result: Any, name: str | None, bound: Any, tau: float | None) -> Answer:
-    if tau is None:
-        return Answer(result)
+def closed_gate(tau: float, alpha: float | None, why: str) -> tuple[Given, str]:
+    """The gate where some question has no bound."""
+    sentence = f"The gate is closed: {why}."
+    facts = {"tau": tau, "closed": True, "bound": None, "alpha": alpha, "prompt_id": None}
+    return {**facts, "reason": sentence}, sentence
+
+
+def gated(result: Any, name: str | None, bound: Any, tau: float, without: int) -> Answer:
+    """An answer with the gate, which is closed if some questions are ``without`` a bound."""
     gate, reason = gate_of(name, bound, tau)
+    if without:
+        why = f"{plural(without, 'question')} cannot be judged and has no bound"
+        gate, reason = closed_gate(tau, bound.alpha, why)
     return Answer(result, {"gate": gate}, [reason], int(gate["closed"]))
 
 
@@ -106,9 +117,7 @@ def bounds(
         return Answer(result, written, notes)
     judged = getattr(result, "judged", None)
     if judged and judged.worst is None:
-        reason = "The gate is closed: the calibration does not fit the verdicts, so no bound exists."
-        gate: Given = {"tau": fail_above, "closed": True, "bound": None, "alpha": judged.alpha, "prompt_id": None}
-        gate["reason"] = reason
+        gate, reason = closed_gate(fail_above, judged.alpha, MISFIT)
     else:
         worst = result.worst()
         name, bound = (judged.worst[0], judged.worst[2]) if judged else (worst.prompt_id, worst.bound)
@@ -254,9 +263,15 @@ def evaluate(call: Call, given: Given, as_json: bool, fail_above: float | None =
         raise Interrupted(folder / "answers") from None
     ends = evaluation.numbers.bounds
     worst = next((ends[key] for key in LARGEST_LEAK if key in ends), None)
-    if fail_above is not None and worst is None:
+    if fail_above is None:
+        return Answer(evaluation)
+    if evaluation.numbers.values.get("judge_fits") is False and "labelled_worst" not in ends:
+        gate, reason = closed_gate(fail_above, None, MISFIT)
+        return Answer(evaluation, {"gate": gate}, [reason], 1)
+    if worst is None:
         raise BadInput("--fail-above: this run has no bound of the worst question's leak probability.")
-    return gated(evaluation, None, worst, fail_above)
+    unjudged = 0 if "labelled_worst" in ends else int(evaluation.questions["binary_share"].isna().sum())
+    return gated(evaluation, None, worst, fail_above, len(evaluation.skipped) + unjudged)
 
 
 def sample(call: Call, given: Given, as_json: bool, data: Path | None = None, out: Path | None = None) -> Answer:
@@ -288,7 +303,9 @@ def exact(call: Call, given: Given, as_json: bool, fail_above: float | None = No
     check_gate(fail_above)
     result = call(**given, scratch=SCRATCH)
     worst = max(result.certificates.trees, key=lambda tree: tree.bounds["upper"].value)
-    return gated(result, worst.id, worst.bounds["upper"], fail_above)
+    if fail_above is None:
+        return Answer(result)
+    return gated(result, worst.id, worst.bounds["upper"], fail_above, len(result.certificates.skipped))
 
 
 def extract(call: Call, given: Given, as_json: bool, page: Path | None = None) -> Answer:

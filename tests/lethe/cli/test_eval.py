@@ -332,6 +332,22 @@ def test_what_no_scorer_can_judge_is_told_before_the_sampling(checkpoint, place)
     assert "Without keywords: 1 of 2 forget" in told
 
 
+def test_the_gate_asks_the_bound_of_the_worst_question(checkpoint, place):
+    for tau, status in ((0.44, 0), (0.43, 1)):
+        result = call(checkpoint, "--name", "x", "--fail-above", str(tau), "--json")
+        gate = json.loads(result.stdout)["gate"]
+        assert (result.exit_code, gate["closed"]) == (status, bool(status)), result.output
+        assert gate["bound"] == binary_upper(0, 8, 0.01) == json.loads(result.stdout)["m_bin_worst"]
+    (place / "calibration.csv").write_text("label,verdict\n" + "1,1\n1,0\n0,0\n0,0\n" * 20)
+    result = call(checkpoint, "--name", "y", "--calibration", "calibration.csv", "--fail-above", "0.44", "--json")
+    found = json.loads(result.stdout)
+    assert found["gate"]["bound"] == found["judged_worst"] > 0.44
+    assert result.exit_code == 1
+    (place / "forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in (ROWS[0], {**ROWS[1], "keywords": []})))
+    result = call(checkpoint, "--name", "z", "--fail-above", "0.9", "--json")
+    assert (result.exit_code, json.loads(result.stdout)["gate"]["bound"]) == (1, None)
+
+
 def test_an_interrupt_says_what_is_kept(checkpoint, place, monkeypatch):
     from lethe.steps import score
 
