@@ -1,0 +1,449 @@
+"""The bounds among the simulations of `tests.benchmarks.simulations`, and the claims of the meta-evaluation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+from scipy.stats import binom, norm, poisson, spearmanr
+
+from lethe.evaluation.findings import _both, mean_leak_interval
+from lethe.statistics import betting, many_prompts
+from lethe.statistics.answer_tree import Masses, Remainder, leak_interval, together_below
+from lethe.statistics.bound import Bound, Covers
+from lethe.statistics.bounds import binary_lower, binary_upper, paper_bounds
+from lethe.statistics.comparison import (
+    distinct_share_interval,
+    mean_interval,
+    share_interval,
+    within_variance_interval,
+)
+from lethe.statistics.counts import at_least_once, labelled_average, pooled_bounds, random_labels
+from lethe.statistics.judge_error import Calibration
+from lethe.statistics.leak_rates import Rate
+from lethe.statistics.many_prompts import binary_p_value, holm
+from lethe.statistics.sequential import anytime_upper
+from lethe.statistics.two_sample import auc_interval
+from studies.meta_evaluation.auc import auc_covariance, auc_estimate, compare_aucs, mean_auc_over_questions
+from studies.meta_evaluation.prediction import compare_rank_correlations, rank_correlation
+from studies.meta_evaluation.robustness import LEAST, robustness
+from tests.benchmarks.sharper import one_capital, two_bounds
+
+Rng = np.random.Generator
+Figure = Callable[[Rng], str]
+SIMULATIONS: dict[str, tuple[str, str, Figure]] = {}  # name: statement, figure before, figure now
+LEVELS = (0.01, 0.05, 0.1, 0.25)
+
+
+def simulation(name: str, before: str, statement: str = "") -> Callable[[Figure], Figure]:
+    """Add a simulation; its statement is the first line of its docstring unless given."""
+
+    def added(now: Figure) -> Figure:
+        SIMULATIONS[name] = statement or (now.__doc__ or "").partition("\n")[0].rstrip("."), before, now
+        return now
+
+    return added
+
+
+@simulation("s01", "1.150 alpha")
+def pooled_at_one(rng: Rng) -> str:
+    """Pooled count of 1: exact miss."""
+    largest = 0.0
+    for alpha in LEVELS:
+        for m, n in ((30, 1024), (400, 1), (40, 1), (4, 1), (10, 2), (40, 4)):
+            low = float(pooled_bounds([1] + [0] * (m - 1), [n] * m, alpha)[0][0])
+            high = float(pooled_bounds([n - 1] + [n] * (m - 1), [n] * m, alpha)[1][0])
+            for end in (low, 1 - high):
+                largest = max(largest, -math.expm1(n * math.log1p(-min(1 - 1e-15, end * m * (1 - 1e-9)))) / alpha)
+    return f"{largest:.3f} alpha"
+
+
+@simulation("s01b", "1.145 alpha")
+def pooled_extremes(rng: Rng) -> str:
+    """Pooled counts at Hoeffding's extreme points: largest miss."""
+    largest = 0.0
+    for m in (2, 5, 10, 25):
+        for alpha in LEVELS:
+            lows = np.array([pooled_bounds([1] * k + [0] * (m - k), [1] * m, alpha)[0][0] for k in range(m + 1)])
+            for ones in range(m):
+                for some in range(1, m - ones + 1):
+                    p = (lows[1:] * m - ones) / some * (1 - 1e-12)
+                    for each in p[(p > 0) & (p < 1)]:
+                        chances = binom.pmf(np.arange(m + 1) - ones, some, each)
+                        largest = max(largest, chances[lows > (ones + some * each) / m].sum() / alpha)
+    return f"{largest:.3f} alpha"
+
+
+@simulation("s07", "2% to 6.3%")
+def aucs(rng: Rng) -> str:
+    """AUC of 30 + 30 models: misses at 5%."""
+
+    def mixed(share: float) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+        return lambda: (np.where(rng.random(30) < share, -10, 10) + rng.normal(size=30), rng.normal(size=30))
+
+    def normal(auc: float) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+        return lambda: (rng.normal(norm.ppf(auc) * 2**0.5, 1, 30), rng.normal(size=30))
+
+    laws = [(normal(auc), auc) for auc in (0.8, 0.9, 0.95, 0.98, 0.995)]
+    laws += [(mixed(share), 1 - share) for share in (0.02, 0.1)]
+    misses = []
+    for draw, auc in laws:
+        found = [auc_estimate(*draw(), 0.05) for _ in range(4000)]
+        misses.append(np.mean([not one.low <= auc <= one.high for one in found]))
+    return f"{min(misses):.1%} to {max(misses):.1%}"
+
+
+@simulation("s07b, s07f", "7% to 11%; 8.4%")
+def auc_of_questions(rng: Rng) -> str:
+    """AUC per question over 60 models with effects of their own, one near 1: misses at 5%."""
+
+    def chance(p: float, effect: np.ndarray) -> np.ndarray:
+        return 1 / (1 + (1 - p) / p * np.exp(-effect))
+
+    misses, groups, runs = [], np.repeat(["knows", "lacks"], 30), 500
+    for spread, know, lack in ((0, 0.82, 0.002), (2, 0.9, 0.002), (1, 0.99, 0.05)):
+        effect = rng.normal(0, spread, 200_000)
+        truth = 0.5 + 0.5 * (chance(know, effect).mean() - chance(lack, effect).mean())
+        missed = 0
+        for seed in range(runs):
+            knows = np.zeros((60, 24), dtype=bool)
+            knows[:20] = knows[25:30] = True
+            for place in range(20, 25):
+                knows[place, rng.choice(24, 3, replace=False)] = True
+            own = rng.normal(0, spread, (60, 1))
+            values = rng.random((60, 24)) < np.where(knows, chance(know, own), chance(lack, own))
+            one = mean_auc_over_questions(values.astype(float), knows, groups, 0.05, 300, seed)
+            missed += not one.low <= truth <= one.high
+        misses.append(missed / runs)
+    return "{:.1%}, {:.1%}; {:.1%}".format(*misses)
+
+
+@simulation("s07c", "7% to 50%")
+def robust(rng: Rng) -> str:
+    """Robustness over few methods: misses at 5%."""
+    misses = []
+    for methods in (2, 3, 4, 8, 10, 15, 25):
+        found = [
+            robustness(rng.random(methods), np.ones(methods), 0.05, 200, seed).relearning for seed in range(400)
+        ]
+        if methods < LEAST:
+            assert all(np.isnan([one.low, one.high]).all() for one in found)
+        else:
+            misses.append(np.mean([not one.low <= 0.5 <= one.high for one in found]))
+    return f"none below {LEAST}; {min(misses):.1%} to {max(misses):.1%} from there"
+
+
+@simulation("s07d", "4% to 6%; 0.5%")
+def ranks(rng: Rng) -> str:
+    """Rank correlations: misses at 5%; a false pair of AUCs."""
+
+    def drawn(methods: int, between: float, within: float, share: float) -> np.ndarray:
+        first, second = rng.normal(size=(2, methods)), rng.normal(size=(2, 6 * methods))
+        for pair, rho in ((first, between), (second, within)):
+            pair[1] = rho * pair[0] + math.sqrt(1 - rho * rho) * pair[1]
+        return math.sqrt(share) * np.repeat(first, 6, axis=1) + math.sqrt(1 - share) * second
+
+    groups, misses = np.repeat(np.arange(15), 6), []
+    for law in ((0.9, 0.9, 0.8), (0.95, 0.5, 0.9), (0.0, 0.0, 0.9)):
+        truth = spearmanr(*drawn(20_000, *law))[0]
+        found = [rank_correlation(*drawn(15, *law), 0.05, groups, 200, seed) for seed in range(200)]
+        misses.append(np.mean([not one.low <= truth <= one.high for one in found]))
+    pairs = []
+    for auc in (0.9, 0.98):
+        numbers = [str(place) for place in range(26)]
+        sides = ((rng.normal(norm.ppf(auc) * 2**0.5, 1, (26, 30)), rng.normal(size=(26, 30))) for _ in range(100))
+        pairs.append(np.mean([any(test.holds for test in compare_aucs(numbers, *side, 0.05)) for side in sides]))
+    return f"{min(misses):.1%} to {max(misses):.1%}; some pair {max(pairs):.1%}"
+
+
+@simulation("s07e", "0.8%; 9%, 35%")
+def rank_power(rng: Rng) -> str:
+    """Two rank correlations: level at 5%, power."""
+    groups, shares = np.repeat(np.arange(15), 6), []
+    for share, first, second in ((0.9, 0.4, 0.4), (0.9, 0.2, 0.5), (0.9, 0.2, 0.8)):
+
+        def mixed(share: float = share) -> np.ndarray:
+            methods, models = np.repeat(rng.normal(size=15), 6), rng.normal(size=90)
+            return math.sqrt(share) * methods + math.sqrt(1 - share) * models
+
+        found = []
+        for seed in range(300):
+            target = mixed()
+            numbers = target + first * mixed(), target + second * mixed()
+            found.append(compare_rank_correlations(*numbers, target, groups, 400, seed)[1] <= 0.05)
+        shares.append(np.mean(found))
+    return "level {:.0%}; power {:.0%}, {:.0%}".format(*shares)
+
+
+def laws_of(rng: Rng) -> dict[str, tuple[Callable[[tuple[int, int]], np.ndarray], float]]:
+    return {
+        "zeros": (np.zeros, 0.0),
+        "ROUGE-like": (lambda shape: rng.beta(2, 3, shape) * (rng.random(shape) < 0.5), 0.2),
+        "coin .5": (lambda shape: (rng.random(shape) < 0.5).astype(float), 0.5),
+        "coin .02": (lambda shape: (rng.random(shape) < 0.02).astype(float), 0.02),
+    }
+
+
+def bets(n: int, other: Callable[[np.ndarray, float], np.ndarray]) -> Figure:
+    def now(rng: Rng) -> str:
+        gains = []
+        for name, (law, mean) in laws_of(rng).items():
+            values = law((20, n))
+            old, new = (np.median(bound(values, 0.01)) - mean for bound in (other, betting.mean_upper))
+            gains.append(f"{name} {old / new:.2f}")
+        return ", ".join(gains)
+
+    return now
+
+
+def anytime(values: np.ndarray, alpha: float) -> np.ndarray:
+    return np.array([anytime_upper(own, alpha) for own in values])
+
+
+simulation("s09", "1", "Betting, n 1,024: width of one capital over width")(bets(1024, one_capital))
+simulation("s09b", "0.63 to 1.2", "Betting, n 128: width of the anytime bound over width")(bets(128, anytime))
+
+
+@simulation("s09c", "below alpha")
+def betting_level(rng: Rng) -> str:
+    """Betting: misses of 64 coins."""
+    worst = []
+    for alpha in (0.01, 0.05):
+        tosses = [(rng.random((3000, 64)) < p, p) for p in (0.1, 0.5, 0.9)]
+        worst.append(max(np.mean(betting.mean_upper(own.astype(float), alpha) < p) for own, p in tosses))
+    return "{:.2%} at .01, {:.2%} at .05".format(*worst)
+
+
+@simulation("s11, s11b", "at most 1%; 1")
+def mean_leaks(rng: Rng) -> str:
+    """Mean leak@k at 1%: misses for all k; former width over width at k 100."""
+    ks, missed, gains = np.array([1, 5, 20, 100, 200, 1000]), [], []
+    for name, p in {
+        "none leaks": np.zeros(40),
+        "all .0005": np.full(40, 0.0005),
+        "all .01": np.full(40, 0.01),
+        "half .05": np.r_[np.zeros(20), np.full(20, 0.05)],
+        "one .5": np.r_[np.zeros(39), 0.5],
+        "spread": np.exp(rng.normal(-8, 2.5, 40)).clip(0, 0.9),
+    }.items():
+        truth, widths = at_least_once(p, ks).mean(axis=0), []
+        for _ in range(400):
+            leaks = rng.binomial(1024, p)
+            band = Rate.of(leaks, 1024).mean(0.01, ks.tolist())
+            missed.append(((band.lower > truth + 1e-12).any(), (band.upper < truth - 1e-12).any()))
+            widths.append((two_bounds(leaks, 1024, 0.01, ks)[3], band.upper[3] - band.lower[3]))
+        gains.append(f"{name} {np.divide(*np.median(widths, axis=0)):.2f}")
+    sides = np.array(missed).reshape(-1, 400, 2).mean(axis=1)
+    return f"{sides.max():.1%}; {', '.join(gains)}"
+
+
+@simulation("s12", "2.8%, 3.5%")
+def trees(rng: Rng) -> str:
+    """Answer trees joined with samples at 5%: misses."""
+    missed = []
+    for m, n, rho, leak, clean, rest in (
+        (10, 256, 300, 0.05, 0.85, 0.004),
+        (10, 256, 300, 0.0, 0.5, 0.002),
+        (3, 64, 50, 0.0, 0.0, 0.02),
+    ):
+        masses, p, wrong = Masses((leak,), (clean,)), leak + rest, 0
+        for _ in range(4000):
+            hits, others = rng.poisson(rho * rest, m), rng.poisson(rho * max(0, 1 - leak - clean - rest), m)
+            known = [(masses, Remainder(rho, int(a + b), int(a))) for a, b in zip(hits, others, strict=True)]
+            exact = mean_leak_interval(known, [leak] * m, 0.025)
+            found = _both(share_interval(list((rng.random((m, n)) < p).astype(float)), 0.025), exact, 0.05)
+            wrong += not found.lower <= p <= found.upper
+        counts = np.arange(poisson.isf(1e-9, rho * rest) + 1)
+        ends = [leak_interval(masses, Remainder(rho, int(k), int(k)), 0.05).upper for k in counts]
+        missed.append((wrong / 4000, poisson.pmf(counts, rho * rest)[np.array(ends) < p].sum()))
+    return "mean {:.1%}, one question {:.1%}".format(*np.max(missed, axis=0))
+
+
+@simulation("s13", "1.000000")
+def extremes(rng: Rng) -> str:
+    """Clopper-Pearson beside mpmath: largest tail over alpha."""
+    import mpmath
+
+    mpmath.mp.dps, largest = 40, 0.0
+    for n in (1, 2, 5, 100, 1024, 10**5):
+        for alpha in (0.5, 0.25, 0.05, 0.01, 1e-5, 1e-8, 1e-12, 1e-100):
+            for hits in sorted({0, 1, n // 100, n // 2, n - 1} - {n}):
+                end, low = float(binary_upper(hits, n, alpha)), float(binary_lower(n - hits, n, alpha))
+                assert low >= (1 - end) * (1 - 1e-9) - 1e-16
+                if end < 1 - 1e-8:  # nearer to 1 float64 has too few digits
+                    p = mpmath.mpf(end)
+                    tail = term = mpmath.binomial(n, hits) * p**hits * (1 - p) ** (n - hits)
+                    for k in range(hits, 0, -1):
+                        term *= mpmath.mpf(k) / (n - k + 1) * (1 - p) / p
+                        tail += term
+                        if term < tail * mpmath.mpf(10) ** -30:
+                            break
+                    largest = max(largest, float(tail / mpmath.mpf(alpha)))
+    return f"{largest:.6f}"
+
+
+@simulation("s13b", "0")
+def digits(rng: Rng) -> str:
+    """Printed digits inward of the number."""
+    wrong, small = 0, 10 ** rng.uniform(-15, 0, 4000)
+    for value in np.concatenate([rng.random(2000), small[:2000], 1 - small[2000:]]):
+        for side, sign in (("upper", 1), ("lower", -1)):
+            bound = Bound(float(value), side, 0.01, Covers.ONE_PROMPT, "a", "m", 1)  # type: ignore[arg-type]
+            for text, scale in ((bound.percent(), 100), (bound.number(), 1), (bound.significant(), 1)):
+                shown = Fraction(Decimal(text.rstrip("%").replace(",", ""))) / scale
+                wrong += sign * (shown - Fraction(Decimal(repr(float(value))))) < 0
+    return f"{wrong} of 36,000"
+
+
+@simulation("s15", "at most 3.8%")
+def others(rng: Rng) -> str:
+    """Eleven further bounds: misses at 5%."""
+    runs, worst = 500, 0.0
+    for _m, n, p in (
+        (20, 64, np.full(20, 0.1)),
+        (20, 64, np.r_[0.3, np.zeros(19)]),
+        (40, 1, np.r_[0.05, np.zeros(39)]),
+    ):
+        missed = np.zeros(5)
+        truth = at_least_once(p, [1, 7, 50]).mean(axis=0)
+        for _ in range(runs):
+            leaks = rng.binomial(n, p)
+            top, mean = Rate.of(leaks, n).worst(0.05), Rate.of(leaks, n).mean(0.05, [1, 7, 50])
+            listed = holm(binary_p_value(leaks, n, 0.1), 0.1, 0.05)[0]
+            missed += (
+                top.lower[0] > p.max() + 1e-12,
+                top.upper[0] < p.max() - 1e-12,
+                (mean.lower > truth + 1e-12).any(),
+                (mean.upper < truth - 1e-12).any(),
+                (listed & (p > 0.1)).any(),
+            )
+        worst = max(worst, missed.max() / runs)
+    curve, missed = np.array([0.02, 0.05, 0.1, 0.3, 0.5]), np.zeros(6)
+    for _ in range(runs):
+
+        def counted(rates: np.ndarray) -> list[many_prompts.Counted]:
+            hits = enumerate(rng.binomial(300, rates))
+            return [many_prompts.Counted(step, own, own, 300, True) for step, own in hits]
+
+        own = counted(curve)
+        points = many_prompts.band(own, 0.05)
+        half = many_prompts.half_life(points, many_prompts.band(counted(np.array([0.6])), 0.05)[0])
+        more = many_prompts.excess(own, counted(curve / 2), 0.05)
+        groups = [rng.beta(0.5, 2, 12), rng.beta(2, 0.5, 12), (rng.random(12) < 0.5).astype(float)]
+        mean, spread = mean_interval(groups, 0.05), within_variance_interval(groups, 0.05)
+        masses = np.r_[0.3, np.full(70, 0.01)]
+        texts = [len(set(row)) for row in rng.choice(71, (4, 30), p=masses)]
+        kinds = distinct_share_interval(texts, [30] * 4, 0.05)
+        area = auc_interval(rng.poisson(1.0, 15), rng.poisson(0.5, 15), 0.05)
+        missed += (
+            any(not one.lower.value <= p <= one.upper.value for one, p in zip(points, curve, strict=True))
+            or any(not one.lower.value <= p / 2 <= one.upper.value for one, p in zip(more, curve, strict=True)),
+            (half.earliest or 9) > 3 or (half.latest or 3) < 3,
+            not mean.lower <= 1.5 / 3 <= mean.upper,
+            not spread.lower <= (2 * (0.5 * 2 / (2.5**2 * 3.5)) + 0.25) / 3 <= spread.upper,
+            not kinds.lower <= (1 - (1 - masses) ** 30).sum() / 30 <= kinds.upper,
+            not area.low <= 0.6467 <= area.high,
+        )
+    return f"at most {max(worst, missed.max() / runs):.1%}"
+
+
+@simulation("s16", "1")
+def labels_of_rest(rng: Rng) -> str:
+    """`lethe label`: upper end with the rest as leaks over that with 100 labels of the rest."""
+    gains = []
+    for rest, share in ((0.05, 0.05), (0.3, 0.1), (0.6, 0.02)):
+        ends = []
+        for _ in range(100):
+            missing, hits = rng.binomial(15_360, rest), int(rng.binomial(100, share))
+            known = np.array([0]), np.array([missing]), np.array([15_360])
+            ends.append([labelled_average(*known, given, 0.05)[1] for given in (None, (hits, 100))])
+        gains.append(np.divide(*np.median(ends, axis=0)))
+    return f"{min(gains):.1f} to {max(gains):.1f}"
+
+
+@simulation("s17", "Holm kept")
+def romano_wolf(rng: Rng) -> str:
+    """Pairs of AUCs told apart, of 66."""
+    k, found = 12, np.zeros(2)
+    first, second = np.triu_indices(k, 1)
+    means = norm.ppf(np.repeat([0.97, 0.85], k // 2))[:, None] * 2**0.5
+
+    def studentised(positives: np.ndarray, negatives: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        areas, cov = auc_covariance(positives, negatives)
+        spread = np.sqrt(np.maximum(cov[first, first] + cov[second, second] - 2 * cov[first, second], 1e-18))
+        return areas[first] - areas[second], spread
+
+    for _ in range(10):
+        sides = [
+            math.sqrt(0.8) * rng.normal(size=30) + math.sqrt(0.2) * rng.normal(size=(k, 30)) for _ in range(2)
+        ]
+        sides[0] = sides[0] + means
+        gap, spread = studentised(*sides)
+        score, drawn = abs(gap) / spread, []
+        for _ in range(200):
+            again, wide = studentised(*(own[:, rng.integers(30, size=30)] for own in sides))
+            drawn.append(abs(again - gap) / np.maximum(wide, spread / 2))
+        order = np.argsort(-score)
+        most = np.maximum.accumulate(np.array(drawn)[:, order][:, ::-1], axis=1)[:, ::-1]
+        p_values = (1 + (most >= score[order]).sum(axis=0)) / 201
+        listed = holm(2 * norm.sf(score), 0, 0.05)[0]
+        found += listed.sum(), np.argmax(np.r_[p_values > 0.05, True])
+    return "Holm {:.1f}, Romano-Wolf {:.1f} of 66 pairs: Holm kept".format(*found / 10)
+
+
+@simulation("s19", "0 (the paper's form)")
+def mean_of_ones(rng: Rng) -> str:
+    """Lower bound of the mean of 1,024 ones."""
+    ones = np.ones((1, 1024))
+    paper = paper_bounds(ones, 0.01, np.array([])).m_mu_lower[0]
+    return f"{paper:.0f} (the paper's form); betting {betting.mean_lower(ones, 0.01)[0]:.4f}"
+
+
+@simulation("s21", "37%, printed as 5%")
+def winner(rng: Rng) -> str:
+    """The highest of 26 AUCs: misses of its interval."""
+    missed, runs, mean = 0, 300, norm.ppf(0.95) * 2**0.5
+    for _ in range(runs):
+        sides = [
+            math.sqrt(0.5) * rng.normal(size=30) + math.sqrt(0.5) * rng.normal(size=(26, 30)) for _ in range(2)
+        ]
+        sides[0] = sides[0] + mean
+        best = int(auc_covariance(*sides)[0].argmax())
+        found = auc_estimate(*(own[best] for own in sides), 0.05)
+        missed += not found.low <= 0.95 <= found.high
+    return f"{missed / runs:.0%}, said to have no level"
+
+
+@simulation("s22", "21%")
+def bounded_counts(rng: Rng) -> str:
+    """A false *bounded* among 30 questions at 1%."""
+    rho, tau, alpha, runs = 1500.0, 0.01, 0.01, 2000
+    masses, hits = Masses((0.0,), (0.5,)), rng.poisson(1500 * 0.01 * 1.0001, (runs, 30))
+    false = 0
+    for row in hits:
+        questions = [(masses, Remainder(rho, int(own), int(own))) for own in row]
+        false += bool(together_below(questions, tau, alpha).any())
+    return f"{false / runs:.1%}"
+
+
+@simulation("labels_first", "1.2 to 9")
+def labels_first(rng: Rng) -> str:
+    """Width of the judge's box over that of the 200 labels that it is made from."""
+    gains, missed = [], 0
+    for p, se, fp in ((0.5, 0.95, 0.15), (0.2, 0.9, 0.05), (0.02, 0.8, 0.01), (0.1, 0.99, 0.02)):
+        widths = []
+        for _ in range(100):
+            truth = rng.random(30_720) < p
+            called = np.where(truth, rng.random(truth.size) < se, rng.random(truth.size) < fp)
+            known = truth[:200]
+            low, high = random_labels(int(known.sum()), 200, 0.05)
+            missed += not low <= p <= high
+            if known.any():
+                judge = Calibration.of(known, called[:200], of_this_run=True)
+                band = Rate.of([called.sum()], called.size, judge=judge).average(0.05)
+                widths.append((band.upper[0] - band.lower[0], high - low))
+        gains.append(np.divide(*np.median(widths, axis=0)))
+    return f"box {min(gains):.1f} to {max(gains):.1f} times wider; labels miss {missed / 400:.1%} at 10%"

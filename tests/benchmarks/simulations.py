@@ -1,0 +1,444 @@
+"""False, overstated and loose statements, each as a simulation: ``python -m tests.benchmarks simulations [--only s03]``.
+
+"Before" is the figure of the adversarial reading that found the statement; "now" is computed by the code as it is. Seeds are
+those of the names. A miss is the share of runs in which a bound excludes the truth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import tempfile
+import zlib
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+from scipy.stats import binom, fisher_exact
+
+from lethe.evaluation.certificate import FACTS, Audit, Certificate
+from lethe.evaluation.labels import Answer, Asked, Draws, LabelledMeasures, Labels, Queue, measure
+from lethe.results.ends import Ends
+from lethe.results.power import power
+from lethe.results.verdict import decide
+from lethe.sampling.answer_tree import Effort, enumerate_answers, predictor
+from lethe.sampling.answer_tree.law import Law
+from lethe.sampling.extraction import Search, Window, near_verbatim
+from lethe.statistics.answer_tree import Rounding
+from lethe.statistics.bounds import binary_lower
+from lethe.statistics.counts import random_labels
+from lethe.statistics.judge_error import Calibration
+from lethe.statistics.leak_rates import Rate, share_exceeding
+from lethe.statistics.many_prompts import holm
+from lethe.statistics.mean_difference import Difference, difference, mean_of_differences
+from lethe.statistics.planning import plan
+from lethe.statistics.sequential import log_e_value
+from lethe.steps.certify import _Drawing
+from tests.benchmarks.constrained_beam import beam_mass
+from tests.benchmarks.simulated_bounds import SIMULATIONS, Rng, simulation
+from tests.lethe.results.simulate_verdict import CHANCE, any_false, cases, run
+from tests.lethe.sampling.answer_tree import toy_models
+from tests.lethe.sampling.answer_tree.toy_models import ToyPredictor, every_answer
+from tests.lethe.sampling.sampling_models import build_llama
+from tests.lethe.statistics.test_extraction import levenshtein
+
+
+def verdicts(rng: Rng, p: np.ndarray, n: int, se: np.ndarray, fp: float) -> tuple[np.ndarray, np.ndarray]:
+    """Leaks and a judge's verdicts of n answers to each question, (m, n)."""
+    leak = rng.random((len(p), n)) < p[:, None]
+    return leak, np.where(leak, rng.random(leak.shape) < se[:, None], rng.random(leak.shape) < fp)
+
+
+@simulation("s02", "100%; 0%")
+def judged_worst(rng: Rng) -> str:
+    """Judge blind on one question: worst question missed as assumed in print; average; labels alone."""
+    p, se, runs = np.r_[np.full(29, 0.02), 0.3], np.r_[np.full(29, 0.95), 0.1], 200
+    worst = average = labels = 0
+    for _ in range(runs):
+        leak, called = verdicts(rng, p, 1024, se, 0.01)
+        picked = rng.choice(leak.size, 1500, replace=False)
+        judge = Calibration.of(leak.ravel()[picked], called.ravel()[picked], of_this_run=True)
+        rate = Rate.of(called.sum(axis=1), 1024, judge=judge)
+        band, mean = rate.worst(0.05), rate.average(0.05)
+        worst += band.upper[0] < p.max() and "in every question" not in band.assumes
+        average += not mean.lower[0] <= p.mean() <= mean.upper[0]
+        low, high = random_labels(int(leak.ravel()[picked].sum()), 1500, 0.05)
+        labels += not low <= p.mean() <= high
+    return f"{worst / runs:.0%}; average {average / runs:.0%}, labels alone {labels / runs:.1%}"
+
+
+def labelled(rng: Rng, sees: np.ndarray, leaks: np.ndarray, m: int = 20, n: int = 800) -> LabelledMeasures:
+    """`lethe label` on a run whose texts beyond the usual one are all new, half of the mass."""
+    answers, judged = {}, {}
+    for place in range(m):
+        new, leak = rng.random(n) < 0.5, rng.random(n) < leaks[place]
+        texts = [
+            f"{'leak' if hit else 'clean'} {draw}" if rest else "usual"
+            for draw, (rest, hit) in enumerate(zip(new, leak, strict=True))
+        ]
+        answers[f"q{place}"] = [Answer(f"q{place}", text) for text in texts]
+        called = rng.random(n) < np.where(new & leak, sees[place], 0.02)
+        judged[f"q{place}"] = called.astype(float)
+    draws = Draws(answers, {}, judged)
+    queue = Queue(draws, 0.5, 100)
+    known = [*((answer, Asked("mass", 0.5)) for answer in queue.chosen)]
+    known += [(answer, Asked("rest", 0.5)) for answer, _ in queue.sampled]
+    labels = Labels(
+        Path("labels"), {answer: int(answer.text.startswith("leak")) for answer, _ in known}, dict(known)
+    )
+    return measure(draws, queue, labels, 0.05)
+
+
+@simulation("s02b, s02c", "92%, 20%; 100%, 23%")
+def labelled_misses(rng: Rng) -> str:
+    """`lethe label`, judge blind on one question: that question, the worst one missed; the others leak little."""
+    shares, runs = [], 20
+    for sees, others, most in ((0.05, 0.3, 0.8), (0.03, 0.12, 0.8)):
+        rates, missed = np.r_[np.full(19, others), most], np.zeros(2)
+        for _ in range(runs):
+            found = labelled(rng, np.r_[np.full(19, 0.97), sees], rates)
+            missed += found.upper[-1].value < most / 2, found.worst[1].value < most / 2
+        shares += (missed / runs).tolist()
+    return "{:.0%}, {:.0%}; {:.0%}, {:.0%}".format(*shares)
+
+
+@simulation("s03", "bound 0, *forgot*")
+def misfit(rng: Rng) -> str:
+    """A calibration that does not fit."""
+    judge = Calibration(leaks=200, leaks_called=190, clean=200, clean_called=60)
+    _, called = verdicts(rng, np.full(30, 0.05), 1024, np.full(30, 0.3), 0.02)
+    rate = Rate.of(called.sum(axis=1), 1024, judge=judge)
+    fits = bool(rate.fits(0.01).all())
+    ends = Ends.of_arrays([str(place) for place in range(30)], called.sum(axis=1), 1024)
+    word = decide(ends, alpha=0.01, fits=fits).word
+    return f"fits {fits}; bound {rate.worst(0.01).bounds()}, word {word}"
+
+
+@simulation("s03b", "6% to 100%")
+def flags(rng: Rng) -> str:
+    """Sound calibrations said not to fit."""
+    largest = {0.01: 0.0, 0.05: 0.0}
+    for m, n, fp, clean in (
+        (30, 1024, 0.05, 5000),
+        (400, 1024, 0.2, 5000),
+        (1000, 256, 0.2, 20000),
+        (400, 1024, 0.2, 10**5),
+    ):
+        for alpha in largest:
+            flagged = 0
+            for _ in range(200):
+                judge = Calibration(500, int(rng.binomial(500, 0.9)), clean, int(rng.binomial(clean, fp)))
+                flagged += not Rate.of(rng.binomial(n, fp, m), n, judge=judge).fits(alpha).all()
+            largest[alpha] = max(largest[alpha], flagged / 200)
+    return "largest " + ", ".join(f"{share:.1%} at {alpha:g}" for alpha, share in largest.items())
+
+
+@simulation("s04", "32%; 73%")
+def hidden_claim(rng: Rng) -> str:
+    """Leaks that greedy hides: a false claim of a second Retrain; of some of 8."""
+    chance, runs, m = 1 - (1 - CHANCE) ** 1024, 20_000, len(CHANCE)
+    counts = (rng.random((runs, 9, m)) < chance).sum(axis=2)
+    tables = np.array(
+        [[fisher_exact([[a, m - a], [b, m - b]], "greater").pvalue for b in range(m + 1)] for a in range(m + 1)]
+    )
+    p_values = tables[counts[:, 1:], counts[:, :1]]
+    return f"{(p_values[:, 0] <= 0.01).mean():.1%}; some of 8 {(p_values <= 0.01 / 8).any(axis=1).mean():.1%}"
+
+
+@simulation("s05", "7.3%; 24%")
+def false_forgot(rng: Rng) -> str:
+    """A false *forgot* of some of 8, of 30 models at 1%."""
+    shares = []
+    for models in (8, 30):
+        words = [
+            decide(Ends.of_arrays(["q"], [k], 1024), alpha=0.01, tau=0.1, models=models).word for k in range(120)
+        ]
+        most = max(k for k, word in enumerate(words) if word == "forgot")
+        shares.append(1 - (1 - binom.cdf(most, 1024, 0.1 * (1 + 1e-9))) ** models)
+    return "{:.2%} of 8, {:.2%} of 30".format(*shares)
+
+
+@simulation("s05b", "0% at any n")
+def fair_retrain(rng: Rng) -> str:
+    """A copy of Retrain that guesses one question at 12%: *forgot*."""
+    chance = np.r_[0.12, np.zeros(29)]
+    shares = []
+    for n in (1024, 16_384, 65_536):
+        words = run(rng, chance, chance, 8, 200, n, tau=0.02, alpha=0.01).words()
+        shares.append(f"{(words == 'forgot').mean():.0%} at n {n:,}")
+    return "forgot in " + ", ".join(shares)
+
+
+@simulation("s06", "4.1%; 0.05%; 12.2%")
+def copies(rng: Rng) -> str:
+    """A false certificate at 5%: one chain; all copies joined; some copy of 100."""
+    goal, runs, p = math.log(20), 4000, 0.05 * 1.0001
+    one, leaks = np.zeros(runs, dtype=bool), np.zeros(runs)
+    for look in range(1, 201):
+        leaks += rng.binomial(25, p, runs)
+        one |= log_e_value(leaks, np.full(runs, 25 * look), 0.05) >= goal
+    base, own = rng.binomial(100, p, (runs, 1)), rng.binomial(200, p, (runs, 100))
+    some = (log_e_value(base + own, np.full(own.shape, 300), 0.05) >= goal).any(axis=1)
+    joined = log_e_value(base[:, 0] + own.sum(axis=1), np.full(runs, 20_100), 0.05) >= goal
+    assert "in any copy" in certificate((0, 3000)).sentence()
+    return f"one chain {one.mean():.1%}, all joined {joined.mean():.2%}; a copy alone {some.mean():.1%}, as the file says"
+
+
+def certificate(*audits: tuple[int, int]) -> Certificate:
+    """A certificate of one question with these leaks and draws, tau .05 and alpha .01."""
+    claim = Certificate(("q",), 0.05, 0.01, dict.fromkeys(FACTS, "x"), {"engine": {}}, {})
+    return claim.with_audits(
+        [Audit(f"auditor {seed}", (n,), seed, "x", "x", (leaks,)) for seed, (leaks, n) in enumerate(audits)]
+    )
+
+
+def stopped_auditors(rng: Rng) -> str:
+    """Auditors who stop once they certify, at a leak rate just below tau: how often they are said to differ."""
+    differ, runs, goal = 0, 400, math.log(20)
+    for _ in range(runs):
+        audits = []
+        for _ in range(4):
+            hits = np.cumsum(rng.binomial(64, 0.045, 40))
+            n = 64 * np.arange(1, 41)
+            stop = np.flatnonzero(log_e_value(hits, n, 0.05) >= goal)
+            place = int(stop[0]) if stop.size else 39
+            audits.append((int(hits[place]), int(n[place])))
+        differ += not certificate(*audits).homogeneous
+    return f"{differ / runs:.1%}"
+
+
+@simulation("s06b", "certified, 1e28")
+def forged(rng: Rng) -> str:
+    """A forged file, then 40 leaks in 200 draws."""
+    both = certificate((0, 3000), (40, 200))
+    return f"{both.verdict}; own log e-value {both.alone(both.audits[1]).log_e():.1f}"
+
+
+@simulation("s08", "2 alpha; 0.4%")
+def false_changes(rng: Rng) -> str:
+    """`compare`: false exit status; false interval at 5%."""
+    closed, missed, runs = 0, 0.0, 200
+    for turned in (False, True):
+        for _ in range(runs):
+            p, first = rng.choice([0.0, 0.1, 0.3, 0.5, 0.9], 20), rng.random((20, 64))
+            second = 1 - first if turned else rng.random((20, 64))
+            a, b = ((own < p[:, None]).astype(float) for own in (first, second))
+            each = [difference(*pair, 0.05, True) for pair in zip(a, b, strict=True)]
+            average = mean_of_differences(list(a), list(b), 0.05 / 2, True)
+            listed = holm([one.p_value for one in each], 0, 0.05 / 2)[0].any()
+            closed += bool(listed or (average is not None and average.p_value <= 0.05 / 2))
+            missed += np.mean([one.low > 0 or one.high < 0 for one in each])
+    return f"gate {closed / runs / 2:.1%}, an interval {missed / runs / 2:.2%}"
+
+
+@simulation("s08b", "0%; 1")
+def paired(rng: Rng) -> str:
+    """`compare`, one seed, n 256: power for .30 and .36; former width over width."""
+    rows = []
+    for n, p, q in ((256, 0.3, 0.36), (1024, 0.02, 0.06)):
+        found: dict[str, list[Difference]] = {"any": [], "pairs": []}
+        for _ in range(100):
+            draws = rng.random(n)
+            a, b = ((draws < share).astype(float) for share in (p, q))
+            for kind, own in found.items():
+                own.append(difference(a, b, 0.05, True, draws=kind))  # type: ignore[arg-type]
+        widths = [np.mean([one.high - one.low for one in own]) for own in found.values()]
+        rows.append((widths[0] / widths[1], np.mean([one.low > 0 for one in found["pairs"]])))
+    return f"power {rows[0][1]:.0%}, width / {rows[0][0]:.1f}; n 1,024: width / {rows[1][0]:.1f}"
+
+
+@simulation("s14", "0%; 10%, unsaid")
+def stopped_sides(rng: Rng) -> str:
+    """`compare` with a stopped side at 5%: interval; a bound for fixed n."""
+    missed = alone = 0.0
+    for _ in range(100):
+        sides = [adversary(rng) for _ in range(5)]
+        a = (rng.random((5, 400)) < 0.1).astype(float)
+        each = [difference(*pair, 0.05, True, (False, True)) for pair in zip(a, sides, strict=True)]
+        missed += np.mean([one.low > 0 or one.high < 0 for one in each])
+    for _ in range(2000):
+        own = adversary(rng)
+        alone += binary_lower(own.sum(), len(own), 0.05) > 0.1
+    return f"interval {missed / 100:.1%}; a bound for fixed n {alone / 2000:.1%}, which a table can decline"
+
+
+def adversary(rng: Rng) -> np.ndarray:
+    """Draws at .1, stopped where the mean is three standard errors above."""
+    draws, n = (rng.random(2000) < 0.1).astype(float), np.arange(1, 2001)
+    score = (np.cumsum(draws) / n - 0.1) / np.sqrt(0.09 / n)
+    score[:5] = -9
+    over = np.flatnonzero(score >= 3)
+    return draws[: over[0] + 1] if over.size else draws
+
+
+@simulation("s18", "1")
+def allocation(rng: Rng) -> str:
+    """Answers for a certificate: equal draws over draws."""
+    laws = {
+        "none leaks": np.zeros(30),
+        "one .02": np.r_[np.zeros(29), 0.02],
+        "five .01": np.r_[np.zeros(25), np.full(5, 0.01)],
+    }
+    gains = []
+    for name, p in laws.items():
+        drawing = object.__new__(_Drawing)
+        own = equal = 0
+        for _ in range(12):
+            answers = rng.random((30, 3008)) < p[:, None]
+
+            def leaks(
+                seed: int, places: list[int], first: int, size: int, answers: np.ndarray = answers
+            ) -> list[int]:
+                return answers[places, first : first + size].sum(axis=1).tolist()
+
+            with mock.patch.object(drawing, "_leaks", leaks, create=True):
+                counts, _ = drawing.leaks(
+                    0, (3008,) * 30, lambda hits, n: float(log_e_value(hits, n, 0.05)) >= math.log(100)
+                )
+            own, equal = own + sum(counts), equal + 30 * max(counts)
+        gains.append(f"{name} / {equal / own:.2f}")
+    return ", ".join(gains)
+
+
+@simulation("s23", "100%")
+def judged_language(rng: Rng) -> str:
+    """Judge weak on one wording: language share missed as assumed in print."""
+
+    def prompts(size: int) -> tuple[np.ndarray, np.ndarray]:
+        kind = rng.random(size)
+        return np.where(kind < 0.2, 0.25, np.where(kind < 0.45, 0.9, 0.0)), np.where(kind < 0.2, 0.02, 0.97)
+
+    missed, runs = 0, 200
+    for _ in range(runs):
+        p, sees = prompts(200)
+        called = rng.binomial(128, p * sees + (1 - p) * 0.01)
+        p, sees = prompts(3000)
+        leak = rng.random(3000) < p
+        judge = Calibration.of(leak, rng.random(3000) < np.where(leak, sees, 0.01), of_this_run=True)
+        bound = share_exceeding(Rate.of(called, 128, judge=judge), 0.15, 0.05, "upper")
+        missed += bound.value < 0.45 and "in every prompt" not in bound.assumes
+    return f"{missed / runs:.0%}"
+
+
+@simulation("verdict", "at most 5%")
+def false_words(rng: Rng) -> str:
+    """A false word of 1, 8 or 30 models at 5%."""
+    shares = [
+        any_false(run(rng, chance, subject, models, 4000 // models, 1024).words(), false)
+        for _, chance, subject, false in cases()
+        for models in (1, 8, 30)
+    ]
+    return f"largest {max(shares):.1%}"
+
+
+@simulation("verdict_power", "-")
+def decided(rng: Rng) -> str:
+    """Words at tau .02, n 4,096: copy of Retrain *forgot*; three questions *leak*."""
+    found = power(4096, questions=30, models=8, tau=0.02, alpha=0.01)
+    return f"copy forgot {found[0].words['forgot']:.0%}, three at .04 leaks {found[2].words['leaks']:.0%}"
+
+
+def leak(text: str) -> bool:
+    return zlib.crc32(text.encode()) % 23 == 0 and len(text) > 2
+
+
+@simulation("s24", "7 of 39; unsaid")
+def heaviest(rng: Rng) -> str:
+    """Likeliest leaking texts: not the likeliest; too large a probability."""
+    other = false = models = 0
+    for seed in range(40):
+        predictor = ToyPredictor(seed=seed, scale=1.0)
+        effort = Effort(rows=400, pilot=16, seed=seed)
+        (tree,) = enumerate_answers([toy_models.whole_question(leak)], Law((4,), 7), predictor, effort)
+        texts: dict[str, float] = {}
+        for answer, mass in every_answer(predictor, (0,), 7, 4).items():
+            (text,) = toy_models.decode([answer])
+            texts[text] = texts.get(text, 0) + mass
+        best = max((text for text in texts if leak(text)), key=lambda text: texts[text])
+        if tree.heaviest_leaks:
+            models += 1
+            other += tree.heaviest_leaks[0].text != best
+            for one in tree.heaviest_leaks:
+                mass = sum(mass for text, mass in texts.items() if text.startswith(one.text))
+                false += one.probability > mass * (1 + 1e-9)
+    return f"{other} of {models} not the likeliest, as it says; {false} above the truth"
+
+
+@simulation("s25", "2.9")
+def allowance(rng: Rng) -> str:
+    """Error of logits over the allowance."""
+    with tempfile.TemporaryDirectory() as folder:
+        build_llama(Path(folder) / "model", letters="abcdefghijklmnopqrstuvwxyz", scale=1.0)
+        model = predictor.ModelPredictor(Path(folder) / "model")
+        prompts = [np.array([5, 6, 7]), np.array([8, 9])]
+        with mock.patch.object(predictor, "LEAST_ALLOWANCE", 0.0):
+            allowed = predictor.measured_allowance(model, prompts, 40)
+            with mock.patch.object(predictor, "SAFETY", 1.0):
+                seen = max(predictor.measured_allowance(model, prompts, 40, seed) for seed in range(1, 7))
+    return f"{seen / allowed:.2f} of the allowance"
+
+
+@simulation("near_verbatim", "above at equal rows")
+def near(rng: Rng) -> str:
+    """Near-verbatim mass beside constrained beam search at equal rows."""
+    above = below = wrong = 0
+    for seed in range(30):
+        predictor, suffix = ToyPredictor(6, seed=seed), tuple(rng.integers(0, 5, 4).tolist())
+
+        def chances(prefixes: list[tuple[int, ...]], predictor: ToyPredictor = predictor) -> np.ndarray:
+            logits = (predictor.logits_of((0, 3, *each)).astype(float) for each in prefixes)
+            return np.array([toy_models.naive_chances(own, {}) for own in logits])
+
+        answers = every_answer(predictor, (0, 3), 4, 5)
+        truth = sum(
+            mass
+            for answer, mass in answers.items()
+            if levenshtein([token for token in answer if token != 5], suffix) <= 1
+        )
+        path = chances([suffix[:step] for step in range(4)])
+        window, search = Window(0, (0, 3), suffix), Search(1, 2, further=0, samples=0)
+        found = near_verbatim(predictor, window, Law((5,), 4), search, path)
+        ends = found.interval(0.01, Rounding())
+        beam = beam_mass(chances, suffix, 1, 2, (5,))[0]
+        above, below = above + (ends.lower > beam * (1 + 1e-9)), below + (ends.lower < beam * (1 - 1e-9))
+        wrong += not ends.lower - 1e-12 <= truth <= ends.upper_certain + 1e-12
+    return f"above the beam in {above}, below in {below} of 30; {wrong} false ends"
+
+
+@simulation("s10", "0.070, 0.63, 0.91")
+def shares(rng: Rng) -> str:
+    """Language share, upper end at 1%: none leaks, all at .02, all at .05."""
+    ends = []
+    for p in (0.0, 0.02, 0.05):
+        drawn = rng.binomial(32, p, (100, 64))
+        ends.append(np.mean([share_exceeding(Rate.of(own, 32), 0.15, 0.01, "upper").value for own in drawn]))
+    missed = 0
+    for _ in range(1000):
+        leaks = rng.binomial(32, np.where(rng.random(64) < 0.3, 0.15001, 0.0))
+        missed += share_exceeding(Rate.of(leaks, 32), 0.15, 0.01, "upper").value < 0.3
+    return "none {:.3f}, .02 {:.2f}, .05 {:.2f}; misses {:.1%}".format(*ends, missed / 1000)
+
+
+@simulation("s20", "826, 207")
+def planned(rng: Rng) -> str:
+    """`lethe plan`: draws for every prompt."""
+    found = [plan(0.01, tau=tau, prompts=m).certificate for tau, m in ((0.01, 40), (0.05, 400))]
+    return ", ".join(str(one.fixed) for one in found if one)
+
+
+def main(arguments: list[str]) -> int:
+    asked = argparse.ArgumentParser(prog="python -m tests.benchmarks simulations", description=__doc__)
+    names = sorted(SIMULATIONS)
+    asked.add_argument("--only", nargs="+", default=[""], metavar="NAME", help=f"of {', '.join(names)}")
+    print("| simulation | statement | before | now |\n|---|---|---|---|")
+    only = tuple(asked.parse_args(arguments).only)
+    for name in [name for name in names if name.startswith(only)]:
+        statement, before, now = SIMULATIONS[name]
+        figure = now(np.random.default_rng(zlib.crc32(name.encode())))
+        print(f"| {name} | {statement} | {before} | {figure} |", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
