@@ -343,7 +343,9 @@ def test_the_gate_asks_the_bound_of_the_worst_question(checkpoint, place):
     found = json.loads(result.stdout)
     assert found["gate"]["bound"] == found["judged_worst"] > 0.44
     assert result.exit_code == 1
-    (place / "forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in (ROWS[0], {**ROWS[1], "keywords": []})))
+    (place / "forget.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in (ROWS[0], {**ROWS[1], "keywords": []}))
+    )
     result = call(checkpoint, "--name", "z", "--fail-above", "0.9", "--json")
     assert (result.exit_code, json.loads(result.stdout)["gate"]["bound"]) == (1, None)
 
