@@ -27,8 +27,7 @@ from lethe.statistics.leak_rates import Rate
 from lethe.statistics.many_prompts import binary_p_value, holm
 from lethe.statistics.sequential import anytime_upper
 from lethe.statistics.two_sample import auc_interval
-from studies.meta_evaluation.auc import auc_covariance, auc_estimate, compare_aucs, mean_auc_over_questions
-from studies.meta_evaluation.prediction import compare_rank_correlations, rank_correlation
+from studies.meta_evaluation import estimates
 from studies.meta_evaluation.robustness import LEAST, robustness
 from tests.benchmarks.sharper import one_capital, two_bounds
 
@@ -91,7 +90,7 @@ def aucs(rng: Rng) -> str:
     laws += [(mixed(share), 1 - share) for share in (0.02, 0.1)]
     misses = []
     for draw, auc in laws:
-        found = [auc_estimate(*draw(), 0.05) for _ in range(4000)]
+        found = [estimates.auc_estimate(*draw(), 0.05) for _ in range(4000)]
         misses.append(np.mean([not one.low <= auc <= one.high for one in found]))
     return f"{min(misses):.1%} to {max(misses):.1%}"
 
@@ -115,7 +114,7 @@ def auc_of_questions(rng: Rng) -> str:
                 knows[place, rng.choice(24, 3, replace=False)] = True
             own = rng.normal(0, spread, (60, 1))
             values = rng.random((60, 24)) < np.where(knows, chance(know, own), chance(lack, own))
-            one = mean_auc_over_questions(values.astype(float), knows, groups, 0.05, 300, seed)
+            one = estimates.mean_auc_over_questions(values.astype(float), knows, groups, 0.05, 300, seed)
             missed += not one.low <= truth <= one.high
         misses.append(missed / runs)
     return "{:.1%}, {:.1%}; {:.1%}".format(*misses)
@@ -149,13 +148,15 @@ def ranks(rng: Rng) -> str:
     groups, misses = np.repeat(np.arange(15), 6), []
     for law in ((0.9, 0.9, 0.8), (0.95, 0.5, 0.9), (0.0, 0.0, 0.9)):
         truth = spearmanr(*drawn(20_000, *law))[0]
-        found = [rank_correlation(*drawn(15, *law), 0.05, groups, 200, seed) for seed in range(200)]
+        found = [estimates.rank_correlation(*drawn(15, *law), 0.05, groups, 200, seed) for seed in range(200)]
         misses.append(np.mean([not one.low <= truth <= one.high for one in found]))
     pairs = []
     for auc in (0.9, 0.98):
         numbers = [str(place) for place in range(26)]
         sides = ((rng.normal(norm.ppf(auc) * 2**0.5, 1, (26, 30)), rng.normal(size=(26, 30))) for _ in range(100))
-        pairs.append(np.mean([any(test.holds for test in compare_aucs(numbers, *side, 0.05)) for side in sides]))
+        pairs.append(
+            np.mean([any(test.holds for test in estimates.compare_aucs(numbers, *side, 0.05)) for side in sides])
+        )
     return f"{min(misses):.1%} to {max(misses):.1%}; some pair {max(pairs):.1%}"
 
 
@@ -173,7 +174,7 @@ def rank_power(rng: Rng) -> str:
         for seed in range(300):
             target = mixed()
             numbers = target + first * mixed(), target + second * mixed()
-            found.append(compare_rank_correlations(*numbers, target, groups, 400, seed)[1] <= 0.05)
+            found.append(estimates.compare_rank_correlations(*numbers, target, groups, 400, seed)[1] <= 0.05)
         shares.append(np.mean(found))
     return "level {:.0%}; power {:.0%}, {:.0%}".format(*shares)
 
@@ -372,7 +373,7 @@ def romano_wolf(rng: Rng) -> str:
     means = norm.ppf(np.repeat([0.97, 0.85], k // 2))[:, None] * 2**0.5
 
     def studentised(positives: np.ndarray, negatives: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        areas, cov = auc_covariance(positives, negatives)
+        areas, cov = estimates.auc_covariance(positives, negatives)
         spread = np.sqrt(np.maximum(cov[first, first] + cov[second, second] - 2 * cov[first, second], 1e-18))
         return areas[first] - areas[second], spread
 
@@ -411,8 +412,8 @@ def winner(rng: Rng) -> str:
             math.sqrt(0.5) * rng.normal(size=30) + math.sqrt(0.5) * rng.normal(size=(26, 30)) for _ in range(2)
         ]
         sides[0] = sides[0] + mean
-        best = int(auc_covariance(*sides)[0].argmax())
-        found = auc_estimate(*(own[best] for own in sides), 0.05)
+        best = int(estimates.auc_covariance(*sides)[0].argmax())
+        found = estimates.auc_estimate(*(own[best] for own in sides), 0.05)
         missed += not found.low <= 0.95 <= found.high
     return f"{missed / runs:.0%}, said to have no level"
 

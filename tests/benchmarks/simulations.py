@@ -22,8 +22,9 @@ from lethe.evaluation.labels import Answer, Asked, Draws, LabelledMeasures, Labe
 from lethe.results.ends import Ends
 from lethe.results.power import power
 from lethe.results.verdict import decide
-from lethe.sampling.answer_tree import Effort, enumerate_answers, predictor
-from lethe.sampling.answer_tree.law import Law
+from lethe.sampling import predictor as module
+from lethe.sampling.answer_tree import Effort, enumerate_answers
+from lethe.sampling.draws import Law
 from lethe.sampling.extraction import Search, Window, near_verbatim
 from lethe.statistics.answer_tree import Rounding
 from lethe.statistics.bounds import binary_lower
@@ -370,12 +371,12 @@ def allowance(rng: Rng) -> str:
     """Error of logits over the allowance."""
     with tempfile.TemporaryDirectory() as folder:
         build_llama(Path(folder) / "model", letters="abcdefghijklmnopqrstuvwxyz", scale=1.0)
-        model = predictor.ModelPredictor(Path(folder) / "model")
+        model = module.ModelPredictor(Path(folder) / "model")
         prompts = [np.array([5, 6, 7]), np.array([8, 9])]
-        with mock.patch.object(predictor, "LEAST_ALLOWANCE", 0.0):
-            allowed = predictor.measured_allowance(model, prompts, 40)
-            with mock.patch.object(predictor, "SAFETY", 1.0):
-                seen = max(predictor.measured_allowance(model, prompts, 40, seed) for seed in range(1, 7))
+        with mock.patch.object(module, "LEAST_ALLOWANCE", 0.0):
+            allowed = module.measured_allowance(model, prompts, 40)
+            with mock.patch.object(module, "SAFETY", 1.0):
+                seen = max(module.measured_allowance(model, prompts, 40, seed) for seed in range(1, 7))
     return f"{seen / allowed:.2f} of the allowance"
 
 
