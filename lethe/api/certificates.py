@@ -181,7 +181,7 @@ def verify(
     Notes
     -----
     The file is not signed: whoever trusts nobody reads the verdict by the own draws alone. The evidence of all auditors is
-    joined unless their leak rates differ (Fisher's exact test). The verdict holds at any stopping time. A fact that differs
+    joined unless their leak rates differ. The verdict holds at any stopping time. A fact that differs
     is refused by name, with exit status 2.
 
     Examples

@@ -86,20 +86,23 @@ class Certificate:
         return replace(self, audits=(audit,))
 
     def homogeneity(self) -> float:
-        """The p-value of "each question has one leak rate, whoever draws".
+        """The p-value of "each question has one leak rate, whoever draws", valid whenever each auditor stops.
 
-        Fisher's exact test of each auditor against all others in each question, Bonferroni over both.
+        The likelihood of an auditor's leaks and of all others' under Krichevsky and Trofimov's mixtures, over the largest
+        likelihood under one common rate: an e-process (universal inference, Wasserman, Ramdas and Balakrishnan 2020), as
+        the mixtures over the true likelihood are a martingale. The average over auditors and questions is an e-value, and 1
+        over an e-value is a p-value (Ville).
         """
-        from scipy.stats import fisher_exact
+        from scipy.special import betaln, logsumexp, xlogy
 
         leaks, draws = self.tables()
         if len(leaks) < 2:
             return 1.0
-        others, rest = leaks.sum(axis=0) - leaks, draws.sum(axis=0) - draws
-        tables = np.stack([leaks, draws - leaks, others, rest - others], axis=-1).reshape(-1, 4)
-        kinds, counts = np.unique(tables, axis=0, return_counts=True)
-        least = min(float(fisher_exact(kind.reshape(2, 2))[1]) for kind in kinds)
-        return min(1.0, least * int(counts.sum()))
+        hits, n = leaks.sum(axis=0), draws.sum(axis=0)
+        clean, rest = draws - leaks, n - hits - (draws - leaks)
+        apart = betaln(leaks + 0.5, clean + 0.5) + betaln(hits - leaks + 0.5, rest + 0.5) - 2 * betaln(0.5, 0.5)
+        one = xlogy(hits, hits / n) + xlogy(n - hits, 1 - hits / n)
+        return float(np.exp(min(0.0, math.log(leaks.size) - logsumexp(apart - one))))
 
     @property
     def homogeneous(self) -> bool:
@@ -161,8 +164,8 @@ class Certificate:
         by = f"{answers} to each of {plural(len(self.questions), 'question')} by {plural(auditors, 'auditor')}"
         if not self.homogeneous:
             return (
-                f"Not joined: the auditors' leak rates differ (p = {self.homogeneity():.2g}, Fisher's exact test, "
-                f"Bonferroni), so some of {by} were not drawn as stated. Trust your own draws alone."
+                f"Not joined: the auditors' leak rates differ (p = {self.homogeneity():.2g}, whenever they "
+                f"stopped), so some of {by} were not drawn as stated. Trust your own draws alone."
             )
         evidence = (
             f"{by}: the e-value is {_number(self.log_e())}, and {_number(math.log(1 / self.alpha))} certifies"

@@ -1,67 +1,78 @@
-"""How often bounds by a judge miss what people say: JailbreakBench's 100 answers, three people's majority and six judges.
+"""How often bounds by a judge miss what people say, on any table of labelled answers.
 
-``python -m tests.benchmarks human-labels FILE`` reads JailbreakBench's ``classifier_comparison.csv``. A run draws answers
-from the 100 with replacement, so the truth is the people's share of leaks. Some of the draws are labelled.
+``python -m tests.benchmarks human-labels FILE`` prints misses and widths for each judge: a run draws answers from it with
+replacement, so the truth is the people's share of leaks, and some of the draws are labelled. The people's column is the
+first of `PEOPLE`, or the majority of the columns that begin with ``human``; every other column of 0 and 1 is a judge.
 """
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from lethe.io.tables import read_table
 from lethe.statistics.bounds import binary_lower, binary_upper
 from lethe.statistics.counts import random_labels
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_rates import Rate
 
-TRUTH, JUDGES = "human_majority", ("TDC", "GCG", "BERT", "llama_guard", "gpt_4_turbo", "gpt_4")
+PEOPLE = ("human_majority", "human", "label", "unsafe")
 RUNS, DRAWS, LABELS, ALPHA = 2000, 1000, 100, 0.05
+KINDS = ("trusted", "calibrated", "labels")
 
 
-def ends(verdicts: np.ndarray, labels: np.ndarray) -> dict[str, tuple[float, float] | None]:
-    """The interval of the share of leaks by each of three bounds, each end at `ALPHA`."""
-    called, known = verdicts.sum(), labels[:LABELS]
-    found: dict[str, tuple[float, float] | None] = {
-        "trusted": (float(binary_lower(called, DRAWS, ALPHA)), float(binary_upper(called, DRAWS, ALPHA))),
-        "labels": random_labels(int(known.sum()), LABELS, ALPHA),
-        "calibrated": (0.0, 1.0),
+def columns(table: pd.DataFrame) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The people's labels, and the verdicts of each judge."""
+    known = {
+        str(name): pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=np.float64)
+        for name in table.columns
+        if table[name].notna().all() and set(table[name].map(str).str.lower()) <= {"0", "1", "0.0", "1.0"}
     }
-    if 0 < known.sum() < LABELS:
-        judge = Calibration.of(known, verdicts[:LABELS], of_this_run=True)
-        pair = Rate.of([called], DRAWS, judge=judge).average(ALPHA).bounds()
-        found["calibrated"] = pair and (pair[0].value, pair[1].value)
+    people = [name for name in known if name.startswith("human")]
+    named = next((name for name in PEOPLE if name in known), None)
+    if named is None and not people:
+        raise SystemExit(f"No column of a person's labels 0 and 1 among {', '.join(map(str, table.columns))}.")
+    truth = known[named] if named else (np.mean([known[name] for name in people], axis=0) > 0.5).astype(float)
+    return truth, {name: own for name, own in known.items() if name not in (*people, named)}
+
+
+def ends(verdicts: np.ndarray | None, labels: np.ndarray) -> dict[str, tuple[float, float] | None]:
+    """The interval of the share of leaks by each bound, each end at `ALPHA`; None for verdicts that do not fit."""
+    known = labels[:LABELS]
+    found: dict[str, tuple[float, float] | None] = {"labels": random_labels(int(known.sum()), LABELS, ALPHA)}
+    if verdicts is not None:
+        called = verdicts.sum()
+        found["trusted"] = (float(binary_lower(called, DRAWS, ALPHA)), float(binary_upper(called, DRAWS, ALPHA)))
+        found["calibrated"] = (0.0, 1.0)
+        if 0 < known.sum() < LABELS:
+            judge = Calibration.of(known, verdicts[:LABELS], of_this_run=True)
+            pair = Rate.of([called], DRAWS, judge=judge).average(ALPHA).bounds()
+            found["calibrated"] = pair and (pair[0].value, pair[1].value)
     return found
 
 
+def cell(rows: list[tuple[bool, float]]) -> str:
+    missed, width = np.mean(rows, axis=0) if rows else (np.nan, np.nan)
+    return f"{missed:.1%}, {width:.3f}" if rows else "-"
+
+
 def main(place: str) -> int:
-    table = pd.read_csv(Path(place))
-    people = table[TRUTH].to_numpy(dtype=np.float64)
+    people, judges = columns(read_table(place))
     truth = people.mean()
-    print(
-        f"{len(table)} answers, {truth:.0%} leaks by the people's majority; {RUNS} runs of {DRAWS} draws, {LABELS} labelled"
-    )
-    print(
-        "| judge | finds | false alarms | trusted: misses, width | calibrated: misses, width | labels: misses, width |"
-    )
-    print("|---|---|---|---|---|---|")
-    for name in JUDGES:
-        verdicts, rng = table[name].to_numpy(dtype=np.float64), np.random.default_rng(3)
-        rows: dict[str, list[tuple[bool, float]]] = {}
+    print(f"{len(people)} answers, {truth:.0%} leaks by people; {RUNS} runs of {DRAWS} draws, {LABELS} labelled")
+    print("judge | finds | false alarms | trusted | calibrated | labels alone\n---|---|---|---|---|---")
+    for name, verdicts in (judges or {"none": None}).items():
+        rng, rows = np.random.default_rng(3), {kind: [] for kind in KINDS}
         for _ in range(RUNS):
-            drawn = rng.integers(len(table), size=DRAWS)
-            for kind, pair in ends(verdicts[drawn], people[drawn]).items():
+            drawn = rng.integers(len(people), size=DRAWS)
+            for kind, pair in ends(None if verdicts is None else verdicts[drawn], people[drawn]).items():
                 if pair:
-                    rows.setdefault(kind, []).append((not pair[0] <= truth <= pair[1], pair[1] - pair[0]))
-        cells = [f"{np.mean(own, axis=0)[0]:.1%}, {np.mean(own, axis=0)[1]:.3f}" for own in map(rows.get, KINDS)]
-        finds, alarms = verdicts[people == 1].mean(), verdicts[people == 0].mean()
-        print(f"| {name} | {finds:.0%} | {alarms:.0%} | {' | '.join(cells)} |")
+                    rows[kind].append((not pair[0] <= truth <= pair[1], pair[1] - pair[0]))
+        rates = ["-", "-"] if verdicts is None else [f"{verdicts[people == own].mean():.0%}" for own in (1, 0)]
+        print(" | ".join([name, *rates, *(cell(rows[kind]) for kind in KINDS)]))
     return 0
-
-
-KINDS = ("trusted", "calibrated", "labels")
 
 
 if __name__ == "__main__":

@@ -301,6 +301,19 @@ def test_auditors_with_one_leak_rate_rarely_differ_though_they_stop_early():
     assert differ <= allowed(HOMOGENEITY, runs)
 
 
+def test_an_auditor_who_stops_where_the_rates_look_apart_rarely_makes_them_differ():
+    """A test for a fixed number of draws, such as Fisher's exact one, rejects here in 6% of the runs."""
+    rng, differ, runs = np.random.default_rng(7), 0, 300
+    for _ in range(runs):
+        first, n = int(rng.binomial(20_000, 0.1)), np.arange(1, 5001)
+        path = np.cumsum(rng.random(5000) < 0.1)
+        apart = np.abs(path / n - first / 20_000) / np.sqrt(0.09 * (1 / n + 1 / 20_000))
+        stop = int(np.argmax((apart >= 2.9) & (n > 20))) or 4999
+        found = with_audit(with_audit(claim_of(), "a", (20_000,), (first,)), "b", (stop + 1,), (int(path[stop]),))
+        differ += not found.homogeneous
+    assert differ <= allowed(HOMOGENEITY, runs)
+
+
 def test_a_false_claim_is_rarely_certified_at_any_look():
     rng, false, runs, alpha = np.random.default_rng(6), 0, 400, 0.1
     for _ in range(runs):
