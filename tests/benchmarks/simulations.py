@@ -430,12 +430,12 @@ def main(arguments: list[str]) -> int:
     asked = argparse.ArgumentParser(prog="python -m tests.benchmarks simulations", description=__doc__)
     names = sorted(SIMULATIONS)
     asked.add_argument("--only", nargs="+", default=[""], metavar="NAME", help=f"of {', '.join(names)}")
-    print("simulation | statement | before | now\n---|---|---|---")
+    print("statement | before | now\n---|---|---")
     only = tuple(asked.parse_args(arguments).only)
     for name in [name for name in names if name.startswith(only)]:
         statement, before, now = SIMULATIONS[name]
         figure = now(np.random.default_rng(zlib.crc32(name.encode())))
-        print(f"{name} | {statement} | {before} | {figure}", flush=True)
+        print(f"{name}: {statement} | {before} | {figure}", flush=True)
     return 0
 
 
