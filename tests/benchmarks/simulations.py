@@ -38,11 +38,13 @@ from lethe.statistics.planning import plan
 from lethe.statistics.sequential import log_e_value
 from tests.benchmarks.constrained_beam import beam_mass
 from tests.benchmarks.simulated_bounds import SIMULATIONS, Rng, simulation
-from tests.lethe.results.simulate_verdict import CHANCE, any_false, cases, run
+from tests.lethe.results.simulate_verdict import any_false, run
 from tests.lethe.sampling.answer_tree import toy_models
 from tests.lethe.sampling.answer_tree.toy_models import ToyPredictor, every_answer
 from tests.lethe.sampling.sampling_models import build_llama
 from tests.lethe.statistics.test_extraction import levenshtein
+
+CHANCE = np.array([0.0002] * 25 + [0.002, 0.004, 0.009, 0.02, 0.12])  # Retrain's leak probabilities
 
 
 def verdicts(rng: Rng, p: np.ndarray, n: int, se: np.ndarray, fp: float) -> tuple[np.ndarray, np.ndarray]:
@@ -322,9 +324,12 @@ def judged_language(rng: Rng) -> str:
 @simulation("verdict", "at most 5%")
 def false_words(rng: Rng) -> str:
     """A false word, 5%."""
+    one, small = np.eye(1, len(CHANCE))[0], np.minimum(CHANCE, 0.002)
+    cases = [(CHANCE, CHANCE + more, "leaks") for more in (0 * one, 0.01 * one, 0.01)]
+    cases += [(small, np.where(own > 0, small + 0.0102, small), "forgot") for own in (one, np.ones(len(CHANCE)))]
     shares = [
         any_false(run(rng, chance, subject, models, 4000 // models, 1024).words(), false)
-        for _, chance, subject, false in cases()
+        for chance, subject, false in cases
         for models in (1, 8, 30)
     ]
     return f"{max(shares):.1%}"
