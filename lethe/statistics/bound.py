@@ -177,9 +177,9 @@ class Bound:
     @classmethod
     def from_dict(cls, values: Mapping[str, object]) -> Bound:
         """The bound that `as_dict` wrote; a null value is infinity, which JSON lacks."""
-        known: dict[str, Any] = dict(values)  # as `as_dict` wrote them
-        value = math.inf if known["value"] is None else known["value"]
-        return cls(**{**known, "value": value, "covers": Covers(known["covers"])})
+        fields_of_bound: dict[str, Any] = dict(values)  # as `as_dict` wrote them
+        value = math.inf if fields_of_bound["value"] is None else fields_of_bound["value"]
+        return cls(**{**fields_of_bound, "value": value, "covers": Covers(fields_of_bound["covers"])})
 
     def in_language(self) -> Bound:
         """The same bound, restated for draws that each consist of a random prompt of a declared language and its answer.

@@ -252,7 +252,7 @@ class Certificates:
         model, of = self.model, f"the {plural(len(self.trees), 'question')}"
         bounds: dict[str, Bound] = model.bounds
         counts = ", ".join(f"{count} {word}" for word, count in model.verdicts.items())
-        said = [
+        lines = [
             bounds["tree_lower_worst"].sentence("P(leak) per query", of),
             bounds["tree_upper_worst"].sentence("P(leak) per query", of),
             bounds["tree_upper_mean"].sentence("P(leak) per query", of),
@@ -264,11 +264,11 @@ class Certificates:
             ),
         ]
         if self.how.note:
-            said.append(self.how.note)
+            lines.append(self.how.note)
         if self.skipped:
-            said.append(f"{plural(len(self.skipped), 'question')} left out, which {self.how.leak} cannot judge.")
+            lines.append(f"{plural(len(self.skipped), 'question')} left out, which {self.how.leak} cannot judge.")
         notes = list(dict.fromkeys(tree.note for tree in self.trees if tree.note))
-        return said + notes
+        return lines + notes
 
     def as_json(self, whole: bool = True) -> dict[str, object]:
         """Plain values under ``per_question`` and ``model``; without ``whole``, only the keys for people."""

@@ -47,10 +47,10 @@ def worst_prompt(bounds: Sequence[Bound | None]) -> tuple[int, Bound]:
     The largest bound needs no correction: the bound of the truly worst prompt holds with probability 1 - alpha, and the
     maximum is at least that bound. Prompts without a bound (None) are not covered.
     """
-    known = [(place, bound) for place, bound in enumerate(bounds) if bound is not None]
-    if not known:
+    present = [(place, bound) for place, bound in enumerate(bounds) if bound is not None]
+    if not present:
         raise BadValue("bounds", "none", "a list with a bound for at least one prompt")
-    place, largest = max(known, key=lambda entry: entry[1].value)
+    place, largest = max(present, key=lambda entry: entry[1].value)
     return place, _covering(largest, Covers.WORST_PROMPT)
 
 

@@ -300,11 +300,11 @@ def combined_low(
         rest = np.where(grid <= largest, threshold / grid, threshold)
         cells, points = joined(grid[:-1], rest[1:]), joined(grid, rest)
         low = max(low, float(cells.min()))
-        kept = np.flatnonzero(cells <= points.min())
-        if not len(kept) or points.min() - low <= PRECISION:
+        open_cells = np.flatnonzero(cells <= points.min())
+        if not len(open_cells) or points.min() - low <= PRECISION:
             break
         logs = np.log(grid) / math.log(threshold)
-        start, end = float(logs[kept[0]]), float(logs[kept[-1] + 1])
+        start, end = float(logs[open_cells[0]]), float(logs[open_cells[-1] + 1])
     return low
 
 
@@ -322,8 +322,8 @@ def _largest_combination(
         first, second = falling(grid), growing(grid)
         cells, points = first[:-1] * second[1:], first * second
         largest = min(largest, float(cells.max()))
-        kept = np.flatnonzero(cells >= points.max())
-        low, end = grid[kept[0]], grid[kept[-1] + 1]
+        open_cells = np.flatnonzero(cells >= points.max())
+        low, end = grid[open_cells[0]], grid[open_cells[-1] + 1]
         if largest <= 1.001 * points.max():
             break
     return largest * (1 - math.log(largest)) if largest > 0 else 0.0

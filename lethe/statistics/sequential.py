@@ -111,7 +111,7 @@ class SequentialTest:
 
     def decision(self) -> Decision:
         check_count("samples seen", len(self.scores))
-        known = np.where(self.scores == self.low, self.scores, np.nan)
+        certain = np.where(self.scores == self.low, self.scores, np.nan)
         return Decision(
             verdict=self.verdict,
             n=len(self.scores),
@@ -121,7 +121,7 @@ class SequentialTest:
             alpha=self.alpha,
             mean_upper=anytime_upper(self.scores, self.alpha),
             mean_lower=1 - anytime_upper(1 - self.low, self.alpha),
-            sd_upper=math.sqrt(anytime_upper(predictable_squares(known[None])[0], self.alpha)),
+            sd_upper=math.sqrt(anytime_upper(predictable_squares(certain[None])[0], self.alpha)),
         )
 
 

@@ -223,14 +223,14 @@ def unlearning_quality(
     strongest = by_attack[attack]
     lows = [one.ci_low for one in shared if one.ci_low is not None]
     highs = [one.ci_high for one in shared if one.ci_high is not None]
-    known = len(lows) == len(highs) == len(shared)
+    all_measured = len(lows) == len(highs) == len(shared)
     return Quality(
         value=1 - max(one.value for one in by_attack.values()),
         advantage=strongest.value,
         attack=attack,
         by_attack=by_attack,
-        ci_low=1 - max(highs) if known else None,
-        ci_high=1 - max(lows) if known else None,
+        ci_low=1 - max(highs) if all_measured else None,
+        ci_high=1 - max(lows) if all_measured else None,
         n_pairs=strongest.n_pairs,
         n_seeds=strongest.n_seeds,
         alpha=alpha,

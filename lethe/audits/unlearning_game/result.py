@@ -235,27 +235,29 @@ def headline(result: GameResult) -> dict[str, object]:
 
 def played(result: GameResult, outcomes: Sequence[AttackOutcome]) -> AuditResult:
     """Return a game as the stage writes it: the headline with the trends that hold, all details, the acceptances."""
-    held = [asdict(trend) for trend in trends(result)]
+    shown_trends = [asdict(trend) for trend in trends(result)]
     sentences = (
         f"{method}: unlearning quality {row.quality.value:.3f} ({row.quality.attack})"
         for method, row in result.methods.items()
     )
     tables = {"predictions": predictions(outcomes)}
     bounds = headline_bounds(result)
-    return AuditResult({**headline(result), "trends": held}, result.as_json(), tables, tuple(sentences), bounds)
+    return AuditResult(
+        {**headline(result), "trends": shown_trends}, result.as_json(), tables, tuple(sentences), bounds
+    )
 
 
 def headline_bounds(result: GameResult) -> dict[str, Bound]:
     """Return the bounds of the headline with their guarantees, by the dotted keys of the headline."""
-    found: dict[str, Bound] = {}
+    bounds: dict[str, Bound] = {}
     for name, method in result.methods.items():
         ends = method.quality.ends()
         leaks: Any = method.leakage or {}
         for key in LEAKAGE_BOUNDS if leaks else ():
             if guarantee := leaks["guarantees"][key]:
                 ends[f"leakage_{key}"] = Bound.from_dict({**guarantee, "value": leaks[key]})
-        found |= {f"methods.{name}.{key}": bound for key, bound in ends.items()}
-    return found
+        bounds |= {f"methods.{name}.{key}": bound for key, bound in ends.items()}
+    return bounds
 
 
 ALONE = "this game"  # the only column of a game without tables
@@ -291,8 +293,8 @@ class Trend:
 def label(defenders: Mapping[str, str], method: str) -> str:
     """Return the paper's name of a method, with the name of the params entry where the names differ."""
     defender = defenders[method]
-    known = NAMES.get(defender)
-    return method if known is None else known if method == defender else f"{known} ({method})"
+    name = NAMES.get(defender)
+    return method if name is None else name if method == defender else f"{name} ({method})"
 
 
 def trends(result: GameResult) -> list[Trend]:
@@ -418,11 +420,11 @@ def _columns(result: GameResult, name: str) -> dict[str, Column]:
     else:
         measure = MEASURES[name]
         columns = {ALONE: {method: measure(values) for method, values in result.methods.items()}}
-    known = {
+    measured = {
         budget: {method: value for method, value in column.items() if value is not None}
         for budget, column in columns.items()
     }
-    return known if all(len(known[budget]) == len(column) for budget, column in columns.items()) else {}
+    return measured if all(len(measured[budget]) == len(column) for budget, column in columns.items()) else {}
 
 
 def _rising(result: GameResult, columns: dict[str, Column]) -> dict[str, str]:

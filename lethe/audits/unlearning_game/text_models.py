@@ -52,11 +52,11 @@ def make(
         model, tokenizer = checkpoints.load(start / MODEL)
     encoder, padding = Encoder(tokenizer, settings.learning.prompt), tokenizer.pad_token_id or 0
     if method in settings.methods:
-        forgotten, kept = ([encoder.example(rows[i]) for i in side] for side in (forget, retain))
+        forgotten, retained = ([encoder.example(rows[i]) for i in side] for side in (forget, retain))
         seeded = settings.unlearning.model_copy(update={"seed": seed})
         entry = settings.methods[method]
         second = second_answers(entry, [rows[i] for i in forget], Before(model, encoder, seed))
-        unlearn(model, forgotten, kept, seeded, entry, padding, f"unlearn {method}", second)
+        unlearn(model, forgotten, retained, seeded, entry, padding, f"unlearn {method}", second)
     answers = answer_tokens(model.eval(), [encoder.example(row) for row in rows], padding)
     with atomic_folder(place) as folder:
         checkpoints.save(folder / MODEL, model, tokenizer)
@@ -65,7 +65,7 @@ def make(
 
 
 def observe(place: Path) -> list[AnswerTokens]:
-    with np.load(place / ANSWERS) as kept:
-        ends = np.cumsum(kept["lengths"])[:-1]
-        columns = [np.split(kept[name], ends) for name in TOKENS]
+    with np.load(place / ANSWERS) as stored:
+        ends = np.cumsum(stored["lengths"])[:-1]
+        columns = [np.split(stored[name], ends) for name in TOKENS]
     return [AnswerTokens(*one) for one in zip(*columns, strict=True)]

@@ -152,8 +152,12 @@ def empirical_epsilon_star(
     thresholds, below_train, below_population = counts(train, population)
     fnr, fpr = 1 - below_train / len(train), below_population / len(population)
     if cut is not None:
-        kept = (fpr > cut) & (fpr < 1 - cut) & (fnr > cut) & (fnr < 1 - cut)
-        thresholds, below_train, below_population = thresholds[kept], below_train[kept], below_population[kept]
+        inside = (fpr > cut) & (fpr < 1 - cut) & (fnr > cut) & (fnr < 1 - cut)
+        thresholds, below_train, below_population = (
+            thresholds[inside],
+            below_train[inside],
+            below_population[inside],
+        )
 
     def estimate(value: float, threshold: float | None, ratio: str | None, note: str | None) -> EpsilonStar:
         return EpsilonStar(

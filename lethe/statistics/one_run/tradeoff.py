@@ -161,15 +161,15 @@ def _check_points(alpha: np.ndarray, beta: np.ndarray) -> None:
 
 def _lower_hull(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The corners of the largest convex function below the points; ``x`` must ascend."""
-    kept: list[int] = []
+    corners: list[int] = []
     for i in range(x.size):
-        while len(kept) > 1:
-            a, b = kept[-2], kept[-1]
+        while len(corners) > 1:
+            a, b = corners[-2], corners[-1]
             if (y[b] - y[a]) * (x[i] - x[a]) < (y[i] - y[a]) * (x[b] - x[a]):
                 break
-            kept.pop()
-        kept.append(i)
-    return x[kept], y[kept]
+            corners.pop()
+        corners.append(i)
+    return x[corners], y[corners]
 
 
 def _tangent_corners(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
