@@ -232,25 +232,17 @@ def read_certificate(path: Path) -> Certificate:
         raise BadFile(
             path, f"is a broken certificate ({type(error).__name__}: {str(error)[:80]})", REMEDY
         ) from None
-    _check_order(found, path)
+    earlier: set[str] = set()
+    for audit in found.audits:  # each seed follows from the audits that its auditor continued
+        if not set(audit.after) <= earlier or audit.seed != found.seed_of(audit.auditor, audit.after):
+            problem = "does not follow from the audits before it, so it was chosen"
+            raise BadFile(path, f"the seed of auditor {shortened(audit.auditor)} {problem}", REMEDY)
+        earlier.add(audit.key)
     derived = found.as_dict()
     for part in ("claim", "e_process", "homogeneity", "auditors", "verdict"):
         if wrong := _difference(value.get(part), derived[part], part):
             raise BadFile(path, f"{wrong} does not follow from the counts of its auditors", REMEDY)
     return found
-
-
-def _check_order(found: Certificate, path: Path) -> None:
-    """Check that each seed follows from the audits that its auditor continued."""
-    earlier: set[str] = set()
-    for audit in found.audits:
-        if not set(audit.after) <= earlier or audit.seed != found.seed_of(audit.auditor, audit.after):
-            raise BadFile(
-                path,
-                f"the seed of auditor {shortened(audit.auditor)} does not follow from the audits before it, so it was chosen",
-                REMEDY,
-            )
-        earlier.add(audit.key)
 
 
 def merged(found: Certificate, other: Certificate, path: Path) -> Certificate:

@@ -313,13 +313,12 @@ def _sequential_summary(rows: Rows, decisions: Mapping[str, Decision], decided_b
         rows.add("model", quantity, "anytime", getattr(rule, quantity))
     for quantity, verdict in (("certified", CERTIFIED), ("leaking", LEAKS), ("undecided", UNDECIDED)):
         rows.add("model", quantity, "anytime", sum(own.verdict == verdict for own in each), split="forget")
-    bounds = [own.bounds() for own in each]
     for quantity, key in (("score_worst", "anytime_upper"), ("sd_worst", "anytime_sd_upper")):
-        worst = worst_prompt([own[key] for own in bounds])[1]
+        worst = worst_prompt([own.bounds()[key] for own in each])[1]
         rows.add("model", quantity, "anytime", None, None, worst, split="forget")
-    saved = {"drawn": drawn, "saved": most - drawn, "saved_share": 1 - drawn / most}
-    for quantity, count in saved.items():
-        rows.add("model", quantity, "anytime", count, split="forget")
+    rows.add("model", "drawn", "anytime", drawn, split="forget")
+    rows.add("model", "saved", "anytime", most - drawn, split="forget")
+    rows.add("model", "saved_share", "anytime", 1 - drawn / most, split="forget")
 
 
 def _cut_counts(generations: Tables, prompts: Collection[str]) -> dict[str, tuple[int, int]]:

@@ -57,12 +57,9 @@ class Wording:
     never_saw: str = "never saw the forget set"
     base_alone: str = "the model before unlearning."
     retrain_alone: str = "it never saw the forget set."
-    verdict: Mapping[str, str] = field(
-        default_factory=dict
-    )  # words of `lethe.results.verdict.sentence` that differ
-    meaning: dict[str, str] = field(
-        default_factory=dict
-    )  # of words of standings and of the glossary's terms that differ
+    # Words of `lethe.results.verdict.sentence`, of standings and of the glossary's terms that differ.
+    verdict: Mapping[str, str] = field(default_factory=dict)
+    meaning: dict[str, str] = field(default_factory=dict)
 
     @property
     def questions(self) -> str:
