@@ -76,7 +76,7 @@ def test_the_library_gives_bounds_that_word_themselves(scores, calibration):
     assert found == again
     name, _, worst = found.worst
     assert (name, worst.covers, worst.side, worst.alpha) == ("a", Covers.WORST_PROMPT, "upper", 0.03)
-    assert found.pool.ends[1].covers == Covers.AVERAGE
+    assert found.pool.upper.covers == Covers.AVERAGE
     assert "a person's label" in worst.assumes
     assert lethe.bounds(str(scores)).judged is None
 
