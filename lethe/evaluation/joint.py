@@ -290,6 +290,7 @@ class JudgedMeasures:
 
     calibration: Calibration
     error: JudgeError
+    alpha: float
     prompt_ids: tuple[str, ...]
     each: tuple[JudgedRate | None, ...]
     worst: tuple[str, Bound, Bound] | None
@@ -387,6 +388,7 @@ def judged_measures(prompts: Sequence[PromptMeasure], calibration: Calibration, 
     return JudgedMeasures(
         calibration=calibration,
         error=error,
+        alpha=alpha,
         prompt_ids=tuple(prompt.prompt_id for prompt in prompts),
         each=tuple(own.get(prompt.prompt_id) for prompt in prompts),
         worst=(judged[worst.place or 0].prompt_id, *ends) if ends else None,
