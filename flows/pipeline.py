@@ -79,6 +79,11 @@ class Run:
 RUN: contextvars.ContextVar[Run | None] = contextvars.ContextVar("RUN", default=None)
 
 
+def this_run() -> Run:
+    """Return the run of this context; the flow names no context variable, because Prefect pickles its function."""
+    return RUN.get() or Run()
+
+
 class Lost(LetheError):
     def __init__(self, reason: str):
         super().__init__(
@@ -88,7 +93,7 @@ class Lost(LetheError):
 
 def to_prefect(what: Callable[[], object], tell: Callable[[str], None]) -> None:
     """Write to Prefect's record, unless its server has gone; ``tell`` gets one sentence the first time."""
-    this = RUN.get() or Run()
+    this = this_run()
     if this.gone:
         return
     try:
@@ -149,7 +154,7 @@ def pipeline(
     ``scheduled``: `lethe serve` runs the flow in a process of its own, which ends with `lethe serve` and prints a summary.
     The others are the options of `lethe run`.
     """
-    this = RUN.get() or Run()
+    this = this_run()
     try:
         this.state = _bring_all(jobs, scheduled, pull, push, scheduler)
     except Exception as error:
