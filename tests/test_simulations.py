@@ -8,9 +8,9 @@ PAGE = (Path(__file__).parents[1] / "docs/validation.md").read_text(encoding="ut
 
 
 def test_named_simulations_print_their_rows(capsys):
-    assert main(["--only", "s01", "s06b", "s20"]) == 0
+    assert main(["--only", "near", "s01", "s06b", "s20"]) == 0
     rows = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines()[2:])
-    assert list(rows) == ["s01", "s01b", "s06b", "s20"]
+    assert list(rows) == ["near_verbatim", "s01", "s01b", "s06b", "s20"]
     assert rows["s20"].endswith("826, 207 | 459, 90")
     assert "auditors differ" in rows["s06b"]
 

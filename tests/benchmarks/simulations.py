@@ -15,6 +15,7 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
+from scipy.special import softmax
 from scipy.stats import binom, fisher_exact
 
 from lethe.api.certificates import _Drawing
@@ -27,7 +28,7 @@ from lethe.sampling import predictor as module
 from lethe.sampling.answer_tree import Effort, enumerate_answers
 from lethe.sampling.draws import Law
 from lethe.sampling.extraction import Search, Window, near_verbatim
-from lethe.statistics.answer_tree import Rounding
+from lethe.statistics.answer_tree import leak_interval
 from lethe.statistics.bounds import binary_lower
 from lethe.statistics.counts import random_labels
 from lethe.statistics.judge_error import Calibration
@@ -390,8 +391,7 @@ def near(rng: Rng) -> str:
         predictor, suffix = ToyPredictor(6, seed=seed), tuple(rng.integers(0, 5, 4).tolist())
 
         def chances(prefixes: list[tuple[int, ...]], predictor: ToyPredictor = predictor) -> np.ndarray:
-            logits = (predictor.logits_of((0, 3, *each)).astype(float) for each in prefixes)
-            return np.array([toy_models.naive_chances(own, {}) for own in logits])
+            return softmax([predictor.logits_of((0, 3, *each)).astype(float) for each in prefixes], axis=1)
 
         answers = every_answer(predictor, (0, 3), 4, 5)
         truth = sum(
@@ -402,7 +402,7 @@ def near(rng: Rng) -> str:
         path = chances([suffix[:step] for step in range(4)])
         window, search = Window(0, (0, 3), suffix), Search(1, 2, further=0, samples=0)
         found = near_verbatim(predictor, window, Law((5,), 4), search, path)
-        ends = found.interval(0.01, Rounding())
+        ends = leak_interval(found.masses, found.remainder, 0.01)
         beam = beam_mass(chances, suffix, 1, 2, (5,))[0]
         above, below = above + (ends.lower > beam * (1 + 1e-9)), below + (ends.lower < beam * (1 - 1e-9))
         wrong += not ends.lower - 1e-12 <= truth <= ends.upper_certain + 1e-12
