@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -177,19 +177,26 @@ def save_trained(
         write_json(folder / "training.json", record if epochs is None else {**record, "epochs": epochs})
 
 
-def fresh(recipe: TrainRecipe, texts: list[str]) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """A small Llama with weights from torch's global generator, and a byte-level BPE tokenizer trained on ``texts``."""
+def byte_level_tokenizer(vocabulary: int, texts: Iterable[str]) -> PreTrainedTokenizerBase:
+    """A byte-level BPE tokenizer of ``vocabulary`` tokens, trained on ``texts``; it can encode any text."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerFast
 
     raw = Tokenizer(models.BPE())
     raw.pre_tokenizer, raw.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()  # any text can be encoded
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=recipe.vocabulary, special_tokens=[PAD, END], initial_alphabet=alphabet, show_progress=False
+        vocab_size=vocabulary, special_tokens=[PAD, END], initial_alphabet=alphabet, show_progress=False
     )
     raw.train_from_iterator(texts, trainer)
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, pad_token=PAD, eos_token=END)
+    return PreTrainedTokenizerFast(tokenizer_object=raw, pad_token=PAD, eos_token=END)
+
+
+def fresh(recipe: TrainRecipe, texts: list[str]) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A small Llama with weights from torch's global generator, and a tokenizer trained on ``texts``."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    tokenizer = byte_level_tokenizer(recipe.vocabulary, texts)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=recipe.hidden,

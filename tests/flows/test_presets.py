@@ -68,7 +68,7 @@ def tiny(folder: Path, texts: list[str], template: str | None = None, architectu
 
     checkpoints.prepare_torch()
     torch.manual_seed(0)
-    tokenizer = checkpoints._tokenizer(300, texts)
+    tokenizer = checkpoints.byte_level_tokenizer(300, texts)
     tokenizer.chat_template = template
     config = AutoConfig.for_model(
         architecture,

@@ -28,7 +28,7 @@ SIZE = {
 
 
 def tokenizer(words: str = WORDS):
-    return checkpoints._tokenizer(360, [f" {words}"] * 50)
+    return checkpoints.byte_level_tokenizer(360, [f" {words}"] * 50)
 
 
 def classifier(
