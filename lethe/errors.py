@@ -86,7 +86,8 @@ class BadRow(BadInput):
 
     def __init__(self, path: str | PathLike, row: int, problem: str, remedy: str = ""):
         self.path, self.row = str(path), row
-        super().__init__(f"{self.path}, line {row}: {problem}." + (f" {remedy}" if remedy else ""))
+        sentence = problem if problem.endswith("?") else f"{problem}."
+        super().__init__(f"{self.path}, line {row}: {sentence}" + (f" {remedy}" if remedy else ""))
 
 
 class OtherSchema(BadFile):

@@ -71,8 +71,8 @@ def as_json(measures: PromptMeasures) -> dict[str, object]:
     """The keys of `lethe bounds --json`.
 
     If ``missing`` is set, each entry has the number of missing scores. If they count as the worst, each entry also has the
-    same values over the judged scores alone as ``judged_alone`` (null if no score was judged), and under the deprecated name
-    ``judged``. With a calibration, ``judged`` is instead the bound of the true leak probability, for each prompt and for the
+    same values over the judged scores alone as ``judged_alone`` (null if no score was judged), and as ``judged``. With a
+    calibration, ``judged`` is instead the bound of the true leak probability, for each prompt and for the
     pool (null if the numbers of answers differ). ``leak_at_k`` holds for all k at once, each side at alpha by itself; it
     is null unless all scores of the prompt are 0 or 1. ``together`` is present only if a correction was requested.
     """
