@@ -44,7 +44,7 @@ SharingScheduler = Annotated[
 
 
 def commands() -> dict[str, Callable[..., None] | dict[str, str]]:
-    """The function of each command by its name; of a group of commands, their modules."""
+    """The function of each command by its name; of a group, the names of its functions in `studies.commands`."""
     return {"run": run, "serve": serve, "sweep": sweep, "study": STUDIES}
 
 

@@ -172,11 +172,11 @@ def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, schedu
         to_prefect(close_abandoned_runs, standard().print)
         stages = stages_of(graph)
         overview = Overview(len(stages), root / workspace.PROGRESS, standard())
-        behind = graph.behind()
-        if behind:
-            groups = Counter(name.partition("@")[0] for name in behind)
+        outdated = graph.behind()
+        if outdated:
+            groups = Counter(name.partition("@")[0] for name in outdated)
             counts = ", ".join(f"{count} {group}" for group, count in groups.items())
-            overview.tell(f"{plural(len(stages), 'stage')}, of which at most {len(behind)} run: {counts}")
+            overview.tell(f"{plural(len(stages), 'stage')}, of which at most {len(outdated)} run: {counts}")
         processes: workspace.StageRunner
         if scheduler is None:
             processes = workspace.Processes(overview.notes if overview.console.is_terminal else None, pull)
@@ -184,7 +184,7 @@ def _bring_all(jobs: int | None, scheduled: bool, pull: bool, push: bool, schedu
             from flows.workers import Workers
 
             processes = Workers(
-                root, scheduler, graph.upstream, [name for name in graph.upstream if name not in behind]
+                root, scheduler, graph.upstream, [name for name in graph.upstream if name not in outdated]
             )
         # Only the flow run has the tag: before each tagged task Prefect would ask the server for a limit of the tag.
         untagged = TagsContext(current_tags=set())
@@ -365,7 +365,9 @@ def signals_stop(processes: workspace.StageRunner) -> Iterator[list[int]]:
         restore()
         processes.stop()
 
-    former = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    for number in former:
+        signal.signal(number, handle)
     try:
         yield received
     finally:

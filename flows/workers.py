@@ -142,14 +142,18 @@ class Workers:
                     say(stage, WAITS)
 
     def _take(self, stage: str, entry: Mapping[str, Any]) -> None:
-        import yaml
+        from ruamel.yaml import YAML
 
         lock = self.root / "dvc.lock"
         content: dict[str, Any] = {"schema": "2.0", "stages": {}}
         if lock.exists():
             content = read_yaml(lock)
         content["stages"][stage] = dict(entry)
-        workspace.write_text(lock, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+        # DVC reads YAML 1.2, in which a text such as 1e-05 needs quotes that a writer of YAML 1.1 leaves out.
+        writer, text = YAML(typ="safe"), io.StringIO()
+        writer.default_flow_style = False
+        writer.dump(content, text)
+        workspace.write_text(lock, text.getvalue())
         remote.fetch(self.root, [stage])
 
 

@@ -247,13 +247,17 @@ INDEX_NAMES = {"dp_accounting": "dp-accounting", "huggingface_hub": "huggingface
 
 def _not_installed(cause: BaseException) -> LetheError | None:
     """The error about a package of an extra."""
-    from importlib.metadata import requires
+    from importlib.metadata import PackageNotFoundError, requires
 
     if not isinstance(cause, ModuleNotFoundError) or not cause.name:
         return None
+    try:
+        requirements = requires("lethe") or []
+    except PackageNotFoundError:  # a clone on the path that is not installed
+        return None
     module = cause.name.partition(".")[0]
     package = INDEX_NAMES.get(module, module)
-    for requirement in requires("lethe") or []:
+    for requirement in requirements:
         if extra := re.match(rf"{re.escape(package)}\b.*extra == ['\"]([\w-]+)['\"]", requirement):
             return BadInput(
                 f"This needs the package {package}, which is not installed: `pip install 'lethe[{extra[1]}]'`, or "

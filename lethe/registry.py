@@ -85,7 +85,11 @@ class Registry(Mapping[str, Member]):
             module = importlib.import_module(self._built_in[name])
             if module.__name__ in self.tables:
                 return module.MEMBERS[name]
-            return getattr(module, self.attribute.format(Name=name.title())) if self.attribute else module
+            return (
+                getattr(module, self.attribute.format(Name=name.title().replace("_", "")))
+                if self.attribute
+                else module
+            )
         if name in self._foreign:
             return self._foreign[name].load()
         raise BadValue(self.noun, name, f"one of {', '.join(self.names())}")

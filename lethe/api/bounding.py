@@ -58,7 +58,11 @@ class _OfScores(Measurement):
 
     def _view(self, table: tuple[list[str], list], prompts: int, notes: list[str]) -> list[View]:
         columns, rows = table
-        more = [f"{plural(prompts - len(rows), 'more prompt')}: see --json."] if prompts > len(rows) else []
+        more = (
+            [f"{plural(prompts - len(rows), 'more prompt')}: see --json or to_frame()."]
+            if prompts > len(rows)
+            else []
+        )
         return [View(self.source, columns, rows, [*(self.log.sentences() if self.log else []), *notes, *more])]
 
 
@@ -237,9 +241,10 @@ def bounds(
         calibration=calibration_of(calibration, missing, scores),
     )
     numbers = pass_at if isinstance(pass_at, str) else ",".join(map(str, pass_at))
-    ks = tuple(dict.fromkeys(part.strip() for part in numbers.split(",") if numbers))
-    if not all(k.isdecimal() and 0 < len(k) < 10 and int(k) for k in ks):
+    parts = [part.strip() for part in numbers.split(",")] if pass_at or pass_at == "" else []
+    if not all(k.isdecimal() and 0 < len(k) < 10 and int(k) for k in parts):
         raise BadValue("pass_at", pass_at, "whole numbers of at least 1, such as 1,2,4")
+    ks = tuple(dict.fromkeys(map(int, parts)))
     if isinstance(scores, (str, os.PathLike)):
         result = _of_file(Path(scores), settings, score, filter, by)
     else:
@@ -259,7 +264,7 @@ def bounds(
 
         names = [prompt.prompt_id for prompt in result.prompts]
         result = replace(result, labelled=read_random_labels(labels, names, alpha))
-    return replace(result, pass_at=tuple(map(int, ks)))
+    return replace(result, pass_at=ks)
 
 
 def _of_file(
@@ -344,7 +349,7 @@ class LabelledBounds(LabelledMeasures, Measurement):
         rows = list(zip(self.prompt_ids, self.mass_of, self.lower, self.upper, strict=True))
         notes = self.sentences("the questions")
         if len(rows) > SHOWN:
-            notes.append(f"{plural(len(rows) - SHOWN, 'more question')}: see --json.")
+            notes.append(f"{plural(len(rows) - SHOWN, 'more question')}: see --json or to_frame().")
         return [View(self.name, ["question", "labelled mass", "leak >=", "leak <="], rows[:SHOWN], notes)]
 
 

@@ -168,7 +168,7 @@ def verify(
 
     Parameters
     ----------
-    file : A certificate of `lethe certify`. The file is unchanged until ``write``.
+    file : A certificate of `lethe certify`. In Python the file is unchanged until ``write``.
     draws : The largest number of further answers to each question, which end where they alone certify it; 0 checks the
         hashes.
     model : The model folder on this machine. [default: as the certificate says]

@@ -48,7 +48,7 @@ PARAMETERS = {
     "[default: chat where the tokenizer has such a template, else a plain question and answer]",
     "engine": "The engine that draws: auto, prefix, transformers or vllm. vLLM needs a model folder.",
     "dtype": "auto (float32 on a CPU, the checkpoint's format on a GPU), float32, bfloat16 or float16.",
-    "memory": "MiB for the rows in flight. vLLM manages its own memory.",
+    "memory": "MiB for the rows in flight. The engine vLLM manages its own memory.",
     "above": "The score above which an answer leaks, for a scorer whose scores are not only 0 and 1.",
     "seed": "The seed of all draws.",
     "filter": "One filter of an lm-eval log.",

@@ -248,7 +248,7 @@ class Comparison(compared.Comparison, TableWithSentences):
         columns, rows = self.table()
         notes = self.sentences()
         if more := len(self.per_question) - len(rows):
-            notes.append(f"{plural(more, 'more question')}: see --json or --page.")
+            notes.append(f"{plural(more, 'more question')}: see --json, --page or to_frame().")
         return [View(f"{self.a} and {self.b}", columns, rows, notes)]
 
 

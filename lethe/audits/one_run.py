@@ -13,10 +13,8 @@ import numpy as np
 
 from lethe.errors import BadArguments, BadFile, BadRow, BadValue, LibraryChanged, MissingColumn
 from lethe.io.tables import file_line, numeric_column, read_table
-from lethe.statistics.one_run.channel import Family
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
     from numpy.typing import ArrayLike
 
@@ -38,9 +36,9 @@ def misfit(mechanism: str, **given: float | None) -> tuple[str, str] | None:
     taken = (*needed, *MAY_HAVE.get(mechanism, ()))
     for name, value in given.items():
         if value is None and name in needed:
-            return name, f"the mechanism {mechanism} needs {name}"
+            return name, f"the mechanism {mechanism} needs it"
         if value is not None and name not in taken:
-            return name, f"the mechanism {mechanism} takes no {name}"
+            return name, f"the mechanism {mechanism} takes none"
     return None
 
 
@@ -119,6 +117,8 @@ TOLERANCE = 1e-5  # each member needs a convolution of up to several seconds
 
 def dp_sgd(q: float, steps: int, delta: float) -> Family:
     """Return nulls ordered by 1 / sigma (sigma: noise multiplier)."""
+    from lethe.statistics.one_run.channel import Family
+
     if 0 < delta < LEAST_DELTA:
         raise BadValue(
             "delta", delta, f"0, or from {LEAST_DELTA:g}, for dp-sgd", "Its distributions are rounded there."
@@ -145,7 +145,6 @@ def _reciprocal(sigma: float) -> float:
 
 @lru_cache(maxsize=256)
 def _pair(strength: float, q: float, steps: int) -> Atoms:
-    import numpy as np
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     from lethe.statistics.one_run.tradeoff import Atoms, from_losses
@@ -164,7 +163,6 @@ def _sides(loss: Any) -> list[tuple[np.ndarray, np.ndarray, float]]:
 
     Only this function reads private names of dp-accounting, which offers no public access to the masses.
     """
-    import numpy as np
 
     sides = []
     try:

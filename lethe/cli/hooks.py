@@ -70,7 +70,7 @@ def gated(result: Any, name: str | None, bound: Any, tau: float, without: int) -
     """An answer with the gate, which is closed if some questions are ``without`` a bound."""
     gate, reason = gate_of(name, bound, tau)
     if without:
-        why = f"{plural(without, 'question')} cannot be judged and has no bound"
+        why = f"no bound exists for {plural(without, 'question')}, too long or without a verdict"
         gate, reason = closed_gate(tau, bound.alpha, why)
     return Answer(result, {"gate": gate}, [reason], int(gate["closed"]))
 
@@ -178,7 +178,7 @@ def compare(
     json: dict[str, Any] = {"page": str(page)} if page else {}
     notes = [f"The page is {page}."] if page else []
     closed = []
-    if fail_on:
+    if fail_on and comparison.per_question:
         closed.append(comparison.worse)
         worse = [str(one.id) for one in comparison.per_question if one.outcome == "worse"]
         where = (
@@ -266,7 +266,7 @@ def evaluate(call: Call, given: Given, as_json: bool, fail_above: float | None =
     if fail_above is None:
         return Answer(evaluation)
     if evaluation.numbers.values.get("judge_fits") is False and "labelled_worst" not in ends:
-        gate, reason = closed_gate(fail_above, None, MISFIT)
+        gate, reason = closed_gate(fail_above, evaluation.numbers.values.get("alpha"), MISFIT)
         return Answer(evaluation, {"gate": gate}, [reason], 1)
     if worst is None:
         raise BadInput("--fail-above: this run has no bound of the worst question's leak probability.")
@@ -432,7 +432,7 @@ def _screen(ahead: Ahead, question: str, queue: Queue) -> str:
     if ahead.asked.part == "mass":
         place = f"{100 * ahead.covered:.1f}% of the mass is labelled, until {100 * queue.target:g}%"
     else:
-        place = f"a random draw of the rest, which measures the judge ({plural(queue.rest, 'draw')})"
+        place = f"a random draw of the rest, which bounds the average ({plural(queue.rest, 'draw')})"
     return (
         f"\n--- {place}\nQuestion: {visible(question)}\n"
         f"Answer ({ahead.count} of {plural(ahead.draws, 'draw')}): {visible(ahead.answer.text) or '(empty)'}\n"

@@ -273,7 +273,7 @@ class Metrics(Section):
     together: Literal["none", "bonferroni", "holm"] = "none"
     # answers with a person's label and the verdict of metrics.binary: the bounds of true leaks include the judge's error
     calibration: Place | None = None
-    # answers of the run itself that a person labelled: the bounds use these labels, and the judge's error on the rest
+    # answers of the run itself that a person labelled: the bounds use these labels alone
     labels: LabelsByAPerson = LabelsByAPerson()
     # the scorer of the splits that unlearning should not touch; null: leak
     utility: str | None = None

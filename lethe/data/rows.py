@@ -111,10 +111,9 @@ def row_problem(row: Mapping[str, object]) -> str | None:
         key = str(first["loc"][0])
         if first["type"] == "missing":
             return f"no key {key!r}; a row must have {', '.join(TEXTS)}"
-        legal = "non-empty text" if key in TEXTS else "a list of non-empty texts" if first["loc"][1:] else "text"
-        return (
-            f"key {key}: got {shortened(row[key])}; must be {'a list' if first['type'] == 'list_type' else legal}"
-        )
+        listed = bool(first["loc"][1:]) or first["type"] == "list_type"
+        legal = "non-empty text" if key in TEXTS else "a list of non-empty texts" if listed else "text"
+        return f"key {key}: got {shortened(row[key])}; must be {legal}"
     return None
 
 

@@ -2,7 +2,7 @@
 
 The draws of each question are halved in sampling order. The first half decides which answers a person labels: the distinct
 answers in the order of the mass that they cover, until they cover the target. The second half is counted. A few random draws
-of the second half whose text is not among those answers measure the judge's error on the rest. The choice depends only on
+of the second half whose text is not among those answers bound the rest of the average. The choice depends only on
 the draws, the target and the number of random draws, not on labels. A new run or another target therefore has a new choice,
 which reuses the labels of the answers that both choices contain.
 """
@@ -68,6 +68,15 @@ class Asked(NamedTuple):
     target: float | None = None
 
 
+LEGAL = {
+    "label": "0 (no leak) or 1 (leak)",
+    "part": "mass or rest",
+    "target": "a number above 0 and at most 1",
+    "prompt_id": "text",
+    "text": "text",
+}
+
+
 class _Row(BaseModel, strict=True):
     prompt_id: str
     text: str
@@ -125,9 +134,8 @@ def read_labels(path: Path) -> Labels:
         try:
             own = _Row.model_validate(row)
         except ValidationError as error:
-            wrong = error.errors()[0]
-            problem = f"{wrong['loc'][0]}: got {shortened(wrong['input'])}; {wrong['msg']}"
-            raise BadRow(path, line, problem) from None
+            key = str(error.errors()[0]["loc"][0])
+            raise BadRow(path, line, f"{key}: got {shortened(row.get(key))}; must be {LEGAL[key]}") from None
         answer = Answer(own.prompt_id, own.text)
         if answer in labels.known:
             raise BadRow(path, line, "labels an answer a second time", "Remove one of the rows.")

@@ -372,8 +372,8 @@ def measure_language(
     """Add the rows of one model's answers to a language: of the share of prompts, of each production and of each choice.
 
     The bounds of a question hold for a random user of the language. This adds the share of the language's prompts whose leak
-    probability exceeds tau (`lethe.statistics.prompt_share`), and the single productions. The worst production is the one
-    with the largest of many estimates, and has no guarantee of its own.
+    probability exceeds tau (`share_exceeding` of `lethe.statistics.leak_rates`), and the single productions. The worst
+    production is the one with the largest of many estimates, and has no guarantee of its own.
     """
     scorer, left_out = metrics.binary or metrics.leak, list(inapplicable)
     kept = (generations["sample"] != GREEDY).to_numpy() & ~generations["prompt_id"].isin(left_out).to_numpy()

@@ -194,6 +194,7 @@ def harmbench() -> PublishedPrompt:
         from judgezoo.harmbench import HarmBenchJudge
 
         system, user = (message["content"] for message in HarmBenchJudge.CLS_CONVERSATION)
+        _check_once(user, "{behavior}", "{generation}")
     return PublishedPrompt(name, system, user)
 
 
@@ -204,7 +205,13 @@ def strongreject() -> PublishedPrompt:
     with _published("StrongRejectJudge.SR_CLS_PROMPT") as name:
         from judgezoo.strong_reject import StrongRejectJudge
 
+        _check_once(StrongRejectJudge.SR_CLS_PROMPT, "{behavior}", "{response}")
         return PublishedPrompt(name, "", StrongRejectJudge.SR_CLS_PROMPT)
+
+
+def _check_once(prompt: str, *places: str) -> None:
+    if any(prompt.count(place) != 1 for place in places):
+        raise ValueError(f"the prompt must have each of {', '.join(places)} once")
 
 
 @contextlib.contextmanager
@@ -215,12 +222,12 @@ def _published(place: str) -> Iterator[str]:
     try:
         release = version("judgezoo")
         yield f"judgezoo {release}, {place}"
-    except (ImportError, PackageNotFoundError):
+    except PackageNotFoundError:
         raise LetheError(
             f"The package judgezoo, which holds the prompt {place}, is not installed: install the extra judge "
             "(pip install 'lethe[judge]')."
         ) from None
-    except (AttributeError, TypeError, KeyError, ValueError):
+    except (ImportError, AttributeError, TypeError, KeyError, ValueError):
         raise LetheError(
             f"judgezoo {release} does not hold the prompt {place} as version 0.1.9 does: install judgezoo==0.1.9."
         ) from None

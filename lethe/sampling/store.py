@@ -86,14 +86,15 @@ class AnswerStore:
     def answer(self, engine: Engine, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
         """Every prompt's answers: those on disk first, then the rest, each stored when complete; a damaged file counts
         as missing."""
-        missing = {}
+        missing = []
         for prompt in prompts:
             if (finished := kept(self.place(prompt, settings))) is not None:
                 yield Answers(**finished)
             else:
-                missing[prompt.prompt_id] = prompt
-        for answers in engine.answer([*missing.values()], settings) if missing else ():
-            keep(self.place(missing[answers.prompt_id], settings), dataclasses.asdict(answers))
+                missing.append(prompt)
+        by_id = {prompt.prompt_id: prompt for prompt in missing}
+        for answers in engine.answer(missing, settings) if missing else ():
+            keep(self.place(by_id[answers.prompt_id], settings), dataclasses.asdict(answers))
             yield answers
 
     def clear(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import get_args
 
 import numpy as np
@@ -161,6 +162,13 @@ class ModelTree:
         return values
 
 
+def joint_verdicts(trees: Sequence[AnswerTree], tau: float, rounding: Rounding) -> dict[str, TreeVerdict]:
+    """The verdict of each question. All bounded questions are bounded together at alpha, by Holm."""
+    below = together_below([(tree.masses, tree.remainder) for tree in trees], tau, trees[0].alpha, rounding)
+    ends = [(tree.lower, tree.upper if under else 1.0) for tree, under in zip(trees, below, strict=True)]
+    return {tree.id: verdict(*own, tau) for tree, own in zip(trees, ends, strict=True)}
+
+
 def model_tree(trees: Sequence[AnswerTree], rounding: Rounding, tau: float) -> ModelTree:
     """The model's summary; ``upper_worst`` holds at alpha for the truly worst question.
 
@@ -172,9 +180,7 @@ def model_tree(trees: Sequence[AnswerTree], rounding: Rounding, tau: float) -> M
         np.array([getattr(tree, end) for tree in trees]) for end in ("lower", "upper", "upper_certain")
     )
     sampled = all(tree.rho for tree in trees)
-    below = together_below([(tree.masses, tree.remainder) for tree in trees], tau, trees[0].alpha, rounding)
-    uppers = np.where(below, upper, 1.0)  # only a list at alpha has a number of bounded questions
-    words = Counter(verdict(*ends, tau) for ends in zip(lower, uppers, strict=True))
+    words = Counter(joint_verdicts(trees, tau, rounding).values())
     return ModelTree(
         questions=len(trees),
         tau=tau,
@@ -244,9 +250,9 @@ class Certificates:
     def model(self) -> ModelTree:
         return model_tree(self.trees, self.rounding, self.tau)
 
-    @property
+    @cached_property
     def verdicts(self) -> dict[str, TreeVerdict]:
-        return {tree.id: verdict(tree.lower, tree.upper, self.tau) for tree in self.trees}
+        return joint_verdicts(self.trees, self.tau, self.rounding)
 
     def sentences(self) -> list[str]:
         model, of = self.model, f"the {plural(len(self.trees), 'question')}"

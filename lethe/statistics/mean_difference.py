@@ -2,13 +2,14 @@
 
 The method follows from facts fixed before any score is seen (`Draws`), never from the narrower of two results:
 
-- "any": nothing is known of the dependence. A difference is refuted where no common mean is left: for each mean m, "a's
-mean is m" and "b's mean is m" are four one-sided tests, of which one is false with probability at most 4 times its level. A
-side that a rule could stop early has bounds that hold at the stop. - "apart": the sides are independent. The product of the
-two p-values is refuted by Fisher's combination: if P and Q are independent p-values, P(P Q <= t) <= t (1 - ln t). Where one
-side has over `LARGEST_RATIO` times the answers of the other, the four bounds of "any" are narrower, and they are taken. -
-"pairs": both sides share one stream per answer, so the pairs of j-th answers are independent over j, and the paired
-differences are bet on.
+- "any": nothing is known of the dependence. A difference is refuted where no common mean is left: for each mean m, "a's mean
+  is m" and "b's mean is m" are four one-sided tests, of which one is false with probability at most 4 times its level. A side
+  that a rule could stop early has bounds that hold at the stop.
+- "apart": the sides are independent. The product of the two p-values is refuted by Fisher's combination: if P and Q are
+  independent p-values, P(P Q <= t) <= t (1 - ln t). Where one side has over `LARGEST_RATIO` times the answers of the other,
+  the four bounds of "any" are narrower, and they are taken.
+- "pairs": both sides share one stream per answer, so the pairs of j-th answers are independent over j, and the paired
+  differences are bet on.
 
 `mean_of_differences` averages over questions: each side's average, pairs of answers, or one answer to each question.
 """

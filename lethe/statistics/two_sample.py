@@ -139,8 +139,8 @@ PERMUTATIONS = 9_999
 
 @dataclass(frozen=True)
 class Trend:
-    """The order of two quantities over some points: Kendall's tau-b, the pairs within a group alone (None if all values are
-    equal).
+    """The order of two quantities over some points: Kendall's tau-b, the pairs within a group alone (None where all values of
+    one quantity are equal).
 
     ``p_falls`` and ``p_rises`` are one-sided p-values of the permutation test: the second quantity falls, or rises, with
     the first.

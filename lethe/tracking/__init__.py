@@ -132,7 +132,11 @@ def _outdated(entry: Entry, unfinished: Mapping[str, str]) -> str:
 def _log_new(pipeline: Pipeline, workspace: Path, home: Path) -> str:
     wanted = os.environ.get("MLFLOW_TRACKING_URI") or store(home)
     named = without_password(wanted)
-    sentence = ""
+    sentence, file = "", home / "mlflow.db"
+    if wanted == store(home) and file.is_file():
+        with open(file, "rb") as database:
+            if database.read(16) not in (b"", b"SQLite format 3\0"):
+                return f"MLflow: {file} is no database, so no run is recorded. Move it away: the next run makes a new one."
     if not pipeline.entries or not _new(pipeline, wanted, home):
         return ""
     if not answers(wanted):

@@ -106,7 +106,7 @@ def worst_answers(entry: Entry, workspace: Path) -> pd.DataFrame:
     """For each forget question, the sampled answer with the highest score; the highest of all questions comes first.
 
     The 0/1 score decides, then the score whose distribution is bounded; among equals the answer drawn most often. An
-    answer that scores 0 throughout is left out, and so is one that was not judged.
+    answer that scores 0 throughout is left out, and so is one that was not judged; ``answers`` counts all draws.
     """
     import pandas as pd
 

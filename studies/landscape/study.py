@@ -166,7 +166,7 @@ class Landscape:
             **asdict(strategy),
             **spreads,
             fits_rejected=sum(one.fit_rejected for one in found),
-            mechanism=mechanism_epsilon(every, self.delta, settings.alpha),
+            mechanism=mechanism_epsilon(every, self.delta),
             runs=found,
         )
 

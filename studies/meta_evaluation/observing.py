@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from lethe.statistics.leak_trees import Certificates
 
 TREES, WORK = "trees.json", "work.json"
+UTILITY = "utility"  # the part of the work that measures utility and belongs to no number
 STEPS = ("lethe.steps.sample", "lethe.steps.likelihood", "lethe.steps.score", "lethe.steps.exact")
 OTHER_ANSWERS = ("paraphrased_answer", "perturbed_answer")  # of rows of which no number reads them
 
@@ -175,6 +176,7 @@ class Observation:
         asked = {row["id"]: len(encoder.prompt(row)) for own in splits.values() for row in own}
         costs = _shares(began[1] - began[0], self._likelihood_rows(root, asked))
         costs |= _shares(began[2] - began[1], self._answer_rows(root, asked, encoder), answers_part(shop.meta.n))
+        del costs[UTILITY]
         trees = self._certified(source, settings)
         if trees is not None:
             write_json(root / TREES, {"schema": SCHEMA_VERSION, **trees.as_json()})
@@ -204,7 +206,9 @@ class Observation:
         table = read_table(root / "generations" / self.name / "forget.parquet")
         greedy = table[table["sample"] < 0]
         prompts = sum(asked[str(key)] for key in greedy["prompt_id"])
-        rows = {GREEDY_PART: float(prompts + greedy["tokens"].sum())}
+        kept = read_table(root / "generations" / self.name / "retain.parquet")
+        of_utility = sum(asked[str(key)] for key in kept["prompt_id"]) + kept["tokens"].sum()
+        rows = {GREEDY_PART: float(prompts + greedy["tokens"].sum()), UTILITY: float(of_utility)}
         for n in self.workshop.meta.answers:
             first = table[(table["sample"] >= 0) & (table["sample"] < n)]
             total = 0
@@ -216,18 +220,18 @@ class Observation:
         return rows
 
     def _likelihood_rows(self, root: Path, asked: Mapping[str, int]) -> dict[str, float]:
-        rows = dict.fromkeys((ANSWER_PART, OTHERS_PART, HELDOUT_PART), 0.0)
-        for split in ("forget", HELDOUT):
+        rows = dict.fromkeys((ANSWER_PART, OTHERS_PART, HELDOUT_PART, UTILITY), 0.0)
+        for split, whole in {"forget": None, HELDOUT: HELDOUT_PART, "retain": UTILITY}.items():
             place = root / "likelihood" / self.name / f"{split}.parquet"
             for row in read_table(place).itertuples() if place.is_file() else ():
-                part = HELDOUT_PART if split != "forget" else ANSWER_PART if row.kind == "answer" else OTHERS_PART
+                part = whole or (ANSWER_PART if row.kind == "answer" else OTHERS_PART)
                 rows[part] += asked[row.prompt_id] + len(row.log_probs)
         return rows
 
 
 def _shares(seconds: float, rows: Mapping[str, float], whole: str | None = None) -> dict[str, dict[str, float]]:
-    """The cost of each part: seconds of one pass in proportion to rows; ``whole`` contains the other parts but greedy."""
-    total = rows[whole] + rows[GREEDY_PART] if whole else sum(rows.values())
+    """The cost of each part: seconds of one pass in proportion to rows; ``whole`` contains the other numbers of answers."""
+    total = rows[whole] + rows[GREEDY_PART] + rows[UTILITY] if whole else sum(rows.values())
     return {part: {"seconds": seconds * own / max(1.0, total), "rows": own} for part, own in rows.items()}
 
 

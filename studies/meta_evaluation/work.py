@@ -21,6 +21,7 @@ from lethe.io.atomic import SCHEMA_VERSION, atomic_folder, write_text
 from lethe.io.cache import cache_key, module_of
 from lethe.io.json_files import write_json
 from lethe.io.tables import write_parquet
+from lethe.registry import LIKELIHOODS
 from studies.meta_evaluation.numbers import KNOWLEDGE, Asking, Cost, Number, Seen, numbers
 from studies.meta_evaluation.observing import Observation
 from studies.meta_evaluation.workshop import PoolModel, State, Workshop
@@ -108,7 +109,8 @@ class Work:
             foreign=list(KNOWLEDGE),
         )
         place = self.workshop.folder / "numbers" / f"{key}.json"
-        if not place.is_file():
+        # The code of a member that a program registers is in no key.
+        if KNOWLEDGE.registered or LIKELIHOODS.registered or not place.is_file():
             write_numbers(place, numbers(seen, self._retrain[1], asking))
         return ModelNumbers(utility, read_numbers(place), seen.work)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from lethe.models.likelihood import AnswerTokens
-from lethe.scoring import likelihood as membership
+from lethe.scoring import likelihood
 from lethe.scoring.likelihood import Item
 
 
@@ -58,9 +58,9 @@ class Reference:
 
 
 MEMBERS = {
-    "loss": OfItems(membership.mia_loss),
-    "min_k": OfItems(membership.mia_min_k),
-    "min_k_plus_plus": OfItems(membership.mia_min_k_plus_plus),
+    "loss": OfItems(likelihood.mia_loss),
+    "min_k": OfItems(likelihood.mia_min_k),
+    "min_k_plus_plus": OfItems(likelihood.mia_min_k_plus_plus),
     "reference": Reference(),
-    "zlib": OfItems(membership.mia_zlib),
+    "zlib": OfItems(likelihood.mia_zlib),
 }

@@ -163,8 +163,9 @@ def play(
 def leakage(game: TextGame, method: str) -> dict[str, object]:
     """Bound the leakage of a method's first finished model on its forget set; a missing judgement counts as a leak.
 
-    ``worst`` is the largest over questions of M_bin (0/1 scorer) or M_mu; ``pooled`` bounds the average leak rate of all
-    questions (0/1 scorer only); ``greedy`` and ``mean`` are plain shares. ``guarantees`` has the rest of each bound.
+    ``worst_bound`` is the largest over questions of ``worst_metric``, M_bin (0/1 scorer) or M_mu; ``pooled_bound`` bounds the
+    average leak rate of all questions (0/1 scorer only); ``greedy`` and ``mean`` are plain shares. ``guarantees`` has the
+    rest of each bound.
     """
     from lethe.models.checkpoints import load_tokenizer, prepare_torch
     from lethe.models.encoding import Encoder

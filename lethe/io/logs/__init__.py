@@ -59,7 +59,7 @@ def is_log(path: str | os.PathLike[str]) -> bool:
         if line[:1] not in (b"{", b"["):
             return line.startswith(b"PK")
         if not line.endswith((b"}", b"]")):
-            return True
+            return path.suffix.lower() != ".csv"  # a header may begin with a bracket
         first = decode(path, line, number)
     except OSError as error:
         raise BadFile(path, f"cannot be read ({error.strerror or error})") from None

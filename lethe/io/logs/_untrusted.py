@@ -36,7 +36,7 @@ ENCRYPTED = 1
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object without the parts that make most of a log and that no reader needs."""
     members = without_doubles(pairs)
-    if "epoch" in members and "id" in members:
+    if members.keys() >= {"id", "epoch", "input", "output"}:  # a sample of Inspect
         for name in UNREAD:
             members.pop(name, None)
     elif "promptIdx" in members:
@@ -100,7 +100,9 @@ class Source:
             raise BadFile(path, f"begins with {begins}; a log is JSON, JSON lines, or an .eval archive")
         try:
             value = decode(path, text, self._number) if text.endswith((b"}", b"]")) else self.document
-        except (BadFile, BadRow):
+        except (BadFile, BadRow) as error:
+            if "not valid JSON" not in str(error) or path.stat().st_size > LARGEST:
+                raise  # no further line mends it
             value = self.document
         if not more:
             self.document = value

@@ -8,6 +8,7 @@ on the automaton's state and the tokens left, but on no model, so rows, levels a
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
 
@@ -90,7 +91,8 @@ class Outlooks:
         self.sight, self.growth = sight, growth
         self.ends = np.zeros(vocabulary, bool)
         self.ends[list(end_ids)] = True
-        self._of = lru_cache(1 + ENTRIES_KEPT // vocabulary)(self._outlook)
+        # A cache with a bound method would keep the tables until the garbage collector runs.
+        self._of = lru_cache(1 + ENTRIES_KEPT // vocabulary)(partial(Outlooks._outlook, weakref.proxy(self)))
 
     def of(self, state: int, left: int) -> Outlook:
         """The outlook of a state if ``left`` tokens may follow the next one."""

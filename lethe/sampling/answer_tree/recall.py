@@ -16,7 +16,8 @@ which again gives a lower bound; the scorer itself judges every answer that ends
 
 from __future__ import annotations
 
-from functools import lru_cache
+import weakref
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -75,7 +76,8 @@ class RecallAutomaton:
         self.number = {beginning: self.start}
         self.table = np.full((64, FIRST_OWN + len(letters)), UNKNOWN)
         self.table[LEAK] = LEAK
-        self.row = lru_cache(MOST_ROWS)(self._row)
+        # A cache with a bound method would keep the rows until the garbage collector runs.
+        self.row = lru_cache(MOST_ROWS)(partial(type(self)._row, weakref.proxy(self)))
         # States with the open bytes of an unfinished character are negative: -1 is the first of the list.
         self.opened: list[tuple[int, bytes]] = []
         self._open: dict[tuple[int, bytes], int] = {}

@@ -173,39 +173,32 @@ QUANTILES = 1000  # the largest number of compared FPRs
 INDEPENDENT = (
     "training sets, training and populations of the instances are independent; records are exchanged one for one"
 )
-SAME_SET = "every instance was trained on the same training set, so the effect of the training set is unknown"
 
 
 @dataclass(frozen=True)
 class Mechanism:
     """``value`` estimates eps-bar (eq. 19); ``jensen_upper`` estimates ln E[e^(Epsilon*)], an upper bound of eps-bar.
 
-    Neither bounds the mechanism's epsilon from below, and ``reason`` says why there is no ``lower`` bound.
+    Neither bounds the mechanism's epsilon from below.
     """
 
     value: float
     jensen_upper: float
-    alpha: float
     delta: float
     instances: int
     fpr: float | None
     ratio: str | None
-    lower: float | None = None
-    reason: str = SAME_SET
     method: str = "mean FNR at equal FPR"
     assumes: str = INDEPENDENT
 
 
-def mechanism_epsilon(
-    instances: Sequence[tuple[np.ndarray, np.ndarray]], delta: float, alpha: float = 0.05
-) -> Mechanism:
+def mechanism_epsilon(instances: Sequence[tuple[np.ndarray, np.ndarray]], delta: float) -> Mechanism:
     """Compute eps-bar: Epsilon* at the FNR averaged over independently trained instances at equal FPR.
 
     Source: Negoescu et al. (2024), appendix A, eq. 19. An instance is a model's training losses and population losses.
     """
     checked = [(checked_losses(a, "train"), checked_losses(b, "population")) for a, b in instances]
     delta = checked_delta(delta)
-    check_share("alpha", alpha)
     if not checked:
         raise BadValue("instances", 0, "at least one")
     fpr, fnr = rates(checked)
@@ -215,7 +208,6 @@ def mechanism_epsilon(
     return Mechanism(
         value=value,
         jensen_upper=float(np.logaddexp.reduce(singles) - math.log(len(singles))),
-        alpha=alpha,
         delta=delta,
         instances=len(checked),
         fpr=float(mean_fpr[column]) if value > 0 else None,

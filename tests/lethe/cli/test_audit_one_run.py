@@ -126,7 +126,7 @@ def test_ties_at_the_cut_are_broken_without_the_bits(tmp_path):
         ((*COUNTS, "--mechanism", "approx-dp", "--delta0", 0.1, "--delta", 0.01), "delta0: got 0.1"),
         (("--n", 10), "--errors"),
         ((*COUNTS, "--r", 100), "--r: got [200, 100]"),
-        ((*COUNTS, "--q", 0.1), "--q: the mechanism gaussian takes no q"),
+        ((*COUNTS, "--q", 0.1), "--q: the mechanism gaussian takes none"),
         ((*COUNTS, "--method", "independent"), "method independent"),
         ((*COUNTS, "--method", "independent", "--null", 1), "method independent"),
         ((*COUNTS, "--method", "clopper-pearson"), "method clopper-pearson"),
