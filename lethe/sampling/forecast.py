@@ -96,7 +96,7 @@ def _duration(seconds: float) -> str:
 
 def affordable(engine: Engine, prompts: Sequence[Prompt], settings: Settings, budget: int) -> int:
     """How many answers per question fit a budget on average: a power of two; `LEAST` where answers share no rows."""
-    if engine.name != "prefix":
+    if not hasattr(getattr(engine, "forward", None), "rows"):
         return LEAST
     chosen = [prompts[place] for place in np.unique(np.linspace(0, len(prompts) - 1, ASKED).astype(int))]
     few, many = (rows_of(engine, chosen, settings, n) for n in PILOTS)

@@ -130,9 +130,12 @@ class Project:
         params.write_text(params.read_text().replace("lr: 0.02", f"lr: {rate}"))
         self.run(folder, "git checkout -q --detach && git commit -qam change --allow-empty && git branch -qD main")
         environment = folder / ".venv"  # the environment of these tests, for which `make setup` has nothing to do
-        environment.mkdir()
-        for part in ("bin", "lib", "pyvenv.cfg"):
-            (environment / part).symlink_to(Path(sys.prefix) / part)
+        (environment / "bin").mkdir(parents=True)
+        of_the_tests = Path(sys.prefix)
+        for part in ("lib", "pyvenv.cfg", *(f"bin/{path.name}" for path in (of_the_tests / "bin").iterdir())):
+            (environment / part).symlink_to(of_the_tests / part)
+        (environment / "bin/activate").unlink(missing_ok=True)
+        (environment / "bin/activate").write_text(f"VIRTUAL_ENV={environment}\n")  # `make setup` asks whose it is
         for old in ("pyproject.toml", "requirements/cpu.txt"):
             os.utime(folder / old, (0, 0))
         (environment / ".installed").touch()

@@ -339,7 +339,7 @@ def aligned(tmp_path_factory):
     value["sample"] |= {"n": 16, "utility_n": 2, "utility_questions": 2, "max_new_tokens": 12}
     folder = make_repository(tmp_path_factory.mktemp("alignment") / "lethe", value, git=False)
     of_the_model = [f"{stage}@refuser" for stage in ("score", "metrics", "epsilon_star")]
-    with contextlib.chdir(aligned):
+    with contextlib.chdir(folder):
         for stage in (
             "prepare",
             "train@refuser",

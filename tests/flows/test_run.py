@@ -46,6 +46,9 @@ def test_run_cached_rerun_one_changed_branch_and_one_that_fails(repository):
     assert len(logged(repository)) == len(children) + 1
     assert json.loads(again.stdout)["changes"] == []
 
+    prompt = repository.folder / "lethe/models/prompts/qa.txt"  # which the preset names
+    prompt.parent.mkdir(parents=True)
+    prompt.write_text("{question}")
     settings = ("-S", "unlearn.methods.npo.lr=1e-5", "--preset", "game-authors")
     changed = repository.lethe("run", *settings, "--json")
     assert "params.yaml changes: unlearn.methods.npo.lr: 0.0005 -> 1e-05" in changed.stderr
