@@ -429,7 +429,7 @@ def test_a_server_that_answers_nonsense(folder, monkeypatch):
 
 def test_a_broken_store_does_not_stop_the_pipeline(folder):
     (folder / "mlflow.db").write_text("no database")
-    assert tracking.log_new(folder).startswith("MLflow: nothing logged")
+    assert tracking.log_new(folder).startswith(f"MLflow: {folder / 'mlflow.db'} is no database")
 
 
 def test_an_experiment_elsewhere_logs_at_home(folder, monkeypatch, tmp_path_factory):
