@@ -131,8 +131,8 @@ def test_training_that_diverges_gives_no_guesses(tmp_path, lr, steps, step):
     ("change", "said"),
     [
         ({"kind": "swap"}, "audits.mine.*a key kind, one of guesses, dp_sgd"),
-        ({"mechanism": "dp-sgd"}, "audits.mine.*needs q"),
-        ({"q": 0.5}, "takes no q"),
+        ({"mechanism": "dp-sgd"}, "audits.mine.*q: the mechanism"),
+        ({"q": 0.5}, "q: the mechanism"),
         ({"alpha": 2}, r"audits.mine.alpha: got 2"),
         ({"r": []}, r"audits.mine.r"),
         ({"pears": 1}, "audits.mine.pears.*one of the keys"),

@@ -75,7 +75,7 @@ class Params(OneRunParams):
     @model_validator(mode="after")
     def _has_what_its_mechanism_needs(self) -> Params:
         if wrong := misfit(self.mechanism, q=self.q, steps=self.steps, delta0=self.delta0):
-            raise ValueError(wrong[1])
+            raise ValueError(f"{wrong[0]}: {wrong[1]}")
         return self
 
 
