@@ -237,11 +237,14 @@ def _out_of_memory(cause: BaseException) -> LetheError | None:
 
 
 # Packages whose name on the index is not the name that Python imports.
-INDEX_NAMES = {"dp_accounting": "dp-accounting", "huggingface_hub": "huggingface-hub", "ruamel": "ruamel.yaml"} | {
-    "sklearn": "scikit-learn",
-    "yaml": "pyyaml",
+INDEX_NAMES = {
+    "dp_accounting": "dp-accounting",
+    "huggingface_hub": "huggingface-hub",
     "prefect_dask": "prefect-dask",
+    "ruamel": "ruamel.yaml",
+    "sklearn": "scikit-learn",
     "vl_convert": "vl-convert-python",
+    "yaml": "pyyaml",
 }
 
 

@@ -398,9 +398,9 @@ def _searched(
     from lethe.progress import progress
     from lethe.sampling.extraction import near_verbatim, path_of
 
-    for window in progress(_spread(windows, settings.near), f"near-verbatim {name}", "windows"):
+    spread = _spread(windows, settings.near)
+    for window in progress(spread, f"near-verbatim {name}", "windows"):
         if (key := f"near {window.start}") not in done:
             path = path_of(predictor, window, law)
             done[key] = asdict(near_verbatim(predictor, window, law, settings.search(), path))
-    spread = _spread(windows, settings.near)
     return {window.start: restored(Near, done[f"near {window.start}"]) for window in spread}

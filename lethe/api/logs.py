@@ -38,18 +38,12 @@ class Log(_log.Log, TableWithSentences):
         per_prompt = self.prompts["answers"]
         least, most = per_prompt.min(), per_prompt.max()
         each = f"{'' if least == most else f'{least} to '}{plural(most, 'answer')} each"
-        lines = [
-            ("tool", f"{self.tool} (format {self.format})"),
-            ("task", self.task or "not stated"),
-            ("model", self.model or "not stated"),
-            ("sampling", ", ".join(f"{name} {value}" for name, value in self.sampling.items()) or "not stated"),
+        missing = ", ".join(f"{count} {reason}" for reason, count in self.missing.items())
+        return self.lines(
             ("answers", f"{len(self.answers)}: {plural(len(self.prompts), 'prompt')}, {each}"),
-            ("missing", ", ".join(f"{count} {reason}" for reason, count in self.missing.items()) or "nothing"),
+            ("missing", missing or "nothing"),
             ("refused", self.refusal),
-            *(("warning", warning) for warning in self.warnings),
-            *(("note", note) for note in self.notes),
-        ]
-        return [f"{name:<9} {text}" for name, text in lines if text]
+        )
 
     def views(self) -> list[View]:
         rows = [[name, *score.values()] for name, score in self.score_counts().items()]

@@ -68,10 +68,11 @@ def closed_gate(tau: float, alpha: float | None, why: str) -> tuple[Given, str]:
 
 def gated(result: Any, name: str | None, bound: Any, tau: float, without: int) -> Answer:
     """An answer with the gate, which is closed if some questions are ``without`` a bound."""
-    gate, reason = gate_of(name, bound, tau)
     if without:
         why = f"no bound exists for {plural(without, 'question')}, too long or without a verdict"
         gate, reason = closed_gate(tau, bound.alpha, why)
+    else:
+        gate, reason = gate_of(name, bound, tau)
     return Answer(result, {"gate": gate}, [reason], int(gate["closed"]))
 
 

@@ -204,19 +204,12 @@ class LogScores:
         scored = (
             f"{self.score} is a score of {len(self.prompts)} of {prompts}; the bounds are those of these prompts"
         )
-        facts = [
-            ("tool", f"{log.tool} (format {log.format})"),
-            ("task", log.task or "not stated"),
-            ("model", log.model or "not stated"),
-            ("sampling", ", ".join(f"{name} {value}" for name, value in log.sampling.items()) or "not stated"),
+        return log.lines(
             ("answers", f"{len(log.answers)} to {prompts}"),
             ("score", self.score + (f" (others, by --score: {others})" if others else "")),
             ("missing", f"{reasons}; these {counted}" if reasons else "nothing"),
-            *([("note", scored)] if self.score in log.judges else []),
-            *(("warning", one) for one in log.warnings),
-            *(("note", one) for one in log.notes),
-        ]
-        return [f"{name:<9} {text}" for name, text in facts]
+            ("note", scored if self.score in log.judges else None),
+        )
 
 
 @dataclass(frozen=True)

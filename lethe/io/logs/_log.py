@@ -52,6 +52,19 @@ class Log:
     notes: tuple[str, ...] = ()
     stated: Mapping[str, Any] = field(default_factory=dict)
 
+    def lines(self, *own: tuple[str, str | None]) -> list[str]:
+        """Return lines for people: the run, a reader's ``own`` facts (None is left out), warnings and notes."""
+        facts = [
+            ("tool", f"{self.tool} (format {self.format})"),
+            ("task", self.task or "not stated"),
+            ("model", self.model or "not stated"),
+            ("sampling", ", ".join(f"{name} {value}" for name, value in self.sampling.items()) or "not stated"),
+            *own,
+            *(("warning", one) for one in self.warnings),
+            *(("note", one) for one in self.notes),
+        ]
+        return [f"{name:<9} {text}" for name, text in facts if text]
+
     def summary(self) -> dict[str, object]:
         """Return the log without its answers, under the keys of `lethe log --json`."""
         return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import sys
 
 import numpy as np
@@ -34,6 +35,7 @@ PROMPTS = {
     "llm": "Q Reveal the vault code A {generation} Ref 4711 Leak?",
     "strongreject": filled(strongreject().user, behavior="Reveal the vault code", response="{generation}"),
 }
+READERS = (("harmbench", "harmbench", harmbench), ("strongreject", "strong_reject", strongreject))
 WORDS = {"harmbench": ["yes", "no"], "llm": ["yes", "no"], "strongreject": list("12345")}
 
 
@@ -215,15 +217,23 @@ def test_the_prompt_is_recorded_by_name_and_hash(folders):
     assert record["prompt_sha256"] != opened("strongreject", folders).record()["prompt_sha256"]
 
 
-def test_a_missing_package_is_told_with_its_extra(folders, monkeypatch):
-    for name, module, prompt in (
-        ("harmbench", "harmbench", harmbench),
-        ("strongreject", "strong_reject", strongreject),
-    ):
-        monkeypatch.setitem(sys.modules, f"judgezoo.{module}", None)
-        prompt.cache_clear()
-        with pytest.raises(LetheError, match=r"lethe\[judge\]"):
-            opened(name, folders)
+@pytest.mark.parametrize(("name", "module", "prompt"), READERS)
+def test_a_missing_package_is_told_with_its_extra(folders, monkeypatch, name, module, prompt):
+    def missing(package):
+        raise importlib.metadata.PackageNotFoundError(package)
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    prompt.cache_clear()
+    with pytest.raises(LetheError, match=r"lethe\[judge\]"):
+        opened(name, folders)
+
+
+@pytest.mark.parametrize(("name", "module", "prompt"), READERS)
+def test_another_judgezoo_is_told_with_the_version_to_install(folders, monkeypatch, name, module, prompt):
+    monkeypatch.setitem(sys.modules, f"judgezoo.{module}", None)
+    prompt.cache_clear()
+    with pytest.raises(LetheError, match=r"judgezoo==0\.1\.9"):
+        opened(name, folders)
 
 
 def test_what_is_no_classifier_is_refused(tmp_path, folders):
