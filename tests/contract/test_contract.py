@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
-from tests.contract.commands import CASES, RECORDED, differences, make_model, result_of
+from tests.contract.commands import CASES, RECORDED, differences, result_of
 
 RESULTS = json.loads(RECORDED.read_text(encoding="utf-8"))
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory) -> Path:
-    return make_model(tmp_path_factory.mktemp("contract") / "model")
 
 
 def test_every_case_is_recorded():

@@ -1,0 +1,74 @@
+"""Every number that a command prints as JSON is one of the rows that the same call writes as a table."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.contract.commands import CASES, called, lay_out
+
+MEASURING = ("bounds", "exact", "audit", "label", "eval")
+# What the user typed, and numbers that follow from others of the same object: the same measures without the answers that no
+# judge judged, leak@k and the range of a judge's rates from the judged ends, the curve's parameter, averages of questions.
+GIVEN = ("tau", "threshold", "target", "earlier_targets")
+FOLLOWING = ("judged_alone", "judged", "calibration", "curve", "mean_upper_certain", "upper_median")
+SUCCEED = [
+    case
+    for case in CASES
+    if case.call.startswith(MEASURING) and "--table" not in case.call and not case.in_repository
+]
+
+
+def numbers(value: Any, key: str = "") -> Iterator[float]:
+    """The real numbers in a value of JSON, without those under a key that is left out."""
+    if key in (*GIVEN, *FOLLOWING):
+        return
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from numbers(one, name)
+    elif isinstance(value, list):
+        for one in value:
+            yield from numbers(one)
+    elif isinstance(value, float) and math.isfinite(value):
+        yield value
+
+
+def in_table(value: Any) -> Iterator[float]:
+    """The numbers of a row, those of its evidence included."""
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        value = json.loads(value)
+    if isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from in_table(one)
+    elif isinstance(value, int | float) and math.isfinite(value):
+        yield value
+
+
+def shown(value: float) -> str:
+    return f"{value:.12g}"
+
+
+@pytest.mark.parametrize("case", SUCCEED, ids=[case.name for case in SUCCEED])
+def test_a_number_of_json_is_a_number_of_the_table(case, tmp_path, model):
+    folder = tmp_path / "of the case"
+    folder.mkdir()
+    lay_out(folder, model)
+    with contextlib.chdir(folder):
+        for call in case.before:
+            called(call)
+        done = called(case.call if case.call.startswith("eval") else f"{case.call} --table rows.parquet")
+    files = [*folder.glob("rows.parquet"), *folder.glob("data/eval/*/results/*/*.parquet")]
+    if done.exit_code == 2:
+        assert not files
+        return
+    rows = [row for file in files for row in pq.read_table(file).to_pylist()]
+    known = {shown(value) for row in rows for value in in_table(row)}
+    printed = {shown(value) for value in numbers(json.loads(done.stdout))}
+    assert printed
+    assert printed - known == set()
