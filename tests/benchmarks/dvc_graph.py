@@ -1,9 +1,9 @@
-"""`tests.benchmarks dvc-graph`: DVC's own processor time in projects of many models, none of which has anything to do.
+"""DVC's own processor time in projects of many models, none of which has anything to do.
 
 A project of each size has the committed dvc.yaml, made-up outputs, and a dvc.lock in which every stage is up to date. The
 columns: reading the graph and what is stale, as `lethe run` does before its first stage; DVC's process of one stage; one
-write of a stage's entry into dvc.lock, as after every stage that ran. With ``--run``, `lethe run` of the first size too.
-``--idle`` times `lethe run` alone (`python -m tests.benchmarks idle`); its exit status is 1 above `MOST` processor seconds.
+write of a stage's entry into dvc.lock, as after every stage that ran. ``--idle`` times `lethe run` (`idle` of the
+benchmarks); its exit status is 1 above `MOST` processor seconds.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from flows import workspace
 from lethe.results import table
-from tests.small import make_repository, run, small_params
+from tests.small import make_repository, run, small_params, write_params
 
 FEW = ("base", "retrain")
 PER_MODEL = ("sample", "likelihood", "score", "exact", "metrics", "epsilon_star")
@@ -33,10 +34,8 @@ RESULTS = ("exact", "metrics", "epsilon_star")
 def main() -> int:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("models", type=int, nargs="*", default=[50, 200, 833], help="sizes [50 200 833]")
-    asked.add_argument("--run", action="store_true", help="time `lethe run` with nothing to do, too")
     asked.add_argument("--idle", action="store_true", help="time `lethe run` with nothing to do, and no more")
     asked.add_argument("--read", type=Path, help=argparse.SUPPRESS)
-    asked.add_argument("--commit", type=Path, help=argparse.SUPPRESS)
     options = asked.parse_args()
     if options.read:
         print(json.dumps(_timed(options.read)))
@@ -58,8 +57,6 @@ def main() -> int:
             if again["stale"]:
                 print(f"stale: {', '.join(again['stale'][:5])}", file=sys.stderr)
                 return 1
-            if options.run:
-                print(f"{models:7,} models: {_whole(root)[0]}", flush=True)
     return 0
 
 
@@ -72,28 +69,14 @@ def project(root: Path, models: int) -> Path:
     make_repository(root, params, git=False)
     for name in FEW:
         _outputs(root, name)
-    for place in (
-        "dataset/forget.jsonl",
-        "results/compare/models.parquet",
-        "report/index.html",
-    ):
+    for place in ("dataset/forget.jsonl", "results/compare/models.parquet", "report/index.html"):
         _file(root / "data" / place)
-    from flows import workspace
-
     workspace.prepare(root)
     run(root, "stages.sources")
-    stages = [
-        "sources",
-        "prepare",
-        *(f"{stage}@{name}" for stage in PER_MODEL for name in FEW),
-        "compare",
-        "report",
-    ]
-    _dvc(root, "commit", "--force", *stages)
+    per_model = [f"{stage}@{name}" for stage in PER_MODEL for name in FEW]
+    _dvc(root, "commit", "--force", "sources", "prepare", *per_model, "compare", "report")
     _multiply(root, names)
     params["models"] = {name: {"path": f"data/models/{name}"} for name in names}
-    from tests.small import write_params
-
     write_params(root, params)
     for name in names[len(FEW) :]:
         _outputs(root, name)
@@ -112,13 +95,8 @@ def _multiply(root: Path, names: list[str]) -> None:
     text = json.dumps({name: entry for name, entry in lock["stages"].items() if name.endswith(f"@{known}")})
     for name in names[len(FEW) :]:
         own = text
-        for before, after in (
-            (f"@{known}", f"@{name}"),
-            (f" {known}", f" {name}"),
-            (f"/{known}", f"/{name}"),
-            (f".{known}", f".{name}"),
-        ):
-            own = own.replace(before, after)
+        for mark in "@ /.":
+            own = own.replace(f"{mark}{known}", f"{mark}{name}")
         lock["stages"] |= json.loads(own)
     with open(root / "dvc.lock", "w", encoding="utf-8") as file:
         yaml.dump(lock, file)
@@ -155,44 +133,39 @@ def _child(root: Path) -> dict[str, Any]:
         check=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _repro(root: Path) -> float:
     """Processor seconds of the DVC process of one stage that has nothing to do."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before = _children_seconds()
     run(root, "dvc", "repro", "--single-item", f"metrics@{FEW[0]}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return _children_seconds() - before
 
 
 def _idle(models: int) -> int:
+    """Print what `lethe run` with nothing to do takes, its Prefect server included."""
     with tempfile.TemporaryDirectory() as folder:
         root = project(Path(folder) / "lethe", models)
-        worst = 0.0
         for _ in range(2):  # the first run also makes Prefect's tables
-            told, used = _whole(root)
-            print(f"{models:,} models: {told}", flush=True)
-            worst = used
-    return int(worst > MOST)
-
-
-def _whole(root: Path) -> tuple[str, float]:
-    """What `lethe run` with nothing to do took, its Prefect server included: in words, and in processor seconds."""
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    done = run(root, "lethe", "run", "--json", timeout=1800)
-    took, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    ends = [end["state"] for end in json.loads(done.stdout)["stages"].values()]
-    told = f"{len(ends):,} stages {' and '.join(sorted(set(ends)))}: {used:.1f} processor seconds, {took:.1f} s on the clock"
-    return told, used
+            before, began = _children_seconds(), time.monotonic()
+            done = run(root, "lethe", "run", "--json", timeout=1800)
+            took, used = time.monotonic() - began, _children_seconds() - before
+            ends = [end["state"] for end in json.loads(done.stdout)["stages"].values()]
+            state = f"{len(ends):,} stages {' and '.join(sorted(set(ends)))}"
+            print(
+                f"{models:,} models: {state}: {used:.1f} processor seconds, {took:.1f} s on the clock", flush=True
+            )
+    return int(used > MOST)
 
 
 def _timed(root: Path) -> dict[str, Any]:
     from dvc.repo import Repo
-
-    from flows import workspace
 
     began = time.process_time()
     graph = workspace.read_graph(root)
@@ -203,13 +176,8 @@ def _timed(root: Path) -> dict[str, Any]:
         stage.dump(update_pipeline=False)
         entry = time.process_time() - began
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {
-        "stages": len(graph.upstream),
-        "stale": sorted(graph.stale),
-        "read": read,
-        "entry": entry,
-        "peak": peak,
-    }
+    stages, stale = len(graph.upstream), sorted(graph.stale)
+    return {"stages": stages, "stale": stale, "read": read, "entry": entry, "peak": peak}
 
 
 if __name__ == "__main__":

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from lethe.report.page import render
+from tests.benchmarks.load import LARGEST
 from tests.lethe.report import chromium
 from tests.lethe.report.conftest import load
+from tests.lethe.report.synthetic import KINDS, write_run
 
 pytestmark = pytest.mark.skipif(chromium.found() is None, reason="no chromium: install the package of that name")
 
@@ -36,16 +40,6 @@ def test_a_narrow_page_holds_long_names(tab, own_small):
     path.write_text(render(load(own_small)).html, encoding="utf-8")
     tab.open(path, 400)
     assert tab.evaluate(HIDDEN_OVERFLOW) == 0
-
-
-def test_the_checks_see_what_they_look_for(tab, tmp_path):
-    bad = tmp_path / "bad.html"
-    image = "<img src='http://127.0.0.1:8/x.png'>"
-    bad.write_text(f"<script>console.error('boom')</script>{image}<p style='width:5000px'>x")
-    tab.open(bad)
-    assert any("boom" in str(entry) for entry in tab.logged)
-    assert "http://127.0.0.1:8/x.png" in tab.requested
-    assert tab.evaluate(HIDDEN_OVERFLOW) > 0
 
 
 def test_even_a_script_that_slipped_through_would_not_run(tab, path, tmp_path):
@@ -79,3 +73,18 @@ def test_on_paper_all_is_open_and_nothing_asks_to_be_clicked(tab, path):
     pdf = tab.pdf()
     assert pdf.startswith(b"%PDF")
     assert pdf.count(b"/Type /Page\n") > 3
+
+
+def test_the_page_of_many_models_and_questions_is_small_and_whole(tab, tmp_path):
+    names = [*KINDS, "more", "most"]
+    write_run(tmp_path, 200, 8, models={name: {"path": f"/models/{name}"} for name in names})
+    path = tmp_path / "index.html"
+    path.write_text(render(load(tmp_path)).html, encoding="utf-8")
+    assert path.stat().st_size < LARGEST
+    tab.open(path)
+    assert (tab.logged, tab.requested) == ([], [path.as_uri()])
+    drawn = json.loads(tab.evaluate("document.querySelector('#questions-data').textContent"))
+    assert [len(told) for told in drawn["told"]] == [200] * len(names)
+    assert all(entry[4] for told in drawn["told"] for entry in told)  # every question has its worst answers
+    tab.click("#picker [data-part=next]")
+    assert tab.evaluate("document.querySelectorAll('#picker svg').length") == len(names)
