@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from lethe.errors import BadInput
 from lethe.registry import METHODS
 from studies.meta_evaluation.observing import Observation, distinct_prefixes
 from studies.meta_evaluation.settings import validate
-from studies.meta_evaluation.work import Work
 from studies.meta_evaluation.workshop import Workshop, other_question, pool_of, seed_for, seed_of
 from tests.studies.small_meta import small_document, small_params, with_preset
 
@@ -76,28 +73,15 @@ def test_keys_differ_where_anything_that_decides_a_model_differs(shop):
     again = Workshop(small_params(), shop.scratch)
     assert {name: again.key(model) for name, model in again.models.items()} == keys
     model = shop.models["npo-1-0"]
-    states = (("plain", 0), ("relearned", 0), ("quantised", 0), ("few", 0), ("few", 1))
-    assert len({shop.attack_key(model, state, draw) for state, draw in states}) == 5
+    assert len({shop.key(model), *(shop.relearned_key(model, draw) for draw in (0, 1))}) == 3
 
 
-def test_only_unlearned_models_that_count_in_r_and_q_are_attacked(shop, monkeypatch):
-    """Their utility is at least the filter's share of that of the model before unlearning."""
-    unlearned = small_document()["meta_evaluation"]["unlearned"] | {"utility": 0.8}
-    work = Work(Workshop(small_params(unlearned=unlearned), shop.scratch))
-    utility = {"npo-1-0": 0.8 * 0.9, "npo-4-0": 0.79 * 0.9, "knows-00-all": 0.9, "retrain": 0.1}
-    monkeypatch.setattr(work, "numbers", lambda model, state: SimpleNamespace(utility=utility[model.name]))
-    monkeypatch.setattr(work, "comes_back", lambda model: {})
-    attacked = {name: len(work.model(name).states) for name in utility}
-    assert attacked == {"npo-1-0": 3, "npo-4-0": 1, "knows-00-all": 1, "retrain": 3}
-
-
-def test_draws_and_relearned_rows_differ_between_models_states_and_runs(shop):
+def test_draws_and_relearned_rows_differ_between_models_and_runs(shop):
     """No two models share draws, and no model's result rests on one choice of relearned rows."""
     fresh = Workshop(small_params(seed=1))
     models = [shop.models[name] for name in ("npo-1-0", "npo-4-0")]
-    states = (("plain", 0), ("few", 0), ("few", 1))
-    seeds = [Observation(shop, model, *state).seed for model in models for state in states]
-    seeds += [Observation(fresh, fresh.models["npo-1-0"], "plain").seed]
+    seeds = [Observation(shop, model, draw).seed for model in models for draw in (None, 0, 1)]
+    seeds += [Observation(fresh, fresh.models["npo-1-0"]).seed]
     assert len(set(seeds)) == len(seeds)
     relearned = [seed_for(model, draw) for model in models for draw in range(2)]
     assert len(set(relearned)) == 4
@@ -111,7 +95,7 @@ def test_the_text_of_the_prompt_decides_an_observation(shop, tmp_path):
         params = small_params()
         params = params.model_copy(update={"sample": params.sample.model_copy(update={"prompt": str(prompt)})})
         own = Workshop(params, shop.scratch)
-        places.append(Observation(own, own.models["retrain"], "plain")._key())
+        places.append(Observation(own, own.models["retrain"])._key())
     assert places[0] != places[1]
 
 
