@@ -119,7 +119,14 @@ class Registry(Mapping[str, Member]):
         return {point.name: point for point in entry_points(group=f"lethe.{self.kind}")}
 
 
-METHODS = Registry("unlearning method", "methods", ("lethe.unlearning.methods",), attribute="Method")
+ASCENT = ("grad_ascent", "grad_diff", "kl", "wga", "satimp")
+METHODS = Registry(
+    "unlearning method",
+    "methods",
+    ("lethe.unlearning.methods",),
+    attribute="Method",
+    tables={"lethe.unlearning.methods.ascent": ASCENT},
+)
 ROUGE = ("rouge_l", "rouge_l_precision", "rouge_l_f", "rouge_1", "rouge_1_precision", "rouge_1_f")
 BINARY = ("keyword_leak", "exact_match", "above")
 SCORERS = Registry(

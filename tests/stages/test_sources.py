@@ -70,7 +70,7 @@ def test_an_edit_runs_exactly_the_stages_whose_closure_has_the_module(folder, mo
     sources = Sources(folder)
     members = {
         "unlearn@npo_entropy": ("lethe.unlearning.methods.npo", "lethe.unlearning.methods"),
-        "unlearn@grad_diff": ("lethe.unlearning.methods.grad_diff", "lethe.unlearning.methods"),
+        "unlearn@grad_diff": ("lethe.unlearning.methods.ascent", "lethe.unlearning.methods"),
         "prepare": ("lethe.data.kinds.authors", "lethe.data.kinds"),
     }
     expected = set()
