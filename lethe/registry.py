@@ -151,7 +151,14 @@ OF_LIKELIHOODS = ("loss", "min_k", "min_k_plus_plus", "reference", "zlib")
 TEXT_ATTACKS = Registry(
     "text attack", "text_attacks", tables={"lethe.audits.unlearning_game.text_attacks": OF_LIKELIHOODS}
 )
-MODEL_ATTACKS = Registry("model attack", "model_attacks", ("lethe.attacks.kinds",), attribute="Attack")
+ON_WEIGHTS = ("noise", "prune", "quantise")
+MODEL_ATTACKS = Registry(
+    "model attack",
+    "model_attacks",
+    ("lethe.attacks.kinds",),
+    attribute="Attack",
+    tables={"lethe.attacks.kinds.weights": ON_WEIGHTS},
+)
 OF_GUESSES = ("exact", "chernoff", "steinke", "mahloujifar", "independent", "clopper-pearson")
 ONE_RUN_METHODS = Registry(
     "method", "one_run_methods", order=OF_GUESSES, tables={"lethe.statistics.one_run.methods": OF_GUESSES}

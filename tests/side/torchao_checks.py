@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from lethe.attacks.kinds.quantise import PER_ROW, on_grid
+from lethe.attacks.kinds.weights import PER_ROW, on_grid
 from lethe.attacks.protocol import Known, linear_weights
 from lethe.errors import BadInput
 from lethe.evaluation.attack_counts import AttackResult

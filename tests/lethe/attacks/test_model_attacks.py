@@ -10,8 +10,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from lethe.attacks.kinds.prune import pruned
-from lethe.attacks.kinds.quantise import on_grid
+from lethe.attacks.kinds.weights import on_grid, pruned
 from lethe.attacks.protocol import Known, linear_weights
 from lethe.errors import BadInput, LetheError
 from lethe.models.encoding import Encoder, collate
