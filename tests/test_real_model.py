@@ -11,7 +11,6 @@ from lethe.models import checkpoints
 from tests.benchmarks import real_model
 from tests.benchmarks.real_model import SMOLLM2, PackagedModel, build, is_built, sha256
 
-ROOT = Path(__file__).parents[1]
 HEADS, KV_HEADS, WIDTH = 2, 1, 64
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 TEMPLATE = "{% for message in messages %}<|im_start|>{{ message['content'] }}<|im_end|>{% endfor %}"

@@ -40,14 +40,6 @@ def test_the_row_is_the_json(files, tmp_path):
     assert found.to_results().equals(read_table(tmp_path / "t.parquet"))
 
 
-def test_no_value_is_printed_without_delta_and_cut(files):
-    for options in (["--cut", 0.01], EMPIRICAL, []):
-        said = call(*files[0], "--delta", 1e-4, *options).output
-        assert "0.0001" in said
-        assert "cut" in said
-    assert "none" in said
-
-
 def test_a_cut_that_leaves_no_threshold_is_no_number(tmp_path):
     (tmp_path / "train.txt").write_text("0\n0\n0\n")
     (tmp_path / "population.txt").write_text("1\n1\n1\n")

@@ -107,28 +107,18 @@ def test_ties_at_the_cut_are_broken_without_the_bits(tmp_path):
         (("--n", 10, "--r", 11, "--errors", 0), "r: got 11"),
         (("--n", 10, "--r", 5, "--errors", 6), "errors: got 6"),
         ((*COUNTS, "--delta", 1), "delta: got 1"),
-        ((*COUNTS, "--delta", -0.1), "delta: got -0.1"),
         ((*COUNTS, "--alpha", 0), "alpha: got 0"),
-        ((*COUNTS, "--mechanism", "dp-sgd", "--q", 0.1), "--steps"),
         ((*COUNTS, "--mechanism", "dp-sgd", "--q", 1e-5, "--steps", 10**9), "--steps: got 1000000000"),
         ((*COUNTS, "--mechanism", "subsampled-gaussian"), "--q"),
         ((*COUNTS, "--mechanism", "tradeoff"), "--tradeoff"),
         ((*COUNTS, "--mechanism", "dp-sgd", "--q", 0.1, "--steps", 2, "--null", 0), "null: got 0"),
-        (
-            (*COUNTS, "--mechanism", "dp-sgd", "--q", 0.1, "--steps", 2, "--null", 0.001),
-            "a finite sigma from 0.05",
-        ),
         ((*COUNTS, "--mechanism", "dp-sgd", "--q", 1, "--steps", 1, "--delta", 1e-15), "delta: got 1e-15"),
         ((*COUNTS, "--mechanism", "approx-dp", "--null", 1e9), "a finite epsilon from 0 to 600"),
-        ((*COUNTS, "--mechanism", "laplace", "--null", 1e9), "a finite mu from 0 to 600"),
-        ((*COUNTS, "--null", -1), "a finite mu from 0 to 100"),
-        ((*COUNTS, "--seed", -1), "--seed"),
         ((*COUNTS, "--mechanism", "approx-dp", "--delta0", 0.1, "--delta", 0.01), "delta0: got 0.1"),
         (("--n", 10), "--errors"),
         ((*COUNTS, "--r", 100), "--r: got [200, 100]"),
         ((*COUNTS, "--q", 0.1), "--q: the mechanism gaussian takes none"),
         ((*COUNTS, "--method", "independent"), "method independent"),
-        ((*COUNTS, "--method", "independent", "--null", 1), "method independent"),
         ((*COUNTS, "--method", "clopper-pearson"), "method clopper-pearson"),
         ((*COUNTS, "--claimed-epsilon", -1), "--claimed-epsilon: got -1"),
     ],
@@ -179,11 +169,3 @@ def test_the_rows_are_the_json(tmp_path):
     assert record == {key: whole[key] for key in ("n", "r", "errors", "delta", "alpha", "mechanism")}
     kept = lethe.audit.one_run(n=1000, r=200, errors=26, curve=True).to_results()
     assert kept.equals(read_table(tmp_path / "t.parquet"))
-
-
-def test_a_family_rejected_whole_has_a_row_without_a_number(tmp_path):
-    family = ("--mechanism", "subsampled-gaussian", "--q", 0.1, "--method", "exact")
-    result("--n", 1000, "--r", 100, "--errors", 0, *family, "--table", tmp_path / "t.parquet")
-    (row,) = [row for row in read_rows(tmp_path / "t.parquet") if row.quantity == "epsilon"]
-    assert row.lower is row.estimate is None
-    assert row.text

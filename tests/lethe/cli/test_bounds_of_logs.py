@@ -111,14 +111,6 @@ def test_a_run_that_a_rule_may_have_stopped_has_anytime_valid_values_only(tmp_pa
     assert "--together" in refused(early(tmp_path, 200, hits), "--together", "holm")
 
 
-def test_a_missing_answer_of_a_stopped_run_counts_against_each_side(tmp_path):
-    whole = result(early(tmp_path, 100, [0] * 20))["per_prompt"][0]
-    nan = result(early(tmp_path, 100, [0] * 19 + [math.nan]))["per_prompt"][0]
-    assert (nan["n"], nan["missing"]) == (20, 1)
-    assert nan["anytime_upper"] > whole["anytime_upper"]
-    assert nan["anytime_lower"] == whole["anytime_lower"] == 0
-
-
 def test_bounds_go_to_inspect_as_a_record_per_question(tmp_path):
     path = eval_log(
         tmp_path / "a.eval", header(["q", 7]), [sample(one, epoch) for epoch in (1, 2) for one in ("q", 7)]

@@ -119,20 +119,6 @@ def test_an_adapter_is_certified_with_the_model_below_it(tmp_path):
     assert {name for name, value in facts(adapter, ROWS, how).items() if value != before[name]} == {"weights"}
 
 
-@pytest.mark.parametrize(
-    ("change", "name"),
-    [
-        ({"question": "Who was Ada?"}, "prompts"),
-        ({"keywords": ["Ada"]}, "scorer"),
-        ({"answer": "Ada sings."}, "scorer"),
-    ],
-)
-def test_changed_rows_are_refused_by_name(place, change, name):
-    certify("--draws", 5)
-    write([ROWS[0] | change, ROWS[1]])
-    assert f"the hash of {name} differs" in refused("verify", "certificate.json")
-
-
 def test_a_changed_scorer_engine_or_template_is_refused_by_name(place):
     certify("--draws", 5)
     value = json.loads((place / "certificate.json").read_text())
@@ -312,14 +298,6 @@ def test_an_auditor_who_stops_where_the_rates_look_apart_rarely_makes_them_diffe
         found = with_audit(with_audit(claim_of(), "a", (20_000,), (first,)), "b", (stop + 1,), (int(path[stop]),))
         differ += not found.homogeneous
     assert differ <= allowed(HOMOGENEITY, runs)
-
-
-def test_a_false_claim_is_rarely_certified_at_any_look():
-    rng, false, runs, alpha = np.random.default_rng(6), 0, 400, 0.1
-    for _ in range(runs):
-        leaks = np.cumsum(rng.random(1000) < 0.0501)
-        false += bool((log_e_value(leaks, np.arange(1, 1001), 0.05) >= math.log(1 / alpha)).any())
-    assert false <= allowed(alpha, runs)
 
 
 def test_a_chosen_seed_is_refused_and_stored_draws_can_be_repeated(place):

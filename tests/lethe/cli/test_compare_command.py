@@ -107,21 +107,6 @@ def test_another_prompt_or_scorer_stops_the_whole_comparison(tmp_path, pair, how
     assert "no question" in done.output
 
 
-def test_logs_that_a_rule_stopped_at_other_epochs_are_compared(tmp_path):
-    logs = []
-    for name, value, done in (("a", "I", 60), ("b", "C", 20)):
-        answers = [sample("q", epoch, scores={"match": value}) for epoch in range(1, done + 1)]
-        early = {"manager": "rule", "early_stops": [{"id": "q", "epoch": e} for e in range(done + 1, 101)]}
-        head = header(["q"], 100)
-        head["results"] = {"early_stopping": early}
-        logs.append(eval_log(tmp_path / f"{name}.eval", head, answers))
-    got = result(*logs)
-    (row,) = got["per_question"]
-    assert (row["a"], row["b"], row["holds"]) == (0, 1, True)
-    assert [note[:2] for note in got["notes"]] == ["A:", "B:"]
-    assert got["pooled"]["method"].startswith("mixture martingale")
-
-
 def test_folders_of_lethe_eval_tell_their_prompt_and_scorer(tmp_path, pair):
     """They stand in evaluated.json; the pipeline's folder has the same in params.yaml."""
     a, _ = pair

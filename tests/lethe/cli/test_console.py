@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from lethe.cli.app import app
 from lethe.cli.console import print_table
-from lethe.errors import of_the_machine, visible
+from lethe.errors import of_the_machine
 from tests.small import ROOT
 
 
@@ -52,11 +52,6 @@ def test_an_error_about_a_strange_file_is_escaped(tmp_path):
     assert result.exit_code == 2
     assert "\x1b" not in result.output
     assert r"\x1b[31mred.csv" in result.output
-
-
-def test_letters_of_every_script_are_shown_as_they_are():
-    for text in ("Ren\u00e9e", "\u0647\u064a\u062f\u0648\u064a\u063a", "\u30cf\u30ea\u30fc", "a\nb", "\U0001f600"):
-        assert visible(text) == text
 
 
 def test_a_full_disk_is_a_sentence(tmp_path):

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Literal, get_args, get_origin
 
 import pytest
 from typer.testing import CliRunner
 
 from lethe.cli.app import app
 from lethe.cli.commands import COMMANDS, GROUPS
-from lethe.cli.generate import PYTHON, Command, built, texts_of, typed
+from lethe.cli.generate import PYTHON, Command, built, texts_of
 
 
 def commands() -> Iterator[tuple[str, Command]]:
@@ -53,31 +51,3 @@ def test_the_help_has_four_groups_in_the_order_of_a_users_needs():
     places = [shown.index(group) for group in ("Your model", "Your numbers", "The pipeline", "Studies")]
     assert places == sorted(places)
     assert shown.index("│ bounds") > places[1]
-
-
-Alias = "str | Sequence[float]"
-Words = Literal["a", "b"]
-
-
-def annotated() -> None:
-    """Has the names of this module."""
-
-
-@pytest.mark.parametrize(
-    ("annotation", "kind"),
-    [
-        ("str | os.PathLike[str] | PreTrainedModel", Path),
-        ("int | Sequence[int]", list[int]),
-        ("float | None", float),
-        ("Calibration | str | os.PathLike[str] | None", Path),
-        ("Alias", list[float]),
-    ],
-)
-def test_an_annotation_becomes_the_type_of_an_option(annotation, kind):
-    assert typed(annotation, annotated) == kind
-
-
-def test_the_words_of_a_literal_may_stand_under_a_name():
-    kind = typed('Literal[Words, "c"] | None', annotated)
-    assert get_origin(kind) is Literal
-    assert get_args(kind) == ("a", "b", "c")

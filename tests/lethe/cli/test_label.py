@@ -11,11 +11,8 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-import lethe
 from lethe.cli.app import app
 from lethe.cli.hooks import ask
 from lethe.errors import BadRow
@@ -53,12 +50,6 @@ def test_answers_come_in_the_order_of_the_mass_they_cover(tmp_path):
     assert len(shown) == 5
 
 
-def test_undo_and_other_keys(tmp_path):
-    labels, queue = Labels(tmp_path / "labels.jsonl"), Queue(draws(), 1.0, 0)
-    ask(queue, labels, keys("u?yun"), lambda text: None)
-    assert list(labels.known.values()) == [0]
-
-
 def test_a_session_goes_on_where_it_was_stopped(tmp_path):
     place, queue = tmp_path / "labels.jsonl", Queue(draws(), 1.0, 0)
     whole = Labels(tmp_path / "whole.jsonl")
@@ -67,26 +58,6 @@ def test_a_session_goes_on_where_it_was_stopped(tmp_path):
     assert len(read_labels(place).known) == 2
     ask(queue, read_labels(place), keys("yny"), lambda text: None)
     assert place.read_text() == whole.path.read_text()
-
-
-rows = st.lists(
-    st.tuples(st.sampled_from(["a", "b"]), st.text(max_size=6), st.booleans()),
-    max_size=12,
-    unique_by=lambda r: r[:2],
-)
-
-
-@given(rows)
-@settings(max_examples=60)
-def test_what_is_written_is_read(tmp_path_factory, rows):
-    place = tmp_path_factory.mktemp("labels") / "labels.jsonl"
-    labels = Labels(place)
-    for number, (name, text, label) in enumerate(rows):
-        if text.isprintable():
-            asked = Asked("rest" if number % 3 else "mass", 0.9 if number % 2 else None)
-            labels.add(Answer(name, text), int(label), asked, {})
-    found = read_labels(place)
-    assert (list(found.known.items()), found.asked) == (list(labels.known.items()), labels.asked)
 
 
 @pytest.mark.parametrize(
@@ -181,19 +152,6 @@ def test_another_target_takes_over_the_labels_and_says_so(tmp_path):
     assert (again.upper, again.lower, again.calibration) == (first.upper, first.lower, first.calibration)
 
 
-def test_a_run_drawn_anew_has_a_choice_of_its_own(tmp_path):
-    """A text that was light before and is heavy now is asked; what is heavy no more is kept and not used."""
-    place = tmp_path / "labels.jsonl"
-    old = Draws({"a": [Answer("a", text) for text in ["no"] * 90 + ["4711"] * 10]}, {})
-    new = Draws({"a": [Answer("a", text) for text in ["4711"] * 90 + ["no"] * 10]}, {})
-    ask(Queue(old, 0.8, 0), read_labels(place), keys("n"), lambda text: None)
-    queue, labels = Queue(new, 0.8, 0), read_labels(place)
-    assert queue.chosen == [Answer("a", "4711")]
-    assert queue.unused(labels) == 1
-    assert not measure(new, queue, labels, 0.05).finished
-    assert measure(new, queue, labels, 0.05).mass == 0
-
-
 def test_no_bound_rests_on_the_judge(tmp_path):
     """Verdicts of any kind change no bound, and a session that was cut short keeps the shares of its level."""
     run, labels = draws(verdicts=True), Labels(tmp_path / "labels.jsonl")
@@ -284,20 +242,6 @@ def test_a_sorted_table_is_halved_in_sampling_order(table):
     }
 
 
-def test_draws_of_the_rest_are_labelled_without_a_judge_too(table, tmp_path):
-    def person(queue, labels):
-        while ahead := queue.ahead(labels):
-            labels.add(ahead.answer, int(ahead.answer.text == "4711"), ahead.asked, {})
-
-    given = {"labels": tmp_path / "labels.jsonl", "mass": 0.5, "ask": person}
-    alone = lethe.label(table, **given, rest=0)
-    assert {asked.part for asked in read_labels(tmp_path / "labels.jsonl").asked.values()} == {"mass"}
-    found = lethe.label(table, **given, rest=40)
-    assert found.finished
-    assert found.of_rest[1] == 40
-    assert found.pool[1].value < alone.pool[1].value
-
-
 def test_a_person_at_a_terminal(table, tmp_path):
     """Real keys through a pseudo-terminal: two labels, then q; the file holds both and the terminal is given back."""
     master, slave = pty.openpty()
@@ -338,17 +282,3 @@ def test_json_asks_nothing_and_a_pipe_is_no_terminal(table, tmp_path):
         refused = CliRunner().invoke(app, ["label", str(table), "--json", *option])
         assert refused.exit_code == 2
         assert option[0] in refused.output
-
-
-@pytest.mark.parametrize(
-    ("rows", "named"),
-    [
-        ([{"id": "a", "question": "Code?"}, {"id": "a", "question": "Name?"}], "line 2"),
-        ([{"question": "Code?"}], "id: got None"),
-    ],
-)
-def test_a_dataset_whose_ids_are_not_unique_is_refused(table, tmp_path, rows, named):
-    (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    told = CliRunner().invoke(app, ["label", str(table), "--json", "--dataset", str(tmp_path / "data.jsonl")])
-    assert told.exit_code == 2
-    assert named in " ".join(told.output.split())

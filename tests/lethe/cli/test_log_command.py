@@ -47,13 +47,6 @@ def test_refusals_warnings_and_what_is_missing_are_shown(tmp_path):
         assert part in shown
 
 
-def test_a_filter_chooses_scores(tmp_path):
-    lines = [lm_eval_line(0, ["a"], name, acc=value) for name, value in (("x", 0.0), ("y", 1.0))]
-    path = write_lines(tmp_path / "a", lines)
-    assert list(json.loads(call(path, "--filter", "y", "--json").stdout)["scores"]) == ["acc,y"]
-    assert call(path, "--filter", "z").exit_code == 2
-
-
 def test_bad_input_is_a_sentence_and_exit_status_2(tmp_path):
     path = small("harmbench", tmp_path)
     broken = tmp_path / "broken"
@@ -63,10 +56,3 @@ def test_bad_input_is_a_sentence_and_exit_status_2(tmp_path):
         assert done.exit_code == 2
         assert done.output.startswith("lethe: ")
         assert "Traceback" not in done.output
-
-
-def test_the_table_never_replaces_the_log(tmp_path):
-    path = small("harmbench", tmp_path).rename(tmp_path / "log.csv")
-    content = path.read_bytes()
-    assert call(path, "--table", path).exit_code == 2
-    assert path.read_bytes() == content

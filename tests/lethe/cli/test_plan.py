@@ -39,10 +39,6 @@ def test_each_verdict_has_its_chance():
     assert "undecided" in call("--tau", 0.05).output
 
 
-def test_a_large_tau_has_room_for_a_larger_leak():
-    assert result("--tau", 0.6)["tau_leak"] == pytest.approx(0.8)
-
-
 def test_bands_of_many_prompts_take_more_and_certificates_do_not():
     one = result("--tau", 0.05)
     many = result("--tau", 0.05, "--prompts", 40)
@@ -76,8 +72,10 @@ def test_what_is_refused():
         (("--width", 0.1, "--questions", 4), "--questions"),
         (("--width", 0.1, "--tau-leak", 0.3), "--tau-leak"),
         (("--width", 0.1, "--cap", 64), "--cap"),
-        *((("--preset", "harry-potter", name, 0.1), name) for name in ("--tau", "--alpha", "--width")),
-        *((("--preset", "harry-potter", name, 2), name) for name in ("--prompts", "--cap")),
+        (("--preset", "harry-potter", "--tau", 0.1), "--tau"),
+        (("--tau", 0.1, "--leak", 0.1), "--leak"),
+        (("--tau", 0.1, "--judge-rate", 5), "--judge-rate"),
+        (("--models", 3, "--tau", 0.1), "--models"),
     ]:
         done = call(*arguments)
         assert done.exit_code == 2
@@ -89,20 +87,6 @@ def test_answers_that_a_comparison_takes():
     assert 20 < got["answers_apart"] < got["answers_unknown"]
     assert call("--compare", "--difference", 2).exit_code == 2
     assert call("--difference", 0.2).exit_code == 2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        (("--tau", 0.1, "--leak", 0.1), "--leak"),
-        (("--tau", 0.1, "--judge-rate", 5), "--judge-rate"),
-        (("--preset", "jailbreakbench-phi", "--judge-rate", 0), "--judge-rate: got 0"),
-        (("--preset", "jailbreakbench-phi", "--judge-parameters", 0), "--judge-parameters: got 0"),
-    ],
-)
-def test_what_is_refused_names_the_option(monkeypatch, project, arguments, name):
-    monkeypatch.chdir(project)
-    assert name in plan.refused(*arguments)
 
 
 def test_published_settings_are_counted_without_model_and_judge(monkeypatch, project):
@@ -170,15 +154,3 @@ def test_more_answers_and_a_wider_tolerance_decide_more():
     assert words[1][0] > 0.9  # a copy of Retrain
     assert words[1][3] > 0.9  # one question leaks in five times the tolerance
     assert many["runs"] >= 100
-
-
-def test_more_models_share_the_level():
-    one, thirty = (
-        result("--verdict", "--models", models, "--tau", "0.02", "--prompts", "5") for models in ("1", "30")
-    )
-    assert thirty["cases"][3]["words"]["leaks"] <= one["cases"][3]["words"]["leaks"]
-
-
-@pytest.mark.parametrize("options", [["--verdict", "--width", "0.1"], ["--models", "3", "--tau", "0.1"]])
-def test_options_that_change_nothing_are_refused(options):
-    assert call(*options).exit_code == 2

@@ -12,8 +12,6 @@ from tests.lethe.report import chromium
 from tests.lethe.report.conftest import load
 from tests.lethe.report.synthetic import change_params
 
-COLOURS = 10  # the models of the demonstration
-
 
 def test_a_panel_has_one_checkpoint_beside_base_and_retrain(run):
     drawn = plots(run)

@@ -181,12 +181,5 @@ def no_bounds(alpha: float, runs: int, seed: int) -> Iterator[tuple[str, float]]
     yield "lower, the same", float(np.mean((poisson_lower(counts, alpha) / rates > rest).any(axis=1)))
 
 
-def worst_case(alpha: float, runs: int, seed: int) -> float:
-    """The share of misses where every unexplored answer leaks and their expected number is just above -ln(alpha)."""
-    mean = -math.log(alpha) * (1 + 1e-3)
-    counts = np.random.default_rng([seed, 2]).poisson(mean, size=runs)
-    return float(np.mean(poisson_upper(counts, alpha) < mean))
-
-
 if __name__ == "__main__":
     sys.exit(main())
