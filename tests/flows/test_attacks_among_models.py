@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-import yaml
 
 from flows import settings
 from lethe import config
@@ -64,36 +63,9 @@ def test_base_and_retrain_come_under_the_same_attack(params):
     assert settings.change(params, []) == []
 
 
-def test_a_reference_that_is_there_is_not_added_again(params):
-    said = settings.change(
-        params,
-        [
-            ("attacks.base_relearn", ATTACK | {"path": "data/models/base"}),
-            ("models.npo_relearn", ATTACK),
-            ("models.npo_more", ATTACK | {"path": "data/models/npo_entropy"}),
-            ("models.retrain_own", ATTACK | {"path": "data/models/retrain", "n": 4}),
-        ],
-    )
-    names = ["base_relearn", "npo_relearn", "npo_more", "retrain_own", "npo_relearn_retrain", "retrain_own_base"]
-    assert list(config.load(params).attacks) == names
-    assert sum("under the same attack" in line for line in said) == 2
-
-
 def test_a_name_with_two_attacks_is_refused(params):
     settings.change(params, [("attacks.npo_relearn", ATTACK)])
     text = params.read_text()
     with pytest.raises(BadInput, match="attacks does not have"):
         settings.change(params, [("models.npo_relearn", {**ATTACK, "path": "data/models/base"})])
     assert params.read_text() == text
-
-
-@pytest.mark.slow
-def test_lethe_run_moves_it_before_any_stage(small):
-    path = small.folder / "params.yaml"
-    value = yaml.safe_load(path.read_text())
-    value["models"]["npo_relearn"] = ATTACK
-    path.write_text(yaml.safe_dump(value, sort_keys=False))
-    result = small.lethe("run")
-    assert result.returncode == 0, result.stderr
-    assert list(config.load(path).attacks) == ["npo_relearn"]  # this pipeline's Retrain is the attacked model
-    assert not (small.folder / "data/metrics/npo_relearn.json").exists()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import threading
 
 import httpx
@@ -11,7 +9,6 @@ import pytest
 
 from flows import server
 from tests.flows.faults import answering_server
-from tests.flows.miniature import wait_until
 
 
 def test_a_server_that_does_not_answer_is_named_without_its_password(monkeypatch):
@@ -64,21 +61,3 @@ def test_tables_of_a_killed_server_are_made_anew(tmp_path):
     assert again is not None
     assert not list(tmp_path.glob("prefect.db*"))
     again.close()
-
-
-def test_a_database_of_the_users_own_is_left_alone(tmp_path):
-    (tmp_path / "prefect.db").write_text("theirs")
-    for _ in range(2):
-        assert server.first_tables(tmp_path) is None
-    assert (tmp_path / "prefect.db").read_text() == "theirs"
-
-
-def test_each_process_has_a_log_of_its_own(tmp_path):
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    wait_until(lambda: not os.path.exists(f"/proc/{ended.pid}"))
-    dead, living = tmp_path / f"server-{ended.pid}.log", tmp_path / f"server-{os.getppid()}.log"
-    for log in (dead, living):
-        log.touch()
-    assert server.own_log(tmp_path) == tmp_path / f"server-{os.getpid()}.log"
-    assert [log for log in (dead, living) if log.exists()] == [living]

@@ -79,15 +79,14 @@ def test_only_this_user_can_enter_the_folder_of_dvcs_pickles(small, monkeypatch,
     (small.folder / ".dvc/config.local").unlink(missing_ok=True)
     workspace.prepare(small.folder)
     own = small.folder / ".dvc/tmp/site_cache"
-    assert place().is_relative_to(own.resolve())
-    assert own.stat().st_mode & 0o777 == 0o700
     own.chmod(0o777)
     workspace.prepare(small.folder)
+    assert place().is_relative_to(own.resolve())
     assert own.stat().st_mode & 0o777 == 0o700
     # the record of a folder that was copied from elsewhere is no choice of the user, another place is
     for set_to, expected in (
         ("/elsewhere/.dvc/tmp/site_cache", own.resolve()),
-        (str(tmp_path / "mine"), tmp_path / "mine"),
+        (tmp_path / "mine", tmp_path / "mine"),
     ):
         (small.folder / ".dvc/config.local").write_text(f"[core]\n    site_cache_dir = {set_to}\n")
         workspace.prepare(small.folder)
