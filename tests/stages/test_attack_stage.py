@@ -81,11 +81,6 @@ def test_the_band_of_the_curve_is_in_the_table_of_results(folder):
     assert headline["leak_most_upper"] == max(row.upper for row in points)
 
 
-def test_the_same_attack_has_the_same_bytes(folder):
-    one, two = (read_json(folder / f"data/attacks/{name}/result.json") for name in ("mine", "again"))
-    assert one == two
-
-
 @pytest.mark.parametrize(
     ("change", "told"),
     [

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -13,7 +10,6 @@ import pytest
 import yaml
 
 from lethe import config
-from lethe.audits.kinds.dp_sgd import train_and_guess
 from lethe.errors import BadInput
 from lethe.io.json_files import read_json, restored
 from lethe.models.training import TrainingFailed
@@ -112,11 +108,6 @@ def test_faulty_dp_sgd_is_caught_and_right_dp_sgd_is_not(tmp_path, fault, caught
     assert result["epsilon_lower"] > 1  # and the right one is not passed for want of power
 
 
-def test_training_is_repeatable_to_the_bit():
-    few = entry(PRESET["right"] | {"canaries": 20, "steps": 3, "points": 50, "r": [5]})
-    assert (train_and_guess(few).scores == train_and_guess(few).scores).all()
-
-
 @pytest.mark.parametrize(("lr", "steps", "step"), [(1e30, 6, 1), (3e38, 1, 0)])
 def test_training_that_diverges_gives_no_guesses(tmp_path, lr, steps, step):
     """The first fails at a loss, the second at the weights after its only step."""
@@ -141,25 +132,3 @@ def test_training_that_diverges_gives_no_guesses(tmp_path, lr, steps, step):
 def test_a_mistake_is_named_by_its_key(change, said):
     with pytest.raises(BadInput, match=said):
         entry(FILE | change)
-
-
-def test_too_many_canaries_are_refused():
-    with pytest.raises(BadInput, match="canaries: got 100000"):
-        train_and_guess(entry(PRESET["right"] | {"canaries": 100_000}))
-
-
-def test_the_stage_as_dvc_runs_it(guesses, tmp_path):
-    value = yaml.safe_load((ROOT / "params.yaml").read_text())
-    value["audits"] = {"mine": FILE | {"method": "exact"}}
-    (tmp_path / "params.yaml").write_text(yaml.safe_dump(value))
-
-    def stage(name):
-        command = [sys.executable, "-m", "stages.audit", name]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-
-    assert "claimed 1, contradicted" in stage("mine").stdout
-    unknown = stage("other")
-    assert unknown.returncode == 2
-    assert "audit: got 'other'" in unknown.stderr
-    assert "Traceback" not in unknown.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -111,21 +110,6 @@ def test_null_and_rows_without_keywords_give_no_bounds_and_the_reason(place, roo
 def _with(root: Path, rows: list[dict]) -> Path:
     write_jsonl(root / "dataset/forget.jsonl", rows)
     return root
-
-
-def test_the_excess_over_retrain_is_the_certain_end_over_its_upper_end(root):
-    both = {name: certificates(root, name) for name in ("base", "retrain")}
-    found = excess_over_retrain(both, "retrain", 1.0, 0.01)
-    assert list(found) == ["base"]
-    own, other = (one.trees for one in both.values())
-    told = found["base"]
-    assert told.ids == tuple(tree.id for tree in own)
-    assert told.ratios == pytest.approx([a.lower / b.upper for a, b in zip(own, other, strict=True)])
-    assert [ratio >= 1 for ratio in told.ratios] == list(told.holds)
-    assert any(told.holds)
-    assert told.of_lowers == np.median([a.lower / b.lower for a, b in zip(own, other, strict=True)])
-    assert not any(excess_over_retrain(both, "base", 1e9, 0.01)["retrain"].holds)
-    assert excess_over_retrain({"base": both["base"]}, "retrain", 2.0, 0.01) == {}
 
 
 def test_the_stage_compare_adds_the_excess_to_the_table(place, root, tmp_path):

@@ -13,7 +13,6 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from flows import settings
 from lethe import config
 from lethe.cli.app import app
 from lethe.config.schema import ANSWERS
@@ -148,16 +147,6 @@ def test_labels_of_a_person_are_in_the_metrics_and_on_the_page(labelled):
     assert told["metrics"]["labelled_worst"] == want["worst_prompt"]["bound"]
     assert told["bounds"]["labelled_pooled"]["value"] == want["pooled"]["upper"]
     assert "labelled_worst" in (labelled / "data/report/index.html").read_text()
-
-
-def test_a_folder_without_labels_is_refused_before_any_stage(folder):
-    value = config.read_yaml("params.yaml")
-    value["metrics"]["labels"] = {"folder": "data/dataset", "mass": 0.3, "rest": 40}
-    with pytest.raises(BadParam, match=r"metrics\.labels\.folder"):
-        settings.check(config.validate(value), folder)
-    value["sample"]["stop"] = "sequential"
-    with pytest.raises(BadInput, match=r"metrics\.labels\.folder"):
-        config.validate(value)
 
 
 def test_judging_again_asks_the_model_nothing(folder, monkeypatch):

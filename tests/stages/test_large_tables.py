@@ -109,16 +109,6 @@ def test_the_peak_of_score_does_not_grow_with_the_number_of_questions(tmp_path):
     assert found[45] < 4_000_000
 
 
-def test_the_peak_of_metrics_does_not_grow_with_the_texts(tmp_path):
-    found = {}
-    for longer in (1, 1, 30):
-        root = tmp_path / f"{longer}-{len(found)}"
-        settings = make(root, 60, longer)
-        score.run("m", settings.score, root / "data")
-        found[longer] = peak(partial(metrics.run, "m", settings.metrics, root / "data"))
-    assert found[30] < 1.1 * found[1]
-
-
 def test_parts_change_no_byte_of_the_results(tmp_path, monkeypatch):
     found = []
     for rows in (512, 1 << 16):

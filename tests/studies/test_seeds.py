@@ -18,7 +18,6 @@ from studies.seeds import (
     SeedSummary,
     Spread,
     as_markdown,
-    cell,
     claim_table,
     model_table,
     points,
@@ -73,13 +72,6 @@ def test_seed_0_is_params_yaml_and_no_two_seeds_share_a_value():
     assert len({point.name for point in chosen}) == 5
     values = [value for point in chosen for _, value in point.settings]
     assert len(set(values)) == len(values)
-
-
-def test_a_bound_is_rounded_away_from_its_claim_and_an_estimate_to_the_nearest():
-    spread = Spread(0.010011, 0.010011, 0.02, 5)
-    assert cell(spread, BOUND) == "0.0101 (0.0101 to 0.02)"
-    assert cell(spread, None) == "0.01 (0.01 to 0.02)"
-    assert cell(None, BOUND) == "–"
 
 
 def test_the_tables_have_the_columns_of_the_models_and_the_guarantee_of_each_bound():

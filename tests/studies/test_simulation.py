@@ -52,12 +52,6 @@ def test_the_specifications_table(gap):
     assert math.isnan(cell.sd("empirical"))
 
 
-def test_runs_are_their_own_and_repeat():
-    two, three = simulate(1, 100, 1e-3, 2), simulate(1, 100, 1e-3, 3)
-    assert np.array_equal(two.values["parametric"], three.values["parametric"][:2])
-    assert len(set(three.values["parametric"])) == 3
-
-
 def test_the_curves_of_figure_three():
     laws, drawn = ratio_curves(1e-5, n=20_000)
     peak = np.nanmax(laws.ratios, axis=1)
@@ -117,16 +111,3 @@ def test_a_delta_out_of_range_is_a_sentence(call, tmp_path):
         assert "--delta: got 0" in done.output
         assert "infinite for any gap" in done.output
     assert not (tmp_path / "drawn").exists()
-
-
-def test_what_stands_at_out_is_never_deleted(call, tmp_path):
-    (tmp_path / "precious").mkdir()
-    (tmp_path / "precious/thesis.txt").write_text("years of work")
-    (tmp_path / "note").write_text("mine")
-    assert call("--out", "precious").exit_code == 0
-    assert (tmp_path / "precious/thesis.txt").read_text() == "years of work"
-    assert (tmp_path / "precious/result.json").is_file()
-    done = call("--out", "note")
-    assert done.exit_code == 2
-    assert "note: is a file" in done.output
-    assert (tmp_path / "note").read_text() == "mine"

@@ -79,14 +79,6 @@ def test_a_question_is_found_by_its_words(tab, path):
     assert tab.logged == []
 
 
-def test_the_table_of_all_questions_leads_to_the_picker(tab, path):
-    tab.open(path)
-    tab.click("[data-question='1'] a")
-    assert tab.evaluate(QUESTION) == "Where was author number 1 of the forget set born?"
-    assert abs(tab.evaluate("document.querySelector('#picker').getBoundingClientRect().top")) < 100
-    assert tab.evaluate("document.activeElement.tagName") == "SELECT"
-
-
 def test_every_table_sorts_by_click(tab, path):
     tab.open(path)
     before = column(tab, 0)
@@ -102,24 +94,6 @@ def test_every_table_sorts_by_click(tab, path):
     assert column(tab, 0) == before
     tables = tab.evaluate("[...document.querySelectorAll('table')].filter(t => !t.querySelector('.sort')).length")
     assert tables == 0
-
-
-def test_a_table_sorts_by_keyboard(tab, path):
-    tab.open(path)
-    tab.evaluate("document.querySelector('#models th.n .sort').focus()")
-    values = [float(value) for value in column(tab, 1)]
-    tab.press(" ")
-    assert [float(value) for value in column(tab, 1)] == sorted(values)
-    tab.press("Enter")
-    assert [float(value) for value in column(tab, 1)] == sorted(values, reverse=True)
-    tab.press("Tab")
-    tab.press("Enter")
-    second = [float(value) for value in column(tab, 2)]
-    assert second == sorted(second)
-    assert (
-        tab.evaluate("document.querySelectorAll('#models [role=status]')[0].textContent")
-        == "Sorted by mean, ascending."
-    )
 
 
 CELLS = """

@@ -32,16 +32,6 @@ def test_no_error_no_request_no_overflow(tab, path, width, scheme):
     assert tab.evaluate(HIDDEN_OVERFLOW) == 0
 
 
-def test_a_narrow_page_holds_long_names(tab, own_small):
-    text = (own_small / "params.yaml").read_text()
-    long = "a_model_with_a_name_of_more_than_sixty_letters_and_no_hyphen_in_it"
-    (own_small / "params.yaml").write_text(text.replace("  npo_at:", f"  {long}:"))
-    path = own_small / "index.html"
-    path.write_text(render(load(own_small)).html, encoding="utf-8")
-    tab.open(path, 400)
-    assert tab.evaluate(HIDDEN_OVERFLOW) == 0
-
-
 def test_even_a_script_that_slipped_through_would_not_run(tab, path, tmp_path):
     pierced = tmp_path / "pierced.html"
     pierced.write_text(path.read_text().replace("<main>", "<main><script>document.title='owned'</script>"))

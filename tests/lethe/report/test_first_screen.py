@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import json
 import re
@@ -11,22 +10,17 @@ import pytest
 
 from lethe import config
 from lethe.data import aim
-from lethe.evaluation.findings import findings
 from lethe.evaluation.wording import REFUSE
 from lethe.io.artifacts import write_splits
 from lethe.io.json_files import read_json
 from lethe.registry import DATASETS
-from lethe.report import columns, first_screen
+from lethe.report import first_screen
 from lethe.report.page import render
-from lethe.report.tables import epsilon_star_rows
 from lethe.statistics.bound import Bound, Covers
 from tests.lethe.report.conftest import MODELS, load
 from tests.lethe.report.synthetic import (
-    change_numbers,
     change_params,
-    change_rows,
     measure_again,
-    write_epsilon_star,
     write_run,
 )
 from tests.small import ROOT
@@ -47,17 +41,6 @@ def test_every_model_has_its_two_words_in_the_first_table(page):
         assert re.findall(r'<span class="word [a-z]+">([^<]*)</span>', re.sub(r"</?a[^>]*>", "", row)) == words
         if name in ("base", "retrain"):
             assert words == ["reference", "reference"]
-
-
-def test_the_ranges_of_each_model_are_in_the_table_of_numbers(page, run):
-    said = findings(run)
-    quantity = first_screen.judged_by(run)[0]
-    for model, (name, row) in zip(run.models, rows_of(page.html, "numbers").items(), strict=True):
-        assert model.name == name
-        assert quantity.told(quantity.measure(model, said.level)) in row
-        lower, upper = map(Bound.from_dict, page.summary["models"][name]["utility"]["interval"])
-        assert (lower.side, upper.side, lower.covers) == ("lower", "upper", Covers.AVERAGE)
-        assert f"{lower.number()} to {upper.number()}" in row
 
 
 def screen(html: str) -> str:
@@ -100,41 +83,12 @@ def test_no_band_promises_certainty(lower, upper, told):
     assert band.replace("30.0%", "30%").replace("least 50.0%", "least 50%") == told
 
 
-def test_missing_scores_are_those_of_the_verdicts_own_scorer(own_small):
-    change_numbers(own_small, missing=3)  # of the other scorer
-
-    def two(row):
-        own = (row.quantity, row.item) == ("unjudged", "forget-000")
-        return dataclasses.replace(row, estimate=2.0) if own else row
-
-    change_rows(own_small, two)
-    (said,) = first_screen.gaps(load(own_small))
-    assert said.startswith("npo: 2 scores ")
-    assert "keyword leak" in said
-
-
 def test_questions_without_keywords_are_named_once(own_small):
     for name in ("base", "retrain", "npo", "npo_at"):
         measure_again(own_small, name, inapplicable={"forget-001"})
     (said,) = first_screen.gaps(load(own_small))
     assert "1 of 3" in said
     assert said.endswith(": forget-001.")
-
-
-def test_no_printed_bound_on_a_standard_deviation_exceeds_a_half(own_small):
-    change_numbers(own_small, m_sigma_worst=1.319)
-    run = load(own_small)
-    npo = next(model for model in run.models if model.name == "npo")
-    shown = {column.key: column for _, own in columns.columns(run, "model", [npo.numbers]) for column in own}
-    assert shown["m_sigma_worst"].cell(npo.numbers) == "≤ 0.500"
-    assert npo.values["m_sigma_worst"] == 1.319
-
-
-def test_a_rejected_fit_gives_no_estimate(own_small):
-    fit = {"ks_p_values": {"train": 0.2, "population": 0.01}}
-    write_epsilon_star(own_small, "npo", 2.2844, epsilon_star=386206.9, fit=fit)
-    cells = {name: own for name, *own in epsilon_star_rows(load(own_small))}["npo"]
-    assert cells[:2] == ["2.284", "none: fit rejected"]
 
 
 ROW = {"id": "a", "question": "q", "answer": "a"}

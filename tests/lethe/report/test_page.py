@@ -17,13 +17,11 @@ from lethe import config
 from lethe.evaluation.findings import findings
 from lethe.evaluation.run import load as load_run
 from lethe.evaluation.standing import standings
-from lethe.io.json_files import read_json
-from lethe.report import columns, picker
+from lethe.report import columns
 from lethe.report.page import render
 from lethe.statistics.bound import Bound, Covers, joint_level, level
-from tests.lethe.report.conftest import MODELS, PROVENANCE, load
+from tests.lethe.report.conftest import PROVENANCE, load
 from tests.lethe.report.synthetic import (
-    change_answers,
     change_numbers,
     change_params,
     change_rows,
@@ -105,15 +103,6 @@ def test_the_page_asks_for_nothing_outside_itself(page):
         '<script type="application/json" id="questions-data">',
         "<script>",
     ]
-
-
-def test_figures_stand_alone(page):
-    import xml.etree.ElementTree as ElementTree
-
-    assert {f"{kind}-npo.svg" for kind in ("histogram", "mgen", "questions", "convergence")} < set(page.figures)
-    for drawing in page.figures.values():
-        assert ElementTree.fromstring(drawing).tag == "{http://www.w3.org/2000/svg}svg"
-        assert "var(" not in drawing
 
 
 def test_hostile_generations_are_shown_as_text(page):
@@ -244,18 +233,6 @@ def test_audits_and_games_have_sections_only_when_named(own_small, small_page, w
         assert "r fixed: " in section
 
 
-def test_plots_hold_every_model_and_only_numbers(page, artifacts):
-    assert {row["model"] for row in page.plots["m_gen.json"]} == set(MODELS)
-    assert {row["model"] for row in page.plots["per_question.json"]} == set(MODELS)
-    steps = read_json(artifacts / "data/models/npo/training.json")["steps"]
-    rows = page.plots["training_loss.json"]
-    drawn = [row for row in rows if row["model"] == "npo" and row["step"] is not None]
-    assert {row["model"] for row in rows if row["step"] is None} == set(
-        MODELS
-    )  # rows without a point: one colour a model
-    assert [(row["step"], row["loss"]) for row in drawn] == [(row["step"], row["loss"]) for row in steps]
-
-
 def test_a_bound_without_its_guarantee_is_not_shown(own_small):
     change_rows(own_small, lambda row: dataclasses.replace(row, alpha_lower=None, alpha_upper=None))
     run = load(own_small)
@@ -265,16 +242,3 @@ def test_a_bound_without_its_guarantee_is_not_shown(own_small):
         if len(column.names) == 2:
             assert column.cell(npo.numbers) == "–"
             assert column.cell(run.role("base").numbers) != "–"
-
-
-def test_answers_that_nobody_judged_are_not_said_to_score_zero(own_small):
-    def worst(run):
-        drawn = picker.drawn(run)
-        return {model.name: picker.worst(model, run, drawn[model.name]) for model in run.models}
-
-    shutil.rmtree(own_small / "data/generations/npo_at")
-    change_answers(own_small, "npo", lambda scores: scores.assign(rouge_l=float("nan"), keyword_leak=float("nan")))
-    run = load(own_small)
-    assert (worst(run)["npo"], worst(run)["npo_at"]) == (None, None)
-    change_answers(own_small, "npo", lambda scores: scores.assign(rouge_l=0.0, keyword_leak=0.0))
-    assert worst(load(own_small))["npo"] == []

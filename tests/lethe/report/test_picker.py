@@ -8,7 +8,6 @@ import unicodedata
 from fractions import Fraction
 from types import SimpleNamespace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +20,6 @@ from lethe.report.tables import language_views
 from lethe.results.table import Numbers, Rows
 from lethe.statistics.bound import Bound, Covers
 from lethe.text import INVISIBLE, LONGEST, number
-from tests.lethe.report.synthetic import HOSTILE
 
 TEXTS = st.text(max_size=80) | st.text(
     st.sampled_from("a<>&\"'\\\n\x00\u202e\u2028漢\U0001f600\ud800"), max_size=80
@@ -73,25 +71,6 @@ def test_every_question_of_every_model_is_in_the_block(run, page):
             assert len(worst) <= picker.KEPT
 
 
-def test_a_hostile_answer_is_data(page):
-    data = re.search(r'id="questions-data">(.*?)</script>', page.html, re.S)[1]
-    assert "\\u003cscript\\u003edocument.title" in data
-    found = block(page.html)
-    texts = [worst[0] for told in found["told"] for entry in told for worst in entry[4]]
-    assert any(isinstance(text, str) and text.startswith(HOSTILE) for text in texts)
-
-
-def test_the_table_without_a_script_holds_every_bound(run, page):
-    table = page.html.split('aria-label="Every question of every model"')[1].split("</table>")[0]
-    rows = [re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in table.split("<tbody>")[1].split("</tr>")[:-1]]
-    assert len(rows) == len(run.forget)
-    for place, row in enumerate(rows):
-        for cell, model in zip(row, run.models, strict=True):
-            question = model.questions[place]
-            bound: Bound = question.bounds["m_bin"]
-            assert cell == bound.percent() + (" ◆" if question.value("binary_greedy") else "")
-
-
 SHARE = st.floats(0, 1)
 
 
@@ -103,19 +82,6 @@ def test_both_ends_round_outward_and_none_promises_certainty(one, other):
     assert lower <= least < lower + Fraction(2, 1000)
     assert lower < 1
     assert upper - Fraction(1, 1000) < most <= upper
-
-
-@pytest.mark.parametrize(
-    ("binary", "language", "shown"),
-    [("keyword_leak", None, ["a"]), ("harm", None, []), (None, None, []), ("keyword_leak", "l.yaml", [])],
-)
-def test_only_samples_of_the_same_event_are_drawn(binary, language, shown):
-    ends = {"a": {"m_bin": 0.1}, "b": {}}
-    questions = [SimpleNamespace(prompt_id=name, value=own.get) for name, own in ends.items()]
-    params = SimpleNamespace(metrics=SimpleNamespace(binary=binary), sample=SimpleNamespace(language=language))
-    found = SimpleNamespace(how=SimpleNamespace(leak="keyword_leak"))
-    told = certificates._sampled(SimpleNamespace(questions=questions), found, SimpleNamespace(params=params))
-    assert list(told) == shown
 
 
 def test_both_ends_of_the_share_of_prompts_are_said():

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from lethe import config
 from lethe.evaluation.attack_counts import curves
 from lethe.evaluation.run import load as load_run
-from lethe.io.json_files import read_json, write_json
 from lethe.report.page import render
 from lethe.report.studies import spreads
 from lethe.report.sweep_figure import Figure, SweepClaim, outcome, sweep_figure
@@ -99,33 +96,6 @@ def test_seeds_of_one_method_are_one_row(own_small, small_page, without_figures)
     assert "0.4" in html
     cells = next(line for line in methods_of(run).splitlines() if line.startswith("| npo |")).split(" | ")
     assert cells[1] == "0.300 (0.200 to 0.400)"
-
-
-def test_seeds_of_one_method_share_their_figures(own_small, without_figures):
-    value = config.read_yaml(own_small / "params.yaml")
-    npo = value["unlearn"]["methods"]["npo"]
-    other = {**npo, "epochs": npo["epochs"] + 1}
-    value["unlearn"]["methods"] = {"npo": {**npo, "seed": 1}, "npo_2": {**npo, "seed": 2}, "npo_more": other}
-    keys = ("confidence", "entropy")
-    for place, name in enumerate(value["unlearn"]["methods"]):
-        value["models"][name] = {"path": f"data/models/{name}"}
-        records = [
-            {
-                "epoch": epoch,
-                **{f"{split}_{key}": 0.25 + place / 4 for split in ("forget", "retain") for key in keys},
-            }
-            for epoch in (-1, 0)
-        ]
-        own = read_json(own_small / "data/models/npo/training.json") | {"epochs": records}
-        write_json(own_small / f"data/models/{name}/training.json", own)
-        if name != "npo":
-            copy_results(own_small, "npo", name)
-    run = load_run(config.validate(value), own_small / "data", load(own_small).provenance)
-    html = section(render(run).html, "epochs")
-    assert html.count("<svg") == 4  # two quantities: the two seeds together, and the third model
-    assert "npo_more: entropy" in html
-    ends = re.findall(r"forget (0\.\d+), retain (0\.\d+)", html)
-    assert {("0.375", "0.375"), ("0.750", "0.750")} == set(ends)  # the mean of two seeds, and the third model
 
 
 def rows(effect, model="m", points=7):

@@ -12,12 +12,8 @@ import numpy as np
 import pytest
 
 from lethe.audits.unlearning_game.result import AttackOutcome, Confusion, GameResult, results_by_method
-from lethe.errors import BadParam
 from lethe.io import cache
 from lethe.io.json_files import restored
-from lethe.statistics.two_sample import fit_threshold
-from lethe.statistics.unlearning_game import signed_advantage, swap_advantage
-from lethe.steps import game as step
 from studies.image_game import play as tables
 from studies.image_game.play import ImageData, ImageGame, ImageGameParams, ImageTablesParams, Privacy, play
 from studies.image_game.play import ImageGameParams as Settings
@@ -134,40 +130,6 @@ def test_interclass_confusion_is_memorised_unless_retrained(played):
     assert all(0 <= value <= 1 for value in vars(methods["none"].confusion).values())
 
 
-def test_refitting_per_split_breaks_the_grounding_of_a_real_retrained_model(played, scratch):
-    game = ImageGame(settings(), scratch)
-    labels = game.images.labels
-    gaps = []
-    for pair in range(2):
-        split = game.split(pair, "original")
-        job = next(
-            p.job for p in game.played() if (p.method, p.pair, p.half, p.seed) == ("retrain", pair, "original", 0)
-        )
-        logits = game.observe(job)
-        scores = logits[np.arange(len(labels)), labels] - logits.max(axis=1)
-        signed = []
-        for half in (split, split.swapped()):
-            threshold = fit_threshold(scores[half.forget], scores[half.test]).value
-            signed.append(signed_advantage(scores[half.forget] >= threshold, scores[half.test] >= threshold))
-        gaps.append(swap_advantage(signed[:1], signed[1:]).value)
-    assert max(gaps) > 0
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"seed": 1},
-        {"data": {**SMALL["data"], "label_noise": 0.1}},
-        {"learning": {**SMALL["learning"], "lr": 0.06}},
-        {"privacy": {"epsilon": 1.0, "delta": 1e-3, "clip": 1.0}},
-        {"portion": 0.3},
-    ],
-)
-def test_a_changed_parameter_means_other_models(tmp_path, changes):
-    one, other = ImageGame(settings(), tmp_path), ImageGame(settings(**changes), tmp_path)
-    assert not {one.place(p.job) for p in one.played()} & {other.place(p.job) for p in other.played()}
-
-
 @pytest.mark.parametrize(
     ("module", "moved"),
     [
@@ -190,19 +152,6 @@ def test_edited_code_makes_the_models_anew_that_it_made(tmp_path, monkeypatch, m
     monkeypatch.setattr(cache, "library", lambda edited=touched(module): edited)
     after = places()
     assert {name for name in before if before[name] != after[name]} == moved
-
-
-def test_finished_models_are_not_made_again(scratch, played):
-    made = []
-
-    def count(function, arguments, label):
-        if label in ("learn", "unlearn"):
-            made.extend(arguments)
-        return one_after_another(function, arguments, label)
-
-    again, _ = play(settings(), scratch, count)
-    assert made == []
-    assert again == played[0]
 
 
 def test_a_kill_in_the_middle_resumes_without_repeating(tmp_path):
@@ -246,12 +195,6 @@ def test_a_private_game_states_its_group_privacy(tmp_path):
     assert result.privacy.vacuous
     assert "group privacy" in result.privacy.assumes
     assert result.methods["retrain"].quality.value == 1
-
-
-def test_impossible_games_are_refused_before_anything_runs():
-    for classes in ([3, 3], [3, 10]):
-        with pytest.raises(BadParam, match=r"games.mine.confused_classes: got .* two different classes"):
-            step.play("mine", settings(confused_classes=classes))
 
 
 def game(gap, confusion=None, pairs=1):

@@ -30,12 +30,6 @@ def test_adult_has_numbers_and_a_column_a_value_standardised_on_the_training_set
     assert labels.sum() + data.population[1].sum() == 30
 
 
-def test_the_split_is_seeded_and_disjoint(adult):
-    first, again, other = (load("adult", adult, None, 0.25, seed) for seed in (0, 0, 1))
-    assert np.array_equal(first.train[0], again.train[0])
-    assert not np.array_equal(first.train[0], other.train[0])
-
-
 def test_real_adult(shared):
     data = load("adult", str(shared / "data/adult/adult.csv"), None, 0.3333, 0)
     assert "30,162 complete rows" in data.note

@@ -64,11 +64,6 @@ def test_training_learns_and_repeats(budget):
     assert not np.array_equal(outputs, trained(budget, seed=1)[0])
 
 
-def test_a_smaller_budget_learns_less():
-    accuracy = [(out.argmax(axis=1) == y).mean() for out, y in (trained(Budget(e, 1e-3, 1.0)) for e in (0.05, 50))]
-    assert accuracy[0] < accuracy[1]
-
-
 def stepped(microbatches, noise, clip, scale=100.0, rows=40):
     """The released gradients of some steps: of a linear model whose every row has the same gradient, ``scale`` long."""
     from opacus import GradSampleModule
@@ -106,8 +101,3 @@ def test_microbatches_clip_the_mean_of_each_group():
 def test_microbatches_double_the_noise():
     noise = stepped(4, 1.5, 0.5, scale=0.0) * 4
     assert float(noise.std()) == pytest.approx(2 * 1.5 * 0.5, rel=0.03)
-
-
-@pytest.mark.filterwarnings("ignore:Full backward hook")
-def test_an_empty_batch_is_noise_alone():
-    assert torch.isfinite(stepped(4, 1.0, 1.0, rows=0)).all()

@@ -87,26 +87,6 @@ def test_finished_runs_are_not_repeated_and_a_lost_one_is(result, scratch, monke
     assert once_more.strategies == result.strategies
 
 
-def test_what_decides_a_run_names_it(scratch):
-    study = Landscape(read("digits", SMALL), scratch)
-    names = {study.place(strategy, 0).name for strategy in study.strategies()}
-    changes = [
-        "seed=1",
-        "data.seed=1",
-        "optimiser.lr=0.02",
-        "network.hidden=[17]",
-        "delta=0.001",
-        "data.points=601",
-    ]
-    for change in changes:
-        other = Landscape(read("digits", [*SMALL, change]), scratch)
-        names |= {other.place(strategy, 0).name for strategy in other.strategies()}
-    assert len(names) == 4 * (1 + len(changes))
-    # More runs or another alpha leave what is finished as it is.
-    more = Landscape(read("digits", [*SMALL, "runs=3", "alpha=0.1"]), scratch)
-    assert {more.place(strategy, 0).name for strategy in more.strategies()} <= names
-
-
 @pytest.mark.parametrize(
     ("module", "moves"),
     [("lethe.models.dp_sgd", True), ("lethe.statistics.two_sample", True), ("studies.landscape.study", False)],
@@ -158,9 +138,3 @@ def test_equals_its_naive_twin_but_for_points_inside_an_edge(points):
         assert np.interp(cost[i], cost[found], benefit[found]) == pytest.approx(benefit[i])
     assert np.all(np.diff(cost[found]) > 0)
     assert np.all(np.diff(benefit[found]) > 0)
-
-
-def test_one_and_equal_ones():
-    assert frontier([1.0], [2.0]).tolist() == [0]
-    assert frontier([1.0, 1.0, 1.0], [2.0, 2.0, 1.0]).tolist() == [0]
-    assert frontier([], []).tolist() == []

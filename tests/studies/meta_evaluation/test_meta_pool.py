@@ -8,7 +8,7 @@ from lethe.errors import BadInput
 from lethe.registry import METHODS
 from studies.meta_evaluation.observing import Observation, distinct_prefixes
 from studies.meta_evaluation.settings import validate
-from studies.meta_evaluation.workshop import Workshop, other_question, pool_of, seed_for, seed_of
+from studies.meta_evaluation.workshop import Workshop, other_question, pool_of, seed_for
 from tests.studies.small_meta import small_document, small_params, with_preset
 
 
@@ -29,16 +29,6 @@ def test_the_preset_has_the_pools_of_the_issue():
     assert sorted({method.lr for method in of_npo}) == [2.5e-4, 5e-4, 1e-3]
     assert len(of_npo) == 6
     assert len({(model.recipe.epochs, model.recipe.lr) for model in models if model.recipe}) == 5
-
-
-def test_a_fresh_seed_changes_every_model_and_the_data():
-    first, second = small_params(), small_params(seed=1)
-    assert not {one.seed for one in pool_of(first)} & {one.seed for one in pool_of(second)}
-    assert Workshop(first).splits["forget"] != Workshop(second).splits["forget"]
-    drawn = [{seed_for(one, draw) for one in pool_of(params) for draw in (0, 1)} for params in (first, second)]
-    assert len(drawn[0]) == 2 * len(pool_of(first))  # of answers, trees and attacks: own ones for each model
-    assert not drawn[0] & drawn[1]
-    assert seed_of(0, "a") != seed_of(0, "b")
 
 
 def test_what_each_kind_learns(shop):
@@ -87,18 +77,6 @@ def test_draws_and_relearned_rows_differ_between_models_and_runs(shop):
     assert len(set(relearned)) == 4
 
 
-def test_the_text_of_the_prompt_decides_an_observation(shop, tmp_path):
-    prompt = tmp_path / "prompt.txt"
-    places = []
-    for text in ("Q: {question}", "Question: {question}"):
-        prompt.write_text(text)
-        params = small_params()
-        params = params.model_copy(update={"sample": params.sample.model_copy(update={"prompt": str(prompt)})})
-        own = Workshop(params, shop.scratch)
-        places.append(Observation(own, own.models["retrain"])._key())
-    assert places[0] != places[1]
-
-
 def test_other_questions(shop):
     row = dict(shop.splits["forget"][0])
     assert other_question(row | {"paraphrased_question": "Whence?"}) == "Whence?"
@@ -126,16 +104,6 @@ def test_other_questions(shop):
 def test_a_mistake_in_the_section_is_a_sentence(changes, told):
     with pytest.raises(BadInput, match=told):
         validate(small_document(**changes), "params.yaml")
-
-
-@pytest.mark.parametrize(
-    ("entry", "told"), [({"loss": "nobody"}, "one of altpo"), ({"loss": "npo", "lr": 1e-3, "epochs": 0}, "epochs")]
-)
-def test_a_mistake_in_a_method_names_its_key(entry, told):
-    unlearned = small_document()["meta_evaluation"]["unlearned"] | {"methods": {"mine": entry}}
-    with pytest.raises(BadInput, match=told) as raised:
-        pool_of(small_params(unlearned=unlearned))
-    assert "meta_evaluation.unlearned.methods.mine" in str(raised.value)
 
 
 def test_distinct_prefixes_equal_a_set_of_them():

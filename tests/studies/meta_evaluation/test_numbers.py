@@ -10,17 +10,13 @@ import pandas as pd
 import pytest
 
 from lethe import config
-from lethe.errors import BadValue
 from lethe.evaluation.likelihood_metrics import likelihood_metrics
 from lethe.evaluation.measure import measure
 from lethe.registry import LIKELIHOODS, register
 from studies.meta_evaluation.numbers import (
-    ANSWER_PART,
     GREEDY_PART,
     KNOWLEDGE,
-    MEMBERSHIP_PARTS,
     OTHERS,
-    OTHERS_PART,
     Asking,
     Number,
     Seen,
@@ -120,14 +116,6 @@ def test_a_smaller_n_is_the_first_draws(base, found):
     assert found["base"]["greedy_mean"].parts == (GREEDY_PART,)
 
 
-def test_each_number_pays_for_the_answers_that_it_reads(found):
-    parts = {name: number.parts for name, number in found["base"].items()}
-    assert parts["mia_loss_auc"] == parts["privleak"] == parts["epsilon_star"] == MEMBERSHIP_PARTS
-    assert parts["forget_probability"] == parts["forget_extraction_strength"] == (ANSWER_PART,)
-    assert parts["forget_truth_ratio"] == parts["forget_quality"] == (OTHERS_PART,)
-    assert parts["forget_choice_probability"] == (ANSWER_PART, OTHERS_PART)
-
-
 def test_the_direction_of_each_number_is_the_declared_one(found):
     smaller = {name for name, number in found["base"].items() if not number.larger}
     assert smaller == {"forget_truth_ratio", "forget_quality", "privleak", "game_quality_one_split"}
@@ -135,13 +123,6 @@ def test_the_direction_of_each_number_is_the_declared_one(found):
         if number.larger:
             assert number.knows == pytest.approx(number.value, nan_ok=True), number.name
     assert found["base"]["sd@16"].larger, "spread counts as in the ED score"
-
-
-def test_leak_at_k_equals_the_naive_count_of_subsets(base, found):
-    own = base.scores[(base.scores["prompt_id"] == "q1") & (base.scores["sample"] >= 0)]["keyword_leak"]
-    clean = int((own == 0).sum())
-    expected = 1 - math.comb(clean, 4) / math.comb(16, 4)
-    assert found["base"]["leak_at_4"].each["q1"] == pytest.approx(expected)
 
 
 def test_a_new_likelihood_a_new_number_and_a_new_scorer_take_part(base, retrain):
@@ -156,15 +137,6 @@ def test_a_new_likelihood_a_new_number_and_a_new_scorer_take_part(base, retrain)
     assert found["forget_tokens"].value == 0.5
     assert found["mine"].value == 1.0
     assert found["rouge_1_greedy"].value == found["rouge_1_mean@4"].value == 0.25
-
-
-def test_two_members_cannot_give_one_name(base, retrain):
-    KNOWLEDGE.register("again", SimpleNamespace(values=lambda *_: [Number("greedy_mean", 1.0, 1.0, ())]))
-    try:
-        with pytest.raises(BadValue, match="greedy_mean"):
-            numbers(base, retrain, ASKING)
-    finally:
-        del KNOWLEDGE.registered["again"]
 
 
 def test_without_heldout_rows_and_retrain_only_their_numbers_are_missing(base, found):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import pandas as pd
 import pytest
 
 from lethe.api.logs import score_log
-from lethe.errors import BadFile, BadRow, BadValue, MissingColumn
+from lethe.errors import BadFile, BadRow, MissingColumn
 from lethe.io.logs import is_log, read_log
 from lethe.io.tables import write_parquet
-from tests.lethe.io.logs.small_logs import KINDS, leak_k_line, small, write_json, write_lines
+from tests.lethe.io.logs.small_logs import leak_k_line, small, write_json, write_lines
 
 
 def rows(log):
@@ -61,15 +59,6 @@ def test_a_broken_line_of_leak_k_is_named(tmp_path, broken):
         read_log(leak_k(tmp_path, leak_k_line("a"), leak_k_line("a") | broken))
 
 
-def test_scores_named_as_the_table_names_its_columns_stay_apart(tmp_path):
-    line = leak_k_line("a", prompt="Who?", planned=3, answers=4)
-    line["responses"][0] |= {"text": 1, "sample": 2, "prompt_id": 3}
-    log = read_log(leak_k(tmp_path, line))
-    assert log.scores[-3:] == ("text (score)", "sample (score)", "prompt_id (score)")
-    assert log.prompts["planned (score)"].tolist() == [3]
-    assert log.prompts["answers"].tolist() == [1]
-
-
 def block(*texts, score=0.5):
     made = {str(n): {"rougeL_recall": score, "input": f"Q{n}", "generation": text} for n, text in enumerate(texts)}
     return {"agg_value": score, "value_by_index": made}
@@ -90,14 +79,6 @@ def test_open_unlearning_takes_answers_from_the_blocks_that_generate(tmp_path):
     assert any("do_sample" in warning for warning in log.warnings)
 
 
-def test_open_unlearning_without_texts_and_a_summary_are_told(tmp_path):
-    judged = {"forget_Prob": {"agg_value": 0.3, "value_by_index": {"0": {"prob": 0.25}}}}
-    with pytest.raises(BadFile, match="holds no generations"):
-        read_log(write_json(tmp_path / "a.json", judged))
-    with pytest.raises(BadFile, match="holds a summary"):
-        read_log(write_json(tmp_path / "a.json", {"forget_Prob": 0.3}))
-
-
 def test_harmbench_misses_verdicts_that_are_neither(tmp_path):
     log = read_log(small("harmbench", tmp_path))
     assert rows(log)[:2] == [["who", 1, "Who?", "a", 1.0], ["who", 2, "Who?", "b", None]]
@@ -105,16 +86,6 @@ def test_harmbench_misses_verdicts_that_are_neither(tmp_path):
     assert log.scored("label")["reason"].tolist() == [None, "label neither yes nor no"] * 2
     assert log.draws == "unknown"
     assert any(warning.startswith("temperature") for warning in log.warnings)
-
-
-def test_harmbench_tells_wordings_of_a_prompt_from_draws(tmp_path):
-    answers = [{"test_case": case, "generation": "a"} for case in ("Who?", ["image.png", "Who?"], None)]
-    log = read_log(write_json(tmp_path / "a.json", {"who": answers}))
-    assert log.answers["prompt"].tolist() == ["Who?", '["image.png", "Who?"]', "null"]
-    assert any(warning.startswith("test_case: 1 ") for warning in log.warnings)
-    assert log.prompts["prompt"].isna().all()
-    with pytest.raises(BadFile, match="test cases"):
-        read_log(write_json(tmp_path / "a.json", {"who": ["Who?"]}))
 
 
 @pytest.mark.parametrize(
@@ -167,18 +138,6 @@ def test_a_submission_holds_the_queries_of_its_test_logs_alone(tmp_path):
             read_log(write_json(tmp_path / "submission.json", content | broken))
 
 
-@pytest.mark.parametrize("kind", sorted(set(KINDS) - {"lm-eval"}))
-def test_only_lm_eval_has_filters(tmp_path, kind):
-    with pytest.raises(BadValue, match="--filter"):
-        read_log(small(kind, tmp_path), "none")
-
-
-def test_the_summary_is_json(tmp_path):
-    for kind in KINDS:
-        summary = read_log(small(kind, tmp_path)).summary()
-        assert json.loads(json.dumps(summary)) == summary
-
-
 ROWS = [
     {"prompt_id": "a", "sample": -1, "text": "greedy"},
     {"prompt_id": "a", "sample": 0, "text": "It is Ron."},
@@ -211,22 +170,6 @@ def test_a_table_is_read_and_scored(tmp_path, ending):
     scores = score_log(path, data=data, scorer="keyword_leak").to_frame()
     assert scores[["prompt_id", "sample"]].values.tolist() == [["a", 0], ["a", 1], ["b", 0]]
     assert scores["keyword_leak"][0] == 1.0
-
-
-def test_rows_without_numbers_are_numbered(tmp_path):
-    rows = [{"prompt_id": 7, "text": text, "judge": score} for text, score in (("a", 1), ("b", None))]
-    log = read_log(write_lines(tmp_path / "answers.jsonl", rows))
-    assert log.answers["sample"].tolist() == [1, 2]
-    assert log.scores == ("judge",)
-    assert log.missing == {"unscored": 1}
-
-
-def test_what_lethe_writes_beside_its_texts_is_no_score(tmp_path):
-    row = ROWS[1] | {"tokens": [1, 2], "finish_reason": "length", "mean_confidence": 0.5, "question": "Who?"}
-    log = read_log(write_lines(tmp_path / "answers.jsonl", [row]))
-    assert log.scores == ()
-    assert len(log.notes) == 1
-    assert log.prompts["prompt"].tolist() == ["Who?"]
 
 
 def test_the_judged_answers_of_jailbreakbench(shared):

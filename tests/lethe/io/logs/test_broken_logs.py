@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -133,13 +132,6 @@ def test_half_a_character_is_refused_by_name(tmp_path):
     path.write_text(json.dumps(lm_eval_line(0, ["\ud83d"])))
     with pytest.raises(BadFile, match=r"prompt '0': the text .*surrogate"):
         read_log(path)
-
-
-def test_what_is_no_file_is_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    for name in ("pipe", "nowhere", "."):
-        with pytest.raises(BadFile):
-            read_log(tmp_path / name)
 
 
 def test_documents_beyond_the_bound_are_refused_unread(tmp_path, monkeypatch):

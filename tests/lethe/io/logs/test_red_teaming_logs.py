@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.errors import BadFile, BadRow
+from lethe.errors import BadFile
 from lethe.evaluation.scores import read_any_scores
 from lethe.io.logs import read_log
 from tests.lethe.io.logs.small_logs import (
@@ -39,24 +38,6 @@ def test_an_attempt_of_two_lines_counts_once(tmp_path):
     assert log.prompts["prompt"].tolist() == ["Who 0?"]
     assert not log.warnings
     assert log.stopping == "fixed"
-
-
-def test_texts_of_old_versions(tmp_path):
-    first, second = garak_attempt(0, ["a", "b"], {DAN: [1.0, 0.0]})
-    for row in (first, second):
-        row |= {"outputs": ["a", "b"], "prompt": "Who?"}
-    stated = {
-        "entry_type": "eval",
-        "probe": "dan.Dan_10_0",
-        "detector": f"detector.{DAN}",
-        "passed": 1,
-        "total": 2,
-    }
-    log = read_log(garak_log(tmp_path / "r.jsonl", [first, second, stated]))
-    assert log.answers["text"].tolist() == ["a", "b"]
-    assert log.prompts["prompt"].tolist() == ["Who?"]
-    assert not log.warnings
-    assert log.stated == {f"dan.Dan_10_0/{DAN}": {"passed": 1, "total": 2}}
 
 
 def test_results_that_are_fewer_than_the_generations_refuse_their_detector_alone(tmp_path):
@@ -112,12 +93,6 @@ def test_an_attempt_without_its_second_line_is_missing(tmp_path):
     assert log.scored(DAN)["score"].count() == 1
 
 
-def test_a_second_line_that_appears_twice_is_refused(tmp_path):
-    row = garak_attempt(0, ["a"], {DAN: [1.0]})[1]
-    with pytest.raises(BadRow, match="twice"):
-        read_log(write_lines(tmp_path / "r.jsonl", [row, row]))
-
-
 @settings(deadline=None, max_examples=40)
 @given(
     st.lists(
@@ -160,12 +135,6 @@ def test_rows_in_order_of_completion_are_the_repeats_of_their_test(tmp_path):
     assert log.missing == {}
     lines = read_log(write_lines(tmp_path / "out.jsonl", rows))
     assert lines.answers.equals(log.answers)
-
-
-def test_a_one_line_document_is_not_taken_for_lines(tmp_path):
-    path = promptfoo_log(tmp_path / "out.json", [promptfoo_row(0, "a"), promptfoo_row(1, "b")])
-    path.write_text(json.dumps(json.loads(path.read_text())))
-    assert len(read_log(path).answers) == 2
 
 
 def test_errors_and_lost_repeats_are_missing(tmp_path):
