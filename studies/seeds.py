@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from flows import workspace
 from flows.grid import Point
@@ -31,6 +32,8 @@ from lethe.statistics.bound import Bound
 from lethe.text import NONE
 
 FOLDER = workspace.SCRATCH / "seeds"
+Summary = dict[str, Any]  # what `--json` prints; its bounds are `Bound`
+VERDICTS: dict[str, Verdict] = {"holds": "holds", "opposite": "the opposite holds", "not_shown": "did not show"}
 Table = tuple[str, list[str], list[list[str]], list[str]]  # title, columns, rows and notes for people
 STEP = 10  # from one seed to the next: the seeds of params.yaml differ by 1, so no two runs share one
 
@@ -71,7 +74,7 @@ def run_seeds(root: Path, chosen: Sequence[Point], jobs: int | None, common: Cha
     return failed
 
 
-def read_seeds(root: Path, chosen: Sequence[Point]) -> SeedSummary:
+def read_seeds(root: Path, chosen: Sequence[Point]) -> Summary:
     """Summarise the seeds that have finished, in order; raise `MissingArtifact` where none has."""
     from lethe.evaluation.run import load
 
@@ -97,52 +100,6 @@ class SeedRun:
     verdicts: Mapping[str, Mapping[str, Verdict]]  # by the title of the claim and the model
 
 
-@dataclass(frozen=True)
-class Spread:
-    """The values of one column over the seeds that have a value."""
-
-    median: float
-    low: float
-    high: float
-    seeds: int
-
-
-@dataclass(frozen=True)
-class ModelSpread:
-    """One model over the seeds."""
-
-    model: str
-    columns: Mapping[str, Spread]
-    words: Mapping[str, int]  # two words -> the number of seeds in which they describe the model
-
-
-@dataclass(frozen=True)
-class ClaimCount:
-    """One claim about one model: the number of seeds per verdict."""
-
-    model: str
-    holds: int
-    opposite: int
-    not_shown: int
-
-
-@dataclass(frozen=True)
-class ClaimSummary:
-    claim: str
-    seeds: int
-    every: int  # seeds in which the claim held for every model
-    some: int  # seeds in which the claim held for one model or more
-    models: tuple[ClaimCount, ...]
-
-
-@dataclass(frozen=True)
-class SeedSummary:
-    seeds: tuple[str, ...]
-    bounds: Mapping[str, Bound]
-    models: tuple[ModelSpread, ...]
-    claims: tuple[ClaimSummary, ...]
-
-
 def observe(seed: str, run: Run) -> SeedRun:
     """Return the values of one run that the summary needs, without the run's answers."""
     found = findings(run)
@@ -161,38 +118,44 @@ def observe(seed: str, run: Run) -> SeedRun:
     )
 
 
-def summarise(runs: Sequence[SeedRun]) -> SeedSummary:
-    models = list(dict.fromkeys(name for run in runs for name in run.values))
-    titles = list(dict.fromkeys(title for run in runs for title in run.verdicts))
-    return SeedSummary(
-        seeds=tuple(run.seed for run in runs),
-        bounds={key: bound for run in runs for key, bound in run.bounds.items()},
-        models=tuple(_model(name, runs) for name in models),
-        claims=tuple(_claim(title, runs) for title in titles),
-    )
-
-
-def _model(name: str, runs: Sequence[SeedRun]) -> ModelSpread:
-    seen = [run for run in runs if name in run.values]
-    keys = dict.fromkeys(key for run in seen for key in run.values[name])
-    columns = {key: [run.values[name][key] for run in seen if key in run.values[name]] for key in keys}
-    spreads = {
-        key: Spread(statistics.median(values), min(values), max(values), len(values))
-        for key, values in columns.items()
+def summarise(runs: Sequence[SeedRun]) -> Summary:
+    """Return the seeds, the median and range of each number per model, the bounds, and the seeds per verdict per claim."""
+    models = dict.fromkeys(name for run in runs for name in run.values)
+    titles = dict.fromkeys(title for run in runs for title in run.verdicts)
+    return {
+        "seeds": [run.seed for run in runs],
+        "models": [_model(name, [run for run in runs if name in run.values]) for name in models],
+        "bounds": {key: bound for run in runs for key, bound in run.bounds.items()},
+        "claims": [
+            _claim(title, [run.verdicts[title] for run in runs if title in run.verdicts]) for title in titles
+        ],
     }
-    return ModelSpread(name, spreads, Counter(run.words[name] for run in seen if name in run.words))
 
 
-def _claim(title: str, runs: Sequence[SeedRun]) -> ClaimSummary:
-    asked = [run.verdicts[title] for run in runs if title in run.verdicts]
-    models = list(dict.fromkeys(name for verdicts in asked for name in verdicts))
+def _model(name: str, runs: Sequence[SeedRun]) -> Summary:
+    columns: dict[str, list[float]] = {}
+    for run in runs:
+        for key, value in run.values[name].items():
+            columns.setdefault(key, []).append(value)
+    spreads = {
+        key: {"median": statistics.median(own), "low": min(own), "high": max(own), "seeds": len(own)}
+        for key, own in columns.items()
+    }
+    words = Counter(run.words[name] for run in runs if name in run.words)
+    return {"model": name, "columns": spreads, "words": words}
+
+
+def _claim(title: str, asked: Sequence[Mapping[str, Verdict]]) -> Summary:
+    """Count the seeds in which the claim held for every model and for some, and the seeds per verdict of each model."""
+    models = dict.fromkeys(name for verdicts in asked for name in verdicts)
     held = [[verdict == "holds" for verdict in verdicts.values()] for verdicts in asked]
-    came = {name: Counter(verdicts.get(name) for verdicts in asked) for name in models}
-    counts = [
-        ClaimCount(name, count["holds"], count["the opposite holds"], count["did not show"])
-        for name, count in came.items()
+    counts = {name: Counter(verdicts.get(name) for verdicts in asked) for name in models}
+    rows = [
+        {"model": name, **{key: count[verdict] for key, verdict in VERDICTS.items()}}
+        for name, count in counts.items()
     ]
-    return ClaimSummary(title, len(asked), sum(map(all, held)), sum(map(any, held)), tuple(counts))
+    every, some = (sum(map(how, held)) for how in (all, any))
+    return {"claim": title, "seeds": len(asked), "every": every, "some": some, "models": rows}
 
 
 def as_markdown(title: str, columns: list[str], rows: list[list[str]], notes: list[str]) -> str:
@@ -201,65 +164,64 @@ def as_markdown(title: str, columns: list[str], rows: list[list[str]], notes: li
     return "\n".join([f"{title}:", "", *lines, "", *notes])
 
 
-def as_object(found: SeedSummary, failed: Mapping[str, str]) -> dict[str, object]:
-    return {
-        "seeds": found.seeds,
-        "failed": failed,
-        "models": found.models,
-        "bounds": {key: bound.guarantee_dict() for key, bound in found.bounds.items()},
-        "claims": found.claims,
-    }
+def as_object(summary: Summary, failed: Mapping[str, str]) -> Summary:
+    bounds = {key: bound.guarantee_dict() for key, bound in summary["bounds"].items()}
+    return {**summary, "failed": failed, "bounds": bounds}
 
 
-def model_table(found: SeedSummary, count: int) -> Table:
-    shown = list(dict.fromkeys(key for model in found.models for key in model.columns))
+def model_table(summary: Summary, count: int) -> Table:
+    bounds = summary["bounds"]
+    shown = list(dict.fromkeys(key for model in summary["models"] for key in model["columns"]))
     notes = [
-        f"{key}: {bound.relation} so much {bound.guarantee('the forget questions')}, in each run by itself."
+        f"{key}: {bounds[key].relation} so much {bounds[key].guarantee('the forget questions')}, in each run by itself."
         for key in shown
-        if (bound := found.bounds.get(key))
+        if key in bounds
     ]
-    return (
-        f"Median (lowest to highest) over {len(found.seeds)} of {plural(count, 'seed')}",
-        ["model", *shown, "forgetting, utility: seeds"],
+    rows = [
         [
-            [
-                model.model,
-                *(cell(model.columns.get(key), found.bounds.get(key)) for key in shown),
-                "; ".join(f"{words}: {seeds}" for words, seeds in model.words.items()),
-            ]
-            for model in found.models
-        ],
-        [*notes, "Medians and ranges describe the runs. They are no bounds."],
-    )
+            model["model"],
+            *(cell(model["columns"].get(key), bounds.get(key)) for key in shown),
+            "; ".join(f"{words}: {seeds}" for words, seeds in model["words"].items()),
+        ]
+        for model in summary["models"]
+    ]
+    title = f"Median (lowest to highest) over {len(summary['seeds'])} of {plural(count, 'seed')}"
+    notes.append("Medians and ranges describe the runs. They are no bounds.")
+    return title, ["model", *shown, "forgetting, utility: seeds"], rows, notes
 
 
-def claim_table(found: SeedSummary) -> Table:
-    return (
-        f"In how many of {plural(len(found.seeds), 'seed')} each claim held",
-        ["claim", "for every model", "for one or more", "holds: seeds per model", "the opposite: seeds per model"],
+def claim_table(summary: Summary) -> Table:
+    columns = [
+        "claim",
+        "for every model",
+        "for one or more",
+        "holds: seeds per model",
+        "the opposite: seeds per model",
+    ]
+    rows = [
         [
-            [row.claim, str(row.every), str(row.some), listed(row.models, "holds"), listed(row.models, "opposite")]
-            for row in found.claims
-        ],
-        [],
-    )
+            row["claim"],
+            str(row["every"]),
+            str(row["some"]),
+            *(listed(row["models"], how) for how in ("holds", "opposite")),
+        ]
+        for row in summary["claims"]
+    ]
+    return f"In how many of {plural(len(summary['seeds']), 'seed')} each claim held", columns, rows, []
 
 
-def listed(counts: Sequence[ClaimCount], how: str) -> str:
+def listed(counts: Sequence[Mapping[str, Any]], how: str) -> str:
     """The models for which a claim came out so, each with its number of seeds, the highest first."""
-    seeds = {count.model: getattr(count, how) for count in counts}
-    return (
-        ", ".join(f"{name} {seeds[name]}" for name in sorted(seeds, key=lambda name: -seeds[name]) if seeds[name])
-        or "-"
-    )
+    ordered = sorted(counts, key=lambda count: (-count[how], count["model"]))
+    return ", ".join(f"{count['model']} {count[how]}" for count in ordered if count[how]) or "-"
 
 
-def cell(spread: Spread | None, bound: Bound | None) -> str:
+def cell(spread: Mapping[str, float] | None, bound: Bound | None) -> str:
     """Median and range in one cell; a bound's values are rounded away from its claim."""
     if spread is None:
         return NONE
-    values = (spread.median, spread.low, spread.high)
     middle, low, high = (
-        replace(bound, value=value).significant(3) if bound else f"{value:.3g}" for value in values
+        replace(bound, value=spread[key]).significant(3) if bound else f"{spread[key]:.3g}"
+        for key in ("median", "low", "high")
     )
     return middle if low == high else f"{middle} ({low} to {high})"

@@ -57,23 +57,23 @@ class Kept(MutableMapping[Any, Any]):
         self.scratch, self.key = scratch, key
         self.places: dict[Any, Path] = {}
 
-    def _place(self, name: Any) -> Path:
+    def place(self, name: Any) -> Path:
         if name not in self.places:
             key = digest(self.key, name)
             self.places[name] = self.scratch / key[:2] / f"{key}.json"
         return self.places[name]
 
     def __getitem__(self, name: Any) -> Any:
-        value = kept(self._place(name))
+        value = kept(self.place(name))
         if value is None:
             raise KeyError(name)
         return value
 
     def __setitem__(self, name: Any, value: Any) -> None:
-        keep(self._place(name), value)
+        keep(self.place(name), value)
 
     def __delitem__(self, name: Any) -> None:
-        self._place(name).unlink()
+        self.place(name).unlink()
 
     def __iter__(self) -> Iterator[Any]:
         return (name for name, place in self.places.items() if place.is_file())

@@ -43,7 +43,7 @@ def forecast(engine: Engine, work: Sequence[Task], store: AnswerStore) -> str | 
     """The time and the memory of the answers that are missing, in words; None for little work, and for vLLM, whose
     speed at a few answers says nothing about many. A further answer costs at most what it costs in the pilot."""
     settings = work[0].settings
-    missing = {task.split: [one for one in task.prompts if not store.has(one, task.settings)] for task in work}
+    missing = {task.split: [one for one in task.prompts if (one, task.settings) not in store] for task in work}
     answers = sum(len(missing[task.split]) * (task.settings.n + task.settings.greedy) for task in work)
     if answers * settings.max_new_tokens < WORTH or engine.name == "vllm":
         return None

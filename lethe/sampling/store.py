@@ -18,7 +18,7 @@ from lethe.errors import BadFile
 from lethe.io.atomic import SCHEMA_VERSION
 from lethe.io.cache import cache_key, content_digest, digest, module_of, versions
 from lethe.io.json_files import read_artifact, write_json
-from lethe.io.scratch import keep, kept
+from lethe.io.scratch import Kept
 from lethe.models.checkpoints import whole
 from lethe.sampling.engine import Answers, Engine, Options, Prompt, Settings
 
@@ -51,13 +51,11 @@ def look(place: Path, asked: str, n: int) -> int:
     return numbers.index(n) + 1
 
 
-class AnswerStore:
-    """The finished prompts of one model under one scratch folder."""
+class AnswerStore(Kept):
+    """The finished prompts of one model under one scratch folder, by prompt and settings."""
 
     def __init__(self, model: str, engine: str, scratch: Path = SCRATCH, *modules: str, **facts: object):
-        self.scratch = scratch
-        self.drawn_by = cache_key(*modules, model=model, engine=engine, **facts)
-        self.places: dict[Path, None] = {}  # in the order of their first use
+        super().__init__(scratch, cache_key(*modules, model=model, engine=engine, **facts))
 
     @classmethod
     def of(cls, source: Origin, engine: Engine, options: Options, scratch: Path = SCRATCH) -> AnswerStore:
@@ -67,40 +65,24 @@ class AnswerStore:
         facts = {"options": decisive(options), "libraries": libraries}
         return cls(model_digest(source), engine.name, scratch, module_of(type(engine)), **facts)
 
-    def place(self, prompt: Prompt, settings: Settings) -> Path:
-        key = digest(self.drawn_by, prompt, settings)
-        place = self.scratch / key[:2] / f"{key}.json"
-        self.places[place] = None
-        return place
-
-    def has(self, prompt: Prompt, settings: Settings) -> bool:
-        return kept(self.place(prompt, settings)) is not None
-
     def stored(self, prompt: Prompt, settings: Settings) -> Answers:
         """One prompt's finished answers; raises `BadFile` if they are not there."""
-        answers = kept(place := self.place(prompt, settings))
-        if answers is None:
+        if (answers := self.get((prompt, settings))) is None:
+            place = self.place((prompt, settings))
             raise BadFile(place, "the finished answers of a prompt are gone or damaged", "Run the stage again.")
         return Answers(**answers)
 
     def answer(self, engine: Engine, prompts: Sequence[Prompt], settings: Settings) -> Iterator[Answers]:
-        """Every prompt's answers: those on disk first, then the rest, each stored when complete; a damaged file counts
-        as missing."""
-        missing = []
+        """Every prompt's answers: those on disk first, then the rest, each stored when complete."""
+        missing = {}
         for prompt in prompts:
-            if (finished := kept(self.place(prompt, settings))) is not None:
+            if (finished := self.get((prompt, settings))) is not None:
                 yield Answers(**finished)
             else:
-                missing.append(prompt)
-        by_id = {prompt.prompt_id: prompt for prompt in missing}
-        for answers in engine.answer(missing, settings) if missing else ():
-            keep(self.place(by_id[answers.prompt_id], settings), dataclasses.asdict(answers))
+                missing[prompt.prompt_id] = prompt
+        for answers in engine.answer(list(missing.values()), settings) if missing else ():
+            self[missing[answers.prompt_id], settings] = answers
             yield answers
-
-    def clear(self) -> None:
-        """Remove the files that this store read or wrote; call it after the artifact is written."""
-        for place in self.places:
-            place.unlink(missing_ok=True)
 
 
 def decisive(options: Options) -> dict[str, object]:

@@ -10,19 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.statistics.bound import Assumes, Bound, Covers
-from studies.seeds import (
-    ClaimCount,
-    ClaimSummary,
-    ModelSpread,
-    SeedRun,
-    SeedSummary,
-    Spread,
-    as_markdown,
-    claim_table,
-    model_table,
-    points,
-    summarise,
-)
+from studies.seeds import SeedRun, as_markdown, cell, claim_table, model_table, points, summarise
 from tests.flows.miniature import wait_until
 from tests.small import ROOT
 
@@ -35,18 +23,22 @@ def run(seed: str, verdicts: dict, **leaks: float) -> SeedRun:
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=7))
 def test_median_and_range_are_those_of_the_values(leaks):
-    found = summarise([run(str(place), {}, npo=leak) for place, leak in enumerate(leaks)])
-    spread = found.models[0].columns["m_bin_worst"]
-    assert spread.median == pytest.approx(float(np.median(leaks)))
-    assert (spread.low, spread.high, spread.seeds) == (min(leaks), max(leaks), len(leaks))
-    assert found.models[0].words == {"leaks, intact": len(leaks)}
+    (model,) = summarise([run(str(place), {}, npo=leak) for place, leak in enumerate(leaks)])["models"]
+    spread = model["columns"]["m_bin_worst"]
+    assert spread["median"] == pytest.approx(float(np.median(leaks)))
+    assert (spread["low"], spread["high"], spread["seeds"]) == (min(leaks), max(leaks), len(leaks))
+    assert model["words"] == {"leaks, intact": len(leaks)}
 
 
 def test_a_model_that_one_seed_lacks_is_counted_over_the_others():
-    found = summarise([run("0", {}, npo=0.25), run("1", {}, npo=0.5, ours=0.75)])
-    assert [model.model for model in found.models] == ["npo", "ours"]
-    assert found.models[1].columns["m_bin_worst"] == Spread(0.75, 0.75, 0.75, 1)
-    assert "mean" not in found.models[0].columns
+    models = summarise([run("0", {}, npo=0.25), run("1", {}, npo=0.5, ours=0.75)])["models"]
+    assert [model["model"] for model in models] == ["npo", "ours"]
+    assert models[1]["columns"]["m_bin_worst"] == {"median": 0.75, "low": 0.75, "high": 0.75, "seeds": 1}
+    assert "mean" not in models[0]["columns"]
+
+
+def counted(model: str, holds: int, opposite: int, not_shown: int) -> dict[str, object]:
+    return {"model": model, "holds": holds, "opposite": opposite, "not_shown": not_shown}
 
 
 def test_each_claim_is_counted_per_model_and_per_seed():
@@ -55,11 +47,11 @@ def test_each_claim_is_counted_per_model_and_per_seed():
         {"more": {"npo": "holds", "ours": "did not show"}, "less": {"npo": "the opposite holds"}},
         {"more": {"npo": "the opposite holds", "ours": "did not show"}},
     ]
-    more, less = summarise([run(str(seed), told, npo=0.5) for seed, told in enumerate(verdicts)]).claims
-    assert (more.claim, more.seeds, more.every, more.some) == ("more", 3, 1, 2)
-    assert more.models == (ClaimCount("npo", 2, 1, 0), ClaimCount("ours", 1, 0, 2))
-    assert (less.seeds, less.every, less.some) == (2, 0, 0)
-    assert less.models == (ClaimCount("npo", 0, 1, 1),)
+    runs = [run(str(seed), own, npo=0.5) for seed, own in enumerate(verdicts)]
+    assert summarise(runs)["claims"] == [
+        {"claim": "more", "seeds": 3, "every": 1, "some": 2, "models": [counted("npo", 2, 1, 0), counted("ours", 1, 0, 2)]},
+        {"claim": "less", "seeds": 2, "every": 0, "some": 0, "models": [counted("npo", 0, 1, 1)]},
+    ]  # fmt: skip
 
 
 BOUND = Bound(0.5, "upper", 0.01, Covers.WORST_PROMPT, Assumes.DRAWS, "m", 8)
@@ -74,17 +66,19 @@ def test_seed_0_is_params_yaml_and_no_two_seeds_share_a_value():
     assert len(set(values)) == len(values)
 
 
-def test_the_tables_have_the_columns_of_the_models_and_the_guarantee_of_each_bound():
-    columns = {"m_bin_worst": Spread(0.010011, 0.01, 0.02, 2), "retain_mean": Spread(0.5, 0.5, 0.5, 2)}
-    models = (ModelSpread("npo", columns, {"leaks, intact": 2}),)
-    claim = ClaimSummary("more", 2, 0, 2, (ClaimCount("npo", 1, 1, 0), ClaimCount("ours", 2, 0, 0)))
-    found = SeedSummary(("seed-0", "seed-1"), {"m_bin_worst": BOUND}, models, (claim,))
-    shown, claims = model_table(found, 5), claim_table(found)
-    assert shown[1][1:3] == ["m_bin_worst", "retain_mean"]
-    assert shown[2] == [["npo", "0.0101 (0.01 to 0.02)", "0.5", "leaks, intact: 2"]]
-    assert BOUND.guarantee("the forget questions") in shown[3][0]
-    assert claims[2] == [["more", "0", "2", "ours 2, npo 1", "npo 1"]]
-    assert "| more | 0 | 2 | ours 2, npo 1 | npo 1 |" in as_markdown(*claims).splitlines()
+def test_the_tables_round_bounds_away_from_their_claim():
+    (model,) = summarise([run("0", {}, npo=0.010011), run("1", {}, npo=0.02)])["models"]
+    spread = model["columns"]["m_bin_worst"] | {"median": 0.010011}
+    assert cell(spread, BOUND) == "0.0101 (0.0101 to 0.02)"
+    assert cell(spread, None) == "0.01 (0.01 to 0.02)"
+    assert cell(None, BOUND) == "–"
+    claim = {"claim": "more", "every": 0, "some": 2, "models": [counted("npo", 1, 1, 0), counted("ours", 2, 0, 0)]}
+    summary = {"seeds": ["0", "1"], "bounds": {"m_bin_worst": BOUND}, "models": [model], "claims": [claim]}
+    _, columns, ((name, *_, words),), notes = model_table(summary, 5)
+    assert (columns[1], name, words) == ("m_bin_worst", "npo", "leaks, intact: 2")
+    assert BOUND.guarantee("the forget questions") in notes[0]
+    lines = as_markdown(*claim_table(summary)).splitlines()
+    assert "| more | 0 | 2 | ours 2, npo 1 | npo 1 |" in lines
 
 
 @pytest.mark.slow

@@ -61,7 +61,7 @@ def test_a_damaged_answer_is_drawn_again(tmp_path):
     first = list(store.answer(engine, prompts, how))
     list(store.answer(engine, prompts, how))
     assert engine.calls == ["a", "b"]
-    place = store.place(prompts[0], how)
+    place = store.place((prompts[0], how))
     place.write_bytes(place.read_bytes().replace(b'"x"', b'"z"'))  # JSON still, and another answer
     again = {answers.prompt_id: answers.texts for answers in store.answer(engine, prompts, how)}
     assert engine.calls == ["a", "b", "a"]

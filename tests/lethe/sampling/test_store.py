@@ -25,7 +25,7 @@ def folder(tmp_path) -> Path:
 
 def place(folder: Path, **options: object) -> Path:
     engine = object.__new__(PrefixEngine)  # what opens an engine is tested elsewhere
-    return AnswerStore.of(folder, engine, Options(**options)).place(PROMPT, SETTINGS)
+    return AnswerStore.of(folder, engine, Options(**options)).place((PROMPT, SETTINGS))
 
 
 def test_a_dtype_of_its_own_has_answers_of_its_own(folder):

@@ -74,12 +74,12 @@ def test_a_rerun_draws_nothing_and_changes_nothing(task, tmp_path):
 
 def test_another_model_engine_or_setting_takes_up_nothing(task, tmp_path):
     prompt = task.prompts[0]
-    place = AnswerStore("m", "told", tmp_path).place(prompt, task.settings)
+    place = AnswerStore("m", "told", tmp_path).place((prompt, task.settings))
     others = [
-        AnswerStore("other", "told", tmp_path).place(prompt, task.settings),
-        AnswerStore("m", "other", tmp_path).place(prompt, task.settings),
-        AnswerStore("m", "told", tmp_path).place(Prompt("clean", (1, 3)), task.settings),
-        AnswerStore("m", "told", tmp_path).place(prompt, Settings(n=200, max_new_tokens=4, seed=2)),
+        AnswerStore("other", "told", tmp_path).place((prompt, task.settings)),
+        AnswerStore("m", "other", tmp_path).place((prompt, task.settings)),
+        AnswerStore("m", "told", tmp_path).place((Prompt("clean", (1, 3)), task.settings)),
+        AnswerStore("m", "told", tmp_path).place((prompt, Settings(n=200, max_new_tokens=4, seed=2))),
     ]
     assert len({place, *others}) == 5
 
