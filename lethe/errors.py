@@ -108,10 +108,10 @@ class MissingColumn(BadFile):
     """A table lacks a column that the command needs."""
 
     def __init__(self, path: str | PathLike, column: str, present: Iterable[str]):
-        present = sorted(map(str, present))
+        self.column, self.present = column, sorted(map(str, present))
         super().__init__(
             path,
-            f"no column {column!r}; its columns are {', '.join(present) if present else '(none)'}",
+            f"no column {column!r}; its columns are {', '.join(self.present) or '(none)'}",
             f"Rename the column that holds these values to {column!r}.",
         )
 

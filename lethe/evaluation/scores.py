@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from lethe.errors import BadFile, BadInput, BadRow, BadValue, plural, shortened
+from lethe.errors import BadFile, BadInput, BadRow, BadValue, MissingColumn, plural, shortened
 from lethe.io.artifacts import GREEDY
 from lethe.io.logs import is_log, read_log
 from lethe.io.logs._log import Log
@@ -118,7 +118,17 @@ def read_scores(
     from lethe.io.tables import file_line, numeric_column, read_table
 
     name = by or "prompt_id"
-    table = read_table(path, required=[column, by] if by else [column], text=[name], optional=["sample"])
+    try:
+        table = read_table(path, required=[column, by] if by else [column], text=[name], optional=["sample"])
+    except MissingColumn as error:
+        others = [one for one in error.present if one not in (name, "sample", "text")]
+        if error.column != column or not (others or "text" in error.present):
+            raise
+        score = f"lethe score {path} --scorer keyword_leak --data FORGET.jsonl"
+        remedy = (
+            f"Name its column of scores: --score {others[0]}." if others else f"Score its texts first: {score}."
+        )
+        raise BadFile(path, f"no column {column!r}; its columns are {', '.join(error.present)}", remedy) from None
     if table.empty:
         raise BadFile(path, "holds no rows", "Give one row per sampled answer.")
     values, lines = numeric_column(table, column, path), np.arange(len(table))

@@ -42,7 +42,7 @@ def check_scores(scores: np.ndarray, missing: str = "refuse") -> np.ndarray:
         )
     low, high = np.fmin.reduce(scores, axis=None, initial=0.0), np.fmax.reduce(scores, axis=None, initial=0.0)
     if low < 0 or high > 1:
-        raise BadValue("scores", low if low < 0 else high, "numbers in [0, 1]")
+        raise BadValue("scores", float(low if low < 0 else high), "numbers in [0, 1]")
     if missing == "refuse" and np.isnan(scores.sum()):
         raise BadValue("scores", "NaN", "numbers in [0, 1]", "Decide how missing scores count (--missing).")
     return scores
