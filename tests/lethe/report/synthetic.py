@@ -247,18 +247,6 @@ def change_numbers(
     assert known == set(numbers), sorted(set(numbers) - known)
 
 
-def change_answers(
-    root: Path,
-    name: str,
-    change: Callable[[pd.DataFrame], pd.DataFrame],
-    kind: str = "scores",
-    split: str = "forget",
-) -> None:
-    """Change the table of a model's scores or generations."""
-    place = root / f"data/{kind}/{name}/{split}.parquet"
-    write_parquet(place, change(read_table(place)))
-
-
 def change_params(root: Path, change: Callable[[dict], object]) -> None:
     """Change params.yaml."""
     import yaml

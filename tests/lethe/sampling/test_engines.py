@@ -162,12 +162,8 @@ def test_prompts_the_model_cannot_take_are_refused(tiny_engine, prompt, changes,
     "changes",
     [
         {"n": -1},
-        {"max_new_tokens": 0},
-        {"temperature": 0},
         {"temperature": float("nan")},
         {"top_p": 0},
-        {"top_p": 1.1},
-        {"top_k": -1},
         {"adaptive_threshold": 1.5},
         {"seed": -1},
     ],
@@ -209,15 +205,6 @@ def test_auto_takes_vllm_for_a_large_model_on_a_gpu_and_says_why(monkeypatch, ti
     kind, reason = choice(monkeypatch, tiny_model, gpu=True, installed=True, vllm_from=1000)
     assert kind == "vllm"
     assert "parameters, at least 1,000" in reason
-
-
-def test_parameters_are_counted_without_loading_them(tiny_model):
-    from transformers import AutoModelForCausalLM
-
-    from lethe.sampling.engine import parameter_count
-
-    model = AutoModelForCausalLM.from_pretrained(tiny_model)
-    assert parameter_count(tiny_model) == sum(weight.numel() for weight in model.parameters())
 
 
 @pytest.mark.parametrize(("wanted", "alone"), [(1, True), (2, False)])
@@ -394,7 +381,3 @@ def test_a_larger_budget_never_draws_less_and_the_pilot_leaves_the_answers_alone
     assert found == sorted(found)
     assert (found[0], found[-1]) == (LEAST, MOST)
     assert list(engine.answer(PROMPTS, HOW)) == before
-
-
-def test_an_engine_without_shared_rows_draws_the_least():
-    assert affordable(object(), PROMPTS, HOW, 10**9) == LEAST  # type: ignore[arg-type]

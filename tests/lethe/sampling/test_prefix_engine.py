@@ -168,15 +168,6 @@ def test_batches_that_are_not_whole_sixteens_are_found_out(engine, monkeypatch):
     assert not engine.forward.rows_are_independent()
 
 
-def test_one_prompt_at_a_time_where_rows_are_not_independent(monkeypatch, sure_model, rows_seen):
-    monkeypatch.setattr(prefix_engine.Forward, "rows_are_independent", lambda self: False)
-    engine = open_engine("prefix", sure_model)
-    rows_seen.clear()
-    alone = sorted(engine.answer(PROMPTS, Settings(n=20, max_new_tokens=5)), key=lambda answers: answers.prompt_id)
-    assert max(rows_seen) <= 21
-    assert len(alone) == len(PROMPTS)
-
-
 @pytest.mark.parametrize(
     "say",
     [
@@ -285,15 +276,6 @@ def test_a_model_without_a_key_value_cache_is_refused_and_auto_takes_another_eng
     assert "key-value cache" in engine.reason
     (answers,) = engine.answer(PROMPTS[:1], Settings(n=2, max_new_tokens=3))
     assert len(answers.texts) == 3
-
-
-def test_bfloat16(sure_model):
-    engine = open_engine("prefix", sure_model, {"dtype": "bfloat16"})
-    settings = Settings(n=300, max_new_tokens=3, seed=4)
-    (rough,) = engine.answer(PROMPTS[:1], settings)
-    (exact,) = open_engine("prefix", sure_model).answer(PROMPTS[:1], settings)
-    assert np.mean([one == other for one, other in zip(rough.texts, exact.texts, strict=True)]) > 0.8
-    assert next(engine.forward.model.parameters()).dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])

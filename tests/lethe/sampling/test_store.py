@@ -33,11 +33,6 @@ def test_a_dtype_of_its_own_has_answers_of_its_own(folder):
     assert on_cpu["auto"] == on_cpu["float32"] != on_cpu["bfloat16"]
 
 
-def test_what_only_chooses_the_engine_leaves_the_answers(folder):
-    assert place(folder, vllm_from=1) == place(folder)
-    assert place(folder, max_rows=64) != place(folder)  # transformers draws by groups of so many rows
-
-
 def test_the_models_content_decides(folder):
     before = place(folder)
     (folder / "model.safetensors").write_bytes(b"other")

@@ -11,7 +11,7 @@ import pytest
 from lethe.data.prompt_language import productions, read_language
 from lethe.errors import LetheError
 from lethe.models.encoding import Encoder
-from lethe.sampling.engine import Answers, Prompt, Settings, open_engine
+from lethe.sampling.engine import Answers, Prompt, Settings
 from lethe.sampling.store import AnswerStore
 from lethe.sampling.tasks import Task, ask, draw_in_language, draw_prompts, draw_sequentially, pick
 from tests.lethe.evaluation.toy_language import LANGUAGE, ROWS, ToyEngine
@@ -72,18 +72,6 @@ def test_a_rerun_draws_nothing_and_changes_nothing(task, tmp_path):
     assert first[1] == again[1]
 
 
-def test_another_model_engine_or_setting_takes_up_nothing(task, tmp_path):
-    prompt = task.prompts[0]
-    place = AnswerStore("m", "told", tmp_path).place((prompt, task.settings))
-    others = [
-        AnswerStore("other", "told", tmp_path).place((prompt, task.settings)),
-        AnswerStore("m", "other", tmp_path).place((prompt, task.settings)),
-        AnswerStore("m", "told", tmp_path).place((Prompt("clean", (1, 3)), task.settings)),
-        AnswerStore("m", "told", tmp_path).place((prompt, Settings(n=200, max_new_tokens=4, seed=2))),
-    ]
-    assert len({place, *others}) == 5
-
-
 SETTINGS = Settings(n=400, max_new_tokens=4, seed=3)
 
 
@@ -112,13 +100,6 @@ def test_the_prompts_have_the_declared_probabilities(language):
     expected = np.array([one.probability for one in found]) * 20_000
     assert ((asked.counts - expected) ** 2 / expected).sum() < 21  # chi-square, 5 degrees of freedom, p = .001
     assert pick(np.array([0.0, 0.999999999999]), found).tolist() == [0, len(found) - 1]
-
-
-def test_a_samples_prompt_depends_on_nothing_but_its_name(language):
-    few, many = (ask(language, ROWS[0], n, seed=1).of_sample for n in (50, 100))
-    assert (many[:50] == few).all()
-    assert (ask(language, ROWS[1], 100, seed=1).of_sample != many).any()
-    assert (ask(language, ROWS[0], 100, seed=2).of_sample != many).any()
 
 
 def test_each_distinct_prompt_is_read_once_and_answered_as_often_as_drawn(language, store):
@@ -159,25 +140,6 @@ def test_an_engine_that_ignores_the_number_of_a_prompt_is_refused(language, stor
 
     with pytest.raises(LetheError, match="gave 1 answers"):
         draw_in_language(language, ROWS, WordEncoder(), SETTINGS, Stubborn(), store, "x")
-
-
-def test_a_real_model_in_a_language(tiny_model, language, store, tmp_path):
-    """The tiny model's tokens are letters, so the template and the texts are letters too."""
-    template = tmp_path / "prompt.txt"
-    template.write_text("{question}")
-    small = tmp_path / "small.yaml"
-    small.write_text("prefix: [null, a, bb]\nwording: ['{question}', 'c{question}']\n")
-    engine = open_engine("prefix", tiny_model)
-    encoder = Encoder(engine.checkpoint.tokenizer, template)
-    rows = [{"id": "a", "question": "ab", "answer": "c"}, {"id": "b", "question": "d", "answer": "e"}]
-    settings = Settings(n=64, max_new_tokens=3, seed=1)
-    table = draw_in_language(read_language(small), rows, encoder, settings, engine, store, "x")
-    assert len(table) == 2 * 65
-    assert table["production"].nunique() == 6
-    plain, longer = encoder.conversation(rows[0]), encoder.conversation(rows[0], start="bb")
-    assert plain == encoder.prompt(rows[0])
-    assert longer[: len(plain)] == plain
-    assert longer[-2:] == (1, 1)
 
 
 def test_a_chat_has_its_turns_and_the_start_of_the_answer(tiny_model):

@@ -87,10 +87,6 @@ def test_bfloat16_passes_train_float32_weights(tiny, prompt):
     assert other[0]["loss"] == pytest.approx(history[0]["loss"], rel=0.02)
 
 
-class Killed(Exception):
-    pass
-
-
 @pytest.mark.parametrize("loss", ["npo", "rmu", "pdu", "idk_dpo"])
 def test_a_killed_run_resumes_to_the_bytes_of_one_that_was_not_killed(tiny, prompt, tmp_path, monkeypatch, loss):
     """SIGKILL between two saved states; generators, optimiser, dual variable and observations go on."""

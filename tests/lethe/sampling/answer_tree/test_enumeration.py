@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import array_shapes, arrays
 
 from lethe.errors import BadValue
 from lethe.sampling.answer_tree.automaton import DIRTY, KeywordAutomaton, TokenLetters, build_matcher
-from lethe.sampling.answer_tree.enumeration import Outlooks, Sight, grow, places
+from lethe.sampling.answer_tree.enumeration import Outlooks, Sight, grow
 from lethe.sampling.answer_tree.growth import Growth
 from lethe.sampling.answer_tree.spelling import Spelling, spelling_of
 from lethe.sampling.draws import Law
@@ -219,12 +218,6 @@ def automaton() -> KeywordAutomaton:
     )
 
 
-@given(arrays(bool, array_shapes(min_dims=2, max_dims=2, max_side=40)))
-def test_places_are_those_of_nonzero(chosen):
-    for own, theirs in zip(places(chosen), np.nonzero(chosen), strict=True):
-        assert own.tolist() == theirs.tolist()
-
-
 @pytest.mark.parametrize("guide", [0.0, 8.0])
 def test_an_outlook_depends_on_the_tokens_left_only_as_far_as_a_keyword_needs(guide):
     reader, growth = automaton(), Growth(1e-3, guide)
@@ -249,15 +242,6 @@ def test_an_outlook_depends_on_the_tokens_left_only_as_far_as_a_keyword_needs(gu
             assert outlook.held.tolist() == reader.pending(following).tolist()
             assert outlook.decided.tolist() == (leak | clean).tolist()
     assert len(needed) > 2  # some outlooks differ by the tokens left
-
-
-def test_growths_that_share_their_sight_are_growths_that_do_not():
-    question = whole_question(lambda text: occurs(text, ("abc ab", "cc"), "word"), automaton=automaton())
-    sight, law = Sight(question.automaton), Law((END,), 6)
-    for number, growth in enumerate([Growth(0.02, 6.0), Growth(0.002), Growth(0.01, 3.0, rho=60.0)]):
-        shared, alone = (grow(question, law, ToyPredictor(), growth, number, each) for each in (sight, None))
-        assert (shared.masses, shared.remainder, shared.rest) == (alone.masses, alone.remainder, alone.rest)
-        assert shared.priorities.tolist() == alone.priorities.tolist()
 
 
 @pytest.mark.parametrize("kind", SPELLED)

@@ -20,9 +20,7 @@ from lethe.sampling.answer_tree.recall import GUIDED, LEAK, RecallAutomaton, Tok
 from lethe.sampling.answer_tree.spelling import Spelling, spelling_of
 from lethe.sampling.draws import Law
 from lethe.sampling.engine import Checkpoint
-from lethe.scoring import Question, open_scorer, scorer
-from lethe.scoring.text import normalise
-from lethe.scoring.text.binary import KeywordLeak, occurs
+from lethe.scoring import scorer
 from lethe.scoring.text.rouge import rouge_l, stems
 from tests.lethe.sampling.answer_tree.small_tokenizers import SPELLED, byte_level, word_piece
 from tests.lethe.sampling.answer_tree.toy_models import (
@@ -204,14 +202,6 @@ def test_a_row_becomes_a_prompt_an_automaton_and_the_seeds(template):
     assert substring.scores(["the throne"]).tolist() == [True]
 
 
-@pytest.mark.parametrize("kind", SPELLED)
-def test_tokens_that_no_tokenizer_knows_leave_no_trace(kind, template):
-    """A model's vocabulary is often padded beyond its tokenizer's."""
-    automaton = asker(SPELLED[kind](), template).about_keywords(ROW).automaton
-    row = automaton.row(automaton.start)
-    assert (row[-3:] == automaton.start).all()
-
-
 def test_a_tokenizer_that_is_not_spelled_is_scored_whole_and_says_so(template):
     question = asker(word_piece(), template).about_keywords(ROW)
     assert isinstance(question.automaton, WholeTexts)
@@ -219,29 +209,11 @@ def test_a_tokenizer_that_is_not_spelled_is_scored_whole_and_says_so(template):
     assert "scored whole" in question.note
 
 
-def test_other_scorers_are_asked_about_whole_texts(template):
-    rouge = scorer("rouge_l")
-    question = asker(byte_level(), template).question(ROW, lambda texts: rouge(texts, ROW) > 0.5)
-    assert question.scores(["It is Ron.", "nobody"]).tolist() == [True, False]
-    assert isinstance(question.automaton, WholeTexts)
-    assert len(question.seeds) == 2
-
-
 def test_a_row_without_keywords_is_refused(template):
     with pytest.raises(BadValue, match="keywords of question 'q'"):
         asker(byte_level(), template).about_keywords({**ROW, "keywords": [" "]})
     with pytest.raises(BadValue, match="word or substring"):
         asker(byte_level(), template, match="prefix")
-
-
-@given(st.text(st.sampled_from("aRoOnN ronéß\u0301\n37")), st.text(st.sampled_from("ronéa 3"), min_size=1))
-def test_both_rules_are_those_of_the_keyword_scorer(text, keyword):
-    if normalise(keyword) and text.strip():
-        found = {match: occurs(text, (normalise(keyword),), match) for match in ("word", "substring")}
-        for match, got in found.items():
-            opened = open_scorer("keyword_leak", KeywordLeak.Params(keyword_match=match))
-            assert got == opened.score([Question([text], {"keywords": [keyword]})])[0]
-        assert found["substring"] or not found["word"]
 
 
 @pytest.mark.parametrize("kind", SPELLED)
