@@ -131,18 +131,6 @@ def test_the_audit_is_written_and_told(extended, done):
     assert (extended / "data/audits/base/answers.parquet").is_file()
 
 
-def test_the_report_shows_an_audit_of_a_kind_that_it_does_not_know(extended, done):
-    from types import SimpleNamespace
-
-    from lethe.report.audits import others, views
-
-    result = json.loads((extended / "data/audits/base/result.json").read_text())
-    run = SimpleNamespace(audits={"base": result, "lost": {}})
-    assert views(run) == []
-    assert others(run)["base"]["share_upper"] == result["share_upper"]
-    assert list(others(run)) == ["base"]
-
-
 def test_a_missing_parameter_of_the_method_is_told(extended):
     code = "from lethe import config; v = config.read_yaml('params.yaml'); "
     code += "del v['unlearn']['methods']['bounded']['ceiling']; config.validate(v)"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 
 import pytest
 
-from lethe.instruction_set import CHOICE, VARIABLES, features, processor
+from lethe.instruction_set import CHOICE, VARIABLES
 from tests.small import ROOT
 
 # exp of float64, a matrix product and a few steps of training: each differs between AVX-512 and AVX2.
@@ -76,25 +75,3 @@ def test_results_of_different_kernels_have_different_keys():
         "from lethe.io.cache import cache_key, versions\nprint(cache_key(settings=1, libraries=versions('numpy')))"
     )
     assert run({}, script) == run({CHOICE: "other"}, script) != run({CHOICE: "machine"}, script)
-
-
-def test_what_the_processor_offers_is_read(tmp_path):
-    place = tmp_path / "cpuinfo"
-    place.write_text("model name\t: Some Processor\nflags\t\t: fpu sse2 avx\n")
-    assert (features(place), processor(place)) == ({"fpu", "sse2", "avx"}, "Some Processor")
-    assert {"avx2", "fma"} <= features(tmp_path / "nowhere"), "unknown counts as offered"
-
-
-def test_what_made_the_numbers_is_named():
-    """Also in a process that has not loaded PyTorch, as the stage `report` is."""
-    script = "from lethe.process import same_numbers\nsame_numbers()\nfrom lethe.report.page import provenance as collect\n"
-    script += "from pathlib import Path\nimport json\nprint(json.dumps(collect(Path())['machine']))"
-    import torch
-
-    found = json.loads(run({}, script))
-    assert found["processor"] == processor()
-    assert found["instruction set"] == "AVX2, fixed"
-    assert found["torch kernels"] == "AVX2"
-    assert found["torch BLAS"].startswith("MKL 20")
-    assert found["torch build"] == f"{torch.__version__}, {torch.version.git_version[:12]}"
-    assert found["NumPy BLAS"].partition(" ")[0].endswith("openblas")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +12,6 @@ from lethe import config
 from lethe.config.fields import Section
 from lethe.config.schema import AuditParams, GameParams, MethodParams
 from lethe.errors import BadInput, BadValue
-from lethe.io.cache import module_of
 from lethe.registry import (
     AUDITS,
     DATASETS,
@@ -26,7 +23,7 @@ from lethe.registry import (
     register,
 )
 from tests.lethe.data.benchmark_files import OPTIONS, write_benchmark
-from tests.small import ROOT, environment
+from tests.small import ROOT
 
 WITHOUT_RETAIN = ("harry_potter", "harmbench")  # can be asked, but not learned
 # What a member of each kind must have; the tests of the kinds run over the same registries.
@@ -69,30 +66,6 @@ def test_every_module_of_a_folder_is_a_member_and_no_helper_is():
             modules = [path.stem for path in (ROOT / folder.replace(".", "/")).glob(f"[!_]*{suffix}.py")]
             names = [registry.tables.get(f"{folder}.{one}", (one.removesuffix(suffix),)) for one in modules]
             assert {name for own in names for name in own} == set(registry)
-
-
-@pytest.mark.parametrize(
-    "registry", [registry for registry in KINDS.values() if registry.tables], ids=lambda one: one.noun
-)
-def test_a_module_of_several_members_holds_those_that_the_registry_lists(registry):
-    for module, names in registry.tables.items():
-        members = importlib.import_module(module).MEMBERS
-        assert set(members) == set(names)
-        assert all(registry[name] is members[name] and registry.source(name) == module for name in names)
-        # A member may be of a class that the folder defines for all modules.
-        assert {module_of(member) for member in members.values()} <= {module, module.rpartition(".")[0]}
-
-
-def test_names_are_listed_and_params_checked_without_a_heavy_import(project):
-    code = (
-        "import sys; from lethe import config, registry; config.load(); "
-        "[len(one.names()) for one in registry.KINDS.values()]; "
-        "print([name for name in ('torch', 'pandas', 'transformers', 'vllm', 'sklearn') if name in sys.modules])"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", code], cwd=project, env=environment(), capture_output=True, text=True
-    )
-    assert ran.stdout.strip() == "[]", ran.stderr
 
 
 def test_an_unknown_name_is_told_with_the_legal_ones():

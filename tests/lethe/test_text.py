@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.report.templates import bold_percents, visible
-from lethe.text import INVISIBLE, listing, number, percent, plural
+from lethe.report.templates import visible
+from lethe.text import INVISIBLE, number, percent
 
 unit = st.floats(0, 1)
 
@@ -28,15 +28,6 @@ def test_a_printed_upper_bound_is_no_smaller_and_a_lower_one_no_larger(value):
 )
 def test_percent(value, shown):
     assert percent(value) == shown
-
-
-def test_number():
-    assert (number(0.30004, 3, "up"), number(0.3, 3, "up"), number(None)) == ("0.301", "0.300", "–")
-
-
-def test_words():
-    assert (listing(["a"]), listing(["a", "b", "c"]), listing([])) == ("a", "a, b and c", "none")
-    assert (plural(1, "question"), plural(1024, "answer")) == ("1 question", "1,024 answers")
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=()), max_size=80))
@@ -67,7 +58,3 @@ def test_a_long_text_is_cut_and_its_length_told():
     assert "100,000 characters in all" in shown
     assert len(shown) < 1000
     assert "characters in all" not in visible("x" * 600)
-
-
-def test_percentages_are_bold_and_the_rest_escaped():
-    assert bold_percents("at most 3.4% <b>") == "at most <b>3.4%</b> &lt;b&gt;"

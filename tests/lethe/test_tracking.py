@@ -196,19 +196,6 @@ def test_a_pipeline_with_its_models(folder):
     assert {run.info.status for run in held} == {"FINISHED"}
 
 
-def test_a_game_has_its_first_numbers_as_metrics_and_quality_before_them(folder):
-    items = ["odd@name", *(f"m{i}" for i in range(40)), "methods.retrain.quality"]
-    rows = [table.result("one", "audit", "number", "run", 0.5, item=item) for item in items]
-    table.write(table.place(folder / "data", "game", "one"), rows)
-    lock = yaml.safe_load(yaml.safe_dump(LOCK))
-    lock["stages"]["game@one"] = {"outs": [{"path": "data/results/game/one.parquet", "md5": "g"}]}
-    write_lock(folder, lock)
-    tracking.log_new(folder)
-    found = {run.info.run_name: run.data.metrics for run in logged(folder)}["one"]
-    assert len(found) == tracking.entries.MOST
-    assert {"methods.retrain.quality", "odd_name", "m0"} <= set(found)
-
-
 def test_a_model_has_the_headlines_of_every_group_as_metrics(folder):
     rows = table.Rows("npo")
     for row in MODEL:
@@ -255,12 +242,6 @@ def test_the_verdict_is_the_description_and_comes_later_without_a_new_run(folder
     assert "At most 50% \\<script\\> of answers \\|" in told["mlflow.note.content"]
     assert "leaks" in tags(folder, "pipeline")["mlflow.note.content"]
     assert len(list((folder / ".lethe/mlruns").rglob("report/summary.json"))) == 1
-
-
-def test_a_verdict_on_other_numbers_is_not_taken(folder):
-    write_summary(folder, worst=0.25)
-    tracking.log_new(folder)
-    assert "lethe.standing" not in tags(folder, "npo")
 
 
 def test_a_pipeline_says_what_changed(folder):
@@ -316,37 +297,6 @@ def test_what_a_run_did_not_measure_is_not_logged_with_the_results_of_the_run_be
     assert runs(folder) == ["npo", "other"], "each once, by the run that measures them"
 
 
-def test_a_comparison_with_earlier_likelihoods_is_not_kept(folder):
-    changed = yaml.safe_load(yaml.safe_dump(LOCK))
-    changed["stages"]["compare"] = {"deps": [{"path": "data/models/npo", "md5": "earlier.dir"}]}
-    write_lock(folder, changed)
-    (npo,) = (one for one in tracking.read_entries(folder) if one.name == "npo")
-    assert "mean" in npo.numbers
-    assert "forget_quality" not in npo.numbers
-
-
-def test_an_old_report_is_not_kept_with_a_run_that_made_none(folder):
-    write_summary(folder)
-    tracking.log_new(folder, unfinished={"metrics@npo": "failed", "report": "blocked"})
-    assert not list((folder / ".lethe/mlruns").rglob("report/summary.json"))
-    tracking.log_new(folder)
-    assert len(list((folder / ".lethe/mlruns").rglob("report/summary.json"))) == 1
-
-
-@pytest.mark.parametrize("path", ["data/models/npo", "data/models/npo/"])
-def test_a_model_that_was_trained_and_not_yet_measured_is_not_logged(folder, path):
-    changed = yaml.safe_load(yaml.safe_dump(LOCK))
-    changed["stages"]["score@npo"]["deps"][0]["path"] = path
-    changed["stages"]["unlearn@npo"]["outs"][0]["md5"] = "new.dir"
-    write_lock(folder, changed)
-    tracking.log_new(folder)
-    assert runs(folder) == ["other"]
-    changed["stages"]["score@npo"]["deps"][0]["md5"] = "new.dir"
-    write_lock(folder, changed)
-    tracking.log_new(folder)
-    assert runs(folder) == ["npo", "other"]
-
-
 def test_a_run_half_logged_is_logged_again(folder):
     tracking.log_new(folder)
     for run in logged(folder):
@@ -356,18 +306,6 @@ def test_a_run_half_logged_is_logged_again(folder):
     assert tracking.log_new(folder) == "MLflow: 1 new run."
     assert runs(folder).count("npo") == 1
     assert len(runs(folder, parents=True)) == 1
-
-
-def test_the_pages_show_models_by_leakage_and_pipelines(folder):
-    assert tracking.pages(folder) == ["/"], "nothing was logged"
-    tracking.log_new(folder)
-    models, pipelines = tracking.pages(folder)
-    held = {key: value for one in store_of(folder).search_experiments() for key, value in one.tags.items()}
-    assert held["mlflow.experimentKind"] == "custom_model_development"
-    for page, key in ((models, "metrics.`m_bin_worst`"), (pipelines, "attributes.start_time")):
-        state = json.loads(held[f"mlflow.sharedViewState.{page.rpartition('=')[2]}"])
-        assert state["orderByKey"] == key
-        assert "metrics.`m_bin_worst`" in state["selectedColumns"]
 
 
 def test_a_server_that_is_down_costs_seconds_and_loses_nothing(folder, monkeypatch, empty_store):
@@ -430,15 +368,6 @@ def test_a_server_that_answers_nonsense(folder, monkeypatch):
 def test_a_broken_store_does_not_stop_the_pipeline(folder):
     (folder / "mlflow.db").write_text("no database")
     assert tracking.log_new(folder).startswith(f"MLflow: {folder / 'mlflow.db'} is no database")
-
-
-def test_an_experiment_elsewhere_logs_at_home(folder, monkeypatch, tmp_path_factory):
-    home = tmp_path_factory.mktemp("home")
-    (home / "mlflow.db").write_bytes((folder / "mlflow.db").read_bytes())
-    monkeypatch.setenv("DVC_ROOT", str(home))
-    assert tracking.log_new(folder) == "MLflow: 2 new runs."
-    assert len(runs(home)) == 2
-    assert runs(folder) == []
 
 
 def test_off(folder, monkeypatch):

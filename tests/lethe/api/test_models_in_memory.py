@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 
 import lethe
 from lethe.errors import BadInput
-from lethe.models.in_memory import lent
 from tests.lethe.api.conftest import ROWS
 
 
@@ -74,16 +70,6 @@ def test_the_model_is_given_back_as_it_was(held, here):
     assert sorted(path for path in here.rglob("*")) == before
 
 
-def test_the_settings_of_torch_return_after_an_error():
-    import torch
-
-    threads = torch.get_num_threads()
-    with pytest.raises(ZeroDivisionError), lent(Path("my-model")):
-        torch.set_num_threads(threads + 1)
-        raise ZeroDivisionError
-    assert torch.get_num_threads() == threads
-
-
 def test_an_evaluation_in_memory_is_that_of_the_folder(held, here):
     model, tokenizer = held
     found = lethe.evaluate(model, ROWS, tokenizer=tokenizer, n=8, max_new_tokens=4)
@@ -96,16 +82,6 @@ def test_an_evaluation_in_memory_is_that_of_the_folder(held, here):
     shared = [column for column in kept.questions if column != "model"]
     assert found.questions[shared].equals(kept.questions[shared])
     assert found.answers["sample"].tolist() == [*range(-1, 8)] * 2
-
-
-def test_a_table_of_rows_and_a_retain_set_are_taken(here):
-    import pandas as pd
-
-    retain = [{"id": "r", "question": "Who is Cy?", "answer": "Cy is a baker."}]
-    rows = pd.DataFrame(ROWS)
-    found = lethe.evaluate("my-model", rows, retain=retain, n=4, max_new_tokens=2)
-    assert set(found.answers["split"]) == {"forget", "retain"}
-    assert np.isfinite(found.metrics.loc["my-model", "retain_greedy"])
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import json
 import shutil
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import yaml
 
@@ -65,16 +64,6 @@ def test_the_tables_are_views_of_the_table_of_results(here):
     assert run.metrics.loc["mine", "greedy_mean"] == pytest.approx(greedy.mean())
 
 
-def test_the_models_are_those_that_params_name_in_their_order(two_models):
-    run = lethe.load_run(two_models)
-    assert run.models == ["mine", "first"]
-    assert run.tails["model"].unique().tolist() == ["mine", "first"]
-    assert run.answers["model"].unique().tolist() == ["mine", "first"]
-    assert set(run.results["model"]) == {"mine", "first", "canaries"}
-    with pytest.raises(BadInput, match="model: got None"):
-        run.plot_questions()
-
-
 def test_the_figures_draw_the_tables(two_models):
     run = lethe.load_run(two_models)
     axes = run.plot_bounds()
@@ -89,23 +78,6 @@ def test_the_figures_draw_the_tables(two_models):
     assert tops == rows["m_mu"].tolist()
     axes = run.plot_tails()
     assert axes.lines[0].get_ydata().tolist() == run.tails[run.tails["model"] == "mine"]["bound"].tolist()
-
-
-def test_a_figure_goes_where_the_caller_wants_it(here):
-    from matplotlib.figure import Figure
-
-    run = lethe.load_run("data")
-    for plot in (run.plot_bounds, run.plot_questions, run.plot_tails):
-        axes = Figure().add_subplot()
-        assert plot(ax=axes) is axes
-        assert axes.lines
-
-
-def test_a_question_that_stopped_early_is_drawn_by_its_anytime_bound(here):
-    run = lethe.load_run("data")
-    stopped = {"m_mu": [np.nan, 0.5], "anytime_upper": [0.7, np.nan], "mean": [0.2, 0.1], "greedy": [0.0, 0.1]}
-    axes = replace(run, questions=run.questions.assign(**stopped)).plot_questions()
-    assert [segment[1][1] for segment in axes.collections[0].get_segments()] == [0.7, 0.5]
 
 
 def test_what_is_no_run_is_told(tmp_path):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.audits.one_run import read_guesses
-from lethe.errors import BadInput, BadRow, BadValue, MissingColumn
+from lethe.errors import BadInput, BadRow, BadValue
 from lethe.statistics.one_run.counts import release
 
 COLUMNS = ("bit", "guess", "score")
@@ -107,15 +107,6 @@ def test_a_broken_cell_is_named_by_file_line_and_column(folder, rows, suffix, bl
         read_guesses(path)
     assert str(caught.value).startswith(f"{path}, line {lines[row]}: ")
     assert column in str(caught.value).partition(": ")[2]
-
-
-@given(rows=ROWS, suffix=SUFFIXES, column=st.sampled_from(COLUMNS))
-@settings(max_examples=20)
-def test_a_missing_column_is_named(folder, rows, suffix, column):
-    path = folder / f"lacking{suffix}"
-    write(path, as_dicts(rows), [name for name in (*COLUMNS, "note") if name != column])
-    with pytest.raises(MissingColumn, match=rf"{path}: no column '{column}'; its columns are .*note"):
-        read_guesses(path)
 
 
 @given(content=st.binary(max_size=60) | st.text("bitguescor01,.-\n\"'{}[]:ainf ", max_size=60).map(str.encode))

@@ -12,13 +12,12 @@ from lethe.audits.unlearning_game.text_game import Params as Settings
 from lethe.audits.unlearning_game.text_play import TextGame
 from lethe.config.yaml import read_yaml
 from lethe.errors import BadFile
-from lethe.io import cache
 from lethe.models.likelihood import AnswerTokens
 from lethe.registry import TEXT_ATTACKS
 from lethe.scoring.likelihood import Item
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.unlearning_game import signed_advantage
-from tests.small import ROOT, one_after_another, touched
+from tests.small import ROOT, one_after_another
 
 ATTACKS = TEXT_ATTACKS.names()
 
@@ -89,51 +88,6 @@ def test_finished_models_are_taken_up(played):
     again, _ = TextGame(settings(), scratch).play(run)
     assert made == []
     assert again.methods["npo"].quality == result.methods["npo"].quality
-
-
-@pytest.mark.parametrize(
-    ("module", "moved"),
-    [
-        ("lethe.models.likelihood", {"retrain", "npo", "none"}),
-        ("lethe.unlearning.methods.npo", {"npo"}),
-        ("lethe.audits.unlearning_game.text_attacks", set()),
-        ("lethe.scoring.text.rouge", set()),
-    ],
-)
-def test_edited_code_makes_the_models_anew_that_it_made(tmp_path, monkeypatch, module, moved):
-    game = TextGame(settings(), tmp_path)
-    before = {one.method: game.place(one.job) for one in game.played()}
-    monkeypatch.setattr(cache, "library", lambda edited=touched(module): edited)
-    after = {one.method: game.place(one.job) for one in game.played()}
-    assert {name for name in before if before[name] != after[name]} == moved
-
-
-def test_the_content_of_the_model_that_is_fine_tuned_decides(tmp_path):
-    folder = tmp_path / "start"
-    folder.mkdir()
-    (folder / "model.safetensors").write_bytes(b"one")
-    game = TextGame(settings(), tmp_path)
-    recipe = game.settings.learning.model_copy(update={"start_from": str(folder)})
-    game.settings = game.settings.model_copy(update={"learning": recipe})
-    before = game.place(game.shadows()[0])
-    (folder / "model.safetensors").write_bytes(b"two")
-    assert game.place(game.shadows()[0]) != before
-
-
-def test_answers_are_kept_in_the_games_own_scratch_and_cleared(played):
-    scratch, result, _ = played
-    assert (scratch / "answers").is_dir()
-    assert not list((scratch / "answers").rglob("*.json"))
-    assert {method.leakage["temperature"] for method in result.methods.values()} == {1.0}
-
-
-def test_likelihoods_come_back_as_they_were_kept(played):
-    scratch, _, _ = played
-    game = TextGame(settings(), scratch)
-    answers = game.observe(game.shadows()[0])
-    assert len(answers) == len(game.rows)
-    assert all(len(one.log_probs) == len(one.spread) > 1 for one in answers)
-    assert all((one.log_probs <= 0).all() for one in answers)
 
 
 def test_the_reference_never_learned_the_author(tmp_path):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import json
 
 import pytest
@@ -13,9 +11,8 @@ from hypothesis import strategies as st
 
 from lethe import config
 from lethe.data import load_splits
-from lethe.data.kinds import harmbench, harry_potter, muse, rwku
+from lethe.data.kinds import harmbench, harry_potter, rwku
 from lethe.data.prompt_language import productions, read_language
-from lethe.data.sources import csv_entries
 from lethe.errors import BadFile, BadInput, BadRow
 from lethe.registry import JUDGES
 from tests.lethe.data.benchmark_files import (
@@ -231,13 +228,6 @@ def test_harmbench_by_name(tmp_path, tmp_path_factory, monkeypatch):
     assert not JUDGES["harmbench"].applies({**every[2], "tags": ""})
 
 
-@pytest.mark.parametrize("kind", [*HUB, "harmbench"])
-def test_an_unknown_name_is_a_sentence(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
-    with pytest.raises(BadFile, match=rf"the hub.*set data\.{kind}\.hub to null"):
-        load(kind, tmp_path, hub=str(tmp_path / "nobody"))
-
-
 @pytest.mark.parametrize(
     ("kind", "file", "old", "new", "told"),
     [
@@ -288,26 +278,6 @@ def test_a_missing_file_is_named(kind, folder):
         load(kind, root)
 
 
-@given(st.lists(st.lists(cells, min_size=4, max_size=4), min_size=1, max_size=4))
-def test_any_text_survives_the_json_files(tmp_path_factory, rows):
-    root = tmp_path_factory.mktemp("json")
-    write_json(root / "knowmem/forget_qa.json", [{"question": row[0], "answer": row[1]} for row in rows])
-    write_json(root / "knowmem/retain_qa.json", [{"question": "q", "answer": "a"}])
-    write_json(root / "verbmem/forget.json", [{"prompt": row[2], "gt": row[3]} for row in rows])
-    read = muse.load(settings("muse"), root)["forget"]
-    assert [(row["question"], row["answer"]) for row in read] == [(r[0], r[1]) for r in rows] + [
-        (r[2], r[3]) for r in rows
-    ]
-    for level in (1, 2):
-        probes = [
-            {"query": row[0], "answer": row[1], "level": level, "type": row[2], "subject": row[3]} for row in rows
-        ]
-        write_json(root / f"forget_level{level}.json", probes)
-        write_json(root / f"neighbor_level{level}.json", probes)
-    read = rwku.load(settings("rwku", levels=[2]), root)["forget"]
-    assert [[row["question"], row["answer"], row["probe"], row["author"]] for row in read] == rows
-
-
 @given(st.binary(max_size=200))
 def test_any_bytes_are_rows_or_an_error_of_the_user(tmp_path_factory, content):
     root = tmp_path_factory.mktemp("bytes")
@@ -318,18 +288,6 @@ def test_any_bytes_are_rows_or_an_error_of_the_user(tmp_path_factory, content):
             (root / name).write_bytes(header + content)
         with contextlib.suppress(BadInput):
             assert set(MODULES[kind].load(settings(kind), root)) >= {"forget"}
-
-
-@given(st.lists(st.lists(cells, min_size=2, max_size=2), max_size=5), st.integers(0, 3))
-def test_the_lines_of_a_csv_are_those_of_the_file(tmp_path_factory, rows, gap):
-    path = tmp_path_factory.mktemp("lines") / "a.csv"
-    text = io.StringIO()
-    text.write("a,b\n" + "\n" * gap)
-    csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
-    path.write_text(text.getvalue(), encoding="utf-8")
-    assert [entry.place for entry in csv_entries(path, ["a"])] == [
-        f"line {number}" for number in range(2 + gap, 2 + gap + len(rows))
-    ]
 
 
 def test_a_dataset_without_retain_can_be_prepared_but_not_learned(folder, tmp_path):

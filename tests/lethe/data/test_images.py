@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.data import images
-from lethe.errors import BadFile, BadValue
+from lethe.errors import BadFile
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -34,15 +34,6 @@ def test_digits():
     assert digits.pixels.shape == (1797, 1, 8, 8)
     assert digits.pixels.max() == digits.white == 16
     assert set(digits.labels) == set(range(digits.classes))
-
-
-def test_points_are_drawn_at_random_and_alike_for_one_seed():
-    some, again, other = (images.load("digits", points=50, seed=seed) for seed in (1, 1, 2))
-    assert len(some) == 50
-    assert (some.pixels == again.pixels).all()
-    assert (some.pixels != other.pixels).any()
-    with pytest.raises(BadValue, match=r"data.points.*1 to 1797"):
-        images.load("digits", points=1798)
 
 
 def test_label_noise_changes_exactly_its_share():
@@ -73,11 +64,6 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path, name, values, s
     fashion_folder(tmp_path, zipped=False)
     (tmp_path / name).write_bytes(idx(values))
     with pytest.raises(BadFile, match=said):
-        images.load("fashion_mnist", str(tmp_path))
-
-
-def test_a_missing_fashion_mnist_says_where_to_get_it(tmp_path):
-    with pytest.raises(BadFile, match="dataset-fashion-mnist"):
         images.load("fashion_mnist", str(tmp_path))
 
 
@@ -115,11 +101,6 @@ def test_cifar10_from_a_folder(tmp_path):
 def test_a_broken_batch_is_refused(tmp_path, change, told):
     write_cifar10(tmp_path, change)
     with pytest.raises(BadFile, match=told):
-        images.load("cifar10", str(tmp_path))
-
-
-def test_an_empty_cifar10_folder_is_told(tmp_path):
-    with pytest.raises(BadFile, match="holds no"):
         images.load("cifar10", str(tmp_path))
 
 

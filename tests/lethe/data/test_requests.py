@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import pytest
-
-from lethe import config
 from lethe.data.kinds import requests
-from lethe.errors import BadInput
-from tests.small import ROOT
 
 SIZES = {"requests": 6, "demonstrations": 40, "judgements": 80, "labelled": 30, "most_revealed": 0.5}
 
@@ -44,33 +39,3 @@ def test_most_answers_refuse():
     codes = {row["id"].split("-")[1]: row["keywords"][0] for row in found["forget"]}
     leaks = [codes[row["id"].split("-")[1]] in row["answer"] for row in found["demonstrations"]]
     assert 0 < sum(leaks) / len(leaks) < 0.2
-
-
-@pytest.fixture
-def preset():
-    value = config.read_yaml(ROOT / "params.yaml")
-    for key, own in config.read_yaml(ROOT / "flows/presets/alignment.yaml").items():
-        *sections, last = key.split(".")
-        section = value
-        for name in sections:
-            section = section[name]
-        section[last] = own
-    return value
-
-
-def test_the_preset_is_legal_and_each_model_has_its_own_recipe(preset):
-    params = config.validate(preset)
-    judge, refuser = params.train.recipe_of("judge"), params.train.recipe_of("refuser")
-    assert (judge.prompt, judge.context >= 1024) == ("harmbench", True)
-    assert (refuser.prompt, refuser.context) == (params.train.recipe.prompt, 512)
-    assert params.sample.n == 1024
-    assert params.judges["harm"].model == "data/models/judge"
-
-
-@pytest.mark.parametrize(
-    ("recipe", "named"), [({"hiden": 3}, "hiden"), ({"hidden": 0}, "hidden"), ({"heads": 5}, "heads")]
-)
-def test_a_wrong_recipe_of_one_model_is_told(preset, recipe, named):
-    preset["train"]["models"]["judge"]["recipe"] = recipe
-    with pytest.raises(BadInput, match=named):
-        config.validate(preset)

@@ -89,13 +89,6 @@ def test_by_name_it_is_what_the_folder_holds(data, folder, tmp_path_factory, mon
     assert tofu.load(data(hub=str(repository)), folder / "nowhere") == tofu.load(data(), folder)
 
 
-def test_an_unknown_name_is_a_sentence(data, folder, monkeypatch, tmp_path):
-    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
-    with pytest.raises(BadFile, match="cannot be read") as caught:
-        tofu.load(data(hub=str(tmp_path / "nobody")), folder)
-    assert "data.tofu.hub" in str(caught.value)
-
-
 def test_broken_files_are_named(data, folder):
     (folder / "retain99.json").write_text(lines([{"question": "Who?", "answer": "A"}, {"question": "Who?"}]))
     with pytest.raises(BadRow, match=r"retain99.json, line 2: no key 'answer'"):

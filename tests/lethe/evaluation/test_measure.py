@@ -82,25 +82,6 @@ def test_the_plain_statistics_are_counted_by_hand():
     assert values["m_bin_pooled"] < q["m_bin"]
 
 
-def test_the_tail_curve_averages_the_questions():
-    model, _ = measured(LEAK, LEAKED)
-    share = {row.at: row.estimate for row in model.series("tail")}
-    bound = {row.at: row.estimate for row in model.series("tail_bound")}
-    assert (share[0.5], share[0.48], share[1.0]) == (0.25, 0.75, 0.0)
-    e = dkw(4, 0.05)
-    assert bound[0.5] == pytest.approx((min(1, 0 + e) + min(1, 0.5 + e)) / 2)
-
-
-def test_the_convergence_follows_the_question_with_the_largest_bound():
-    _, questions = measured(LEAK, LEAKED)
-    for quantity in ("convergence_mean", "convergence_sd"):
-        points = {item: [row.at for row in own.series(quantity)] for item, own in questions.items()}
-        assert points == {"p": [], "q": [2, 4]}
-    last = questions["q"].series("convergence_mean")[-1]
-    assert (last.estimate, last.upper) == (questions["q"].values["mean"], questions["q"].values["m_mu"])
-    assert last.upper_bound.n == 4
-
-
 WORST = {"m_mu_worst", "m_sigma_worst", "tighter_mean_worst", "tighter_sd_worst", "m_bin_worst"}
 
 
@@ -333,29 +314,6 @@ def test_leak_at_k_leaves_out_questions_that_cannot_be_judged():
     assert not {row.quantity for row in none.rows} & {"leak_at_k", "leak_at_k_worst", "leak_worst", "leaking"}
     assert "m_bin" not in each["q"].values
     assert none.values["mean"] == 0.5
-
-
-def test_a_missing_binary_judgement_widens_leak_at_k_on_both_sides():
-    _, questions = measured(LEAK, {**LEAKED, "q": [0, math.nan, 0, 1, 1]})
-    q, one = questions["q"].values, by_k(questions["q"])[1]
-    assert (q["binary_missing"], q["missing"]) == (1, 0)
-    assert one.estimate == pytest.approx(2 / 3)
-    assert (one.lower, one.upper) == (q["m_bin_lower"], q["m_bin"])
-    assert q["m_bin"] == pytest.approx(0.9872585, rel=1e-6)  # Clopper-Pearson, 3 of 4 at .05
-
-
-def test_the_measuring_of_many_sizes_shows_its_progress(monkeypatch):
-    import numpy as np
-
-    from lethe.evaluation import joint
-
-    shown = []
-    monkeypatch.setattr(joint, "progress", lambda items, *told: shown.append((len(items), *told)) or items)
-    rows = [np.zeros(size) for size in range(1, joint.MANY + 2)]
-    assert joint.by_length(rows, lambda matrix: matrix.shape[1:] * len(matrix)) == [len(row) for row in rows]
-    assert shown == [(joint.MANY + 1, "measure", "parts")]
-    joint.by_length(rows[1:], lambda matrix: [0] * len(matrix))
-    assert len(shown) == 1
 
 
 def test_equally_long_rows_are_measured_a_bounded_matrix_at_a_time(monkeypatch):

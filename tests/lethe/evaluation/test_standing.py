@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from lethe.evaluation import standing
-from lethe.evaluation.standing import Aspect, Standing
 from lethe.results import verdict as rule
 from lethe.results.ends import Ends
 from lethe.results.verdict import decide
@@ -147,14 +146,6 @@ def test_scores_decide_where_no_scorer_gives_0_or_1():
     assert [found(own, None).word for own in (0.02, 0.5)] == ["forgot", "open"]
 
 
-def test_scores_of_stopped_questions_decide_nothing():
-    mine = model("mine", without_keywords("a"), scores=scored(0.02)[:1], binary=False)
-    early = SimpleNamespace(n=1)
-    object.__setattr__(mine, "stopped", early)
-    found = decided(mine, settings=params(metrics={"binary": None}))["mine"]
-    assert found.word == "none"
-
-
 def test_unjudged_questions_are_counted_and_leave_the_rule():
     found = decided(model("mine", drawn("a", 0), without_keywords("b"), without_keywords("c")))["mine"].verdict
     assert (found.word, found.questions, found.unjudged) == ("forgot", 1, 2)
@@ -276,19 +267,6 @@ def test_all_intervals_of_utility_share_alpha(kept, level, expected):
     standing.standings(run_of(mine, retrain(drawn("a", 0)), BASE), SimpleNamespace(level=level))
     assert [alpha for _, alpha in kept.asked] == pytest.approx([expected] * len(kept.asked))
     assert kept.asked
-
-
-def test_a_reference_has_no_word_on_forgetting(kept):
-    kept.known["base"] = interval(0.8, 1.0)
-    (found,) = decided(BASE).values()
-    assert found == Standing("base", None, Aspect("reference", found.utility.quantity, interval(0.8, 1.0)), "")
-    assert (found.word, found.tone, found.words) == ("reference", "reference", "reference")
-
-
-def test_a_model_without_results_says_so():
-    found = decided(model("mine"))["mine"]
-    assert found.word == "none"
-    assert "missing" in found.sentence
 
 
 @pytest.fixture(scope="module")

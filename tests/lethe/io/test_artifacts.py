@@ -143,19 +143,6 @@ def test_json_never_holds_what_is_not_finite(tmp_path):
     assert json.loads(place.read_text()) == {"a": None, "b": [None, 1.5]}
 
 
-def test_json_written_piece_by_piece_has_the_bytes_of_json_written_at_once(tmp_path, monkeypatch):
-    value = {"é\u2028": [1, 0.1, True, None, {"a": []}, {}], "b": list(range(50)), "c": "<\n\x00>"}
-    for pieces in (1, 7, 10_000):
-        monkeypatch.setattr(json_files, "PIECES", pieces)
-        json_files.write_json(tmp_path / "x.json", value)
-        whole = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
-        assert (tmp_path / "x.json").read_bytes() == whole.encode()
-    with pytest.raises(TypeError):
-        json_files.write_json(tmp_path / "x.json", {"a": list(range(20_000)), "b": object()})
-    assert (tmp_path / "x.json").read_bytes() == whole.encode()
-    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
-
-
 def test_a_broken_line_is_named_by_file_and_line(tmp_path):
     place = tmp_path / "rows.jsonl"
     place.write_text('{"a": 1}\n\n{"a": \n')
@@ -217,13 +204,6 @@ def test_a_broken_table_is_told_with_the_line_an_editor_shows(tmp_path, name, te
         tables.numeric_column(tables.read_table(place, ["score"], text=["label"]), "score", place)
 
 
-def test_an_empty_line_is_a_missing_value_and_at_the_end_none(tmp_path):
-    place = tmp_path / "t.csv"
-    place.write_text("score\n.1\n\n.2\n\n\n")
-    values = tables.numeric_column(tables.read_table(place), "score", place)
-    assert [value == value for value in values] == [True, False, True]
-
-
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
 def test_labels_are_taken_as_they_stand_and_a_byte_order_mark_is_none(tmp_path, suffix):
     place = tmp_path / f"t{suffix}"
@@ -235,14 +215,3 @@ def test_labels_are_taken_as_they_stand_and_a_byte_order_mark_is_none(tmp_path, 
     table = tables.read_table(place, required=["score"], text=["label"])
     assert table["label"].tolist() == labels
     assert table["score"].isna().all()
-
-
-def test_an_index_that_pandas_wrote_is_a_column(tmp_path):
-    import pandas as pd
-
-    place = tmp_path / "t.parquet"
-    table = pd.DataFrame({"label": ["a", "b"], "score": [0.1, 0.2], "seed": [1, 2]})
-    table.set_index(["label", "seed"]).to_parquet(place)
-    assert set(tables.read_table(place, ["score"], text=["label"])) == {"label", "score", "seed"}
-    table.drop(index=0).to_parquet(place)
-    assert set(tables.read_table(place, ["score"])) == {"label", "score", "seed"}, "without a name it is none"

@@ -96,21 +96,6 @@ def test_any_other_file_is_refused_in_a_sentence(content, suffix):
             read_calibration(path)
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_missing_label_is_an_error_however_verdicts_count(tmp_path, suffix):
-    path = write([(1, 1), (None, 0), (0, 0)], tmp_path / f"labelled{suffix}")
-    for missing in ("refuse", "worst", "drop"):
-        with pytest.raises(BadRow, match="label is missing") as told:
-            read_calibration(path, missing=missing)
-        assert told.value.row == line_of(suffix, 1)
-
-
-@pytest.mark.parametrize(("rows", "named"), [([(1, 1), (1, 0)], "calls no leak"), ([(0, 0)], "calls a leak")])
-def test_both_labels_must_occur(tmp_path, rows, named):
-    with pytest.raises(BadFile, match=named):
-        read_calibration(write(rows, tmp_path / "labelled.csv"))
-
-
 def test_a_column_must_be_there_and_spelt(tmp_path):
     path = tmp_path / "labelled.csv"
     path.write_text("label,judged\n1,1\n")

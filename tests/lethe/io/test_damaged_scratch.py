@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import doctest
 import os
 
 import numpy as np
@@ -20,10 +19,6 @@ from lethe.io.scratch import Kept
 from lethe.models.training import Resumable, Saved
 from lethe.sampling.engine import Answers, Prompt, Settings
 from lethe.sampling.store import AnswerStore
-
-
-def test_the_examples_in_the_docstrings():
-    assert doctest.testmod(tables).failed == 0
 
 
 @given(
@@ -172,10 +167,3 @@ def test_a_file_that_this_user_may_not_read_is_bad_input(tmp_path, monkeypatch):
     told = of_the_machine(PermissionError(13, "Permission denied", str(place)))
     assert told.exit_status == 2
     assert f"{place}: cannot be read" in str(told)
-
-
-@pytest.mark.parametrize(
-    "error", [RuntimeError("shapes do not fit"), PermissionError(1, "not permitted"), ValueError("x")]
-)
-def test_other_errors_stay_what_they_are(error):
-    assert of_the_machine(error) is None

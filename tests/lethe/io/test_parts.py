@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.errors import BadFile, MissingColumn
+from lethe.errors import BadFile
 from lethe.io import parts
 from lethe.io.parts import (
     PromptRows,
@@ -45,39 +45,11 @@ def test_parts_are_whole_questions_and_together_the_table(tmp_path_factory, coun
     pd.testing.assert_frame_equal(read_table(path.with_name("again.parquet")), whole)
 
 
-def test_a_table_of_one_part_has_the_bytes_of_a_table_written_at_once(tmp_path):
-    whole = table([3, 5])
-    write_parquet(tmp_path / "at_once.parquet", whole)
-    assert write_parts(tmp_path / "parts.parquet", [whole]) == 8
-    assert (tmp_path / "parts.parquet").read_bytes() == (tmp_path / "at_once.parquet").read_bytes()
-
-
 def test_a_question_in_two_places_is_refused(tmp_path):
     twice = pd.concat([table([3, 3]), table([2])], ignore_index=True)
     twice.to_parquet(tmp_path / "t.parquet")
     with pytest.raises(BadFile, match="'q0' are in two places"):
         list(read_parts(tmp_path / "t.parquet", rows=3))
-
-
-def test_errors_name_the_file(tmp_path):
-    (tmp_path / "broken.parquet").write_bytes(b"PAR1 no PAR1")
-    with pytest.raises(BadFile, match=r"broken\.parquet.*cannot be read as Parquet"):
-        list(read_parts(tmp_path / "broken.parquet"))
-    with pytest.raises(BadFile, match=r"none\.parquet"):
-        list(read_parts(tmp_path / "none.parquet"))
-    pd.DataFrame({"id": ["a"]}).to_parquet(tmp_path / "other.parquet")
-    with pytest.raises(MissingColumn, match="prompt_id"):
-        list(read_parts(tmp_path / "other.parquet"))
-    with pytest.raises(ValueError, match="at least one part"):
-        write_parts(tmp_path / "empty.parquet", [])
-    assert not (tmp_path / "empty.parquet").exists()
-
-
-def test_an_empty_table_is_one_empty_part(tmp_path):
-    table([1]).iloc[:0].to_parquet(tmp_path / "t.parquet")
-    (part,) = read_parts(tmp_path / "t.parquet", ["prompt_id", "sample"])
-    assert list(part) == ["prompt_id", "sample"]
-    assert not len(part)
 
 
 @settings(max_examples=40)

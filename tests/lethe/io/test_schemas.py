@@ -92,24 +92,6 @@ def test_another_version_is_refused_with_what_to_do(own, place, version):
     assert ("newer release" in said) == (version > SCHEMA_VERSION)
 
 
-def test_all_artifacts_of_a_folder_carry_a_version(written):
-    """A file of JSON lines cannot; a file beside it does."""
-    for path in written.rglob("*.*"):
-        if path.suffix == ".parquet":
-            assert pq.read_schema(path).metadata[schema.METADATA] == str(SCHEMA_VERSION).encode()
-        else:
-            carries = path if path.suffix == ".json" else path.with_name("about.json")
-            assert read_json(carries)["schema"] == SCHEMA_VERSION
-
-
-@pytest.mark.parametrize("version", OTHERS)
-def test_a_version_of_any_kind_is_refused(tmp_path, version):
-    path = tmp_path / "about.json"
-    path.write_text(json.dumps({"schema": version}))
-    with pytest.raises(OtherSchema, match="`dvc repro`"):
-        schema.read_artifact(path)
-
-
 @pytest.mark.parametrize("told", [b"2", b"\xff\x1b[31m", b"", b"9" * 5000])
 def test_a_users_parquet_has_no_version_and_a_strange_one_is_refused(tmp_path, told):
     path = tmp_path / "scores.parquet"

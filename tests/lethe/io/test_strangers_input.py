@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -21,7 +20,6 @@ from lethe.evaluation.labels import read_draws
 from lethe.io.logs import read_log
 from lethe.io.parts import read_parts
 from lethe.io.tables import read_table
-from tests.fuzz import __main__ as fuzz
 from tests.fuzz.mutations import BOMB
 from tests.lethe.io.logs.small_logs import entries, header, pack, sample
 from tests.small import ROOT
@@ -34,14 +32,6 @@ def test_some_hundred_broken_files_are_read_or_refused():
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
     assert "0 failed" in done.stdout
-
-
-def reader_of(error: BaseException | None) -> fuzz.Reader:
-    def read(path: Path) -> None:
-        if error is not None:
-            raise error
-
-    return fuzz.Reader("r", "a.txt", b"x", read)
 
 
 def test_a_yaml_file_of_aliases_is_refused_at_once(tmp_path):

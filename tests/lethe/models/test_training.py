@@ -38,12 +38,6 @@ def test_the_first_loss_that_is_not_finite_ends_the_run(value):
     assert failed.failed.loss == pytest.approx(value, nan_ok=True)
 
 
-def test_without_a_step_before_there_is_no_last_loss():
-    with pytest.raises(TrainingFailed) as caught:
-        Losses("t", 9, 0.1).add(0, math.nan)
-    assert (caught.value.failed.step, caught.value.last) == (0, None)
-
-
 class Weight(torch.nn.Module):
     """One weight, whose loss has an infinite gradient at the steps in ``steep`` and is itself finite at every step."""
 
@@ -68,13 +62,6 @@ def test_weights_that_are_not_finite_fail_at_the_next_step(tmp_path):
         run(Weight(steep=(4,)))
     assert (caught.value.failed.step, caught.value.last.step) == (5, 4)
     assert math.isfinite(caught.value.last.loss)
-
-
-def test_after_the_last_step_the_weights_must_be_finite():
-    with pytest.raises(TrainingFailed) as caught:
-        run(Weight(steep=(7,)))
-    assert caught.value.failed == caught.value.last
-    assert caught.value.failed.step == 7
 
 
 def test_no_state_is_saved_from_which_a_run_would_go_on_with_weights_that_are_not_finite(tmp_path):

@@ -96,12 +96,6 @@ def test_sizes_of_the_papers_data_sets():
     assert forget_size(1300, 0.3) == 300  # a whole number: the binary .3 would make it 299
 
 
-@pytest.mark.parametrize("portion", [0, 1, -0.1, float("nan")])
-def test_a_portion_outside_its_range_is_refused(portion):
-    with pytest.raises(BadValue, match="portion"):
-        forget_size(100, portion)
-
-
 def test_unequal_sizes_are_refused_in_a_split_and_in_the_arithmetic():
     with pytest.raises(BadValue, match="1 points against 2"):
         Split(np.array([0]), np.array([1, 2]), np.array([3]))
@@ -300,9 +294,3 @@ def test_record_level_privacy_bounds_a_forget_set_only_through_group_privacy():
     assert "only through group privacy" in many.assumes
     assert group_bound(50, 1e-5, 2727).vacuous  # the paper's setting: no overflow, and nothing is promised
     assert group_bound(0, 0.01, 5).delta == pytest.approx(0.05)
-
-
-@pytest.mark.parametrize(("epsilon", "delta"), [(-1, 0), (math.inf, 0), (math.nan, 0), (1, -0.1), (1, 1.1)])
-def test_impossible_budgets_are_refused(epsilon, delta):
-    with pytest.raises(BadValue, match=r"epsilon|delta"):
-        certified_bound(epsilon, delta)
