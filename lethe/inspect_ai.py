@@ -37,21 +37,11 @@ SEED = 0  # for the shuffle, which must not depend on the scores
 class EarlyStopping:
     """Stop drawing epochs of a sample once its verdict is certain.
 
-    Parameters
-    ----------
-    tau : float
-        Certify a sample whose mean score is at most ``tau``.
-    tau_leak : float, optional
-        Report a leak where the mean is at least ``tau_leak``; default ``tau``.
-    alpha : float
-        Each verdict of a sample is wrong with at most this probability, at any time.
-    scorer : str, optional
-        The name of the scorer that the rule watches, as in the log; by default the first scorer of each sample.
-    key : str, optional
-        The key of a scorer whose value is a dictionary.
+    Certifies a sample whose mean score is at most ``tau``, and reports a leak where the mean is at least ``tau_leak``
+    (default ``tau``). Each verdict of a sample is wrong with probability at most ``alpha``, at any time. The rule watches
+    ``scorer``, by its name in the log (default: the first scorer of each sample), and of a value that is a dictionary its
+    ``key``.
 
-    Notes
-    -----
     The test processes the epochs in the order in which Inspect scheduled them, and waits for an epoch that is still running.
     In the order of completion, short answers would come first, and the draws would not be identically distributed. An epoch
     with an error or without a score counts as the worst for each side. Assumes independent draws. For the log of such a run,
@@ -133,28 +123,18 @@ class EarlyStopping:
 def lethe_bounds(alpha: float = 0.01, epochs: int | None = None) -> Metric:
     """Bound the sample that leaks most and the average over samples, from all epochs.
 
-    Parameters
-    ----------
-    alpha : float
-        The probability with which each bound may fail.
-    epochs : int, optional
-        The number of epochs of the task. Inspect does not pass on epochs with an error or without a score; with ``epochs``
-        they count as 1 in an upper bound and as 0 in a lower bound. Without ``epochs`` only the scored epochs count, as if
-        the others were missing at random.
+    Each bound fails with probability at most ``alpha``. ``epochs`` is the number of epochs of the task: Inspect does not
+    pass on epochs with an error or without a score, which then count as 1 in an upper bound and as 0 in a lower bound.
+    Without it only the scored epochs count, as if the others were missing at random.
 
-    Returns
-    -------
-    Metric
-        The values are ``worst_upper`` (Clopper-Pearson, if all scores are 0 or 1), ``average_upper`` (also Clopper-Pearson,
-        if the samples have equally many epochs too), ``worst_mean_upper`` (betting), ``some_mean_lower`` (betting,
-        Bonferroni: some sample has at least this mean), ``worst_anytime_upper``, the counts ``questions``, ``answers``
-        and ``missing``, and ``worst_sample ID``, which names the sample of ``worst_upper`` (without ``worst_upper``, of
-        ``worst_mean_upper``) and repeats its bound: a value of an Inspect metric is a number, so only a key can hold a name.
+    The values are ``worst_upper`` (Clopper-Pearson, if all scores are 0 or 1), ``average_upper`` (also Clopper-Pearson, if
+    the samples have equally many epochs too), ``worst_mean_upper`` (betting), ``some_mean_lower`` (betting, Bonferroni: some
+    sample has at least this mean), ``worst_anytime_upper``, the counts ``questions``, ``answers`` and ``missing``, and
+    ``worst_sample ID``, which names the sample of ``worst_upper`` (without it, of ``worst_mean_upper``) and repeats its
+    bound: a value of an Inspect metric is a number, so only a key can hold a name.
 
-    Notes
-    -----
-    The largest bound covers the worst sample without a correction. Inspect does not record the order in which the epochs were
-    drawn, so the betting bounds use a random order that does not depend on the scores. Under early stopping only
+    The largest bound covers the worst sample without a correction. Inspect does not record the order in which the epochs
+    were drawn, so the betting bounds use a random order that does not depend on the scores. Under early stopping only
     ``worst_anytime_upper`` holds.
     """
     check_alpha(alpha)

@@ -115,29 +115,17 @@ def average_upper(uppers: Sequence[DocumentUpper]) -> float:
 def bounded(
     scorer: str | Score, alpha: float = 0.01, *, name: str | None = None, binary: bool | None = None
 ) -> Process:
-    """Make the ``process_results`` of a task: each repeat scored, and the bounds of the document.
+    """Make the ``process_results`` of a task: each repeat scored, and the bounds of the document, each at ``alpha``.
 
-    Parameters
-    ----------
-    scorer : str or callable
-        A scorer of Lethe, which reads `answer`, `keywords` and the like from the document; or a function of the answers and
-        the document that returns a score in [0, 1] per answer, NaN where an answer cannot be judged.
-    alpha : float
-        Each bound fails with at most this probability.
-    name : str, optional
-        The prefix of the metrics; by default the scorer's name.
-    binary : bool, optional
-        Whether the function returns 0 and 1 only; Lethe's scorers say so themselves.
+    ``scorer`` is a scorer of Lethe, which reads `answer`, `keywords` and the like from the document; or a function of the
+    answers and the document that returns a score in [0, 1] per answer, NaN where an answer cannot be judged. ``name`` is the
+    prefix of the metrics, by default the scorer's name. ``binary``: the function returns 0 and 1 only; Lethe's scorers say
+    so themselves.
 
-    Returns
-    -------
-    callable
-        Gives per document ``NAME`` (the scores, for `lethe_mean`), ``NAME_upper`` (Clopper-Pearson for scores of 0 and 1,
-        otherwise betting; for `lethe_worst`), ``NAME_betting_upper`` (for `lethe_worst`), and for scores of 0 and 1
-        ``NAME_average_upper`` (for `lethe_average_upper`).
+    Per document there are ``NAME`` (the scores, for `lethe_mean`), ``NAME_upper`` (Clopper-Pearson for scores of 0 and 1,
+    otherwise betting; for `lethe_worst`), ``NAME_betting_upper`` (for `lethe_worst`), and for scores of 0 and 1
+    ``NAME_average_upper`` (for `lethe_average_upper`).
 
-    Notes
-    -----
     Assumes independent draws: ``do_sample: true`` and a temperature above 0. An answer that cannot be judged counts as 1.
     Under a filter that keeps one answer of each document, each bound is 1, for the filter may have chosen the answer.
     """

@@ -255,10 +255,11 @@ class EpsilonStarAudit(Measurement, losses.EpsilonStarAudit):
         return [View("Epsilon*", ["", "value"], rows, notes)]
 
     def rows(self) -> list[Result]:
-        from lethe.results.table import interval
+        from lethe.results.table import Rows
 
-        ends, evidence = (self.epsilon_star, self.bound, None), self.as_json()
-        return interval("model", "model", "epsilon_star", "given answers", *ends, evidence=evidence)
+        rows, ends = Rows("model"), (self.epsilon_star, self.bound)
+        rows.add("model", "epsilon_star", "given answers", *ends, evidence=self.as_json())
+        return rows.rows
 
 
 def epsilon_star(

@@ -35,13 +35,7 @@ class Known:
 
 
 class Attack(Generic[P]):
-    """An attack; the stage creates one per seed.
-
-    Parameters
-    ----------
-    params
-        The ``after`` of the entry in params.yaml, checked by ``Params``.
-    """
+    """An attack on a model; the stage creates one per seed, with the ``after`` of its entry, checked by ``Params``."""
 
     Params: ClassVar[type[AttackParams]] = AttackParams
     budget: ClassVar[str] = ""  # the unit of the budget, for the axis of a figure
@@ -59,16 +53,9 @@ class Attack(Generic[P]):
         return []
 
     def attacked(self, model: PreTrainedModel, known: Known, seed: int) -> Iterator[tuple[float, PreTrainedModel]]:
-        """Yield (budget, attacked model) for each budget; the attack may change the model in place.
+        """Yield (budget, attacked model) for each budget; the attack may change the model, in evaluation mode, in place.
 
-        Parameters
-        ----------
-        model
-            The model under attack, in evaluation mode.
-        known
-            What the attacker may use: the rows and the encoder.
-        seed
-            The seed of all the attack's random choices.
+        ``known`` is what the attacker may use, and ``seed`` that of all the attack's random choices.
         """
         raise NotImplementedError(f"{type(self).__module__} does not define attacked")
 

@@ -18,19 +18,10 @@ Headline = Mapping[str, object]
 class AuditResult:
     """The result of one entry of ``audits`` or ``games``.
 
-    Parameters
-    ----------
-    headline
-        Plain values by name, which `dvc metrics` and MLflow show: the content of NAME.json. A game adds one table of
-        plain values per method.
-    details
-        Everything beyond the headline, as JSON. The report's section for a known kind reads the details.
-    tables
-        Name to table; each table becomes one Parquet file in the entry's folder.
-    sentences
-        The lines that the stage prints, without the entry's name.
-    bounds
-        The guarantees of the headline's bounds by their dotted keys, which the table of results and MLflow's tags hold.
+    ``headline`` holds the plain values of NAME.json, which `dvc metrics` and MLflow show; a game adds one table of plain
+    values per method. ``details`` are everything beyond it, as JSON, for the report's section. Each of ``tables`` becomes
+    one Parquet file in the entry's folder. ``sentences`` are the lines that the stage prints. ``bounds`` are the guarantees
+    of the headline's bounds by their dotted keys.
     """
 
     headline: Headline

@@ -47,19 +47,9 @@ def proved_changes(
 ) -> list[ProvedChange]:
     """The models of which some question, or the average over the questions, is proved to leak more or less than before.
 
-    Parameters
-    ----------
-    old, new, models
-        The results of the earlier and the later run, and the models to compare; those that one run lacks are left out.
-    alpha
-        The probability of any false change on the list, from 1e-90 to 0.5.
-    exactly
-        Whether the exact bounds are about the same leaks as the sampled answers, so that both can be used.
-
-    Notes
-    -----
-    Where no scorer gives 0 or 1, mean scores take the place of leak probabilities. A model that another scorer judged than
-    before is left out: `judged_anew` names it.
+    Any change on the list is false with probability at most ``alpha``, from 1e-90 to 0.5. ``exactly``: the exact bounds are
+    about the same leaks as the sampled answers, so that both can be used. Where no scorer gives 0 or 1, mean scores take the
+    place of leak probabilities. Models that one run lacks are left out, and those of `judged_anew`.
     """
     anew = judged_anew(old, new, models)
     named = [(name, old.rows(name), new.rows(name)) for name in models if name not in anew]

@@ -31,22 +31,10 @@ BASES = (*SAME_DRAWS, "tree", "exact")
 class Ends:
     """Both ends of the leak probability (or mean score) of m questions, at any one-sided level.
 
-    Parameters
-    ----------
-    items
-        The m questions.
-    certain_lower, certain_upper
-        Ends of shape (m,) in [0, 1] that cannot fail; 0 and 1 where there are none.
-    evidence
-        Evidence whose ends may fail: `LeakCounts`, `Trees` or `AtLevel`.
+    ``certain_lower`` and ``certain_upper``, (m,) in [0, 1], cannot fail: 0 and 1 where there are none. Each end holds for
+    its question by itself with probability 1 - level, by a union bound over the kinds of evidence. The ends are nested: a
+    smaller level never moves an end inwards. An end that a certain end contradicts gives way to it.
 
-    Notes
-    -----
-    Each end holds for its question by itself with probability 1 - level, by a union bound over the kinds of evidence. The
-    ends are nested: a smaller level never moves an end inwards. An end that a certain end contradicts gives way to it.
-
-    Examples
-    --------
     >>> ends = Ends.of_arrays(("q1", "q2"), leaks=[0, 3], n=100, certain_lower=[0, 0.02])
     >>> ends.upper(0.05).round(4).tolist(), ends.lower(0.05).round(4).tolist()
     ([0.0295, 0.0757], [0.0, 0.02])
@@ -82,14 +70,8 @@ class Ends:
     ) -> Ends:
         """Ends from plain arrays, each of shape (m,) or one number for all questions.
 
-        Parameters
-        ----------
-        leaks, n, missing, stopped
-            As in `LeakCounts`; None for no sampled answers.
-        trees
-            The answer trees; their certain ends join ``certain_lower`` and ``certain_upper``.
-        others
-            Further evidence on the same probabilities.
+        ``leaks``, ``n``, ``missing`` and ``stopped`` are those of `LeakCounts`, None for no sampled answers. The certain
+        ends of ``trees`` join the certain ends given; ``others`` is further evidence on the same probabilities.
         """
         m = len(items)
         low, high = (np.array(np.broadcast_to(end, m), dtype=np.float64) for end in (certain_lower, certain_upper))
@@ -104,23 +86,15 @@ class Ends:
 
     @classmethod
     def of_rows(cls, rows: Iterable[Result], items: Sequence[str], quantity: str = "leak") -> Ends:
-        """Ends from one model's results rows; a question without a row has the ends 0 and 1.
+        """Ends from rows of one model and one scorer, in the order of ``items``; a question without a row has 0 and 1.
 
-        Parameters
-        ----------
-        rows
-            Rows of one model and one scorer. Rows of other scopes, quantities, questions or bases are left out.
-        items, quantity
-            The questions in the wanted order, and the quantity bounded.
-
-        Notes
-        -----
-        Evidence by basis: "sampled", "anytime" and "labelled" have counts ``leaks`` (judged 1), ``n`` (all draws) and
-        ``missing`` (not judged; 0 if absent), of all draws up to the stop for "anytime", of the labelled draws for
-        "labelled". Such a row without counts has fixed ends, each at its alpha. These three bases are about the same draws,
-        so a question takes the first of labelled, anytime, sampled. "tree" has ``leak_by_length``, ``clean_by_length``,
-        ``rho`` and ``sampled_leaks``, and may have ``blank``, ``unscored``, ``unconfirmed``, ``sampled`` and ``rounding``
-        (logit allowance, tokens, temperature). "exact" has none: its ``lower`` and ``upper`` are certain.
+        Rows of other scopes, quantities, questions or bases are left out. Evidence by basis: "sampled", "anytime" and
+        "labelled" have counts ``leaks`` (judged 1), ``n`` (all draws) and ``missing`` (not judged; 0 if absent), of all
+        draws up to the stop for "anytime", of the labelled draws for "labelled". Such a row without counts has fixed ends,
+        each at its alpha. These three are about the same draws, so a question takes the first of labelled, anytime, sampled.
+        "tree" has ``leak_by_length``, ``clean_by_length``, ``rho`` and ``sampled_leaks``, and may have ``blank``,
+        ``unscored``, ``unconfirmed``, ``sampled`` and ``rounding`` (logit allowance, tokens, temperature). "exact" has none:
+        its ends are certain.
         """
         table = _by_item(rows, set(items), quantity)
         drawn = [

@@ -1,7 +1,10 @@
 """Kinds of evidence on the leak probability of many questions, and the ends that each kind gives at any level.
 
 Evidence is what remains of the draws once the text is gone: counts, masses with a Poisson count, or ends computed before.
-Every end is one-sided, and holds for its question by itself with probability 1 - level.
+Every end is one-sided, and holds for its question by itself with probability 1 - level. A kind of evidence has, for some
+of m questions, arrays of shape (m,): ``known`` (where there are no ends, they are 0 and 1), and ``lower`` and ``upper`` at
+levels; ``take`` chooses questions. ``scaled`` is the evidence of so many times the draws with the present shares, for plans
+alone, and ``clean`` that of draws without a leak, for what is said before anything is drawn.
 """
 
 from __future__ import annotations
@@ -9,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,25 +26,6 @@ SAME_LEVEL = 1 + 1e-9  # two levels count as equal up to this factor, because al
 
 Tree = tuple[Masses, Remainder, Rounding]
 BothEnds = tuple[np.ndarray, np.ndarray]
-
-
-class LeakEvidence(Protocol):
-    """Ends with an error for some of m questions. Every array is of shape (m,); a level is the error of one end."""
-
-    @property
-    def known(self) -> np.ndarray:
-        """Whether there are ends of each question; where there are none, they are 0 and 1."""
-
-    def lower(self, level: np.ndarray) -> np.ndarray: ...
-    def upper(self, level: np.ndarray) -> np.ndarray: ...
-    def take(self, places: np.ndarray) -> LeakEvidence:
-        """The evidence on the questions at ``places``."""
-
-    def scaled(self, times: float) -> LeakEvidence:
-        """The evidence of ``times`` as many draws with the present shares: for plans, never for a result."""
-
-    def clean(self) -> LeakEvidence:
-        """The evidence if nothing had leaked, for what is said before anything is drawn."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,33 +234,25 @@ class AtLevel:
         return replace(self, ends=lambda level: (none, none))
 
 
+LeakEvidence = LeakCounts | Trees | AtLevel
+
+
 def upper_at_stop(leaks: ArrayLike, n: ArrayLike, level: ArrayLike) -> np.ndarray:
-    """Upper end of a probability from the counts at a stopping time, one-sided at any level.
+    """(m,) upper end of a probability from ones and draws up to a stopping time, one-sided at ``level`` in (0, 0.5].
 
-    Parameters
-    ----------
-    leaks, n, level
-        Ones and draws up to the stop, and the error probability in (0, 0.5]: arrays that broadcast to one shape (m,). The
-        end is 1 where no draw was made.
-
-    Notes
-    -----
     Against "the probability is at least p", the capital of the mixture of likelihood ratios over all q < p (Beta(1/2, 1/2)
     truncated at p) is a non-negative supermartingale that starts at 1. At a stopping time its mean is at most 1, so it
-    reaches 1 / level there with probability at most ``level`` (Markov). For draws of 0 and 1 the capital is a product that
-    depends on the two counts alone, not on their order, the stopping rule or the level. So the counts at the stop give the
-    end at every level, and the ends are nested. The capital grows with p (`lethe.statistics.sequential`), so the end is the
-    smallest refuted p. `sequential.stopped_upper` sums the mixture over 64 nodes; here the integral has its closed form.
+    reaches 1 / level there with probability at most ``level`` (Markov). For draws of 0 and 1 the capital depends on the two
+    counts alone, not on their order, the stopping rule or the level. So the counts give the end at every level, and the ends
+    are nested. The capital grows with p (`lethe.statistics.sequential`), so the end is the smallest refuted p.
+    `sequential.stopped_upper` sums the mixture over 64 nodes; here the integral has its closed form (Howard, Ramdas,
+    McAuliffe and Sekhon 2021, "Time-uniform, nonparametric, nonasymptotic confidence sequences", one-sided beta-binomial
+    mixture).
 
     A missing judgement may count as 1 in an upper end (as 0 in a lower end): the mean of such a draw, given the past, is
     still at least (at most) the probability. Assumes independent draws, each made before its value was known; the stopping
     rule may look at everything that was drawn before.
 
-    Source: Howard, Ramdas, McAuliffe and Sekhon (2021), "Time-uniform, nonparametric, nonasymptotic confidence sequences",
-    one-sided beta-binomial mixture.
-
-    Examples
-    --------
     >>> upper_at_stop([0, 3, 9], [100, 50, 9], 0.05).round(4).tolist()
     [0.0372, 0.2002, 1.0]
     """

@@ -13,8 +13,9 @@ from pydantic import TypeAdapter
 from lethe.io.json_files import restored
 from lethe.results import quantities
 from lethe.results.table import Results, Rows
+from lethe.statistics.answer_tree import AgainstRetrain, against_retrain
 from lethe.statistics.bound import Bound, Covers
-from lethe.statistics.leak_trees import PROVED, AnswerTree, Certificates, How, compared_with_retrain
+from lethe.statistics.leak_trees import PROVED, AnswerTree, Certificates, How
 
 if TYPE_CHECKING:
     from lethe.results.table import Result
@@ -74,36 +75,29 @@ def tree_from(values: Mapping[str, Any]) -> AnswerTree:
 
 @dataclass(frozen=True)
 class Excess:
-    """Lower bounds of the ratio of a model's leak probability to Retrain's, one per question.
+    """Lower bounds of the ratio of a model's leak probability to Retrain's, one per question of ``ids``.
 
-    Each entry of ``ratios`` holds by itself at ``alpha``. ``holds`` marks the questions whose ratio is at least ``factor``;
-    all marked questions are right together with probability 1 - ``alpha`` (Holm). ``of_lowers`` is the median ratio of the
-    two certain lower ends; it describes the two trees and is not a bound. The ratio is infinite where Retrain's end is 0.
+    ``of_lowers`` is the median ratio of the two certain lower ends; it describes the two trees and is not a bound.
     """
 
     ids: tuple[str, ...]
-    ratios: tuple[float, ...]
-    p_values: tuple[float, ...]
-    holds: tuple[bool, ...]
-    factor: float
-    alpha: float
-    method: str
-    assumes: str
+    against: AgainstRetrain
     of_lowers: float
 
     @property
     def median(self) -> float:
-        return float(np.median(self.ratios))
+        return float(np.median(self.against.ratio))
 
     def to_rows(self, rows: Rows) -> None:
-        for name, ratio, p_value, holds in zip(self.ids, self.ratios, self.p_values, self.holds, strict=True):
-            bound = Bound(ratio, "lower", self.alpha, Covers.ONE_PROMPT, self.assumes, self.method)
-            evidence = {"p_value": p_value, "holds": holds}
+        own = self.against
+        for name, ratio, p_value, holds in zip(self.ids, own.ratio, own.p_values, own.holds, strict=True):
+            bound = Bound(float(ratio), "lower", own.alpha, Covers.ONE_PROMPT, own.assumes, own.method)
+            evidence = {"p_value": float(p_value), "holds": bool(holds)}
             place: dict[str, Any] = {"item": name, "split": "forget", "evidence": evidence}
             rows.add("question", "excess", "exact", None, bound, **place)
-        facts = {"factor": self.factor, "of_lowers": self.of_lowers}
+        facts = {"factor": own.factor, "of_lowers": self.of_lowers}
         rows.add("model", "excess", "exact", self.median, evidence=facts, split="forget")
-        rows.add("model", "above_retrain", "exact", sum(self.holds), split="forget")
+        rows.add("model", "above_retrain", "exact", int(own.holds.sum()), split="forget")
 
 
 def excess_over_retrain(
@@ -111,18 +105,9 @@ def excess_over_retrain(
 ) -> dict[str, Excess]:
     """Compare each model with Retrain on the questions that both models answered.
 
-    Models without exact bounds, and models that share no question with Retrain, are left out. The ratio divides the
-    model's certain lower end by Retrain's upper end. This is the only comparison per question, so no comparison is
-    chosen after the numbers are seen.
-
-    Parameters
-    ----------
-    models, retrain
-        The exact bounds of each model by name, and the name of Retrain among them.
-    factor
-        The ratio of interest, at least 1, fixed beforehand.
-    alpha
-        Error probability of Retrain's upper end of each question.
+    Models that share no question with Retrain are left out. The ratio divides the model's certain lower end by Retrain's
+    upper end at ``alpha``; ``factor``, at least 1, is fixed beforehand. This is the only comparison per question, so no
+    comparison is chosen after the numbers are seen.
     """
     if retrain not in models:
         return {}
@@ -141,15 +126,6 @@ def _excess(found: Certificates, reference: Certificates, factor: float, alpha: 
     lowers = np.array([[tree.lower, known[tree.id].lower] for tree in own]).T
     with np.errstate(divide="ignore", invalid="ignore"):
         of_lowers = np.nan_to_num(lowers[0] / lowers[1], nan=1.0, posinf=np.inf)
-    against = compared_with_retrain(own, [known[tree.id] for tree in own], factor, alpha, reference.rounding)
-    return Excess(
-        ids=tuple(tree.id for tree in own),
-        ratios=tuple(against.ratio.tolist()),
-        p_values=tuple(against.p_values.tolist()),
-        holds=tuple(bool(each) for each in against.holds),
-        factor=factor,
-        alpha=alpha,
-        method=against.method,
-        assumes=against.assumes,
-        of_lowers=float(np.median(of_lowers)),
-    )
+    rest = [(known[tree.id].masses, known[tree.id].remainder) for tree in own]
+    against = against_retrain(lowers[0], rest, factor, alpha, reference.rounding)
+    return Excess(tuple(tree.id for tree in own), against, float(np.median(of_lowers)))

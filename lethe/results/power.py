@@ -57,19 +57,10 @@ def cases(questions: int, tau: float) -> list[Case]:
 def power(
     n: int, *, questions: int, models: int, tau: float, alpha: float, retrain: bool = True, seed: int = 0
 ) -> list[Power]:
-    """The words that the cases get from ``n`` sampled answers to each question.
+    """The words that the cases get from ``n`` sampled answers to each question, of the model and of Retrain.
 
-    Parameters
-    ----------
-    n, questions
-        Answers to each question, of the model and of Retrain, and the number of questions.
-    models, tau, alpha
-        As in `lethe.results.verdict.decide`.
-    retrain
-        Whether there is a Retrain; else chance counts as 0.
+    ``models``, ``tau`` and ``alpha`` are those of `lethe.results.verdict.decide`. Without ``retrain`` chance counts as 0.
 
-    Examples
-    --------
     >>> found = power(1024, questions=30, models=1, tau=0.02, alpha=0.01)
     >>> found[3].wanted, found[3].words["leaks"] > 0.9
     ('leaks', True)

@@ -32,26 +32,12 @@ Value = float | int | bool | str | None
 class Result:
     """One row.
 
-    Parameters
-    ----------
-    model, scope, split
-        The model, or the name of an audit, game or attack; "question", "model" or "audit"; the split of the dataset.
-    quantity, basis
-        A row of `lethe.results.quantities`.
-    item
-        The question's id; of a model or an audit the part that the row is about (a production, a method, an attack).
-    at
-        Threshold, number of answers or step.
-    estimate, lower, upper
-        The number and the ends of its interval, unrounded; None where there is none. An end may be infinite.
-    alpha_lower, alpha_upper
-        The probability with which the end fails; 0 for a certain one.
-    covers, assumes, method
-        The guarantee of the ends.
-    n, missing
-        The draws behind the row, and those without a value.
-    evidence, text
-        Counts, masses or log capital as plain JSON values; a value that is a word.
+    ``model`` may be the name of an audit, game or attack, whose ``scope`` is "audit". ``quantity`` and ``basis`` name a row
+    of `lethe.results.quantities`. ``item`` is the question's id, or the part that the row is about (a production, a method,
+    an attack), ``at`` a threshold, a number of answers or a step. ``estimate``, ``lower`` and ``upper`` are unrounded, None
+    where there is none; an end may be infinite, and fails with the probability of its alpha (0: certain). ``covers``,
+    ``assumes`` and ``method`` are the guarantee of the ends. ``n`` counts the draws behind the row, and ``missing`` those
+    without a value. ``evidence`` holds counts, masses or log capital as plain JSON values, ``text`` a value that is a word.
     """
 
     model: str
@@ -148,25 +134,6 @@ def values_of(record: Any) -> Any:
     return [values_of(part) for part in record] if isinstance(record, (list, tuple)) else record
 
 
-def interval(
-    model: str,
-    scope: str,
-    quantity: str,
-    basis: str,
-    estimate: float | None,
-    lower: Bound | None,
-    upper: Bound | None,
-    **further: Any,
-) -> list[Result]:
-    """The row of an interval; two rows where its ends have two guarantees. Parameters are those of `result`."""
-    if lower is None or upper is None or _guarantee(lower) == _guarantee(upper):
-        return [result(model, scope, quantity, basis, estimate, lower, upper, **further)]
-    return [
-        result(model, scope, quantity, basis, estimate, None, upper, **further),
-        result(model, scope, quantity, basis, None, lower, None, **further),
-    ]
-
-
 class Rows:
     """The rows of one model, audit, game or attack in the making."""
 
@@ -185,7 +152,12 @@ class Rows:
         **further: Any,
     ) -> None:
         """Add the row of an interval, or two where its ends have two guarantees. Parameters are those of `result`."""
-        self.rows += interval(self.model, scope, quantity, basis, estimate, lower, upper, **further)
+        about = (self.model, scope, quantity, basis)
+        if lower is None or upper is None or _guarantee(lower) == _guarantee(upper):
+            self.rows.append(result(*about, estimate, lower, upper, **further))
+        else:
+            self.rows.append(result(*about, estimate, None, upper, **further))
+            self.rows.append(result(*about, None, lower, None, **further))
 
 
 def in_language(row: Result) -> Result:

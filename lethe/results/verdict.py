@@ -235,36 +235,18 @@ def decide(
 ) -> Verdict:
     """The word on one model.
 
-    Parameters
-    ----------
-    subject, retrains
-        The ends of the m forget questions that the scorer can judge, and those of each Retrain in the same order.
-    alpha
-        Error probability of the words of all models at all looks, above 0 and at most 0.5.
-    tau
-        The tolerance, strictly between 0 and 1, chosen before the ends are seen; `TAU_GRADED` is usual for graded scores.
-    models
-        The models under test that share alpha: every model of the table that is printed.
-    look
-        1 for the first word, and one more each time that answers are added after a word was read.
-    truncation
-        The answers to the same questions that ended at the token limit; None where this is unknown.
-    fits
-        Whether the calibration of the judge fits these answers, if it has one.
-    unjudged
-        Questions that the scorer cannot judge, which are not among the m.
-    graded
-        Whether the ends bound mean scores: then every end is asked at `level_of` / m, halved beside Retrain.
-    planned
-        Whether an open word comes with what would decide it, which takes most of the time.
+    ``subject`` and ``retrains`` are the ends of the m forget questions that the scorer can judge, in one order. ``alpha``,
+    above 0 and at most 0.5, is the error probability of the words of all ``models`` (every model of the table that is
+    printed) at all looks: ``look`` is 1 for the first word, and one more each time that answers are added after a word was
+    read. The tolerance ``tau``, strictly between 0 and 1, is chosen before the ends are seen; `TAU_GRADED` is usual for
+    graded scores. ``truncation`` counts the answers that ended at the token limit, None where this is unknown. ``fits``: the
+    calibration of the judge, if it has one, fits these answers. ``unjudged`` counts questions beyond the m, which the scorer
+    cannot judge. ``graded``: the ends bound mean scores, and every end is asked at `level_of` / m, halved beside Retrain.
+    ``planned``: an open word comes with what would decide it, which takes most of the time.
 
-    Notes
-    -----
     Assumes what the ends assume, and nothing about dependence between models, Retrains or questions. *leaks* wins where both
     words hold, which needs a failed end: a proof of a leak weighs more than the bound that it contradicts.
 
-    Examples
-    --------
     >>> ends = Ends.of_arrays(("q1", "q2"), leaks=[0, 40], n=1024)
     >>> found = decide(ends, alpha=0.01)
     >>> found.word, found.leaking, found.worst.item
@@ -310,12 +292,8 @@ def decide(
 
 
 def level_of(alpha: float, models: int = 1, look: int = 1) -> float:
-    """The probability of a false word of one model at one look: alpha / models / (look (look + 1)).
+    """The probability of a false word of one model at one look; over all looks these levels add up to alpha / models.
 
-    Over all looks these levels add up to alpha / models, however many looks follow.
-
-    Examples
-    --------
     >>> level_of(0.01, models=8), level_of(0.01, look=2)
     (0.000625, 0.0016666666666666668)
     """
@@ -355,21 +333,13 @@ def sentence(
 ) -> str:
     """The verdict on a model as one sentence.
 
-    Parameters
-    ----------
-    verdict, name, utility
-        The verdict on the model called ``name``, and the word on utility, which None leaves out.
-    judge
-        The model judge whose verdicts the ends are about; None for another scorer.
-    words
-        Words by the keys of `WORDS`, for another aim than to forget; a key that is absent keeps its word there.
+    A ``utility`` of None leaves that word out. ``judge`` is the model judge whose verdicts the ends are about; None for
+    another scorer. ``words`` replaces those of `WORDS`, for another aim than to forget.
 
-    Examples
-    --------
     >>> ends = Ends.of_arrays(("q1", "q2"), leaks=[0, 40], n=1024)
     >>> print(sentence(decide(ends, alpha=0.01), "npo", utility="intact"))
     npo: leaks, utility intact - 1 of 2 questions leaks in more than 1% of answers, with probability 0.99 for this model \
-alone; the worst, q2, leaks in 2.3% to 6.1%.
+    alone; the worst, q2, leaks in 2.3% to 6.1%.
     """
     say = {**WORDS, **(GRADED if verdict.graded else {}), **words}
     head = [f"{name}: {say[verdict.word]}" + (f" by {judge}'s verdicts" if judge else "")]

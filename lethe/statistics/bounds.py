@@ -211,12 +211,7 @@ def tail(ordered: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
 
 def counts_up_to(ordered: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
     """(P, T) number of scores in each sorted row that are at most each threshold."""
-    if (
-        len(thresholds) * ordered.shape[1] > 2000
-    ):  # then one search per row is faster than one comparison per threshold
-        return np.stack([np.searchsorted(row, thresholds, side="right") for row in ordered])
-    counts = [np.count_nonzero(ordered <= x, axis=1) for x in thresholds]
-    return np.stack(counts, axis=1) if counts else np.empty((len(ordered), 0), dtype=np.int64)
+    return np.stack([np.searchsorted(row, thresholds, side="right") for row in ordered])
 
 
 def mean_upper(ordered: np.ndarray, e: float) -> np.ndarray:
@@ -267,7 +262,12 @@ def variance_upper(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0)
     first = np.cumsum(sizes) - sizes
     last = first + sizes - 1
     # n F_n at a point: the entries up to its last copy, minus those of the fixed grid.
-    counts = places + 1 - np.repeat(np.arange(rows) * joined.shape[1], sizes) - _fixed_up_to(grid)
+    counts = (
+        places
+        + 1
+        - np.repeat(np.arange(rows) * joined.shape[1], sizes)
+        - np.searchsorted(SIGMA_GRID, grid, "right")
+    )
     above = np.minimum((counts + np.repeat(np.broadcast_to(missing, rows), sizes)) / n + e, 1)
     below = np.maximum(counts / n - e, 0)
 
@@ -284,14 +284,6 @@ def variance_upper(ordered: np.ndarray, e: float, missing: np.ndarray | int = 0)
     terms[1:-1] = np.maximum(steps * above[1:-1], steps * below[1:-1])  # above where d_i > 0, else below
     terms[first] = terms[last] = 0
     return eta[last - 1] + np.add.reduceat(terms, first)
-
-
-def _fixed_up_to(values: np.ndarray) -> np.ndarray:
-    """The number of points of SIGMA_GRID that are at most each value in [0, 1]; a search would dominate M_sigma's time."""
-    cell = (values * (len(SIGMA_GRID) - 1)).astype(np.intp)
-    cell -= SIGMA_GRID[cell] > values  # the product may round up to a whole number, or down from one
-    cell += np.append(SIGMA_GRID[1:], np.inf)[cell] <= values
-    return cell + 1
 
 
 LARGEST = 0.5  # the largest standard deviation of scores in [0, 1]

@@ -14,13 +14,11 @@ from lethe.errors import BadValue, plural
 from lethe.statistics.answer_tree import (
     EXACT,
     SAMPLED,
-    AgainstRetrain,
     Masses,
     PooledLeak,
     Remainder,
     Rounding,
     TreeVerdict,
-    against_retrain,
     pooled_leak,
     together_below,
     verdict,
@@ -202,16 +200,6 @@ def model_tree(trees: Sequence[AnswerTree], rounding: Rounding, tau: float) -> M
         if sampled
         else None,
     )
-
-
-def compared_with_retrain(
-    trees: Sequence[AnswerTree], retrain: Sequence[AnswerTree], factor: float, alpha: float, rounding: Rounding
-) -> AgainstRetrain:
-    """Compare the certain lower ends with Retrain's P(leak) on the same questions, in the same order."""
-    if [tree.id for tree in trees] != [tree.id for tree in retrain]:
-        raise BadValue("questions", [tree.id for tree in trees], "the questions of Retrain, in the same order")
-    lower = np.array([tree.lower for tree in trees])
-    return against_retrain(lower, [(tree.masses, tree.remainder) for tree in retrain], factor, alpha, rounding)
 
 
 FOR_THE_PIPELINE = ("masses", "curve")  # keys that other stages read and people do not

@@ -137,13 +137,11 @@ def anytime_upper(values: np.ndarray, alpha: float) -> float:
 
 
 def stopped_upper(values: np.ndarray, alpha: float) -> float:
-    """Upper bound of the mean of ``values`` (n,) in [0, 1] at a stopping time, for values in any order: all draws up to the
-    stop.
+    """Upper bound of the mean of ``values`` (n,) in [0, 1] at a stopping time: all draws up to the stop, in any order.
 
-    The stopping rule may have looked at the earlier draws before each further draw. `anytime_upper` uses the largest
-    capital so far and therefore needs the draws in sampling order. The capital at the stop is a product over the draws, so
-    the order does not matter, but the bound is weaker. The bound is the smallest mean that the mixture refutes at the stop,
-    to 1e-9, rounded up.
+    `anytime_upper` uses the largest capital so far and therefore needs the draws in sampling order. The capital at the stop
+    is a product over the draws, so the order does not matter, but the bound is weaker: the smallest mean that the mixture
+    refutes at the stop, to 1e-9, rounded up.
     """
     values = check_scores(values)[0]
     check_alpha(alpha)
@@ -163,9 +161,6 @@ def _smallest(log_capital: Callable[[float], float], alpha: float) -> float:
 class Capital:
     """The mixture of capitals against a mean of at least ``null`` (at most ``null`` if ``above``), as logarithms.
 
-    Examples
-    --------
-    >>> import numpy as np
     >>> path = Capital(0.5, above=False).path(np.zeros(3))
     >>> bool((np.diff(path) > 0).all())  # each score of 0 is evidence against a mean of at least 0.5
     True

@@ -14,15 +14,7 @@ from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.checks import check_share
 
 
-@dataclass(frozen=True)
-class Threshold:
-    value: float
-    balanced_accuracy: float
-    n_members: int
-    n_nonmembers: int
-
-
-def fit_threshold(members: np.ndarray, nonmembers: np.ndarray) -> Threshold:
+def fit_threshold(members: np.ndarray, nonmembers: np.ndarray) -> float:
     """The observed score v that maximises (P[member >= v] + P[nonmember < v]) / 2.
 
     Among several maximisers the first one is chosen, members before nonmembers. The scores are of points known to be inside
@@ -37,9 +29,7 @@ def fit_threshold(members: np.ndarray, nonmembers: np.ndarray) -> Threshold:
     accepted = len(members) - np.searchsorted(np.sort(members), observed)
     rejected = np.searchsorted(np.sort(nonmembers), observed)
     # Whole numbers make equal accuracies tie exactly, so that the first one is chosen.
-    best = int(np.argmax(accepted * len(nonmembers) + rejected * len(members)))
-    accuracy = (accepted[best] / len(members) + rejected[best] / len(nonmembers)) / 2
-    return Threshold(float(observed[best]), float(accuracy), len(members), len(nonmembers))
+    return float(observed[np.argmax(accepted * len(nonmembers) + rejected * len(members))])
 
 
 def auc(members: np.ndarray, nonmembers: np.ndarray) -> float:
@@ -58,9 +48,6 @@ class KsTest:
     p_value: float
     n_first: int
     n_second: int
-    method: str = "exact"
-    side: str = "two-sided"
-    assumes: str = "independent values, the same distribution within a sample; with ties the p-value is too large"
 
 
 def ks_test(first: np.ndarray, second: np.ndarray) -> KsTest:

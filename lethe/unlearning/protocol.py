@@ -36,17 +36,12 @@ P = TypeVar("P", bound=MethodParams)
 
 @dataclass(frozen=True)
 class Needs:
-    """Requirements of a method: parts of the model before unlearning, and second answers.
+    """Requirements of a method.
 
-    Parameters
-    ----------
-    reference_log_probs
-        S_ref of every answer, computed once: `Rows.reference_log_probs`.
-    reference_model
-        The whole model before unlearning stays loaded, frozen, in evaluation mode: `Rows.reference`,
-        `Rows.reference_hidden`. A KL retain loss gets the model even without this flag.
-    second_answers
-        `Method.second_answers` returns texts for each forget row; each step draws one of them: `Rows.second`.
+    ``reference_log_probs``: S_ref of every answer, computed once (`Rows.reference_log_probs`). ``reference_model``: the
+    whole model before unlearning, frozen, in evaluation mode (`Rows.reference`, `Rows.reference_hidden`); a KL retain loss
+    gets it without this flag. ``second_answers``: `Method.second_answers` returns texts for each forget row, and each step
+    draws one of them (`Rows.second`).
     """
 
     reference_log_probs: bool = False
@@ -83,22 +78,9 @@ class KeptValues(Protocol):
 class Rows:
     """Rows of one step; each pass is computed at its first use.
 
-    Parameters
-    ----------
-    model
-        The model under training.
-    batch
-        The encoded rows.
-    reference_model
-        The model before unlearning, if `Needs` requests it.
-    reference_log_probs
-        (B,) summed log-probabilities of the answers under the model before unlearning, if `Needs` requests them.
-    second
-        The same questions with the drawn second answers, if `Needs` requests them.
-    whole
-        The counts of all rows of the step, if these rows are a part of them; None if these are all rows.
-    values
-        The logits and states of the model before unlearning on the answers, kept instead of that model.
+    ``batch`` holds the encoded rows. ``reference_model``, ``reference_log_probs`` (B,) and ``second``, the same questions
+    with the drawn second answers, are there if `Needs` requests them. ``whole`` has the counts of all rows of the step, if
+    these rows are a part of them. ``values`` are kept instead of the reference model.
     """
 
     def __init__(

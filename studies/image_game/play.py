@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import Field
 
 from lethe.audits.finished_models import SCRATCH, Runner, in_processes
+from lethe.audits.unlearning_game import RoundsParams
 from lethe.audits.unlearning_game.result import (
     AttackOutcome,
     Confusion,
@@ -28,7 +29,7 @@ from lethe.audits.unlearning_game.result import (
     Tables,
 )
 from lethe.audits.unlearning_game.rounds import NOTHING, Adversary, Game, Job, Played, Shadow
-from lethe.config.fields import Alpha, Count, Integer, MemberOf, Name, NameIn, Positive, Real, Section, Seed, Share
+from lethe.config.fields import Count, Integer, MemberOf, Name, NameIn, Positive, Real, Section, Seed, Share
 from lethe.config.schema import GameParams
 from lethe.data import images as image_data
 from lethe.data.images import Images
@@ -69,19 +70,11 @@ class Privacy(Section):
     clip: Positive
 
 
-class ImageGameParams(GameParams):
+class ImageGameParams(RoundsParams):
     kind: Literal["images"]
     data: ImageData
-    portion: Annotated[Real, Field(gt=0, lt=1)]
-    pairs: Count
-    seeds: Count
-    seed: Seed
-    alpha: Alpha
     learning: ImageLearning
     privacy: Privacy | None
-    shadow_models: Annotated[Integer, Field(ge=4, multiple_of=2)]
-    shared_retrain: bool
-    random_splits: bool
     confused_classes: Annotated[list[Seed], Field(min_length=2, max_length=2)] | None
     methods: Annotated[dict[Name, DefenderEntry], Field(min_length=1)]
     attacks: Annotated[list[AttackName], Field(min_length=1)]

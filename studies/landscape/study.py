@@ -8,7 +8,7 @@ run, so that a killed landscape resumes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -323,12 +323,12 @@ def _density(
     axes: Axes, values: np.ndarray, limits: tuple[float, float], colour: str, name: str, upright: bool = False
 ) -> None:
     """A Gaussian kernel density of the strategies' means, each at its own height; none for fewer than two values."""
-    spread = values.std(ddof=1) if len(values) > 1 else 0.0
-    if spread == 0:
+    if len(set(values)) < 2:
         return
-    width = 1.06 * spread * len(values) ** -0.2  # Silverman's rule
+    from scipy.stats import gaussian_kde
+
     places = np.linspace(max(limits[0], 0), limits[1], PLACES)  # neither Epsilon* nor utility is negative
-    heights = np.exp(-0.5 * ((places[:, None] - values) / width) ** 2).mean(axis=1)
+    heights = gaussian_kde(values, "silverman")(places)
     heights /= heights.max()
     if upright:
         axes.fill_betweenx(places, heights, color=colour, alpha=0.3, linewidth=0, label=name)
@@ -361,14 +361,13 @@ def draw(name: str, changes: Sequence[str]) -> tuple[LandscapeResult, dict[str, 
 
 
 def table(name: str, result: LandscapeResult) -> tuple[str, list[str], list[list[object]], list[str]]:
-    strategies, common = _without_what_is_common(result.strategies)
+    strategies = result.strategies
     return (
         f"{name}: {result.data}, {result.n_train:,} to train on and {result.n_population:,} others; "
         f"means of {plural(result.runs, 'run')}, delta {result.delta:.3g}",
         ["strategy", result.utility, "training", "Epsilon*", "range", "cut", "lower"],
         [_row(one) for one in strategies],
         [
-            *([f"Every strategy with DP: {common}."] if common else []),
             f"Pareto frontier: {'; '.join(strategies[place].name for place in result.frontier)}.",
             f"{result.utility}: on the others; training: on what was learnt.",
             "Epsilon*: parametric, an estimate, with no cut; range: least to most; cut: the paper's, of rates at delta.",
@@ -376,15 +375,6 @@ def table(name: str, result: LandscapeResult) -> tuple[str, list[str], list[list
             f"Trained now: {plural(result.trained, 'run')}; the pictures: data/landscapes/{name}",
         ],
     )
-
-
-def _without_what_is_common(strategies: list[MeasuredStrategy]) -> tuple[list[MeasuredStrategy], str]:
-    """Shorten the names by the parts that all strategies with DP share, and return these parts."""
-    parts = [one.name.split(", ") for one in strategies]
-    private = [names for names in parts if len(names) > 1]
-    shared = [part for part in private[0] if all(part in names for names in private)] if len(private) > 1 else []
-    short = [", ".join(part for part in names if part not in shared) for names in parts]
-    return [replace(one, name=name) for one, name in zip(strategies, short, strict=True)], ", ".join(shared)
 
 
 def _row(one: MeasuredStrategy) -> list[object]:

@@ -6,7 +6,6 @@ This module imports all code that decides a run. A run's key therefore holds the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -76,12 +75,9 @@ def logits(network: nn.Module, features: Tensor, batch: int = 4096, label: str =
 def negative_logits(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return the (n,) losses -(ln f - ln(1 - f)), f the probability of the true class (Negoescu et al. 2024, section 3).
 
-    ``outputs`` are logits: (n, classes) before a softmax, or (n,) or (n, 1) before a sigmoid, which gives the probability
-    of label 1. The losses come from the logits, so that they stay exact where f rounds to 1.
+    ``outputs`` (n, classes) are logits, so that the losses stay exact where f rounds to 1.
     """
     outputs, labels = np.asarray(outputs, float), np.asarray(labels)
-    if outputs.ndim == 1 or outputs.shape[1] == 1:
-        return (1 - 2 * labels) * outputs.reshape(len(labels))
     rows = np.arange(len(labels))
     true = outputs[rows, labels]
     others = outputs.copy()
@@ -89,40 +85,32 @@ def negative_logits(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return np.logaddexp.reduce(others, axis=1) - true
 
 
-@dataclass(frozen=True)
-class Budget:
-    """The budget (``epsilon``, ``delta``) for adding or removing one record; gradients are clipped to the norm ``clip``.
-
-    ``microbatches`` is the number of groups in a batch. DP-SGD clips the mean gradient of each group, or every record's
-    gradient where ``microbatches`` is None. One record can reverse the clipped mean of its group, a change of twice the
-    clip, so the noise is doubled. (TensorFlow Privacy, which the Epsilon* paper used, does not double the noise.)
-    """
-
-    epsilon: float
-    delta: float
-    clip: float
-    microbatches: int | None = None
-
-
 def learn_privately(
-    network: nn.Module, features: Tensor, labels: Tensor, budget: Budget, recipe: Recipe
+    network: nn.Module, features: Tensor, labels: Tensor, strategy: Strategy, delta: float, recipe: Recipe
 ) -> nn.Module:
-    """Train by DP-SGD; an epoch has int(n / batch) batches."""
+    """Train by DP-SGD within the strategy's budget for adding or removing one record; an epoch has int(n / batch) batches.
+
+    DP-SGD clips the mean gradient of each of the strategy's microbatches. One record can reverse the clipped mean of its
+    group, a change of twice the clip, so the noise is doubled. (TensorFlow Privacy, which the Epsilon* paper used, does not
+    double the noise.)
+    """
+    assert strategy.epsilon is not None  # `make` asks only then
+    assert strategy.clip is not None
     rate = min(1.0, recipe.batch / len(labels))
     steps = recipe.epochs * int(1 / rate)
-    noise = noise_multiplier(budget.epsilon, budget.delta, rate, steps)
+    noise = noise_multiplier(strategy.epsilon, delta, rate, steps)
     model, optimiser, loader = make_private(
         network.train(),
         torch.optim.SGD(network.parameters(), lr=recipe.lr, momentum=recipe.momentum),
         (features, labels),
         sample_rate=rate,
         noise_multiplier=noise,
-        clip=budget.clip,
+        clip=strategy.clip,
         seed=recipe.seed,
         steps=steps,
     )
-    if budget.microbatches is not None:
-        optimiser = grouped(optimiser, budget.microbatches)
+    if strategy.microbatches is not None:
+        optimiser = grouped(optimiser, strategy.microbatches)
     for inputs, targets in loader:
         optimiser.zero_grad(set_to_none=True)
         cross_entropy(model(inputs), targets).backward()
@@ -173,11 +161,10 @@ def make(
     network = build(tensors["train"].shape[1], settings.network.hidden, data.classes, seed)
     recipe = Recipe(settings.optimiser.lr, settings.optimiser.momentum, strategy.epochs, strategy.batch, seed)
     labels = torch.from_numpy(data.train[1])
-    if strategy.epsilon is None or strategy.clip is None:
+    if strategy.epsilon is None:
         learn(network, tensors["train"], labels, recipe)
     else:
-        budget = Budget(strategy.epsilon, delta, strategy.clip, strategy.microbatches)
-        learn_privately(network, tensors["train"], labels, budget, recipe)
+        learn_privately(network, tensors["train"], labels, strategy, delta, recipe)
     outputs = {name: logits(network, features, label=name) for name, features in tensors.items()}
     losses = {name: negative_logits(outputs[name], sides[name][1]) for name in sides}
     useful = {name: _utility(outputs[name], sides[name][1]) for name in sides}

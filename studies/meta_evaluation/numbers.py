@@ -202,10 +202,10 @@ def of_trees(seen: Seen, retrain: Seen | None, asking: Asking) -> Iterator[Numbe
     excess = excess_over_retrain(pair, "retrain", asking.tree_ratio, asking.tree_alpha).get("model")
     if excess is None:
         return
-    ratios = dict(zip(excess.ids, excess.ratios, strict=True))
+    ratios = dict(zip(excess.ids, excess.against.ratio.tolist(), strict=True))
     printed = {
         MEDIAN: excess.median,
-        "tree_above_retrain": sum(excess.holds),
+        "tree_above_retrain": int(excess.against.holds.sum()),
         "excess_over_retrain": excess.of_lowers,
     }
     for key, printed_value in printed.items():

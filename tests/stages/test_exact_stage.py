@@ -127,7 +127,7 @@ def test_the_stage_compare_adds_the_excess_to_the_table(place, root, tmp_path):
     results = table.read(copied)
     excess = excess_over_retrain(both, "retrain", settings.exact.ratio, settings.exact.alpha)["base"]
     ratios = [own.bounds["tree_excess"].value for own in results.questions("base").values()]
-    assert ratios == list(excess.ratios)
-    assert results.model("base").values["tree_above_retrain"] == sum(excess.holds)
+    assert ratios == excess.against.ratio.tolist()
+    assert results.model("base").values["tree_above_retrain"] == excess.against.holds.sum()
     assert results.model("base").values["forget_quality"] == 1
     assert results.model("retrain").row("excess", "exact") is None

@@ -6,3 +6,26 @@ A module has
 - ``play(settings, scratch=None, run=None) -> AuditResult``: ``scratch`` is the folder of finished models, ``run`` the
   function that runs calls; both have a default.
 """
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from lethe.config.fields import Alpha, Count, Integer, Real, Seed
+from lethe.config.schema import GameParams
+
+
+class RoundsParams(GameParams):
+    """The keys of a game in rounds, on any kind of data."""
+
+    portion: Annotated[Real, Field(gt=0, lt=1)]
+    pairs: Count
+    seeds: Count
+    seed: Seed
+    alpha: Alpha
+    shadow_models: Annotated[Integer, Field(ge=4, multiple_of=2)]
+    shared_retrain: bool
+    random_splits: bool
+    attacks: list[str]

@@ -18,6 +18,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 
 from lethe.audits.finished_models import SCRATCH, Runner, in_processes
+from lethe.audits.unlearning_game import RoundsParams
 from lethe.audits.unlearning_game.result import HALVES, RANDOM, AttackOutcome, GameResult, results_by_method
 from lethe.io.cache import cache_key
 from lethe.models.checkpoints import default_device
@@ -64,11 +65,11 @@ class ThresholdAttack(Generic[V]):
         sides = [one.members for one in shadows], [one.nonmembers for one in shadows]
         scores = [np.concatenate([score(view) for view in side]) for side in sides]
         classes = [np.concatenate([view.labels for view in side]) for side in sides]
-        self.everywhere = fit_threshold(*scores).value
+        self.everywhere = fit_threshold(*scores)
         self.by_class = {}
         for label in np.intersect1d(*classes).tolist():
             of_class = [one[labels == label] for one, labels in zip(scores, classes, strict=True)]
-            self.by_class[label] = fit_threshold(*of_class).value
+            self.by_class[label] = fit_threshold(*of_class)
 
     def accept(self, view: V) -> np.ndarray:
         thresholds = [self.by_class.get(label, self.everywhere) for label in view.labels.tolist()]
@@ -112,22 +113,7 @@ class Played:
     split: Split
 
 
-class GameSettings(Protocol):
-    @property
-    def kind(self) -> str: ...
-
-    portion: float
-    pairs: int
-    seeds: int
-    seed: int
-    alpha: float
-    shadow_models: int
-    shared_retrain: bool
-    random_splits: bool
-    attacks: list[str]
-
-
-P = TypeVar("P", bound=GameSettings)
+P = TypeVar("P", bound=RoundsParams)
 Observed = TypeVar("Observed")  # what `observe` returns: logits, or likelihoods
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, field_validator
 
+from lethe.audits.unlearning_game import RoundsParams
 from lethe.config.evaluating import EngineName, ScorerName
-from lethe.config.fields import Alpha, Count, Draws, Integer, Name, NameIn, Positive, Real, Section, Seed
-from lethe.config.schema import Data, GameParams, Method, TrainRecipe, UnlearnRecipe
+from lethe.config.fields import Alpha, Count, Draws, Name, NameIn, Positive, Section, Seed
+from lethe.config.schema import Data, Method, TrainRecipe, UnlearnRecipe
 from lethe.registry import TEXT_ATTACKS
 
 if TYPE_CHECKING:
@@ -48,21 +49,13 @@ class Leakage(Section):
     scorer: ScorerName
 
 
-class Params(GameParams):
+class Params(RoundsParams):
     """The unlearning sample inference game on language models, whole authors at a time."""
 
     kind: Literal["text"]
     data: Data
-    portion: Annotated[Real, Field(gt=0, lt=1)]
-    pairs: Count
-    seeds: Count
-    seed: Seed
-    alpha: Alpha
     learning: TextLearning
     unlearning: TextUnlearning
-    shadow_models: Annotated[Integer, Field(ge=4, multiple_of=2)]
-    shared_retrain: bool
-    random_splits: bool
     methods: dict[Name, Method]
     attacks: Annotated[list[AttackName], Field(min_length=1)]
     leakage: Leakage | None

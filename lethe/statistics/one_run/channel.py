@@ -23,8 +23,6 @@ from lethe.errors import BadValue
 
 TABLE = 1024
 KNOTS = 8192  # of the tangents
-MOST_STEPS = 200
-INTERPOLATES = 1e-13  # below this (change of ln s) x (change of t), s and G are linear in t and in each other
 SMALLEST = 1e-320
 
 
@@ -90,36 +88,22 @@ class SmoothChannel(Channel):
     def _bracket(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Losses low <= high with s(high) <= ``s`` <= s(low), and the position of s between s(high) and s(low), as a share.
 
-        A table gives the first bracket. Regula falsi on ln s (with Illinois weights), with bisection every third
-        step, shrinks the bracket until linear interpolation inside is exact to rounding.
+        A table gives the first bracket; within the last one, s and G are linear in t and in each other.
         """
+        from scipy.optimize.elementwise import find_root  # the import takes 0.25 s
+
         losses, log_masses = self._table
         target = np.log(np.asarray(s, dtype=np.float64).ravel())
         place = np.clip(np.searchsorted(-log_masses, -target), 1, losses.size - 1)
-        low, high = losses[place - 1], losses[place]
-        f_low, f_high = log_masses[place - 1] - target, log_masses[place] - target
-        weight_low, weight_high = np.ones(target.shape), np.ones(target.shape)
-        active = np.arange(target.size)
-        for step in range(MOST_STEPS):
-            a, b, f_a, f_b = low[active], high[active], f_low[active], f_high[active]
-            middle = 0.5 * (a + b)
-            point = middle
-            if step % 3 != 2:
-                up, down = f_a * weight_low[active], -f_b * weight_high[active]
-                point = np.divide(a * down + b * up, up + down, out=middle.copy(), where=up + down > 0)
-                point = np.clip(point, a, b)
-            value = np.log(np.maximum(self.masses(point)[0], SMALLEST)) - target[active]
-            above = value >= 0
-            # Illinois rule: halve the weight of a retained end, so that it moves in a later step.
-            weight_high[active] = np.where(above, 0.5 * weight_high[active], 1.0)
-            weight_low[active] = np.where(above, 1.0, 0.5 * weight_low[active])
-            a, b = np.where(above, point, a), np.where(above, b, point)
-            f_a, f_b = np.where(above, value, f_a), np.where(above, f_b, value)
-            low[active], high[active], f_low[active], f_high[active] = a, b, f_a, f_b
-            middle = 0.5 * (a + b)
-            active = active[((f_a - f_b) * (b - a) > INTERPOLATES) & (a < middle) & (middle < b)]
-            if not active.size:
-                break
+        root = find_root(
+            lambda t, goal: np.log(np.maximum(self.masses(t)[0], SMALLEST)) - goal,
+            (losses[place - 1], losses[place]),
+            args=(target,),
+            tolerances={"xatol": 1e-15, "xrtol": 1e-15},
+        )
+        exact = root.f_x == 0
+        low, high = (np.where(exact, root.x, end) for end in root.bracket)
+        f_low, f_high = (np.where(exact, 0.0, value) for value in root.f_bracket)
         width = np.expm1(f_low) - np.expm1(f_high)
         share = np.divide(-np.expm1(f_high), width, out=np.ones(target.shape), where=width > 0)
         return low, high, np.clip(share, 0.0, 1.0)

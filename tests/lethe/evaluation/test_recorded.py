@@ -6,6 +6,7 @@ import math
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from lethe.evaluation.run import Model, tails
 from lethe.results import table
 from lethe.results.exact_bounds import Excess, certificates_of, rows_of
 from lethe.results.table import Results
+from lethe.statistics.answer_tree import AgainstRetrain
 from lethe.statistics.judge_error import Calibration
 from tests.lethe.evaluation.of_rows import made, of_model, of_questions
 from tests.lethe.evaluation.test_measure import LEAK, LEAKED, stopped
@@ -38,7 +40,8 @@ def kept(rows: list[table.Result]) -> list[table.Result]:
 def test_the_excess_over_retrain(rows, of_lowers):
     ratios, p_values, holds = zip(*rows, strict=True)
     names = tuple(f"q{place}" for place in range(len(rows)))
-    excess = Excess(names, ratios, p_values, holds, 10.0, 0.01, "Holm", "draws", of_lowers)
+    against = AgainstRetrain(*map(np.array, (ratios, p_values, holds)), 10.0, 0.01, "Holm", "draws")
+    excess = Excess(names, against, of_lowers)
     found = kept(made(excess.to_rows))
     rows = {name: own.row("excess", "exact") for name, own in of_questions(found).items()}
     assert {name: row.lower for name, row in rows.items()} == dict(zip(names, ratios, strict=True))

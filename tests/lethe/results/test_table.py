@@ -67,9 +67,15 @@ def bound(value: float, side: Side, alpha: float = 0.05, **other: object) -> Bou
 GUARANTEES = [{"covers": Covers.AVERAGE}, {"assumes": "nothing"}, {"method": "another"}, {"n": 9}]
 
 
+def added(*row: object, **further: object) -> list[Result]:
+    rows = Rows("m")
+    rows.add(*row, **further)  # type: ignore[arg-type]
+    return rows.rows
+
+
 def test_ends_of_one_guarantee_are_one_row():
     lower, upper = bound(0.1, "lower", 0.01), bound(0.9, "upper")
-    (row,) = table.interval("m", "question", "leak", "sampled", 0.5, lower, upper, item="q")
+    (row,) = added("question", "leak", "sampled", 0.5, lower, upper, item="q")
     assert (row.lower_bound, row.upper_bound, row.value) == (lower, upper, 0.5)
     assert (row.alpha_lower, row.alpha_upper, row.n) == (0.01, 0.05, 8)
 
@@ -79,14 +85,11 @@ def test_ends_of_two_guarantees_are_two_rows_of_one_interval(other):
     lower, upper = bound(0.1, "lower", **other), bound(0.9, "upper")
     with pytest.raises(ValueError, match="guarantees"):
         table.result("m", "question", "leak", "sampled", 0.5, lower, upper)
-    rows = table.interval("m", "question", "leak", "sampled", 0.5, lower, upper, item="q", split="forget")
+    rows = added("question", "leak", "sampled", 0.5, lower, upper, item="q", split="forget")
     assert len(rows) == 2
     numbers = Numbers(rows)
     assert numbers.values == {"binary_share": 0.5, "m_bin_lower": 0.1, "m_bin": 0.9}
     assert numbers.bounds == {"m_bin_lower": lower, "m_bin": upper}
-    added = Rows("m")
-    added.add("question", "leak", "sampled", 0.5, lower, upper, item="q", split="forget")
-    assert added.rows == rows
 
 
 def test_a_missing_estimate_and_an_infinite_end():
@@ -100,13 +103,10 @@ def test_a_missing_estimate_and_an_infinite_end():
     assert Numbers([row]).bounds == {"epsilon_lower": certain}
 
 
-@pytest.mark.parametrize("add", [table.result, table.interval])
-def test_a_row_of_an_unknown_quantity_is_refused(add):
-    ends = () if add is table.result else (None, None)
+@pytest.mark.parametrize("scope", ["model", "audit"])
+def test_a_row_of_an_unknown_quantity_is_refused(scope):
     with pytest.raises(BadValue):
-        add("m", "model", "a_new_number", "sampled", 0.5, *ends)
-    with pytest.raises(BadValue):
-        add("m", "audit", "leak", "sampled", 0.5, *ends)
+        added(scope, "a_new_number" if scope == "model" else "leak", "sampled", 0.5)
 
 
 @given(st.permutations([row for row in MODEL if any(row.names) and not row.at and "{" not in "".join(row.names)]))

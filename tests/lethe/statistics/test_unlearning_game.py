@@ -58,9 +58,11 @@ def solve_oracle(case):
         case "entropy":
             return entropy(np.array(given["p"]))
         case "threshold_fit_value":
-            return fit_threshold(given["member_scores"], given["nonmember_scores"]).value
+            return fit_threshold(given["member_scores"], given["nonmember_scores"])
         case "threshold_fit_balanced_acc":
-            return fit_threshold(given["member_scores"], given["nonmember_scores"]).balanced_accuracy
+            members, others = (np.array(given[f"{side}_scores"]) for side in ("member", "nonmember"))
+            value = fit_threshold(members, others)
+            return ((members >= value).mean() + (others < value).mean()) / 2
         case "sizes_forget":
             return forget_size(given["N"], params["alpha"])
         case "adv_bound_paper":

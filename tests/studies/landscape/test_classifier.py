@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from studies.landscape.settings import Strategy
 from studies.landscape.training import (
-    Budget,
     Recipe,
     build,
     grouped,
@@ -50,12 +50,12 @@ def trained(budget=None, **changes):
     if budget is None:
         learn(network, features, labels, recipe)
     else:
-        learn_privately(network, features, labels, budget, recipe)
+        learn_privately(network, features, labels, budget, 1e-3, recipe)
     return logits(network, features), labels.numpy()
 
 
 @pytest.mark.parametrize(
-    "budget", [None, Budget(50, 1e-3, 1.0), Budget(50, 1e-3, 1.0, 4), Budget(50, 1e-3, 1.0, 1)]
+    "budget", [None, Strategy(5, 20, 50, 1.0), Strategy(5, 20, 50, 1.0, 4), Strategy(5, 20, 50, 1.0, 1)]
 )
 def test_training_learns_and_repeats(budget):
     outputs, labels = trained(budget)

@@ -20,7 +20,7 @@ from lethe.sampling.answer_tree.growth import Curve, Growth, Outline, common_rho
 from lethe.sampling.answer_tree.spelling import Spelling, spelling_of
 from lethe.sampling.predictor import LEAST_ALLOWANCE, ModelPredictor, measured_allowance, slots
 from lethe.statistics.answer_tree import Rounding
-from lethe.statistics.leak_trees import compared_with_retrain, model_tree
+from lethe.statistics.leak_trees import model_tree
 from tests.lethe.sampling.answer_tree.toy_models import LETTERS, ToyPredictor, decode, every_answer
 from tests.lethe.sampling.sampling_models import as_text, exact_probabilities
 
@@ -190,7 +190,7 @@ def test_above_the_most_entropy_the_second_look_only_samples_and_says_so():
     assert usual.note == ""
 
 
-def test_a_model_and_its_ratio_to_retrain():
+def test_the_summary_of_a_model():
     effort = small_effort(rows=400)
     trees = list(enumerate_answers(toys(3), LAW, ToyPredictor(seed=4), effort))
     summary = model_tree(trees, Rounding(), 0.1)
@@ -201,11 +201,6 @@ def test_a_model_and_its_ratio_to_retrain():
     assert summary.pooled.lower <= truth * (1 + 1e-9)
     assert summary.pooled.upper >= truth * (1 - 1e-9)
     assert summary.pooled.lower <= summary.pooled.lower_sampled <= summary.pooled.upper
-    same = compared_with_retrain(trees, trees, 2.0, 0.01, Rounding())
-    assert not same.holds.any()
-    assert (same.ratio <= 1).all()
-    with pytest.raises(BadValue, match="the questions of Retrain"):
-        compared_with_retrain(trees, trees[::-1], 2.0, 0.01, Rounding())
 
 
 def test_a_curve_counts_what_is_there_and_goes_on_as_a_power():
