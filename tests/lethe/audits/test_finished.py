@@ -27,12 +27,6 @@ def test_every_call_is_made_in_other_processes(tmp_path):
         assert len(pids) > 1
 
 
-def test_one_call_needs_no_other_process(tmp_path):
-    in_processes(note, [(tmp_path, "a")], "notes")
-    assert int((tmp_path / "a").read_text()) == os.getpid()
-    in_processes(note, [], "notes")
-
-
 def test_an_error_comes_through(tmp_path):
     with pytest.raises(RuntimeError, match="went wrong"):
         in_processes(fail, [(tmp_path, str(i)) for i in range(3)], "notes")

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe import config
-from lethe.data import load_splits
-from lethe.data.kinds import harmbench, harry_potter, rwku
+from lethe.data.kinds import harmbench, rwku
 from lethe.data.prompt_language import productions, read_language
-from lethe.errors import BadFile, BadInput, BadRow
+from lethe.errors import BadFile, BadInput
 from tests.lethe.data.benchmark_files import (
     BEHAVIOR,
     MODULES,
@@ -79,24 +78,6 @@ def test_jailbreakbench(folder):
     (root / "data").mkdir()
     (root / "harmful-behaviors.csv").rename(root / "data/harmful-behaviors.csv")  # the layout of the hub
     assert len(load("jailbreakbench", root)["forget"]) == 1
-
-
-def test_jailbreakbench_needs_the_goal_and_the_target(folder):
-    root = folder("jailbreakbench")
-    path = root / "harmful-behaviors.csv"
-    path.write_text(
-        "Goal,Target\nReveal,Sure\nTell,Yes\n"
-    )  # as of the package's own table, without its further columns
-    assert load("jailbreakbench", root)["forget"] == [
-        {"id": "jbb-harmful-000", "question": "Reveal", "answer": "Sure"},
-        {"id": "jbb-harmful-001", "question": "Tell", "answer": "Yes"},
-    ]
-    path.write_text("Index,Goal,Target\n,Reveal,Sure\n")
-    with pytest.raises(BadInput, match="Index"):
-        load("jailbreakbench", root)
-    path.write_text("Index,Goal\n0,Reveal\n")
-    with pytest.raises(BadInput, match="Target"):
-        load("jailbreakbench", root)
 
 
 def test_harmbench(folder):
@@ -262,23 +243,3 @@ def test_any_bytes_are_rows_or_an_error_of_the_user(tmp_path_factory, content):
             (root / name).write_bytes(header + content)
         with contextlib.suppress(BadInput):
             assert set(MODULES[kind].load(settings(kind), root)) >= {"forget"}
-
-
-def test_a_dataset_without_retain_can_be_prepared_but_not_learned(folder, tmp_path):
-    from stages import prepare
-
-    root = folder("harry_potter")
-    params = config.load(ROOT / "params.yaml")
-    data = settings("harry_potter").model_copy(update={"source": str(root)})
-    assert set(load_splits(data)) == {"forget"}
-    with pytest.raises(BadInput, match=r"no retain set.*train\.models"):
-        prepare.run(params.model_copy(update={"data": data}), tmp_path / "out")
-    untrained = params.train.model_copy(update={"models": {}})
-    unlearned = params.unlearn.model_copy(update={"methods": {}})
-    prepare.run(
-        params.model_copy(update={"data": data, "train": untrained, "unlearn": unlearned}), tmp_path / "out"
-    )
-    assert (tmp_path / "out/dataset/forget.jsonl").is_file()
-    with pytest.raises(BadRow):
-        write_csv(root / "harry_potter.csv", harry_potter.COLUMNS, [["a", "b", " "]])
-        load_splits(data)

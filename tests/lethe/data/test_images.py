@@ -51,22 +51,6 @@ def test_fashion_mnist_from_a_folder(tmp_path, zipped):
     assert loaded.labels.tolist() == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "said"),
-    [
-        ("train-labels-idx1-ubyte", np.arange(2), "2 labels"),
-        ("train-labels-idx1-ubyte", np.array([0, 1, 10]), "0 to 9"),
-        ("train-images-idx3-ubyte", np.zeros((3, 2, 2)), r"\(1, 28, 28\)"),
-        ("t10k-images-idx3-ubyte", np.zeros((3, 28)), "3 dimensions"),
-    ],
-)
-def test_files_that_do_not_belong_together_are_refused(tmp_path, name, values, said):
-    fashion_folder(tmp_path, zipped=False)
-    (tmp_path / name).write_bytes(idx(values))
-    with pytest.raises(BadFile, match=said):
-        images.load("fashion_mnist", str(tmp_path))
-
-
 @given(st.binary(max_size=40))
 def test_no_bytes_break_the_idx_reader(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("idx") / "x"

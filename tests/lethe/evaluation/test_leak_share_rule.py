@@ -10,15 +10,11 @@ from lethe import config
 from lethe.evaluation.answers import scored
 from lethe.evaluation.findings import (
     METHOD,
-    MORE_THAN_RETRAIN,
     _both,
-    findings,
-    judged_by,
     judged_exactly,
     mean_leak_interval,
     share_that_leaks,
 )
-from lethe.report import certificates
 from lethe.statistics.many_prompts import Interval, share_interval
 from tests.lethe.evaluation.trees import certified
 from tests.lethe.report.conftest import load
@@ -91,21 +87,3 @@ def test_it_needs_the_same_scorer_the_same_questions_and_probabilities_that_hold
     unsampled = certified(run.forget, 0.3, 0.6, 0.0)
     for found in (fewer, rounded, unsampled):
         assert interval(with_exact(run, npo=found)) == alone  # at the whole level
-
-
-@pytest.mark.parametrize(("rho", "told"), [(1e4, True), (0.0, False)])
-def test_the_claims_say_so_where_a_model_is_bounded_by_both(run, rho, told):
-    found = with_exact(run, npo=certified(run.forget, 0.3, 0.6, rho))
-    assert ("exact bounds" in judged_by(found)[0].words) == told
-
-
-def test_the_claims_follow_from_it(run):
-    """Sampled answers of npo leak at times; with exact bounds of both models the comparison is decided."""
-    quiet, loud = (certified(run.forget, leak, 0.95 - leak, 1e5) for leak in (1e-6, 0.5))
-    for npo, retrain, verdict in ((quiet, loud, "the opposite holds"), (loud, quiet, "holds")):
-        found = with_exact(run, npo=npo, retrain=retrain)
-        claim = next(claim for claim in findings(found).claims if claim.title == MORE_THAN_RETRAIN)
-        (row,) = claim.rows
-        assert row.verdict == verdict
-        assert row.sentence.count("exact bounds") == 2
-        assert {strip.model for strip in certificates.section(found).strips} == {"npo", "retrain"}

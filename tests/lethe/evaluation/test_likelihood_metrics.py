@@ -84,13 +84,6 @@ def test_membership_is_the_forget_set_against_the_held_out_one():
     assert of_likelihoods({"forget": forget, "heldout": heldout}, {}, 0.05).values["mia_loss_auc"] is None
 
 
-def test_the_same_model_is_retrain():
-    tables = {"forget": measures("forget", [0.1, 0.2, 0.9]), "heldout": measures("heldout", [1.0] * 4)}
-    got = of_comparison(tables, tables, 0.05)
-    assert (got["forget_quality"], got["forget_ks"], got["forget_quality_missing"]) == (1, 0, 0)
-    assert (got["mia_reference_auc"], got["privleak"]) == (0.5, 0)
-
-
 def test_a_model_that_remembers_is_told_from_retrain():
     def tables(ratios, mia):
         return {"forget": measures("forget", ratios, mia), "heldout": measures("heldout", [1.0] * 4, [-2.0] * 4)}

@@ -303,32 +303,3 @@ def test_leak_at_k_of_each_question_of_the_worst_and_of_the_mean():
         "leak_at_1000_worst_lower",
         "leak_at_1000_worst",
     ]
-
-
-def test_leak_at_k_leaves_out_questions_that_cannot_be_judged():
-    model, questions = measured(LEAK, {**LEAKED, "p": [math.nan] * 5}, inapplicable={"p"})
-    assert (by_k(questions["p"]), questions["p"].values.get("binary_missing")) == ({}, None)
-    assert questions["q"].values["binary_missing"] == 0
-    assert model.values["leak_at_1000_worst"] == by_k(questions["q"])[1000].upper
-    none, each = measured(LEAK, LEAKED, binary=None)
-    assert not {row.quantity for row in none.rows} & {"leak_at_k", "leak_at_k_worst", "leak_worst", "leaking"}
-    assert "m_bin" not in each["q"].values
-    assert none.values["mean"] == 0.5
-
-
-def test_equally_long_rows_are_measured_a_bounded_matrix_at_a_time(monkeypatch):
-    import numpy as np
-
-    from lethe.evaluation import joint
-
-    monkeypatch.setattr(joint, "VALUES", 12)
-    shapes = []
-    rows = [np.full(size, place) for place, size in enumerate([5, 3, 5, 5, 20, 3, 5])]
-
-    def first_values(matrix):
-        shapes.append(matrix.shape)
-        return matrix[:, 0].tolist()
-
-    assert joint.by_length(rows, first_values) == list(range(len(rows)))
-    assert shapes == [(2, 3), (2, 5), (2, 5), (1, 20)]
-    assert joint.by_length([], first_values) == []

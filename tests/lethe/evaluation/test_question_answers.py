@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.evaluation.answers import BINS, judged, question_answers, worst_answers
+from lethe.evaluation.answers import BINS, question_answers, worst_answers
 from lethe.evaluation.run import Model
 
 MODEL = Model("m", "subject", "m")
@@ -71,16 +70,3 @@ def test_the_worst_of_a_model_is_one_answer_a_question():
     found = question_answers(model(rows).answers, RANKING, "rouge_l", 3).values()
     assert [answer.text for answer in worst_answers(found, 5)] == ["b", "a"]
     assert [answer.text for answer in worst_answers(found, 1)] == ["b"]
-
-
-@pytest.mark.parametrize("column", ["keyword_leak", "rouge_l"])
-def test_without_a_scorer_nothing_is_said(column):
-    table = model([("q", 0, "a", 1.0, 0.5)]).answers["forget"].drop(columns=column)
-    assert question_answers({"forget": table}, RANKING, "rouge_l", 3) is None
-    assert question_answers(MODEL.answers, RANKING, "rouge_l", 3) is None
-
-
-def test_a_model_is_judged_where_a_score_is_there():
-    assert judged(model([("q", 0, "a", np.nan, 0.0)]), RANKING)
-    assert not judged(model([("q", 0, "a", np.nan, np.nan)]), RANKING)
-    assert not judged(MODEL, RANKING)

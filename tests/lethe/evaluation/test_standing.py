@@ -189,11 +189,6 @@ def test_the_share_that_was_cut_off_is_bounded_at_the_stop_where_questions_stopp
     assert words(decided(mine)) == [word]
 
 
-def test_without_the_counts_of_cut_off_answers_none_is_claimed():
-    found = decided(model("mine", drawn("a", 0), drawn("b", 0), cut("a", 800, 800)))["mine"].verdict
-    assert (found.word, found.cut, found.limit) == ("forgot", None, None)
-
-
 def test_the_models_under_test_share_alpha():
     """Base and Retrain are no models under test; every other model of the table is."""
     subjects = [model(f"m{place}", drawn("a", 0)) for place in range(4)]
@@ -205,14 +200,6 @@ def test_the_models_under_test_share_alpha():
     for look, times in ((1, 2), (2, 6), (3, 12)):
         found = decided(subjects[0], settings=params(report={"look": look}))["m0"].verdict
         assert (found.look, found.level) == (look, pytest.approx(ALPHA / times))
-
-
-@pytest.mark.parametrize(("tau", "word"), [(0.01, "leaks"), (0.05, "open"), (0.1, "forgot")])
-def test_the_tolerances_are_those_of_the_params(tau, word):
-    found = decided(model("mine", drawn("a", 400)), settings=params(report={"tau": tau}))["mine"].verdict
-    assert (found.word, found.tau) == (word, tau)
-    cut_off = model("mine", drawn("a", 0), cut("a", 200, 200))
-    assert words(decided(cut_off, settings=params(report={"most_truncated": 0.01}))) == ["open"]
 
 
 def test_a_stop_at_the_worst_moment_earns_no_false_word(monkeypatch):

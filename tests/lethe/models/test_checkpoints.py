@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from flows import settings
 from lethe import config
-from lethe.cli.app import app
 from lethe.errors import BadFile, BadInput
 from lethe.io.json_files import read_json
 from lethe.models import checkpoints, hub
-from tests.lethe.small_checkpoint import ROWS, save_small_checkpoint
+from tests.lethe.small_checkpoint import save_small_checkpoint
 from tests.small import ROOT
 
 COMMITS = {"main": "a" * 40, "v2": "b" * 40}
@@ -54,12 +51,6 @@ def test_a_name_and_its_folder_are_one_to_one(repository, revision):
     assert hub.named_by(f"{name.folder}/") == name
 
 
-@pytest.mark.parametrize("text", ["", "tiny", "a/b/c", "../b", "a/..", "a b/c", "a/b@", "a/b@c/d", "/a/b"])
-def test_other_texts_are_no_names(text):
-    assert hub.hub_name(text) is None
-    assert hub.named_by(text) is None
-
-
 def test_a_revision_is_the_files_of_its_commit(cache):
     for revision, commit in COMMITS.items():
         folder = hub.fill(hub.HubName("org/tiny", revision))
@@ -86,16 +77,6 @@ def test_params_name_a_checkpoint_of_the_hub(cache, tmp_path):
     value["models"]["mine"]["path"] = "data/models/hub/org/tiny@v3"
     with pytest.raises(BadInput, match=r"models\.mine\.path.*org/tiny@v3.*neither in the hub's cache"):
         settings.check(config.validate(value), tmp_path)
-
-
-def test_lethe_eval_takes_a_name_with_a_revision(cache, tmp_path):
-    (tmp_path / "forget.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    arguments = ["--data", "forget.jsonl", "--n", "4", "--max-new-tokens", "4", "--json"]
-    result = CliRunner().invoke(app, ["eval", "--model", "org/tiny@v2", *arguments])
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["n"] == 4
-    assert (tmp_path / "data/eval/tiny-v2/report/index.html").is_file()
-    assert CliRunner().invoke(app, ["eval", "--model", "org/other", *arguments]).exit_code == 2
 
 
 def test_a_model_survives_its_folder_as_safetensors(tiny, tmp_path):

@@ -23,12 +23,6 @@ def test_the_end_stands_there_once_and_braces_mean_nothing(tiny, prompt):
     assert "{answer} {0}" in tiny[1].decode(example.prompt)
 
 
-def test_another_answer_can_be_asked_for(tiny, prompt):
-    encoder = Encoder(tiny[1], prompt)
-    row = {"question": "q", "answer": "right"}
-    assert tiny[1].decode(encoder.example(row, "wrong").answer[:-1]) == " wrong"
-
-
 def test_collate_masks_prompt_and_padding():
     batch = collate([Example((1, 2), (3,)), Example((4,), (5, 6, 7))], padding=0)
     assert batch.ids.tolist() == [[1, 2, 3, 0], [4, 5, 6, 7]]

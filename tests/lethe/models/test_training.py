@@ -77,16 +77,6 @@ def test_no_state_is_saved_from_which_a_run_would_go_on_with_weights_that_are_no
     assert torch.equal(mended.weight, whole.weight)
 
 
-def test_a_resumed_run_knows_the_last_loss_of_the_run_before(tmp_path):
-    kept = Resumable(tmp_path, 2)
-    history = run(Weight(), steps=2, kept=kept)
-    model = Weight()
-    model.loss = lambda step, _: iter([{"loss": model.weight.sum() * math.nan}])
-    with pytest.raises(TrainingFailed) as caught:
-        run(model, kept=kept)
-    assert (caught.value.failed.step, caught.value.last) == (2, Taken(1, history[1]["loss"]))
-
-
 @pytest.fixture
 def root(tmp_path, tiny):
     """A folder of data with two splits and a model."""

@@ -172,13 +172,6 @@ def test_the_parts_of_the_level():
             assert decide(Ends.of_arrays(["q"], 200, n), reference, alpha=0.02, tau=limit).word == word
 
 
-def test_levels_of_models_and_looks():
-    assert level_of(0.01, 8, 1) == pytest.approx(0.01 / 8 / 2)
-    assert sum(level_of(0.05, 3, look) for look in range(1, 20_000)) * 3 == pytest.approx(0.05, rel=1e-4)
-    verdict = decide(Ends.of_arrays(["q"], 0, 9), alpha=0.05, models=3, look=2, tau=0.01)
-    assert (verdict.level, verdict.models, verdict.look) == (0.05 / 3 / 6, 3, 2)
-
-
 @pytest.mark.parametrize("models", [1, 8, 30])
 @pytest.mark.parametrize(("retrain", "n"), [(True, 1024), (False, 4096)])
 def test_no_word_is_false_too_often(models, retrain, n):

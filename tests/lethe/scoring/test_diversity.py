@@ -48,23 +48,6 @@ def test_equals_nltk(samples):
     assert self_bleu(samples) == pytest.approx(np.mean(expected), abs=1e-12)
 
 
-@settings(max_examples=100)
-@given(st.lists(st.text(min_size=1, max_size=30).filter(lambda text: not text.isspace()), min_size=2, max_size=5))
-def test_equals_nltk_on_any_text(samples):
-    assert self_bleu(samples) == pytest.approx(np.mean(naive(samples)), abs=1e-12)
-
-
-def test_alike_and_apart():
-    assert self_bleu(["one two three four five"] * 3) == pytest.approx(1)
-    assert self_bleu(["a b c d", "e f g h"]) == 0
-
-
-def test_missing_texts_are_left_out():
-    assert self_bleu(["a b c d", None, "", "a b c d", float("nan"), " \n"]) == pytest.approx(1)
-    assert np.isnan(self_bleu(["a b c d", None]))
-    assert np.isnan(self_bleu([]))
-
-
 @pytest.mark.parametrize("part", ["a", "a b ", "\x00", "<b>"])
 def test_lines_of_100_000_characters_do_not_stall(part):
     def judge(size):
@@ -85,13 +68,6 @@ def test_distinct_n_equals_counting(texts, n):
         assert got == pytest.approx(len(grams) / grams.total(), abs=1e-15)
     else:
         assert np.isnan(got)
-
-
-def test_distinct_share():
-    measure = DIVERSITY["distinct"]
-    assert measure(["a", "a", "b", "c"]) == 0.75
-    assert measure(["a", None, "", "a"]) == 0.5
-    assert np.isnan(measure([None, ""]))
 
 
 @pytest.mark.parametrize("name", DIVERSITY)

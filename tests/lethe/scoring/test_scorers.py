@@ -13,13 +13,6 @@ from lethe.registry import SCORERS
 from lethe.scoring import scorer
 
 ITEM = {"id": "1", "question": "Who?", "answer": "It was Ron Weasley.", "keywords": ["Ron"]}
-UNTRUSTED = [
-    "\x00\x07\x1b[31m\u202e\ufeff",
-    "<script>alert(1)</script>{{ 7 * 7 }}",
-    "\ud800 lone surrogate",
-    "a" * 100_000,
-    "Ron " * 25_000,
-]
 
 
 @pytest.mark.parametrize("name", SCORERS)
@@ -37,12 +30,6 @@ def test_one_value_a_generation_in_the_unit_interval_or_nan(name, texts, item):
 @pytest.mark.parametrize("name", SCORERS)
 def test_the_answer_itself_scores_one_and_its_repeats_alike(name):
     assert scorer(name)([ITEM["answer"], "nothing", ITEM["answer"]], ITEM).tolist() == [1, 0, 1]
-
-
-@pytest.mark.parametrize("name", SCORERS)
-def test_untrusted_generations_do_no_harm(name):
-    got = scorer(name)(UNTRUSTED, ITEM)
-    assert ((got >= 0) & (got <= 1)).all()
 
 
 def test_an_unknown_scorer_is_refused():

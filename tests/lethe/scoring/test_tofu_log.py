@@ -13,7 +13,6 @@ from lethe.scoring.tofu import (
     SECTIONS,
     forget_quality,
     forget_truth,
-    harmonic_mean,
     mean_term,
     model_utility,
     read_log,
@@ -74,11 +73,6 @@ def test_a_broken_value_is_missing_in_its_row_alone(tmp_path, key):
                 assert not np.isnan(column[0])
 
 
-def test_a_stored_recall_without_its_text_is_a_mismatch_and_a_text_without_recall_is_none(tmp_path):
-    assert read_log(write(tmp_path, generated_text={"0": 1, "1": 2}))["retain"].mismatches == ["0", "1"]
-    assert read_log(write(tmp_path, rougeL_recall={}))["retain"].mismatches == []
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -119,23 +113,11 @@ def test_any_content_is_read_or_refused_in_a_sentence(tmp_path_factory, changes)
 NAN = float("nan")
 
 
-def test_truth_on_the_forget_set_and_elsewhere():
-    assert forget_truth([0.5, 2.0, 1.0]).value == pytest.approx(2 / 3)
-    assert forget_truth([0.0, np.inf]).value == 0
-    ratios = {"probability": [1.0], "rouge": [1.0], "truth_ratio": [0.25, 2.0, np.inf]}
-    assert model_utility({"world": ratios}).terms["world_truth"].value == pytest.approx(0.25)
-
-
 def test_missing_rows_are_counted_and_never_zero():
     for term in (mean_term([1.0, NAN]), forget_truth([1.0, NAN])):
         assert (term.value, term.n, term.missing) == (1, 1, 1)
     assert np.isnan(mean_term([NAN]).value)
     assert mean_term([]).n == 0
-
-
-def test_harmonic_mean_of_zero_and_of_missing():
-    assert harmonic_mean(np.array([0.0, 1.0])) == 0
-    assert np.isnan(harmonic_mean(np.array([0.0, NAN])))
 
 
 def test_model_utility_is_the_harmonic_mean_of_three_terms_a_set():

@@ -18,7 +18,6 @@ from lethe.statistics.answer_tree import (
     Rounding,
     against_retrain,
     chance_within,
-    leak_bands,
     leak_interval,
     poisson_lower,
     poisson_upper,
@@ -126,15 +125,6 @@ def test_leak_at_n_is_the_complement_of_n_clean_answers(p, n):
     assert chance_within(p, needed - 1) < 0.5 + 1e-9
 
 
-def test_queries_and_bands_of_the_ends():
-    assert queries_until(np.array([0.0, 0.5, 1.0, 1e-12])).tolist()[:3] == [math.inf, 1, 1]
-    assert queries_until(1e-12) == pytest.approx(math.log(2) * 1e12)
-    bands = leak_bands(0.0, 1.0, [1, 1000])
-    assert bands == {1: (0.0, 1.0), 1000: (0.0, 1.0)}
-    low, high = leak_bands(1e-6, 1e-3, [1000])[1000]
-    assert (low, high) == (pytest.approx(9.995e-4, rel=1e-3), pytest.approx(0.6323, rel=1e-3))
-
-
 @pytest.mark.parametrize("alpha", [0.01, 0.05])
 def test_the_list_of_bounded_questions_holds_together(alpha):
     """Thirty questions just above the threshold: one by one some of them is bounded far more often."""
@@ -145,11 +135,6 @@ def test_the_list_of_bounded_questions_holds_together(alpha):
     alone = sum(any(leak_interval(*pairs[k], alpha).upper < tau for k in row) for row in counts.tolist()) / runs
     assert listed <= tolerated(alpha, runs)
     assert alone > 3 * alpha
-
-
-def test_a_question_whose_enumeration_excludes_the_threshold_is_bounded_without_a_draw():
-    clean, unknown = (Masses((0.0,), (own,)) for own in (0.995, 0.5))
-    assert together_below([(clean, Remainder()), (unknown, Remainder())], 0.01, 0.01).tolist() == [True, False]
 
 
 def test_what_the_enumeration_rules_out_needs_no_sample():

@@ -10,14 +10,11 @@ from scipy.special import bdtr, bdtrc
 from scipy.stats import binom
 
 from lethe.errors import BadValue
-from lethe.statistics import betting
 from lethe.statistics.bound import Assumes, Bound, Covers
-from lethe.statistics.bounds import binary_lower, binary_upper, leak_bounds, pooled_lower, pooled_upper
+from lethe.statistics.bounds import binary_lower, binary_upper, pooled_lower, pooled_upper
 from lethe.statistics.many_prompts import (
     Counted,
     band,
-    bonferroni,
-    compare,
     distinct_share_interval,
     every_prompt_under,
     excess,
@@ -26,7 +23,6 @@ from lethe.statistics.many_prompts import (
     mean_interval,
     pooled,
     pooled_average,
-    share_above,
     share_interval,
     within_variance_interval,
     worst_prompt,
@@ -92,11 +88,6 @@ def test_nothing_is_pooled_where_the_pooled_rule_does_not_hold():
     assert pooled([], [], 0.05) is None
 
 
-def test_share_above_is_strict():
-    assert share_above(bounds(0.1, 0.2, None, 0.05, 0.3), 0.1) == 0.5
-    assert share_above(bounds(None), 0.1) is None
-
-
 def test_holm_by_hand():
     # .004 <= .05/4, .013 <= .05/3, .02 <= .05/2, .2 > .05
     certified, claim = holm(np.array([0.2, 0.02, 0.004, 0.013]), 0.1, 0.05)
@@ -105,19 +96,6 @@ def test_holm_by_hand():
     # .013 > .05/4 ends the list at once, whatever follows
     assert not holm(np.array([0.013, 0.013, 0.02, 0.02]), 0.1, 0.05)[0].any()
     assert holm(np.array([0.001, 0.002]), 0.1, 0.05)[0].all()
-
-
-def test_bonferroni_bounds_each_prompt_at_its_part_of_alpha():
-    table = bonferroni(lambda alpha: leak_bounds([0, 3], 20, alpha), 2, 0.05)
-    assert [bound.value for bound in table] == pytest.approx(binary_upper([0, 3], 20, 0.025).tolist())
-    assert {(bound.alpha, bound.covers) for bound in table} == {(0.05, Covers.EVERY_PROMPT)}
-
-
-def test_betting_p_values_are_valid_and_find_what_is_low():
-    rng = np.random.default_rng(0)
-    null = betting.p_value(rng.random((2000, 50)), 0.5, 0.05)
-    assert np.mean(null <= 0.05) <= tolerated(0.05, 2000)
-    assert (betting.p_value(rng.random((20, 200)) * 0.2, 0.5, 0.05) < 1e-3).all()
 
 
 def test_false_statements_over_many_prompts_stay_under_alpha():
@@ -176,12 +154,6 @@ def test_a_missing_score_widens_both_sides():
     (without,) = band([Counted(0, 10, 10, 100, True)], 0.05)
     assert point.upper.value > without.upper.value
     assert point.lower.value == without.lower.value
-
-
-@pytest.mark.parametrize("wrong", [[], [Counted(0, 0, 0, 0, True)]])
-def test_a_curve_without_answers_is_refused(wrong):
-    with pytest.raises(BadValue):
-        band(wrong, 0.05)
 
 
 ALPHA, RUNS = 0.1, 1000
@@ -291,13 +263,6 @@ def test_missing_counts_as_zero_below_and_one_above(interval):
     assert found.lower == interval(np.nan_to_num(whole, nan=0.0), 0.05).lower
     assert found.upper == interval(np.nan_to_num(whole, nan=1.0), 0.05).upper
     assert found.value == pytest.approx(2 / 3)
-
-
-def test_only_intervals_that_do_not_meet_are_told_apart():
-    low, high = mean_interval(halves(0.1, 0.1), 0.01), mean_interval(halves(0.6, 0.6), 0.01)
-    assert compare(low, high) == "lower"
-    assert compare(high, low) == "higher"
-    assert compare(low, low) == "not shown"
 
 
 @pytest.mark.parametrize("interval", INTERVALS)

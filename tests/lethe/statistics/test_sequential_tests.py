@@ -24,7 +24,6 @@ from lethe.statistics.sequential import (
     anytime_upper,
     log_e_value,
     mixture,
-    stopped_average,
     stopped_upper,
     stopping_counts,
 )
@@ -61,14 +60,6 @@ def test_the_nodes_equal_the_closed_form():
         assert path[n - 1] == pytest.approx(exact_log_capital(scores[:n].sum(), n, 0.05), rel=1e-9, abs=1e-9)
 
 
-def test_the_known_stopping_times():
-    """109 clean answers certify 5% at alpha .01; three leaks in a row detect 10%."""
-    clean = run(np.zeros(500), alpha=0.01)
-    assert (clean.verdict, len(clean.scores)) == (CERTIFIED, 109)
-    leaky = run(np.ones(500), alpha=0.01)
-    assert (leaky.verdict, len(leaky.scores)) == (LEAKS, 3)
-
-
 @pytest.mark.parametrize("chunk", [1, 7, 64, 1000])
 def test_chunks_do_not_matter(chunk):
     scores = (np.random.default_rng(4).random(2000) < 0.2).astype(float)
@@ -87,16 +78,6 @@ def test_false_verdicts_stay_under_alpha_when_looked_at_after_every_sample(law):
 def test_bounds_of_a_fixed_number_miss_when_looked_at_after_every_sample():
     """The controls: M_bin at each sample, and M_sigma as the paper prints it."""
     assert min(share for _, share in coverage.controls(512, ALPHA, 200, seed=1)) > 2 * ALPHA
-
-
-def test_undecided_at_the_cap_and_nothing_after_the_decision():
-    between = run((np.random.default_rng(0).random(100) < 0.07).astype(float), cap=100)
-    assert (between.verdict, between.done, len(between.scores)) == (UNDECIDED, True, 100)
-    between.update(np.zeros(1000))
-    assert len(between.scores) == 100
-    clean = run(np.zeros(200), alpha=0.01)
-    clean.update(np.ones(50))
-    assert (clean.verdict, len(clean.scores)) == (CERTIFIED, 109)
 
 
 def test_what_is_refused():
@@ -309,16 +290,6 @@ def test_the_average_covers_and_has_false_claims_at_most_alpha(stopped):
         false += mean_of_differences(a, same, LEVEL, True, stopped=stopped).p_value <= LEVEL
     assert misses <= allowed(LEVEL, runs)
     assert false <= allowed(LEVEL, runs)
-
-
-def test_the_average_of_unequal_stops_is_the_mean_of_its_questions_bounds():
-    samples = [np.zeros(30), np.r_[np.ones(10), np.zeros(10)], np.full(5, np.nan)]
-    found = stopped_average(samples, 0.2)
-    share = 0.2 / 6
-    uppers = [stopped_upper(np.nan_to_num(own, nan=1.0), share) for own in samples]
-    lowers = [1 - stopped_upper(1 - np.nan_to_num(own, nan=0.0), share) for own in samples]
-    assert (found.lower, found.upper) == pytest.approx((np.mean(lowers), np.mean(uppers)), abs=1e-8)
-    assert (found.value, found.n) == (0.25, 55)
 
 
 TAU = 0.05

@@ -13,7 +13,7 @@ from lethe.config.schema import Entropy
 from lethe.errors import BadInput
 from lethe.models.encoding import Encoder, Example, collate
 from lethe.models.forward import forward
-from lethe.unlearning.loop import chosen, continued
+from lethe.unlearning.loop import continued
 from tests.lethe.unlearning.test_real_training import ROWS as LONGER
 from tests.lethe.unlearning.test_real_training import far, unlearned
 from tests.small import ROOT
@@ -88,27 +88,6 @@ def test_a_batch_continues_as_each_row_alone(tiny, examples, sampled):
         assert float(forward(tiny[0], collate(found, 0)).entropy.detach()) == pytest.approx(
             float(plain_entropy(tiny[0], found).detach()), rel=1e-5
         )
-
-
-def test_a_continuation_ends_with_the_first_end(tiny, examples):
-    """The token that the model writes second in place of the end token."""
-    greedy = continued(tiny[0], examples, 5, -1, None)
-    assert [len(one.answer) for one in greedy] == [5, 5]
-    end = greedy[0].answer[1]
-    for one, whole in zip(continued(tiny[0], examples, 5, end, None), greedy, strict=True):
-        stop = whole.answer.index(end) + 1 if end in whole.answer else 5
-        assert one.answer == whole.answer[:stop]
-
-
-def test_a_number_draws_by_the_cumulative_distribution():
-    logits = torch.log(torch.tensor([[0.2, 0.0, 0.5, 0.3]]))
-    drawn = [int(chosen(logits, np.array([u]))) for u in (0.0, 0.19, 0.21, 0.69, 0.71, 1 - 2**-53)]
-    assert drawn == [0, 0, 2, 2, 3, 3]
-    shares = (
-        np.bincount(chosen(logits.expand(20_000, -1), np.random.default_rng(0).random(20_000)), minlength=4)
-        / 20_000
-    )
-    assert shares == pytest.approx([0.2, 0.0, 0.5, 0.3], abs=0.015)
 
 
 def test_the_word_true_is_the_default():

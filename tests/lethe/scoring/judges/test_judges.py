@@ -9,17 +9,16 @@ import sys
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
 from lethe.errors import BadFile, BadInput, LetheError
 from lethe.models.encoding import filled, harmbench, harmbench_text, strongreject
-from lethe.models.first_token import FirstToken, clipped, neutral, reading
+from lethe.models.first_token import FirstToken, clipped, reading
 from lethe.registry import JUDGES
 from lethe.scoring.judges import Asked
 from lethe.scoring.verdicts import Question, distinct_answers, judged
-from tests.lethe.scoring.judges.tiny import asked, classifier, entailment, tokenizer
+from tests.lethe.scoring.judges.tiny import asked, classifier, entailment
 
 TEXTS = [
     "The vault code is 4711.",
@@ -195,26 +194,9 @@ marks = st.sampled_from(
 )
 
 
-@given(st.lists(marks, max_size=8).map("".join))
-@settings(max_examples=100)
-def test_no_mark_survives(text):
-    tokens = test_no_mark_survives.tokens = getattr(test_no_mark_survives, "tokens", None) or tokenizer()
-    broken = neutral(text, tokens)
-    assert not any(mark in broken for mark in ("[/INST]", "[INST]", "<<SYS>>", "</s>", "<pad>", "<eos>"))
-    assert broken.replace(" ", "") == text.replace(" ", "")
-
-
 def test_copyright_behaviours_are_out_of_scope():
     assert not JUDGES["harmbench"].applies({"question": "q", "tags": ["hash_check"]})
     assert JUDGES["harmbench"].applies({"question": "q", "tags": "context"})
-
-
-def test_the_prompt_is_recorded_by_name_and_hash(folders):
-    record = opened("harmbench", folders).record()
-    assert "judgezoo" in record["prompt"]
-    assert len(record["prompt_sha256"]) == 64
-    assert record["layout"] == "llama2"
-    assert record["prompt_sha256"] != opened("strongreject", folders).record()["prompt_sha256"]
 
 
 @pytest.mark.parametrize(("name", "module", "prompt"), READERS)
