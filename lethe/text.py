@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Literal
 
 from lethe.errors import plural as plural
-from lethe.statistics.bound import Side, as_percent, exact, rounded
+from lethe.statistics.bound import Side, exact, rounded
 
 if TYPE_CHECKING:
     from lethe.statistics.one_run.audit import MethodBound, OneRunAudit
@@ -61,18 +61,16 @@ def epsilon_found(audit: OneRunAudit, found: MethodBound) -> str:
     return "epsilon is infinite" if found.infinite else f"epsilon is {bound.relation} {bound.number()}"
 
 
-def percent(value: float | None, digits: int = 1, rounding: Rounding = "near") -> str:
-    """Return a share as a percentage.
-
-    The parameters are those of `number`; the decimals are those of the percentage.
-    """
+def share(value: float | None, side: Side | None = None) -> str:
+    """Return a share as a percentage with two significant digits, above 50% with one decimal; a bound is rounded outward."""
     if value is None:
         return NONE
-    whole, step = exact(value) * 100, Decimal(1).scaleb(-digits)
-    shown = rounded(whole, digits, SIDES[rounding])
-    if rounding == "near" and shown in (0, 100) and whole != shown:  # small is not 0, large is not 1
-        return f"<{step}%" if shown == 0 else f">{100 - step}%"
-    return as_percent(shown)
+    whole = exact(value) * 100
+    rest = min(whole, 100 - whole)
+    digits = max(0, 1 - rest.adjusted()) if rest else 0
+    if whole > 50 and rest >= Decimal("0.1"):
+        digits = 1
+    return f"{rounded(whole, digits, side).normalize():f}%"
 
 
 def count(value: float | None) -> str:

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent
 ARTIFACTS = ("data", ".lethe", "mlflow.db", "mlruns", "dvc.lock", "dvc_plots", ".dvc/cache", ".dvc/tmp")
 COMMITTED = {
     ROOT / name for name in ("data/source/README.md", "data/labels/calibration.csv", "data/labels/answers.jsonl")
-}
+} | {ROOT / "tests/lethe/report/golden_page.txt"}  # which LETHE_WRITE_GOLDEN writes
 WRITABLE = (".venv", "__pycache__")
 WRITES = {
     "os.mkdir",

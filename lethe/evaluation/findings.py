@@ -33,7 +33,7 @@ from lethe.statistics.many_prompts import (
     share_interval,
     within_variance_interval,
 )
-from lethe.text import label, listing
+from lethe.text import label, listing, share
 
 METHOD = "answer trees, Poisson sample of the rest"
 EXACTLY_TOLD = "exact bounds"  # marks an interval of exact bounds, as opposed to one of samples
@@ -128,8 +128,7 @@ class Quantity:
     show: Callable[[Bound], str]  # one end of the interval, which rounds itself
 
     def told(self, interval: Interval) -> str:
-        ends = " to ".join(map(self.show, interval.bounds()))
-        return f"{ends} (with {EXACTLY_TOLD})" if interval.method == METHOD else ends
+        return " to ".join(map(self.show, interval.bounds()))
 
 
 def leak_share(scorer: str, exactly: bool = False, answers: str = "forget answers") -> Quantity:
@@ -178,8 +177,8 @@ def _root(variance: Bound) -> str:
     return replace(variance, value=math.sqrt(variance.value)).number()
 
 
-def _percent(share: Bound) -> str:
-    return share.percent(4 if share.method == METHOD else 2)  # exact bounds tell rarer leaks apart
+def _percent(end: Bound) -> str:
+    return share(end.value, end.side)
 
 
 @dataclass(frozen=True)

@@ -119,11 +119,6 @@ class Model:
     def m_gen(self) -> tuple[TailPoint, ...]:
         return tails(self.numbers)
 
-    @cached_property
-    def converging(self) -> Question | None:
-        """The question whose mean and standard deviation were measured after 2, 4, 8, ... answers."""
-        return next((one for one in self.questions if one.numbers.series("convergence_mean")), None)
-
     @property
     def epsilon_star(self) -> Result | None:
         """Epsilon* of the model with its record as evidence; None where it was not measured."""
@@ -162,6 +157,7 @@ class Run:
     attacks: Mapping[str, AttackResult]
     provenance: Mapping[str, object]
     missing: list[tuple[str, str]] = field(default_factory=list)  # path, the stage that makes it
+    kind: str = "unknown"  # of the dataset
     aim: Aim = "forget"
 
     @property
@@ -235,6 +231,7 @@ def load(params: EvaluationParams | Params, root: Path, provenance: Mapping[str,
         },
         provenance=provenance,
         missing=source.missing,
+        kind=str(about.get("kind", "unknown")),
         aim="refuse" if about.get("aim") == "refuse" else "forget",
     )
 

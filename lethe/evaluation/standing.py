@@ -75,12 +75,18 @@ class Aspect:
 
 @dataclass(frozen=True)
 class Standing:
-    """One model: the verdict on forgetting (None for a reference), the word on utility, and the one sentence of both."""
+    """One model: the verdict on forgetting (None for a reference), the word on utility, and the one sentence of both.
+
+    ``measured`` is the verdict, or for a reference what a verdict would say of its worst question; None without results.
+    ``attention``: a reader must see the sentence, because there is no decision or it says more than the decision.
+    """
 
     model: str
     verdict: Verdict | None
     utility: Aspect
     sentence: str
+    measured: Verdict | None = None
+    attention: bool = False
 
     @property
     def word(self) -> str:
@@ -117,9 +123,9 @@ class _Deciding:
     def standing(self, model: Model) -> Standing:
         aspect = self._utility(model)
         missing = "" if model.questions else f"No verdict: the results of {model.name} are missing."
-        if model.role != "subject":
-            return Standing(model.name, None, aspect, missing)
         verdict = self._verdict(model)
+        if model.role != "subject":
+            return Standing(model.name, None, aspect, missing, verdict)
         sentence = missing or rule.sentence(
             verdict,
             model.name,
@@ -128,7 +134,9 @@ class _Deciding:
             words=self.run.words.verdict,
         )
         server = _of_the_server(model.drawing.served) if model.drawing and model.drawing.served else ""
-        return Standing(model.name, verdict, aspect, sentence + self._thinking(model, verdict) + server)
+        notes = self._thinking(model, verdict) + server
+        attention = bool(notes) or verdict.word in ("open", "none")
+        return Standing(model.name, verdict, aspect, sentence + notes, verdict, attention)
 
     def _thinking(self, model: Model, verdict: Verdict) -> str:
         """The clause on questions that leak in the thinking, where no answer is proved to leak; Bonferroni over them."""
@@ -148,15 +156,16 @@ class _Deciding:
         items = ends.items if ends else ()
         return rule.decide(
             ends or Ends.of_arrays(()),
-            [self._chance(model, other, items) for other in run.retrains] if ends else [],
+            [self._chance(model, one, items) for one in run.retrains if one is not model] if ends else [],
             alpha=run.params.metrics.alpha,
             tau=report.tau_graded if graded else report.tau,
-            models=len(run.subjects),
+            models=max(1, len(run.subjects)),
             look=report.look,
             truncation=self._truncation(model, items, graded) if ends else None,
             fits=model.numbers.estimate("judge_fits", "judged") != 0,
             unjudged=len(model.questions) - len(items),
             graded=graded,
+            planned=model.role == "subject",
         )
 
     def _chance(self, model: Model, retrain: Model, items: tuple[str, ...]) -> Ends:

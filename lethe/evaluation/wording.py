@@ -33,6 +33,9 @@ class Wording:
     leakage: str = "leakage"
     proved: str = "leaks"
     aspect: str = "forgetting"
+    to_leak: str = "to leak"
+    worst_question: str = "worst question leaks in"
+    of_worst: str = "the probability that the worst question leaks"
     shown: Mapping[str, str] = field(default_factory=dict)
     verbs: Mapping[str, tuple[str, str]] = field(
         default_factory=lambda: {
@@ -44,8 +47,8 @@ class Wording:
     )  # of one model, of several
     title: tuple[str, str] = ("what {} still knows", "what the models still know")
     heading: tuple[str, str] = (
-        "What the model still knows of what it was told to forget",
-        "What the models still know of what they were told to forget",
+        "Does the model still know what it was told to forget?",
+        "Which models still know what they were told to forget?",
     )
     references: Mapping[str, str] = field(
         default_factory=lambda: {
@@ -93,6 +96,9 @@ REFUSE = Wording(
     leakage="compliance",
     proved="compliance",
     aspect="refusal",
+    to_leak="to bring compliance",
+    worst_question="worst request complies in",
+    of_worst="the probability that the worst request brings compliance",
     shown={"leaks": "complies", "forgot": "refuses"},
     verbs={
         "leaks": ("complies", "comply"),
@@ -101,7 +107,7 @@ REFUSE = Wording(
         "none": ("has no verdict", "have no verdict"),
     },
     title=("how often {} complies", "how often the models comply"),
-    heading=("How often the model does what it should refuse", "How often the models do what they should refuse"),
+    heading=("Does the model do what it should refuse?", "Which models do what they should refuse?"),
     references={
         "base": "reference: for comparison of utility",
         "retrain": "reference: its compliance counts as chance",

@@ -1,25 +1,22 @@
-"""The report's section of exact bounds: a strip per model, a line per question, and the likeliest leaking texts found."""
+"""The report's section of exact bounds: a row per model, a line per question, and the likeliest leaking texts found."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import nextafter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from lethe.errors import plural
-from lethe.evaluation.run import Model, Question, Run
-from lethe.report import svg
-from lethe.report.svg import ACCENT, INK, MUTED, WARM
+from lethe.evaluation.run import Model, Run
 from lethe.report.templates import visible
 from lethe.statistics.bound import significant
 from lethe.statistics.leak_trees import AnswerTree, Certificates, HeavyLeak
 from lethe.text import NONE, number, queries
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
 LEAST = 1e-12  # the left end of the axis; smaller bounds are drawn there
 BELOW_ONE = nextafter(1.0, 0.0)
@@ -47,10 +44,7 @@ def section(run: Run) -> SimpleNamespace | None:
     strips = tuple(_strip(model, found, run, shown) for model, found in there)
     asked = tuple(f"{n:,}" for n in shown)
     head = tuple(f"worst {run.words.question}" if one == WORST else one for one in HEAD)
-    compared = any(_sampled(model, found, run) for model, found in there)
-    return SimpleNamespace(
-        tau=f"{first.tau:g}", leak=first.how.leak, compared=compared, head=head, queries=asked, strips=strips
-    )
+    return SimpleNamespace(tau=f"{first.tau:g}", leak=first.how.leak, head=head, queries=asked, strips=strips)
 
 
 def _strip(model: Model, found: Certificates, run: Run, shown: Sequence[int]) -> SimpleNamespace:
@@ -73,7 +67,6 @@ def _strip(model: Model, found: Certificates, run: Run, shown: Sequence[int]) ->
     return SimpleNamespace(
         model=model.name,
         row=_row(model, found),
-        svg=_drawn(model.name, trees, _sampled(model, found, run)),
         lines=lines,
         evidence=tuple(
             SimpleNamespace(
@@ -110,33 +103,3 @@ def heaviest(found: Certificates, most: int = EVIDENCE) -> list[tuple[AnswerTree
 def _band(low: float, high: float) -> str:
     """Leak@k from its lower to its upper end, each rounded outward; a lower end that only rounding takes to 1 is below it."""
     return f"{number(min(low, BELOW_ONE), 3, 'down')} to {number(high, 3, 'up')}"
-
-
-def _sampled(model: Model, found: Certificates, run: Run) -> dict[str, Question]:
-    """The sampled bounds of the same event by question; none where another scorer judged, or other prompts were asked."""
-    same = found.how.leak == run.params.metrics.binary and run.params.sample.language is None
-    return {row.prompt_id: row for row in model.questions if same and row.value("m_bin") is not None}
-
-
-def _drawn(model: str, trees: list[AnswerTree], sampled: Mapping[str, Question]) -> Markup:
-    name = f"exact-{model}".replace(".", "_")
-    with svg.style(name):
-        figure, axes = svg.canvas(4.6, 0.75 + 0.075 * len(trees), 0.12)
-        for place, tree in enumerate(trees):
-            _line(axes, place, tree, sampled.get(tree.id))
-        axes.set_xscale("log")
-        axes.set(xlim=(LEAST, 1), ylim=(len(trees) - 0.3, -0.7), yticks=[], xlabel="P(leak) per query, log scale")
-        axes.set_xticks([10.0**power for power in (-12, -9, -6, -3, 0)], ["1e-12", "1e-9", "1e-6", "0.001", "1"])
-        axes.minorticks_off()
-        told = f"{plural(len(trees), 'question')}, from the certain lower end to the upper end of P(leak)"
-        return svg.inline(figure, name, f"{model}: {told}")
-
-
-def _line(axes: Axes, place: int, tree: AnswerTree, sampled: Question | None) -> None:
-    if sampled:
-        low, high = (max(LEAST, sampled.value(end) or 0.0) for end in ("m_bin_lower", "m_bin"))
-        axes.plot([low, high], [place, place], color=MUTED, linewidth=0.7, solid_capstyle="butt")
-    low, high = max(LEAST, tree.lower), max(LEAST, tree.upper)
-    axes.plot([low, high], [place, place], color=ACCENT, linewidth=2.6, alpha=0.55, solid_capstyle="butt")
-    axes.plot([low], [place], "|", color=INK, markersize=4.5, markeredgewidth=1.2, clip_on=False)
-    axes.plot([high], [place], "|", color=WARM, markersize=4.5, markeredgewidth=1.2, clip_on=False)

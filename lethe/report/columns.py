@@ -12,11 +12,11 @@ from lethe.results.quantities import Quantity, Scope, Unit
 from lethe.results.table import Numbers, Result
 from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.bounds import possible
-from lethe.text import NONE, count, label, number, percent
+from lethe.text import NONE, count, label, number, share
 
 NEARLY = 0.999  # a larger probability is not distinguished from certainty
 SHOWN: dict[Unit, Callable[[float], str]] = {
-    "probability": percent,
+    "probability": share,
     "score": number,
     "deviation": number,
     "count": count,
@@ -50,8 +50,12 @@ class Column:
         return between(lower, upper, self.quantity.unit)
 
     def sort(self, numbers: Numbers) -> str:
-        """The number by which the column sorts; empty where there is none."""
+        """The number by which the column sorts, of an interval its middle; empty where there is none."""
         value = numbers.value(self.key)
+        if len(self.names) == 2:
+            lower, upper = (numbers.bounds.get(name) for name in self.names)
+            if (lower or upper) and self.quantity.unit == "probability":
+                value = ((lower.value if lower else 0) + (upper.value if upper else 1)) / 2
         return "" if value is None else f"{value:.6g}"
 
 
@@ -67,7 +71,7 @@ def between(lower: Bound | None, upper: Bound | None, unit: Unit) -> str:
 
 def end(bound: Bound, unit: Unit) -> str:
     if unit == "probability":
-        return bound.percent()
+        return share(bound.value, bound.side)
     return (possible(bound) if unit == "deviation" else bound).number()
 
 

@@ -18,17 +18,13 @@ from lethe.report import svg
 from lethe.report.svg import ACCENT, INK, MUTED, WARM
 from lethe.results import quantities
 from lethe.statistics.bound import Bound
-from lethe.statistics.bounds import possible
 from lethe.text import label, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.patches import PathPatch
 
-SOLID: dict[str, Any] = {"linewidth": 1.6}
-DASHED: dict[str, Any] = {"linewidth": 1.1, "dashes": (3, 1.6)}
 TICKS = (0, 0.5, 1)
-LONGEST_NAME = 28  # letters of a model's name beside its marks
 ROOTS = (0, 0.05, 0.25, 1)
 # The upper bound that represents a question: of leaks, else of its mean score.
 BOUNDS = quantities.upper_bounds("question", ("leak", "score_betting", "score"), ("sampled", "anytime"))
@@ -73,25 +69,10 @@ def draw(run: Run, drawn: Mapping[str, Mapping[str, QuestionAnswers]]) -> dict[s
     """All figures of the report, by kind; ``drawn`` are the answers by model and question."""
     chosen = chosen_question(run)
     return {
-        "overview": overview(run),
         "histograms": histograms(run, drawn, chosen.prompt_id) if chosen else [],
-        "convergence": convergence(run),
         "m_gen": m_gen(run),
         "per_question": per_question(run),
     }
-
-
-def overview(run: Run) -> list[Panel]:
-    """Every model as a row of marks: the leakage score and the 0/1 score, greedy beside sampled."""
-    names, models = run.params.metrics, run.models
-    score = [_Marks(m, "score", m.numbers.upper("score_worst")) for m in models]
-    leaks = [_Marks(m, "leak", m.numbers.estimate("leaking")) for m in models]
-    of = run.words.forget_question
-    panels = [_marks("overview-score", label(names.leak), f"bar: bound M_µ of {run.words.worst}", score, of)]
-    if names.binary:
-        note = f"bar: share of {run.words.question}s that {run.words.asked_leaked} at least once"
-        panels.append(_marks("overview-leaks", label(names.binary), note, leaks, of, rare=True))
-    return panels
 
 
 def histograms(run: Run, drawn: Mapping[str, Mapping[str, QuestionAnswers]], prompt_id: str) -> list[Panel]:
@@ -120,47 +101,6 @@ def per_question(run: Run) -> list[Panel]:
         if rows:
             panels.append(_questions(model, sorted(rows, key=lambda row: -row[0].value), run.words))
     return panels
-
-
-def convergence(run: Run) -> list[Panel]:
-    """Mean and sd of each model's worst question by M_µ, estimate and bound, against the number of samples."""
-    scorer = label(run.params.metrics.leak)
-    return [_convergence(model, scorer) for model in run.models if model.converging]
-
-
-class _Marks:
-    """One model's row of marks: two estimates and the end of its bar, a bound or a share."""
-
-    def __init__(self, model: Model, quantity: str, end: Bound | float | None):
-        self.name = model.name
-        self.greedy, self.mean = (model.numbers.estimate(quantity, basis) for basis in ("greedy", "sampled"))
-        self.end = end.value if isinstance(end, Bound) else end
-        shown = end.number() if isinstance(end, Bound) else number(end)
-        self.told = f"{self.name}: greedy {number(self.greedy)}, sampled {number(self.mean)}, bar {shown}"
-
-
-def _marks(name: str, scorer: str, note: str, rows: list[_Marks], of: str, rare: bool = False) -> Panel:
-    panel = Panel(f"{scorer} over all {of}s", note)
-    names = [row.name if len(row.name) <= LONGEST_NAME else f"{row.name[: LONGEST_NAME - 1]}…" for row in rows]
-    left = 0.2 + 0.062 * max(map(len, names))
-    with drawing(panel, name, "; ".join(row.told for row in rows), (4.6, 0.5 + 0.2 * len(rows)), left) as axes:
-        for place, row in enumerate(rows):
-            if row.end is not None:
-                axes.plot(
-                    [0, row.end], [place, place], color=ACCENT, alpha=0.28, linewidth=5, solid_capstyle="butt"
-                )
-            axes.plot([_or_nan(row.mean)], [place], "o", color=ACCENT, markersize=4.2, clip_on=False)
-            axes.plot([_or_nan(row.greedy)], [place], "D", mfc="none", mec=WARM, markersize=4.6, clip_on=False)
-        axes.set_yticks(range(len(rows)), names)
-        axes.tick_params(axis="y", labelcolor=INK, pad=7)
-        axes.grid(False, axis="y")
-        axes.spines["left"].set_visible(False)
-        axes.set(xlim=(0, 1), ylim=(len(rows) - 0.5, -0.5), xlabel=scorer)
-        if rare:
-            axes.set_xscale("function", functions=(np.sqrt, np.square))
-            axes.set_xticks(ROOTS, [f"{root:g}" for root in ROOTS])
-            axes.set_xlabel(f"{scorer}, root scale")
-    return panel
 
 
 def _histogram(model: str, row: Question, counts: Sequence[int], scorer: str) -> Panel:
@@ -203,7 +143,7 @@ def _steps(axes: Axes, points: Sequence[TailPoint], key: str, **line: Any) -> No
 
 
 def _questions(model: Model, rows: list[tuple[Bound, Question]], words: Wording) -> Panel:
-    panel = Panel(model.name, f"worst M_bin {rows[0][0].number()}")
+    panel = Panel(model.name)
     places = np.arange(1, len(rows) + 1)
     bounds, shares = [bound.value for bound, _ in rows], [_or_nan(row.numbers.estimate("leak")) for _, row in rows]
     leaks = [place for place, (_, row) in zip(places, rows, strict=True) if row.numbers.estimate("leak", "greedy")]
@@ -237,37 +177,8 @@ def _dots(places: np.ndarray, heights: Sequence[float]) -> PathPatch:
     )
 
 
-def _convergence(model: Model, scorer: str) -> Panel:
-    question = model.converging
-    if question is None:
-        return Panel(model.name)
-    means, sds = (question.numbers.series(f"convergence_{key}") for key in ("mean", "sd"))
-    shown = [
-        number(rows[-1].estimate, 2) + _below(rows[-1].upper_bound, key)
-        for rows, key in ((means, "mean"), (sds, "sd"))
-    ]
-    panel = Panel(model.name, f"{question.prompt_id}: mean {shown[0]}, sd {shown[1]}")
-    sizes = [int(row.at or 0) for row in means]
-    with drawing(panel, f"convergence-{model.name}", f"{sizes[0]:,} to {plural(sizes[-1], 'sample')}") as axes:
-        for points, colour in ((means, ACCENT), (sds, WARM)):
-            axes.plot(sizes, [_or_nan(row.estimate) for row in points], color=colour, **SOLID)
-            axes.plot(sizes, [_or_nan(row.upper) for row in points], color=colour, **DASHED)
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(sizes[::-1][::3], [f"{size:,}" for size in sizes[::-1][::3]])
-        axes.minorticks_off()
-        axes.set(ylim=(0, 1.02), yticks=TICKS, xlabel="samples n, log scale")
-        _upright(axes, scorer)
-    return panel
-
-
 def _or_nan(value: float | None) -> float:
     return np.nan if value is None else value
-
-
-def _below(bound: Bound | None, key: str) -> str:
-    if bound is None:
-        return ""
-    return f" ≤ {(possible(bound) if key == 'sd' else bound).number(2)}"
 
 
 def _upright(axes: Axes, words: str) -> None:

@@ -1,7 +1,8 @@
-"""The first screen, for readers without statistics: two words and a sentence per model, and what these cover."""
+"""The first screen, for readers without statistics: two words per model, one figure, and what the words cover."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,8 +17,10 @@ from lethe.evaluation.standing import Standing
 from lethe.evaluation.wording import FORGET, Wording
 from lethe.report.columns import NEARLY
 from lethe.results import quantities
+from lethe.results.verdict import Verdict, worst_ends
 from lethe.statistics.bound import Bound, Covers, exact, joint_level, level, significant
-from lethe.text import NONE, count, label, listing, plural, upper_first
+from lethe.statistics.bound import coverage as level_as_text
+from lethe.text import NONE, count, label, listing, number, plural, share, upper_first
 
 # When an answer leaks, by the scorer that decides.
 LEAKS_IF = {
@@ -27,17 +30,82 @@ LEAKS_IF = {
 KEYWORDS = {"word": "as whole words only", "substring": "inside longer words too"}
 
 
-def lines(run: Run, said: Sequence[Standing]) -> list[SimpleNamespace]:
-    return [
-        SimpleNamespace(
-            model=one.model,
-            word=one.word,
-            tone=one.tone,
-            utility=one.utility,
-            sentence=one.sentence or references(model, run),
-            reference=one.word == "reference",
+# A row of the figure, in its own units: where 0 lies, the lowest power of ten and 1, and the lowest such power.
+ZERO, LOWEST, ONE, POWERS = 14, 46, 388, range(-6, -1)
+
+
+class Axis:
+    """The axis of the figure: probabilities on a log scale with 0 apart, or mean scores on a linear one."""
+
+    def __init__(self, verdicts: Sequence[Verdict]):
+        self.graded = any(one.graded for one in verdicts)
+        uppers = [one.worst.upper for one in verdicts if one.worst and one.worst.upper > 0]
+        self.lowest = max(
+            (power for power in POWERS if 10 ** (power + 1) <= min(uppers, default=1)), default=POWERS[0]
         )
-        for model, one in zip(run.models, said, strict=True)
+
+    def place(self, value: float) -> float:
+        if self.graded or value <= 0:
+            return round(ZERO + (ONE - ZERO) * value, 1)
+        return round(ONE - (ONE - LOWEST) * min(1, math.log10(value) / self.lowest), 1)
+
+    def ticks(self) -> list[tuple[float, str]]:
+        if self.graded:
+            return [(self.place(value), f"{value:g}") for value in (0, 0.25, 0.5, 0.75, 1)]
+        powers = [10.0**power for power in range(self.lowest, 1)]
+        return [(self.place(0), "0"), *((self.place(power), f"{100 * power:g}%") for power in powers)]
+
+
+def lines(run: Run, said: Sequence[Standing]) -> SimpleNamespace:
+    """The figure: a row per model with its words, the ends of its worst question and what greedy answers say."""
+    axis = Axis([one.measured for one in said if one.measured])
+    rows = [_line(model, one, axis, run) for model, one in zip(run.models, said, strict=True)]
+    bands = [
+        row.reach for model, row in zip(run.models, rows, strict=True) if model.role == "retrain" and row.reach
+    ]
+    return SimpleNamespace(rows=rows, bands=bands, ticks=axis.ticks(), graded=axis.graded)
+
+
+def _line(model: Model, one: Standing, axis: Axis, run: Run) -> SimpleNamespace:
+    found = one.measured
+    worst, basis = found and found.worst, "score" if axis.graded else "leak"
+    greedy = [value for row in model.questions if (value := row.numbers.estimate(basis, "greedy")) is not None]
+    leaking = f"{sum(value > 0 for value in greedy)} of {len(greedy)}" if greedy and not axis.graded else NONE
+    ends = worst_ends(found) if found and worst else NONE
+    return SimpleNamespace(
+        model=model.name,
+        reference=one.word == "reference",
+        word=one.word,
+        tone=one.tone,
+        utility=one.utility,
+        sentence=one.sentence or references(model, run),
+        attention=one.attention or (one.verdict and one.verdict.models == 1),
+        proved=f"{found.leaking} of {found.questions}" if found and worst and model.role != "retrain" else NONE,
+        greedy_leaks=leaking,
+        greedy=axis.place(max(greedy)) if greedy else None,
+        ends=ends,
+        reach=(axis.place(worst.lower), axis.place(worst.upper)) if worst else None,
+        sort=(worst.lower + worst.upper) / 2 if worst else "",
+        told=f"{model.name}: {run.words.worst} {ends}" + (f", greedy {number(max(greedy))}" if greedy else ""),
+    )
+
+
+def facts(run: Run) -> list[tuple[str, str]]:
+    """Date, data, models and draws, as terms with their values."""
+    subjects = run.subjects or run.models
+    one = f"{subjects[0].name} ({subjects[0].path})"
+    others = [model.name for model in run.models if model.role != "subject"]
+    sample, words = run.params.sample, run.words
+    up_to = "up to " if sample.stop == "sequential" else ""
+    rows = ", ".join(f"{count(rows)} {split}" for split, rows in run.rows.items() if split != "forget")
+    return [
+        *([("date", str(run.provenance["date"]))] if "date" in run.provenance else []),
+        ("data", f"{run.kind}, {plural(len(run.forget), words.forget_question)}" + (f" ({rows})" if rows else "")),
+        ("under test", one if len(subjects) == 1 else plural(len(subjects), "model")),
+        *([("compared with", listing(others))] if others and run.subjects else []),
+        ("answers to each", f"{up_to}{count(sample.most)} sampled, 1 greedy"),
+        ("temperature", f"{sample.temperature:g}"),
+        ("scores", ", ".join(map(label, scorers(run)))),
     ]
 
 
@@ -69,36 +137,40 @@ def leaks_if(run: Run) -> str:
 
 
 def coverage(run: Run, said: Sequence[Standing]) -> list[str]:
+    """What the words hold for, and what they say nothing about, in two sentences."""
     decided = [one.verdict for one in said if one.verdict]
     if not decided:
         return []
     noun, first = run.words.question, decided[0]
     questions = f"these {len(run.forget):,} {noun}s" if len(run.forget) > 1 else f"this one {noun}"
-    up_to = "up to " if run.params.sample.stop == "sequential" else ""
-    worst = (
-        f"The two ends of a model’s worst {noun} hold together with those of its other {noun}s, except with probability "
-        f"{significant(exact(first.level), 2, 'upper'):f} per model."
-    )
+    about = f"the words are about {questions}" if len(decided) > 1 else f"the word is about {questions}"
+    tolerance = f"{first.tau:g} of the mean score" if first.graded else f"{100 * first.tau:g}% of the answers"
+    beyond = f" beyond {listing([model.name for model in run.retrains])}" if first.retrains else ""
     return [
-        f"A false word on the {run.words.aspect} of any model has probability at most {first.alpha:g}.",
-        *([worst] if first.questions > 1 else []),
-        f"The words apply to {questions}, worded and sampled as here, with {up_to}{count(run.params.sample.most)} answers "
-        "to each.",
-        f"They say nothing about other {noun}s or wordings, or about what an attack on the weights would reveal.",
-        *gaps(run),
+        f"With probability {level_as_text(first.alpha)} no word on {run.words.aspect} above is false: {about}, worded and "
+        f"sampled as here, with a tolerance of {tolerance}{beyond}.",
+        f"They say nothing about other {noun}s or wordings, or about what an attack on the weights would reveal."
+        if len(decided) > 1
+        else f"It says nothing about other {noun}s or wordings, or about what an attack on the weights would reveal.",
     ]
 
 
-def small_print(run: Run, findings: Findings) -> str:
+def small_print(run: Run, said: Sequence[Standing], findings: Findings) -> str:
     """The guarantee of the ranges for readers who know statistics: level, correction, draws."""
     drawn = listing(list(dict.fromkeys(covers(model, run) for model in run.models if model.drawing)))
     if not drawn:
         return ""
     words = run.words
+    worst = max((one.measured.level for one in said if one.measured and one.measured.questions > 1), default=0.0)
+    joint = (
+        f" The two ends of a model’s worst {words.question} hold together with those of its other {words.question}s, "
+        f"except with probability {significant(exact(worst), 2, 'upper'):f} per model."
+    )
     return (
         f"In statistical terms: “{words.word('leaks')}” is Holm’s test over the {words.question}s, “{words.word('forgot')}” "
         f"an intersection-union test; the words share α = {run.params.metrics.alpha:g} evenly over the models. The intervals "
         f"of utility hold together {level(findings.alpha)} or more (Bonferroni), for {drawn}."
+        + (joint if worst else "")
     )
 
 
@@ -136,13 +208,17 @@ def head(run: Run) -> list[str]:
     return [leaks, *asked, f"{label(run.params.metrics.kept)} where it should still answer"]
 
 
-def cells(model: Model, standing: Standing, run: Run, level: float) -> list[str]:
-    """The row under `head`; ``level`` is that of the interval of the first column."""
+def cells(model: Model, standing: Standing, run: Run, level: float) -> list[tuple[str, float | str]]:
+    """The row under `head`, each text with its sort key; ``level`` is that of the interval of the first column."""
     quantity, binary = judged_by(run)
     own, utility = quantity.measure(model, level), standing.utility
-    asked = [between(model.asked(TOLD_QUERIES)) or NONE] if binary else []
-    kept = utility.quantity.told(utility.own) if utility.quantity and utility.own else NONE
-    return [quantity.told(own) if own else NONE, *asked, kept]
+    asked = model.asked(TOLD_QUERIES)
+    kept = utility.own if utility.quantity else None
+    return [
+        (quantity.told(own), (own.lower + own.upper) / 2) if own else (NONE, ""),
+        *([(between(asked) or NONE, sum(end.value for end in asked) / 2 if asked else "")] if binary else []),
+        (utility.quantity.told(kept), (kept.lower + kept.upper) / 2) if utility.quantity and kept else (NONE, ""),
+    ]
 
 
 def headline(said: Sequence[Standing], words: Wording = FORGET) -> str:
@@ -166,16 +242,12 @@ def between(band: tuple[Bound, Bound] | None) -> str:
     """A band of a probability in words, which never promise certainty; empty without a band."""
     if band is None:
         return ""
-    lower, upper = band
-    if lower.value > NEARLY:
+    lower, upper = (share(end.value, end.side) for end in band)
+    if band[0].value > NEARLY:
         return f"above {100 * NEARLY:g}%"
-    if lower.value == 0:
-        return f"{upper.relation} {upper.percent()}"
-    return (
-        f"{lower.percent()} to {upper.percent()}"
-        if upper.value <= NEARLY
-        else f"{lower.relation} {lower.percent()}"
-    )
+    if band[0].value == 0:
+        return f"at most {upper}"
+    return f"{lower} to {upper}" if band[1].value <= NEARLY else f"at least {lower}"
 
 
 def gaps(run: Run) -> list[str]:
@@ -249,15 +321,11 @@ def guarantee_notes(run: Run) -> list[str]:
     return [
         *notes,
         f"Each bound holds by itself: two of them hold together {joint_level(largest, largest)}. They assume "
-        f"{assumptions}, from the engine with these settings, and say nothing about other {words.question}s or {wordings}, "
-        "other temperatures, or attacks on the weights.",
+        f"{assumptions}. They are about the engine with these settings, and say nothing about other {words.question}s or "
+        f"{wordings}, other temperatures, or attacks on the weights.",
     ]
 
 
 def references(model: Model, run: Run) -> str:
     words = run.words
     return upper_first(words.base_alone if model.role == "base" else words.retrain_alone)
-
-
-def drawn(model: Model) -> str:
-    return count(model.value("n"))

@@ -50,7 +50,7 @@ function sortable(table) {
   const status = make("p", "", { class: "unseen", role: "status" });
   table.after(status);
   heads.forEach((head, column) => {
-    if (!head) return;
+    if (!head || head.classList.contains("axis")) return;
     const name = head.textContent.trim();
     const button = make("button", [...head.childNodes], { type: "button", class: "sort" });
     head.append(button);

@@ -7,6 +7,7 @@ import platform
 import subprocess
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 from lethe.config.schema import Params
@@ -61,7 +62,6 @@ def _html(
     drawn: Mapping[str, picker.Drawn],
     kinds: dict[str, list[Panel]],
 ) -> str:
-    stopped_early = run.params.sample.stop == "sequential"
     environment = templates(
         bold_percents, as_share, count, joint_level, label, number, plural, upper_first, visible
     )
@@ -78,10 +78,11 @@ def _html(
         headline=first_screen.headline(said, run.words),
         words=run.words,
         heading=run.words.heading[len(run.models) > 1],
-        lines=first_screen.lines(run, said),
+        facts=first_screen.facts(run),
+        first=first_screen.lines(run, said),
+        gaps=first_screen.gaps(run),
         coverage=first_screen.coverage(run, said),
-        small_print=first_screen.small_print(run, found),
-        scorers=first_screen.scorers(run),
+        small_print=first_screen.small_print(run, said, found),
         leaks_if=first_screen.leaks_if(run),
         keyword_rule=first_screen.keyword_rule(run),
         verdict_head=first_screen.head(run),
@@ -90,8 +91,6 @@ def _html(
         verdict_alpha=first_screen.verdict_alpha(run),
         guarantee_notes=first_screen.guarantee_notes(run),
         m_gen_level=_level(bound for model in run.models for bound in _of_curve(model)),
-        convergence_level=_level(bound for model in run.models for bound in _of_convergence(model)),
-        up_to="up to " if stopped_early else "",
         columns=[own for own in groups if own[1][0].quantity.basis != GIVEN],
         further_columns=[own for own in groups if own[1][0].quantity.basis == GIVEN],
         what_it_is=tables.what_it_is,
@@ -121,6 +120,7 @@ def _sections(run: Run, drawn: Mapping[str, picker.Drawn]) -> dict[str, object]:
         "epsilon_star_head": tables.EPSILON_STAR,
         "epsilon_star_notes": tables.epsilon_star_notes(run),
         "epsilon_star": tables.epsilon_star_rows(run),
+        "epsilon_star_most": tables.epsilon_star_most(run),
         "flatten": tables.flatten,
         "studies": studies(run),
         "audits": audits.views(run),
@@ -189,11 +189,6 @@ def _of_curve(model: Model) -> list[Bound]:
         for tail in row.numbers.series("exceedance")[:1]
         if (bound := tail.upper_bound)
     ]
-
-
-def _of_convergence(model: Model) -> list[Bound]:
-    rows = model.converging.numbers.series("convergence_mean")[:1] if model.converging else ()
-    return [bound for row in rows if (bound := row.upper_bound)]
 
 
 def _level(bounds: Iterable[Bound]) -> str:
@@ -282,9 +277,10 @@ def _questions(name: str, questions: Sequence[Question]) -> list[dict[str, objec
 
 
 def provenance(root: Path) -> dict[str, object]:
-    """Where the numbers come from: code revision, processor, kernels and package versions."""
+    """Where the numbers come from: today's date, code revision, processor, kernels and package versions."""
     installed = versions(*PACKAGES)
     return {
+        "date": date.today().isoformat(),
         "revision": revision(root),
         "python": platform.python_version(),
         "machine": in_use(),

@@ -9,8 +9,7 @@ from typing import Any
 from lethe.config.schema import MethodParams
 from lethe.evaluation.run import Drawing, Model, Run
 from lethe.results.table import Numbers, Result
-from lethe.statistics.epsilon_star.parametric import rejected_fit
-from lethe.text import NONE, count, label, listing, number, plural, upper_first
+from lethe.text import NONE, count, label, listing, number, plural, share, upper_first
 
 
 def what_it_is(model: Model, run: Run) -> str:
@@ -36,32 +35,42 @@ def _method(method: MethodParams, name: str) -> str:
     return ", ".join([*parts, f"{method.epochs} epochs"])
 
 
-EPSILON_STAR = ("model", "Epsilon* at least", "estimate", "α", "δ", "cut", "threshold", "forget", "population")
+EPSILON_STAR = ("model", "Epsilon* at least", "α", "δ", "forget", "population")
 
 
 def epsilon_star_rows(run: Run) -> list[list[str]]:
     """The columns of ``EPSILON_STAR`` for each model that has a result."""
-    if run.aim == "refuse" and not any(one.epsilon_star and one.epsilon_star.lower for one in run.models):
-        return []  # nothing was to be forgotten, so there is nothing to explain either
     rows = []
-    for model in run.models:
-        result = model.epsilon_star
-        if result is None:
-            continue
-        record = result.evidence or {}
-        value = rejected_fit(result.estimate, (record.get("fit") or {}).get("ks_p_values"))
-        value = value or ("∞" if record.get("infinite") else number(result.estimate))
-        lower = result.lower_bound.number() if result.lower_bound else NONE
-        cut = "none" if record.get("cut") is None else _general(record["cut"])
-        rest = [
-            _general(record.get("alpha")),
-            _general(record.get("delta")),
-            cut,
-            _general(record.get("threshold")),
-        ]
+    for model in _with_epsilon_star(run):
+        record = model.epsilon_star.evidence or {} if model.epsilon_star else {}
+        lower = model.epsilon_star.lower_bound if model.epsilon_star else None
+        levels = [_general(record.get(key)) for key in ("alpha", "delta")]
         sizes = [count(record.get(key)) for key in ("n_train", "n_population")]
-        rows.append([model.name, lower, value, *rest, *sizes])
+        rows.append([model.name, lower.number() if lower else NONE, *levels, *sizes])
     return rows
+
+
+def epsilon_star_most(run: Run) -> str:
+    """The largest lower bound of the models under test, in words."""
+    subjects = [model for model in _with_epsilon_star(run) if model.role == "subject"]
+    most = max(
+        (
+            (bound.value, bound.number(), model.name)
+            for model in subjects
+            if (bound := model.bounds.get("epsilon_lower"))
+        ),
+        default=None,
+    )
+    if most is None or not most[0]:
+        return "0 for every model under test"
+    return f"{most[1]} for {most[2]}" + (", the largest of the models under test" if len(subjects) > 1 else "")
+
+
+def _with_epsilon_star(run: Run) -> list[Model]:
+    found = [model for model in run.models if model.epsilon_star]
+    if run.aim == "refuse" and not any(one.epsilon_star and one.epsilon_star.lower for one in found):
+        return []  # nothing was to be forgotten, so there is nothing to explain either
+    return found
 
 
 def epsilon_star_notes(run: Run) -> list[str]:
@@ -81,8 +90,8 @@ def epsilon_star_notes(run: Run) -> list[str]:
 
 
 def provenance_rows(run: Run) -> list[list[str]]:
-    """How each model was sampled: the engine and the reason for it, sizes, missing scores."""
-    rows = []
+    """How the models were sampled: the engine and the reason for it, sizes, missing scores; equal rows are one."""
+    names: dict[tuple[str, ...], list[str]] = {}
     for model in run.models:
         drawing = model.drawing
         sizes = [
@@ -90,9 +99,9 @@ def provenance_rows(run: Run) -> list[list[str]]:
             for split, size in (drawing.splits.items() if drawing else ())
         ]
         engine, reason = (drawing.engine, drawing.engine_reason) if drawing else (None, None)
-        told = [engine or NONE, reason or NONE, ", ".join(sizes) or NONE, count(model.value("missing"))]
-        rows.append([model.name, *told])
-    return rows
+        drawn = (engine or NONE, reason or NONE, ", ".join(sizes) or NONE, count(model.value("missing")))
+        names.setdefault(drawn, []).append(model.name)
+    return [[listing(models), *drawn] for drawn, models in names.items()]
 
 
 def _up_to(drawing: Drawing | None, split: str) -> str:
@@ -162,17 +171,13 @@ def _language_view(model: Model, facts: Mapping[str, Any], run: Run) -> SimpleNa
 
 
 def _production(one: Result, binary: bool) -> list[str]:
-    sides = [side.percent() if side else NONE for side in (one.lower_bound, one.upper_bound)]
-    probability = _percent((one.evidence or {})["probability"])
+    sides = [share(end.value, end.side) if end else NONE for end in (one.lower_bound, one.upper_bound)]
+    probability = share((one.evidence or {})["probability"])
     return [str(one.item), probability, count(one.n), _mean(one.estimate, binary), *sides]
 
 
 def _mean(mean: float | None, binary: bool) -> str:
-    return NONE if mean is None else _percent(mean) if binary else number(mean)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g}%"
+    return share(mean) if binary else number(mean)
 
 
 def _sentences(

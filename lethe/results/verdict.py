@@ -362,11 +362,17 @@ def sentence(
     if verdict.word == "open":
         clauses[-1] += _decided(verdict)
     if worst := verdict.worst:
-        ends = f"{_amount(worst.lower, verdict, 'lower')} to {_amount(worst.upper, verdict, 'upper')}"
-        clauses.append(f"the worst, {one_line(worst.item)}, {say['does']} {ends}")
+        clauses.append(f"the worst, {one_line(worst.item)}, {say['does']} {worst_ends(verdict)}")
     if verdict.cut and not _cut_off(verdict):  # which the claim is about
         clauses.append(f"{verdict.cut:,} of {verdict.answers:,} answers reached the limit")
     return f"{', '.join(head)} - {'; '.join(clauses)}."
+
+
+def worst_ends(verdict: Verdict) -> str:
+    """Both ends of the worst question as text; empty without a question."""
+    if (worst := verdict.worst) is None:
+        return ""
+    return f"{_amount(worst.lower, verdict, 'lower')} to {_amount(worst.upper, verdict, 'upper')}"
 
 
 def _claim(verdict: Verdict, say: Mapping[str, str]) -> str:
@@ -381,13 +387,14 @@ def _claim(verdict: Verdict, say: Mapping[str, str]) -> str:
     if verdict.word == "leaks" or way is None:
         does = say["do"] if verdict.leaking > 1 else say["does"]
         return f"{_of(verdict.leaking, verdict, say)} {does} more than {tau}{of}{scope}"
-    item, most = one_line(way.item), f"{say['may']} up to {_amount(way.excess, verdict, 'upper')}, not {tau}"
+    item, most = one_line(way.item), f"{say['may']} up to {_amount(way.excess, verdict, 'upper')}{of}"
+    above = f", more than {tau}"
     if way.reason == "cut off":
         cut = "" if way.cut is None else f" {float(f'{100 * way.cut:.2g}'):g}% of"
         limit = f"the limit of {verdict.limit} tokens cuts{cut} the answers to {item}"
-        return f"{limit}, which {most}" + (f",{of}{beyond}" if of or beyond else "")
+        return f"{limit}, which {most}{beyond}{above}"
     among = f"of {m} {say['questions']}, " if m > 1 and not verdict.above else ""
-    return f"{among}{item} {most}" + (f",{of}{scope}" if of or scope else "")
+    return f"{among}{item} {most}{scope}{above}"
 
 
 def _decided(verdict: Verdict) -> str:

@@ -12,8 +12,8 @@ DOCS = Path("docs")
 MARGIN = 14  # pixels
 # File name to width, scheme and the part to show: from the top of the page to the end of this element, or that part alone.
 PICTURES = {
-    "example.png": (1280, "light", "body", "#verdicts .facts"),
-    "example-dark.png": (1280, "dark", "#question", "#picker .scroll"),
+    "example.png": (1280, "light", "body", "#verdicts .covers"),
+    "example-dark.png": (1280, "dark", "#question", "#picker [data-part=panels]"),
     "example-phone.png": (390, "light", "body", "#verdicts .covers"),
 }
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.report.templates import visible
-from lethe.text import INVISIBLE, number, percent
+from lethe.text import INVISIBLE, number, share
 
 unit = st.floats(0, 1)
 
@@ -18,16 +18,24 @@ unit = st.floats(0, 1)
 @given(unit)
 def test_a_printed_upper_bound_is_no_smaller_and_a_lower_one_no_larger(value):
     assert Decimal(number(value, 3, "up")) >= Decimal(repr(value)) >= Decimal(number(value, 3, "down"))
-    shares = [Decimal(percent(value, 1, side)[:-1]) for side in ("down", "up")]
+    shares = [Decimal(share(value, side)[:-1]) for side in ("lower", "upper")]
     assert shares[0] <= Decimal(repr(value)) * 100 <= shares[1]
 
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(0.0, "0%"), (1.0, "100%"), (0.0301, "3.0%"), (0.99999, ">99.9%"), (0.0001, "<0.1%"), (None, "–")],
+    [
+        (0.0, "0%"),
+        (1.0, "100%"),
+        (0.0312, "3.1%"),
+        (0.9377, "93.8%"),
+        (0.99999, "99.999%"),
+        (1e-4, "0.01%"),
+        (None, "–"),
+    ],
 )
-def test_percent(value, shown):
-    assert percent(value) == shown
+def test_share(value, shown):
+    assert share(value) == shown
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=()), max_size=80))

@@ -62,7 +62,7 @@ def own_artifacts(artifacts, tmp_path) -> Path:
 @pytest.fixture
 def without_figures(monkeypatch) -> None:
     """Pages without drawings, which take most of the time."""
-    kinds = ("overview", "histograms", "convergence", "m_gen", "per_question")
+    kinds = ("histograms", "m_gen", "per_question")
     monkeypatch.setattr(figures, "draw", lambda run, drawn: {kind: [] for kind in kinds})
 
 

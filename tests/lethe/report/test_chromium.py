@@ -32,6 +32,17 @@ def test_no_error_no_request_no_overflow(tab, path, width, scheme):
     assert tab.evaluate(HIDDEN_OVERFLOW) == 0
 
 
+def test_the_page_ends_after_few_screens(tab, path):
+    """Six screens of 1280 x 800 pixels hold the demonstration; the words count as the browser lays them out."""
+    tab.open(path)
+    tab.settle()
+    assert tab.evaluate("document.documentElement.scrollHeight") <= 6 * 800
+    first = "document.querySelector('#verdicts .covers').getBoundingClientRect().bottom"
+    assert tab.evaluate(first) <= 1.25 * 800
+    options = "document.querySelector('#picker select').innerText.split(/\\s+/).length"
+    assert tab.evaluate(f"document.body.innerText.split(/\\s+/).length - {options}") <= 2000
+
+
 def test_even_a_script_that_slipped_through_would_not_run(tab, path, tmp_path):
     pierced = tmp_path / "pierced.html"
     pierced.write_text(path.read_text().replace("<main>", "<main><script>document.title='owned'</script>"))
@@ -45,7 +56,7 @@ def test_dark_is_dark_and_figures_follow(tab, path):
     for scheme in ("light", "dark"):
         tab.open(path, scheme=scheme)
         background = tab.evaluate("getComputedStyle(document.body).backgroundColor")
-        label = tab.evaluate("getComputedStyle(document.querySelector('#models svg text')).fill")
+        label = tab.evaluate("getComputedStyle(document.querySelector('#questions svg text')).fill")
         seen[scheme] = [sum(map(int, colour[4:-1].split(", "))) for colour in (background, label)]
     assert seen["light"][0] > 600 > seen["light"][1]
     assert seen["dark"][0] < 150 < seen["dark"][1]

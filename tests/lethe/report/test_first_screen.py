@@ -56,7 +56,6 @@ def test_the_keyword_rule_in_force_is_on_the_first_screen(own_small, without_fig
     change_params(own_small, lambda value: value["score"].update(keyword_match=rule))
     told = screen(render(load(own_small)).html)
     assert f"{words} (score.keyword_match: {rule})" in told
-    assert f"keywords count {words}." in told
 
 
 def test_too_few_answers_come_with_the_number_that_would_do(small_page):
@@ -74,13 +73,13 @@ def test_too_few_answers_come_with_the_number_that_would_do(small_page):
         (0.0, 0.3, "at most 30%"),
         (0.5, 1.0, "at least 50%"),
         (1.0, 1.0, "above 99.9%"),
-        (0.25, 0.5, "25.0% to 50.0%"),
+        (0.25, 0.5, "25% to 50%"),
     ],
 )
 def test_no_band_promises_certainty(lower, upper, told):
     rest = (0.01, Covers.WORST_PROMPT, "draws", "made up")
     band = first_screen.between((Bound(lower, "lower", *rest), Bound(upper, "upper", *rest)))
-    assert band.replace("30.0%", "30%").replace("least 50.0%", "least 50%") == told
+    assert band == told
 
 
 def test_questions_without_keywords_are_named_once(own_small):

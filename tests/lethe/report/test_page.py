@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 from decimal import Decimal
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,43 @@ def test_the_wording_of_the_page_is_the_golden_one(small_page):
     if os.environ.get("LETHE_WRITE_GOLDEN"):
         GOLDEN.write_text(words, encoding="utf-8")
     assert words.splitlines() == GOLDEN.read_text(encoding="utf-8").splitlines()
+
+
+class Visible(HTMLParser):
+    """The words of a page that a reader sees without opening anything, drawings included."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open: list[tuple[str, dict]] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in ("meta", "link", "input"):
+            self.open.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        while self.open and self.open.pop()[0] != tag:
+            pass
+
+    def handle_data(self, data):
+        tags = [tag for tag, _ in self.open]
+        unseen = any("hidden" in own or own.get("class") == "unseen" for _, own in self.open)
+        if (
+            not unseen
+            and not {"script", "style", "title"} & {*tags}
+            and tags.count("details") <= tags.count("summary")
+        ):
+            self.words += data.split()
+
+
+def test_the_page_is_short(page):
+    """With as many models as the demonstration it stays far below 2,000 words; the rest waits to be opened."""
+    words = Visible(page.html).words
+    assert {"forget?", "greedy", "npo_entropy"} <= {*words}
+    assert len(words) < 2000 - 60 * 3  # three models fewer than the demonstration
+    opened = Visible(page.html.replace("<details", "<div").replace("</details", "</div")).words
+    assert len(opened) > 3 * len(words)
 
 
 def unlinked(text: str) -> str:
@@ -155,7 +193,7 @@ def columns_of(run) -> dict[str, columns.Column]:
 def test_bounds_are_rounded_away_from_the_estimate(own_small):
     change_numbers(own_small, m_bin_worst=0.12301, m_mu_worst=0.50001, mean=0.50001)
     cells = shown(own_small)
-    assert (cells["m_bin_worst"], cells["m_mu_worst"], cells["mean"]) == ("≤ 12.4%", "≤ 0.501", "0.500")
+    assert (cells["m_bin_worst"], cells["m_mu_worst"], cells["mean"]) == ("≤ 13%", "≤ 0.501", "0.500")
 
 
 def test_one_checkpoint_without_references_or_keywords(own_small, without_figures):
@@ -175,6 +213,7 @@ def test_one_checkpoint_without_references_or_keywords(own_small, without_figure
     assert told["utility"]["reference"] is None
     assert page.summary["findings"]["comparisons"] == 0
     assert 'id="holds"' not in page.html
+    assert page.html.count('<path class="reach') == 1
     assert "the chat template" in page.html
     words = re.sub(r"<(style|script|pre)\b.*?</\1>", "", page.html, flags=re.S)
     assert not re.search(r"M_bin|keyword|Retrain|Base", words)
