@@ -1,16 +1,133 @@
 """Stage `attack@NAME`: one model under one attack, asked the forget questions after every budget."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from lethe.config import Params
-from lethe.steps import attack as step
+from lethe.io.artifacts import read_split
+from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
+from lethe.io.json_files import flat_numbers, write_json
+from lethe.io.tables import write_parquet
 from stages import entry, named
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from transformers import PreTrainedModel
+
+    from lethe.config.schema import Attack
+    from lethe.statistics.many_prompts import Point
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    """Run one entry of ``attacks``; write ``root/attacks/name.json`` and ``root/attacks/name``."""
+    """Run one entry of ``attacks`` with each seed; write ``root/attacks/name.json`` and ``root/attacks/name``.
+
+    The answers of a budget are new draws of the same settings; a row that the attack trained on is not asked.
+    """
+    import pandas as pd
+
+    from lethe.evaluation.attack_counts import counts_of
+    from lethe.models.checkpoints import prepare_torch
+    from lethe.registry import MODEL_ATTACKS
+    from lethe.statistics.many_prompts import band
+
+    prepare_torch()
     attack = named("attacks", settings.attacks, name)
-    step.run(name, attack, settings.sample, settings.score.params.get(attack.scorer), root)
+    tables = [
+        table.assign(seed=seed, budget=budget)
+        for seed in attack.seeds
+        for budget, table in _asked(settings, attack, root, seed)
+    ]
+    answers = pd.concat(tables, ignore_index=True)
+    counts = counts_of(answers)
+    # of the answers that have a score
+    means = answers[answers["sample"] >= 0].groupby(["seed", "budget"])["score"].mean()
+    curve = band(counts, attack.alpha)
+    before, worst = curve[0], max(curve, key=lambda point: point.mean)
+    headline = {
+        "kind": attack.after.kind,
+        "scorer": attack.scorer,
+        "leak_before": before.mean,
+        "leak_most": worst.mean,
+        "leak_most_upper": max(point.upper.value for point in curve),
+        "budget_most": worst.budget,
+        "alpha": attack.alpha,
+    }
+    result = {
+        **headline,
+        "path": attack.path,
+        "after": attack.after.model_dump(),
+        "budget": MODEL_ATTACKS[attack.after.kind].budget,
+        "n": attack.n,
+        "seeds": attack.seeds,
+        "counts": [vars(one) for one in counts],
+        "by_seed": means.reset_index(name="mean").to_dict("records"),
+    }
+    with atomic_folder(root / "attacks" / name) as folder:
+        write_parquet(folder / "answers.parquet", answers)
+        write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **result})
+    write_json(root / "attacks" / f"{name}.json", {"schema": SCHEMA_VERSION, **headline})
+    _write_rows(name, headline, result, curve, root)
+    print(f"{name}: leaks {before.mean:.1%} before the attack and {worst.mean:.1%} after budget {worst.budget:g}")
+
+
+def _write_rows(
+    name: str, headline: Mapping[str, object], result: Mapping[str, Any], curve: Sequence[Point], root: Path
+) -> None:
+    from lethe.results import table
+
+    rows = table.Rows(name)
+    for key, value in flat_numbers(headline).items():
+        rows.add("audit", "number", "run", value, item=key)
+    for point, counted in zip(curve, result["counts"], strict=True):
+        place: dict[str, Any] = {"at": point.budget, "evidence": counted}
+        rows.add("audit", "attacked", "run", point.mean, point.lower, point.upper, **place)
+    rows.add("audit", "record", "run", evidence=result)
+    table.write(table.place(root, "attack", name), rows.rows)
+
+
+def _asked(settings: Params, attack: Attack, root: Path, seed: int) -> Iterator[tuple[float, pd.DataFrame]]:
+    """(budget, the scores of the answers) for the model as it is, with budget 0, and after each budget."""
+    import numpy as np
+    import torch
+
+    from lethe.attacks.protocol import Known
+    from lethe.config.evaluating import Drawing
+    from lethe.models import checkpoints
+    from lethe.models.encoding import Encoder
+    from lethe.models.in_memory import InMemory
+    from lethe.registry import MODEL_ATTACKS
+    from lethe.sampling.engine import Options, Prompt, Settings, open_engine
+    from lethe.sampling.tasks import table_of
+    from lethe.scoring._tables import score_answers
+
+    sample, scorer = settings.sample, settings.score.params.get(attack.scorer)
+    torch.manual_seed(seed)
+    model, tokenizer = checkpoints.load(attack.path, "float32")
+    encoder = Encoder(tokenizer, sample.prompt)
+    forget, retain = (read_split(split, root / "dataset") for split in ("forget", "retain"))
+    knowledge = Known(forget, retain, encoder, tokenizer.pad_token_id or 0)
+    member = MODEL_ATTACKS[attack.after.kind](attack.after)
+    seen = {row["id"] for row in member.learned(knowledge, seed)}
+    rows = {row["id"]: row for row in forget if row["id"] not in seen}
+    prompts = [Prompt(key, encoder.prompt(row)) for key, row in rows.items()]
+    # The answers of two training seeds are pooled, so their draws must not share a stream.
+    own = int(np.random.SeedSequence([sample.seed, seed]).generate_state(1)[0])
+    drawing = Settings(**{name: getattr(sample, name) for name in Drawing.model_fields}, n=attack.n, seed=own)
+    options = Options(max_rows=sample.max_rows)
+
+    def scores(changed: PreTrainedModel) -> pd.DataFrame:
+        engine = open_engine("auto", InMemory(changed, tokenizer), options)
+        drawn = {answer.prompt_id: answer for answer in engine.answer(prompts, drawing)}
+        table = table_of(drawn[prompt.prompt_id] for prompt in prompts)
+        scored = score_answers(table, rows, [attack.scorer], {attack.scorer: scorer} if scorer else None)
+        return scored.rename(columns={attack.scorer: "score"})
+
+    yield 0.0, scores(model)
+    for budget, changed in member.attacked(model, knowledge, seed):
+        yield float(budget), scores(changed)
 
 
 main = entry(run, __name__)

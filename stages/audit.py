@@ -2,14 +2,26 @@
 
 from pathlib import Path
 
+from lethe.audits import write_rows
 from lethe.config import Params
-from lethe.steps import audit as step
+from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
+from lethe.io.json_files import write_json
+from lethe.io.tables import write_parquet
+from lethe.registry import AUDITS
 from stages import entry, named
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    """Run one entry of ``audits``; write ``root/audits/name.json`` and ``root/audits/name``."""
-    for sentence in step.run(name, named("audits", settings.audits, name), root).sentences:
+    """Run one entry of ``audits``; write the headline to ``root/audits/name.json``, the rest to ``root/audits/name``."""
+    audit = named("audits", settings.audits, name)
+    result = AUDITS[audit.kind].audit(audit)
+    write_json(root / "audits" / f"{name}.json", {"schema": SCHEMA_VERSION, **result.headline})
+    with atomic_folder(root / "audits" / name) as folder:
+        write_json(folder / "result.json", {"schema": SCHEMA_VERSION, **result.headline, **result.details})
+        for title, table in result.tables.items():
+            write_parquet(folder / f"{title}.parquet", table)
+    write_rows("audit", name, result, root)
+    for sentence in result.sentences:
         print(f"{name}: {sentence}")
 
 

@@ -1,18 +1,55 @@
 """Stage `game@NAME`: one entry of `games`, by the module of its kind."""
 
-from pathlib import Path
+from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lethe.audits import AuditResult, write_rows
 from lethe.config import Params
-from lethe.steps import game as step
+from lethe.config.schema import GameParams
+from lethe.errors import BadParam
+from lethe.io.atomic import SCHEMA_VERSION, atomic_folder, write_text
+from lethe.io.json_files import restored, write_json
+from lethe.io.tables import write_parquet
+from lethe.registry import GAMES
 from stages import entry, named
+
+if TYPE_CHECKING:
+    from lethe.audits.finished_models import Runner
 
 
 def run(settings: Params, root: Path, name: str) -> None:
     """Play one entry of ``games``; write ``root/games/name.json`` and ``root/games/name``."""
-    result = step.play(name, named("games", settings.games, name))
-    step.write(name, result, root)
+    result = play(name, named("games", settings.games, name))
+    write(name, result, root)
     for sentence in result.sentences:
         print(f"{name} {sentence}")
+
+
+def play(name: str, settings: GameParams, run: Runner | None = None) -> AuditResult:
+    try:
+        return GAMES[settings.kind].play(settings, run=run)
+    except BadParam as error:
+        raise BadParam(f"games.{name}.{error.key}", error.got, error.legal) from error
+
+
+def write(name: str, result: AuditResult, root: Path) -> None:
+    """Write a finished game: the headline to ``root/games/name.json``, everything else to ``root/games/name``.
+
+    A game with qualities of methods has its own page; for any other kind the report shows the headline.
+    """
+    from lethe.audits.unlearning_game.result import GameResult
+    from lethe.report.game_page import page
+
+    write_rows("game", name, result, root)
+    write_json(root / "games" / f"{name}.json", {"schema": SCHEMA_VERSION, **result.headline})
+    with atomic_folder(root / "games" / name) as folder:
+        write_json(folder / "details.json", {"schema": SCHEMA_VERSION, "name": name, **result.details})
+        for title, table in result.tables.items():
+            write_parquet(folder / f"{title}.parquet", table)
+        if "methods" in result.details:
+            write_text(folder / "index.html", page(name, restored(GameResult, result.details)))
 
 
 main = entry(run, __name__)

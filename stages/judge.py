@@ -1,16 +1,110 @@
-"""Stage `judge@NAME`: one judge's verdicts on the answers of every model, and its error on labelled answers."""
+"""Stage `judge@NAME`: one judge's verdicts on the answers of every model, and its error on answers that a person labelled."""
+
+from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lethe.config import Params
+from lethe.errors import plural
+from lethe.io.artifacts import SECOND, read_items, read_references, read_tables
+from lethe.io.atomic import SCHEMA_VERSION, atomic_folder
+from lethe.io.json_files import write_json
+from lethe.io.tables import read_table, write_parquet
 from stages import entry
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from lethe.scoring.judges import Judge
+    from lethe.scoring.verdicts import Question, VerdictStore
 
 
 def run(settings: Params, root: Path, name: str) -> None:
-    """Judge ``root/generations`` of every model with one entry of ``judges``; write ``root/judged/name``."""
-    from lethe.steps import judge as step
+    """Judge ``root/generations`` of every model with one entry of ``judges``; write ``root/judged/name``.
 
-    step.run(name, settings.judges[name], list(settings.models), root)
+    The folder holds a table per model and split with the judge's columns, one more for the second sample of a language of
+    prompts, ``about.json`` with the judge's record and identity, and, where the entry names labelled answers,
+    ``calibration.csv`` with label, verdict and identity. The judge's model is loaded once for all models. Finished
+    verdicts are kept, so a killed run resumes and judges the rest.
+    """
+    import numpy as np
+
+    from lethe.models.checkpoints import prepare_torch
+    from lethe.registry import JUDGES
+    from lethe.scoring._tables import asked_of
+    from lethe.scoring.verdicts import KEPT, VerdictStore, distinct_answers, identity, judged_once
+
+    prepare_torch()
+    chosen = settings.judges[name]
+    judge: Judge = JUDGES[chosen.judge](chosen.params)
+    store = VerdictStore(judge, KEPT)
+    tables: list[tuple[str, str, pd.DataFrame, list[np.ndarray]]] = []
+    questions: list[Question] = []
+    for model in settings.models:
+        generations = root / "generations" / model
+        references = read_references(generations)
+        drawn_of = {
+            f"{split}.parquet": drawn for split, drawn in read_tables(generations, f"sample@{model}").items()
+        }
+        if (generations / SECOND).is_file():
+            drawn_of[SECOND] = read_table(generations / SECOND)
+        for file, drawn in drawn_of.items():
+            items = read_items(Path(file).stem, root)
+            places, asked = asked_of(drawn, items, references)
+            names = [column for column in ("prompt_id", "sample", "prompt") if column in drawn]
+            tables.append((model, file, drawn[names].reset_index(drop=True), places))
+            questions += asked
+    distinct = distinct_answers(judge, questions)  # of all models together: equal answers are judged once
+    verdicts = iter(judged_once(judge, distinct, store, f"judge {name}"))
+    columns, counts, missing = chosen.columns(name), 0, 0
+    with atomic_folder(root / "judged" / name) as folder:
+        for model, file, table, places in tables:
+            values = np.full((len(table), len(columns)), np.nan)
+            for rows in places:
+                values[rows] = next(verdicts)
+            counts, missing = counts + len(values), missing + int(np.isnan(values[:, 0]).sum())
+            own = table.assign(**dict(zip(columns, values.T, strict=True)))
+            write_parquet(folder / model / file, own)
+        about = {
+            "schema": SCHEMA_VERSION,
+            "judge": chosen.judge,
+            "model": chosen.model,
+            "identity": identity(judge),
+            **judge.record(),
+            "answers": counts,
+            "distinct": len(distinct.answers),
+            "missing": missing,
+        }
+        if chosen.labelled is not None:
+            about |= _calibrate(judge, Path(chosen.labelled), folder / "calibration.csv", store)
+        write_json(folder / "about.json", about)
+    print(f"{name}: {plural(counts, 'answer')}, {about['distinct']} distinct, {missing} without a verdict")
+
+
+def _calibrate(judge: Judge, labelled: Path, place: Path, store: VerdictStore) -> dict[str, object]:
+    """Judge the answers that a person labelled; write labels and verdicts, and return what was measured."""
+    import pandas as pd
+
+    from lethe.io.tables import read_labelled
+    from lethe.scoring.verdicts import Question, identity, judged
+    from lethe.statistics.judge_error import Calibration
+
+    answers = read_labelled(labelled)
+    verdicts = [
+        float(one[0, 0])
+        for one in judged(judge, [Question([own.text], own.item) for own in answers], store, "calibrate")
+    ]
+    labels = [own.label for own in answers]
+    error = Calibration.of(labels, verdicts)
+    pd.DataFrame({"label": labels, "verdict": verdicts, "judge": identity(judge)}).to_csv(place, index=False)
+    print(f"labelled answers: sensitivity {error.sensitivity:.3f}, false positive rate {error.false_positive:.3f}")
+    return {
+        "labelled": len(labels),
+        "sensitivity": error.sensitivity,
+        "false_positive": error.false_positive,
+    }
 
 
 main = entry(run, __name__)

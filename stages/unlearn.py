@@ -1,18 +1,57 @@
 """Stage `unlearn@METHOD`: make the base model forget the forget set."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lethe.config import Params
+from lethe.errors import plural
+from lethe.io.artifacts import read_split
 from stages import entry
+
+if TYPE_CHECKING:
+    from lethe.config.schema import MethodParams, UnlearnRecipe
 
 
 def run(settings: Params, root: Path, name: str) -> None:
     """Unlearn ``unlearn.recipe.start_from`` by one entry of ``unlearn.methods``; write ``root/models/name``."""
     from lethe.models.team import in_processes
-    from lethe.steps import unlearn as step
 
-    if not in_processes(settings.unlearn.recipe.compute, "stages.unlearn", name):
-        step.run(name, settings.unlearn.recipe, settings.unlearn.methods[name], settings.train.recipe.prompt, root)
+    recipe, method = settings.unlearn.recipe, settings.unlearn.methods[name]
+    if not in_processes(recipe.compute, "stages.unlearn", name):
+        forget(name, recipe, method, settings.train.recipe.prompt, root)
+
+
+def forget(name: str, recipe: UnlearnRecipe, method: MethodParams, prompt: str, root: Path) -> None:
+    """Unlearn the model ``recipe.start_from`` by ``method``."""
+    import torch
+
+    from lethe.models import checkpoints
+    from lethe.models.checkpoints import adapted
+    from lethe.models.encoding import Encoder
+    from lethe.models.team import Team
+    from lethe.unlearning.loop import Watch, unlearn
+    from lethe.unlearning.protocol import Before
+    from lethe.unlearning.second_answers import second_answers
+
+    seed = recipe.seed if method.seed is None else method.seed
+    checkpoints.prepare_torch()
+    torch.manual_seed(seed)
+    # The weights and the optimiser stay float32, whatever the format of the passes.
+    model, tokenizer = checkpoints.load(recipe.start_from, "float32")
+    encoder, padding = Encoder(tokenizer, prompt), tokenizer.pad_token_id or 0
+    rows = [read_split(split, root / "dataset") for split in ("forget", "retain")]
+    learned, retain = ([encoder.example(row) for row in split] for split in rows)
+    second = second_answers(method, rows[0], Before(model, encoder, seed))
+    model = adapted(model, recipe.compute.lora, seed)
+    watched = {"forget": learned[: recipe.watch], "retain": retain[: recipe.watch]}
+    watch = Watch(watched, padding) if recipe.watch else None
+    history = unlearn(model, learned, retain, recipe, method, padding, f"unlearn {name}", second, watch)
+    if Team().rank:
+        return
+    checkpoints.save_trained(root, name, model, tokenizer, history, watch.records if watch else None)
+    print(f"{name}: {plural(len(history), 'step')}, last loss {history[-1]['loss']:.4f}")
 
 
 main = entry(run, __name__)

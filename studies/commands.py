@@ -59,7 +59,7 @@ def game(
     from lethe.audits.unlearning_game.result import GameResult
     from lethe.config import yaml as presets
     from lethe.io.json_files import restored
-    from lethe.steps import game as step
+    from stages import game as step
     from studies.image_game.play import interval_note
 
     register()
@@ -72,7 +72,7 @@ def game(
         where = f"preset {preset}" if preset else "params.yaml"
         raise BadValue("game", name, f"a game of {where}: {', '.join(games) or 'it has none'}")
     played = step.play(name, games[name])
-    step.write(name, played)
+    step.write(name, played, Path("data"))
     result = played.headline
     if as_json or "methods" not in result:
         print_json(result)

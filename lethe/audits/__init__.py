@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,3 +30,20 @@ class AuditResult:
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     sentences: tuple[str, ...] = ()
     bounds: Mapping[str, Bound] = field(default_factory=dict)
+
+
+def write_rows(stage: str, name: str, result: AuditResult, root: Path) -> None:
+    """Write the table of an audit or game: every number of its headline and details by dotted key, and the record whole."""
+    from lethe.io.json_files import flat_numbers
+    from lethe.results import table
+
+    rows, bounds = table.Rows(name), result.bounds
+    numbers = flat_numbers(result.headline)
+    numbers |= {key: value for key, value in flat_numbers(result.details).items() if key not in numbers}
+    for key in dict.fromkeys((*numbers, *bounds)):  # an infinite bound is not among the finite numbers
+        bound = bounds.get(key)
+        ends = (bound, None) if bound and bound.side == "lower" else (None, bound)
+        rows.add("audit", "number", "run", None if bound else numbers[key], *ends, item=key)
+    whole = result.headline if stage == "game" else {**result.headline, **result.details}
+    rows.add("audit", "record", "run", evidence=whole)
+    table.write(table.place(root, stage, name), rows.rows)

@@ -204,7 +204,7 @@ class Workshop:
         facts = {"prompt": text_of(self.params.train.recipe.prompt), "libraries": versions(*LIBRARIES)}
         if model.method is not None:
             return cache_key(
-                "lethe.steps.unlearn",
+                "stages.unlearn",
                 module_of(METHODS[model.method.loss]),
                 settings=[self.params.unlearn.recipe, model.method],
                 base=self.key(self.base),
@@ -234,11 +234,11 @@ class Workshop:
     def _train(self, model: PoolModel, key: str) -> None:
         from lethe.models import checkpoints
         from lethe.models.training import learn
-        from lethe.steps import unlearn
+        from stages.unlearn import forget
 
         if model.method is not None:
             recipe = self.params.unlearn.recipe.model_copy(update={"start_from": str(self.make(self.base))})
-            unlearn.run(key, recipe, model.method, self.params.train.recipe.prompt, self.folder)
+            forget(key, recipe, model.method, self.params.train.recipe.prompt, self.folder)
         elif model.recipe is not None:
             checkpoints.prepare_torch()
             trained = learn(self.rows(model), self.everything, model.recipe, model.seed, f"train {model.name}")

@@ -17,8 +17,8 @@ from lethe.models.checkpoints import default_device
 from lethe.models.in_memory import QA_PROMPT
 from lethe.models.training import Losses, Resumable, Taken, TrainingFailed, batches, optimise, schedule
 from lethe.scoring.verdicts import VerdictStore
-from lethe.steps import train as train_step
-from lethe.steps import unlearn as unlearn_step
+from stages.train import train
+from stages.unlearn import forget
 from tests.lethe.scoring.judges.test_verdicts import Counting
 from tests.small import ROOT
 
@@ -93,7 +93,7 @@ def test_a_stage_that_fails_writes_no_model(root):
     settings, prompt = config.load(ROOT / "params.yaml"), str(QA_PROMPT)
     start, before = str(root / "models/base"), sorted(root.rglob("*"))
     steps = {
-        "train": lambda: train_step.run(
+        "train": lambda: train(
             "mine",
             settings.train.recipe.model_copy(
                 update={"start_from": start, "lr": 1e30, "batch": 2, "prompt": prompt}
@@ -101,7 +101,7 @@ def test_a_stage_that_fails_writes_no_model(root):
             "all",
             root,
         ),
-        "unlearn": lambda: unlearn_step.run(
+        "unlearn": lambda: forget(
             "mine",
             settings.unlearn.recipe.model_copy(update={"start_from": start, "forget_batch": 1}),
             settings.unlearn.methods["npo"].model_copy(update={"lr": 1e30}),

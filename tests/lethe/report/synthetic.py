@@ -25,7 +25,7 @@ from lethe.statistics.bound import Bound, Covers
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_trees import Certificates
 from lethe.statistics.sequential import SequentialTest
-from lethe.steps import epsilon_star
+from stages import epsilon_star
 from tests.small import ROOT
 
 HOSTILE = "<script>document.title='owned'; fetch('http://127.0.0.1:9/x')</script><img src=x onerror=alert(1)>"
@@ -200,7 +200,7 @@ def write_epsilon_star(root: Path, name: str, lower: float | None, **changes: ob
     record |= {"alpha": 0.05, "lower_method": "split", "assumes": "independent losses"}
     record |= {"n_train": 30, "n_population": 120} | changes
     bound = None if lower is None else Bound(lower, "lower", 0.05, Covers.MODEL, "independent losses", "split")
-    epsilon_star._write(name, root / "data", record, bound)
+    epsilon_star.write(name, root / "data", record, bound)
 
 
 def write_record(root: Path, stage: str, name: str, record: dict) -> None:

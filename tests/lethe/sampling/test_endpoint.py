@@ -290,7 +290,8 @@ def test_an_evaluation_says_what_was_served_and_writes_no_key(tmp_path, monkeypa
 def test_the_stages_of_a_served_model_measure_its_answers_and_say_what_needs_weights(tmp_path):
     from lethe.config import load
     from lethe.results import table
-    from lethe.steps import compare, epsilon_star, exact, likelihood, metrics, sample, score
+    from lethe.steps import exact, likelihood, metrics, sample, score
+    from stages import compare, epsilon_star
     from tests.small import small_params, write_params
 
     raw = small_params()
@@ -307,8 +308,8 @@ def test_the_stages_of_a_served_model_measure_its_answers_and_say_what_needs_wei
     score.run("remote", params.score, root)
     metrics.run("remote", params.metrics, root)
     exact.run("remote", params.exact, params.sample, own, "word", root)
-    epsilon_star.run("remote", own, params.epsilon_star, params.sample.prompt, root)
-    compare.run(["remote"], "remote", 0.01, params.exact, root)
+    epsilon_star.measure("remote", own, params.epsilon_star, params.sample.prompt, root)
+    compare.compare(["remote"], "remote", 0.01, params.exact, root)
     numbers = table.read(root, ["remote"]).model("remote")
     assert numbers.bounds["m_bin_worst"].assumes.startswith("as served between")
     assert "server" in numbers.row("epsilon_star", "given answers").evidence["note"]
