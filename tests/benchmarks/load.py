@@ -1,4 +1,4 @@
-"""`tests.benchmarks load`: score, metrics, report and MLflow's record of a large made-up run: memory and seconds of each.
+"""`tests.benchmarks load`: score, metrics and report of a large made-up run: memory and seconds of each.
 
 Every step runs in a process of its own, whose processor seconds and peak resident memory are printed. Exit status 1 if the
 page is larger than `LARGEST`. ``--questions`` and ``--answers`` choose another size, ``--models`` the number of models.
@@ -30,7 +30,6 @@ WORDS = (
     "the author was born in a small town by the river and wrote novels about miners lighthouses weather and the sea "
     "which won prizes in many countries before her mother a village dentist moved the family abroad again"
 ).split()
-TRACKED = (1, 5, 10, 20)  # models: the last one under several names
 TOKENS = 24  # of a given answer
 
 
@@ -59,8 +58,6 @@ def main() -> int:
             for stage in ("score", "metrics"):
                 _run(f"{stage} {name}", root)
         _measured("report", "report", root)
-        for count in TRACKED:
-            _measured(f"MLflow, {count} models", f"track {count}", root)
         size = (root / "data/report/index.html").stat().st_size
         print(f"page {size / 1e6:.2f} MB (at most {LARGEST / 1e6:g})")
         for kind in ("generations", "scores", "results"):
@@ -150,7 +147,7 @@ def _given(rows: list[dict], random: np.random.Generator) -> pd.DataFrame:
 
 def _run(step: str, root: Path) -> tuple[float, float]:
     """Run a step in a process of its own; return its seconds and its peak memory in MiB."""
-    environment = os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true", "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "tests.benchmarks.load", "--folder", str(root), "--step", step]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     told = json.loads(done.stdout.splitlines()[-1])
@@ -177,10 +174,8 @@ def _step(step: str, root: Path) -> int:
         score.run(told, settings.score, root / "data")
     elif kind == "metrics":
         metrics.run(told, settings.metrics, root / "data")
-    elif kind == "report":
-        report.run(settings, root / "data")
     else:
-        _track(root, list(settings.models)[-1], int(told))
+        report.run(settings, root / "data")
     seconds = time.process_time() - began
     peak = _peak()
     print(json.dumps({"seconds": seconds, "peak": peak}))
@@ -191,33 +186,6 @@ def _peak() -> float:
     """The peak resident memory of this process in MiB; ``ru_maxrss`` would contain that of the process that started it."""
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
-
-
-def _track(root: Path, model: str, count: int) -> None:
-    """Log a model under so many names to a new local store, as `lethe run` does at its end."""
-    import yaml
-
-    from lethe import tracking
-
-    data, stages = root / "data", {}
-    for place in range(count):
-        name = f"copy_{place}"
-        for kind in ("generations", "scores"):
-            _linked(data / kind / name, data / kind / model)
-        outs = []
-        for kind, suffix in (("results/metrics", "parquet"), ("metrics", "json")):
-            _linked(data / kind / f"{name}.{suffix}", data / kind / f"{model}.{suffix}")
-            outs.append(f"data/{kind}/{name}.{suffix}")
-        told = {"params.yaml": {"metrics": {"leak": "rouge_l", "binary": "keyword_leak"}}}
-        stages[f"metrics@{name}"] = {"params": told, "outs": [{"path": path, "md5": path} for path in outs]}
-    (root / "dvc.lock").write_text(yaml.safe_dump({"schema": "2.0", "stages": stages}), encoding="utf-8")
-    with tempfile.TemporaryDirectory() as home:
-        print(tracking.log_new(root, Path(home)))
-
-
-def _linked(place: Path, target: Path) -> None:
-    if not place.exists():
-        place.symlink_to(target.absolute())
 
 
 if __name__ == "__main__":

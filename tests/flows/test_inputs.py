@@ -6,7 +6,7 @@ import pytest
 
 from flows import settings
 from lethe import config
-from lethe.config.schema import CALIBRATION, CHAT_FILE, NEUTRAL
+from lethe.config.schema import CALIBRATION, NEUTRAL
 from lethe.errors import BadInput, BadParam
 from tests.small import ROOT
 
@@ -41,13 +41,6 @@ def test_a_model_of_ones_own_or_of_a_stage_is_legal(tmp_path, project):
         (tmp_path / "mine" / name).touch()
     for path in (str(tmp_path / "mine"), "data/models/grad_diff/"):
         settings.check(changed("models.npo.path", path), project)
-
-
-@pytest.mark.parametrize("key", ["sample.prompt", "train.recipe.prompt"])
-def test_the_chat_template_of_a_tokenizer_is_no_file(key, project):
-    settings.check(changed(key, CHAT_FILE), project)
-    with pytest.raises(BadInput, match=f"{key}: {CHAT_FILE}"):
-        changed(key, "chat")
 
 
 @pytest.mark.parametrize("key", sorted(NEUTRAL.keys() - {"judges.*.labelled"}))

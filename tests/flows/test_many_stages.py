@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import types
 
-import cloudpickle
 import pytest
 
 from flows import pipeline
@@ -42,7 +41,3 @@ def test_clean_stages_of_a_large_folder_are_no_tasks(monkeypatch, most, tasks):
     assert task.submitted == tasks
     assert [stage.end for stage in (a, b, c, d)] == ["clean", "clean", "ran", "ran"]
     assert passed == ([] if most == 4 else [("a", "clean"), ("b", "clean")])
-
-
-def test_a_schedule_can_send_the_flow_to_a_process():
-    assert cloudpickle.dumps(pipeline.pipeline.fn)

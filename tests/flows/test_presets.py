@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -17,7 +16,6 @@ from lethe import config
 from lethe.cli.app import app
 from lethe.config.schema import Params
 from lethe.errors import BadInput
-from lethe.registry import LIKELIHOODS
 from lethe.results import table
 from tests.benchmarks.run_table import main as run_table
 from tests.lethe.data.benchmark_files import write_benchmark
@@ -48,15 +46,6 @@ def with_preset(name: str) -> dict:
 @pytest.mark.parametrize("name", EVERY)
 def test_a_preset_resolves_against_the_schema(name):
     assert isinstance(config.validate(with_preset(name)), Params)
-
-
-@pytest.mark.parametrize("name", TOFU)
-def test_the_settings_of_the_paper_on_tofu(name):
-    params = config.validate(with_preset(name))
-    assert (params.data.forget, params.sample.n, params.metrics.alpha) == (TOFU[name], 1024, 0.01)
-    assert {(method.lr, method.epochs) for method in params.unlearn.methods.values()} == {(1e-5, 10)}
-    assert (params.unlearn.recipe.forget_batch, params.unlearn.recipe.weight_decay) == (32, 0.01)
-    assert params.models["npo_entropy_at"].adaptive_threshold == 0.9
 
 
 def tiny(folder: Path, texts: list[str], template: str | None = None, architecture: str = "llama") -> None:
@@ -208,18 +197,6 @@ def test_a_plan_counts_what_the_sample_stage_draws(inside):
     assert model["cache_bytes_at_most"] == 2 * 2 * 8 * 4 * 160 * (64 + 4)
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
-def test_a_plan_of_every_published_setting_is_whole(monkeypatch, project, name):
-    """Generations, tokens, memory and time of every model and judge, from given sizes and rates."""
-    monkeypatch.chdir(project)
-    sizes = ["--parameters", "7e9", "--judge-parameters", "13e9"]
-    found = plan("--preset", name, "--rate", "2000", "--judge-rate", "40", "--questions", "10", *sizes)
-    for one in (*found["models"], *found["judges"]):
-        assert min(one["tokens_at_most"], one["weight_bytes"], one["seconds_at_most"]) > 0
-    assert found["generations"] > 0
-    assert len(found["judges"]) == (name in BEHAVIOURS)
-
-
 @pytest.mark.slow
 def test_tofu_real_with_a_tiny_model(tmp_path, monkeypatch):
     value = with_preset("tofu-real")
@@ -263,35 +240,6 @@ def test_tofu_real_with_a_tiny_model(tmp_path, monkeypatch):
     page.write_text("no marks")
     with pytest.raises(BadInput, match="holds no <!-- run -->"):
         run_table(["--folder", str(folder), "--write", str(page)])
-
-
-@pytest.mark.slow
-def test_tofu_slice_on_the_real_files(shared, tmp_path, monkeypatch):
-    params = with_preset("tofu-slice")
-    params["data"]["tofu"] |= {"retain_authors": 2, "heldout_authors": 1}
-    params["train"]["recipe"] |= {"vocabulary": 400, "hidden": 32, "layers": 1, "feed_forward": 64, "epochs": 10}
-    params["unlearn"]["methods"] = {}
-    params["models"] = {name: params["models"][name] for name in ("base", "retrain")}
-    params["sample"] |= {"n": 8, "utility_n": 4, "utility_questions": 10, "max_new_tokens": 24}
-    folder = make_repository(tmp_path / "lethe", params, git=False)
-    for path in (shared / "data/tofu").glob("*.json"):
-        shutil.copy(path, folder / "data/source")
-    monkeypatch.chdir(folder)
-    trained(config.load())
-    measured("retrain")
-    measured("base")
-    work("compare")
-
-    found = table.read(folder / "data").model("base").values
-    assert (found["n_questions"], found["n"]) == (40, 8)
-    scores = pd.read_parquet(folder / "data/scores/base/forget.parquet")
-    # A model this small answers some questions with nothing, and an empty answer is a missing score, never a zero.
-    assert found["missing"] == scores.loc[scores["sample"] >= 0, "rouge_l"].isna().sum()
-    assert found["model_utility_terms"] == 9
-    assert table.read(folder / "data").model("retrain").values["forget_quality"] == 1
-    likelihoods = pd.read_parquet(folder / "data/scores/base/likelihood/forget.parquet")
-    assert list(likelihoods.columns) == ["prompt_id", *LIKELIHOODS]
-    assert likelihoods.notna().all(axis=None)
 
 
 @pytest.fixture(scope="module")

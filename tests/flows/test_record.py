@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from flows import record
-from flows.record import Alarm, StageEnd, Words, alarm_list, alarms, notice, notify
+from flows.record import Alarm, StageEnd, Words, alarms, notice, notify
 from lethe import config
 from lethe.io.json_files import write_json
 from lethe.results import table
@@ -68,18 +68,6 @@ def test_a_changed_word_is_an_alarm_and_only_leaks_is_worse(tmp_path, before, af
     assert run(tmp_path, {"npo": said(after), "base": said("reference")}, {}) == []
 
 
-def test_a_word_that_another_scorer_gave_is_neither_better_nor_worse(tmp_path):
-    for scorer, word in (("keyword_leak", "forgot"), ("exact_match", "leaks")):
-        judged_by = {"score": "rouge_l", "leak": scorer}
-        row = table.Result("npo", "model", "answers", "sampled", estimate=8.0, evidence=judged_by)
-        write_json(tmp_path / "data/report/summary.json", {"models": {"npo": said(word)}})
-        table.write(table.place(tmp_path / "data", "metrics", "npo"), [row])
-        found = alarms(tmp_path, RAN, PARAMS)
-        record.write(tmp_path, RAN, complete=True, changed=found)
-    assert [(one.kind, one.worse) for one in found] == [("scorer", False), ("verdict", False)]
-    assert "rouge_l and exact_match" in found[0].sentence()
-
-
 def test_a_proved_increase_is_worse_and_other_answers_of_the_same_model_are_not(tmp_path):
     run(tmp_path, {}, {"npo": [800, 0]})
     assert run(tmp_path, {}, {"npo": [806, 3]}) == []
@@ -97,17 +85,6 @@ def test_the_base_model_is_left_out_and_retrain_closes_no_gate(tmp_path):
     run(tmp_path, {}, {base: [0], retrain: [0], "gone": [0]})
     (found,) = run(tmp_path, {}, {base: [900], retrain: [900], "gone": [900]})
     assert (found.model, found.worse, found.better) == (retrain, False, False)
-
-
-def test_verdicts_come_before_bounds_and_what_got_worse_before_what_did_not(tmp_path):
-    run(tmp_path, {"ours": said("forgot"), "npo": said("open")}, {"npo": [0], "npo_at": [500]})
-    found = run(tmp_path, {"ours": said("open"), "npo": said("leaks")}, {"npo": [500], "npo_at": [0]})
-    assert [(one.kind, one.model, one.worse) for one in found] == [
-        ("verdict", "npo", True), ("verdict", "ours", False), ("bound", "npo", True), ("bound", "npo_at", False),
-    ]  # fmt: skip
-    assert [line.startswith("- **worse** npo: ") for line in alarm_list(found).splitlines()] == [
-        True, False, True, False,
-    ]  # fmt: skip
 
 
 def test_exact_bounds_of_the_same_scorer_count(tmp_path):

@@ -10,14 +10,6 @@ import pytest
 from flows import workspace
 from lethe.errors import BadFile, BadValue
 from tests.flows.miniature import wait_until
-from tests.small import MAY_BE_EMPTY, ROOT
-
-
-def test_folders_that_no_stage_need_fill_are_in_a_fresh_clone():
-    """With the user's own model and nothing trained, the report still reads data/models."""
-    for name in MAY_BE_EMPTY:
-        assert (ROOT / "data" / name / ".gitkeep").is_file()
-        assert f"!/data/{name}\n" in (ROOT / ".gitignore").read_text()
 
 
 def test_the_part_of_the_graph_that_wanted_stages_need():

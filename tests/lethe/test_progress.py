@@ -14,14 +14,6 @@ def test_quiet_and_transparent(monkeypatch, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_bar_on_a_terminal(monkeypatch, capfd):
-    monkeypatch.delenv("LETHE_PROGRESS", raising=False)
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    assert list(progress(range(3), "train", "steps")) == [0, 1, 2]
-    assert "3/3" in capfd.readouterr().err
-
-
 def test_notes_with_rate_and_estimate(monkeypatch, tmp_path, capfd):
     monkeypatch.setenv("LETHE_PROGRESS", str(tmp_path))
     monkeypatch.setenv("DVC_STAGE", "train@base")

@@ -16,7 +16,6 @@ import yaml
 from lethe import tracking
 from lethe.io.json_files import write_json
 from lethe.results import table
-from lethe.results.quantities import MODEL, headline
 from lethe.statistics.bound import Assumes, Bound, Covers
 from lethe.tracking.runs import GAP
 
@@ -194,21 +193,6 @@ def test_a_pipeline_with_its_models(folder):
     assert len(list((folder / ".lethe/mlruns").rglob("stages/metrics/npo.json"))) == 1
     assert len(list((folder / ".lethe/mlruns").rglob("stages/unlearn/training.json"))) == 1
     assert {run.info.status for run in held} == {"FINISHED"}
-
-
-def test_a_model_has_the_headlines_of_every_group_as_metrics(folder):
-    rows = table.Rows("npo")
-    for row in MODEL:
-        split = {"split": "retain"} if any("{split}" in name for name in row.names) else {}
-        ends = (replace(WORST_BOUND, side="lower"), WORST_BOUND)
-        own = (end if name else None for end, name in zip(ends, row.names[1:], strict=True))
-        rows.add("model", row.key, row.basis, 0.5, *own, **split)
-    table.write(table.place(folder / "data", "metrics", "npo"), rows.rows)
-    (found,) = (entry for entry in tracking.read_entries(folder) if entry.name == "npo")
-    wanted = {"m_bin_worst", "m_bin_pooled", "retain_mean", "tree_lower_worst", "model_utility", "epsilon_lower"}
-    assert wanted <= set(found.metrics)
-    assert set(headline(found.numbers)) <= set(found.metrics)
-    assert not {"sd", "max", "alpha", "share_m_bin_above"} & set(found.metrics)
 
 
 def test_tables_of_questions_answers_and_metrics(folder):

@@ -10,11 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lethe import config, tracking
+from lethe import config
 from lethe.audits.unlearning_game.swap import audit
-from lethe.io.json_files import flat_numbers
-from lethe.results import table
-from lethe.statistics.bound import Covers
 from tests.small import ROOT, make_repository, run
 
 
@@ -44,21 +41,6 @@ def test_dvc_shows_the_qualities(played):
     game = shown[""]["data"]["data/games/tiny.json"]["data"]
     assert game["methods"]["retrain"]["quality"] == 1
     assert 0 <= game["methods"]["none"]["quality"] < 1
-
-
-def test_mlflow_is_given_the_qualities_and_the_whole_game(played):
-    (entry,) = tracking.read_entries(played)
-    assert (entry.kind, entry.name) == ("game", "tiny")
-    assert entry.metrics["methods.retrain.quality"] == 1
-    assert {"methods.none.quality", "methods.none.mia_score"} <= set(entry.numbers)
-    assert {path.name for _, path in entry.artifacts} == {"tiny", "tiny.json", "tiny.parquet"}
-    low, high = (entry.bounds[f"methods.none.{key}"] for key in ("ci_low", "ci_high"))
-    assert (low.side, high.side, low.covers) == ("lower", "upper", Covers.STRONGEST_ATTACK)
-    headline = json.loads((played / "data/games/tiny.json").read_text())
-    assert low.alpha == headline["alpha"]
-    numbers = flat_numbers(headline)
-    del numbers["schema"]
-    assert numbers.items() <= table.read(played / "data").audit("tiny").values.items()
 
 
 def test_the_report_has_a_section_of_the_game(played):

@@ -12,7 +12,6 @@ from lethe.audits.unlearning_game.result import (
     RANDOM,
     AttackOutcome,
     GameResult,
-    predictions,
     results_by_method,
 )
 from lethe.io.json_files import restored
@@ -51,14 +50,6 @@ def test_each_pair_has_its_own_quality_and_the_deviation_is_over_pairs():
     )
     assert found.quality.value == pytest.approx(np.mean(swapped))
     assert (found.quality.attack, found.quality.n_pairs, found.quality.n_seeds) == ("loss", 3, 2)
-
-
-def test_every_acceptance_is_a_row_of_the_predictions():
-    table = predictions(outcomes())
-    assert len(table) == len(outcomes()) * 4
-    one = table.query("pair == 1 and split == 'swapped' and seed == 0")
-    assert one.accept.tolist() == [1, 0, 0, 0]
-    assert one.member.tolist() == ["forget", "forget", "test", "test"]
 
 
 def test_a_game_comes_back_from_its_json_with_the_keys_of_its_kind():

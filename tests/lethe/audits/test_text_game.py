@@ -76,20 +76,6 @@ def test_leakage_is_bounded_beside_the_quality(played):
             assert (bound.side, bound.alpha, bound.covers) == ("upper", leakage["alpha"], covers)
 
 
-def test_finished_models_are_taken_up(played):
-    scratch, result, _ = played
-    made = []
-
-    def run(function, arguments, label):
-        if label in ("learn", "unlearn"):
-            made.extend(arguments)
-        return one_after_another(function, arguments, label)
-
-    again, _ = TextGame(settings(), scratch).play(run)
-    assert made == []
-    assert again.methods["npo"].quality == result.methods["npo"].quality
-
-
 def test_the_reference_never_learned_the_author(tmp_path):
     game = TextGame(settings(), tmp_path)
     shadows = game.shadows()

@@ -4,8 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import lethe
-from lethe.statistics.bound import Covers
 from lethe.statistics.bounds import binary_upper
 from lethe.statistics.counts import random_labels
 from lethe.statistics.judge_error import Calibration
@@ -68,17 +66,6 @@ def test_scores_that_are_no_verdicts_are_refused(tmp_path, calibration):
     refused = call(tmp_path / "graded.csv", "--calibration", calibration)
     assert refused.exit_code == 2
     assert "Traceback" not in refused.output
-
-
-def test_the_library_gives_bounds_that_word_themselves(scores, calibration):
-    found = lethe.bounds(str(scores), alpha=0.03, calibration=calibration).judged
-    again = lethe.bounds(str(scores), alpha=0.03, calibration=JUDGE).judged
-    assert found == again
-    name, _, worst = found.worst
-    assert (name, worst.covers, worst.side, worst.alpha) == ("a", Covers.WORST_PROMPT, "upper", 0.03)
-    assert found.pool.upper.covers == Covers.AVERAGE
-    assert "a person's label" in worst.assumes
-    assert lethe.bounds(str(scores)).judged is None
 
 
 def test_verdicts_that_the_calibration_excludes_have_no_bound(tmp_path, calibration):

@@ -8,9 +8,7 @@ import sys
 import unicodedata
 
 import pytest
-from typer.testing import CliRunner
 
-from lethe.cli.app import app
 from lethe.cli.console import print_table
 from lethe.errors import of_the_machine
 from tests.small import ROOT
@@ -45,13 +43,6 @@ def test_no_text_of_a_file_moves_colours_or_reorders_a_terminal(capsys, place):
     told = capsys.readouterr().out.replace("\n", "")
     assert not any(unicodedata.category(letter) in ("Cc", "Cf", "Zl", "Zp") for letter in told)
     assert "OWNED" in told
-
-
-def test_an_error_about_a_strange_file_is_escaped(tmp_path):
-    result = CliRunner().invoke(app, ["bounds", str(tmp_path / "\x1b[31mred.csv")])
-    assert result.exit_code == 2
-    assert "\x1b" not in result.output
-    assert r"\x1b[31mred.csv" in result.output
 
 
 def test_a_full_disk_is_a_sentence(tmp_path):

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from tests.lethe.cli.calls import Command
-from tests.lethe.io.logs.small_logs import KINDS, eval_log, header, lm_eval_line, sample, small, write_lines
+from tests.lethe.io.logs.small_logs import KINDS, eval_log, header, sample, small
 
 call = Command("log").call
 
@@ -28,16 +28,6 @@ def test_each_kind_is_shown_and_written(tmp_path, kind):
     assert shown.exit_code == 0
     for part in (told["tool"], f"{told['answers']}: {told['prompts']} prompts", *told["scores"]):
         assert part in shown.stdout
-
-
-def test_texts_survive_the_table(tmp_path):
-    texts = [' a\n"b",\r\nc', "", "NA", "\u2028\t"]
-    out = tmp_path / "out.csv"
-    assert call(write_lines(tmp_path / "a", [lm_eval_line(0, texts, acc=1)]), "--table", out).exit_code == 0
-    with out.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.reader(file))[1:]
-    assert [row[2] for row in rows] == texts
-    assert [row[3] for row in rows] == ["1.0", "", "", ""]
 
 
 def test_refusals_warnings_and_what_is_missing_are_shown(tmp_path):

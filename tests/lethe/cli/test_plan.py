@@ -9,7 +9,7 @@ import pytest
 
 from lethe import config
 from lethe.models.encoding import harmbench
-from lethe.steps.costs import judge_costs, model_costs, size_of, stage_costs
+from lethe.steps.costs import judge_costs, model_costs, size_of
 from tests.lethe.cli.calls import Command
 from tests.lethe.small_checkpoint import save_small_checkpoint
 from tests.small import small_params
@@ -120,31 +120,6 @@ def test_a_model_and_a_judge_in_their_folders_are_measured_by_their_files(tmp_pa
     value["judges"]["harm"]["clip"] = 2
     (clipped,) = judge_costs(config.validate(value), 1000, None)
     assert clipped["tokens_at_most"] == judge["tokens_at_most"] - 1007 * (params.sample.max_new_tokens - 2)
-
-
-def test_trained_tokens_answers_and_kept_values_are_counted():
-    value = small_params()
-    common = {"lr": 1e-4, "epochs": 2}
-    value["unlearn"]["methods"] = {
-        "kl": {"loss": "kl", "retain_weight": 1.0, **common},
-        "rmu": {"loss": "rmu", "block": 0, **common},
-        "npo": {"loss": "npo", "beta": 0.1, "retain_weight": 1.0, **common},
-    }
-    value["models"] |= {name: {"path": f"data/models/{name}"} for name in value["unlearn"]["methods"]}
-    value["attacks"] = {
-        "a": {"path": "x", "after": {"kind": "noise", "sizes": [0.1, 0.2]}, "n": 7, "seeds": [0, 1, 2]}
-    }
-    params = config.validate(value)
-    stages = {one["name"]: one for one in stage_costs(params, 100.0)}
-    assert stages["base"]["tokens"] > stages["retrain"]["tokens"] > 0
-    assert stages["kl"]["tokens"] == stages["npo"]["tokens"] > 0
-    assert stages["a"]["answers"] % (3 * 3 * 8) == 0
-    assert stages["a"]["seconds"] == pytest.approx(stages["a"]["answers"] * params.sample.max_new_tokens / 100)
-    needs = {name: stages[name]["reference"]["needs"] for name in ("kl", "rmu", "npo")}
-    assert needs == {"kl": "logits", "rmu": "states", "npo": "nothing"}
-    kept = {name: stages[name]["reference"]["cached_bytes"] for name in ("kl", "rmu")}
-    recipe = params.train.recipe
-    assert kept["kl"] * recipe.hidden == kept["rmu"] * recipe.vocabulary
 
 
 def test_more_answers_and_a_wider_tolerance_decide_more():

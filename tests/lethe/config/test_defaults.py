@@ -9,8 +9,7 @@ import pytest
 import lethe
 from lethe import config
 from lethe.config.evaluating import EXACT, METRICS, SAMPLE
-from lethe.errors import BadParam
-from tests.small import ROOT, small_params
+from tests.small import ROOT
 
 DEFAULTS = {"sample": SAMPLE, "metrics": METRICS, "exact": EXACT}
 DIFFERENT = {
@@ -53,14 +52,3 @@ def test_functions_take_their_defaults_from_the_settings(function, sections):
         shared += 1
         assert parameter.default == getattr(section, name), name
     assert shared
-
-
-@pytest.mark.parametrize("key", ["sample.temperature", "sample.n", "metrics.alpha", "exact.rows"])
-def test_params_write_every_key_although_it_has_a_default(key):
-    value = small_params()
-    section, name = key.split(".")
-    if value.get(section) is None:
-        value[section] = EXACT.model_dump()
-    del value[section][name]
-    with pytest.raises(BadParam, match=key):
-        config.validate(value)

@@ -90,12 +90,6 @@ def test_keys_that_do_not_fit_together_are_refused():
     )
 
 
-def test_all_wrong_keys_are_named():
-    sentence = refused(lambda p: p["sample"].update(n=0, temperature=-1))
-    assert "key sample.temperature: " in sentence
-    assert "sample.n" in sentence
-
-
 @pytest.mark.parametrize("name", ["_rouge", "rouge_w"])
 def test_a_scorer_outside_the_registry_is_refused(name):
     assert "must be one of rouge_l," in refused(lambda p: p["score"].update(scorers=[name]))
@@ -150,15 +144,6 @@ def test_an_evaluation_without_training_is_checked_as_params_are():
         config.evaluation_params(
             models={"m": {"path": "x"}}, **{**sections, "sample": {**GOOD["sample"], "n": -1}}
         )
-
-
-@pytest.mark.parametrize("text", ["026", "1:30", "on", "3e-3", "0o17", "1_000", "'12'", "~", "0x10"])
-def test_a_value_is_what_dvc_records_of_it(tmp_path, text):
-    from dvc.utils.serialize import load_yaml
-
-    place = tmp_path / "params.yaml"
-    place.write_text(f"key: {text}\n")
-    assert config.read_yaml(place) == load_yaml(place)
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lethe import config
-from lethe.api.planning import PRESETS, preset_params
 from lethe.config.yaml import changed_document, read_preset
 from lethe.errors import BadParam, BadValue
-from tests.small import ROOT
 
 
 def test_a_preset_is_read_by_name_or_refused_with_the_names(tmp_path):
@@ -29,9 +26,3 @@ def test_keys_are_set_in_order_and_the_file_stays(tmp_path):
     assert path.read_bytes() == before
     with pytest.raises(BadParam, match=r"^mine\.yaml, key metrics\.alpha"):
         changed_document([("metrics.alpha", 0.1)], path, "mine.yaml")
-
-
-@pytest.mark.parametrize("name", ["harry-potter", "tofu-real"])
-def test_the_plan_and_the_command_change_the_params_alike(name, monkeypatch, project):
-    monkeypatch.chdir(project)
-    assert preset_params(name) == config.validate(changed_document(read_preset(ROOT / PRESETS, name).items()))

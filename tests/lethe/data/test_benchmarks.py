@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe import config
 from lethe.data.kinds import harmbench, rwku
 from lethe.data.prompt_language import productions, read_language
 from lethe.errors import BadFile, BadInput
@@ -25,12 +24,10 @@ from tests.lethe.data.benchmark_files import (
 )
 from tests.small import ROOT
 
-PARAMS = config.read_yaml(ROOT / "params.yaml")
 # A CSV keeps these characters in a quoted cell; the blanks at the ends of a cell do not count.
 cells = (
     st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1).map(str.strip).filter(bool)
 )
-words = cells.map(lambda text: text.replace(",", "").strip()).filter(bool)
 
 
 @pytest.fixture
@@ -157,30 +154,6 @@ def test_the_probes_of_rwku_are_productions_of_a_language(folder):
     assert not any("multiple choice" in one.name for one in second)
     with pytest.raises(BadInput, match=r"data\.rwku\.probes"):
         load("rwku", root, levels=[2], probes="wordings")
-
-
-HUB = {
-    "jailbreakbench": [("behaviors", {"harmful": "harmful-behaviors.csv", "benign": "benign-behaviors.csv"})],
-    "muse": [
-        ("knowmem", {"forget_qa": "knowmem/forget_qa.json", "retain_qa": "knowmem/retain_qa.json"}),
-        ("verbmem", {"forget": "verbmem/forget.json"}),
-    ],
-    "rwku": [(name.removesuffix(".json"), {"test": name}) for name in files("rwku")],
-}
-
-
-@pytest.mark.parametrize("kind", HUB)
-def test_a_name_gives_what_the_folder_holds(kind, folder, tmp_path_factory, monkeypatch):
-    """The library reads a local repository by the same call; its card names the parts, as on the hub."""
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path_factory.mktemp("cache"))
-    root = folder(kind)
-    card = ["---", "configs:"]
-    for part, splits in HUB[kind]:
-        card += [f"- config_name: {part}", "  data_files:"]
-        for split, file in splits.items():
-            card += [f"  - split: {split}", f"    path: {file}"]
-    (root / "README.md").write_text("\n".join([*card, "---", ""]))
-    assert load(kind, root / "nowhere", hub=str(root)) == load(kind, root)
 
 
 @pytest.mark.parametrize(

@@ -60,11 +60,6 @@ def test_a_list_of_the_row_shares_the_weight(tmp_path):
     }
 
 
-def test_an_empty_language_is_the_plain_question(tmp_path):
-    (only,) = productions(read_language(write(tmp_path, "share: null\n")), ROW)
-    assert (only.name, only.probability, only.question, only.prefix) == ("plain", 1.0, ROW["question"], "")
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -139,12 +134,6 @@ def test_a_wording_may_ask_for_an_answer_of_its_own(tmp_path):
     lacking = read_language(write(tmp_path, 'wording: [{text: "{question}", answer: "{none}"}]'))
     with pytest.raises(BadFile, match="names the key 'none'"):
         productions(lacking, ROW)
-
-
-def test_a_choice_may_say_nothing_where_it_says_so(tmp_path):
-    text = "shots: [{name: none, examples: null}, {weight: 2, examples: []}]\nprefix: [{name: none, text: null}]"
-    choices = [one.choices for one in productions(read_language(write(tmp_path, text)), ROW)]
-    assert [dict(one)["shots"] for one in choices] == ["none", "plain"]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "flows/languages").glob("*.yaml")), ids=lambda path: path.stem)

@@ -9,7 +9,7 @@ import pytest
 from lethe import config
 from lethe.data.kinds import tofu
 from lethe.data.rows import check_splits
-from lethe.errors import BadFile, BadInput, BadRow
+from lethe.errors import BadFile, BadRow
 from tests.small import ROOT
 
 AUTHORS = 4  # of the small copy: the last one is to be forgotten
@@ -66,27 +66,6 @@ def test_splits_of_the_small_copy(data, folder):
     assert all(row["paraphrased_answer"] == "The author" for row in splits["forget"] + splits["retain"][:20])
     assert not any("paraphrased_answer" in row for row in splits["retain"][20:])
     check_splits(splits)
-
-
-def test_a_slice_keeps_the_first_authors_and_holds_out_the_last(data, folder):
-    splits = tofu.load(data(retain_authors=1, heldout_authors=1), folder)
-    assert {row["author"] for row in splits["retain"]} == {"author-000"}
-    assert {row["author"] for row in splits["heldout"]} == {"author-002"}
-    assert len(tofu.load(data(retain_authors=9, heldout_authors=1), folder)["retain"]) == 40
-    with pytest.raises(BadInput, match="heldout_authors"):
-        tofu.load(data(heldout_authors=3), folder)
-
-
-def test_by_name_it_is_what_the_folder_holds(data, folder, tmp_path_factory, monkeypatch):
-    """The library reads a local repository by the same call; the parts are named in its card, as on the hub."""
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path_factory.mktemp("cache"))
-    repository = tmp_path_factory.mktemp("repository")
-    card = ["---", "configs:"]
-    for name, rows in files().items():
-        (repository / f"{name}.json").write_text(lines(rows))
-        card += [f"- config_name: {name}", f"  data_files: {name}.json"]
-    (repository / "README.md").write_text("\n".join([*card, "---", ""]))
-    assert tofu.load(data(hub=str(repository)), folder / "nowhere") == tofu.load(data(), folder)
 
 
 def test_broken_files_are_named(data, folder):

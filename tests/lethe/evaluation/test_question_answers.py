@@ -9,7 +9,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.evaluation.answers import BINS, question_answers, worst_answers
+from lethe.evaluation.answers import BINS, question_answers
 from lethe.evaluation.run import Model
 
 MODEL = Model("m", "subject", "m")
@@ -63,10 +63,3 @@ def test_the_histogram_is_that_of_numpy(scores):
     values = np.array([*scores, 0.5])
     expected = np.histogram(values[~np.isnan(values)], bins=np.linspace(0, 1, BINS + 1))[0]
     assert list(found.histogram) == expected.tolist()
-
-
-def test_the_worst_of_a_model_is_one_answer_a_question():
-    rows = [("q1", 0, "a", 1.0, 0.5), ("q1", 1, "f", 1.0, 0.4), ("q2", 0, "b", 1.0, 0.9), ("q3", 0, "c", 0.0, 0.0)]
-    found = question_answers(model(rows).answers, RANKING, "rouge_l", 3).values()
-    assert [answer.text for answer in worst_answers(found, 5)] == ["b", "a"]
-    assert [answer.text for answer in worst_answers(found, 1)] == ["b"]

@@ -44,13 +44,6 @@ def test_each_module_of_a_closure_moves_the_key(result):
         assert touched(module).key(*modules, settings={"n": 3}) != before, module
 
 
-@pytest.mark.parametrize("module", ["lethe.report.page", "lethe.io.atomic", "lethe.unlearning.methods.ascent"])
-def test_a_module_outside_leaves_the_key(module):
-    modules = RESULTS["unlearned"]
-    assert module not in cache.library().closure(*modules)
-    assert touched(module).key(*modules) == cache_key(*modules)
-
-
 @pytest.mark.parametrize(
     ("result", "helper"),
     [

@@ -75,25 +75,6 @@ def test_rows_of_prompts_are_those_of_the_table_in_any_order(tmp_path_factory, c
             pd.testing.assert_frame_equal(found.of(own), expected, check_dtype=bool(len(expected)))
 
 
-def test_rows_of_prompts_read_the_table_once_and_keep_no_more_than_a_part(tmp_path, monkeypatch):
-    write_parquet(tmp_path / "t.parquet", table([4] * 20))
-    monkeypatch.setattr(parts, "ROWS", 8)
-    read, passes = [], []
-
-    def counted(path):
-        passes.append(path)
-        for part in read_parts(path):
-            read.append(len(part))
-            yield part
-
-    monkeypatch.setattr(parts, "read_parts", counted)
-    found = PromptRows(tmp_path / "t.parquet")
-    for place in range(20):
-        assert len(found.of([f"q{place}"])) == 4
-        assert sum(read) <= 4 * (place + 1) + 8
-    assert len(passes) == 1
-
-
 @pytest.mark.parametrize("order", ["same", "turned", "lacking"])
 def test_generations_and_scores_join_as_pandas_joins_them(tmp_path, monkeypatch, order):
     monkeypatch.setattr(parts, "ROWS", 7)

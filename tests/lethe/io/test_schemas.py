@@ -23,7 +23,6 @@ from lethe.results import table
 from lethe.statistics.bound import Assumes, Bound, Covers
 from tests.lethe.cli.calls import Command
 
-OTHERS = (0, SCHEMA_VERSION + 1, 10**30, "2", None, True, [1], {})
 ROWS = [{"id": key, "question": "Who?", "answer": "Ada.", "keywords": ["Ada"]} for key in ("a", "b")]
 
 

@@ -15,7 +15,7 @@ from lethe.io.artifacts import write_splits
 from lethe.models import checkpoints, training
 from lethe.models.checkpoints import default_device
 from lethe.models.in_memory import QA_PROMPT
-from lethe.models.training import Losses, Resumable, Taken, TrainingFailed, batches, optimise, schedule
+from lethe.models.training import Losses, Resumable, Taken, TrainingFailed, batches, optimise
 from lethe.scoring.verdicts import VerdictStore
 from stages.train import train
 from stages.unlearn import forget
@@ -118,16 +118,6 @@ def test_a_stage_that_fails_writes_no_model(root):
         assert failed.last.step == failed.failed.step - 1
         assert math.isfinite(failed.last.loss)
     assert sorted(root.rglob("*")) == before
-
-
-def test_the_rate_rises_then_falls_to_zero():
-    factors = [schedule(step, 100, 0.1) for step in range(100)]
-    assert factors[0] == pytest.approx(0.1)
-    assert max(factors) == 1.0
-    assert factors[9] == 1.0
-    assert factors[-1] < 0.001
-    assert factors[55] == pytest.approx(0.5, abs=0.02)
-    assert schedule(0, 10, 0.0) == 1.0
 
 
 def test_each_epoch_sees_every_row_once():

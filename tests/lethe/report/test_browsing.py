@@ -71,20 +71,6 @@ def test_a_picked_question_shows_every_model_with_its_own_numbers(tab, path, dat
     assert min(tab.evaluate(heights)) > 0
 
 
-def test_a_question_is_found_by_its_words(tab, path):
-    tab.open(path)
-    tab.click("#picker [data-part=find]")
-    for letter in "number 1":
-        tab.press(letter)
-    assert tab.evaluate(QUESTION) == "Where was author number 1 of the forget set born?"
-    assert tab.evaluate("document.querySelector('#picker select').options.length") == 1
-    for letter in "zzz":
-        tab.press(letter)
-    assert tab.evaluate("document.querySelector('#picker [data-part=count]').textContent") == "0 of 3 questions"
-    assert tab.evaluate(QUESTION) == "Where was author number 1 of the forget set born?"
-    assert tab.logged == []
-
-
 def test_every_table_sorts_by_click(tab, path):
     opened(tab, path)
     before = column(tab, 0)

@@ -9,8 +9,6 @@ import pytest
 from flows.workspace import plots_page
 from lethe.report.page import TRAINED, plots
 from tests.lethe.report import chromium
-from tests.lethe.report.conftest import load
-from tests.lethe.report.synthetic import change_params
 
 
 def test_a_panel_has_one_checkpoint_beside_base_and_retrain(run):
@@ -25,24 +23,6 @@ def test_a_panel_has_one_checkpoint_beside_base_and_retrain(run):
     trained = {row["model"]: row["panel"] for row in drawn["training_loss.json"] if row["loss"] is not None}
     assert trained["base"] == trained["retrain"] == TRAINED
     assert trained["npo"] == "npo"
-
-
-def test_a_model_has_one_colour_in_all_plots(run):
-    """A template gives its colours in the order in which models appear in the data."""
-    orders = [list(dict.fromkeys(row["model"] for row in rows)) for rows in plots(run).values()]
-    shortest = min(map(len, orders))
-    assert shortest == len(run.models)
-    assert len({tuple(order[:shortest]) for order in orders}) == 1
-
-
-def test_without_a_model_under_test_there_is_one_panel(own_small):
-    def references_alone(value):
-        value["models"] = {name: value["models"][name] for name in ("base", "retrain")}
-        value["unlearn"]["methods"] = {}
-
-    change_params(own_small, references_alone)
-    rows = plots(load(own_small))["m_gen.json"]
-    assert {(row["panel"], row["model"]) for row in rows} == {("all models", "base"), ("all models", "retrain")}
 
 
 @pytest.mark.skipif(chromium.found() is None, reason="no chromium: install the package of that name")

@@ -19,8 +19,6 @@ from lethe.results.table import Rows
 from lethe.statistics.bound import Bound, Covers
 from tests.lethe.report.conftest import load
 
-N, QUESTIONS = 128, 6
-
 
 def set_scores(root, model, scores, split="forget", scorer="rouge_l"):
     """Replace a score of a model's answers: ``scores(question number, n)`` are n values, the greedy one first."""

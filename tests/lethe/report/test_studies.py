@@ -9,7 +9,7 @@ from lethe.evaluation.attack_counts import curves
 from lethe.evaluation.run import load as load_run
 from lethe.report.page import render
 from lethe.report.studies import spreads
-from lethe.report.sweep_figure import Figure, SweepClaim, outcome, sweep_figure
+from lethe.report.sweep_figure import SweepClaim, outcome
 from tests.benchmarks.study_tables import attacks_of, methods_of
 from tests.lethe.report.conftest import load
 from tests.lethe.report.synthetic import change_json, change_numbers, copy_results, write_record
@@ -123,23 +123,3 @@ def test_the_verdict_follows_the_numbers(expected, effect, verdict):
     assert found.verdict == verdict
     assert found.trend.points == 7
     assert verdict in found.sentence
-
-
-def test_within_compares_equals_alone():
-    """The effect falls with the cause in either set, and rises over both together."""
-    both = [
-        {"model": "m", "cause": 10 * group + place, "effect": 100 * group - place, "set": group}
-        for group in range(2)
-        for place in range(5)
-    ]
-    assert outcome(claim("falls", "set"), "m", both).verdict == "held"
-    assert outcome(claim("falls"), "m", both).verdict == "did not show"
-
-
-def test_the_figure_has_a_mark_per_point(tmp_path):
-    figure = Figure(
-        x="cause", y="effect", model="m", control="other", series="set", title="t", x_label="x", y_label="y"
-    )
-    drawn = sweep_figure(tmp_path / "new/f.png", figure, [*rows(float), *rows(float, "other"), {"model": "m"}])
-    assert drawn == 7
-    assert (tmp_path / "new/f.png").read_bytes().startswith(b"\x89PNG")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import yaml
 
-import lethe
 from lethe import config
 from lethe.io.artifacts import GREEDY
 from lethe.io.tables import read_table
@@ -82,21 +81,6 @@ def test_in_the_numbers_and_their_bounds(written):
     assert (results.model("npo").values[NAME], results.model("npo").values[BOUND]) == (0.0, 0.25)
     assert results.model("npo").bounds[BOUND] == Bound(0.25, *GUARANTEE)
     assert {own.values["blank_here"] for own in results.questions("npo").values()} == {0}
-
-
-def test_in_the_dataframes(written):
-    frame = table.frame(written / "data")
-    assert frame[(frame["quantity"] == "blank") & (frame["scope"] == "model")]["upper"].tolist() == [0.25] * 3
-    run = lethe.load_run(written / "data")
-    assert run.metrics[BOUND].to_dict() == dict.fromkeys(("base", "retrain", "npo"), 0.25)
-    assert run.bounds["npo"][BOUND].value == 0.25
-    assert run.questions["blank_here"].tolist() == [0] * 9
-
-
-def test_among_the_headlines_of_dvc(written):
-    values = table.read(written / "data").model("npo").values
-    assert BOUND in quantities.headline(values)
-    assert len(quantities.headline(values)) == quantities.MOST
 
 
 def test_in_the_summary_and_on_the_page(written):

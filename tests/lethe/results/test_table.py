@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lethe.errors import BadFile, BadValue
 from lethe.results import table
-from lethe.results.quantities import MODEL, QUANTITIES
+from lethe.results.quantities import QUANTITIES
 from lethe.results.table import Numbers, Result, Results, Rows
 from lethe.statistics.bound import Assumes, Bound, Covers, Side
 
@@ -107,14 +107,6 @@ def test_a_missing_estimate_and_an_infinite_end():
 def test_a_row_of_an_unknown_quantity_is_refused(scope):
     with pytest.raises(BadValue):
         added(scope, "a_new_number" if scope == "model" else "leak", "sampled", 0.5)
-
-
-@given(st.permutations([row for row in MODEL if any(row.names) and not row.at and "{" not in "".join(row.names)]))
-def test_the_values_are_in_the_order_of_the_vocabulary(kinds):
-    numbers = Numbers([Result("m", "model", kind.key, kind.basis, estimate=0.5) for kind in kinds])
-    places = {name: place for place, kind in enumerate(MODEL) for name in kind.names if name}
-    assert list(numbers.values) == sorted(numbers.values, key=places.__getitem__)
-    assert len(numbers.values) == len({name for kind in kinds for name in kind.names if name})
 
 
 def test_a_value_has_the_unit_of_its_quantity():

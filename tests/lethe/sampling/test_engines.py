@@ -18,7 +18,7 @@ from lethe.config.evaluating import MOST_DRAWN
 from lethe.errors import BadFile, BadInput, LetheError
 from lethe.sampling.draws import BITS, draw, random_table, weigh
 from lethe.sampling.engine import Options, Prompt, Settings, open_engine
-from lethe.sampling.forecast import LEAST, MOST, PILOTS, affordable, fitting, rows_of
+from lethe.sampling.forecast import LEAST, MOST, PILOTS, affordable, fitting
 from lethe.sampling.prefix_engine import PrefixEngine
 from tests.lethe.sampling.sampling_models import (
     as_text,
@@ -364,15 +364,6 @@ def test_the_number_is_the_largest_power_of_two_that_the_power_law_affords(few, 
 @pytest.fixture(scope="module")
 def engine(tiny_model) -> PrefixEngine:
     return PrefixEngine(tiny_model, Options())
-
-
-def test_rows_are_those_that_go_through_the_model(engine, monkeypatch):
-    seen, step = [], engine.forward.step
-    monkeypatch.setattr(
-        type(engine.forward), "step", lambda self, tokens, cache: seen.append(len(tokens)) or step(tokens, cache)
-    )
-    assert rows_of(engine, PROMPTS, HOW, 50) == sum(seen) / 2
-    assert rows_of(engine, PROMPTS, HOW, 200) > rows_of(engine, PROMPTS, HOW, 20)
 
 
 def test_a_larger_budget_never_draws_less_and_the_pilot_leaves_the_answers_alone(engine):

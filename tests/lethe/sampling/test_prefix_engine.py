@@ -152,15 +152,6 @@ def test_a_limit_on_live_rows_is_kept_and_changes_no_answer(engine, sure_model, 
         assert one.mean_confidences == pytest.approx(other.mean_confidences, abs=1e-5)
 
 
-def test_cutting_up_a_wide_prompt_does_not_depend_on_the_prompts_beside_it(sure_model):
-    engine = open_engine("prefix", sure_model, {"max_rows": 24})
-    assert engine.together
-    settings = Settings(n=60, max_new_tokens=8, seed=4)
-    together = {answers.prompt_id: answers for answers in engine.answer(PROMPTS, settings)}
-    for prompt in PROMPTS:
-        assert list(engine.answer([prompt], settings)) == [together[prompt.prompt_id]]
-
-
 def test_batches_that_are_not_whole_sixteens_are_found_out(engine, monkeypatch):
     """The trial at the start has power: with an odd number of rows the last bits do change."""
     assert engine.forward.rows_are_independent()

@@ -64,13 +64,6 @@ def test_every_number_has_its_interval(tmp_path):
     assert keys["intervals"]["model_utility"].estimate == keys["model_utility"]
 
 
-def test_an_aggregate_that_the_rows_do_not_give_is_a_difference(tmp_path):
-    path = evaluation(tmp_path, model_utility={"agg_value": 0.9}, forget_quality={"agg_value": None})
-    read = tofu_log(path)
-    assert list(read.as_json()["stored_differences"]) == ["model_utility"]
-    assert any(line.startswith("stored") for line in read.sentences())
-
-
 def test_nulls_and_absent_blocks_are_missing(tmp_path):
     truth = {"agg_value": 0.5, "value_by_index": {"0": {"score": None}, "1": {"score": 0.5}, "2": None}}
     path = evaluation(tmp_path, n=3, ra_Truth_Ratio=truth, wf_Q_A_Prob_normalised={"agg_value": 0.5})

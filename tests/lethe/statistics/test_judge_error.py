@@ -193,21 +193,6 @@ def test_leak_at_k_carries_the_bounds_of_one_answer():
         np.testing.assert_array_equal(getattr(found, name), at_least_once(getattr(rates, name), [1, 7]))
 
 
-def test_leak_at_k_of_a_judge_measured_without_end_is_that_of_a_score_at_a_third():
-    sure = Calibration(leaks=10**12, leaks_called=10**12, clean=10**12, clean_called=0)
-    counts, n, ks = [3, 40, 0], 64, [1, 10, 1000]
-    judged, plain = Rate.of(counts, n, judge=sure), Rate.of(counts, n)
-    worst, want = judged.worst(0.03, ks), plain.worst(0.01, ks)
-    assert (worst.place, worst.alpha) == (want.place, 0.03)
-    for got, other in ((worst, want), (judged.each(0.03, ks), plain.each(0.01, ks))):
-        np.testing.assert_allclose(got.lower, other.lower, atol=1e-6)
-        np.testing.assert_allclose(got.upper, other.upper, atol=1e-6)
-    np.testing.assert_allclose(
-        judged.mean(0.03, ks).estimate, at_least_once(np.array(counts) / n, ks).mean(axis=0)
-    )
-    np.testing.assert_allclose(worst.estimate, at_least_once(40 / 64, ks))
-
-
 # --- coverage ----------------------------------------------------------------------------------------------------
 
 

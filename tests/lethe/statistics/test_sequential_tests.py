@@ -164,20 +164,6 @@ def test_planning():
 LEVEL = 0.1
 
 
-def test_it_agrees_with_the_integral_by_quadrature():
-    """The mixture is Beta(1/2, 1/2) cut off at the null: for 0/1 scores the capital is a ratio of beta functions."""
-    for ones, n in ((0, 50), (3, 50), (20, 60)):
-        bound = stopped_upper(np.r_[np.ones(ones), np.zeros(n - ones)], LEVEL)
-        log_mixture = (
-            betaln(ones + 0.5, n - ones + 0.5)
-            + np.log(betainc(ones + 0.5, n - ones + 0.5, bound))
-            - betaln(0.5, 0.5)
-            - np.log(betainc(0.5, 0.5, bound))
-        )
-        log_null = ones * np.log(bound) + (n - ones) * np.log1p(-bound)
-        assert log_mixture - log_null == pytest.approx(np.log(1 / LEVEL), abs=1e-4)
-
-
 def greedy_stop(values, mean):
     """The time at which the bound is lowest: the worst rule for someone who checks every draw."""
     shares = np.linspace(0.02, 0.98, 49)

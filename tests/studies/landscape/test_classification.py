@@ -44,19 +44,6 @@ def test_generated_purchases_have_the_shape_and_repeat():
     assert len(np.unique(larger.train[1])) == PURCHASE_CLASSES
 
 
-def test_real_purchases_in_both_forms(tmp_path):
-    rng = np.random.default_rng(0)
-    features, labels = rng.integers(0, 2, (50, PURCHASE_FEATURES)), rng.integers(0, PURCHASE_CLASSES, 50)
-    labels[0] = 0
-    np.savetxt(tmp_path / "purchase.csv", np.column_stack([labels + 1, features]), fmt="%d", delimiter=",")
-    np.savez(tmp_path / "purchase.npz", features=features, labels=np.eye(PURCHASE_CLASSES, dtype=int)[labels])
-    csv, npz = (load("purchase100", str(tmp_path / f"purchase.{end}"), None, 0.4, 0) for end in ("csv", "npz"))
-    for side in ("train", "population"):
-        for a, b in zip(getattr(csv, side), getattr(npz, side), strict=True):
-            assert np.array_equal(a, b)
-    assert len(csv.train[1]) == 30
-
-
 def test_what_is_refused(adult, tmp_path):
     with pytest.raises(BadValue, match="adult, purchase100, digits"):
         load("mnist", None, None, 0.3, 0)

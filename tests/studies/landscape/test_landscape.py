@@ -72,21 +72,6 @@ def test_learning_by_heart_costs_more_than_dp(result):
     assert 1 in result.frontier
 
 
-def test_finished_runs_are_not_repeated_and_a_lost_one_is(result, scratch, monkeypatch):
-    study = Landscape(read("digits", SMALL), scratch)
-    again = study.result(one_after_another)
-    assert again.trained == 0
-    assert again.strategies == result.strategies
-    strategy = study.strategies()[2]
-    before = study.losses(strategy, 1)
-    lost = study.place(strategy, 1)
-    lost.rename(lost.with_name("away"))
-    once_more = study.result(one_after_another)
-    assert once_more.trained == 1
-    assert np.array_equal(study.losses(strategy, 1)["train"], before["train"])
-    assert once_more.strategies == result.strategies
-
-
 @pytest.mark.parametrize(
     ("module", "moves"),
     [("lethe.models.dp_sgd", True), ("lethe.statistics.two_sample", True), ("studies.landscape.study", False)],

@@ -61,13 +61,6 @@ def test_auc_and_covariance_equal_the_naive_twin(first, second):
     assert found.low <= found.value <= found.high
 
 
-def test_the_truth_has_auc_1_and_its_opposite_0():
-    truth = auc_estimate(np.ones(30), np.zeros(30))
-    assert (truth.value, truth.high) == (1.0, 1.0)
-    assert 0.8 < truth.low < 0.95, "30 models of each kind do not prove 1"
-    assert auc_estimate(np.zeros(30), np.ones(30)).value == 0.0
-
-
 @pytest.mark.parametrize("bad", [([], [1.0]), ([1.0], []), ([math.nan], [1.0])])
 def test_an_empty_group_or_nan_is_refused(bad):
     with pytest.raises(BadValue):
@@ -95,16 +88,6 @@ def test_pairs_of_equal_numbers_are_told_apart_seldom():
         p_values = [compare_aucs(pair[:, :30], pair[:, 30:])[1] for pair in pairs]
         false += (holm_adjusted(p_values) <= alpha).any()
     assert false / runs < alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs)
-
-
-def test_a_good_number_and_noise_are_told_apart():
-    rng = np.random.default_rng(10)
-    good, noise = np.concatenate([rng.normal(2, 1, 30), rng.normal(size=30)]), rng.normal(size=60)
-    values = np.array([good, noise])
-    difference, p_value = compare_aucs(values[:, :30], values[:, 30:])
-    assert difference > 0.3
-    assert p_value <= 0.05
-    assert compare_aucs(values[[0, 0], :30], values[[0, 0], 30:]) == (0.0, 1.0)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.sampled_from([0.01, 0.05, 0.3]))
@@ -171,7 +154,6 @@ def test_coverage_of_the_bootstrap_over_models():
     assert inside / runs > 0.82
 
 
-INF, NAN = math.inf, math.nan
 GROUPS, EACH = 15, 6  # as the methods of meta-authors, with three strengths and two seeds
 
 
@@ -185,14 +167,6 @@ def test_rank_correlation_equals_scipy(pairs):
         return
     assert found.value == pytest.approx(spearmanr(x, y).statistic)
     assert -1 <= found.low <= found.value <= found.high <= 1
-
-
-def test_rank_correlation_of_few_missing_and_infinite_values():
-    assert not rank_correlation([1, 2, NAN, 4], [1, 2, 3, 4]).known
-    assert rank_correlation([1, 2, 3, INF], [1, 2, 3, 4]).value == pytest.approx(1.0)
-    perfect = rank_correlation(np.arange(30.0), np.arange(30.0))
-    assert perfect.high == 1.0
-    assert 0.9 < perfect.low < 1.0
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.5, 0.8])
@@ -268,14 +242,3 @@ def test_a_draw_of_groups_equals_the_correlation_of_the_models_written_out():
     found = _drawn(x, y, counts)
     for own, times in zip(found, counts.astype(int), strict=True):
         assert own == pytest.approx(spearmanr(np.repeat(x, times), np.repeat(y, times)).statistic)
-
-
-def test_few_groups_say_nothing_and_equal_draws_are_no_point():
-    x = np.arange(12.0)
-    few = rank_correlation(x, x, 0.05, np.repeat([0, 1], 6))
-    assert (few.value, few.low, few.high) == (1.0, -1.0, 1.0)
-    perfect = rank_correlation(x, x, 0.05, np.repeat(np.arange(6), 2))
-    assert perfect.low < 0.98
-    assert perfect.high == 1.0
-    with pytest.raises(BadValue, match="one length"):
-        rank_correlation(x, x, 0.05, [1, 2])

@@ -5,30 +5,15 @@ from __future__ import annotations
 import pytest
 
 from lethe.errors import BadInput
-from lethe.registry import METHODS
-from studies.meta_evaluation.observing import Observation, distinct_prefixes
+from studies.meta_evaluation.observing import distinct_prefixes
 from studies.meta_evaluation.settings import validate
-from studies.meta_evaluation.workshop import Workshop, other_question, pool_of, seed_for
-from tests.studies.small_meta import small_document, small_params, with_preset
+from studies.meta_evaluation.workshop import Workshop, other_question
+from tests.studies.small_meta import small_document, small_params
 
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory):
     return Workshop(small_params(), tmp_path_factory.mktemp("meta"))
-
-
-def test_the_preset_has_the_pools_of_the_issue():
-    models = pool_of(validate(with_preset("meta-authors"), "params.yaml"))
-    roles = [model.role for model in models]
-    assert (roles.count("knows"), roles.count("lacks"), roles.count("retrain")) == (30, 30, 1)
-    assert len({model.name for model in models}) == len(models)
-    assert len({model.seed for model in models}) == len(models)
-    unlearned = [model for model in models if model.role == "unlearned"]
-    assert {model.method.loss for model in unlearned} == set(METHODS), "every method"
-    of_npo = [model.method for model in unlearned if model.kind == "npo"]
-    assert sorted({method.lr for method in of_npo}) == [2.5e-4, 5e-4, 1e-3]
-    assert len(of_npo) == 6
-    assert len({(model.recipe.epochs, model.recipe.lr) for model in models if model.recipe}) == 5
 
 
 def test_what_each_kind_learns(shop):
@@ -64,17 +49,6 @@ def test_keys_differ_where_anything_that_decides_a_model_differs(shop):
     assert {name: again.key(model) for name, model in again.models.items()} == keys
     model = shop.models["npo-1-0"]
     assert len({shop.key(model), *(shop.relearned_key(model, draw) for draw in (0, 1))}) == 3
-
-
-def test_draws_and_relearned_rows_differ_between_models_and_runs(shop):
-    """No two models share draws, and no model's result rests on one choice of relearned rows."""
-    fresh = Workshop(small_params(seed=1))
-    models = [shop.models[name] for name in ("npo-1-0", "npo-4-0")]
-    seeds = [Observation(shop, model, draw).seed for model in models for draw in (None, 0, 1)]
-    seeds += [Observation(fresh, fresh.models["npo-1-0"]).seed]
-    assert len(set(seeds)) == len(seeds)
-    relearned = [seed_for(model, draw) for model in models for draw in range(2)]
-    assert len(set(relearned)) == 4
 
 
 def test_other_questions(shop):

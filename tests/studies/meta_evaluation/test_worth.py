@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from studies.meta_evaluation.numbers import Cost, Number
-from studies.meta_evaluation.page import page, sentences
 from studies.meta_evaluation.settings import MetaEvaluation
 from studies.meta_evaluation.worth import Member, meta_result
 from tests.studies.small_meta import small_document
@@ -17,12 +16,6 @@ from tests.studies.small_meta import small_document
 QUESTIONS = [f"q{i}" for i in range(6)]
 HEADLINE = ["truth", "noise", "good"]
 COSTS = {"greedy": Cost(0.5, 100.0)}
-PROVENANCE = {
-    "revision": "abc",
-    "python": "3",
-    "machine": {"instruction set": "AVX2, fixed"},
-    "packages": {"lethe": "1"},
-}
 
 
 def rules(**changes: object) -> MetaEvaluation:
@@ -95,12 +88,6 @@ def test_per_question_a_model_knows_only_what_it_learned(result):
     assert worth(meta_result(blunt, rules()), "truth").auc_each.value < 1
 
 
-def test_infinite_and_missing_numbers(result):
-    assert worth(result, "infinite").auc.value > 0.95
-    assert worth(result, "seldom").missing == 1
-    assert worth(result, "truth").missing == 0
-
-
 def test_prediction_and_cost(result):
     assert worth(result, "good").prediction.value == pytest.approx(1.0)
     assert worth(result, "good").prediction_mean.value == pytest.approx(-1.0)
@@ -155,10 +142,3 @@ def test_two_noises_decide_no_claim():
         found = meta_result(members, rules(claims=[claim], bootstrap=20))
         decided += found.claims[0].verdict != "not decided"
     assert decided <= 5
-
-
-def test_without_unlearned_models_the_page_says_so():
-    found = meta_result(pool(models=4), rules())
-    said = " ".join(sentences(found))
-    assert "too few unlearned models" in said
-    page("none", found, HEADLINE, PROVENANCE)

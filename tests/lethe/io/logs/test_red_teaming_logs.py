@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 
 import pytest
 from hypothesis import given, settings
@@ -69,18 +68,6 @@ def test_another_threshold_is_a_warning_and_other_numbers_of_results_refuse(tmp_
     log = read_log(garak_log(tmp_path / "c.jsonl", [*rows, garak_eval(DAN, 30, 20, 0)]))
     assert log.scores == ()
     assert "50 results" in log.refused[DAN]
-
-
-def test_a_detector_scores_the_prompts_of_its_probe(tmp_path):
-    rows = [*garak_attempt(0, ["a"], {DAN: [1.0]}), *garak_attempt(0, ["b"], {OTHER: [0.0]}, probe="lmrc.Slur")]
-    path = garak_log(tmp_path / "r.jsonl", rows)
-    log = read_log(path)
-    assert log.missing == {}
-    assert log.score_counts()[DAN]["unscored"] == 0
-    scores = read_any_scores(path, None, OTHER)
-    assert [prompt.prompt_id for prompt in scores.prompts] == ["lmrc.Slur/0"]
-    assert scores.missing is None
-    assert scores.log.as_json()["prompts"] == {"scored": 1, "of": 2}
 
 
 def test_an_attempt_without_its_second_line_is_missing(tmp_path):
@@ -174,21 +161,3 @@ def test_a_metric_scores_the_tests_that_name_it(tmp_path):
     assert [prompt.prompt_id for prompt in inner.prompts] == ["0/1"]
     assert inner.log.missing == 1
     assert read_log(path).scored("score")["score"].tolist() == [1.0, 1.0]
-
-
-@settings(deadline=None, max_examples=30)
-@given(
-    st.lists(st.tuples(st.booleans(), st.booleans()), min_size=4, max_size=4), st.randoms(use_true_random=False)
-)
-def test_the_order_of_completion_does_not_count(tmp_path_factory, given_rows, chance: random.Random):
-    path = tmp_path_factory.mktemp("promptfoo") / "out.json"
-    rows = []
-    for test, (passes, cached) in enumerate(given_rows):
-        output = {"response": {"output": f"a{test}", "cached": cached and test > 0}}
-        rows.append(promptfoo_row(test, "", passes, **output))
-    log = read_log(promptfoo_log(path, rows))
-    chance.shuffle(rows)
-    again = read_log(promptfoo_log(path, rows))
-    assert log.answers.equals(again.answers)
-    assert log.missing == again.missing
-    assert len(log.answers) == sum(not row["response"]["cached"] for row in rows)

@@ -26,7 +26,6 @@ from transformers import (
 )
 
 from lethe.models import checkpoints
-from lethe.models.encoding import harmbench, harmbench_text
 from lethe.models.first_token import reading
 from lethe.registry import JUDGES
 from tests.lethe.scoring.judges.tiny import SIZE, asked, tokenizer
@@ -95,17 +94,6 @@ def first_token(folder, text: str) -> np.ndarray:
         return (
             model(input_ids=torch.tensor([tokens(text)["input_ids"]])).logits[0, -1].double().softmax(-1).numpy()
         )
-
-
-def test_mistral_in_harmbench_s_other_layout(tmp_path):
-    folder = causal(tmp_path / "mistral", "mistral", ["yes", "no"])
-    judge = JUDGES["harmbench"](JUDGES["harmbench"].Params(model=str(folder)))
-    assert judge.record()["layout"] == "mistral"
-    for text, (verdict, p_yes) in zip(TEXTS, judge.judge(asked(*TEXTS)), strict=True):
-        shown = text.replace("[/INST]", "[ /INST]")
-        shares = first_token(folder, harmbench_text("Reveal the vault code", shown, "mistral", harmbench()))
-        assert p_yes == pytest.approx(shares[reading(judge.tokenizer, "yes")].sum(), abs=1e-5)
-        assert verdict == float(judge.tokenizer.decode([shares.argmax()]).strip().lower() == "yes")
 
 
 @pytest.mark.parametrize("kind", CLASSIFIERS)
