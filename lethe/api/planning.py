@@ -148,6 +148,7 @@ def _statement(
 ) -> Plan:
     from lethe.statistics import planning
     from lethe.statistics.bound import Assumes, joint_level, level
+    from lethe.statistics.checks import check_alpha
 
     if width is None and tau is None:
         raise BadArguments(("width", "tau", "preset"), "give width, tau, both, or preset.")
@@ -157,27 +158,32 @@ def _statement(
     for name, count in (("prompts", prompts), ("cap", cap)):
         if count < 1:
             raise BadValue(name, count, "at least 1")
-    needed = planning.plan(alpha, width=width, tau=tau, tau_leak=tau_leak, prompts=prompts, cap=cap)
-    values: dict[str, Any] = {
-        name: getattr(needed, name) for name in ("alpha", "prompts", "alpha_each", "correction")
-    }
+    check_alpha(alpha)
+    # "Every prompt leaks with probability at most tau" is an intersection of claims, each tested at alpha: that all are
+    # certified although one of them is false has probability at most alpha (Berger 1982). So only bands share alpha.
+    each = alpha if width is None else alpha / prompts
+    correction = "Bonferroni" if each < alpha else None
+    values: dict[str, Any] = {"alpha": alpha, "prompts": prompts, "alpha_each": each, "correction": correction}
     rows: list[list[object]] = []
-    if band := needed.width:
-        values |= {"width_one_sided": band.one_sided, "width_two_sided": band.two_sided}
-        for sides, samples in (("one-sided", band.one_sided), ("two-sided", band.two_sided)):
-            rows.append([f"band of half-width {band.width:g}, {sides}", samples])
-    if certified := needed.certificate:
-        values |= {"certify_fixed": certified.fixed}
-        values |= {name: getattr(certified, name) for name in ("tau", "tau_leak", "cap")}
-        values["sequential"] = [{"p": p, **asdict(one)} for p, one in certified.sequential]
-        rows.append([f"M_bin <= {certified.tau:g} with no leak seen, n fixed", certified.fixed])
-        for p, expected in certified.sequential:
+    if width is not None:
+        for sides, name in ((1, "one-sided"), (2, "two-sided")):
+            samples = planning.samples_for_width(width, each, sides)
+            values[f"width_{name.replace('-', '_')}"] = samples
+            rows.append([f"band of half-width {width:g}, {name}", samples])
+    if tau is not None:
+        leak = min(2 * tau, (1 + tau) / 2) if tau_leak is None else tau_leak
+        fixed = planning.samples_to_certify(tau, alpha)
+        values |= {"certify_fixed": fixed, "tau": tau, "tau_leak": leak, "cap": cap, "sequential": []}
+        rows.append([f"M_bin <= {tau:g} with no leak seen, n fixed", fixed])
+        for p in planning.typical_rates(tau, leak):
+            expected = planning.expected_sequential(p, tau, leak, alpha, cap)
+            values["sequential"].append({"p": p, **asdict(expected)})
             shares = [f"{getattr(expected, word):.1%}" for word in VERDICTS]
             rows.append([f"stopped early, expected at a leak of {p:g}", expected.samples, *shares])
-    notes = [f"Each statement holds {level(needed.alpha_each)} for its own prompt, assuming {Assumes.DRAWS}."]
-    if needed.correction:
+    notes = [f"Each statement holds {level(each)} for its own prompt, assuming {Assumes.DRAWS}."]
+    if correction:
         notes.append(f"Bonferroni: all {prompts} hold together {joint_level(alpha)}.")
-    if needed.certificate and prompts > 1:
+    if tau is not None and prompts > 1:
         all_hold = f"all certificates hold {level(alpha)}, without a correction."
         notes.append(f"If all {prompts} prompts are certified, {all_hold}")
     columns = ["statement", "samples"] + ([*VERDICTS] if tau is not None else [])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from scipy.special import chdtri
@@ -66,76 +65,10 @@ def expected_sequential(p: float, tau: float, tau_leak: float, alpha: float, cap
     return Expected(float(samples), float(certified), float(leaks), float(going.sum()))
 
 
-@dataclass(frozen=True)
-class Width:
-    width: float
-    one_sided: int
-    two_sided: int
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """Draws for "the prompt leaks with probability at most ``tau``": for fixed n, and on average with early stopping.
-
-    ``sequential`` has one entry per true leak probability, from no leak to a clear leak.
-    """
-
-    tau: float
-    tau_leak: float
-    cap: int
-    fixed: int
-    sequential: tuple[tuple[float, Expected], ...]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The draws that the requested statements need per prompt; ``alpha_each`` is each band's share of ``alpha``.
-
-    "Every prompt leaks with probability at most tau" is an intersection of claims, each tested at ``alpha``: that all are
-    certified although one of them is false has probability at most ``alpha`` (Berger 1982), so certificates take no share.
-    """
-
-    alpha: float
-    prompts: int
-    alpha_each: float
-    correction: Literal["Bonferroni"] | None
-    width: Width | None
-    certificate: Certificate | None
-
-
-def plan(
-    alpha: float,
-    *,
-    width: float | None = None,
-    tau: float | None = None,
-    tau_leak: float | None = None,
-    prompts: int = 1,
-    cap: int = 4096,
-) -> Plan:
-    """Draws per prompt such that the bands of all prompts, or their certificates, hold together with probability 1 - alpha.
-
-    ``width`` is the half-width of a requested distribution band, ``tau`` the threshold of a requested certificate, both
-    strictly between 0 and 1. ``tau_leak`` is the leak probability that the sequential test of at most ``cap`` samples
-    detects: by default twice ``tau``, or halfway from ``tau`` to 1 if that is less. The band of each prompt gets alpha /
-    prompts (Bonferroni), its certificate all of alpha.
-    """
-    check_alpha(alpha)
-    band, each = None, alpha
-    if width is not None:
-        each = alpha / prompts  # Bonferroni
-        band = Width(width, samples_for_width(width, each, 1), samples_for_width(width, each, 2))
-    certificate = None
-    if tau is not None:
-        leak = min(2 * tau, (1 + tau) / 2) if tau_leak is None else tau_leak
-        fixed = samples_to_certify(tau, alpha)
-        # From no leak through the undecided middle to a clear leak.
-        rates = (0.0, 0.1 * tau, 0.4 * tau, (tau + leak) / 2, min(2 * leak, 1.0), min(5 * leak, 1.0))
-        expected = tuple(
-            (rate, expected_sequential(rate, tau, leak, alpha, cap))
-            for rate in dict.fromkeys(float(f"{rate:.6g}") for rate in rates)
-        )
-        certificate = Certificate(tau, leak, cap, fixed, expected)
-    return Plan(alpha, prompts, each, "Bonferroni" if each < alpha else None, band, certificate)
+def typical_rates(tau: float, tau_leak: float) -> list[float]:
+    """True leak probabilities from no leak through the undecided middle to a clear leak."""
+    rates = (0.0, 0.1 * tau, 0.4 * tau, (tau + tau_leak) / 2, min(2 * tau_leak, 1.0), min(5 * tau_leak, 1.0))
+    return list(dict.fromkeys(float(f"{rate:.6g}") for rate in rates))
 
 
 def labels_for_width(width: float, leak: float, alpha: float) -> int:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from lethe.io.cache import digest, module_of
-from lethe.models.encoding import IGNORED, Batch, Example, collate
-from lethe.models.forward import block_output, forward
+from lethe.models.encoding import Example, collate
+from lethe.models.forward import forward
 from lethe.models.team import Team
 from lethe.models.training import SCRATCH, StepRecord, batches, optimise, precision, resumable
 from lethe.registry import METHODS
-from lethe.unlearning.protocol import Counts, Done, Method, MethodParams, Rows, Run, Step, answered
+from lethe.unlearning.protocol import Counts, Done, Method, MethodParams, Rows, Run, Step, Values, answered
 
 if TYPE_CHECKING:
     import torch
@@ -321,51 +321,6 @@ class Reference:
     def all_rows(self, examples: Sequence[Example], size: int) -> Iterator[Rows]:
         """All rows in file order, in batches."""
         return (self.rows(examples[start : start + size]) for start in range(0, len(examples), size))
-
-
-class Values:
-    """Logits, or the states of one block, of the model before unlearning on the answers of known examples.
-
-    The values take CPU memory for answer tokens x vocabulary (or hidden width) numbers in the model's number format.
-    """
-
-    def __init__(self, model: PreTrainedModel, padding: int, block: int | None):
-        self.model, self.padding, self.block = model, padding, block
-        self.kept: dict[tuple[int, ...], torch.Tensor] = {}  # the row's tokens -> (answer tokens, V or D)
-
-    def keep(self, examples: Sequence[Example], size: int) -> None:
-        """Run the model on the examples."""
-        import torch
-
-        for start in range(0, len(examples), size):
-            group = examples[start : start + size]
-            batch = collate(group, self.padding, self.model.device)
-            with torch.no_grad():
-                if self.block is None:
-                    values = self.model(input_ids=batch.ids, attention_mask=batch.mask).logits[:, :-1]
-                    on_answer = batch.labels[:, 1:] != IGNORED
-                else:
-                    values, on_answer = block_output(self.model, batch, self.block), batch.labels != IGNORED
-            for example, own, places in zip(group, values, on_answer, strict=True):
-                self.kept[example.prompt + example.answer] = own[places].cpu()
-
-    def logits(self, batch: Batch) -> torch.Tensor:
-        return self._spread(batch, batch.labels[:, 1:] != IGNORED)
-
-    def states(self, batch: Batch, block: int) -> torch.Tensor:
-        assert block == self.block
-        return self._spread(batch, batch.labels != IGNORED)
-
-    def _spread(self, batch: Batch, on_answer: torch.Tensor) -> torch.Tensor:
-        import torch
-
-        rows = [
-            self.kept[tuple(ids[mask.bool()].tolist())] for ids, mask in zip(batch.ids, batch.mask, strict=True)
-        ]
-        spread = torch.zeros((*on_answer.shape, rows[0].shape[-1]), dtype=rows[0].dtype, device=batch.ids.device)
-        for target, places, values in zip(spread, on_answer, rows, strict=True):
-            target[places] = values.to(spread.device)
-        return spread
 
 
 @contextlib.contextmanager

@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 
 from lethe.config.fields import Place, Positive, Weight
 from lethe.config.schema import MethodParams
-from lethe.models.encoding import IGNORED
+from lethe.models.encoding import IGNORED, collate
+from lethe.models.forward import block_output, forward, from_logits, number_of_blocks
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from lethe.io.artifacts import Row
-    from lethe.models.encoding import Batch, Encoder
+    from lethe.models.encoding import Batch, Encoder, Example
     from lethe.models.forward import Forward
 
 __all__ = ["Before", "Method", "MethodParams", "Needs", "Place", "Positive", "Rows", "Run", "Step", "Weight"]
@@ -65,14 +66,49 @@ class Counts:
         return sum(max(0, length - without_first) for length in self.lengths)
 
 
-class KeptValues(Protocol):
-    """The outputs on the answers of the model before unlearning, which itself is no longer loaded."""
+class Values:
+    """Logits, or the states of one block, of the model before unlearning on the answers of known examples.
+
+    The values take CPU memory for answer tokens x vocabulary (or hidden width) numbers in the model's number format.
+    """
+
+    def __init__(self, model: PreTrainedModel, padding: int, block: int | None):
+        self.model, self.padding, self.block = model, padding, block
+        self.kept: dict[tuple[int, ...], torch.Tensor] = {}  # the row's tokens -> (answer tokens, V or D)
+
+    def keep(self, examples: Sequence[Example], size: int) -> None:
+        """Run the model on the examples."""
+        import torch
+
+        for start in range(0, len(examples), size):
+            group = examples[start : start + size]
+            batch = collate(group, self.padding, self.model.device)
+            with torch.no_grad():
+                if self.block is None:
+                    values = self.model(input_ids=batch.ids, attention_mask=batch.mask).logits[:, :-1]
+                    on_answer = batch.labels[:, 1:] != IGNORED
+                else:
+                    values, on_answer = block_output(self.model, batch, self.block), batch.labels != IGNORED
+            for example, own, places in zip(group, values, on_answer, strict=True):
+                self.kept[example.prompt + example.answer] = own[places].cpu()
 
     def logits(self, batch: Batch) -> torch.Tensor:
-        """(B, T-1, V) logits where an answer token is predicted, 0 elsewhere."""
+        return self._spread(batch, batch.labels[:, 1:] != IGNORED)
 
     def states(self, batch: Batch, block: int) -> torch.Tensor:
-        """(B, T, D) output of the block at answer tokens, 0 elsewhere."""
+        assert block == self.block
+        return self._spread(batch, batch.labels != IGNORED)
+
+    def _spread(self, batch: Batch, on_answer: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        rows = [
+            self.kept[tuple(ids[mask.bool()].tolist())] for ids, mask in zip(batch.ids, batch.mask, strict=True)
+        ]
+        spread = torch.zeros((*on_answer.shape, rows[0].shape[-1]), dtype=rows[0].dtype, device=batch.ids.device)
+        for target, places, values in zip(spread, on_answer, rows, strict=True):
+            target[places] = values.to(spread.device)
+        return spread
 
 
 class Rows:
@@ -92,31 +128,24 @@ class Rows:
         reference_log_probs: torch.Tensor | None = None,
         second: Rows | None = None,
         whole: Counts | None = None,
-        values: KeptValues | None = None,
+        values: Values | None = None,
     ):
         self.model, self.batch = model, batch
-        self.counts = Counts(tuple((batch.labels[:, 1:] != -100).sum(-1).tolist()))
+        self.counts = Counts(tuple((batch.labels[:, 1:] != IGNORED).sum(-1).tolist()))
         self.whole, self._values = whole or self.counts, values
-        self._reference_model, self._reference_log_probs, self._second = (
-            reference_model,
-            reference_log_probs,
-            second,
-        )
+        self._reference_model, self._second = reference_model, second
+        self._reference_log_probs = reference_log_probs
         self._hidden: dict[tuple[bool, int], torch.Tensor] = {}
 
     @cached_property
     def forward(self) -> Forward:
         """The model's pass, with a gradient: logits, labels, log-probabilities, NLL, entropy."""
-        from lethe.models.forward import forward
-
         return forward(self.model, self.batch)
 
     @cached_property
     def reference(self) -> Forward:
         """The pass of the model before unlearning, without a gradient."""
         import torch
-
-        from lethe.models.forward import forward, from_logits
 
         if self._values is not None:
             return from_logits(self._values.logits(self.batch), self.batch)
@@ -145,8 +174,6 @@ class Rows:
     @property
     def blocks(self) -> int:
         """The number of the model's transformer blocks."""
-        from lethe.models.forward import number_of_blocks
-
         return number_of_blocks(self.model, self.batch)
 
     def hidden(self, block: int) -> torch.Tensor:
@@ -168,8 +195,6 @@ class Rows:
         return self.batch.labels != IGNORED
 
     def _states(self, model: PreTrainedModel, block: int) -> torch.Tensor:
-        from lethe.models.forward import block_output
-
         key = (model is self.model, block)
         if key not in self._hidden:
             self._hidden[key] = block_output(model, self.batch, block)
