@@ -63,7 +63,6 @@ class EpsilonStar:
     threshold: float | None
     ratio: str | None
     method: str
-    side: str = "estimate"
     assumes: str = INSTANCE
     fit: Fit | None = None
     note: str | None = None
@@ -81,8 +80,6 @@ class LowerBound:
     threshold: float | None
     ratio: str | None
     method: str
-    train_complete: bool
-    side: str = "lower"
     assumes: str = INSTANCE
 
 
