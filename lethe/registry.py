@@ -125,7 +125,11 @@ METHODS = Registry(
     "methods",
     ("lethe.unlearning.methods",),
     attribute="Method",
-    tables={"lethe.unlearning.methods.ascent": ASCENT},
+    tables={
+        "lethe.unlearning.methods.ascent": ASCENT,
+        "lethe.unlearning.methods.distillation": ("undial", "ceu"),
+        "lethe.unlearning.methods.preferred_answers": ("idk_dpo", "altpo", "idk_nll"),
+    },
 )
 ROUGE = ("rouge_l", "rouge_l_precision", "rouge_l_f", "rouge_1", "rouge_1_precision", "rouge_1_f")
 BINARY = ("keyword_leak", "exact_match", "above")

@@ -1,12 +1,9 @@
 """Adversaries of the image game, by the name under ``attacks`` of an entry.
 
-``ATTACKS[name](shadows, seed)`` returns a fitted adversary (`lethe.audits.unlearning_game.rounds.Adversary`). The
-game fits it **once**, on shadow models and the shadow half of the data, which is disjoint from every forget and test set,
-and it attacks both halves of every swapped pair: refitted on each split it would find chance differences even in a
-retrained model.
-
-All attacks here are weak (the answer on a point ignores the other points) and black-box. A stronger adversary fits the
-same interface: ``accept`` gets all points of an oracle at once, and ``View.model`` is the folder of the weights.
+``ATTACKS[name](shadows, seed)`` returns a fitted adversary. The game fits it **once**, on the shadow half of the data, which
+is disjoint from every forget and test set, and it attacks both halves of every swapped pair: refitted on each split it would
+find chance differences even in a retrained model. All attacks here are weak (the answer on a point ignores the other points)
+and black-box.
 """
 
 from __future__ import annotations

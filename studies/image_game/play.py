@@ -227,7 +227,7 @@ def play_tables(
         tables=tables({**budgets, NO_PRIVACY: plain}, repeated),
         figure=Figure(
             points={
-                points: {method: _quality(values) for method, values in game.methods.items()}
+                points: {method: values.quality.value for method, values in game.methods.items()}
                 for points, game in by_points.items()
             },
             repetitions=settings.repeats,
@@ -241,34 +241,27 @@ def play_tables(
 def tables(budgets: dict[str, GameResult], repeated: GameResult) -> Tables:
     """Compute Tables 1, 3 and 4 from the games by budget, and Table 2 from the game of many pairs."""
 
+    def by_budget(measure: Measure) -> dict[str, dict[str, float | None]]:
+        return {
+            epsilon: {name: measure(method) for name, method in game.methods.items()}
+            for epsilon, game in budgets.items()
+        }
+
     def table(measure: Measure, accuracy: Measure) -> Table:
-        return Table(
-            values={epsilon: _column(game, measure) for epsilon, game in budgets.items()},
-            accuracy={epsilon: _column(game, accuracy) for epsilon, game in budgets.items()},
-        )
+        return Table(by_budget(measure), by_budget(accuracy))
+
+    def confused(part: str) -> Measure:
+        return lambda method: getattr(method.confusion, part) if method.confusion else None
+
+    def on_test(method: PlayedMethod) -> float:
+        return method.performance["test"]
 
     return Tables(
-        quality=table(_quality, _accuracy),
-        confusion=table(_confusion, lambda method: method.confusion.accuracy if method.confusion else None),
-        mia=table(lambda method: method.mia_score, _accuracy),
+        quality=table(lambda method: method.quality.value, on_test),
+        confusion=table(confused("score"), confused("accuracy")),
+        mia=table(lambda method: method.mia_score, on_test),
         deviation={method: values.deviation for method, values in repeated.methods.items()},
     )
-
-
-def _column(game: GameResult, measure: Measure) -> dict[str, float | None]:
-    return {method: measure(values) for method, values in game.methods.items()}
-
-
-def _quality(method: PlayedMethod) -> float:
-    return method.quality.value
-
-
-def _accuracy(method: PlayedMethod) -> float:
-    return method.performance["test"]
-
-
-def _confusion(method: PlayedMethod) -> float | None:
-    return method.confusion.score if method.confusion else None
 
 
 @lru_cache(maxsize=1)

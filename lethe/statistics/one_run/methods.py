@@ -42,10 +42,6 @@ DEFAULT = "exact"
 SMALLEST_LOG_LEVEL = -700.0
 
 
-def _applies(counts: Counts) -> None:
-    return None
-
-
 @dataclass(frozen=True)
 class Method:
     """One method: its assumptions (`audit.ASSUMPTIONS` explains the flags), one line about it, and its p-value.
@@ -60,7 +56,7 @@ class Method:
     FAMILY_FREE: bool = False
     CONSERVATIVE: bool = True
     STRONGEST: float = 600.0
-    refusal: Callable[[Counts], BadValue | None] = _applies
+    refusal: Callable[[Counts], BadValue | None] = lambda counts: None
     rejects: Callable[[Counts, Channel, float], bool] | None = None
 
 
@@ -180,6 +176,16 @@ def _rank_rates(channel: Channel, n: int, rank: np.ndarray) -> np.ndarray:
     return total / norm  # the logarithm of the beta function would lose ten digits at n = 1e6
 
 
+def _smallest_log_level(rejected: Callable[[float], bool]) -> float:
+    """The smallest ln of a level that is ``rejected``, by bisection down to `SMALLEST_LOG_LEVEL`; 0 if none is."""
+    low, high = SMALLEST_LOG_LEVEL, 0.0
+    if not rejected(high) or rejected(low):
+        return low if rejected(high) else high
+    while high - low > 1e-12 * max(1.0, -high) and low < (middle := 0.5 * (low + high)) < high:
+        low, high = (low, middle) if rejected(middle) else (middle, high)
+    return high
+
+
 def _clopper_pearson_refusal(counts: Counts) -> BadValue | None:
     """The error for counts without separate false positives, or for filtered guesses; None if the method applies."""
     if counts.negatives is None:
@@ -194,15 +200,7 @@ def _clopper_pearson_refusal(counts: Counts) -> BadValue | None:
 
 def clopper_pearson(counts: Counts, epsilon: float, delta: float) -> float:
     """ln of the smallest level at which equation 6 gives more than ``epsilon``."""
-    if lower_bound(counts, delta, 1.0) <= epsilon:
-        return 0.0
-    low, high = SMALLEST_LOG_LEVEL, 0.0
-    while high - low > 1e-12 * max(1.0, -high):
-        middle = 0.5 * (low + high)
-        if not low < middle < high:
-            break
-        low, high = (low, middle) if lower_bound(counts, delta, math.exp(middle)) > epsilon else (middle, high)
-    return high
+    return _smallest_log_level(lambda log_level: lower_bound(counts, delta, math.exp(log_level)) > epsilon)
 
 
 def lower_bound(counts: Counts, delta: float, alpha: float) -> float:
@@ -246,21 +244,8 @@ def steinke(counts: Counts, epsilon: float, delta: float) -> float:
 
 
 def mahloujifar(counts: Counts, channel: Channel) -> float:
-    """ln of the smallest level at which the null is rejected, found by bisection because the recursion takes a level."""
-    if not rejects(counts, channel, 0.0):
-        return 0.0
-    low, high = SMALLEST_LOG_LEVEL, 0.0
-    if rejects(counts, channel, low):
-        return low
-    while high - low > 1e-12 * max(1.0, -high):
-        middle = 0.5 * (low + high)
-        if not low < middle < high:
-            break
-        if rejects(counts, channel, middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    """ln of the smallest level at which the null is rejected, which the recursion takes."""
+    return _smallest_log_level(lambda log_level: rejects(counts, channel, log_level))
 
 
 def rejects(counts: Counts, channel: Channel, log_tau: float) -> bool:

@@ -1,0 +1,75 @@
+"""Cross-entropy to adjusted logits, without a gradient: those of the model before unlearning, or the model's own.
+
+- ``undial``: the target of a position is softmax(z_ref - beta onehot(y)), the model before unlearning with the true token's
+  logit lowered. The minimum of F is the target's entropy, not 0. Published without a retain term. Source: Dong et al.,
+  "UNDIAL: Self-Distillation with Adjusted Logits for Robust Unlearning in Large Language Models" (2024).
+- ``ceu``: the target is the softmax of the model's own detached logits with the true token's logit at minus infinity. The
+  gradient at a position is p at the true token and -p q elsewhere: bounded, and zero in the limit p -> 0. Each row's loss
+  leaves out its first answer tokens; a step whose answers have no token left has the loss 0 and the gradient 0. Source:
+  Yang, "CE-U: Cross Entropy Unlearning" (2025).
+
+Only answer positions count, and no label of a prompt or of padding is an index.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from lethe.config.fields import Integer
+from lethe.unlearning.protocol import (
+    Method,
+    MethodParams,
+    Needs,
+    Positive,
+    Rows,
+    Weight,
+    answered,
+    cross_entropy,
+    token_mean,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+
+class UndialParams(MethodParams):
+    """The strength ``beta`` of the adjustment."""
+
+    beta: Positive = 10.0
+    retain_weight: Weight = 0.0
+
+
+class CeuParams(MethodParams):
+    ignore_first_n_answer_tokens: Annotated[Integer, Field(ge=0)] = 1
+
+
+class Undial(Method[UndialParams], params=UndialParams):
+    needs = Needs(reference_model=True)
+    forget_mean = "tokens"
+
+    def forget_loss(self, rows: Rows) -> torch.Tensor:
+        forward, counted = rows.forward, answered(rows.forward)
+        before = rows.reference.logits.float()
+        places = forward.labels.masked_fill(~counted, 0)[..., None]
+        lowered = before.scatter_add(-1, places, before.new_full(places.shape, -self.params.beta))
+        return token_mean(cross_entropy(lowered, forward), counted)
+
+
+class Ceu(Method[CeuParams], params=CeuParams):
+    forget_mean = "tokens"
+
+    def forget_share(self, rows: Rows) -> float:
+        left_out = self.params.ignore_first_n_answer_tokens
+        return rows.counts.total("tokens", left_out) / max(1, rows.whole.total("tokens", left_out))
+
+    def forget_loss(self, rows: Rows) -> torch.Tensor:
+        forward, on_answer = rows.forward, answered(rows.forward)
+        counted = on_answer & (on_answer.cumsum(-1) > self.params.ignore_first_n_answer_tokens)
+        places = forward.labels.masked_fill(~on_answer, 0)[..., None]
+        target = forward.logits.detach().float().scatter(-1, places, float("-inf"))
+        return token_mean(cross_entropy(target, forward), counted)
+
+
+MEMBERS = {"undial": Undial, "ceu": Ceu}
