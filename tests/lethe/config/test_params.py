@@ -151,7 +151,7 @@ def test_an_evaluation_without_training_is_checked_as_params_are():
     [
         ({"portion": 1.5}, r"portion: got 1.5; must be above 0 and below 1"),
         ({"kind": "sounds"}, r".*a key kind, one of text"),
-        ({"pears": 3}, r"pears: .*one of the keys kind, data, portion, pairs"),
+        ({"pears": 3}, r"pears: .*one of the keys kind, portion, pairs"),
         ({"shadow_models": 5}, r"shadow_models: got 5; must be at least 4 and a multiple of 2"),
         ({"attacks": ["guess"]}, r"attacks.0: got .*guess.*reference"),
     ],
