@@ -93,8 +93,14 @@ class Bounds(PromptMeasures, _OfScores):
 
     def rows(self) -> list[Result]:
         from lethe.evaluation.score_files import rows_of
+        from lethe.results.table import Rows
 
-        return rows_of(Path(self.source).stem, self)
+        name = Path(self.source).stem
+        rows = Rows(name)
+        rows.rows += rows_of(name, self)
+        for point in self.pass_hat_k:
+            point.to_row(rows, "model", "pass_hat_k", "sampled")
+        return rows.rows
 
     @cached_property
     def pass_hat_k(self) -> tuple[LeakPoint, ...]:
@@ -207,6 +213,9 @@ def bounds(
 
     Leak@k, for scores that are all 0 or 1, is the probability that at least one of k answers leaks. Each side of its band
     holds at alpha for all k at once. The estimate has no guarantee and nears 1 as k nears n.
+
+    `population` (JSON) bounds the mean score over all prompts like these, of which these are taken as a random sample; each
+    prompt counts by the mean of its answers. `pooled` is about these prompts alone.
 
     The JSON keys m_sigma and m_mu_lower keep their published forms: m_sigma may exceed .5, which no sd of such scores
     does, and m_mu_lower is 0 for scores of 0 and 1. `tighter` has the sharper bounds.

@@ -252,12 +252,30 @@ class Comparison(compared.Comparison, TableWithSentences):
         return [View(f"{self.a} and {self.b}", columns, rows, notes)]
 
 
+@dataclass(frozen=True, repr=False)
+class Ranking(compared.Ranking, TableWithSentences):
+    """The result of `compare` for several runs: the ``ranges`` of ranks and the pairs that differ, ``pooled`` over these
+    questions and over questions like these (``population``).
+    """
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per run: its mean and its ranks."""
+        import pandas as pd
+
+        columns, rows = self.table()
+        return pd.DataFrame(rows, columns=columns)
+
+    def views(self) -> list[View]:
+        title = f"{plural(len(self.runs), 'run')}, {self.metric}"
+        return [View("pairs", *self.pair_table()), View(title, *self.table(), self.sentences())]
+
+
 @documented
 def compare(
     a: Place,
     b: Place,
+    *more: Place,
     alpha: float = 0.05,
-    *,
     score: str | None = None,
     filter: str | None = None,
     model: str | Sequence[str] | None = None,
@@ -265,13 +283,16 @@ def compare(
     on: Literal["questions", "average"] = "questions",
     stopped: Literal["a", "b", "both"] | None = None,
     worst: bool = False,
-) -> Comparison:
+) -> Comparison | Ranking:
     """Compare two runs question by question: which leak more or less in B than in A, with effect and interval.
+
+    Several runs are ranked: which pairs differ on average, and the range of ranks that each run may have.
 
     Parameters
     ----------
     a : The earlier side: a log, a table of scores, a data folder, or a git revision or experiment.
     b : The later side, of any of these kinds.
+    more : Further sides on the same questions: all are ranked.
     alpha : The list of differences has a false entry with at most this probability.
     score : The score. [default: the 0/1 scorer, or the first of a log]
     model : A model of data folders; repeatable. [default: all]
@@ -286,6 +307,9 @@ def compare(
     with probability at most alpha. Higher scores are worse. Questions with another text, prompt or scorer are named and not
     compared. Sides that record different seeds are independent, sides with one seed are compared by pairs of answers, and for
     others neither is assumed. With one answer to each question, the average is tested over the questions.
+    ``population`` is the average over questions like these, of which these are taken as a random sample.
+
+    Of several runs, no pair that differs and no range of ranks is false with probability 1 - alpha (Holm over the pairs).
 
     Examples
     --------
@@ -297,16 +321,21 @@ def compare(
     from lethe.evaluation.sides import read_side
 
     models = [model] if isinstance(model, str) else list(model or ())
-    sides = [read_side(str(given), score, filter, models) for given in (a, b)]
+    sides = [read_side(str(given), score, filter, models) for given in (a, b, *more)]
     kinds = {side.kind for side in sides}
     if filter is not None and "log" not in kinds:
-        raise BadValue("filter", filter, "left out: neither side is an lm-eval log")
+        raise BadValue("filter", filter, "left out: no side is an lm-eval log")
     if models and kinds <= {"log", "table"}:
-        raise BadValue("model", ", ".join(models), "left out: neither side is a data folder or a revision")
+        raise BadValue("model", ", ".join(models), "left out: no side is a data folder or a revision")
     if by is not None and not 0 <= by < 1:
         raise BadValue("by", by, "a number of at least 0 and below 1")
     if by is None and on != "questions":
         raise BadValue("on", on, "left out without by")
+    if more:
+        for name, value in (("by", by), ("stopped", stopped), ("worst", worst or None)):
+            if value is not None:
+                raise BadValue(name, value, "left out for more than two sides")
+        return Ranking(**vars(compared.rank(sides, alpha)))
     first, second = (
         replace(side, stopped=side.stopped or stopped in (name, "both"))
         for side, name in zip(sides, ("a", "b"), strict=True)

@@ -54,7 +54,8 @@ COMMANDS: dict[str, dict[str, Command]] = {
             "runs:compare",
             "compare HEAD~1 data --fail-on worse",
             "compare before.eval after.eval --score includes --page change.html",
-            arguments=("a", "b"),
+            "compare gpt.eval llama.eval qwen.eval --page ranks.html",
+            arguments=("a", "b", "more"),
         ),
         "log": Command(
             "logs:read_log",

@@ -160,6 +160,8 @@ def _parameters(
         if name in skip:
             continue
         kind, default = typed(one.annotation, function), one.default
+        if one.kind is inspect.Parameter.VAR_POSITIONAL:
+            kind, default = list[kind], None  # type: ignore[valid-type]
         if default is not inspect.Parameter.empty and get_origin(kind) is list:
             default = None  # the function's own default holds where the option is not given
         if default is None:

@@ -165,14 +165,19 @@ def compare(
     if require and "by" not in given:
         raise BadValue("require", require, "given with --by D, the largest difference that is allowed")
     check_gate(fail_above)
-    comparison = call(**given, **({"worst": True} if fail_above is not None else {}))
+    gates = {"--fail-on": fail_on, "--require": require, "--fail-above": fail_above}
+    asked = {name: value for name, value in gates.items() if value is not None}
+    sides = [given[name] for name in ("a", "b")] + list(given.get("more", ()))
+    rest = {name: value for name, value in given.items() if name not in ("a", "b", "more")}
+    if asked and len(sides) > 2:
+        raise BadValue(next(iter(asked)), next(iter(asked.values())), "left out for more than two sides")
+    comparison = call(*sides, **rest, **({"worst": True} if fail_above is not None else {}))
     if page is not None:
         from lethe.io.atomic import write_text
         from lethe.report.pages import comparison_page
 
         write_text(page, comparison_page(comparison))
-    error, gates = None, {"--fail-on": fail_on, "--require": require, "--fail-above": fail_above}
-    named = " ".join(f"{name} {value}" for name, value in gates.items() if value is not None)
+    error, named = None, " ".join(f"{name} {value}" for name, value in asked.items())
     if named and not comparison.per_question:
         reasons = "; ".join(dict.fromkeys(one.reason for one in comparison.not_compared))
         error = BadInput(f"{named}: no question could be compared ({reasons}).")

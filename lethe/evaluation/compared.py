@@ -1,30 +1,38 @@
-"""A comparison of two runs: which differences hold over all questions together, with each effect and its interval."""
+"""A comparison of two runs: which differences hold over all questions together, with each effect and its interval; and the
+ranks that several runs may have.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
 
 from lethe.errors import BadInput, plural
-from lethe.evaluation.sides import UNKNOWN_STOP, Scored, Side, relation
+from lethe.evaluation.scores import mean
+from lethe.evaluation.sides import NotCompared, Pair, Side, binary_of, joined, stops
 from lethe.progress import progress
 from lethe.results.table import values_of
 from lethe.statistics.betting import mean_upper
 from lethe.statistics.bound import Assumes, Bound, Covers, level, rounded
 from lethe.statistics.bounds import binary_upper
 from lethe.statistics.checks import check_alpha
-from lethe.statistics.many_prompts import holm
-from lethe.statistics.mean_difference import Difference, Draws, difference, mean_of_differences
+from lethe.statistics.many_prompts import holm, rank_ranges
+from lethe.statistics.mean_difference import (
+    Difference,
+    difference,
+    mean_of_differences,
+    population_difference,
+)
 from lethe.statistics.sequential import METHOD as AT_THE_STOP
 from lethe.statistics.sequential import StoppedSamples
 
 HOLM = "holm"
 SHOWN = 20  # rows in a table for people
-STOPPED = "a rule could stop this side early; its bounds hold at the stop, but the rule biases its plain means"
 WORSE, BETTER, NEITHER = "worse", "better", "not shown"
 On = Literal["questions", "average"]
 
@@ -46,14 +54,6 @@ class Compared:
 
     def row(self) -> dict[str, object]:
         return {"id": self.id, "model": self.model or None} | _entry(self.metric, self.effect, self.holds)
-
-
-@dataclass(frozen=True)
-class NotCompared:
-    """A question, a model (``id`` None) or the average that cannot be compared, with the reason."""
-
-    id: str | None
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,7 @@ class Comparison:
     """The result of `compare`; ``notes`` name the sampling settings that differ.
 
     ``worst_of_b`` is an upper bound of B's largest question at alpha, where ``not_worse`` or that bound was asked for.
+    ``population`` is the difference over questions like these.
     """
 
     a: str
@@ -106,6 +107,7 @@ class Comparison:
     notes: tuple[str, ...]
     not_worse: NotWorse | None = None
     worst_of_b: Bound | None = None
+    population: Difference | None = None
 
     @property
     def pooled_holds(self) -> bool:
@@ -122,17 +124,23 @@ class Comparison:
         return pooled or any(one.outcome == WORSE for one in self.per_question)
 
     def as_json(self) -> dict[str, object]:
-        pooled, claim = None, self.not_worse
-        if self.pooled is not None:
-            pooled = _entry(self.metric, self.pooled, self.pooled_holds) | {"questions": len(self.per_question)}
+        claim = self.not_worse
         return {
             **{name: getattr(self, name) for name in ("a", "b", "alpha", "metric", "worse")},
             **{name: values_of(getattr(self, name)) for name in ("not_compared", "notes", "worst_of_b")},
             "correction": HOLM,
             "per_question": [one.row() for one in self.per_question],
-            "pooled": pooled,
+            **{
+                name: _average(self.metric, effect, holds, covers, len(self.per_question))
+                for name, effect, holds, covers in self._averages()
+            },
             "not_worse": claim and {**values_of(claim), "holds": claim.holds},
         }
+
+    def _averages(self) -> list[tuple[str, Difference | None, bool, Covers]]:
+        """The averages over these questions and over questions like these, each a separate claim at alpha."""
+        both = (("pooled", self.pooled, Covers.AVERAGE), ("population", self.population, Covers.POPULATION))
+        return [(name, one, one is not None and one.p_value <= self.alpha, covers) for name, one, covers in both]
 
     def ranked(self) -> list[Compared]:
         """The questions, those whose difference holds first, in descending order of the difference."""
@@ -158,27 +166,41 @@ class Comparison:
             ]
         else:
             lines.append("No question could be compared.")
-        if self.pooled is not None:
-            low, high = self.pooled.bounds(Covers.AVERAGE)
-            lines.append(
-                f"On average over {plural(len(self.per_question), 'question')}, B - A is "
-                f"{rounded(self.pooled.difference, 4)}, from "
-                f"{low.number(4)} to {high.number(4)} {low.level()} ({low.method}; {low.assumes}): "
-                + ("the difference holds." if self.pooled_holds else "no difference is shown.")
-            )
+        for _, average, holds, covers in self._averages():
+            if average is not None:
+                low, high = average.bounds(covers)
+                over = low.on(f"the {plural(len(self.per_question), 'question')}").capitalize()
+                lines.append(
+                    f"{over}, B - A is {rounded(average.difference, 4)}, from "
+                    f"{low.number(4)} to {high.number(4)} {low.level()} ({low.method}; {low.assumes}): "
+                    + ("the difference holds." if holds else "no difference is shown.")
+                )
         if self.not_worse is not None:
             lines.append(self.not_worse.sentence())
-        lines += [f"Note: {note}." for note in self.notes]
-        for reason in dict.fromkeys(one.reason for one in self.not_compared):
-            ids = [one.id for one in self.not_compared if one.reason == reason and one.id is not None]
-            more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
-            lines.append(f"Not compared: {reason}" + (f" ({', '.join(ids[:3])}{more})." if ids else "."))
-        return lines
+        return [*lines, *_remarks(self.notes, self.not_compared)]
+
+
+def _remarks(notes: Sequence[str], not_compared: Sequence[NotCompared]) -> list[str]:
+    lines = [f"Note: {note}." for note in notes]
+    for reason in dict.fromkeys(one.reason for one in not_compared):
+        ids = [one.id for one in not_compared if one.reason == reason and one.id is not None]
+        more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
+        lines.append(f"Not compared: {reason}" + (f" ({', '.join(ids[:3])}{more})." if ids else "."))
+    return lines
 
 
 def _entry(metric: str, effect: Difference, holds: bool) -> dict[str, object]:
     same = {name: getattr(effect, name) for name in ("a", "b", "difference", "p_value", "method")}
     return {"metric": metric, "holds": holds, "ci_low": effect.low, "ci_high": effect.high} | same
+
+
+def _average(
+    metric: str, effect: Difference | None, holds: bool, covers: Covers, questions: int
+) -> dict[str, object] | None:
+    if effect is None:
+        return None
+    about = {"questions": questions, "covers": str(covers), "assumes": effect.assumes}
+    return _entry(metric, effect, holds) | about
 
 
 def compare(
@@ -198,22 +220,11 @@ def compare(
     """
     check_alpha(alpha)
     missing: list[NotCompared] = []
-    notes = [
-        f"{name}: {UNKNOWN_STOP if side.unknown_stop else STOPPED}"
-        for side, name in ((a, "A"), (b, "B"))
-        if side.stopped
-    ]
-    pairs: list[_Pair] = []
-    if reason := _incomparable(a, b):
-        missing.append(NotCompared(None, reason))
-    else:
-        for model, first, second in _models(a, b, missing):
-            notes += _settings(model, first, second)
-            pairs += _questions(model, first, second, a.kind == b.kind, missing)
+    notes = stops((a, b), "AB")
+    pairs = joined(a, b, missing, notes)
     if not pairs:
         return Comparison(a.name, b.name, alpha, a.metric, (), None, tuple(missing), tuple(notes))
-    binary = _binary(a, b, [scores for pair in pairs for scores in (pair.first, pair.second)])
-    both = _Pairs(pairs, binary, (a.stopped, b.stopped))
+    both = _Pairs.of(a, b, pairs)
     effects, pooled = both.effects(alpha), both.average(alpha)
     # Holm for "worse" and for "better", at half of alpha each
     p_values = [[one.p_above() for one in effects], [one.p_below() for one in effects]]
@@ -235,25 +246,22 @@ def compare(
         tuple(notes),
         None if by is None else both.not_worse(alpha, by, on),
         both.worst(alpha) if worst else None,
+        both.population(alpha),
     )
-
-
-@dataclass(frozen=True)
-class _Pair:
-    model: str
-    id: str
-    first: np.ndarray
-    second: np.ndarray
-    draws: Draws
 
 
 @dataclass(frozen=True)
 class _Pairs:
     """The questions of both sides; ``stopped``: which side a rule could stop."""
 
-    pairs: Sequence[_Pair]
+    pairs: Sequence[Pair]
     binary: bool
     stopped: tuple[bool, bool]
+
+    @classmethod
+    def of(cls, a: Side, b: Side, pairs: Sequence[Pair]) -> _Pairs:
+        binary = binary_of(a, b, [scores for pair in pairs for scores in (pair.first, pair.second)])
+        return cls(pairs, binary, (a.stopped, b.stopped))
 
     def effects(self, alpha: float) -> list[Difference]:
         work = progress(self.pairs, "compare", "questions") if len(self.pairs) > 100 else self.pairs
@@ -270,6 +278,13 @@ class _Pairs:
             stopped=self.stopped,
             draws=relations.pop() if len(relations) == 1 else "any",
         )
+
+    def population(self, alpha: float) -> Difference | None:
+        """None where a rule could stop a side, whose means it biases, and for one question asked of several models."""
+        if any(self.stopped) or len({pair.model for pair in self.pairs}) > 1:
+            return None
+        sides = [pair.first for pair in self.pairs], [pair.second for pair in self.pairs]
+        return population_difference(*sides, alpha, self.binary)
 
     def not_worse(self, alpha: float, by: float, on: On) -> NotWorse:
         """The upper ends, each at alpha: those of intervals at twice alpha."""
@@ -293,75 +308,156 @@ class _Pairs:
         return Bound(max(values), "upper", alpha, Covers.WORST_PROMPT, Assumes.DRAWS_WITHIN, method)
 
 
-def _incomparable(a: Side, b: Side) -> str | None:
-    """The reason why the two sides cannot be compared at all, or None."""
-    if a.metric != b.metric:
-        return f"the scorers differ: {a.metric!r} in A, {b.metric!r} in B (name one with --score)"
-    if None not in (a.scorer, b.scorer) and a.scorer != b.scorer:
-        return f"the scorer {a.metric!r} has different parameters in A and B"
-    if None not in (a.template, b.template) and a.template != b.template:
-        return "the prompt templates of A and B differ"
-    return None
+Range = tuple[int, int]
+Effects = dict[tuple[int, int], Difference | None]
 
 
-def _models(a: Side, b: Side, missing: list[NotCompared]) -> Iterator[tuple[str, Scored, Scored]]:
-    """The models that both sides have; if each side has a single model, the names need not match."""
-    if len(a.models) == len(b.models) == 1:
-        yield "", next(iter(a.models.values())), next(iter(b.models.values()))
-        return
-    for name in a.models:
-        if name in b.models:
-            yield name, a.models[name], b.models[name]
-    for side, other, word in ((a, b, "A"), (b, a, "B")):
-        for name in side.models:
-            if name not in other.models:
-                missing.append(NotCompared(None, f"the model {name} is in {word} only"))
-    if not a.models.keys() & b.models.keys():
-        raise BadInput(
-            f"{a.name} has the models {', '.join(a.models)}, and {b.name} has {', '.join(b.models)}: no model is on both "
-            "sides. Name data folders with a model in common."
-        )
+@dataclass(frozen=True)
+class Ranks:
+    """What is proved of all pairs of runs together, over these questions or over questions like these (``covers``).
+
+    ``effects`` are the differences by the places of two runs; ``higher[i, j]`` says that run i is proved to score higher than
+    run j. ``ranges`` is None where ranks are not proved.
+    """
+
+    covers: Covers
+    effects: Effects
+    higher: np.ndarray
+    ranges: tuple[Range, ...] | None
+
+    @classmethod
+    def of(cls, covers: Covers, effects: Effects, runs: int, alpha: float, ranked: bool = True) -> Ranks:
+        """Holm over the pairs in both directions; ``ranked``: whether the tests are tests of means."""
+        p_values, off = np.ones((runs, runs)), ~np.eye(runs, dtype=bool)
+        for (i, j), effect in effects.items():
+            if effect is not None:
+                p_values[j, i], p_values[i, j] = effect.p_above(), effect.p_below()
+        higher = np.zeros((runs, runs), dtype=bool)
+        higher[off] = holm(p_values[off], 0.0, alpha)[0]
+        ranked &= None not in effects.values()
+        return cls(covers, effects, higher, tuple(rank_ranges(higher)) if ranked else None)
+
+    def differ(self, i: int, j: int) -> bool:
+        return bool(self.higher[i, j] or self.higher[j, i])
 
 
-def _questions(
-    model: str, first: Scored, second: Scored, same_kind: bool, missing: list[NotCompared]
-) -> Iterator[_Pair]:
-    prefix, draws = f"{model}/" if model else "", relation(first, second)
-    for name, own in first.questions.items():
-        other = second.questions.get(name)
-        if other is None:
-            missing.append(NotCompared(prefix + name, "the question is in A only"))
-        elif not _same_text(own.text, other.text, same_kind):
-            missing.append(NotCompared(prefix + name, "the text or prompt of the question differs in B"))
-        else:
-            yield _Pair(model, prefix + name, own.scores, other.scores, draws)
-    for name in (name for name in second.questions if name not in first.questions):
-        missing.append(NotCompared(prefix + name, "the question is in B only"))
+@dataclass(frozen=True)
+class Ranking:
+    """The result of `rank`: ``pooled`` over these questions, ``population`` over questions like these."""
+
+    runs: tuple[str, ...]
+    means: tuple[float, ...]
+    alpha: float
+    metric: str
+    questions: int
+    pooled: Ranks
+    population: Ranks
+    not_compared: tuple[NotCompared, ...]
+    notes: tuple[str, ...]
+
+    def as_json(self) -> dict[str, object]:
+        both = {"pooled": self.pooled, "population": self.population}
+        runs = [
+            {"run": run, "mean": values_of(mean)}
+            | {f"rank_{name}": ranks.ranges and list(ranks.ranges[place]) for name, ranks in both.items()}
+            for place, (run, mean) in enumerate(zip(self.runs, self.means, strict=True))
+        ]
+        pairs = [
+            {"runs": [self.runs[i], self.runs[j]]}
+            | {
+                name: _average(self.metric, ranks.effects[i, j], ranks.differ(i, j), ranks.covers, self.questions)
+                for name, ranks in both.items()
+            }
+            for i, j in self.pooled.effects
+        ]
+        return {
+            **{name: getattr(self, name) for name in ("alpha", "metric", "questions")},
+            **{name: values_of(getattr(self, name)) for name in ("not_compared", "notes")},
+            "correction": HOLM,
+            "runs": runs,
+            "pairs": pairs,
+        }
+
+    def order(self) -> list[int]:
+        """The runs by their means, the lowest first."""
+        return sorted(range(len(self.runs)), key=lambda place: _or_zero(self.means[place]))
+
+    def table(self) -> tuple[list[str], list[list[object]]]:
+        both = (self.pooled.ranges, self.population.ranges)
+        shown = [[_range(ranges[place]) if ranges else None for ranges in both] for place in range(len(self.runs))]
+        rows: list[list[object]] = [[self.runs[place], self.means[place], *shown[place]] for place in self.order()]
+        return ["run", "mean", "rank, these questions", "rank, questions like these"], rows
+
+    def pair_table(self) -> tuple[list[str], list[list[object]]]:
+        rows: list[list[object]] = []
+        for ranks, about in ((self.pooled, "these questions"), (self.population, "questions like these")):
+            for (i, j), effect in ranks.effects.items():
+                if effect is not None:
+                    low, high = (end.rounded(4) for end in effect.bounds())
+                    differ = "differ" if ranks.differ(i, j) else ""
+                    rows.append([self.runs[i], self.runs[j], about, effect.difference, low, high, differ])
+        return ["A", "B", "over", "B - A", "at least", "at most", "holds"], rows
+
+    def sentences(self) -> list[str]:
+        size = f"the {plural(self.questions, 'question')}"
+        lines = [f"Score: {self.metric}; higher is worse, and rank 1 has the lowest mean over {size}."]
+        for ranks in (self.pooled, self.population):
+            effect = next(filter(None, ranks.effects.values()), None)
+            if effect is not None:
+                count = f"{int(ranks.higher.sum())} of {plural(len(ranks.effects), 'pair')}"
+                also = " and the ranges of ranks" if ranks.ranges else ""
+                lines.append(
+                    f"{effect.bounds(ranks.covers)[0].on(size).capitalize()}, {count} differ. These pairs{also} hold together "
+                    f"{level(self.alpha)} (Holm, both directions), assuming {effect.assumes}."
+                )
+        if not self.pooled.ranges:
+            lines.append("Ranks over these questions need equally many answers to each, at least two.")
+        return [*lines, *_remarks(self.notes, self.not_compared)]
 
 
-def _same_text(a: str | None, b: str | None, same_kind: bool) -> bool:
-    """Whether two texts ask the same question; a log holds the whole prompt, a folder of artifacts only the question."""
-    if a is None or b is None or a == b:
-        return True
-    return not same_kind and (a.strip() in b or b.strip() in a)
+def _range(ranks: Range) -> str:
+    return f"{ranks[0]} to {ranks[1]}" if ranks[0] < ranks[1] else str(ranks[0])
 
 
-def _settings(model: str, first: Scored, second: Scored) -> list[str]:
-    changed = [
-        f"{key} {first.settings[key]} in A, {second.settings[key]} in B"
-        for key in first.settings
-        if key in second.settings and first.settings[key] != second.settings[key] and key not in ("seed", "stop")
-    ]
-    return [f"the sampling differs{f' for {model}' if model else ''}: {', '.join(changed)}"] if changed else []
-
-
-def _binary(a: Side, b: Side, scores: Sequence[np.ndarray]) -> bool:
-    """Whether the scores are only 0 and 1, as the scorer declares. Without a declaration, the values decide."""
-    declared = [side.binary for side in (a, b) if side.binary is not None]
-    if False in declared:
-        return False
-    # A declared column that holds other values comes from a different scorer with the same name.
-    return all(bool(np.isin(own[~np.isnan(own)], (0.0, 1.0)).all()) for own in scores)
+def rank(sides: Sequence[Side], alpha: float = 0.05) -> Ranking:
+    """The ranks that each run may have by its mean over the questions that all runs have."""
+    check_alpha(alpha)
+    names, missing, notes = [side.name for side in sides], [], stops(sides, (side.name for side in sides))
+    found: dict[tuple[int, int], dict[str, Pair]] = {}
+    for (i, a), (j, b) in combinations(enumerate(sides), 2):
+        of_pair: list[NotCompared] = []
+        settings: list[str] = []
+        found[i, j] = {pair.id: pair for pair in joined(a, b, of_pair, settings)}
+        about = f"{a.name} (A) and {b.name} (B): "
+        notes += [about + note for note in settings if i == 0]
+        missing += [replace(one, reason=about + one.reason) for one in of_pair if i == 0 or one.id is None]
+    common = [name for name in found[0, 1] if all(name in own for own in found.values())]
+    if not common:
+        reasons = "; ".join(dict.fromkeys(one.reason for one in missing))
+        raise BadInput(f"{', '.join(names)}: no question is common to all runs ({reasons}).")
+    pairs = {
+        (i, j): _Pairs.of(sides[i], sides[j], [own[name] for name in common]) for (i, j), own in found.items()
+    }
+    pooled, population = (
+        {places: getattr(both, scope)(alpha) for places, both in pairs.items()}
+        for scope in ("average", "population")
+    )
+    several = any(
+        len(pair.first) > 1 for pair in pairs[0, 1].pairs
+    )  # else the tests are sign tests, not tests of means
+    means = [mean(mean(pair.first) for pair in pairs[0, 1].pairs)]
+    means += [mean(mean(pair.second) for pair in pairs[0, place].pairs) for place in range(1, len(sides))]
+    return Ranking(
+        tuple(names),
+        tuple(means),
+        alpha,
+        sides[0].metric,
+        len(common),
+        Ranks.of(Covers.AVERAGE, pooled, len(sides), alpha, several),
+        Ranks.of(Covers.POPULATION, population, len(sides), alpha),
+        tuple(missing),
+        tuple(notes),
+    )
 
 
 def _or_zero(value: float) -> float:

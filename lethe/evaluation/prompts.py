@@ -29,9 +29,10 @@ from lethe.evaluation.joint import (
     leak_at_k_over,
 )
 from lethe.evaluation.scores import ALL, Plain, PromptScores, Scores, as_prompts
-from lethe.statistics.bound import Bound
+from lethe.results.table import both_ends
+from lethe.statistics.bound import Assumes, Bound, Covers
 from lethe.statistics.bounds import paper_bounds, possible, tighter_bounds
-from lethe.statistics.many_prompts import pooled, share_above, worst_prompt
+from lethe.statistics.many_prompts import pooled, population_ends, share_above, worst_prompt
 
 if TYPE_CHECKING:
     from lethe.results.table import Rows
@@ -171,6 +172,19 @@ class PromptMeasures:
         counts, sizes = [prompt.leaking for prompt in self.prompts], [prompt.n for prompt in self.prompts]
         return pooled(counts, sizes, self.settings.alpha)
 
+    @cached_property
+    def population(self) -> tuple[Bound, Bound] | None:
+        """Ends of the expected score of a prompt like these, each at alpha; None for a single prompt."""
+        if len(self.prompts) < 2:
+            return None
+        sizes = np.array([prompt.n for prompt in self.prompts])
+        dropped = self.settings.missing == "drop"
+        absent = np.array([0 if dropped else prompt.missing for prompt in self.prompts]) / sizes
+        low = np.nan_to_num([prompt.mean for prompt in self.prompts]) * (1 - absent)
+        binary, alpha = self.metric == "m_bin" and bool((sizes == 1).all()), self.settings.alpha
+        *ends, method = population_ends(low, np.minimum(low + absent, 1), alpha, binary)
+        return both_ends(*ends, alpha, Covers.POPULATION, Assumes.QUESTIONS, method, len(sizes))
+
     def share_above(self, name: str | None = None) -> float | None:
         """The share of prompts whose bound called ``name`` exceeds ``settings.share_above``: no joint guarantee."""
         return share_above(self.column(name or self.metric), self.settings.share_above)
@@ -206,6 +220,12 @@ class PromptMeasures:
             )
         if self.pooled:
             lines.append(self.pooled.sentence(QUANTITY["m_bin"], of))
+        if self.population:
+            least, most = self.population
+            lines.append(
+                f"{QUANTITY['m_mu'].capitalize()} is {least.significant()} to {most.significant()} {most.on(of)}, each side "
+                f"{most.level()}, assuming {most.assumes} ({most.method})."
+            )
         for joint in (self.leak_at_k, self.judged):
             lines += joint.sentences(of) if joint else []
         if share is not None:

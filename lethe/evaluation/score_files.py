@@ -20,7 +20,7 @@ from lethe.evaluation.prompts import (
     measure_each,
     measure_prompts,
 )
-from lethe.evaluation.scores import PromptScores, plain_rows
+from lethe.evaluation.scores import PromptScores, mean, plain_rows
 from lethe.io.artifacts import Row
 from lethe.io.logs._log import KEYS, Log
 from lethe.results.table import Numbers, Result, Results, Rows, both_ends, values_of
@@ -91,7 +91,12 @@ def as_json(measures: PromptMeasures) -> dict[str, object]:
     for entry, rate in zip(entries, judged.each if judged else (), strict=bool(judged)):
         entry["judged"] = values_of(rate)
     found = summary(settings, entries, measures.worst(), measures.pooled, measures.share_above())
-    if claim := Results({"": tuple(rows)}).model("").row("together"):
+    of_all = Results({"": tuple(rows)}).model("")
+    ends, guarantee = ("estimate", "lower", "upper"), ("covers", "assumes", "method", "n")
+    like = of_all.row("score_population")
+    shown = like and {name: getattr(like, name) for name in (*ends, *guarantee)}
+    found["population"] = shown and {**shown, "alpha": settings.alpha}
+    if claim := of_all.row("together"):
         found["together"] = _together(claim, rows)
     if judged:
         found["judged"] = values_of(judged.pool)
@@ -166,6 +171,9 @@ def rows_of(name: str, measures: PromptMeasures) -> list[Result]:
             rows.add("model", quantity, "sampled", None, None, worst.bound)
     if measures.pooled:
         rows.add("model", "leak", "sampled", None, None, measures.pooled)
+    if measures.population:
+        estimate = mean(prompt.mean for prompt in measures.prompts)
+        rows.add("model", "score_population", "sampled", estimate, *measures.population)
     rows.add("model", "share_above", "sampled", measures.share_above())
     return rows.rows
 

@@ -1,10 +1,12 @@
-"""One side of a comparison: the scores of a log, a table, a pipeline's data folder, an evaluation, or a git revision."""
+"""One side of a comparison: the scores of a log, a table, a pipeline's data folder, an evaluation, or a git revision; and the
+questions that two sides have in common.
+"""
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SEEDED = ("prefix", "vllm")  # engines whose j-th answers depend on the seed, the question and j alone
+LOOKED = "a rule could stop this side early; its bounds hold at the stop, but the rule biases its plain means"
 STOPPED = "stopped"  # the column of a table that says that a rule could stop its draws
 UNKNOWN_STOP = "its folder does not say how it was drawn, so it counts as one that a rule could stop"
 SETTINGS = ("engine", "temperature", "top_p", "top_k", "max_new_tokens", "adaptive_threshold", "seed")
@@ -79,6 +82,114 @@ def relation(first: Scored, second: Scored) -> Draws:
     if a[1] != b[1]:
         return "apart"
     return "pairs" if a == b and a[0] in SEEDED else "any"
+
+
+@dataclass(frozen=True)
+class NotCompared:
+    """A question, a model (``id`` None) or the average that cannot be compared, with the reason."""
+
+    id: str | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Pair:
+    model: str
+    id: str
+    first: np.ndarray
+    second: np.ndarray
+    draws: Draws
+
+
+def stops(sides: Sequence[Side], names: Iterable[str]) -> list[str]:
+    return [
+        f"{name}: {UNKNOWN_STOP if side.unknown_stop else LOOKED}"
+        for side, name in zip(sides, names, strict=True)
+        if side.stopped
+    ]
+
+
+def joined(a: Side, b: Side, missing: list[NotCompared], notes: list[str]) -> list[Pair]:
+    """The questions of both sides; adds what cannot be compared, and the settings that differ."""
+    if reason := _incomparable(a, b):
+        missing.append(NotCompared(None, reason))
+        return []
+    pairs: list[Pair] = []
+    for model, first, second in _models(a, b, missing):
+        notes += _settings(model, first, second)
+        pairs += _common(model, first, second, a.kind == b.kind, missing)
+    return pairs
+
+
+def _incomparable(a: Side, b: Side) -> str | None:
+    """The reason why the two sides cannot be compared at all, or None."""
+    if a.metric != b.metric:
+        return f"the scorers differ: {a.metric!r} in A, {b.metric!r} in B (name one with --score)"
+    if None not in (a.scorer, b.scorer) and a.scorer != b.scorer:
+        return f"the scorer {a.metric!r} has different parameters in A and B"
+    if None not in (a.template, b.template) and a.template != b.template:
+        return "the prompt templates of A and B differ"
+    return None
+
+
+def _models(a: Side, b: Side, missing: list[NotCompared]) -> Iterator[tuple[str, Scored, Scored]]:
+    """The models that both sides have; if each side has a single model, the names need not match."""
+    if len(a.models) == len(b.models) == 1:
+        yield "", next(iter(a.models.values())), next(iter(b.models.values()))
+        return
+    for name in a.models:
+        if name in b.models:
+            yield name, a.models[name], b.models[name]
+    for side, other, word in ((a, b, "A"), (b, a, "B")):
+        for name in side.models:
+            if name not in other.models:
+                missing.append(NotCompared(None, f"the model {name} is in {word} only"))
+    if not a.models.keys() & b.models.keys():
+        raise BadInput(
+            f"{a.name} has the models {', '.join(a.models)}, and {b.name} has {', '.join(b.models)}: no model is on both "
+            "sides. Name data folders with a model in common."
+        )
+
+
+def _common(
+    model: str, first: Scored, second: Scored, same_kind: bool, missing: list[NotCompared]
+) -> Iterator[Pair]:
+    prefix, draws = f"{model}/" if model else "", relation(first, second)
+    for name, own in first.questions.items():
+        other = second.questions.get(name)
+        if other is None:
+            missing.append(NotCompared(prefix + name, "the question is in A only"))
+        elif not _same_text(own.text, other.text, same_kind):
+            missing.append(NotCompared(prefix + name, "the text or prompt of the question differs in B"))
+        else:
+            yield Pair(model, prefix + name, own.scores, other.scores, draws)
+    for name in (name for name in second.questions if name not in first.questions):
+        missing.append(NotCompared(prefix + name, "the question is in B only"))
+
+
+def _same_text(a: str | None, b: str | None, same_kind: bool) -> bool:
+    """Whether two texts ask the same question; a log holds the whole prompt, a folder of artifacts only the question."""
+    if a is None or b is None or a == b:
+        return True
+    return not same_kind and (a.strip() in b or b.strip() in a)
+
+
+def _settings(model: str, first: Scored, second: Scored) -> list[str]:
+    changed = [
+        f"{key} {first.settings[key]} in A, {second.settings[key]} in B"
+        for key in first.settings
+        if key in second.settings and first.settings[key] != second.settings[key] and key not in ("seed", "stop")
+    ]
+    return [f"the sampling differs{f' for {model}' if model else ''}: {', '.join(changed)}"] if changed else []
+
+
+def binary_of(a: Side, b: Side, scores: Sequence[np.ndarray]) -> bool:
+    """Whether the scores are only 0 and 1, as the scorer declares. Without a declaration, the values decide."""
+    declared = [side.binary for side in (a, b) if side.binary is not None]
+    if False in declared:
+        return False
+    # A declared column that holds other values comes from a different scorer with the same name.
+    return all(bool(np.isin(own[~np.isnan(own)], (0.0, 1.0)).all()) for own in scores)
 
 
 def read_side(given: str, score: str | None = None, filter: str | None = None, models: Sequence[str] = ()) -> Side:

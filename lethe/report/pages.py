@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.errors import plural, visible
-from lethe.evaluation.compared import BETTER, NEITHER, WORSE, Compared, Comparison
+from lethe.evaluation.compared import BETTER, NEITHER, WORSE, Compared, Comparison, Ranking
 from lethe.report.templates import templates
 from lethe.statistics.extraction import CHANCES, QUERIES, discoverable
 
@@ -19,20 +19,78 @@ if TYPE_CHECKING:
 UNDECIDED = "open"
 
 
-def comparison_page(found: Comparison) -> str:
-    reach = _reach(found)
+def comparison_page(found: Comparison | Ranking) -> str:
+    """The page of two runs, question by question, or of the ranks of several runs."""
+    if isinstance(found, Comparison):
+        title, headline, tables = f"{found.a} and {found.b}", _headline(found), _questions(found)
+    else:
+        title, headline, tables = ", ".join(found.runs), _order(found), _ranks(found)
     return (
         templates()
         .get_template("compare.html")
         .render(
-            title=f"{visible(found.a)} and {visible(found.b)}",
-            headline=_headline(found),
+            title=visible(title),
+            headline=headline,
             sentences=[visible(sentence) for sentence in found.sentences()],
-            scale=f"−{reach:g} to {reach:g}",
-            rows=[_row(one, reach) for one in found.ranked()],
+            tables=tables,
             missing=[visible(f"{one.id}: {one.reason}" if one.id else one.reason) for one in found.not_compared],
         )
     )
+
+
+def _questions(found: Comparison) -> list[dict[str, object]]:
+    reach = _reach(found)
+    table: dict[str, object] = {
+        "id": "compared",
+        "title": "Every question",
+        "head": ["question", "outcome"],
+        "cells": ["A", "B", "B − A", "at least", "at most"],
+        "scale": f"−{reach:g} to {reach:g}",
+        "zero": True,
+        "rows": [_row(one, reach) for one in found.ranked()],
+    }
+    return [table] if found.per_question else []
+
+
+def _order(found: Ranking) -> str:
+    differ = int(max(found.pooled.higher.sum(), found.population.higher.sum()))
+    pairs = plural(len(found.pooled.effects), "pair")
+    return f"{differ} of {pairs} of runs differ" if differ else "No two runs are shown to differ"
+
+
+def _ranks(found: Ranking) -> list[dict[str, object]]:
+    """A table per population: a line for the ranks that a run may have, and a mark for the rank of its mean."""
+    order, steps = found.order(), len(found.runs) - 1
+    tables: list[dict[str, object]] = []
+    for name, ranks in (("these questions", found.pooled), ("questions like these", found.population)):
+        rows: list[dict[str, object]] = []
+        for place, run in enumerate(order if ranks.ranges else []):
+            low, high = (ranks.ranges or ())[run]
+            left, right, mark = (f"{4 + 92 * step / steps:.2f}" for step in (low - 1, high - 1, place))
+            label = f"rank {low} to {high}" if low < high else f"rank {low}"
+            rows.append(
+                {
+                    "id": visible(found.runs[run]),
+                    "kind": "",
+                    "outcome": label,
+                    "label": label,
+                    "cells": [_number(found.means[run])],
+                    "left": left,
+                    "right": right,
+                    "place": mark,
+                }
+            )
+        table: dict[str, object] = {
+            "id": name.replace(" ", "-"),
+            "title": f"Ranks over {name}",
+            "head": ["run", "rank"],
+            "cells": ["mean"],
+            "scale": f"1 to {len(order)}",
+            "zero": False,
+            "rows": rows,
+        }
+        tables += [table] if rows else []
+    return tables
 
 
 def _headline(found: Comparison) -> str:
@@ -61,11 +119,8 @@ def _row(one: Compared, reach: float) -> dict[str, object]:
         "id": visible(one.id),
         "kind": one.outcome if one.holds else "",
         "outcome": UNDECIDED if one.outcome == NEITHER else one.outcome,
-        "a": _number(effect.a),
-        "b": _number(effect.b),
-        "difference": _number(effect.difference),
-        "low": low.number(4),
-        "high": high.number(4),
+        "cells": [*map(_number, (effect.a, effect.b, effect.difference)), low.number(4), high.number(4)],
+        "label": f"B − A from {low.number(4)} to {high.number(4)}",
         "left": f"{left:.2f}",
         "right": f"{right:.2f}",
         "place": f"{place:.2f}",

@@ -148,6 +148,8 @@ MODEL = _of(
         "{score} on {forget_question}s",
         ("score", "greedy", "greedy_mean", "greedy", "mean score of greedy answers", "score", "leaks", "", (), ("scores",)),
         ("score", "sampled", "mean", "mean", "mean score of sampled answers", "score", "leaks", "", (), ("scores",)),
+        ("score_population", "sampled", "- population_lower population_upper", "like these",
+         f"mean score over {{question}}s like these, of which these are a sample; {BETTING}", "score", "leaks"),
         ("sd", "sampled", "sd", "sd", "standard deviation within a {question}, mean over {question}s", "deviation"),
         ("ed_score", "sampled", "ed_score", "ED", "mean + rho sd: a development score, no guarantee", "number", "leaks"),
         ("max", "sampled", "max", "max", "the highest score of any sampled answer", "score", "leaks"),
@@ -182,6 +184,8 @@ MODEL = _of(
          f"probability that at least one of {{at}} answers {{leaks}}, {WORST}", "probability", "leaks", "k", (1000,)),
         ("leak_at_k", "sampled", "-", "leak@k, mean", "probability of {a_leak} among k answers, average over the {question}s",
          "probability", "leaks", "k"),
+        ("pass_hat_k", "sampled", "-", "pass^k, mean", "probability that all of k answers score 1, average over the "
+         "{question}s", "probability", "", "k"),
         ("tail", "sampled", "-", "P(score > x)", "mean over the {question}s of the share above x", "probability", "leaks",
          "x"),
         ("tail_bound", "sampled", "-", "P(score > x), bound", "mean over the {question}s of the bounds: no joint guarantee",

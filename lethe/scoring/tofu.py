@@ -26,7 +26,7 @@ from lethe.io.json_files import read_json
 from lethe.scoring.likelihood import among, ratio
 from lethe.scoring.text.rouge import rouge_l
 from lethe.statistics.bands import dkw
-from lethe.statistics.betting import mean_lower, mean_upper
+from lethe.statistics.many_prompts import population_ends
 from lethe.statistics.two_sample import KsTest, ks_test
 
 UTILITY_SETS = ("retain", "real_authors", "world")
@@ -260,7 +260,6 @@ TOGETHER = "betting on every term, Bonferroni, carried to the harmonic mean"
 DISTANCE = "Dvoretzky-Kiefer-Wolfowitz on the distance, carried to the exact p-value"
 ASSUMES = "the questions are independent draws (TOFU has 20 of each author)"
 QUESTIONS = "questions like these"
-ORDER = 0  # the seed of the order in which the questions are bet on, fixed beforehand
 
 
 @dataclass(frozen=True)
@@ -283,10 +282,7 @@ def of_mean(values: np.ndarray, alpha: float) -> Interval | None:
     if not present.size:
         return None
     estimate = float(present.mean())
-    drawn = np.random.default_rng(ORDER).permutation(present)[
-        None
-    ]  # a bet follows the order, and rows are by author
-    low, high = float(mean_lower(drawn, alpha / 2)[0]), float(mean_upper(drawn, alpha / 2)[0])
+    low, high, _ = population_ends(present, present, alpha / 2)
     return Interval(estimate, min(low, estimate), max(high, estimate), alpha, BETTING)
 
 

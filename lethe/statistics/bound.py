@@ -29,6 +29,7 @@ class Covers(StrEnum):
     WORST_PROMPT = "the worst of the prompts"
     EVERY_PROMPT = "every prompt together"
     AVERAGE = "the average over the prompts"
+    POPULATION = "the average over questions like these"
     CERTIFIED = "the list of certified prompts"
     ONE_IN_LANGUAGE = "one question, in a random prompt of the language"
     WORST_IN_LANGUAGE = "the worst of the questions, in a random prompt of the language"
@@ -54,6 +55,7 @@ class Assumes(StrEnum):
     DRAWS_WITHIN = "independent draws within each prompt"
     DRAWS_WITHIN_IN_ORDER = "independent draws within each prompt, in sampling order"
     DRAWS_WITHIN_AND_BETWEEN = "independent draws within each prompt and between them, equal n, binary scores"
+    QUESTIONS = "questions drawn independently from questions like them"
     VALUES = "independent values"
 
 
@@ -62,6 +64,7 @@ ON = {
     Covers.WORST_PROMPT: "on the worst of {of}",
     Covers.EVERY_PROMPT: "on every one of {of} together",
     Covers.AVERAGE: "on average over {of}",
+    Covers.POPULATION: "on average over all questions like {of}",
     Covers.CERTIFIED: "on every one of {of} that is certified",
     Covers.HELD_OUT: "between the forget rows and the held-out rows",
     Covers.MODEL: "for this model",

@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc
 
 from lethe.errors import BadValue
+from lethe.statistics import betting
 from lethe.statistics.bound import Assumes, Bound, Covers, Side
 from lethe.statistics.bounds import binary_lower, binary_upper, pooled_lower, pooled_upper
 from lethe.statistics.checks import check_alpha, check_scores
@@ -33,6 +34,7 @@ from lethe.statistics.checks import check_alpha, check_scores
 # Up to this alpha, `bounds.pooled_upper` is valid for an average of unequal probabilities (Hoeffding 1956).
 LARGEST_POOLED_ALPHA = 0.25
 POOLED = "Clopper-Pearson on the pooled count"
+ORDER = 0  # the seed of the order in which questions are bet on: fixed beforehand, since a file may be sorted
 Together = Literal["none", "bonferroni", "holm"]
 
 
@@ -129,6 +131,52 @@ def binary_p_value(successes: ArrayLike, n: ArrayLike, tau: ArrayLike) -> np.nda
     """P(Bin(n, tau) <= S): the p-value of "the prompt leaks with probability at least tau"."""
     successes, n = np.asarray(successes, dtype=np.float64), np.asarray(n)
     return np.where(successes >= n, 1.0, betainc(np.maximum(n - successes, 1), successes + 1, 1 - np.asarray(tau)))
+
+
+def population_ends(
+    low: np.ndarray, high: np.ndarray, alpha: float, binary: bool = False
+) -> tuple[float, float, str]:
+    """Both ends, each at ``alpha``, of the expected value of a question like these, and the method.
+
+    The questions are the sample: each gives one value in [0, 1], such as the mean score of its answers, which may depend on
+    each other in any way. ``low`` and ``high`` are the values with missing scores as 0 and as 1. Clopper-Pearson where a
+    value can only be 0 or 1 (``binary``), otherwise betting on the questions in an order fixed beforehand.
+
+    >>> low, high, method = population_ends(np.zeros(50), np.zeros(50), alpha=0.05, binary=True)
+    >>> low, round(high, 4), method
+    (0.0, 0.0582, 'Clopper-Pearson')
+    """
+    if binary:
+        n = len(low)
+        return (
+            float(binary_lower(low.sum(), n, alpha)),
+            float(binary_upper(high.sum(), n, alpha)),
+            "Clopper-Pearson",
+        )
+    low, high = in_order(low), in_order(high)
+    return (
+        float(betting.mean_lower(low[None], alpha)[0]),
+        float(betting.mean_upper(high[None], alpha)[0]),
+        "betting",
+    )
+
+
+def in_order(values: np.ndarray) -> np.ndarray:
+    """The values of the questions in the order in which they are bet on."""
+    return np.random.default_rng(ORDER).permutation(values)
+
+
+def rank_ranges(above: np.ndarray) -> list[tuple[int, int]]:
+    """The ranks that each of K sides may have, where ``above[i, j]`` says that the mean of i is proved to exceed that of j.
+
+    Rank 1 has the lowest mean. If no proved pair is false, every rank lies in its range, and of equal means every order of
+    them does. Source: Klein, Wright and Wieczorek (2020).
+
+    >>> rank_ranges(np.array([[0, 0, 0], [1, 0, 0], [1, 0, 0]]))
+    [(1, 1), (2, 3), (2, 3)]
+    """
+    lowest, highest = 1 + above.sum(axis=1), len(above) - above.sum(axis=0)
+    return list(zip(lowest.tolist(), highest.tolist(), strict=True))
 
 
 def _covering(bound: Bound, covers: Covers) -> Bound:

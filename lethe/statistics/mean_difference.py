@@ -11,7 +11,8 @@ The method follows from facts fixed before any score is seen (`Draws`), never fr
 - "pairs": both sides share one stream per answer, so the pairs of j-th answers are independent over j, and the paired
   differences are bet on.
 
-`mean_of_differences` averages over questions: each side's average, pairs of answers, or one answer to each question.
+`mean_of_differences` averages over these questions: each side's average, pairs of answers, or one answer to each question.
+`population_difference` takes the questions as a sample of questions like them.
 """
 
 from __future__ import annotations
@@ -26,18 +27,20 @@ import numpy as np
 
 from lethe.errors import BadValue
 from lethe.statistics import betting
-from lethe.statistics.bound import Bound, Covers
+from lethe.statistics.bound import Assumes, Bound, Covers
 from lethe.statistics.bounds import binary_upper, pooled_lower, pooled_upper
 from lethe.statistics.checks import check_alpha, check_scores
 from lethe.statistics.many_prompts import (
     LARGEST_POOLED_ALPHA,
     binary_p_value,
     empirical_width,
+    in_order,
     mean_interval,
     share_interval,
 )
 from lethe.statistics.sequential import METHOD as AT_THE_STOP
 from lethe.statistics.sequential import StoppedSamples, stopped_average
+from lethe.statistics.two_sample import CELLS, combined_low, largest_combination, product_threshold
 
 Draws = Literal["any", "apart", "pairs"]
 NEITHER = (False, False)  # of the two sides, which ones a rule could stop
@@ -51,11 +54,8 @@ ASSUMES: dict[Draws, str] = {
 LARGEST_RATIO = (
     16  # of the numbers of answers, up to which the combination of two sides is narrower than four bounds
 )
-CELLS = 32  # of levels and of means, over which a product of p-values is bounded
-ROUNDS, PRECISION = 4, 1e-5  # of the division of these cells
 STEPS = 45  # bisection steps: down to 2^-45 of the unit interval
-LARGEST_LEVEL = 0.5
-CLOPPER_PEARSON, FISHER = "Clopper-Pearson", "Fisher's combination"
+CLOPPER_PEARSON, FISHER, PAIRED = "Clopper-Pearson", "Fisher's combination", "betting on paired differences"
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,9 @@ def _evidence(
     if draws == "pairs":
         size = min(len(a), len(b))
         a, b = a[:size], b[:size]
-        return "betting on paired differences", _PairedBets(a, b, alpha / 2), _PairedBets(b, a, alpha / 2)
-    stakes = math.sqrt(_threshold(alpha / 2)) if draws == "apart" else alpha / 4
+        (low_a, high_a), (low_b, high_b) = _ends_of(a), _ends_of(b)
+        return PAIRED, _PairedBets(high_a, low_b, alpha / 2), _PairedBets(high_b, low_a, alpha / 2)
+    stakes = math.sqrt(product_threshold(alpha / 2)) if draws == "apart" else alpha / 4
     first, second = (_sides(own, stakes, binary, rule) for own, rule in zip((a, b), stopped, strict=True))
     fixed = CLOPPER_PEARSON if binary else "betting"
     if draws == "apart":
@@ -204,9 +205,14 @@ class _Upper:
         return grid, np.minimum.accumulate(self.p_values(grid))
 
 
+def _ends_of(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The scores with the missing ones as 0, and as 1."""
+    return np.nan_to_num(scores, nan=0.0), np.nan_to_num(scores, nan=1.0)
+
+
 def _sides(scores: np.ndarray, level: float, binary: bool, stopped: bool) -> tuple[_Upper, _Upper]:
     """The upper bounds of the scores' mean, and of the mean of 1 minus the scores."""
-    high, low = np.nan_to_num(scores, nan=1.0), np.nan_to_num(scores, nan=0.0)
+    low, high = _ends_of(scores)
     return _Upper(high, level, binary, stopped), _Upper(1 - low, level, binary, stopped)
 
 
@@ -249,15 +255,14 @@ class _TwoSides:
         return combined_low(level, self.a.bounds, lambda levels: 1 - self.b.bounds(levels))
 
     def p_value(self) -> float:
-        return _largest_combination(self.a.p_values, lambda means: self.b.p_values(1 - means))
+        return largest_combination(self.a.p_values, lambda means: self.b.p_values(1 - means))
 
 
 class _PairedBets:
-    """Pairs of scores in [0, 1]: bets on (1 + b - a) / 2."""
+    """Pairs of scores in [0, 1], a missing one as the worst for "b is larger": bets on (1 + b - a) / 2."""
 
     def __init__(self, a: np.ndarray, b: np.ndarray, level: float):
-        self.level = level
-        self.halves = (1 + np.nan_to_num(b, nan=0.0) - np.nan_to_num(a, nan=1.0))[None] / 2
+        self.level, self.halves = level, (1 + b - a)[None] / 2
 
     def low(self, level: float) -> float:
         return 2 * float(betting.mean_lower(self.halves, level, recomputed=False)[0]) - 1
@@ -267,67 +272,6 @@ class _PairedBets:
 
 
 Rise = _FourBounds | _TwoSides | _PairedBets  # the evidence that the second of two means is the larger one
-
-
-def _threshold(level: float) -> float:
-    """The t with t (1 - ln t) = ``level``: independent p-values have a product of at most t with probability ``level``."""
-    from scipy.special import chdtri
-
-    return float(np.exp(-chdtri(4, level) / 2))
-
-
-def combined_low(
-    level: float,
-    upper: Callable[[np.ndarray], np.ndarray],
-    lower: Callable[[np.ndarray], np.ndarray],
-    largest: float = LARGEST_LEVEL,
-    rounds: int = ROUNDS,
-) -> float:
-    """The least difference of all pairs of parameters that Fisher's combination does not refute at ``level``.
-
-    ``upper`` and ``lower`` bound the first and the second parameter at an array of levels, from independent evidence;
-    beyond ``largest`` they are not proven, and a p-value counts as 1. Where the first p-value lies between two levels of a
-    grid, the first parameter is at most the upper bound at the smaller level, and the second p-value exceeds the threshold
-    by the larger level. Cells that could hold the least value are divided ``rounds`` times.
-    """
-    threshold = _threshold(level)
-
-    def joined(firsts: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-        return lower(np.minimum(seconds, largest)) - upper(np.minimum(firsts, largest))
-
-    start, end, low = 1.0, 0.0, -math.inf
-    for _ in range(rounds):
-        grid = threshold ** np.linspace(start, end, CELLS + 1)
-        rest = np.where(grid <= largest, threshold / grid, threshold)
-        cells, points = joined(grid[:-1], rest[1:]), joined(grid, rest)
-        low = max(low, float(cells.min()))
-        open_cells = np.flatnonzero(cells <= points.min())
-        if not len(open_cells) or points.min() - low <= PRECISION:
-            break
-        logs = np.log(grid) / math.log(threshold)
-        start, end = float(logs[open_cells[0]]), float(logs[open_cells[-1] + 1])
-    return low
-
-
-def _largest_combination(
-    falling: Callable[[np.ndarray], np.ndarray], growing: Callable[[np.ndarray], np.ndarray]
-) -> float:
-    """Fisher's combination at the common parameter where the product of a falling and a growing p-value is largest.
-
-    Rounded up: in each cell of a grid, the product is at most that of its ends. The cells that could hold the maximum are
-    divided again.
-    """
-    low, end, largest = 0.0, 1.0, 1.0
-    for _ in range(2 * ROUNDS):
-        grid = np.linspace(low, end, CELLS + 1)
-        first, second = falling(grid), growing(grid)
-        cells, points = first[:-1] * second[1:], first * second
-        largest = min(largest, float(cells.max()))
-        open_cells = np.flatnonzero(cells >= points.max())
-        low, end = grid[open_cells[0]], grid[open_cells[-1] + 1]
-        if largest <= 1.001 * points.max():
-            break
-    return largest * (1 - math.log(largest)) if largest > 0 else 0.0
 
 
 SIGN_TEST = "exact sign test over the questions; interval: "
@@ -450,32 +394,62 @@ def _only(a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> list[np.ndarray]:
 def _mean(side: Sequence[np.ndarray]) -> float:
     """The mean over questions of their means over the scores present."""
     if len({len(own) for own in side}) == 1:
-        return float(np.nanmean(np.array(side)))
+        values = np.array(side)
+        return float("nan") if np.isnan(values).all() else float(np.nanmean(values))
     judged = [float(np.nanmean(own)) for own in side if not np.isnan(own).all()]
     return float(np.mean(judged)) if judged else float("nan")
 
 
-def _over_questions(a: np.ndarray, b: np.ndarray, alpha: float, binary: bool) -> Difference:
-    missing = np.isnan(a) | np.isnan(b)
-    rises, falls, none = int((b > a).sum()), int((a > b).sum()), int(missing.sum())
+def population_difference(
+    a: Sequence[np.ndarray], b: Sequence[np.ndarray], alpha: float, binary: bool = False
+) -> Difference | None:
+    """Compare two sides by their expected scores on a question like these; None for fewer than two questions.
+
+    The questions are the sample: each gives one pair of mean scores, so the answers to a question and the two sides may
+    depend on each other in any way. The bets are on the paired differences, in an order fixed beforehand. With one score of
+    0 or 1 for each question, the p-value is that of the exact sign test (McNemar 1947), and the interval a separate claim.
+    """
+    check_alpha(alpha)
+    if len(a) < 2:
+        return None
+    (low_a, high_a), (low_b, high_b) = (
+        [in_order(np.array([own.mean() for own in side])) for side in zip(*map(_ends_of, sides), strict=True)]
+        for sides in (a, b)
+    )
+    rises, falls = _PairedBets(high_a, low_b, alpha / 2), _PairedBets(high_b, low_a, alpha / 2)
+    first, second, method = _mean(a), _mean(b), PAIRED
+    if binary and {len(own) for own in (*a, *b)} == {1}:
+        p, method = _sign_test(np.concatenate(a), np.concatenate(b))[-1], SIGN_TEST + PAIRED
+    else:
+        p = min(1.0, 2 * (rises if second >= first else falls).p_value())
+    low, high = rises.low(alpha / 2), -falls.low(alpha / 2)
+    return Difference(first, second, low, high, p, alpha, method, str(Assumes.QUESTIONS))
+
+
+def _sign_test(a: np.ndarray, b: np.ndarray) -> tuple[int, int, int, float]:
+    """The rises, the falls, the pairs without a score, and the two-sided p-value; NaN counts against the estimate."""
+    rises, falls, none = int((b > a).sum()), int((a > b).sum()), int((np.isnan(a) | np.isnan(b)).sum())
     differ = rises + falls + none
-    first, second = (float(np.nanmean(own)) if not np.isnan(own).all() else float("nan") for own in (a, b))
-    # A missing pair counts against the direction of the estimate.
-    most = rises if second >= first else falls
+    most = rises if _mean([b]) >= _mean([a]) else falls
     p = float(binary_p_value(differ - most, differ, 0.5)) if differ else 1.0
+    return rises, falls, none, min(1.0, 2 * p)
+
+
+def _over_questions(a: np.ndarray, b: np.ndarray, alpha: float, binary: bool) -> Difference:
+    rises, falls, none, p = _sign_test(a, b)
     if binary:
         count, method = len(a), "Clopper-Pearson on the questions that differ"
         share = min(alpha / 4, LARGEST_POOLED_ALPHA)
         low = pooled_lower(rises, count, share) - pooled_upper(falls + none, count, share)
         high = pooled_upper(rises + none, count, share) - pooled_lower(falls, count, share)
     else:
-        worst = (1 + np.nan_to_num(b, nan=0.0) - np.nan_to_num(a, nan=1.0)) / 2
-        best = (1 + np.nan_to_num(b, nan=1.0) - np.nan_to_num(a, nan=0.0)) / 2
+        (low_a, high_a), (low_b, high_b) = _ends_of(a), _ends_of(b)
+        worst, best = (1 + low_b - high_a) / 2, (1 + high_b - low_a) / 2
         method = "empirical Bernstein"
         low = 2 * max(0.0, float(worst.mean()) - empirical_width(worst, alpha / 2)) - 1
         high = 2 * min(1.0, float(best.mean()) + empirical_width(best, alpha / 2)) - 1
     assumes = assumptions("any", NEITHER, ONE_EACH)
-    return Difference(first, second, low, high, min(1.0, 2 * p), alpha, SIGN_TEST + method, assumes)
+    return Difference(_mean([a]), _mean([b]), low, high, p, alpha, SIGN_TEST + method, assumes)
 
 
 def _has_interval(side: Sequence[np.ndarray]) -> bool:

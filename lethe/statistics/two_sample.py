@@ -1,9 +1,10 @@
-"""Two samples or two quantities: a threshold fitted once, the AUC with an interval, Kolmogorov-Smirnov, Kendall's trend."""
+"""Two samples or two quantities: a threshold fitted once, the AUC with an interval, Kolmogorov-Smirnov, Kendall's trend, and
+Fisher's combination of independent p-values."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -184,3 +185,69 @@ def trend(
 
 def _signs(values: np.ndarray) -> np.ndarray:
     return np.sign(values[:, None] - values[None, :])
+
+
+CELLS = 32  # of levels and of means, over which a product of p-values is bounded
+ROUNDS, PRECISION = 4, 1e-5  # of the division of these cells
+LARGEST_LEVEL = 0.5
+
+
+def product_threshold(level: float) -> float:
+    """The t with t (1 - ln t) = ``level``: independent p-values have a product of at most t with probability ``level``."""
+    from scipy.special import chdtri
+
+    return float(np.exp(-chdtri(4, level) / 2))
+
+
+def combined_low(
+    level: float,
+    upper: Callable[[np.ndarray], np.ndarray],
+    lower: Callable[[np.ndarray], np.ndarray],
+    largest: float = LARGEST_LEVEL,
+    rounds: int = ROUNDS,
+) -> float:
+    """The least difference of all pairs of parameters that Fisher's combination does not refute at ``level``.
+
+    ``upper`` and ``lower`` bound the first and the second parameter at an array of levels, from independent evidence;
+    beyond ``largest`` they are not proven, and a p-value counts as 1. Where the first p-value lies between two levels of a
+    grid, the first parameter is at most the upper bound at the smaller level, and the second p-value exceeds the threshold
+    by the larger level. Cells that could hold the least value are divided ``rounds`` times.
+    """
+    threshold = product_threshold(level)
+
+    def joined(firsts: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+        return lower(np.minimum(seconds, largest)) - upper(np.minimum(firsts, largest))
+
+    start, end, low = 1.0, 0.0, -math.inf
+    for _ in range(rounds):
+        grid = threshold ** np.linspace(start, end, CELLS + 1)
+        rest = np.where(grid <= largest, threshold / grid, threshold)
+        cells, points = joined(grid[:-1], rest[1:]), joined(grid, rest)
+        low = max(low, float(cells.min()))
+        open_cells = np.flatnonzero(cells <= points.min())
+        if not len(open_cells) or points.min() - low <= PRECISION:
+            break
+        logs = np.log(grid) / math.log(threshold)
+        start, end = float(logs[open_cells[0]]), float(logs[open_cells[-1] + 1])
+    return low
+
+
+def largest_combination(
+    falling: Callable[[np.ndarray], np.ndarray], growing: Callable[[np.ndarray], np.ndarray]
+) -> float:
+    """Fisher's combination at the common parameter where the product of a falling and a growing p-value is largest.
+
+    Rounded up: in each cell of a grid, the product is at most that of its ends. The cells that could hold the maximum are
+    divided again.
+    """
+    low, end, largest = 0.0, 1.0, 1.0
+    for _ in range(2 * ROUNDS):
+        grid = np.linspace(low, end, CELLS + 1)
+        first, second = falling(grid), growing(grid)
+        cells, points = first[:-1] * second[1:], first * second
+        largest = min(largest, float(cells.max()))
+        open_cells = np.flatnonzero(cells >= points.max())
+        low, end = grid[open_cells[0]], grid[open_cells[-1] + 1]
+        if largest <= 1.001 * points.max():
+            break
+    return largest * (1 - math.log(largest)) if largest > 0 else 0.0

@@ -199,6 +199,25 @@ def test_another_column_names_the_prompt(tmp_path):
 
 def test_the_published_pass_hat_k(shared):
     path = shared / "data/pass-k/tau-bench-gpt-4o-airline.csv"
-    for point in lethe.bounds(path, score="reward", by="task_id", pass_at="1,2,3,4").pass_hat_k:
+    found = lethe.bounds(path, score="reward", by="task_id", pass_at="1,2,3,4")
+    rows = [row for row in found.rows() if row.quantity == "pass_hat_k"]
+    assert [row.upper_bound for row in rows] == [point.upper for point in found.pass_hat_k]
+    for point in found.pass_hat_k:
         assert round(point.estimate, 3) == PUBLISHED[point.k]
         assert point.lower.value < point.estimate < point.upper.value
+
+
+def test_questions_as_a_sample_stand_beside_these_questions(tmp_path):
+    """Copies of an answer narrow the bound of these questions alone; a missing score widens both ends."""
+    rows = [{"prompt_id": f"q{i}", "score": i % 2} for i in range(30)]
+    few, many = (write_lines(tmp_path / f"{n}.jsonl", rows * n) for n in (2, 50))
+    first, second = result(few), result(many)
+    assert second["pooled"] < first["pooled"]
+    assert second["population"] == first["population"] | {"estimate": 0.5}
+    assert 0 < first["population"]["lower"] < 0.5 < first["population"]["upper"] < 1
+    assert "like these" in first["population"]["covers"]
+    gap = write_lines(tmp_path / "gap.jsonl", [*rows, {"prompt_id": "q0", "score": None}])
+    worst = result(gap, "--missing", "worst")["population"]
+    dropped = result(gap, "--missing", "drop")["population"]
+    assert worst["upper"] > dropped["upper"]
+    assert result(write_lines(tmp_path / "one.jsonl", rows[:1]))["population"] is None

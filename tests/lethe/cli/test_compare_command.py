@@ -255,3 +255,44 @@ def test_not_worse_must_be_proved(tmp_path, pair):
     fewer = tmp_path / "c.csv"
     fewer.write_text("prompt_id,score\n" + rows)
     assert call(a, fewer, "--require", "not-worse", "--by", 0.6).exit_code == 1
+
+
+@pytest.fixture
+def runs(tmp_path):
+    paths = []
+    for name, ones in (("a", 0), ("b", 10), ("c", 20), ("d", 20)):
+        rows = [(f"q{i}", float(j < ones)) for i in range(20) for j in range(20)]
+        paths.append(tmp_path / f"{name}.csv")
+        pd.DataFrame(rows, columns=["prompt_id", "score"]).to_csv(paths[-1], index=False)
+    return paths
+
+
+def test_several_runs_are_ranked(tmp_path, runs):
+    page = tmp_path / "ranks.html"
+    got = result(*runs, "--page", page)
+    assert [one["rank_pooled"] for one in got["runs"]] == [[1, 1], [2, 2], [3, 4], [3, 4]]
+    assert [one["rank_population"] for one in got["runs"]] == [[1, 1], [2, 2], [3, 4], [3, 4]]
+    assert [pair["population"]["holds"] for pair in got["pairs"]] == [True] * 5 + [False]
+    assert {pair["pooled"]["questions"] for pair in got["pairs"]} == {20}
+    assert page.read_text().count("rank 3 to 4") == 8
+    two = result(*runs[:2])
+    assert two["population"]["difference"] == two["pooled"]["difference"] == pytest.approx(0.5)
+
+
+def test_runs_are_ranked_by_their_common_questions(tmp_path, runs):
+    table = pd.read_csv(runs[0])
+    table[table["prompt_id"] != "q0"].to_csv(runs[0], index=False)
+    got = result(*runs)
+    assert got["questions"] == 19
+    assert {one["id"] for one in got["not_compared"]} == {"q0"}
+    one_each = [tmp_path / f"one-{path.name}" for path in runs]
+    for path, own in zip(runs, one_each, strict=True):
+        pd.read_csv(path).drop_duplicates("prompt_id").to_csv(own, index=False)
+    got = result(*one_each)["runs"]
+    assert [run["rank_pooled"] for run in got] == [None] * 4  # with one answer each, the questions are the sample
+    assert got[0]["rank_population"] == [1, 1]
+
+
+@pytest.mark.parametrize("option", [("--by", "0.1"), ("--fail-on", "worse"), ("--fail-above", "0.1")])
+def test_a_gate_takes_two_runs(runs, option):
+    assert option[0] in refused(*runs, *option)

@@ -1,0 +1,142 @@
+"""Questions as a sample: coverage with the worst law searched, and ranks over pairs of runs."""
+
+from __future__ import annotations
+
+from itertools import combinations, permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from lethe.evaluation.compared import rank
+from lethe.evaluation.sides import Answers, Scored, Side
+from lethe.statistics import betting
+from lethe.statistics.bounds import binary_upper
+from lethe.statistics.many_prompts import population_ends, rank_ranges, share_interval
+from lethe.statistics.mean_difference import population_difference
+from tests.lethe.statistics.draws import allowed
+
+QUESTIONS = 24
+
+
+def leaks(rng, shape, law):
+    """The probability of each question: all alike, two kinds, or between."""
+    kind, mean = law
+    return {
+        "alike": np.full(shape, mean),
+        "two kinds": (rng.random(shape) < mean).astype(float),
+        "rare": np.where(rng.random(shape) < 2 * mean, 0.5, 0.0),
+        "between": rng.beta(mean, 1 - mean, shape),
+    }[kind]
+
+
+LAWS = [(kind, mean) for kind in ("alike", "two kinds", "rare", "between") for mean in (0.02, 0.08, 0.25, 0.5)]
+
+
+def missed(rng, law, answers, alpha, runs, side):
+    """How often an end misses the mean, by bets and, for one answer, by Clopper-Pearson."""
+    means = rng.binomial(answers, leaks(rng, (runs, QUESTIONS), law)) / answers
+    values, true = (means, law[1]) if side == "upper" else (1 - means, 1 - law[1])
+    counted = binary_upper(values.sum(axis=1), QUESTIONS, alpha) if answers == 1 else np.ones(runs)
+    return max(int((ends < true).sum()) for ends in (betting.mean_upper(values, alpha), counted))
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.05])
+def test_an_end_misses_at_most_at_alpha_under_the_worst_law(alpha):
+    """The law that misses most often in a search is drawn again."""
+    rng, runs = np.random.default_rng(0), 1000
+    cases = [(law, answers, side) for law in LAWS for answers in (1, 4) for side in ("upper", "lower")]
+    worst = max(cases, key=lambda case: missed(rng, *case[:2], alpha, runs, case[2]))
+    assert missed(rng, *worst[:2], alpha, 20_000, worst[2]) <= allowed(alpha, 20_000)
+
+
+def test_both_ends_cover_the_population_where_an_interval_of_these_questions_does_not():
+    rng, alpha, runs, misses, of_these = np.random.default_rng(1), 0.05, 80, 0, 0
+    for _ in range(runs):
+        scores = (rng.random((8, QUESTIONS)) < leaks(rng, QUESTIONS, ("between", 0.3))).astype(float).T
+        low, high, _ = population_ends(scores.mean(axis=1), scores.mean(axis=1), alpha / 2)
+        misses += not low <= 0.3 <= high
+        these = share_interval(list(scores), alpha)
+        of_these += not these.lower <= 0.3 <= these.upper
+    assert misses <= allowed(alpha, runs) < of_these
+
+
+def test_a_missing_score_widens_both_ends():
+    whole, part = np.full(30, 0.5), np.r_[np.full(28, 0.5), 0, 0]
+    low, high, _ = population_ends(part, np.r_[part[:28], 1, 1], 0.05)
+    assert low < population_ends(whole, whole, 0.05)[0]
+    assert high > population_ends(whole, whole, 0.05)[1]
+
+
+def test_the_sign_test_is_mcnemars_and_the_clusters_are_questions():
+    a, b = np.repeat([1.0, 0.0, 0.0], [3, 12, 15]), np.repeat([0.0, 1.0, 0.0], [3, 12, 15])
+    found = population_difference(list(a[:, None]), list(b[:, None]), 0.05, binary=True)
+    assert found.p_value == pytest.approx(binomtest(3, 15).pvalue)
+    assert found.difference == pytest.approx(0.3)
+    assert found.low <= found.difference <= found.high
+    copies = population_difference([np.repeat(v, 50) for v in a], [np.repeat(v, 50) for v in b], 0.05, binary=True)
+    lost = [np.array([np.nan])]
+    first, second = [*a[:-1, None], *lost], [*b[:-2, None], *lost, b[-1:]]
+    gap = population_difference(first, second, 0.05, binary=True)
+    assert gap.low < found.low
+    assert gap.high > found.high
+    assert (copies.low, copies.high) == (found.low, found.high)  # copies of one answer are no evidence
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_the_difference_covers_the_population(binary):
+    rng, alpha, runs, misses, false = np.random.default_rng(2), 0.1, 60, 0, 0
+    for _ in range(runs):
+        first = rng.random(QUESTIONS) < 0.3
+        a = first * (1.0 if binary else rng.random(QUESTIONS))
+        b = (first ^ (rng.random(QUESTIONS) < 0.3)) * 1.0
+        true = 0.3 * 0.7 + 0.7 * 0.3 - (0.3 if binary else 0.15)
+        found = population_difference(list(a[:, None]), list(b[:, None]), alpha, binary)
+        misses += not found.low <= true <= found.high
+        same = population_difference(list(a[:, None]), list(rng.permutation(a)[:, None]), alpha, binary)
+        false += same.p_value <= alpha
+    assert misses <= allowed(alpha, runs)
+    assert false <= allowed(alpha, runs)
+
+
+def naive_ranges(above):
+    """The ranks of each side over all orders that contradict no proved pair."""
+    sides = len(above)
+    orders = [
+        order
+        for order in permutations(range(sides))
+        if not any(above[order[i], order[j]] for i, j in combinations(range(sides), 2))
+    ]
+    return [(1 + min(o.index(s) for o in orders), 1 + max(o.index(s) for o in orders)) for s in range(sides)]
+
+
+@given(st.lists(st.integers(0, 5), min_size=3, max_size=5), st.integers(1, 3))
+def test_ranges_of_ranks_are_those_of_all_orders(levels, gap):
+    above = np.subtract.outer(levels, levels) >= gap
+    assert rank_ranges(above) == naive_ranges(above)
+
+
+def sides(*scores):
+    return [
+        Side(f"run {i}", "table", "score", {"": Scored({f"q{j}": Answers(row) for j, row in enumerate(own)})})
+        for i, own in enumerate(scores)
+    ]
+
+
+def test_copies_of_one_log_have_all_ranks_and_redraws_of_it_false_pairs_at_most_at_alpha():
+    rng, alpha, runs, false, one_each = np.random.default_rng(3), 0.1, 30, np.zeros(2), 0
+    for _ in range(runs):
+        draws = rng.random((4, QUESTIONS, 6)) < rng.beta(0.5, 0.5, (QUESTIONS, 1))
+        found = rank(sides(*draws.astype(float)), alpha)
+        false += found.pooled.higher.any(), found.population.higher.any()
+        coins = rng.random((3, 60, 1)) < rng.beta(2, 2, (60, 1))
+        one_each += rank(sides(*coins.astype(float)), alpha).population.higher.any()
+    assert (false <= allowed(alpha, runs)).all()
+    assert one_each <= allowed(alpha, runs)
+    draws = draws.astype(float)
+    copies = rank(sides(*[draws[0]] * 4), alpha)
+    assert copies.pooled.ranges == copies.population.ranges == ((1, 4),) * 4
+    shifted = rank(sides(draws[0] * 0, draws[0], draws[0] * 0 + 1), alpha)
+    assert shifted.population.ranges == ((1, 1), (2, 2), (3, 3))
