@@ -406,8 +406,9 @@ class Ranking:
             if effect is not None:
                 count = f"{int(ranks.higher.sum())} of {plural(len(ranks.effects), 'pair')}"
                 also = " and the ranges of ranks" if ranks.ranges else ""
+                over = effect.bounds(ranks.covers)[0].on(size).capitalize()
                 lines.append(
-                    f"{effect.bounds(ranks.covers)[0].on(size).capitalize()}, {count} differ. These pairs{also} hold together "
+                    f"{over}, {count} differ. These pairs{also} hold together "
                     f"{level(self.alpha)} (Holm, both directions), assuming {effect.assumes}."
                 )
         if not self.pooled.ranges:
