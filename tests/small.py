@@ -69,7 +69,7 @@ def tiny_params() -> dict[str, Any]:
 
 def stages_of(params: dict[str, Any]) -> list[str]:
     """The stages of a pipeline without judges, attacks, audits and games, in an order in which they can run."""
-    of_a_model = ("sample", "likelihood", "score", "exact", "metrics", "epsilon_star")
+    of_a_model = ("sample", "likelihood", "score", "exact", "extract", "metrics", "epsilon_star")
     return [
         "prepare",
         *(f"train@{name}" for name in params["train"]["models"]),

@@ -2,83 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lethe.api.result import Measurement, Place, View, documented, folder_of, name_of, short, source_of
-from lethe.errors import BadFile, BadInput, BadValue, plural
-from lethe.io.json_files import restored
-from lethe.results.extraction import Extraction, Near, Passage
-from lethe.statistics.answer_tree import Rounding
+from lethe.errors import BadInput, plural
+from lethe.io.json_files import read_text
+from lethe.results.extraction import Extraction
 from lethe.statistics.extraction import CHANCES, EXTRACTABLE, QUERIES, discoverable, longest_run
+from lethe.steps.extract import ExtractSettings, measured
 
 if TYPE_CHECKING:
     import pandas as pd
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from lethe.models.in_memory import Source
     from lethe.results.table import Result
     from lethe.results.verdict import Verdict
-    from lethe.sampling.draws import Law
-    from lethe.sampling.extraction import Search, Window
-    from lethe.sampling.predictor import ModelPredictor
+    from lethe.sampling.engine import Checkpoint
+    from lethe.sampling.extraction import Window
 
 FIRST = 10  # windows in a terminal
-BLOCK = 64  # windows of a scan that are kept together
-MEASURED = 2  # windows on which the error of the logits is measured
-MIB = 1 << 20
-
-
-@dataclass(frozen=True)
-class ExtractSettings:
-    """The settings of `extract`, with every default.
-
-    ``near`` windows, spread evenly over the text, are also searched for continuations within ``distance`` tokens of the true
-    one. ``tau`` is the probability from which a window counts as extractable (Cooper et al., arXiv 2505.12546).
-    """
-
-    prefix: int = 50
-    suffix: int = 50
-    stride: int = 10
-    temperature: float = 1.0
-    top_k: int = 40
-    top_p: float = 1.0
-    near: int = 0
-    distance: int = 5
-    beam: int = 20
-    further: int = 20
-    samples: int = 64
-    alpha: float = 0.01
-    tau: float = 0.001
-    seed: int = 0
-    dtype: str = "auto"
-    memory: int = 1024
-
-    def __post_init__(self) -> None:
-        for name, good, legal in [
-            ("near", self.near >= 0, "a whole number of at least 0"),
-            ("tau", 0 < self.tau < 1, "a number between 0 and 1"),
-            ("memory", self.memory >= 1, "a whole number of MiB from 1"),
-        ]:
-            if not good:
-                raise BadValue(name, getattr(self, name), legal)
-
-    def search(self) -> Search:
-        from lethe.sampling.extraction import Search
-
-        return Search(self.distance, self.beam, self.further, self.samples, self.seed)
-
-    def law(self, end_ids: tuple[int, ...] = ()) -> Law:
-        from lethe.sampling.draws import Law
-
-        return Law(end_ids, self.suffix, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
-
-
 DEFAULTS = ExtractSettings()
 
 
@@ -89,6 +37,7 @@ class Extracted(Measurement):
     found: Extraction
     references: tuple[Extraction, ...]
     settings: ExtractSettings
+    tokens: int
 
     @property
     def p_z(self) -> np.ndarray:
@@ -142,7 +91,7 @@ class Extracted(Measurement):
         settings, name, run = self.settings, self.found.name, self._longest_run()
         lines = [sentence(self.verdict, name, words=WORDS)]
         if self.near_verdict is not None:
-            edits = plural(settings.distance, "token edit")
+            edits = plural(settings.distance, f"{settings.unit[:-1]} edit")
             lines.append(sentence(self.near_verdict, f"{name}, within {edits}", words=WORDS))
         hits, windows = int((self.p_z >= EXTRACTABLE).sum()), plural(len(self.p_z), "window")
         longest = f"the longest run with p_z of at least one half is {plural(run[1], 'window')} from {run[0]}"
@@ -175,10 +124,10 @@ class Extracted(Measurement):
         return {
             "model": self.found.name,
             "references": [each.name for each in self.references],
-            "settings": asdict(self.settings),
+            "settings": self.settings.model_dump(),
             "alpha": self.settings.alpha,
             "logit_allowance": self.found.rounding.allowance,
-            "tokens": len(self.found.tokens),
+            "tokens": self.tokens,
             "n_windows": len(self.p_z),
             "extractable": {"threshold": EXTRACTABLE, "windows": int(hits.sum()), "share": float(hits.mean())},
             "longest_run": {"windows": length, "from": first},
@@ -233,6 +182,7 @@ def extract(
     top_p: float = DEFAULTS.top_p,
     near: int = DEFAULTS.near,
     distance: int = DEFAULTS.distance,
+    unit: str = DEFAULTS.unit,
     beam: int = DEFAULTS.beam,
     further: int = DEFAULTS.further,
     samples: int = DEFAULTS.samples,
@@ -254,7 +204,8 @@ def extract(
     suffix : Tokens that it must continue with.
     stride : Tokens from one window to the next.
     near : Windows, spread evenly, that are also searched for continuations that are nearly the suffix.
-    distance : The most token edits of a continuation that is nearly the suffix.
+    distance : The most edits of a continuation that is nearly the suffix.
+    unit : What an edit changes: "tokens", or "words" of the text.
     beam : Prefixes of each length that constrained beam search keeps.
     further : Further prefixes of each length that are read.
     samples : About how many continuations of what stays open are sampled per window; 0 leaves certain ends alone.
@@ -264,7 +215,7 @@ def extract(
     Notes
     -----
     p_z is the product of the next-token probabilities along the suffix, from one pass per window (Cooper et al., arXiv
-    2505.12546). Near-verbatim extraction is a continuation within ``distance`` token edits of the suffix (arXiv 2603.24917).
+    2505.12546). Near-verbatim extraction is a continuation within ``distance`` edits of the suffix (arXiv 2603.24917).
 
     Examples
     --------
@@ -275,132 +226,29 @@ def extract(
     """
     given = dict(locals())
     from lethe.models.in_memory import lent
-
-    settings = ExtractSettings(**{name: given[name] for name in asdict(DEFAULTS)})
-    source, whole = source_of(model, tokenizer), _text(Path(text))
-    place, name = Path(scratch) if scratch else None, name_of(source)
-    with lent(source):
-        extraction = _measured(name, source, whole, settings, place)
-    others = []
-    for folder in map(folder_of, reference or []):
-        other = _measured(name_of(folder), folder, whole, settings, place)
-        if other.tokens != extraction.tokens:
-            raise BadInput(
-                f"reference: {folder} splits the text into other tokens than {name}. Name a model of the same tokenizer."
-            )
-        others.append(other)
-    return Extracted(extraction, tuple(others), settings)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-        raise BadFile(path, str(reason), "Name a plain text file.") from error
-
-
-def _measured(name: str, source: Source, text: str, settings: ExtractSettings, scratch: Path | None) -> Extraction:
-    from lethe.models.checkpoints import prepare_torch
-    from lethe.sampling.engine import Options
     from lethe.sampling.extraction import windows_of
-    from lethe.sampling.predictor import ModelPredictor, measured_allowance
 
-    settings.law(), settings.search()  # refuse what is out of range before the model is loaded
-    prepare_torch()
-    predictor = ModelPredictor(source, Options(dtype=settings.dtype), settings.memory * MIB)
-    tokenizer, law = predictor.checkpoint.tokenizer, settings.law(predictor.checkpoint.end_ids)
-    tokens: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
-    windows = windows_of(tokens, settings.prefix, settings.suffix, settings.stride)
-    if not windows:
+    settings = ExtractSettings(**{name: given[name] for name in ExtractSettings.model_fields})
+    source, whole, read = source_of(model, tokenizer), read_text(text), list[list[int]]()
+    place = Path(scratch) if scratch else None
+
+    def windows(checkpoint: Checkpoint) -> list[Window]:
+        tokens = checkpoint.tokenizer(whole, add_special_tokens=False)["input_ids"]
+        if tokens != (read or [tokens])[0]:
+            raise BadInput(
+                f"reference: {checkpoint.source} splits the text into other tokens. Name a model of the same tokenizer."
+            )
+        read.append(tokens)
+        if windows := windows_of(tokens, settings.prefix, settings.suffix, settings.stride):
+            return windows
         raise BadInput(
             f"text: holds {len(tokens)} tokens, too few for a window of {settings.prefix} + {settings.suffix}. "
             "Give a longer text, or smaller --prefix and --suffix."
         )
-    size, context = settings.prefix + settings.suffix, predictor.checkpoint.context
-    if context and context < size:
-        raise BadValue("prefix + suffix", size, f"at most {context}, the longest input of the model")
-    measured = [np.array(window.prefix) for window in _spread(windows, MEASURED)]
-    allowance = measured_allowance(predictor, measured, settings.suffix)
-    done = {} if scratch is None else _finished(scratch, source, settings, tokens, predictor)
-    chances = _scanned(name, predictor, windows, law, settings, done)
-    near = _searched(name, predictor, windows, law, settings, done)
-    texts = [
-        tokenizer.batch_decode([list(part) for part in parts])
-        for parts in ([window.prefix for window in windows], [window.suffix for window in windows])
+
+    with lent(source):
+        extraction = measured(name_of(source), source, windows, settings, place)
+    others = [
+        measured(name_of(folder), folder, windows, settings, place) for folder in map(folder_of, reference or [])
     ]
-    passages = tuple(
-        Passage(f"w{window.start:06d}", window.start, before, after, tuple(chance), near.get(window.start))
-        for window, before, after, chance in zip(windows, *texts, chances, strict=True)
-    )
-    done.clear()
-    rounding = Rounding(allowance, settings.suffix, settings.temperature)
-    return Extraction(name, passages, tuple(tokens), settings.stride, rounding, settings.alpha)
-
-
-def _spread(windows: Sequence[Window], count: int) -> list[Window]:
-    """``count`` windows at even distances, chosen before any probability is known."""
-    places = np.unique(np.linspace(0, len(windows) - 1, min(count, len(windows))).round().astype(int))
-    return [windows[place] for place in places]
-
-
-Finished = MutableMapping[str, dict[str, Any]]
-
-
-def _finished(
-    scratch: Path, source: Source, settings: ExtractSettings, tokens: Sequence[int], predictor: ModelPredictor
-) -> Finished:
-    from lethe.io.cache import cache_key, versions
-    from lethe.io.scratch import Kept
-    from lethe.sampling.store import LIBRARIES, model_digest
-
-    key = cache_key(
-        "lethe.sampling.extraction",
-        "lethe.sampling.predictor",
-        settings=asdict(settings),
-        tokens=list(tokens),
-        model=model_digest(source),
-        device=predictor.forward.device.type,
-        libraries=versions(*LIBRARIES),
-    )
-    return Kept(scratch, key)
-
-
-def _scanned(
-    name: str,
-    predictor: ModelPredictor,
-    windows: Sequence[Window],
-    law: Law,
-    settings: ExtractSettings,
-    done: Finished,
-) -> list[list[float]]:
-    from lethe.progress import progress
-    from lethe.sampling.extraction import scan
-
-    chances: list[list[float]] = []
-    for start in progress(range(0, len(windows), BLOCK), f"extract {name}", f"blocks of {BLOCK} windows"):
-        key = f"scan {start}"
-        if key not in done:
-            scanned = scan(predictor, windows[start : start + BLOCK], law, settings.memory * MIB)
-            done[key] = {"chances": [each.tolist() for each in scanned]}
-        chances += done[key]["chances"]
-    return chances
-
-
-def _searched(
-    name: str,
-    predictor: ModelPredictor,
-    windows: Sequence[Window],
-    law: Law,
-    settings: ExtractSettings,
-    done: Finished,
-) -> dict[int, Near]:
-    from lethe.progress import progress
-    from lethe.sampling.extraction import near_verbatim, path_of
-
-    spread = _spread(windows, settings.near)
-    for window in progress(spread, f"near-verbatim {name}", "windows"):
-        if (key := f"near {window.start}") not in done:
-            path = path_of(predictor, window, law)
-            done[key] = asdict(near_verbatim(predictor, window, law, settings.search(), path))
-    return {window.start: restored(Near, done[f"near {window.start}"]) for window in spread}
+    return Extracted(extraction, tuple(others), settings, len(read[0]))

@@ -371,3 +371,28 @@ class Exact(Exploring):
 
 
 EXACT = Exact()
+
+
+class Extract(Section):
+    """The settings of extraction, with the defaults of Python and the command line.
+
+    ``near`` windows, spread evenly, are also searched for continuations within ``distance`` edits of the true one, counted
+    in ``unit``. ``tau`` is the probability from which a window counts as extractable (Cooper et al., arXiv 2505.12546).
+    ``memory`` (MiB) bounds the rows in flight.
+    """
+
+    prefix: Count = 50
+    suffix: Count = 50
+    temperature: Positive = 1.0
+    top_k: Natural = 40
+    top_p: Threshold = 1.0
+    near: Natural = 0
+    distance: Natural = 5
+    unit: Literal["tokens", "words"] = "tokens"
+    beam: Count = 20
+    further: Natural = 20
+    samples: Natural = 64
+    alpha: Alpha = 0.01
+    tau: Chance = 0.001
+    seed: Seed = 0
+    memory: Count = 1024

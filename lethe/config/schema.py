@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from lethe.config.evaluating import (
     Exact,
+    Extract,
     JudgeEntry,
     Metrics,
     Model,
@@ -372,6 +373,7 @@ class Params(Section):
     judges: dict[Name, JudgeEntry]
     metrics: Annotated[Metrics, Complete(but=("together", "calibration", "labels", "utility"))]
     exact: Annotated[Exact, Complete()] | None
+    extract: Extract | None
     epsilon_star: EpsilonStar
     attacks: dict[Name, Attack]
     audits: dict[Name, Audit]

@@ -19,6 +19,7 @@ from lethe.io.json_files import read_artifact, read_jsonl, restored
 from lethe.io.parts import rows_of
 from lethe.results import table
 from lethe.results.exact_bounds import certificates_of
+from lethe.results.extraction import Extraction, extraction_of
 from lethe.results.table import Numbers, Result, Results, Value
 from lethe.statistics.bound import Bound
 from lethe.statistics.judge_error import Calibration
@@ -103,6 +104,7 @@ class Model:
     drawing: Drawing | None = None
     answers: Mapping[str, pd.DataFrame] = field(default_factory=dict)  # split to generations joined with scores
     exact: Certificates | None = None
+    extraction: Extraction | None = None
 
     @property
     def values(self) -> Values:
@@ -295,7 +297,11 @@ def _model(name: str, params: EvaluationParams | Params, source: _Source, result
     roles: dict[str | None, Role] = {}
     if whole:
         roles = {**dict.fromkeys(whole.report.retrains, "retrain"), whole.report.base: "base"}
-    for stage in ("metrics", *(("epsilon_star", "exact") if whole else ())):
+    for stage in (
+        "metrics",
+        *(("epsilon_star", "exact") if whole else ()),
+        *(["extract"] if whole and whole.extract else []),
+    ):
         source.there(stage, name, f"{stage}@{name}")
     about = source.json(f"generations/{name}/about.json", f"sample@{name}")
     law = {one: getattr(params.sample, one) for one in ("temperature", "top_p", "top_k", "max_new_tokens")}
@@ -311,6 +317,7 @@ def _model(name: str, params: EvaluationParams | Params, source: _Source, result
         drawing=restored(Drawing, drawn) if about else None,
         answers=_answers(name, source),
         exact=certificates_of(results, name),
+        extraction=extraction_of(results, name),
     )
 
 

@@ -18,7 +18,7 @@ from lethe.evaluation.standing import MEANING, Standing, standings
 from lethe.instruction_set import in_use
 from lethe.io.atomic import SCHEMA_VERSION
 from lethe.io.cache import versions
-from lethe.report import audits, certificates, columns, figures, first_screen, game_page, picker, tables
+from lethe.report import audits, certificates, columns, figures, first_screen, game_page, pages, picker, tables
 from lethe.report.figures import Panel
 from lethe.report.studies import studies
 from lethe.report.svg import standalone
@@ -96,6 +96,7 @@ def _html(
         what_it_is=tables.what_it_is,
         chosen=figures.chosen_question(run),
         certificates=certificates.section(run),
+        passages=pages.of_run(run),
         **kinds,
         **_sections(run, drawn),
         visible=visible,

@@ -1,20 +1,25 @@
-"""The pages of `lethe compare` and `lethe extract`."""
+"""The pages of `lethe compare` and `lethe extract`, and the report's section of passages."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+from lethe.config.schema import Params
 from lethe.errors import plural, visible
 from lethe.evaluation.compared import BETTER, NEITHER, WORSE, Compared, Comparison, Ranking
 from lethe.report.templates import templates
+from lethe.results.extraction import KEPT, WORDS, Extraction, Passage, verdict_of
+from lethe.results.verdict import sentence
 from lethe.statistics.extraction import CHANCES, QUERIES, discoverable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from lethe.results.extraction import Extraction
+    from lethe.evaluation.run import Run
+    from lethe.io.artifacts import Row
 
 UNDECIDED = "open"
 
@@ -148,34 +153,69 @@ def write_extraction(
 
 def extraction_page(models: Sequence[Extraction], headline: str, sentences: Sequence[str]) -> str:
     """Return the whole page of the first of ``models``, beside the reference models; it needs no network."""
-    found = models[0]
-    ranked = sorted(range(len(found.passages)), key=lambda place: -found.passages[place].p_z)
-    easiest, rest = ranked[: LISTED["easiest"]], ranked[LISTED["easiest"] :]
-    lists = {"easiest": easiest, "hardest": rest[::-1][: LISTED["hardest"]]}
-    shown = {found.passages[place].id for places in lists.values() for place in places}
     return (
         templates()
         .get_template("extraction.html")
         .render(
-            title=visible(f"{found.name}: extraction"),
+            title=visible(f"{models[0].name}: extraction"),
             headline=visible(headline),
-            sentences=[visible(sentence) for sentence in sentences],
-            strips=[_strip(each, shown) for each in models],
-            floor=f"{FLOOR:g}",
-            chances=[f"{chance:g}" for chance in CHANCES],
-            queries=[
-                {"n": f"{n:,}", "shares": [f"{share:.1%}" for share in row]}
-                for n, row in zip(QUERIES, discoverable(found.p_z), strict=True)
-            ],
-            lists=[
-                {
-                    "id": which,
-                    "title": f"The {which} passages",
-                    "passages": [_passage(place, models) for place in places],
-                }
-                for which, places in lists.items()
-            ],
+            passages=passages(models, sentences),
         )
+    )
+
+
+def of_run(run: Run) -> SimpleNamespace | None:
+    """The section of a report: the windows of every model one above the other, and the word on each."""
+    there = [model for model in run.models if model.extraction]
+    params = run.params
+    if not there or not isinstance(params, Params) or params.extract is None:
+        return None
+    rule = params.metrics.alpha, params.extract.tau, len(run.subjects), params.report.look
+    retrains = [model.extraction for model in run.retrains if model.extraction]
+    within = f"within {plural(params.extract.distance, f'{params.extract.unit[:-1]} edit')}"
+    sentences = []
+    for model in run.subjects:
+        if found := model.extraction:
+            words = [(model.name, Extraction.verbatim_ends)]
+            words += [(f"{model.name}, {within}", Extraction.near_ends)] if found.searched else []
+            for name, ends in words:
+                verdict = verdict_of(ends(found), [ends(each) for each in retrains], *rule)
+                sentences.append(sentence(verdict, name, words=WORDS))
+    return passages([model.extraction for model in there if model.extraction], sentences, run.forget)
+
+
+def passages(
+    models: Sequence[Extraction], sentences: Sequence[str], rows: Mapping[str, Row] | None = None
+) -> SimpleNamespace:
+    """What both pages show: strips, sentences, queries, and the easiest and the hardest windows of the first model.
+
+    ``rows`` are the questions whose answers the windows are; without them a window has its own text.
+    """
+    found = models[0]
+    ranked = sorted(found.asked, key=lambda passage: -passage.p_z)
+    easiest, rest = ranked[: LISTED["easiest"]], ranked[LISTED["easiest"] :]
+    lists = {"easiest": easiest, "hardest": rest[::-1][: LISTED["hardest"]]}
+    shown = {passage.id for listed in lists.values() for passage in listed}
+    others = [{passage.id: passage for passage in each.passages} for each in models]
+    return SimpleNamespace(
+        name=visible(found.name),
+        sentences=[visible(sentence) for sentence in sentences],
+        strips=[_strip(each, shown) for each in models],
+        kept=any(passage.split == KEPT for passage in found.passages),
+        floor=f"{FLOOR:g}",
+        chances=[f"{chance:g}" for chance in CHANCES],
+        queries=[
+            SimpleNamespace(n=f"{n:,}", shares=[f"{share:.1%}" for share in row])
+            for n, row in zip(QUERIES, discoverable(found.p_z), strict=True)
+        ],
+        lists=[
+            SimpleNamespace(
+                id=which,
+                title=f"The {which} passages",
+                passages=[_passage(passage, models, others, rows or {}) for passage in listed],
+            )
+            for which, listed in lists.items()
+        ],
     )
 
 
@@ -187,14 +227,19 @@ def draw_strips(picture_file: Path, models: Sequence[Extraction]) -> None:
     with picture(picture_file, 9, 0.7 + 0.6 * len(models), nrows=len(models), sharex=True) as (_, axes):
         for axis, each in zip(axes[:, 0], models, strict=True):
             shades = np.array([[shade(passage.p_z) for passage in each.passages]])
-            end = each.passages[-1].start + each.stride
             axis.imshow(
-                shades, cmap="Blues", vmin=0, vmax=1, aspect="auto", extent=(0, end, 0, 1), interpolation="nearest"
+                shades,
+                cmap="Blues",
+                vmin=0,
+                vmax=1,
+                aspect="auto",
+                extent=(0, shades.size, 0, 1),
+                interpolation="nearest",
             )
             axis.set_yticks([])
             axis.set_ylabel(each.name, rotation=0, ha="right", va="center")
             axis.grid(visible=False)
-        axes[-1, 0].set_xlabel(f"token of the text (shade: log p_z from {FLOOR:g} to 1)")
+        axes[-1, 0].set_xlabel(f"window of the text (shade: log p_z from {FLOOR:g} to 1)")
 
 
 def shade(chance: float) -> float:
@@ -202,33 +247,43 @@ def shade(chance: float) -> float:
     return 0.0 if chance <= FLOOR else 1 - math.log(chance) / math.log(FLOOR)
 
 
-def _strip(each: Extraction, shown: set[str]) -> dict[str, object]:
-    end = each.passages[-1].start + each.stride
-    return {
-        "name": visible(each.name),
-        "label": visible(f"{each.name}: {plural(len(each.passages), 'window')} by position"),
-        "bands": [
-            {
-                "id": passage.id,
-                "link": passage.id in shown and shade(passage.p_z) > 0,
-                "x": f"{1000 * passage.start / end:.2f}",
-                "width": f"{1000 * each.stride / end:.2f}",
-                "shade": f"{shade(passage.p_z):.2f}",
-                "title": f"{passage.id}: p_z {passage.p_z:.3g}",
-            }
-            for passage in each.passages
+def _strip(each: Extraction, shown: set[str]) -> SimpleNamespace:
+    width = 1000 / len(each.passages)
+    return SimpleNamespace(
+        name=visible(each.name),
+        label=visible(f"{each.name}: {plural(len(each.passages), 'window')} by position"),
+        bands=[
+            SimpleNamespace(
+                id=passage.id,
+                link=passage.id in shown,
+                x=f"{width * place:.2f}",
+                width=f"{width:.2f}",
+                shade=f"{shade(passage.p_z):.2f}",
+                kept=passage.split == KEPT,
+                title=f"{passage.id}: p_z {passage.p_z:.3g}",
+            )
+            for place, passage in enumerate(each.passages)
         ],
-    }
+    )
 
 
-def _passage(place: int, models: Sequence[Extraction]) -> dict[str, object]:
-    passage = models[0].passages[place]
-    near = models[0].interval(passage)
-    return {
-        "id": passage.id,
-        "p_z": f"{passage.p_z:.3g}",
-        "near": f"{near.lower:.3g} to {near.upper:.3g}" if near else "",
-        "others": [visible(f"{each.name} {each.passages[place].p_z:.3g}") for each in models[1:]],
-        "prefix": visible(passage.prefix),
-        "suffix": visible(passage.suffix),
-    }
+def _passage(
+    passage: Passage,
+    models: Sequence[Extraction],
+    others: Sequence[Mapping[str, Passage]],
+    rows: Mapping[str, Row],
+) -> SimpleNamespace:
+    near, row = models[0].interval(passage), rows.get(passage.id)
+    prefix, suffix = (row["question"], f" {row['answer']}") if row else (passage.prefix, passage.suffix)
+    return SimpleNamespace(
+        id=passage.id,
+        p_z=f"{passage.p_z:.3g}",
+        near=f"{near.lower:.3g} to {near.upper:.3g}" if near else "",
+        others=[
+            visible(f"{each.name} {own[passage.id].p_z:.3g}")
+            for each, own in zip(models[1:], others[1:], strict=True)
+            if passage.id in own
+        ],
+        prefix=visible(prefix),
+        suffix=visible(suffix),
+    )

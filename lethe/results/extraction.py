@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from lethe.results.ends import Ends
 from lethe.results.evidence import Trees
-from lethe.results.table import Result, Rows, both_ends
+from lethe.results.table import Result, Results, Rows, both_ends
 from lethe.results.verdict import Verdict, decide
 from lethe.statistics.answer_tree import (
     EXACT,
@@ -33,6 +33,7 @@ from lethe.statistics.extraction import (
 
 METHOD = "product of next-token probabilities"
 TREE = "prefixes by beam and mass; the rest by Garwood's limits (1936)"
+KEPT = "retain"  # windows of this split are on the strip, and no number of the text counts them
 WORDS = {"does": "comes out in", "do": "come out in", "may": "may come out in", "some": "with extractable windows"}
 WORDS |= {"question": "window", "questions": "windows", "leaks": "extractable", "forgot": "not extractable"}
 
@@ -51,7 +52,8 @@ class Near:
 
 @dataclass(frozen=True)
 class Passage:
-    """One window: the place of its first token, its text, the probability of each suffix token, and the search if made."""
+    """One window: the place of its first token, its text, the probability of each suffix token, and the search if made;
+    the split of the question whose answer it is."""
 
     id: str
     start: int
@@ -59,6 +61,7 @@ class Passage:
     suffix: str
     chances: tuple[float, ...]
     near: Near | None = None
+    split: str | None = None
 
     @cached_property
     def p_z(self) -> float:
@@ -69,19 +72,22 @@ class Passage:
 class Extraction:
     """The windows of a text under one model.
 
-    ``tokens`` are the text's, ``rounding`` the error of a suffix's probability, ``alpha`` that of a sampled end.
+    ``rounding`` is the error of a suffix's probability, ``alpha`` that of a sampled end.
     """
 
     name: str
     passages: tuple[Passage, ...]
-    tokens: tuple[int, ...]
-    stride: int
     rounding: Rounding
     alpha: float
 
     @cached_property
+    def asked(self) -> tuple[Passage, ...]:
+        """The windows that the numbers are about."""
+        return tuple(passage for passage in self.passages if passage.split != KEPT)
+
+    @cached_property
     def p_z(self) -> np.ndarray:
-        return np.array([passage.p_z for passage in self.passages])
+        return np.array([passage.p_z for passage in self.asked])
 
     @cached_property
     def searched(self) -> tuple[Passage, ...]:
@@ -97,8 +103,8 @@ class Extraction:
         return leak_interval(near.masses, near.remainder, self.alpha, self.rounding) if near else None
 
     def verbatim_ends(self) -> Ends:
-        lower, upper = np.array([self.ends(passage) for passage in self.passages]).T
-        items = tuple(passage.id for passage in self.passages)
+        lower, upper = np.array([self.ends(passage) for passage in self.asked]).T
+        items = tuple(passage.id for passage in self.asked)
         return Ends.of_arrays(items, certain_lower=lower, certain_upper=upper)
 
     def near_ends(self) -> Ends:
@@ -108,33 +114,66 @@ class Extraction:
         return Ends.of_arrays(tuple(found), trees=trees, certain_lower=trees.low, certain_upper=upper)
 
 
-def verdict_of(subject: Ends, references: Sequence[Ends], alpha: float, tau: float) -> Verdict:
+def verdict_of(
+    subject: Ends, references: Sequence[Ends], alpha: float, tau: float, models: int = 1, look: int = 1
+) -> Verdict:
     """The word on a text: whether some window comes out more often than tau beyond the reference models."""
-    return decide(subject, references, alpha=alpha, tau=tau, planned=False)
+    return decide(subject, references, alpha=alpha, tau=tau, models=models, look=look, planned=False)
 
 
 def rows_of(found: Extraction) -> list[Result]:
     """The rows of one text under one model: every window, and the numbers of the text."""
     rows = Rows(found.name)
+    rounding = list(asdict(found.rounding).values())
     for passage in found.passages:
+        place: dict[str, Any] = {"item": passage.id, "split": passage.split}
         certain = both_ends(*found.ends(passage), 0.0, Covers.ONE_PROMPT, EXACT, METHOD)
-        rows.add("question", "verbatim", "exact", passage.p_z, *certain, item=passage.id)
+        rows.add("question", "verbatim", "exact", passage.p_z, *certain, **place)
         if (near := passage.near) and (ends := found.interval(passage)):
             certain = both_ends(ends.lower, ends.upper_certain, 0.0, Covers.ONE_PROMPT, EXACT, TREE)
-            rows.add("question", "near_verbatim", "exact", None, *certain, item=passage.id)
+            rows.add("question", "near_verbatim", "exact", None, *certain, **place)
             sampled = both_ends(ends.lower_sampled, ends.upper, found.alpha, Covers.ONE_PROMPT, ends.assumes, TREE)
-            rounding = list(asdict(found.rounding).values())
-            evidence = {**asdict(near.masses), **asdict(near.remainder), "rows": near.rows, "rounding": rounding}
-            rows.add("question", "near_verbatim", "tree", None, *sampled, item=passage.id, evidence=evidence)
-    rows.add("model", "windows", "exact", len(found.p_z))
+            sample: dict[str, Any] = {"rho": near.remainder.rho, "sampled": near.remainder.sampled}
+            sample |= {"sampled_leaks": near.remainder.leaks, "rows": near.rows, "rounding": rounding}
+            evidence = {**asdict(near.masses), **sample}
+            rows.add("question", "near_verbatim", "tree", None, *sampled, evidence=evidence, **place)
+    facts = {"rounding": rounding, "alpha": found.alpha}
+    rows.add("model", "windows", "exact", len(found.p_z), evidence=facts)
     rows.add("model", "extractable", "exact", float((found.p_z >= EXTRACTABLE).mean()))
     rows.add("model", "verbatim", "exact", float(found.p_z.mean()))
     first, length = longest_run(found.p_z)
-    rows.add("model", "longest_run", "exact", length, item=found.passages[first].id if length else None)
+    rows.add("model", "longest_run", "exact", length, item=found.asked[first].id if length else None)
     for n, shares in zip(QUERIES, discoverable(found.p_z), strict=True):
         for chance, share in zip(CHANCES, shares, strict=True):
             rows.add("model", "discoverable", "exact", float(share), at=float(n), item=f"{chance:g}")
     return rows.rows
+
+
+def extraction_of(
+    results: Results, name: str, texts: Mapping[str, tuple[str, str]] | None = None
+) -> Extraction | None:
+    """The windows that `rows_of` wrote, with their prefixes and suffixes by id; None where the model has none."""
+    windows = results.model(name).row("windows", "exact")
+    if windows is None or windows.evidence is None:
+        return None
+    of_window = {(row.item, row.basis, row.quantity): row for row in results.rows(name) if row.scope == "question"}
+    passages: list[Passage] = []
+    for (item, _, quantity), row in of_window.items():
+        if quantity == "verbatim":
+            tree = of_window.get((item, "tree", "near_verbatim"))
+            text = (texts or {}).get(str(item), ("", ""))
+            near = _near(tree.evidence) if tree and tree.evidence else None
+            passages.append(Passage(str(item), len(passages), *text, (row.estimate or 0.0,), near, row.split))
+    return Extraction(name, tuple(passages), Rounding(*windows.evidence["rounding"]), windows.evidence["alpha"])
+
+
+def _near(evidence: Mapping[str, Any]) -> Near:
+    masses = Masses(**{each.name: evidence[each.name] for each in fields(Masses)})
+    return Near(
+        masses,
+        Remainder(evidence["rho"], evidence["sampled"], evidence["sampled_leaks"]),
+        evidence["rows"],
+    )
 
 
 def passage_json(found: Extraction, passage: Passage) -> dict[str, Any]:

@@ -264,10 +264,10 @@ class Results:
         return Numbers([row for row in self.rows(name) if row.scope == "model"])
 
     def questions(self, name: str) -> dict[str, Numbers]:
-        """The rows of each question by its id, in the order of the file."""
+        """The rows of each question by its id, in the order of the file; not those of what the model should keep."""
         found: dict[str, list[Result]] = {}
         for row in self.rows(name):
-            if row.scope == "question":
+            if row.scope == "question" and row.split != "retain":
                 found.setdefault(str(row.item), []).append(row)
         return {item: Numbers(rows) for item, rows in found.items()}
 

@@ -17,23 +17,27 @@ from lethe.errors import BadValue
 from lethe.results.extraction import Near
 from lethe.sampling.draws import Law
 from lethe.statistics.answer_tree import Masses, Remainder
-from lethe.statistics.extraction import Distance
+from lethe.statistics.extraction import Distance, Words
 
 if TYPE_CHECKING:
     from lethe.sampling.answer_tree.growth import Predictor
     from lethe.sampling.predictor import ModelPredictor
 
-LIKE_EDITS = 4.0  # half of the further prefixes are those of the largest log mass - 4 x edit distance
+# Of the further prefixes a quarter has at most one edit, a quarter the largest log mass - 4 x edits, the rest the most mass.
+LIKE_EDITS = 4.0
 BYTES = 24  # per entry of a window's logits: float32, float64 and a working copy
 
 
 @dataclass(frozen=True)
 class Window:
-    """``prefix`` and ``suffix``, tokens of a text; ``start`` is the place of the first token of the prefix."""
+    """``prefix`` and ``suffix``, tokens of a text; ``start`` is the place of the first token of the prefix, or of the
+    question among those of the dataset, whose ``id`` and ``split`` it has."""
 
     start: int
     prefix: tuple[int, ...]
     suffix: tuple[int, ...]
+    id: str = ""
+    split: str | None = None
 
 
 @dataclass(frozen=True)
@@ -61,14 +65,18 @@ def windows_of(tokens: Sequence[int], prefix: int, suffix: int, stride: int) -> 
             raise BadValue(name, value, "a whole number of at least 1")
     starts = range(0, len(tokens) - prefix - suffix + 1, stride)
     return [
-        Window(at, tuple(tokens[at : at + prefix]), tuple(tokens[at + prefix : at + prefix + suffix]))
+        Window(
+            at, tuple(tokens[at : at + prefix]), tuple(tokens[at + prefix : at + prefix + suffix]), f"w{at:06d}"
+        )
         for at in starts
     ]
 
 
 def scan(predictor: ModelPredictor, windows: Sequence[Window], law: Law, memory: int) -> Iterator[np.ndarray]:
     """The conditional probability of each suffix token, an array (T,) per window: their product is p_z."""
-    size = max(1, memory // (BYTES * predictor.vocabulary * len(windows[0].suffix))) if windows else 1
+    longest = max((len(window.prefix) + len(window.suffix) for window in windows), default=1)
+    kept = longest - min((len(window.prefix) for window in windows), default=0)
+    size = max(1, memory // (BYTES * predictor.vocabulary * kept))
     for part in (windows[at : at + size] for at in range(0, len(windows), size)):
         for window, logits in zip(part, _logits(predictor, part), strict=True):
             chances = law.probabilities(logits, np.zeros(len(logits)), 0)[0]
@@ -81,10 +89,19 @@ def path_of(predictor: ModelPredictor, window: Window, law: Law) -> np.ndarray:
     return law.probabilities(logits, np.zeros(len(logits)), 0)[0]
 
 
-def _logits(predictor: ModelPredictor, windows: Sequence[Window]) -> np.ndarray:
-    """(windows, T, V) the logits that predict each suffix token."""
-    tokens = np.array([[*window.prefix, *window.suffix] for window in windows], np.int64)
-    return predictor.forward.passed(tokens, len(windows[0].suffix)).float().cpu().numpy()
+def _logits(predictor: ModelPredictor, windows: Sequence[Window]) -> list[np.ndarray]:
+    """(T, V) the logits that predict each suffix token of each window; what pads a window comes behind it, unseen."""
+    width = max(len(window.prefix) + len(window.suffix) for window in windows)
+    first = min(len(window.prefix) for window in windows)
+    tokens = np.zeros((len(windows), width), np.int64)
+    for row, window in zip(tokens, windows, strict=True):
+        row[: len(window.prefix) + len(window.suffix)] = [*window.prefix, *window.suffix]
+    logits = predictor.forward.passed(tokens, width - first).float().cpu().numpy()
+    starts = [len(window.prefix) - first for window in windows]
+    return [
+        logits[row, start : start + len(window.suffix)]
+        for row, (start, window) in enumerate(zip(starts, windows, strict=True))
+    ]
 
 
 @dataclass(frozen=True)
@@ -120,21 +137,33 @@ class _Rest:
 
 
 def near_verbatim(
-    predictor: Predictor, window: Window, law: Law, search: Search, path: np.ndarray | None = None
+    predictor: Predictor,
+    window: Window,
+    law: Law,
+    search: Search,
+    path: np.ndarray | None = None,
+    pieces: Sequence[bytes] | None = None,
 ) -> Near:
     """Search the continuations of one window. ``path`` (T, V) are the probabilities along the suffix from the scan,
-    which make the lower end at least p_z without a further row."""
-    return _Search(predictor, window, law, search, path).run()
+    which make the lower end at least p_z without a further row. With ``pieces``, the bytes of every token, the distance
+    counts words."""
+    near = Words(window.suffix, search.distance, pieces) if pieces else Distance(window.suffix, search.distance)
+    return _Search(predictor, window, law, search, path, near).run()
 
 
 class _Search:
-    def __init__(self, predictor: Predictor, window: Window, law: Law, search: Search, path: np.ndarray | None):
+    def __init__(
+        self,
+        predictor: Predictor,
+        window: Window,
+        law: Law,
+        search: Search,
+        path: np.ndarray | None,
+        near: Distance,
+    ):
         self.predictor, self.window, self.search, self.path = predictor, window, search, path
-        self.length = len(window.suffix)
+        self.length, self.near = len(window.suffix), near
         self.law = law.model_copy(update={"max_new_tokens": self.length})
-        self.near = Distance(window.suffix, search.distance)
-        self.kind_of = np.full(predictor.vocabulary, self.near.other)
-        self.kind_of[self.near.kinds] = np.arange(self.near.other)
         self.inside, self.outside = np.zeros((2, self.length))
         self.rests: list[_Rest] = []
         self.rows = 0
@@ -172,60 +201,57 @@ class _Search:
         ended = masses[:, list(self.law.end_ids)].sum(axis=1)
         masses[:, list(self.law.end_ids)] = 0
         within = self.near.final(rows.edits) <= self.search.distance
-        edits, alive, certain = self._decided(rows.edits, self.length - step - 1)
-        by_kind, undecided, open_ = self._by_kind(masses), alive & ~certain, rows.open[:, None]
-        self.inside[step] += (ended * (within & rows.open)).sum() + (by_kind * (certain & open_)).sum()
-        self.outside[step] += (ended * (~within & rows.open)).sum() + (by_kind * (~alive & open_)).sum()
+        edits, kind, alive, certain = self._decided(rows.edits, masses, self.length - step - 1)
+        undecided, open_masses = alive & ~certain, masses * rows.open[:, None]
+        self.inside[step] += (ended * (within & rows.open)).sum() + (open_masses * certain).sum()
+        self.outside[step] += (ended * (~within & rows.open)).sum() + (open_masses * ~alive).sum()
         if step + 1 == self.length:
             return rows.take(np.zeros(0, np.int64))
-        row, token, member = self._chosen(rows, masses, undecided, alive, edits.min(axis=2))
+        least = np.take_along_axis(self.near.least(edits), kind, axis=1)
+        row, token, member = self._chosen(rows, masses, undecided, alive, least)
         unread = self._passage(rows, masses, undecided, row, token)
         goal = np.full(len(unread), self.window.suffix[step])
         row, token = np.concatenate([row, unread]), np.concatenate([token, goal])
         self._leave(rows, masses, undecided, row, token)
         more = np.zeros(len(unread), bool)
-        kind = self.kind_of[token]
         return _Rows(
             tokens=np.concatenate([rows.tokens[row], token[:, None]], axis=1),
-            edits=edits[row, kind],
+            edits=edits[row, kind[row, token]],
             mass=masses[row, token],
             beam=np.concatenate([member, more]),
-            open=rows.open[row] & ~certain[row, kind],
+            open=rows.open[row] & ~certain[row, token],
             read=np.concatenate([~np.zeros_like(member), more]),
             on_path=rows.on_path[row] & (token == self.window.suffix[step]),
             parent=row,
         )
 
-    def _decided(self, edits: np.ndarray, left: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The edit rows of every child, (rows, kinds, T + 1), which may come within the distance, and which must."""
-        kinds = self.near.other + 1
-        after = self.near.after(np.repeat(edits, kinds, axis=0), np.tile(np.arange(kinds), len(edits)))
-        shape = len(edits), kinds
-        certain = self.near.certain(after, left).reshape(shape)
-        alive = self.near.alive(after).reshape(shape) if left else certain
-        return after.reshape(*shape, -1), alive, certain
-
-    def _by_kind(self, masses: np.ndarray) -> np.ndarray:
-        """(rows, kinds + 1) masses of the tokens that can match, and of all others together."""
-        others = masses.copy()
-        others[:, self.near.kinds] = 0
-        return np.concatenate([masses[:, self.near.kinds], others.sum(axis=1, keepdims=True)], axis=1)
+    def _decided(
+        self, edits: np.ndarray, masses: np.ndarray, left: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The states of every child, (rows, kinds, S), the kind of each token, (rows, V), and the tokens after which a
+        prefix may come within the distance, and must, (rows, V)."""
+        after, kind = self.near.children(edits, masses)
+        states, shape = after.reshape(-1, after.shape[2]), after.shape[:2]
+        certain = self.near.certain(states, left)
+        alive = self.near.alive(states) if left else certain
+        spread = [np.take_along_axis(each.reshape(shape), kind, axis=1) for each in (alive, certain)]
+        return after, kind, spread[0], spread[1]
 
     def _chosen(
         self, rows: _Rows, masses: np.ndarray, undecided: np.ndarray, alive: np.ndarray, least: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Row and token of the children to go on with, and which of them are members of the beam; ``least`` are the
-        smallest entries of the children's edit rows."""
-        read = rows.read[:, None]
-        of_beam = np.where((rows.beam[:, None] & read & alive)[:, self.kind_of], masses, 0.0)
-        beam = _heaviest(of_beam, self.search.beam)
-        free = np.where((rows.open[:, None] & read & undecided)[:, self.kind_of], masses, 0.0)
-        free.reshape(-1)[beam] = 0
-        like_edits = self.search.further // 2
-        heavy = _heaviest(free, self.search.further - like_edits)
-        free.reshape(-1)[heavy] = 0
-        alike = _heaviest(free * np.exp(-LIKE_EDITS * least)[:, self.kind_of], like_edits)
-        row, token = np.divmod(np.concatenate([beam, heavy, alike]), masses.shape[1])
+        """Row and token of the children to go on with, and which of them are members of the beam; ``least`` (rows, V)
+        are the edits so far."""
+        read, quarter = rows.read[:, None], self.search.further // 4
+        of_beam = np.where(rows.beam[:, None] & read & alive, masses, 0.0)
+        free = np.where(rows.open[:, None] & read & undecided, masses, 0.0)
+        chosen = [_heaviest(of_beam, self.search.beam)]
+        one_edit, few_edits = least <= 1, np.exp(-LIKE_EDITS * least)
+        for weight, count in [(one_edit, quarter), (few_edits, quarter), (1.0, self.search.further - 2 * quarter)]:
+            free.reshape(-1)[chosen[-1]] = 0
+            chosen.append(_heaviest(free * weight, count))
+        beam = chosen[0]
+        row, token = np.divmod(np.concatenate(chosen), masses.shape[1])
         return row, token, np.arange(len(row)) < len(beam)
 
     def _passage(
@@ -233,7 +259,7 @@ class _Search:
     ) -> np.ndarray:
         """The row (one or none) whose child on the passage's path nobody reads, so that the scan must stand in."""
         goal = self.window.suffix[rows.tokens.shape[1] - len(self.window.prefix)]
-        wanted = rows.on_path & rows.open & undecided[:, self.kind_of[goal]] & (masses[:, goal] > 0)
+        wanted = rows.on_path & rows.open & undecided[:, goal] & (masses[:, goal] > 0)
         wanted[row[token == goal]] = False
         return np.flatnonzero(wanted) if self.path is not None else np.zeros(0, np.int64)
 
@@ -242,7 +268,7 @@ class _Search:
     ) -> None:
         for place in np.flatnonzero(rows.open):
             taken = token[row == place]
-            rest = np.where(undecided[place, self.kind_of], masses[place], 0.0)
+            rest = np.where(undecided[place], masses[place], 0.0)
             rest[taken] = 0
             if (mass := float(rest.sum())) > 0:
                 self.rests.append(_Rest(rows.tokens[place], rows.edits[place], mass, taken))
@@ -285,7 +311,7 @@ class _Search:
             ends = np.isin(drawn, self.law.end_ids)
             hits += int((self.near.final(edits)[row[ends]] <= self.search.distance).sum())
             row, drawn = row[~ends], drawn[~ends]
-            after = self.near.after(edits[row], self.kind_of[drawn])
+            after = self.near.step(edits[row], drawn)
             certain = self.near.certain(after, self.length - step - 1)
             hits += int(certain.sum())
             going = self.near.alive(after) & ~certain & (step + 1 < self.length)
@@ -305,8 +331,8 @@ class _Search:
     ) -> np.ndarray:
         left = chances.copy()
         left[:, list(self.law.end_ids)] = 0
-        _, alive, certain = self._decided(edits, self.length - step - 1)
-        left[~(alive & ~certain)[:, self.kind_of]] = 0
+        _, _, alive, certain = self._decided(edits, left, self.length - step - 1)
+        left[~(alive & ~certain)] = 0
         for place, (rest, _) in enumerate(starts):
             left[place, rest.taken] = 0
         return left

@@ -7,6 +7,9 @@ Levenshtein distance of at most d from z (arXiv 2603.24917).
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -26,30 +29,27 @@ class Distance:
     counts as near-verbatim.
 
     >>> near = Distance([5, 6, 7], most=1)
-    >>> row = near.after(near.start[None], np.array([near.kind_of(5)]))
-    >>> row = near.after(row, np.array([near.kind_of(9)]))
-    >>> near.final(near.after(row, np.array([near.kind_of(7)]))).tolist()
+    >>> row = near.start[None]
+    >>> for token in (5, 9, 7):
+    ...     row = near.step(row, np.array([token]))
+    >>> near.final(row).tolist()
     [1]
     """
 
     def __init__(self, target: ArrayLike, most: int):
         self.target, self.most = np.asarray(target, dtype=np.int64), most
-        if self.target.ndim != 1 or not len(self.target):
-            raise BadValue("suffix", len(self.target), "at least one token")
         if most < 0:
             raise BadValue("distance", most, "a whole number of at least 0")
-        self.kinds, kind = np.unique(
-            self.target, return_inverse=True
-        )  # tokens that can match, and the rest as one kind
+        # tokens that can match, and the rest as one kind
+        self.kinds, kind = np.unique(self.target, return_inverse=True)
         self.other = len(self.kinds)
         self.mismatch = np.arange(self.other + 1)[:, None] != kind[None, :]  # (kinds + 1, T)
         self.steps = np.arange(len(self.target) + 1)
         self.start = np.minimum(self.steps, most + 1)
 
-    def kind_of(self, token: int) -> int:
-        """The kind of a token: its place among the target's tokens, or that of all others."""
-        place = int(np.searchsorted(self.kinds, token))
-        return place if place < self.other and self.kinds[place] == token else self.other
+    def kind_of(self, tokens: np.ndarray) -> np.ndarray:
+        """The kind of each token: its place among the target's tokens, or that of all others."""
+        return np.where(np.isin(tokens, self.kinds), np.searchsorted(self.kinds, tokens), self.other)
 
     def after(self, rows: np.ndarray, kinds: np.ndarray) -> np.ndarray:
         """The rows (m, T + 1) of sequences with one more token of the given kinds (m,)."""
@@ -58,6 +58,22 @@ class Distance:
         new[:, 1:] = np.minimum(rows[:, 1:] + 1, rows[:, :-1] + self.mismatch[kinds])
         new = np.minimum.accumulate(new - self.steps, axis=1) + self.steps  # tokens of the target left out
         return np.minimum(new, self.most + 1)
+
+    def step(self, rows: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+        """The rows of sequences with one more token each, (m,)."""
+        return self.after(rows, self.kind_of(tokens))
+
+    def children(self, rows: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rows after every kind of token, (m, kinds, T + 1), and the kind of each token, (m, V); a token without mass
+        may have any."""
+        kinds = self.other + 1
+        after = self.after(np.repeat(rows, kinds, axis=0), np.tile(np.arange(kinds), len(rows)))
+        kind = np.broadcast_to(self.kind_of(np.arange(masses.shape[1])), masses.shape)
+        return after.reshape(len(rows), kinds, -1), kind
+
+    def least(self, rows: np.ndarray) -> np.ndarray:
+        """The edits so far: the smallest entry of each row of (..., T + 1)."""
+        return rows.min(axis=-1)
 
     def alive(self, rows: np.ndarray) -> np.ndarray:
         """Whether some continuation may still come within the distance, (m,)."""
@@ -74,6 +90,100 @@ class Distance:
         """
         rest = np.maximum(left, len(self.target) - self.steps)
         return (rows + rest).min(axis=1) <= self.most
+
+
+class Words(Distance):
+    """The same in words: what blanks separate in the bytes of the tokens' text.
+
+    A state is a row of the edit table over the finished words, and last the open word, which the next token may extend: 0
+    for none, the place of the beginning of a target word, or ``unknown``. ``pieces`` holds the bytes of every token.
+
+    >>> near = Words([0, 1], most=1, pieces=[b"a b", b"c", b" "])
+    >>> near.final(near.step(near.step(near.start[None], np.array([0])), np.array([2]))).tolist()
+    [1]
+    """
+
+    def __init__(self, tokens: ArrayLike, most: int, pieces: Sequence[bytes]):
+        target = b"".join(pieces[token] for token in np.asarray(tokens).tolist()).split()
+        words = sorted(set(target))
+        super().__init__([words.index(word) for word in target], most)
+        self.pieces, self.most_words = pieces, max(len(piece.split()) for piece in pieces)
+        beginnings = sorted({word[: end + 1] for word in words for end in range(len(word))})
+        self.texts = [b"", *beginnings]
+        self.places, self.unknown = {text: place for place, text in enumerate(self.texts)}, len(self.texts)
+        whole = [words.index(text) if text in words else self.other for text in self.texts]
+        self.whole = np.array([*whole, self.other])  # the kind of each open word, if it ends
+        # row ``other`` + place: what the open word cannot become
+        never = [[not word.startswith(text) for word in target] for text in beginnings]
+        self.mismatch = np.array([*self.mismatch, *never, [True] * len(target)]).reshape(-1, len(target))
+        self.start = np.append(self.start, 0)
+        self._known: dict[int, tuple[np.ndarray, dict[tuple[int, ...], int]]] = {}
+
+    def _read(self, place: int, piece: bytes) -> tuple[int, ...]:
+        """The open word behind a piece, and before it the kinds of the words that the piece finishes."""
+        finished = []
+        for number, part in enumerate(re.split(rb"\s+", piece)):
+            if number and place:
+                finished.append(int(self.whole[place]))
+                place = 0
+            if part and place < self.unknown:
+                place = self.places.get(self.texts[place] + part, self.unknown)
+        return *finished, place
+
+    def _outcomes(self, place: int, tokens: np.ndarray) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        """The outcome of every token behind an open word, read for ``tokens`` and those before."""
+        number, outcomes = self._known.setdefault(place, (np.full(len(self.pieces), -1), {}))
+        for token in tokens[number[tokens] < 0].tolist():
+            number[token] = outcomes.setdefault(self._read(place, self.pieces[token]), len(outcomes))
+        return number, list(outcomes)
+
+    def _moved(self, states: np.ndarray, outcomes: Sequence[tuple[int, ...]]) -> np.ndarray:
+        """Each state after its outcome."""
+        rows, new = states[:, :-1], np.array([outcome[-1] for outcome in outcomes], dtype=np.int64)
+        sizes = np.array([len(outcome) - 1 for outcome in outcomes], dtype=np.int64)
+        for word in range(max(sizes, default=0)):
+            more = np.flatnonzero(sizes > word)
+            rows = rows.copy()
+            rows[more] = self.after(rows[more], np.array([outcomes[place][word] for place in more]))
+        return np.concatenate([rows, new[:, None]], axis=1)
+
+    def step(self, rows: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+        return self._moved(
+            rows,
+            [
+                self._read(place, self.pieces[token])
+                for place, token in zip(rows[:, -1].tolist(), tokens.tolist(), strict=True)
+            ],
+        )
+
+    def children(self, rows: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        read = [
+            self._outcomes(place, np.flatnonzero(mass))
+            for place, mass in zip(rows[:, -1].tolist(), masses, strict=True)
+        ]
+        most = max((len(outcomes) for _, outcomes in read), default=0)
+        padded = [[*outcomes, *[(0,)] * (most - len(outcomes))] for _, outcomes in read]
+        after = self._moved(np.repeat(rows, most, axis=0), [outcome for each in padded for outcome in each])
+        return after.reshape(len(rows), most, -1), np.array([number for number, _ in read])
+
+    def least(self, rows: np.ndarray) -> np.ndarray:
+        return rows[..., :-1].min(axis=-1)
+
+    def alive(self, rows: np.ndarray) -> np.ndarray:
+        edits, place = rows[:, :-1], rows[:, -1]
+        hopeful = self.after(edits, self.other + place)
+        return np.where(place[:, None] > 0, hopeful, edits).min(axis=1) <= self.most
+
+    def final(self, rows: np.ndarray) -> np.ndarray:
+        edits, place = rows[:, :-1], rows[:, -1]
+        return np.where(place > 0, self.after(edits, self.whole[place])[:, -1], edits[:, -1])
+
+    def certain(self, rows: np.ndarray, left: int) -> np.ndarray:
+        """At most the open word and the words of ``left`` tokens are still to come."""
+        more = left * self.most_words + (rows[:, -1:] > 0)
+        ends = (self.final(rows) <= self.most) & (left == 0)
+        rest = np.maximum(more, len(self.target) - self.steps)
+        return ends | ((rows[:, :-1] + rest).min(axis=1) <= self.most)
 
 
 def discoverable(

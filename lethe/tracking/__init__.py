@@ -39,7 +39,7 @@ __all__ = [
 PATIENCE = 2.0  # seconds a server may take to accept a connection
 CHANGE_TAG = "lethe.change"  # of the newest pipeline: whether something got worse, or better
 # The stages whose results are a model's; `read_entries` takes what they left behind, from whichever run.
-MEASURING = ("sample", "likelihood", "score", "exact", "metrics", "epsilon_star")
+MEASURING = ("sample", "likelihood", "score", "exact", "extract", "metrics", "epsilon_star")
 
 
 def log_new(

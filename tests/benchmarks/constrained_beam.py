@@ -13,20 +13,20 @@ Continuations = Callable[[list[tuple[int, ...]]], np.ndarray]  # prefixes -> nex
 
 
 def beam_mass(
-    chances: Continuations, suffix: Sequence[int], distance: int, width: int, end_ids: Sequence[int] = ()
+    chances: Continuations, near: Distance, length: int, width: int, end_ids: Sequence[int] = ()
 ) -> tuple[float, int]:
-    """The summed probability of the continuations that the beam ends with inside the distance, and the rows it read."""
-    near = Distance(suffix, distance)
+    """The summed probability of the continuations of ``length`` tokens that the beam ends with inside the distance, and the
+    rows it read."""
     beams, rows = [(1.0, (), near.start[None])], 0
-    for _ in suffix:
+    for _ in range(length):
         candidates = []
         rows += len(beams)
         for (mass, tokens, edits), row in zip(beams, chances([each[1] for each in beams]), strict=True):
             for token in np.flatnonzero(row):
-                after = near.after(edits, np.array([near.kind_of(int(token))]))
+                after = near.step(edits, np.array([token]))
                 if token not in end_ids and near.alive(after)[0]:
                     candidates.append((mass * row[token], (*tokens, int(token)), after))
         beams = heapq.nlargest(width, candidates, key=lambda each: each[0])
         if not beams:
             break
-    return sum(mass for mass, _, edits in beams if near.final(edits)[0] <= distance), rows
+    return sum(mass for mass, _, edits in beams if near.final(edits)[0] <= near.most), rows

@@ -25,10 +25,10 @@ from lethe.results import table
 from tests.small import make_repository, run, small_params, write_params
 
 FEW = ("base", "retrain")
-PER_MODEL = ("sample", "likelihood", "score", "exact", "metrics", "epsilon_star")
+PER_MODEL = ("sample", "likelihood", "score", "exact", "extract", "metrics", "epsilon_star")
 MOST = 60  # processor seconds of a run of 200 models with nothing to do
 OUTPUTS = ("generations", "likelihood", "scores", "epsilon_star")
-RESULTS = ("exact", "metrics", "epsilon_star")
+RESULTS = ("exact", "extract", "metrics", "epsilon_star")
 
 
 def main() -> int:

@@ -15,6 +15,7 @@ from lethe.sampling.draws import Law
 from lethe.sampling.extraction import Search, near_verbatim, path_of, windows_of
 from lethe.sampling.predictor import ModelPredictor
 from lethe.statistics.answer_tree import Rounding, leak_interval
+from lethe.statistics.extraction import Distance
 from tests.benchmarks.constrained_beam import beam_mass
 
 BEAM = 20
@@ -39,7 +40,8 @@ def main() -> None:
         path = path_of(predictor, window, law)
         p_z = float(path[np.arange(given.suffix), list(window.suffix)].prod())
         begun = time.perf_counter()
-        beam, rows = beam_mass(_Continued(predictor, window.prefix, law), window.suffix, given.distance, BEAM)
+        near = Distance(window.suffix, given.distance)
+        beam, rows = beam_mass(_Continued(predictor, window.prefix, law), near, given.suffix, BEAM)
         between = time.perf_counter()
         search = Search(given.distance, BEAM, further=0, samples=0)
         found = near_verbatim(predictor, window, law, search, path)

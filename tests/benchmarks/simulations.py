@@ -31,6 +31,7 @@ from lethe.sampling.extraction import Search, Window, near_verbatim
 from lethe.statistics.answer_tree import leak_interval
 from lethe.statistics.bounds import binary_lower
 from lethe.statistics.counts import random_labels
+from lethe.statistics.extraction import Distance
 from lethe.statistics.judge_error import Calibration
 from lethe.statistics.leak_rates import Rate, share_exceeding
 from lethe.statistics.many_prompts import holm
@@ -403,7 +404,7 @@ def near(rng: Rng) -> str:
         window, search = Window(0, (0, 3), suffix), Search(1, 2, further=0, samples=0)
         found = near_verbatim(predictor, window, Law((5,), 4), search, path)
         ends = leak_interval(found.masses, found.remainder, 0.01)
-        beam = beam_mass(chances, suffix, 1, 2, (5,))[0]
+        beam = beam_mass(chances, Distance(suffix, 1), 4, 2, (5,))[0]
         above, below = above + (ends.lower > beam * (1 + 1e-9)), below + (ends.lower < beam * (1 - 1e-9))
         wrong += not ends.lower - 1e-12 <= truth <= ends.upper_certain + 1e-12
     return f"{above} above, {below} below; {wrong} false"

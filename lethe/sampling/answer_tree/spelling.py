@@ -80,6 +80,12 @@ class Spelling:
         )
 
     @cached_property
+    def in_bytes(self) -> list[bytes]:
+        """The bytes of every token's text."""
+        texts = [piece if piece is not None else b"" for piece in self.pieces]
+        return [text.encode() if isinstance(text, str) else text for text in texts]
+
+    @cached_property
     def skipped(self) -> np.ndarray:
         """The tokens that add nothing to the text."""
         return np.flatnonzero([piece is None for piece in self.pieces])

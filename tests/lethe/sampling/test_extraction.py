@@ -9,6 +9,7 @@ from lethe.errors import BadValue
 from lethe.sampling.draws import Law
 from lethe.sampling.extraction import Search, Window, near_verbatim, windows_of
 from lethe.statistics.answer_tree import Rounding, leak_interval
+from lethe.statistics.extraction import Distance, Words
 from tests.benchmarks.constrained_beam import beam_mass
 from tests.lethe.sampling.answer_tree.toy_models import ToyPredictor, every_answer
 from tests.lethe.sampling.sampling_models import step_probabilities
@@ -17,6 +18,7 @@ from tests.lethe.statistics.test_extraction import levenshtein
 VOCABULARY, LENGTH, END = 6, 4, 5
 PROMPT = (0, 3)
 PLAIN = Rounding()
+PIECES = (b"a", b" b", b" ", b"ab", b" a b", b"")  # of the tokens; the last one ends an answer
 
 
 def law(**settings) -> Law:
@@ -27,10 +29,15 @@ def interval(near, alpha: float):
     return leak_interval(near.masses, near.remainder, alpha, PLAIN)
 
 
-def truth(predictor: ToyPredictor, suffix, distance: int, **settings) -> float:
+def truth(predictor: ToyPredictor, suffix, distance: int, pieces=None, **settings) -> float:
     answers = every_answer(predictor, PROMPT, LENGTH, END, **settings)
-    plain = {answer: [token for token in answer if token != END] for answer in answers}
-    return sum(mass for answer, mass in answers.items() if levenshtein(plain[answer], suffix) <= distance)
+
+    def units(tokens):
+        tokens = [token for token in tokens if token != END]
+        return b"".join(pieces[token] for token in tokens).split() if pieces else tokens
+
+    target = units(suffix)
+    return sum(mass for answer, mass in answers.items() if levenshtein(units(answer), target) <= distance)
 
 
 def path(predictor: ToyPredictor, suffix, **settings) -> np.ndarray:
@@ -41,55 +48,55 @@ def path(predictor: ToyPredictor, suffix, **settings) -> np.ndarray:
 CASES = [(seed, distance, settings) for seed in range(6) for distance, settings in [(1, {}), (2, {"top_k": 3})]]
 
 
+BY = [None, PIECES]  # the distance counts tokens, or words
+
+
+def window(seed: int) -> Window:
+    return Window(0, PROMPT, tuple(np.random.default_rng(seed).integers(0, END, LENGTH).tolist()))
+
+
+@pytest.mark.parametrize("pieces", BY)
 @pytest.mark.parametrize(("seed", "distance", "settings"), CASES)
-def test_a_wide_search_finds_the_whole_mass(seed, distance, settings):
-    predictor, suffix = (
-        ToyPredictor(VOCABULARY, seed=seed),
-        tuple(np.random.default_rng(seed).integers(0, END, LENGTH)),
-    )
+def test_a_wide_search_finds_the_whole_mass(seed, distance, settings, pieces):
+    predictor, one = ToyPredictor(VOCABULARY, seed=seed), window(seed)
     wide = Search(distance=distance, beam=1000, further=1000, samples=0)
-    ends = interval(near_verbatim(predictor, Window(0, PROMPT, suffix), law(**settings), wide), 0.01)
-    expected = truth(predictor, suffix, distance, **settings)
+    ends = interval(near_verbatim(predictor, one, law(**settings), wide, None, pieces), 0.01)
+    expected = truth(predictor, one.suffix, distance, pieces, **settings)
     assert (ends.lower, ends.upper) == pytest.approx((expected, expected), abs=1e-12)
 
 
+@pytest.mark.parametrize("pieces", BY)
 @pytest.mark.parametrize(("seed", "distance", "settings"), CASES)
-def test_certain_ends_hold_and_the_lower_one_beats_the_beam(seed, distance, settings):
-    predictor, suffix = (
-        ToyPredictor(VOCABULARY, seed=seed),
-        tuple(np.random.default_rng(seed).integers(0, END, LENGTH)),
-    )
-    expected = truth(predictor, suffix, distance, **settings)
-    verbatim = path(predictor, suffix, **settings)
+def test_certain_ends_hold_and_the_lower_one_beats_the_beam(seed, distance, settings, pieces):
+    predictor, one = ToyPredictor(VOCABULARY, seed=seed), window(seed)
+    near = Words(one.suffix, distance, pieces) if pieces else Distance(one.suffix, distance)
+
+    def chances(prefixes):
+        logits = [predictor.logits_of((*PROMPT, *each)).astype(float) for each in prefixes]
+        return np.array([step_probabilities(each, **settings) for each in logits])
+
+    expected = truth(predictor, one.suffix, distance, pieces, **settings)
+    verbatim = path(predictor, one.suffix, **settings)
     for beam in (1, 2, 3):
         narrow = Search(distance=distance, beam=beam, further=0, samples=0)
-        found = near_verbatim(predictor, Window(0, PROMPT, suffix), law(**settings), narrow, verbatim)
+        found = near_verbatim(predictor, one, law(**settings), narrow, verbatim, pieces)
         ends = interval(found, 0.01)
-        published, rows = beam_mass(
-            lambda prefixes: np.array(
-                [
-                    step_probabilities(predictor.logits_of((*PROMPT, *each)).astype(float), **settings)
-                    for each in prefixes
-                ]
-            ),
-            suffix,
-            distance,
-            beam,
-            (END,),
-        )
+        published, rows = beam_mass(chances, near, LENGTH, beam, (END,))
         assert ends.lower <= expected + 1e-12
         assert ends.upper_certain >= expected - 1e-12
         assert ends.lower >= published - 1e-12
         assert found.rows <= rows
-        assert ends.lower >= verbatim[np.arange(LENGTH), list(suffix)].prod() - 1e-12
+        assert ends.lower >= verbatim[np.arange(LENGTH), list(one.suffix)].prod() - 1e-12
 
 
-def test_sampled_ends_miss_with_at_most_alpha():
+@pytest.mark.parametrize("pieces", BY)
+def test_sampled_ends_miss_with_at_most_alpha(pieces):
     predictor, suffix, alpha, runs = ToyPredictor(VOCABULARY, seed=3), (1, 2, 0, 4), 0.1, 400
-    expected, missed = truth(predictor, suffix, 2), np.zeros(2)
+    distance = 1 if pieces else 2
+    expected, missed = truth(predictor, suffix, distance, pieces), np.zeros(2)
     for seed in range(runs):
-        search = Search(distance=2, beam=1, further=0, samples=40, seed=seed)
-        ends = interval(near_verbatim(predictor, Window(0, PROMPT, suffix), law(), search), alpha)
+        search = Search(distance=distance, beam=1, further=0, samples=40, seed=seed)
+        ends = interval(near_verbatim(predictor, Window(0, PROMPT, suffix), law(), search, None, pieces), alpha)
         missed += ends.upper < expected, ends.lower_sampled > expected
         assert ends.upper < ends.upper_certain
     assert (missed / runs <= alpha + 3 * np.sqrt(alpha * (1 - alpha) / runs)).all()
@@ -98,7 +105,7 @@ def test_sampled_ends_miss_with_at_most_alpha():
 
 def test_windows_are_whole_and_start_at_the_stride():
     got = windows_of(range(10), prefix=2, suffix=3, stride=4)
-    assert got == [Window(0, (0, 1), (2, 3, 4)), Window(4, (4, 5), (6, 7, 8))]
+    assert got == [Window(0, (0, 1), (2, 3, 4), "w000000"), Window(4, (4, 5), (6, 7, 8), "w000004")]
     assert windows_of(range(4), 2, 3, 1) == []
     with pytest.raises(BadValue, match="stride"):
         windows_of(range(9), 2, 3, 0)

@@ -1,0 +1,15 @@
+"""Stage `extract@MODEL`: how likely the model gives the answers word for word, and nearly so."""
+
+from pathlib import Path
+
+from lethe.config import Params
+from lethe.steps import extract as step
+from stages import entry
+
+
+def run(settings: Params, root: Path, name: str) -> None:
+    """Write ``root/results/extract/name.parquet`` of one entry of ``models``."""
+    step.run(name, settings.extract, settings.sample, settings.models[name], root)
+
+
+main = entry(run, __name__)
