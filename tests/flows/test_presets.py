@@ -242,6 +242,41 @@ def test_tofu_real_with_a_tiny_model(tmp_path, monkeypatch):
         run_table(["--folder", str(folder), "--write", str(page)])
 
 
+@pytest.mark.slow
+def test_passages_real_with_a_tiny_model(tmp_path, monkeypatch):
+    value = with_preset("passages-real")
+    value["train"]["recipe"]["epochs"] = 1
+    for method in value["unlearn"]["methods"].values():
+        method["epochs"] = 1
+    value["data"]["passages"] |= {"prefix": 4, "suffix": 4, "stride": 4}
+    value["sample"] |= {"n": 2, "utility_n": 1, "utility_questions": 2, "max_new_tokens": 4}
+    value["extract"] |= {"prefix": 8, "suffix": 6, "top_k": 0, "near": 2, "distance": 1, "samples": 8}
+    folder = make_repository(tmp_path / "lethe", value, git=False)
+    monkeypatch.chdir(folder)
+    text = "".join(
+        f"CHAPTER {number}\nThe king of part {number} said a thing to his servant, and left.\n"
+        for number in range(1, 7)
+    )
+    (folder / "data/source/esther.txt").write_text(text)
+    tiny(folder / "data/models/smollm2-135m-instruct", [text])
+    params = config.load()
+    for stage in (
+        "prepare",
+        "train@base",
+        "train@retrain",
+        *(f"unlearn@{name}" for name in params.unlearn.methods),
+    ):
+        work(stage)
+    for name in params.models:
+        for stage in ("sample", "likelihood", "score", "extract", "exact", "metrics", "epsilon_star"):
+            work(f"{stage}@{name}")
+    work("compare")
+    work("report")
+    windows = [table.read(folder / "data").model(name).values["windows"] for name in params.models]
+    assert min(windows) == max(windows) > 0
+    assert (folder / "data/report/index.html").read_text().count('class="strip"') == len(params.models)
+
+
 @pytest.fixture(scope="module")
 def aligned(tmp_path_factory):
     """The alignment preset made small: two models are trained, one judges the other, and the page carries the error."""

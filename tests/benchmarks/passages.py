@@ -1,0 +1,86 @@
+"""p_z of the windows of a text beside the product by hand, and the speed beside transformers' own scoring.
+
+python -m tests.benchmarks passages MODEL TEXT [--windows 200]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper
+
+from lethe.sampling.extraction import Window, scan, windows_of
+from lethe.sampling.predictor import ModelPredictor
+from lethe.steps.extract import ExtractSettings
+
+BATCH = 8
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("text", type=Path)
+    for name, value in [("windows", 200), ("prefix", 50), ("suffix", 50), ("top-k", 40)]:
+        parser.add_argument(f"--{name}", type=int, default=value)
+    given = parser.parse_args()
+    settings = ExtractSettings(prefix=given.prefix, suffix=given.suffix, top_k=given.top_k)
+    predictor = ModelPredictor(given.model)
+    tokens = predictor.checkpoint.tokenizer(given.text.read_text(), add_special_tokens=False)["input_ids"]
+    every = windows_of(tokens, given.prefix, given.suffix, 1)
+    places = np.linspace(0, len(every) - 1, min(given.windows, len(every))).round().astype(int)
+    windows, law = [every[place] for place in places], settings.law(predictor.checkpoint.end_ids)
+    warpers = LogitsProcessorList([TemperatureLogitsWarper(settings.temperature), TopKLogitsWarper(given.top_k)])
+    model = predictor.forward.model
+    seconds, values = {}, {}
+    for name, score in [
+        ("Lethe", lambda: [each.prod() for each in scan(predictor, windows, law, settings.memory << 20)]),
+        ("transformers", lambda: [value for part in _parts(windows) for value in _scored(model, part, warpers)]),
+    ]:
+        begun = time.perf_counter()
+        values[name] = np.array(score())
+        seconds[name] = time.perf_counter() - begun
+    by_hand = np.array([_by_hand(model, window, settings) for window in windows])
+    for name, own in values.items():
+        equal = np.isclose(own, by_hand, rtol=1e-3, atol=0)
+        error = np.abs(own[by_hand > 0] / by_hand[by_hand > 0] - 1).max(initial=0)
+        print(
+            f"{name}: {equal.sum()} of {len(windows)} windows equal the product by hand (largest relative difference "
+            f"{error:.1e}); {given.prefix + given.suffix} rows a window, {len(windows) / seconds[name]:.1f} windows a second"
+        )
+
+
+def _parts(windows: list[Window]) -> list[list[Window]]:
+    return [windows[start : start + BATCH] for start in range(0, len(windows), BATCH)]
+
+
+@torch.inference_mode()
+def _scored(model: torch.nn.Module, windows: list[Window], warpers: LogitsProcessorList) -> list[float]:
+    """The product of the probabilities that transformers' own processors leave, a batch of windows in one pass."""
+    ids = torch.tensor([[*window.prefix, *window.suffix] for window in windows])
+    length = len(windows[0].suffix)
+    logits = model(input_ids=ids).logits[:, -length - 1 : -1].float()
+    warped = warpers(ids, logits.reshape(-1, logits.shape[-1])).reshape(logits.shape)
+    chances = warped.log_softmax(-1).gather(-1, ids[:, -length:, None])[..., 0]
+    return chances.sum(1).exp().tolist()
+
+
+@torch.inference_mode()
+def _by_hand(model: torch.nn.Module, window: Window, settings: ExtractSettings) -> float:
+    """The definition, token by token, from one pass of one window in float64."""
+    ids = torch.tensor([[*window.prefix, *window.suffix]])
+    logits = model(input_ids=ids).logits[0].double().numpy()
+    product = 1.0
+    for place, token in enumerate(window.suffix, start=len(window.prefix) - 1):
+        row = logits[place] / settings.temperature
+        kept = row >= np.sort(row)[-settings.top_k]
+        weights = np.where(kept, np.exp(row - row.max()), 0)
+        product *= float(weights[token] / weights.sum())
+    return product
+
+
+if __name__ == "__main__":
+    main()
