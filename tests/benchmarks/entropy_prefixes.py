@@ -9,7 +9,6 @@ docs/evidence.md`` the table replaces what stands between ``<!-- prefixes -->`` 
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -73,8 +72,7 @@ def guarantee(root: Path, chosen: Sequence[Point]) -> str:
 
 def table(found: Sequence[Seed], count: int, guaranteed: str) -> str:
     """The models, a row each, as Markdown."""
-    rows = [["model", *COLUMNS.values()], ["---"] * (1 + len(COLUMNS))]
-    rows += [
+    rows = [
         [name, *(cell(found, name, key) for key in COLUMNS)]
         for name in found[0]
         if name not in ("base", "retrain")
@@ -84,7 +82,7 @@ def table(found: Sequence[Seed], count: int, guaranteed: str) -> str:
         f"lower than that of {CONTROL} with the same seed. Medians, ranges and counts describe the runs and are no bounds. "
         f"{guaranteed}"
     )
-    return "\n".join(["| " + " | ".join(cells) + " |" for cells in rows] + ["", note])
+    return f"{marks.markdown(['model', *COLUMNS.values()], rows)}\n\n{note}"
 
 
 def cell(found: Sequence[Seed], name: str, key: str) -> str:
@@ -99,13 +97,12 @@ def cell(found: Sequence[Seed], name: str, key: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = marks.parser_of(__doc__)
     parser.add_argument("--count", type=int, default=5, help="number of seeds")
     parser.add_argument("--jobs", type=int, help="stages at once")
     parser.add_argument("--summary", action="store_true", help="run nothing; the table of the finished seeds")
-    parser.add_argument("--write", type=Path, help="the page that takes the table between its marks")
     options = parser.parse_args(arguments)
-    root = Path.cwd()
+    root = options.folder.resolve()
     chosen = chosen_points(root, options.count)
     failed: dict[str, str] = {}
     if not options.summary:
@@ -117,10 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failed = run_seeds(root, chosen, options.jobs, tuple(read_preset(PRESET).items()))
     for name, told in failed.items():
         print(f"{name} failed: {told}", file=sys.stderr)
-    text = table(read(root, chosen), options.count, guarantee(root, chosen))
-    print(text)
-    if options.write:
-        marks.write(options.write, "prefixes", text)
+    marks.put(options.write, "prefixes", table(read(root, chosen), options.count, guarantee(root, chosen)))
     return int(bool(failed))
 
 

@@ -7,7 +7,6 @@ five-retrains`, and prints how often each word was given; a model that never saw
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from itertools import permutations
 from pathlib import Path
@@ -56,15 +55,9 @@ def table(settings: Params, data: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="The words that five Retrains get beside each other.")
-    parser.add_argument("--folder", type=Path, default=Path(), help="the folder of the run")
-    parser.add_argument("--write", type=Path, help="the page whose table is replaced")
-    arguments = parser.parse_args()
+    arguments = marks.parser_of("The words that five Retrains get beside each other.").parse_args()
     settings = config.load(arguments.folder / "params.yaml")
-    text = table(settings, arguments.folder / "data")
-    print(text)
-    if arguments.write:
-        marks.write(arguments.write, "retrains", text)
+    marks.put(arguments.write, "retrains", table(settings, arguments.folder / "data"))
 
 
 if __name__ == "__main__":

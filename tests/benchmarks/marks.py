@@ -1,16 +1,34 @@
-"""Text that a command prints, put between two marks of a page of docs/: ``<!-- NAME -->`` and ``<!-- end NAME -->``."""
+"""What the tables of docs/ share: options, Markdown, and the text between ``<!-- NAME -->`` and ``<!-- end NAME -->``."""
 
 from __future__ import annotations
 
+import argparse
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from lethe.errors import BadFile
 from lethe.io.json_files import read_text
 
 
-def write(page: Path, name: str, text: str) -> None:
-    """Replace what stands between the marks ``name``; raise `BadFile` where the page lacks them."""
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """The options of every table."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--folder", type=Path, default=Path(), help="the pipeline folder of the run")
+    parser.add_argument("--write", type=Path, help="the page between whose marks the text goes")
+    return parser
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table."""
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, ["---"] * len(head), *rows])
+
+
+def put(page: Path | None, name: str, text: str) -> None:
+    """Print a text and replace what stands between the marks ``name``; raise `BadFile` where the page lacks them."""
+    print(text)
+    if page is None:
+        return
     marks = re.compile(rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end {re.escape(name)} -->)", re.DOTALL)
     whole = read_text(page)
     if not marks.search(whole):

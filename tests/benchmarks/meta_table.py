@@ -7,7 +7,6 @@ data/meta/NAME/result.json below this folder, or below ``--folder``, and replace
 
 from __future__ import annotations
 
-import argparse
 import math
 import statistics
 from collections.abc import Sequence
@@ -29,7 +28,6 @@ from studies.meta_evaluation.page import (
 )
 from studies.meta_evaluation.worth import MetaResult, Worth
 from tests.benchmarks import marks
-from tests.benchmarks.study_tables import markdown
 
 MARKS = "dot: AUC; square: AUC per question; both with their intervals; diamond: rank correlation"
 SHOWN = ("AUC", "AUC per question", "seconds per model")
@@ -78,7 +76,7 @@ def table(found: dict[str, list[Worth]], result: MetaResult) -> str:
         for name, worth in found.items()
         if name in names
     ]
-    return markdown(["number", *SHOWN], rows)
+    return marks.markdown(["number", *SHOWN], rows)
 
 
 def picture_of(place: Path, results: dict[str, MetaResult], found: dict[str, list[Worth]]) -> None:
@@ -113,7 +111,7 @@ def claims(results: dict[str, MetaResult]) -> str:
         [f"{own[0].text} (`{own[0].better}` beside `{own[0].than}`)", *(one.verdict for one in own)]
         for own in zip(*(result.claims for result in results.values()), strict=True)
     ]
-    return markdown(["claim", *results], rows)
+    return marks.markdown(["claim", *results], rows)
 
 
 def text_of(results: dict[str, MetaResult], found: dict[str, list[Worth]], kept: Sequence[dict[str, Any]]) -> str:
@@ -139,10 +137,8 @@ def text_of(results: dict[str, MetaResult], found: dict[str, list[Worth]], kept:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = marks.parser_of(__doc__)
     parser.add_argument("names", nargs="+", help="data/meta/NAME")
-    parser.add_argument("--folder", type=Path, default=Path(), help="the pipeline's folder")
-    parser.add_argument("--write", type=Path, help="the page that takes the text between its marks")
     options = parser.parse_args(arguments)
     runs = {name: read(options.folder / "data/meta" / name) for name in options.names}
     results, kept = {name: one for name, (one, _) in runs.items()}, [own for _, own in runs.values()]
@@ -156,9 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         place = options.write.with_suffix(".png")
         picture_of(place, results, found)
         text = f"![AUC, AUC per question and prediction of the headline numbers]({place.name})\n\n{text}"
-    print(text)
-    if options.write:
-        marks.write(options.write, "runs", text)
+    marks.put(options.write, "runs", text)
     return 0
 
 

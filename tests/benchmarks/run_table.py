@@ -7,9 +7,7 @@ claim, and a note says what each guarantees.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
 from lethe import config
 from lethe.errors import BadFile
@@ -37,9 +35,7 @@ def table(run: Run) -> str:
         raise BadFile("data/results", "holds no results of the models in params.yaml", "Run `lethe run` first.")
     bounds = {key: bound for model in models for key, bound in model.bounds.items() if key in COLUMNS}
     shown = {key: head for key, head in COLUMNS.items() if any(model.value(key) is not None for model in models)}
-    rows = [["model", *shown.values()], ["---"] * (len(shown) + 1)]
-    rows += [[model.name, *(cell(model, key) for key in shown)] for model in models]
-    lines = ["| " + " | ".join(cells) + " |" for cells in rows]
+    rows = [[model.name, *(cell(model, key) for key in shown)] for model in models]
     notes = [
         f"{head[:1].upper()}{head[1:]}: {bounds[key].relation} so much {bounds[key].guarantee('the forget questions')}."
         for key, head in shown.items()
@@ -47,7 +43,8 @@ def table(run: Run) -> str:
     ]
     first = models[0].values
     drawn = f"{first['n_questions']} forget questions, {first['n']} answers each, seed {run.params.sample.seed}."
-    return "\n".join([*lines, "", " ".join([drawn, *notes, "The other columns are estimates."])])
+    below = " ".join([drawn, *notes, "The other columns are estimates."])
+    return f"{marks.markdown(['model', *shown.values()], rows)}\n\n{below}"
 
 
 def cell(model: Model, key: str) -> str:
@@ -58,14 +55,9 @@ def cell(model: Model, key: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, default=Path(), help="the pipeline folder of the run")
-    parser.add_argument("--write", type=Path, help="the page between whose marks the table goes")
-    options = parser.parse_args(arguments)
-    found = table(load(config.load(options.folder / config.FILE), options.folder / "data", {}))
-    if options.write:
-        marks.write(options.write, "run", found)
-    print(found)
+    options = marks.parser_of(__doc__).parse_args(arguments)
+    run = load(config.load(options.folder / config.FILE), options.folder / "data", {})
+    marks.put(options.write, "run", table(run))
 
 
 if __name__ == "__main__":

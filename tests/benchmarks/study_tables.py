@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import shutil
 from collections.abc import Callable, Sequence
@@ -38,11 +37,6 @@ ATTACKED = ("model", "most", "excess over Retrain")
 TEST = " by permutations; a claim is tested at 0.05"  # of every sentence, said once below them
 
 
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table."""
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, ["---"] * len(head), *rows])
-
-
 def run_of(folder: Path) -> Run:
     """The finished run of a pipeline folder."""
     return load(config.load(folder / config.FILE), folder / "data", {})
@@ -67,7 +61,7 @@ def methods_of(run: Run) -> str:
         f"{first.values['n_questions']} forget questions, {first.values['n']} answers each. {METHODS_NOTE} M_bin is an upper "
         f"bound in each run by itself, {first.bounds['m_bin_worst'].guarantee('the forget questions')}."
     )
-    return "\n\n".join([markdown(["method", *METHODS.values()], rows), note])
+    return "\n\n".join([marks.markdown(["method", *METHODS.values()], rows), note])
 
 
 def spread_of(models: Sequence[Model], key: str) -> str:
@@ -105,7 +99,7 @@ def attacks_of(run: Run) -> str:
     ]
     # A note begins with the budget of its attack; what follows is the same for all.
     notes = dict.fromkeys(re.sub("^[^;]*; each", "Each", note) for view in found.attacks for note in view.notes)
-    return "\n\n".join([markdown(["attack", *ATTACKED], rows), " ".join(notes)])
+    return "\n\n".join([marks.markdown(["attack", *ATTACKED], rows), " ".join(notes)])
 
 
 def draw(place: Path, found: Sequence[Curve]) -> None:
@@ -167,15 +161,10 @@ PARTS: dict[str, Callable[[Path, Path | None], str]] = {"methods": methods, "att
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = marks.parser_of(__doc__)
     parser.add_argument("part", choices=PARTS, help="what to print")
-    parser.add_argument("--folder", type=Path, default=Path(), help="the pipeline folder of the run")
-    parser.add_argument("--write", type=Path, help="the page between whose marks the text goes")
     options = parser.parse_args(arguments)
-    text = PARTS[options.part](options.folder, options.write)
-    if options.write:
-        marks.write(options.write, options.part, text)
-    print(text)
+    marks.put(options.write, options.part, PARTS[options.part](options.folder, options.write))
 
 
 if __name__ == "__main__":

@@ -167,10 +167,6 @@ def bernoulli(rng, n):
     return (rng.random((len(CHANCES), n)) < CHANCES[:, None]).astype(float)
 
 
-def halves(low, high, n=500):
-    return np.tile([low, high], n)[None, :]
-
-
 def naiveempirical_width(values, alpha):
     n = len(values)
     variance = sum((a - b) ** 2 for a in values for b in values) / (2 * n * (n - 1))

@@ -9,7 +9,6 @@ import sys
 import numpy as np
 import pytest
 import torch
-from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
 from lethe.errors import BadFile, BadInput, LetheError
@@ -187,11 +186,6 @@ def test_a_generation_can_neither_end_the_prompt_nor_outgrow_it(folders):
     one, other = judge.judge(asked(long, clipped(long, judge.tokenizer, 512)))
     assert one.tolist() == other.tolist()
     assert len(seen[-1][0]) < 2048
-
-
-marks = st.sampled_from(
-    ["[/INST]", "[INST]", "<<SYS>>", "</s>", "<pad>", "[/", "INST]", "[[/INST]/INST]", "a", " "]
-)
 
 
 def test_copyright_behaviours_are_out_of_scope():
